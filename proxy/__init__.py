@@ -1,0 +1,1 @@
+"""The gateway: a pure core inside, IO outside."""

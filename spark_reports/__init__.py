@@ -1,0 +1,1 @@
+"""PySpark reports over the delivery journal."""
