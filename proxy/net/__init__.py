@@ -1,0 +1,1 @@
+"""IO and the state machines beside it: client sessions, relay, upstream subscriptions, lookup."""

@@ -1,0 +1,229 @@
+"""The seams between the state machines of this room and the machinery that moves their bytes.
+
+Sessions, relays, broker connections and upstream subscriptions are plain objects driven by calls: bytes came,
+the peer is gone, a timer is due. They hold one of the ports below and never a socket, a loop or a clock, so that
+the simulator runs the very same objects on a made-up network. `proxy.net.aio` gives the ports on asyncio.
+
+Rule kept by every implementation: a port never calls back into the state machine from inside one of its own
+methods; callbacks come from the loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from proxy.wire import pulsar_pb2 as pb
+
+
+class Transport(Protocol):
+    """One open TCP connection.
+
+    Writes are gathered and leave as one system call per loop turn.
+    """
+
+    @property
+    def peer(self) -> str:
+        """Remote address as ``host:port``."""
+
+    @property
+    def writable(self) -> bool:
+        """False while the peer leaves more bytes unread than the configured high-water mark."""
+
+    def write(self, data: bytes) -> None:
+        """Queue bytes; after `close` or loss they are dropped."""
+
+    def pause_reading(self) -> None:
+        """Stop delivering bytes; idempotent."""
+
+    def resume_reading(self) -> None:
+        """Undo `pause_reading`; idempotent."""
+
+    def close(self) -> None:
+        """Send what is queued, then close. `Receiver.closed` follows."""
+
+    def abort(self) -> None:
+        """Close at once and drop what is queued. `Receiver.closed` follows."""
+
+
+class Receiver(Protocol):
+    """The state machine at our end of a connection."""
+
+    def opened(self, transport: Transport) -> None:
+        """The connection stands; called once, before any other method but `closed`."""
+
+    def received(self, data: bytes) -> None:
+        """Bytes came, cut anywhere."""
+
+    def writability_changed(self, writable: bool) -> None:  # noqa: FBT001 - the port's one bit of news
+        """The peer began or ceased to leave too much unread."""
+
+    def closed(self, reason: str) -> None:
+        """The connection is gone, or could not be made; called exactly once."""
+
+
+class Timer(Protocol):
+    """A call that is due later."""
+
+    def cancel(self) -> None:
+        """Forget the call; harmless after it was made."""
+
+
+class Clock(Protocol):
+    """Time and deferred calls."""
+
+    def now(self) -> float:
+        """Monotonic seconds, from an arbitrary origin."""
+
+    def time(self) -> float:
+        """Seconds since the epoch, for people and for the journal; never compared."""
+
+    def call_later(self, delay_s: float, callback: Callable[[], None]) -> Timer:
+        """Call once, `delay_s` seconds from now."""
+
+    def call_soon(self, callback: Callable[[], None]) -> Timer:
+        """Call once, at the end of this loop turn."""
+
+
+class Connector(Protocol):
+    """Opens connections."""
+
+    def connect(self, address: str, receiver: Receiver) -> None:
+        """Connect to ``pulsar://host:port`` (or ``pulsar+ssl://``).
+
+        `receiver.opened` or `receiver.closed` follows.
+        """
+
+
+class WorkerLink(Protocol):
+    """A worker's consumer as its client session shows it to the subscription it joined."""
+
+    @property
+    def consumer_id(self) -> int:
+        """The id the client gave its consumer; unique on its connection only."""
+
+    @property
+    def peer(self) -> str:
+        """The client's address as ``host:port``."""
+
+    @property
+    def client_version(self) -> str:
+        """What the client calls itself in CONNECT, e.g. ``Pulsar-CPP-v3.7.0``."""
+
+    @property
+    def accepts_broker_entry_metadata(self) -> bool:
+        """Whether the client said it understands broker entry metadata."""
+
+    @property
+    def writable(self) -> bool:
+        """False while the client leaves its socket unread."""
+
+    def send(self, frame: bytes) -> None:
+        """Queue a whole frame, or an ordered piece of one, to the client."""
+
+    def forget(self) -> None:
+        """The consumer has ended: the session routes nothing to its port any more. Sends nothing."""
+
+
+class WorkerPort(Protocol):
+    """One worker's end of a subscription: where its session takes the client's commands.
+
+    Every method may be called at any time after `SubscriptionDirectory.subscribe` returned, also before the
+    subscription answered; each answers the client through the `WorkerLink` itself.
+    """
+
+    def flow(self, permits: int) -> None:
+        """CommandFlow."""
+
+    def ack(self, command: pb.CommandAck) -> None:
+        """CommandAck, with or without a request id."""
+
+    def redeliver(self, command: pb.CommandRedeliverUnacknowledgedMessages) -> None:
+        """CommandRedeliverUnacknowledgedMessages; no ids means all."""
+
+    def close(self, request_id: int) -> None:
+        """CommandCloseConsumer from the client."""
+
+    def unsubscribe(self, command: pb.CommandUnsubscribe) -> None:
+        """CommandUnsubscribe."""
+
+    def seek(self, command: pb.CommandSeek) -> None:
+        """CommandSeek."""
+
+    def get_last_message_id(self, command: pb.CommandGetLastMessageId) -> None:
+        """CommandGetLastMessageId."""
+
+    def consumer_stats(self, command: pb.CommandConsumerStats) -> None:
+        """CommandConsumerStats."""
+
+    def lost(self, reason: str) -> None:
+        """The client's connection is gone. Nothing may be sent through the link any more."""
+
+    def writability_changed(self, writable: bool) -> None:  # noqa: FBT001 - the port's one bit of news
+        """The client's socket filled up or emptied."""
+
+
+class SubscriptionDirectory(Protocol):
+    """All Key_Shared subscriptions of this gateway."""
+
+    def subscribe(self, link: WorkerLink, command: pb.CommandSubscribe) -> WorkerPort:
+        """A client's SUBSCRIBE of type Key_Shared; Success or Error reaches it through the link."""
+
+
+class UpstreamConsumer(Protocol):
+    """A consumer of ours on a broker connection, as that connection sees it."""
+
+    def message(self, ledger: int, entry: int, redeliveries: int, ack_set: tuple[int, ...], tail: bytes) -> None:
+        """One entry: `tail` is everything behind the command (checksum, metadata, payload)."""
+
+    def messages_end(self) -> None:
+        """All entries of one piece of input were passed; called after a run of `message` calls."""
+
+    def closed_by_broker(self, reason: str) -> None:
+        """The broker sent CloseConsumer (unload, seek, delete, ...); the connection still stands."""
+
+    def connection_lost(self, reason: str) -> None:
+        """The connection to the broker is gone."""
+
+    def reached_end_of_topic(self) -> None:
+        """The topic is terminated and everything was read."""
+
+
+class BrokerLink(Protocol):
+    """One connection of the gateway's own to a broker, shared by many upstream consumers."""
+
+    @property
+    def address(self) -> str:
+        """The broker's service URL."""
+
+    def new_consumer(self, consumer: UpstreamConsumer) -> int:
+        """Reserve a consumer id and route its messages to `consumer` from now on."""
+
+    def drop_consumer(self, consumer_id: int) -> None:
+        """Route nothing to it any more; late messages are dropped."""
+
+    def request(
+        self, build: Callable[[int], bytes], answered: Callable[[pb.BaseCommand | Exception], None]
+    ) -> None:
+        """Send `build(request_id)` and call `answered` once: with the reply, an ERROR as `UpstreamError`, or loss.
+
+        `UpstreamError` carries the broker's ServerError code and message; a lost connection and a time-out are
+        `UpstreamUnavailable`.
+        """
+
+    def send(self, frame: bytes) -> None:
+        """Send a frame that has no answer."""
+
+    def pause_reading(self, holder: object) -> None:
+        """Stop reading from the broker until every holder resumed (hard memory limit)."""
+
+    def resume_reading(self, holder: object) -> None:
+        """Take back `pause_reading` for this holder."""
+
+
+class BrokerDirectory(Protocol):
+    """Finds the broker of a topic."""
+
+    def locate(self, topic: str, found: Callable[[BrokerLink | Exception], None]) -> None:
+        """Look the topic up, following redirects, and hand over a connected link, or why there is none."""
