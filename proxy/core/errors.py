@@ -1,0 +1,21 @@
+"""Errors the core raises, by cause.
+
+The core knows nothing of wire codes or HTTP statuses: whoever calls it translates, in the one table that does so for
+the whole gateway. Each error leaves the object that raised it as it was before the call.
+"""
+
+from __future__ import annotations
+
+
+class ConsumerAssignError(Exception):
+    """A worker cannot be given hash ranges; the broker's ConsumerAssignException.
+
+    Attributes:
+        conflicting: the connected worker whose ranges stand in the way, or None when the request is wrong in itself.
+            The caller may check that this worker is still alive and try again, as the broker does (facts, 2.4).
+    """
+
+    def __init__(self, message: str, conflicting: object | None = None) -> None:
+        """Say which range is refused and why."""
+        super().__init__(message)
+        self.conflicting = conflicting
