@@ -1,0 +1,68 @@
+"""Every bound of the client's side, by name and with its unit, and how the bounds relate.
+
+One frozen value, made from the configuration and passed by argument. A relation that does not hold is a bug of the
+one who built the value: the configuration's own checks are narrower and speak to the operator.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+KIB = 1024
+MIB = 1024 * KIB
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Bounds of the listener, its sessions and their relays."""
+
+    max_frame_bytes: int = 5 * MIB + 64 * KIB
+    """Largest frame taken from a client or a broker. Pulsar sends up to maxMessageSize (5 MiB) and 10 KiB of padding."""
+
+    connections_max: int = 20_000
+    """Client connections in all; one more is closed at once."""
+
+    connections_per_address_max: int = 0
+    """Client connections from one IP address; 0 is no bound (behind a load balancer all clients share few)."""
+
+    unread_high_water_bytes: int = 1 * MIB
+    """Bytes a peer may leave unread before we stop reading what would be forwarded to it."""
+
+    unread_low_water_bytes: int = 256 * KIB
+    """Bytes unread at which we go on."""
+
+    unread_bytes_max: int = 64 * MIB
+    """Bytes unread at which a connection is given up: it asks and asks, and never reads an answer."""
+
+    queued_while_connecting_bytes: int = 256 * KIB
+    """Requests of one client held while its upstream connection is opened anew; more are answered with an error."""
+
+    relayed_requests_max: int = 100_000
+    """Requests of one client still unanswered by its broker. The Java client allows itself 50,000 lookups."""
+
+    redirects_max: int = 10
+    """Brokers asked in turn for one lookup, as many as Pulsar's own proxy."""
+
+    redirect_connections_max: int = 16
+    """Connections of one client to brokers that a lookup was redirected to."""
+
+    connect_timeout_s: float = 10.0
+    """From the first packet until a connection to a broker stands."""
+
+    handshake_timeout_s: float = 10.0
+    """From accepting a client until its CONNECT, and from our CONNECT until the broker's answer."""
+
+    keep_alive_s: float = 30.0
+    """Silence after which a peer is pinged; after twice as long it counts as gone."""
+
+    def __post_init__(self) -> None:
+        """Assert the relations."""
+        assert 0 < self.unread_low_water_bytes < self.unread_high_water_bytes < self.unread_bytes_max
+        assert self.max_frame_bytes < self.unread_bytes_max, "one frame must not end its own connection"
+        assert 0 < self.queued_while_connecting_bytes < self.max_frame_bytes
+        assert self.connections_max > 0
+        assert 0 <= self.connections_per_address_max <= self.connections_max
+        assert self.relayed_requests_max > 0 < self.redirects_max
+        assert self.redirect_connections_max > 0
+        assert self.keep_alive_s > 0 < self.connect_timeout_s
+        assert self.handshake_timeout_s > 0
