@@ -1,0 +1,470 @@
+"""The only owner of a Key_Shared subscription's state: which message goes to which worker, and when.
+
+A pure value: every method takes plain arguments and `now` (monotonic seconds) and leaves what is to be sent in the
+outboxes of the workers in `touched`, what is to be acknowledged in `outstanding.acks`. The caller empties both in the
+same loop turn, so nothing waits for a timer (G6).
+
+The rule, whole: a slot's messages go out in topic order to its *target*. The target is the slot's owner (selector),
+unless another worker still holds messages of the slot; then there is none and the slot waits (it *drains*, PIP-379).
+Three tables follow from it: `slots` (holder and pending count), `waiting` (parts in order, per slot), and each
+worker's `ready` queue (slots that only its permits hold back). Every event touches the slots it concerns and no other:
+an ack that frees a slot settles that slot; a FLOW serves that worker's ready queue, one slot after the other, one
+delivery each; a join or leave settles what waits and marks what is in flight inside the ranges that moved.
+
+Longer than most files because it is the one owner: membership lives in `membership`, acknowledgement in
+`acknowledgement`, both as functions of this state, and no other module writes it.
+
+Specifications: PIP-379 (draining hashes), PIP-282 (join positions), design sections 1 and 3.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from proxy.core.draining_hashes import DrainingHashes
+from proxy.core.entry import Batch, Chunk, Delivery, Part, cut, slice_key
+from proxy.core.outstanding import Outstanding
+from proxy.core.slots import SlotTable
+from proxy.core.waiting import WaitingSlot, WaitReason
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from proxy.core.selectors.base import Selector
+    from proxy.core.worker import Worker
+
+
+class OrderingMode(Enum):
+    """What a subscription promises when keys move between workers."""
+
+    DRAINING_HASHES = "draining_hashes"
+    """PIP-379: only the hashes in flight wait, each until its old holder is done with it."""
+    LAST_SENT_POSITION = "last_sent_position"
+    """PIP-282: besides, a worker that joined waits for everything that was sent before it came."""
+    UNORDERED = "unordered"
+    """allowOutOfOrderDelivery: a key's messages go to its owner at once, whoever holds earlier ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class HandOver:
+    """A slot went from one worker to another after it had drained."""
+
+    slot: int
+    holder: str
+    owner: str | None
+    began_at: float
+    ended_at: float
+    waiting_messages: int
+
+
+class Dispatcher:
+    """State of one (topic partition, subscription)."""
+
+    def __init__(self, selector: Selector[Worker], mode: OrderingMode = OrderingMode.DRAINING_HASHES) -> None:
+        """A subscription without workers; `selector` must be empty."""
+        self.selector = selector
+        self.mode = mode
+        self.ordered = mode is not OrderingMode.UNORDERED
+        self.select = selector.select
+        self.workers: dict[int, Worker] = {}
+        """By index, in join order."""
+        self.outstanding = Outstanding()
+        self.slots = SlotTable()
+        self.draining = DrainingHashes()
+        self.waiting: dict[int, WaitingSlot] = {}
+        self.waiting_messages = 0
+        self.open_chunks: dict[str, Worker] = {}
+        """Chunked messages of which a worker has some chunks, but not the last."""
+        self.touched: list[Worker] = []
+        """Workers with something in their outbox."""
+        self.gated: list[Worker] = []
+        """Workers with a join gate, in join order."""
+        self.paused = False
+        self.hand_overs: list[HandOver] = []
+        self.draining_cleared_total = 0
+        self.opaque_overshoots = 0
+        """Deliveries larger than the permits because the entry could not be cut."""
+
+    # ---- entries from the broker ------------------------------------------------------------------------------
+
+    def receive(self, position: int, slot: int, count: int, tail: bytes, redeliveries: int, now: float) -> None:
+        """An entry whose messages all belong to one slot."""
+        outstanding = self.outstanding
+        if position <= outstanding.highest and outstanding.is_repeat(position, redeliveries):
+            return
+        part = Part(position, slot, count, tail, redeliveries, now)
+        outstanding.add(position, part, len(tail))
+        if self.gated:
+            self._count_behind_gates(position)
+        if slot not in self.waiting and not self.paused:
+            owner = self.select(slot)
+            if owner is not None and owner.open and owner.permits >= count and owner.join_gate is None:
+                holder = self.slots.holder(slot) if self.ordered else 0
+                if not holder or holder == owner.index:
+                    if self.ordered:
+                        self.slots.hold(slot, owner.index)
+                    part.holder = owner
+                    self._post(owner, part, position, count, len(tail), now)
+                    return
+        self._wait(part, now)
+
+    def receive_part(self, part: Part, now: float) -> None:
+        """An entry that is not plain: opaque, a chunk, or partly acknowledged in an earlier life."""
+        outstanding = self.outstanding
+        position = part.position
+        if position <= outstanding.highest and outstanding.is_repeat(position, part.redeliveries):
+            return
+        outstanding.add(position, part.batch or part, len(part.tail))
+        if self.gated:
+            self._count_behind_gates(position)
+        self._wait(part, now)
+
+    def receive_batch(self, batch: Batch, now: float) -> None:
+        """An entry whose messages belong to several slots; `batch.parts` holds a part for each."""
+        outstanding = self.outstanding
+        position = batch.position
+        if position <= outstanding.highest and outstanding.is_repeat(position, batch.parts[0].redeliveries):
+            return
+        outstanding.add(position, batch, len(batch.tail))
+        if self.gated:
+            self._count_behind_gates(position)
+        takers: dict[int, tuple[Worker, list[Part]]] = {}
+        held_back: list[Part] = []
+        for part in batch.parts:
+            target = None if part.slot in self.waiting else self._target(part.slot, part)
+            if target is None or not target.open or target.permits <= 0 or self.paused:
+                held_back.append(part)
+            else:
+                takers.setdefault(target.index, (target, []))[1].append(part)
+        for target, parts in takers.values():
+            held_back += self._send_group(target, parts, now)
+        for part in held_back:
+            self._wait(part, now)
+
+    def _count_behind_gates(self, position: int) -> None:
+        for worker in self.gated:
+            gate = worker.join_gate
+            if gate is not None and position <= gate.position:
+                gate.outstanding += 1
+
+    # ---- permits ----------------------------------------------------------------------------------------------
+
+    def flow(self, worker: Worker, permits: int, now: float) -> None:
+        """The worker granted `permits` more messages."""
+        worker.permits += permits
+        worker.last_flow_at = now
+        if worker.ready:
+            self.serve(worker, now)
+
+    def set_writable(self, worker: Worker, writable: bool, now: float) -> None:  # noqa: FBT001 - one bit of news
+        """The worker's socket filled up or emptied."""
+        worker.writable = writable
+        if worker.reconsider():
+            self.serve(worker, now)
+
+    def set_drained(self, worker: Worker, drained: bool, now: float) -> None:  # noqa: FBT001 - one bit of news
+        """An operator keeps new messages from the worker, or lets them again."""
+        worker.drained_by_operator = drained
+        if worker.reconsider():
+            self.serve(worker, now)
+
+    def pause(self) -> None:
+        """Deliver nothing until `resume`."""
+        self.paused = True
+
+    def resume(self, now: float) -> None:
+        """Undo `pause`."""
+        self.paused = False
+        self.settle_waiting(now)
+
+    def free_permits(self) -> int:
+        """Messages that the workers would take at once."""
+        return sum(worker.permits for worker in self.workers.values() if worker.open and worker.permits > 0)
+
+    # ---- waiting ----------------------------------------------------------------------------------------------
+
+    def _wait(self, part: Part, now: float) -> None:
+        slot = part.slot
+        entry = self.waiting.get(slot)
+        if entry is None:
+            entry = self.waiting[slot] = WaitingSlot(now)
+        if slot in self.draining and self._continues_at_holder(slot, part):
+            _insert_continuation(entry, part)
+        else:
+            entry.insert(part)
+        self.waiting_messages += part.count
+        if self.ordered and slot in self.draining:
+            entry.blocked_attempts += 1
+        if entry.parts[0] is part:
+            target = self._settle(slot, entry)
+            if target is not None:
+                self.serve(target, now)
+
+    def _continues_at_holder(self, slot: int, part: Part) -> bool:
+        """Whether the part is a later chunk of a message whose first chunks the slot's holder has."""
+        chunk = part.chunk
+        if chunk is None or chunk.index == 0:
+            return False
+        worker = self.open_chunks.get(chunk.uuid)
+        return worker is not None and self.slots.holder(slot) == worker.index
+
+    def _target(self, slot: int, head: Part) -> Worker | None:
+        """Who may get the slot's head now, permits aside; None while it drains or nobody owns it."""
+        owner = self.select(slot)
+        if self.ordered:
+            holder = self.slots.holder(slot)
+            if holder and (owner is None or holder != owner.index):
+                # The rest of a chunked message goes where its beginning went: the holder cannot acknowledge
+                # the beginning without it, so waiting for the drain would be waiting for ever.
+                return self.workers[holder] if self._continues_at_holder(slot, head) else None
+        if owner is not None and owner.join_gate is not None and head.position > owner.join_gate.position:
+            return None
+        return owner
+
+    def _settle(self, slot: int, entry: WaitingSlot) -> Worker | None:
+        """Put the slot into the ready queue of its target, and out of any other's; returns the target."""
+        if self.open_chunks and slot in self.draining:
+            self._advance_continuation(slot, entry)
+        target = self._target(slot, entry.parts[0])
+        home = entry.home
+        if home is not target:
+            if home is not None:
+                home.ready.pop(slot, None)
+            entry.home = target
+        if target is not None:
+            target.ready[slot] = entry
+        return target
+
+    def _advance_continuation(self, slot: int, entry: WaitingSlot) -> None:
+        """A chunk that its slot's holder needs must not wait behind another producer's message."""
+        for part in entry.parts:
+            if self._continues_at_holder(slot, part):
+                entry.parts.remove(part)
+                entry.parts.appendleft(part)
+                return
+
+    def settle_slots(self, slots: Iterable[int], now: float) -> None:
+        """Settle these waiting slots and serve whom that concerns."""
+        targets: dict[int, Worker] = {}
+        for slot in slots:
+            entry = self.waiting.get(slot)
+            if entry is not None:
+                target = self._settle(slot, entry)
+                if target is not None:
+                    targets[target.index] = target
+        for target in targets.values():
+            self.serve(target, now)
+
+    def settle_waiting(self, now: float) -> None:
+        """Settle everything that waits: after a pause, and after a change of membership."""
+        self.settle_slots(list(self.waiting), now)
+
+    # ---- sending ----------------------------------------------------------------------------------------------
+
+    def serve(self, worker: Worker, now: float) -> None:
+        """Send from the worker's ready queue while it has permits, one delivery a slot and round."""
+        ready = worker.ready
+        while ready and worker.permits > 0 and worker.open and not self.paused:
+            slot, entry = ready.popitem(last=False)
+            part = entry.parts[0]
+            if part.batch is not None and part.batch.open_parts > 1:
+                self._send_siblings(worker, slot, entry, now)
+                continue
+            size = part.count
+            if size > worker.permits and not part.opaque:
+                head = cut(part, worker.permits)
+                assert head.batch is not None
+                self.outstanding.replace(part.position, head.batch)
+                self.waiting_messages -= head.count
+                self._hold_and_post(worker, head, now)
+                ready[slot] = entry
+                return
+            entry.parts.popleft()
+            self.waiting_messages -= size
+            self._hold_and_post(worker, part, now)
+            self._requeue(worker, slot, entry)
+
+    def _requeue(self, worker: Worker, slot: int, entry: WaitingSlot) -> None:
+        """After a slot's head left: on to its next, if it has one."""
+        if not entry.parts:
+            del self.waiting[slot]
+            entry.home = None
+        elif worker.join_gate is None and entry.parts[0].chunk is None:
+            worker.ready[slot] = entry
+        else:
+            self._settle(slot, entry)
+
+    def _send_siblings(self, worker: Worker, slot: int, entry: WaitingSlot, now: float) -> None:
+        """Send the slot's head together with all parts of its batch that could go to the worker now."""
+        head = entry.parts[0]
+        assert head.batch is not None
+        worker.ready[slot] = entry
+        group: list[Part] = []
+        for part in head.batch.parts:
+            place = self.waiting.get(part.slot)
+            if part.holder is None and place is not None and place.parts[0] is part and place.home is worker:
+                group.append(part)
+        for part in group:
+            place = self.waiting[part.slot]
+            place.parts.popleft()
+            self.waiting_messages -= part.count
+            worker.ready.pop(part.slot, None)
+            self._requeue(worker, part.slot, place)
+        for part in self._send_group(worker, group, now):
+            self._wait(part, now)
+
+    def _send_group(self, worker: Worker, parts: Sequence[Part], now: float) -> list[Part]:
+        """Send parts of one batch as one delivery, as many messages as permits allow; returns what is left over."""
+        batch = parts[0].batch
+        assert batch is not None
+        taken: list[Part] = []
+        left: list[Part] = []
+        room = worker.permits
+        for part in sorted(parts, key=_by_order):
+            if not room:
+                left.append(part)
+                continue
+            fitting = part
+            if part.count > room:
+                fitting = cut(part, room)
+                left.append(part)
+            taken.append(fitting)
+            room -= fitting.count
+        if len(taken) == 1:
+            self._hold_and_post(worker, taken[0], now)
+        elif taken:
+            self._post_delivery(worker, Delivery(taken, worker), batch, now)
+        return left
+
+    def _post_delivery(self, worker: Worker, delivery: Delivery, batch: Batch, now: float) -> None:
+        count = 0
+        for part in delivery.parts:
+            if self.ordered:
+                self.slots.hold(part.slot, worker.index)
+            part.holder = worker
+            part.sent_at = now
+            part.attempts += 1
+            count += part.count
+        size = len(batch.tail) * count // max(batch.total, 1)
+        self._debit(worker, count, size, now)
+        assert delivery.key not in worker.pending, "the same messages are pending twice"
+        worker.pending[delivery.key] = delivery
+        self._to_outbox(worker, delivery)
+
+    def _hold_and_post(self, worker: Worker, part: Part, now: float) -> None:
+        if self.ordered:
+            self.slots.hold(part.slot, worker.index)
+        part.holder = worker
+        chunk = part.chunk
+        if chunk is not None:
+            self._follow_chunk(worker, chunk)
+        if part.count > worker.permits:
+            self.opaque_overshoots += 1
+        key = part.key = slice_key(part.position, part.indexes)
+        self._post(worker, part, key, part.count, len(part.tail), now)
+
+    def _follow_chunk(self, worker: Worker, chunk: Chunk) -> None:
+        if chunk.index + 1 < chunk.total:
+            self.open_chunks[chunk.uuid] = worker
+        else:
+            self.open_chunks.pop(chunk.uuid, None)
+
+    def _post(self, worker: Worker, part: Part, key: int, count: int, size: int, now: float) -> None:
+        """Debit the worker and put the part into its outbox; its slot is held already."""
+        part.sent_at = now
+        part.attempts += 1
+        self._debit(worker, count, size, now)
+        worker.pending[key] = part
+        self._to_outbox(worker, part)
+
+    def _debit(self, worker: Worker, count: int, size: int, now: float) -> None:
+        worker.permits -= count
+        worker.unacked += count
+        worker.sent_messages += count
+        worker.sent_bytes += size
+        worker.last_sent_at = now
+        if worker.max_unacked and worker.unacked >= worker.max_unacked:
+            worker.over_unacked = True
+            worker.open = False
+
+    def _to_outbox(self, worker: Worker, unit: Part | Delivery) -> None:
+        if not worker.outbox:
+            self.touched.append(worker)
+        worker.outbox.append(unit)
+
+    def take_touched(self) -> list[Worker]:
+        """Workers whose outbox is to be sent now; each outbox is the caller's to empty."""
+        touched = self.touched
+        self.touched = []
+        return touched
+
+    # ---- freed slots ------------------------------------------------------------------------------------------
+
+    def release(self, part: Part, holder: Worker, now: float) -> bool:
+        """The part is pending no more at its holder; True if that freed its slot."""
+        part.holder = None
+        if not self.ordered:
+            return False
+        slot = part.slot
+        if self.slots.release(slot):
+            return False
+        if slot in self.draining:
+            self.end_drain(slot, holder, now)
+        return True
+
+    def end_drain(self, slot: int, holder: Worker, now: float) -> None:
+        """Nothing of the slot is pending at its former owner any more."""
+        began = self.draining.end(slot)
+        assert began is not None
+        holder.draining_slots -= 1
+        holder.draining_cleared += 1
+        self.draining_cleared_total += 1
+        owner = self.select(slot)
+        entry = self.waiting.get(slot)
+        waiting = sum(part.count for part in entry.parts) if entry is not None else 0
+        self.hand_overs.append(HandOver(slot, holder.name, owner.name if owner else None, began, now, waiting))
+
+    def settle_freed(self, slot: int, now: float) -> None:
+        """A slot has become free: its next message goes out in this turn."""
+        entry = self.waiting.get(slot)
+        if entry is not None and entry.home is None:
+            target = self._settle(slot, entry)
+            if target is not None:
+                self.serve(target, now)
+
+    def wait_reason(self, slot: int, head: Part) -> WaitReason | None:
+        """Why the slot's head does not move; None if it could. The one place that tells."""
+        if self.paused:
+            return WaitReason.PAUSED
+        owner = self.select(slot)
+        if owner is None:
+            return WaitReason.NO_OWNER
+        if self._target(slot, head) is None:
+            gate = owner.join_gate
+            gated = gate is not None and head.position > gate.position
+            return WaitReason.JOIN_POSITION if gated else WaitReason.DRAINING
+        if owner.drained_by_operator:
+            return WaitReason.DRAINED_BY_OPERATOR
+        if not owner.writable:
+            return WaitReason.NOT_READING
+        if owner.over_unacked:
+            return WaitReason.UNACKED_LIMIT
+        return WaitReason.NO_PERMITS if owner.permits <= 0 else None
+
+
+def _by_order(part: Part) -> tuple[int, int]:
+    return part.order
+
+
+def _insert_continuation(entry: WaitingSlot, part: Part) -> None:
+    """Behind earlier chunks of the same message that wait at the front, before everything else."""
+    chunk = part.chunk
+    assert chunk is not None
+    place = 0
+    for other in entry.parts:
+        if other.chunk is None or other.chunk.uuid != chunk.uuid or other.chunk.index > chunk.index:
+            break
+        place += 1
+    entry.parts.insert(place, part)

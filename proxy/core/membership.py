@@ -1,0 +1,117 @@
+"""Workers join and leave: what moves, what drains, what waits for whom.
+
+Functions of a dispatcher's state. A join or leave changes who owns which slots, and nothing else; draining follows
+from it. Two things must happen in the same turn: every waiting slot whose owner changed stands in its new owner's
+ready queue (a lazy move on the old owner's next grant would lose the wake-up of an idle new owner), and every slot in
+flight inside the ranges that moved is marked as draining, or as returned to its owner.
+
+Specifications: PIP-379 rules 1, 4 and 6; PIP-282 for the join position.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from proxy.core.acknowledgement import parts_of, take_back
+from proxy.core.dispatcher import Dispatcher, OrderingMode
+from proxy.core.last_sent_position import LastSentPosition
+from proxy.core.slots import MAX_HOLDER
+from proxy.core.worker import JoinGate
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from proxy.core.hash_ranges import RangeMove
+    from proxy.core.worker import Worker
+
+
+def join(dispatcher: Dispatcher, worker: Worker, now: float) -> list[RangeMove[Worker]]:
+    """The worker takes its share of the slots.
+
+    Raises:
+        ConsumerAssignError: the selector has no place for it; nothing changed.
+    """
+    moves = dispatcher.selector.add(worker)
+    others = bool(dispatcher.workers)
+    worker.index = _free_index(dispatcher)
+    worker.joined_at = now
+    dispatcher.workers[worker.index] = worker
+    last_sent = last_sent_position(dispatcher).position if others else None
+    worker.last_sent_position_when_joining = last_sent
+    if dispatcher.mode is OrderingMode.LAST_SENT_POSITION and last_sent is not None:
+        outstanding = sum(position <= last_sent for position in dispatcher.outstanding.entries)
+        if outstanding:
+            worker.join_gate = JoinGate(last_sent, outstanding)
+            dispatcher.gated.append(worker)
+    _move(dispatcher, moves, now)
+    dispatcher.settle_waiting(now)
+    return moves
+
+
+def leave(dispatcher: Dispatcher, worker: Worker, now: float) -> list[RangeMove[Worker]]:
+    """The worker is gone: its slots go to others, its pending messages wait for them at their places."""
+    moves = dispatcher.selector.remove(worker)
+    del dispatcher.workers[worker.index]
+    for entry in worker.ready.values():
+        entry.home = None
+    worker.ready.clear()
+    worker.outbox.clear()
+    if worker.join_gate is not None:
+        worker.join_gate = None
+        dispatcher.gated.remove(worker)
+    for uuid in [uuid for uuid, holder in dispatcher.open_chunks.items() if holder is worker]:
+        del dispatcher.open_chunks[uuid]
+    returned = [part for unit in worker.pending.values() for part in parts_of(unit)]
+    worker.pending.clear()
+    take_back(dispatcher, returned, worker, now)
+    assert worker.unacked == 0
+    assert worker.draining_slots == 0
+    _move(dispatcher, moves, now)
+    dispatcher.settle_waiting(now)
+    return moves
+
+
+def last_sent_position(dispatcher: Dispatcher) -> LastSentPosition:
+    """PIP-282's positions as of now, derived: what was read, less what never left.
+
+    Walks what waits, which look-ahead bounds; the hot path pays nothing for it.
+    """
+    positions = LastSentPosition()
+    highest = dispatcher.outstanding.highest
+    if highest >= 0:
+        positions.read(highest)
+    for position in unsent_positions(dispatcher):
+        positions.hold(position)
+    return positions
+
+
+def unsent_positions(dispatcher: Dispatcher) -> list[int]:
+    """Entries of which some message was never sent to anybody, ascending."""
+    waiting = dispatcher.waiting.values()
+    return sorted({part.position for entry in waiting for part in entry.parts if not part.attempts})
+
+
+def _free_index(dispatcher: Dispatcher) -> int:
+    """Lowest free index; 0 means no holder."""
+    index = 1
+    while index in dispatcher.workers:
+        index += 1
+    assert index <= MAX_HOLDER, "more workers on one subscription than a slot's holder can name"
+    return index
+
+
+def _move(dispatcher: Dispatcher, moves: Iterable[RangeMove[Worker]], now: float) -> None:
+    """Mark what drains, and what ceased to because it returned to its owner."""
+    if not dispatcher.ordered:
+        return
+    draining = dispatcher.draining
+    change = draining.new_change(now)
+    for move in moves:
+        owner = move.after.index if move.after is not None else 0
+        for slot, holder, _ in dispatcher.slots.in_range(move.start, move.end):
+            if holder != owner:
+                if draining.begin(slot, change):
+                    dispatcher.workers[holder].draining_slots += 1
+            elif draining.end(slot) is not None:
+                dispatcher.workers[holder].draining_slots -= 1
+    draining.end_of_change(change)

@@ -1,0 +1,121 @@
+"""Entries received and not yet acknowledged upstream, and what of their acks the broker has confirmed.
+
+Two guarantees meet here. G3: an entry's ack goes upstream only when its last message was acknowledged. G4: while the
+gateway lives, a broker that lost its memory of us (reconnect, restart, kill) sends entries again that workers hold or
+have finished; those must not reach a worker a second time. So a position is in exactly one of four places: unknown,
+outstanding, acknowledged but unconfirmed, confirmed lately. Only the first is news.
+
+Confirmed positions are remembered as ranges, because a broker that is killed forgets acks it had confirmed but not
+yet stored (the cursor is flushed about once a second). They are forgotten when the broker itself closes our consumer:
+then it stored its cursor, or an operator moved the cursor on purpose and wants the messages again.
+
+Not here: which worker holds what. That is the dispatcher's.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from proxy.core.entry import Batch, Part
+from proxy.core.position_ranges import PositionRanges
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+ENTRY_OVERHEAD_BYTES: Final = 360
+"""What one entry costs beside its bytes: the Part, its position, and its places in the tables (measured, 64-bit)."""
+
+CONFIRMED_RANGES_MAX: Final = 50_000
+"""Ranges of confirmed positions kept; the lowest are forgotten first. About 100 bytes each."""
+
+
+class Outstanding:
+    """Every entry between its arrival and the broker's confirmation of its ack."""
+
+    __slots__ = (
+        "acks",
+        "bytes_held",
+        "confirmed_lately",
+        "entries",
+        "highest",
+        "index_acks",
+        "repeated",
+        "unconfirmed",
+    )
+
+    def __init__(self) -> None:
+        """Nothing received yet."""
+        self.entries: dict[int, Part | Batch] = {}
+        self.bytes_held = 0
+        self.highest = -1
+        """Highest position ever received; everything above it is news without a look-up."""
+        self.acks: list[int] = []
+        """Positions to acknowledge upstream, taken by the caller once a turn."""
+        self.index_acks: dict[int, int] = {}
+        """Position to the bits of its messages still unacknowledged, for brokers that store batch index acks."""
+        self.unconfirmed: set[int] = set()
+        self.confirmed_lately = PositionRanges(CONFIRMED_RANGES_MAX)
+        self.repeated = 0
+        """Entries the broker sent again that went no further."""
+
+    def add(self, position: int, entry: Part | Batch, size: int) -> None:
+        """A new entry of `size` bytes."""
+        self.entries[position] = entry
+        self.bytes_held += size + ENTRY_OVERHEAD_BYTES
+        if position > self.highest:
+            self.highest = position
+
+    def is_repeat(self, position: int, redeliveries: int) -> bool:
+        """Whether the broker sent this entry before; if it is acknowledged already, acknowledge it again."""
+        known = self.entries.get(position)
+        if known is not None:
+            for part in known.parts if isinstance(known, Batch) else (known,):
+                part.redeliveries = max(part.redeliveries, redeliveries)
+        elif position in self.unconfirmed or position in self.confirmed_lately:
+            self.unconfirmed.add(position)
+            self.acks.append(position)
+        else:
+            return False
+        self.repeated += 1
+        return True
+
+    def replace(self, position: int, batch: Batch) -> None:
+        """An entry that was one part has been cut."""
+        assert position in self.entries
+        self.entries[position] = batch
+
+    def complete(self, position: int, size: int) -> None:
+        """Every message of the entry was acknowledged: acknowledge it upstream."""
+        self.discard(position, size)
+        self.acks.append(position)
+        self.unconfirmed.add(position)
+        if self.index_acks:
+            self.index_acks.pop(position, None)
+
+    def discard(self, position: int, size: int) -> None:
+        """Hold the entry no more, and acknowledge nothing."""
+        del self.entries[position]
+        self.bytes_held -= size + ENTRY_OVERHEAD_BYTES
+
+    def confirmed(self, positions: Iterable[int]) -> None:
+        """The broker confirmed these acks."""
+        unconfirmed = self.unconfirmed
+        remember = self.confirmed_lately.add
+        for position in positions:
+            if position in unconfirmed:
+                unconfirmed.remove(position)
+                remember(position)
+
+    def forget_confirmed(self) -> None:
+        """The broker closed our consumer by itself: what it sends from now on, it means."""
+        self.confirmed_lately.clear()
+
+    def reset(self) -> None:
+        """The subscription was moved elsewhere (seek): nothing of what was known holds any more."""
+        self.entries.clear()
+        self.bytes_held = 0
+        self.highest = -1
+        self.acks.clear()
+        self.index_acks.clear()
+        self.unconfirmed.clear()
+        self.confirmed_lately.clear()

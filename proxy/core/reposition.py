@@ -1,0 +1,73 @@
+"""The subscription's cursor was moved under us: by a seek through the gateway, or by an operator at the broker."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from proxy.core.draining_hashes import DrainingHashes
+from proxy.core.entry import Batch
+from proxy.core.slots import SlotTable
+
+if TYPE_CHECKING:
+    from proxy.core.dispatcher import Dispatcher
+
+
+def reset(dispatcher: Dispatcher) -> None:
+    """Forget every entry, pending and waiting, without acknowledging it; workers stay, with their permits.
+
+    For a seek: the broker sends from the new position on, and the caller disconnects the workers as the broker does.
+    """
+    dispatcher.outstanding.reset()
+    dispatcher.slots = SlotTable()
+    dispatcher.draining = DrainingHashes()
+    dispatcher.waiting.clear()
+    dispatcher.waiting_messages = 0
+    dispatcher.open_chunks.clear()
+    dispatcher.gated.clear()
+    for worker in dispatcher.workers.values():
+        worker.pending.clear()
+        worker.ready.clear()
+        worker.outbox.clear()
+        worker.unacked = 0
+        worker.over_unacked = False
+        worker.draining_slots = 0
+        worker.join_gate = None
+        worker.reconsider()
+
+
+def discard_up_to(dispatcher: Dispatcher, position: int, now: float) -> int:
+    """Drop what waits at or below the broker's mark-delete position; returns how many messages.
+
+    After a reconnect: what is acknowledged at the broker (skipped, expired, cleared by an operator meanwhile) must not
+    be delivered. What a worker already holds stays until the worker gives it back; its ack then changes nothing.
+    """
+    dropped = 0
+    for slot, entry in list(dispatcher.waiting.items()):
+        stale = [part for part in entry.parts if part.position <= position]
+        if not stale:
+            continue
+        for part in stale:
+            entry.parts.remove(part)
+            dropped += part.count
+            batch = part.batch
+            if batch is None:
+                dispatcher.outstanding.discard(part.position, len(part.tail))
+            else:
+                _drop_from_batch(dispatcher, batch, part.position)
+                batch.parts.remove(part)
+                for index in part.message_indexes():
+                    batch.unacked &= ~(1 << index)
+        if not entry.parts:
+            del dispatcher.waiting[slot]
+            if entry.home is not None:
+                entry.home.ready.pop(slot, None)
+    dispatcher.waiting_messages -= dropped
+    dispatcher.settle_waiting(now)
+    return dropped
+
+
+def _drop_from_batch(dispatcher: Dispatcher, batch: Batch, position: int) -> None:
+    batch.open_parts -= 1
+    if not batch.open_parts:
+        dispatcher.outstanding.discard(position, len(batch.tail))
+        dispatcher.outstanding.index_acks.pop(position, None)

@@ -1,0 +1,55 @@
+"""Message ids of slices: what a worker calls a part of an entry.
+
+A worker that gets only some messages of an entry gets them as a smaller batch. Its client acknowledges that batch by
+(ledger, entry) alone, so two slices of one entry must not bear the same id, nor may a late acknowledgement of one ever
+count for another: not at the same worker, not after a reconnect, not after the gateway was restarted and cut the entry
+anew. A counter cannot promise that. So the id is made from the content: the same messages of the same entry always
+have the same id, other messages another one.
+
+Layout of the 63 usable bits: bit 62 set | entry (28) | first index (10, saturating) | digest of the indexes (24). Ids of
+slices therefore sort by entry, then by first message. A whole entry always keeps its real id. Ledgers with more than
+2**28 entries (the default rolls over at 50,000) cannot be sliced; `sliceable` says so.
+"""
+
+from __future__ import annotations
+
+import zlib
+from array import array
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+SLICE_FLAG: Final = 1 << 62
+ENTRY_BITS: Final = 28
+FIRST_INDEX_BITS: Final = 10
+DIGEST_BITS: Final = 24
+
+_ENTRY_SHIFT: Final = FIRST_INDEX_BITS + DIGEST_BITS
+_ENTRY_MASK: Final = (1 << ENTRY_BITS) - 1
+_FIRST_INDEX_MAX: Final = (1 << FIRST_INDEX_BITS) - 1
+_DIGEST_MASK: Final = (1 << DIGEST_BITS) - 1
+
+
+def sliceable(entry: int) -> bool:
+    """Whether an entry id leaves room for a slice id."""
+    return 0 <= entry <= _ENTRY_MASK
+
+
+def slice_id(entry: int, indexes: Sequence[int]) -> int:
+    """Id for the messages `indexes` (ascending, of the original batch) of `entry`."""
+    assert sliceable(entry), f"entry {entry} cannot be sliced: at most {_ENTRY_MASK}"
+    assert indexes, "a slice has at least one message"
+    digest = zlib.crc32(array("I", indexes).tobytes()) & _DIGEST_MASK
+    first = min(indexes[0], _FIRST_INDEX_MAX)
+    return SLICE_FLAG | (entry << _ENTRY_SHIFT) | (first << DIGEST_BITS) | digest
+
+
+def is_slice(entry_id: int) -> bool:
+    """Whether an entry id on the wire is one of ours."""
+    return entry_id & SLICE_FLAG != 0
+
+
+def original_entry(entry_id: int) -> int:
+    """The entry a wire id speaks of: itself, or the entry a slice was cut from."""
+    return (entry_id >> _ENTRY_SHIFT) & _ENTRY_MASK if entry_id & SLICE_FLAG else entry_id

@@ -1,0 +1,79 @@
+"""How many messages to let the broker send ahead of the workers.
+
+The broker counts permits in messages, memory is counted in bytes, and entries vary from bytes to megabytes; both are
+bounded here. Three wants pull: the workers' free permits should find messages at once; a worker that starves should
+not wait behind messages for busy ones, so the gateway looks ahead past them; and neither the look-ahead nor the bytes
+may grow without end when one key is stuck (G7).
+
+The window is what may be on its way from the broker at any time: free permits plus look-ahead, less what waits here
+already, and never more than the bytes left hold, at the size messages have had lately. The mean reacts at once when
+messages grow and slowly when they shrink. It is an estimate: the hard stop, when it was wrong, is not to read from the
+broker any more (`must_stop_reading`).
+
+Facts: the broker sends to a consumer whose permits are above zero and debits whole batches, so the number outstanding
+may fall below zero; it counts the same way here.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+MESSAGES_MAX: Final = 50_000
+"""Most messages ever granted ahead; the broker's own limit of unacknowledged messages per consumer is as high."""
+FIRST_GRANT_MESSAGES: Final = 100
+"""Granted before anything is known of the messages' size: at the broker's default maximum of 5 MiB, 500 MiB at worst,
+so the hard stop bounds it anyway."""
+MESSAGE_OVERHEAD_BYTES: Final = 400
+_SHRINK: Final = 0.05
+"""Weight of a new, smaller mean."""
+
+
+class UpstreamWindow:
+    """Permits of one upstream consumer."""
+
+    __slots__ = ("_mean_bytes", "budget_bytes", "budget_stops", "look_ahead_per_worker", "look_ahead_total", "outstanding")
+
+    def __init__(self, *, budget_bytes: int, look_ahead_per_worker: int, look_ahead_total: int) -> None:
+        """Budgets of the subscription: bytes held, and messages that wait (per worker, and in all)."""
+        self.budget_bytes = budget_bytes
+        self.look_ahead_per_worker = look_ahead_per_worker
+        self.look_ahead_total = look_ahead_total
+        self.outstanding = 0
+        """Messages granted and not arrived."""
+        self.budget_stops = 0
+        """Times a grant was refused because the bytes were spent."""
+        self._mean_bytes = 0.0
+
+    def reconnected(self) -> None:
+        """A new consumer upstream starts without permits."""
+        self.outstanding = 0
+
+    def received(self, messages: int, size: int) -> None:
+        """An entry arrived."""
+        self.outstanding -= messages
+        mean = size / messages + MESSAGE_OVERHEAD_BYTES
+        if mean > self._mean_bytes:
+            self._mean_bytes = mean
+        else:
+            self._mean_bytes += (mean - self._mean_bytes) * _SHRINK
+
+    def grant(self, *, workers: int, free_permits: int, waiting_messages: int, bytes_held: int) -> int:
+        """Permits to grant now, 0 for none; they count as outstanding from here on."""
+        if not workers:
+            return 0
+        look_ahead = min(self.look_ahead_per_worker * workers, self.look_ahead_total)
+        window = min(free_permits + look_ahead - waiting_messages, MESSAGES_MAX)
+        if not self._mean_bytes:
+            window = min(window, FIRST_GRANT_MESSAGES)
+        else:
+            affordable = int((self.budget_bytes - bytes_held) / self._mean_bytes)
+            if affordable < window:
+                window = affordable
+                if window <= self.outstanding:
+                    self.budget_stops += 1
+        room = window - self.outstanding
+        # Half the window at a time: a FLOW for every message would cost more than the messages.
+        if room <= 0 or (self.outstanding > 0 and room * 2 < window):
+            return 0
+        self.outstanding += room
+        return room

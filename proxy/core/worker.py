@@ -1,0 +1,112 @@
+"""A worker as the dispatcher sees it: one consumer of a Key_Shared subscription.
+
+Permits are counted in messages, as granted by the worker's FLOW commands. `open` folds every reason of the worker's
+own not to send to it (socket unread, unacknowledged limit, drained by an operator) into one flag, so that the hot path
+asks one question.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from proxy.core.entry import Delivery, Part
+    from proxy.core.waiting import WaitingSlot
+
+
+class Worker:
+    """One worker; owned by its dispatcher, which alone changes it after it joined."""
+
+    __slots__ = (
+        "acked_messages",
+        "acks_unknown",
+        "draining_cleared",
+        "draining_slots",
+        "drained_by_operator",
+        "first_sent_at",
+        "index",
+        "join_gate",
+        "joined_at",
+        "last_acked_at",
+        "last_flow_at",
+        "last_sent_at",
+        "last_sent_position_when_joining",
+        "link",
+        "max_unacked",
+        "name",
+        "open",
+        "outbox",
+        "over_unacked",
+        "pending",
+        "permits",
+        "ready",
+        "redelivered_messages",
+        "sent_bytes",
+        "sent_messages",
+        "sticky_ranges",
+        "unacked",
+        "writable",
+    )
+
+    def __init__(
+        self,
+        name: str,
+        link: object = None,
+        *,
+        sticky_ranges: Sequence[tuple[int, int]] = (),
+        max_unacked: int = 0,
+    ) -> None:
+        """`link` is the caller's own and never looked at; `max_unacked` messages, 0 for no limit."""
+        self.name = name
+        self.link = link
+        self.sticky_ranges = sticky_ranges
+        self.max_unacked = max_unacked
+        self.index = 0
+        self.permits = 0
+        self.unacked = 0
+        self.open = True
+        self.writable = True
+        self.over_unacked = False
+        self.drained_by_operator = False
+        self.pending: dict[int, Part | Delivery] = {}
+        self.ready: OrderedDict[int, WaitingSlot] = OrderedDict()
+        """Slots whose head only this worker's permits hold back, served round robin."""
+        self.outbox: list[Part | Delivery] = []
+        self.join_gate: JoinGate | None = None
+        self.last_sent_position_when_joining: int | None = None
+        self.draining_slots = 0
+        self.draining_cleared = 0
+        self.joined_at = 0.0
+        self.first_sent_at = 0.0
+        self.last_sent_at = 0.0
+        self.last_acked_at = 0.0
+        self.last_flow_at = 0.0
+        self.sent_messages = 0
+        self.sent_bytes = 0
+        self.acked_messages = 0
+        self.redelivered_messages = 0
+        self.acks_unknown = 0
+
+    def reconsider(self) -> bool:
+        """Recompute `open`; True if the worker has just become open."""
+        was_open = self.open
+        self.open = self.writable and not self.over_unacked and not self.drained_by_operator
+        return self.open and not was_open
+
+    def __repr__(self) -> str:
+        """For assertions and debuggers."""
+        return f"Worker({self.name!r}, permits={self.permits}, unacked={self.unacked})"
+
+
+class JoinGate:
+    """PIP-282: a worker that joined gets nothing behind `position` until everything up to it is acknowledged."""
+
+    __slots__ = ("outstanding", "position")
+
+    def __init__(self, position: int, outstanding: int) -> None:
+        """`outstanding` entries at or below `position` are not acknowledged yet."""
+        self.position = position
+        self.outstanding = outstanding
