@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 ENTRY_OVERHEAD_BYTES: Final = 360
 """What one entry costs beside its bytes: the Part, its position, and its places in the tables (measured, 64-bit)."""
 
+CONFIRMED_FOLD_AT: Final = 8_192
+"""Confirmed positions gathered before they are folded into ranges: sorted first, they cost a fifth each."""
+
 CONFIRMED_RANGES_MAX: Final = 50_000
 """Ranges of confirmed positions kept; the lowest are forgotten first. About 100 bytes each."""
 
@@ -33,9 +36,10 @@ class Outstanding:
     """Every entry between its arrival and the broker's confirmation of its ack."""
 
     __slots__ = (
+        "_confirmed_fresh",
+        "_confirmed_ranges",
         "acks",
         "bytes_held",
-        "confirmed_lately",
         "entries",
         "highest",
         "index_acks",
@@ -54,7 +58,8 @@ class Outstanding:
         self.index_acks: dict[int, int] = {}
         """Position to the bits of its messages still unacknowledged, for brokers that store batch index acks."""
         self.unconfirmed: set[int] = set()
-        self.confirmed_lately = PositionRanges(CONFIRMED_RANGES_MAX)
+        self._confirmed_fresh: set[int] = set()
+        self._confirmed_ranges = PositionRanges(CONFIRMED_RANGES_MAX)
         self.repeated = 0
         """Entries the broker sent again that went no further."""
 
@@ -71,7 +76,7 @@ class Outstanding:
         if known is not None:
             for part in known.parts if isinstance(known, Batch) else (known,):
                 part.redeliveries = max(part.redeliveries, redeliveries)
-        elif position in self.unconfirmed or position in self.confirmed_lately:
+        elif position in self.unconfirmed or self.was_confirmed(position):
             self.unconfirmed.add(position)
             self.acks.append(position)
         else:
@@ -99,16 +104,24 @@ class Outstanding:
 
     def confirmed(self, positions: Iterable[int]) -> None:
         """The broker confirmed these acks."""
-        unconfirmed = self.unconfirmed
-        remember = self.confirmed_lately.add
-        for position in positions:
-            if position in unconfirmed:
-                unconfirmed.remove(position)
+        known = self.unconfirmed.intersection(positions)
+        self.unconfirmed -= known
+        fresh = self._confirmed_fresh
+        fresh |= known
+        if len(fresh) >= CONFIRMED_FOLD_AT:
+            remember = self._confirmed_ranges.add
+            for position in sorted(fresh):
                 remember(position)
+            fresh.clear()
+
+    def was_confirmed(self, position: int) -> bool:
+        """Whether the broker confirmed the ack of this position not long ago."""
+        return position in self._confirmed_fresh or position in self._confirmed_ranges
 
     def forget_confirmed(self) -> None:
         """The broker closed our consumer by itself: what it sends from now on, it means."""
-        self.confirmed_lately.clear()
+        self._confirmed_fresh.clear()
+        self._confirmed_ranges.clear()
 
     def reset(self) -> None:
         """The subscription was moved elsewhere (seek): nothing of what was known holds any more."""
@@ -118,4 +131,4 @@ class Outstanding:
         self.acks.clear()
         self.index_acks.clear()
         self.unconfirmed.clear()
-        self.confirmed_lately.clear()
+        self.forget_confirmed()
