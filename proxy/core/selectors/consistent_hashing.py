@@ -11,9 +11,10 @@ replaced while present. So the ring does not depend on the order of joins except
 The name's index is the lowest free one, so a worker that leaves and returns gets its old points back.
 
 Layout: points in a sorted list and owners in a parallel one, which has one element more, a repetition of its first:
-a slot above the last point bisects to that element, so `select` needs no branch, and an empty ring is the owner list
-``[None]``. Why not `sortedcontainers`: with 100 workers its lookup is five times slower, and lookups outnumber joins
-by millions. A join inserts its points in place, which moves memory, not objects.
+a slot above the last point bisects to that element, so a lookup needs no branch, and an empty ring is the owner list
+``[None]``. A join inserts its points in place, which moves memory, not objects; why not `sortedcontainers`: it makes
+joins of hundreds of workers cheaper, which are cheap, and lookups dearer, which outnumber them by millions. A busy
+ring writes its owners out slot by slot (`owner_table`), because bisecting 10,000 points misses the budget.
 
 Moves are read off the ring that contains the worker: its own pieces are all that can change hands, and the ring
 without it says who is on the other side.
@@ -27,14 +28,18 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from typing import Generic, TypeVar
 
-from proxy.core.hash_ranges import HashRange, RangeMove, merge_assignment, merge_moves
+from proxy.core.hash_ranges import HashRange, RangeMove, merge, merge_assignment, merge_moves
 from proxy.core.selectors.base import Named
+from proxy.core.selectors.owner_table import OwnerTable
 from proxy.core.sticky_key import CONSISTENT_SLOT_COUNT, consistent_slot, murmur31
 
 W = TypeVar("W", bound=Named)
 
 DEFAULT_POINTS_PER_WORKER = 100
 """The broker's subscriptionKeySharedConsistentHashingReplicaPoints."""
+
+LOOKUPS_BEFORE_TABLE = 8_192
+"""Lookups by bisection before the owners are written out: together they cost about what the writing does."""
 
 FIRST_SLOT = 1
 LAST_SLOT = CONSISTENT_SLOT_COUNT
@@ -57,6 +62,8 @@ class ConsistentHashing(Generic[W]):
         """id(worker) -> (worker, index among its namesakes, its points in ascending order)."""
         self._indexes: dict[str, set[int]] = {}
         """Name -> indexes in use."""
+        self._table: OwnerTable[W] | None = None
+        self._lookups_until_table = LOOKUPS_BEFORE_TABLE
 
     slot: Callable[[int], int] = staticmethod(consistent_slot)
 
@@ -66,15 +73,14 @@ class ConsistentHashing(Generic[W]):
         index = self._take_index(worker.name)
         points = ring_points(worker.name, index, self._points_per_worker)
         self._members[id(worker)] = (worker, index, points)
-        previous = {point: self.select(point) for point in points}
-        last_slot_owner = self.select(LAST_SLOT)
+        previous = {slot: self._owner_on_ring(slot) for slot in (*points, LAST_SLOT)}
         for point in points:
             self._insert(point, worker)
         self._owners[-1] = self._owners[0]
-        return merge_moves(
-            RangeMove(start, end, previous[end] if end in previous else last_slot_owner, worker)
-            for start, end in self._pieces(worker)
-        )
+        moves = merge_moves(RangeMove(start, end, previous[end], worker) for start, end in self._pieces(worker, points))
+        if self._table:
+            self._table.apply(moves)
+        return moves
 
     def remove(self, worker: W) -> list[RangeMove[W]]:
         """Take the worker's points off the ring; see `Selector.remove`."""
@@ -87,24 +93,33 @@ class ConsistentHashing(Generic[W]):
         for point in points:
             self._withdraw(point, worker)
         self._owners[-1] = self._owners[0] if self._points else None
-        return merge_moves(RangeMove(start, end, worker, self.select(end)) for start, end in pieces)
+        moves = merge_moves(RangeMove(start, end, worker, self._owner_on_ring(end)) for start, end in pieces)
+        if self._table:
+            self._table.apply(moves)
+            self._table.forget(worker)
+        return moves
 
     def select(self, slot: int) -> W | None:
         """Return the owner of the smallest point at or above the slot, else of the smallest point."""
-        return self._owners[bisect_left(self._points, slot)]
+        table = self._table
+        if table is not None:
+            return table.workers[table.indexes[slot]]
+        self._lookups_until_table -= 1
+        if not self._lookups_until_table:
+            self._table = OwnerTable(LAST_SLOT + 1, self._all_pieces())
+        return self._owner_on_ring(slot)
 
     def ranges(self, worker: W) -> list[HashRange]:
         """See `Selector.ranges`. The tail above the last point is a range of its own, ending at 65535."""
-        if id(worker) not in self._members:
-            return []
-        return [piece for piece, _ in merge_assignment((piece, worker) for piece in self._pieces(worker))]
+        member = self._members.get(id(worker))
+        return merge(self._pieces(worker, member[2])) if member else []
 
     def assignment(self) -> list[tuple[HashRange, W]]:
         """See `Selector.assignment`."""
         return merge_assignment(self._all_pieces())
 
     def copy(self) -> ConsistentHashing[W]:
-        """See `Selector.copy`."""
+        """See `Selector.copy`. The copy finds owners by bisection until it is asked often itself."""
         twin: ConsistentHashing[W] = ConsistentHashing(self._points_per_worker)
         twin._points = self._points.copy()
         twin._owners = self._owners.copy()
@@ -112,6 +127,9 @@ class ConsistentHashing(Generic[W]):
         twin._members = self._members.copy()
         twin._indexes = {name: indexes.copy() for name, indexes in self._indexes.items()}
         return twin
+
+    def _owner_on_ring(self, slot: int) -> W | None:
+        return self._owners[bisect_left(self._points, slot)]
 
     def _take_index(self, name: str) -> int:
         """Give the lowest index no namesake uses."""
@@ -151,9 +169,9 @@ class ConsistentHashing(Generic[W]):
         if waiting:
             self._queues[point] = waiting
 
-    def _pieces(self, worker: W, points: list[int] | None = None) -> Iterator[HashRange]:
-        """Yield the worker's slots, one range per point it owns, in order, then the tail if that is its too."""
-        for point in self._members[id(worker)][2] if points is None else points:
+    def _pieces(self, worker: W, points: list[int]) -> Iterator[HashRange]:
+        """Yield the slots of a worker with these points, one range per point it owns, then the tail if it has that."""
+        for point in points:
             at = bisect_left(self._points, point)
             if self._owners[at] is worker:
                 yield HashRange(self._points[at - 1] + 1 if at else FIRST_SLOT, point)
