@@ -124,7 +124,9 @@ class SlotTable:
         if sparse is None:
             holders, counts = self._holders[start : end + 1], self._counts[start : end + 1]
             return (
-                (slot, holder, counts[slot - start]) for slot, holder in enumerate(holders, start) if holder != NO_HOLDER
+                (slot, holder, counts[slot - start])
+                for slot, holder in enumerate(holders, start)
+                if holder != NO_HOLDER
             )
         if end - start < len(sparse):
             slots = [slot for slot in range(start, end + 1) if slot in sparse]
