@@ -1,0 +1,182 @@
+"""What stands between a MESSAGE command and the payload: headers, checksum and the message's metadata.
+
+Problem: the gateway has to know an entry's key before it can say who gets it, at every message, and must forward the
+same bytes.
+Rule: `peek` reads and changes nothing, copies the metadata and nothing else, and lets upb parse it. The checksum is not
+verified on the way: the broker and the client both do, and it covers the payload, so it would cost more than everything
+else here.
+
+    [0x0e02][size: 4][BrokerEntryMetadata]   only if the client asked for it when it connected
+    [0x0e01][CRC-32C of all that follows: 4] absent from very old producers
+    [size: 4][MessageMetadata][payload]
+
+Together they are a MESSAGE frame's "tail" in this package. Sizes are big endian.
+Source: Pulsar's "Binary protocol specification", sections "Framing" and "Broker entry metadata" (PIP-70).
+"""
+
+import binascii
+import struct
+from base64 import b64decode
+from typing import NamedTuple
+
+from crc32c import crc32c
+from google.protobuf.message import DecodeError, EncodeError
+
+from proxy.wire.errors import MetadataError
+from proxy.wire.pulsar_pb2 import MessageMetadata
+
+MAGIC_BYTE = 0x0E
+CHECKSUM_BYTE = 0x01
+BROKER_ENTRY_BYTE = 0x02
+CHECKSUM_HEADER_BYTES = 6
+"""Magic and CRC-32C."""
+
+NONE_KEY = b"NONE_KEY"
+"""What the broker hashes for a message that has neither key nor producer."""
+
+_SIZE_BYTES = 4
+_BROKER_ENTRY_HEADER_BYTES = 6  # magic and size
+
+_unpack_size = struct.Struct(">I").unpack_from
+_unpack_checksum = struct.Struct(">2xI").unpack_from
+_pack_checksum = struct.Struct(">2BI").pack
+_pack_size = struct.Struct(">I").pack
+_parse = MessageMetadata.FromString
+_new = tuple.__new__
+
+
+class Peeked(NamedTuple):
+    """A message's metadata and where its parts stand in the tail."""
+
+    metadata: MessageMetadata
+    metadata_start: int
+    """Offset in bytes of the encoded metadata."""
+    payload_start: int
+    """Offset in bytes of the payload, which ends with the tail."""
+
+
+def peek(tail: bytes) -> Peeked:
+    """Parse the metadata of a MESSAGE or SEND frame's tail. Reads the payload's bytes neither to copy nor to check
+    them.
+
+    Raises MetadataError where a size goes past the end, the metadata does not parse or lacks a required field.
+    """
+    try:
+        start = 0
+        if tail[0] == MAGIC_BYTE:
+            if tail[1] == BROKER_ENTRY_BYTE:
+                start = _after_broker_entry(tail)
+            if tail[start] == MAGIC_BYTE and tail[start + 1] == CHECKSUM_BYTE:
+                start += CHECKSUM_HEADER_BYTES
+        (size,) = _unpack_size(tail, start)
+        start += _SIZE_BYTES
+        end = start + size
+        if end > len(tail):
+            raise _past_end("metadata", size, start, tail)
+        metadata = _parse(tail[start:end])
+    except (IndexError, struct.error):
+        right = f"headers and the metadata's size need at least {_SIZE_BYTES} bytes more than their content"
+        raise MetadataError("headers that end too early", f"in a tail of {len(tail)} bytes", right) from None
+    except DecodeError:
+        where = f"in the {size} bytes from byte {start} of a tail of {len(tail)}"
+        raise MetadataError("metadata that is no MessageMetadata", where, "protobuf must be able to read it") from None
+    # The required fields, read one by one: asking protobuf for all of them costs as much as the parse.
+    if not (metadata.sequence_id and metadata.publish_time and metadata.producer_name):
+        _check_required(metadata, start)
+    return _new(Peeked, (metadata, start, end))
+
+
+def can_peek(metadata: MessageMetadata) -> bool:
+    """Whether the payload can be read here: not if the producer encrypted it, since only consumers have the keys."""
+    return not metadata.encryption_keys
+
+
+def sticky_key(metadata: MessageMetadata) -> bytes:
+    """The bytes the broker hashes to place an entry: ordering key, else partition key, else producer and sequence id.
+
+    A key that is present and empty counts. A partition key said to be Base64 that is not gives NONE_KEY, as at the
+    broker.
+    Source: `Commands.resolveStickyKey` in Pulsar 4.x.
+    """
+    if (key := metadata.ordering_key) or metadata.HasField("ordering_key"):
+        return key
+    if (key := metadata.partition_key) or metadata.HasField("partition_key"):
+        return decode_key(key) if metadata.partition_key_b64_encoded else key
+    if producer := metadata.producer_name:
+        return b"%b-%d" % (producer, metadata.sequence_id)
+    return b"-%d" % metadata.sequence_id if metadata.HasField("producer_name") else NONE_KEY
+
+
+def decode_key(key: bytes) -> bytes:
+    """The bytes of a partition key sent as Base64, read as Java's basic decoder does: padding may be missing.
+
+    NONE_KEY where it is no Base64.
+    """
+    padded = key if key.endswith(b"=") else key + b"=" * (-len(key) % 4)
+    try:
+        return b64decode(padded, validate=True)
+    except binascii.Error:
+        return NONE_KEY
+
+
+def verify_checksum(tail: bytes) -> bool:
+    """Whether the tail's CRC-32C is right. A tail without one is right: there is nothing to hold against it.
+
+    Raises MetadataError where the headers end too early.
+    """
+    start = _after_broker_entry(tail) if tail[:2] == bytes((MAGIC_BYTE, BROKER_ENTRY_BYTE)) else 0
+    if tail[start : start + 2] != bytes((MAGIC_BYTE, CHECKSUM_BYTE)):
+        return True
+    content = start + CHECKSUM_HEADER_BYTES
+    if content > len(tail):
+        where = f"at byte {start} of a tail of {len(tail)}"
+        raise MetadataError("a checksum that ends too early", where, f"{CHECKSUM_HEADER_BYTES} bytes are needed")
+    expected: int
+    (expected,) = _unpack_checksum(tail, start)
+    return crc32c(memoryview(tail)[content:]) == expected
+
+
+def strip_broker_entry_metadata(tail: bytes) -> bytes:
+    """The tail without its broker entry metadata, for a client that did not ask for it; the same object where there is
+    none.
+
+    The checksum does not cover that header, so it stays right. Raises MetadataError where the header goes past the end.
+    """
+    if tail[:2] != bytes((MAGIC_BYTE, BROKER_ENTRY_BYTE)):
+        return tail
+    return tail[_after_broker_entry(tail) :]
+
+
+def build_tail(metadata: MessageMetadata, payload: bytes) -> bytes:
+    """A tail with a right checksum and no broker entry metadata."""
+    encoded = metadata.SerializeToString()
+    head = _pack_size(len(encoded)) + encoded
+    checksum = crc32c(payload, crc32c(head))
+    return b"".join((_pack_checksum(MAGIC_BYTE, CHECKSUM_BYTE, checksum), head, payload))
+
+
+def _check_required(metadata: MessageMetadata, start: int) -> None:
+    try:
+        metadata.SerializeToString()
+    except EncodeError as error:
+        missing = str(error).rpartition(": ")[2]
+        where = f"at byte {start} of a tail"
+        raise MetadataError("metadata without all required fields", where, f"set {missing}") from None
+
+
+def _after_broker_entry(tail: bytes) -> int:
+    """Offset in bytes of what follows the broker entry metadata at the start of `tail`."""
+    if len(tail) < _BROKER_ENTRY_HEADER_BYTES:
+        right = f"{_BROKER_ENTRY_HEADER_BYTES} bytes are needed"
+        raise MetadataError("a broker entry header that ends too early", f"in a tail of {len(tail)} bytes", right)
+    size: int
+    (size,) = _unpack_size(tail, 2)
+    end = _BROKER_ENTRY_HEADER_BYTES + size
+    if end > len(tail):
+        raise _past_end("broker entry metadata", size, _BROKER_ENTRY_HEADER_BYTES, tail)
+    return end
+
+
+def _past_end(name: str, size: int, start: int, tail: bytes) -> MetadataError:
+    where = f"at byte {start} of a tail of {len(tail)}"
+    return MetadataError(f"a {name} size of {size}", where, f"at most {len(tail) - start} bytes are left")

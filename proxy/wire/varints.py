@@ -1,0 +1,19 @@
+"""Protobuf's base-128 integers, for the few places where bytes are written by hand.
+
+Source: protobuf's encoding specification, "Base 128 Varints".
+"""
+
+LIMIT = 1 << 64
+"""First value that no longer fits a protobuf integer."""
+
+
+def varint(value: int) -> bytes:
+    """Encode `value`, a non-negative integer below 2**64, in 1 to 10 bytes. Raises ValueError outside that range."""
+    if not 0 <= value < LIMIT:
+        raise ValueError(f"{value} does not fit an unsigned 64-bit integer")
+    encoded = bytearray()
+    while value >> 7:
+        encoded.append(value & 0x7F | 0x80)
+        value >>= 7
+    encoded.append(value)
+    return bytes(encoded)
