@@ -106,7 +106,7 @@ class ConsistentHashing(Generic[W]):
             return table.workers[table.indexes[slot]]
         self._lookups_until_table -= 1
         if not self._lookups_until_table:
-            self._table = OwnerTable(LAST_SLOT + 1, self._all_pieces())
+            self._table = OwnerTable((*self._points, LAST_SLOT), self._owners)
         return self._owner_on_ring(slot)
 
     def ranges(self, worker: W) -> list[HashRange]:
