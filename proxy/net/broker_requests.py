@@ -1,0 +1,125 @@
+"""Requests on a broker connection that wait for their answer, and what counts as one.
+
+Pulsar answers a request by an id the asker chose, in one of a dozen reply commands; each says "no" in its own way
+(ERROR, an error field, a lookup type). This table turns them all into one thing: the reply, or an `UpstreamError`.
+
+All requests of a connection share one time-out, so they fall due in the order they were made: a dict is the queue,
+and one coarse timer looks at its head.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from proxy.errors import UpstreamError, UpstreamUnavailable
+from proxy.wire import pulsar_pb2 as pb
+
+Answered = Callable[["pb.BaseCommand | Exception"], None]
+
+_Type = pb.BaseCommand
+
+REPLY_FIELDS: dict[int, str] = {
+    _Type.SUCCESS: "success",
+    _Type.ERROR: "error",
+    _Type.PRODUCER_SUCCESS: "producer_success",
+    _Type.LOOKUP_RESPONSE: "lookupTopicResponse",
+    _Type.PARTITIONED_METADATA_RESPONSE: "partitionMetadataResponse",
+    _Type.ACK_RESPONSE: "ackResponse",
+    _Type.CONSUMER_STATS_RESPONSE: "consumerStatsResponse",
+    _Type.GET_LAST_MESSAGE_ID_RESPONSE: "getLastMessageIdResponse",
+    _Type.GET_TOPICS_OF_NAMESPACE_RESPONSE: "getTopicsOfNamespaceResponse",
+    _Type.GET_SCHEMA_RESPONSE: "getSchemaResponse",
+    _Type.GET_OR_CREATE_SCHEMA_RESPONSE: "getOrCreateSchemaResponse",
+}
+"""Reply command -> its field in BaseCommand; every one of them has a `request_id`."""
+
+_ERROR_FIELDS: dict[int, tuple[str, str]] = {
+    _Type.ERROR: ("error", "message"),
+    _Type.LOOKUP_RESPONSE: ("error", "message"),
+    _Type.PARTITIONED_METADATA_RESPONSE: ("error", "message"),
+    _Type.ACK_RESPONSE: ("error", "message"),
+    _Type.CONSUMER_STATS_RESPONSE: ("error_code", "error_message"),
+    _Type.GET_SCHEMA_RESPONSE: ("error_code", "error_message"),
+    _Type.GET_OR_CREATE_SCHEMA_RESPONSE: ("error_code", "error_message"),
+}
+"""Reply command -> the fields that carry the broker's refusal.
+
+UnknownError is 0, the default of the enum, so presence of the field counts and never its value.
+"""
+
+
+def request_id_of(reply: pb.BaseCommand) -> int:
+    """Which request a reply answers; only for commands in `REPLY_FIELDS`."""
+    request_id: int = getattr(reply, REPLY_FIELDS[reply.type]).request_id
+    return request_id
+
+
+def refusal_in(command: pb.BaseCommand) -> UpstreamError | None:
+    """Read the broker's "no" out of a reply, if it is one."""
+    names = _ERROR_FIELDS.get(command.type)
+    if names is None:
+        return None
+    reply: Any = getattr(command, REPLY_FIELDS[command.type])
+    code_field, message_field = names
+    if not (reply.HasField(code_field) or _is_failed(command)):
+        return None
+    code = getattr(reply, code_field)
+    message = getattr(reply, message_field) or f"the broker answered {pb.ServerError.Name(code)} without a message"
+    return UpstreamError(message, code)
+
+
+def _is_failed(command: pb.BaseCommand) -> bool:
+    """Say whether a lookup or metadata answer says so in its type, whatever its error field holds."""
+    if command.type == _Type.LOOKUP_RESPONSE:
+        return command.lookupTopicResponse.response == pb.CommandLookupTopicResponse.Failed
+    if command.type == _Type.PARTITIONED_METADATA_RESPONSE:
+        return command.partitionMetadataResponse.response == pb.CommandPartitionedTopicMetadataResponse.Failed
+    return False
+
+
+class Requests:
+    """The requests of one connection that wait. Ids rise from 1 and are never used twice."""
+
+    def __init__(self, timeout_s: float) -> None:
+        """`timeout_s` holds for each request."""
+        self._timeout_s = timeout_s
+        self._next_id = 1
+        self._waiting: dict[int, tuple[float, Answered]] = {}
+
+    def __len__(self) -> int:
+        """How many wait."""
+        return len(self._waiting)
+
+    def add(self, now: float, answered: Answered) -> int:
+        """Remember a request made `now`; its id."""
+        request_id = self._next_id
+        self._next_id = request_id + 1
+        self._waiting[request_id] = (now + self._timeout_s, answered)
+        return request_id
+
+    def resolve(self, request_id: int, command: pb.BaseCommand) -> bool:
+        """Hand a reply to the one who asked; False if nobody waits for it (any more)."""
+        waiting = self._waiting.pop(request_id, None)
+        if waiting is None:
+            return False
+        waiting[1](refusal_in(command) or command)
+        return True
+
+    def expire(self, now: float, broker: str) -> int:
+        """Answer those that waited too long; how many."""
+        expired = 0
+        while self._waiting:
+            request_id, (deadline, answered) = next(iter(self._waiting.items()))
+            if deadline > now:
+                break
+            del self._waiting[request_id]
+            answered(UpstreamUnavailable(f"{broker} did not answer within {self._timeout_s:g} s"))
+            expired += 1
+        return expired
+
+    def take_all(self) -> list[Answered]:
+        """Forget everything that waits; who asked, in the order they did."""
+        waiting = self._waiting
+        self._waiting = {}
+        return [answered for _, answered in waiting.values()]
