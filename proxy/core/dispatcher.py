@@ -362,7 +362,7 @@ class Dispatcher:
             self._follow_chunk(worker, chunk)
         if part.count > worker.permits:
             self.opaque_overshoots += 1
-        key = part.key = slice_key(part.position, part.indexes)
+        key = part.key = part.position if part.opaque else slice_key(part.position, part.indexes)
         self._post(worker, part, key, part.count, len(part.tail), now)
 
     def _follow_chunk(self, worker: Worker, chunk: Chunk) -> None:

@@ -1,0 +1,161 @@
+"""A subscription's state as frozen values: what the admin API, metrics and the console may see.
+
+Taken on request and outside the hot path. The names are the PIPs' where a PIP names something.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from proxy.core.membership import last_sent_position
+from proxy.core.positions import format_position
+
+if TYPE_CHECKING:
+    from proxy.core.dispatcher import Dispatcher
+    from proxy.core.worker import Worker
+
+
+@dataclass(frozen=True, slots=True)
+class DrainingHash:
+    """One slot that drains, at its holder."""
+
+    hash: int
+    unack_msgs: int
+    blocked_attempts: int
+    waiting_messages: int
+    since: float
+    owner: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerStatistics:
+    """One worker."""
+
+    name: str
+    available_permits: int
+    unacked_messages: int
+    pending_deliveries: int
+    blocked_on_unacked_messages: bool
+    writable: bool
+    sent_messages: int
+    sent_bytes: int
+    acked_messages: int
+    redelivered_messages: int
+    unknown_acks: int
+    joined_at: float
+    last_sent_at: float
+    last_acked_at: float
+    last_flow_at: float
+    key_hash_ranges: tuple[tuple[int, int], ...]
+    hash_space_share: float
+    draining_hashes_count: int
+    draining_hashes_pending_messages: int
+    draining_hashes_cleared_total: int
+    draining_hashes: tuple[DrainingHash, ...]
+    last_sent_position_when_joining: str | None
+    waits_for_join_position: bool
+
+
+@dataclass(frozen=True, slots=True)
+class DispatcherStatistics:
+    """One subscription."""
+
+    ordering_mode: str
+    paused: bool
+    workers: tuple[WorkerStatistics, ...]
+    outstanding_entries: int
+    bytes_held: int
+    waiting_messages: int
+    waiting_hashes: int
+    draining_hashes_count: int
+    draining_hashes_pending_messages: int
+    draining_hashes_cleared_total: int
+    unconfirmed_acks: int
+    repeated_entries: int
+    permit_overshoots: int
+    last_sent_position: str | None
+    individually_sent_positions: str
+    oldest_wait_since: float | None
+
+
+DRAINING_LISTED_MAX = 1_000
+"""Draining hashes listed per worker; the counts are always whole."""
+
+
+def dispatcher_statistics(dispatcher: Dispatcher) -> DispatcherStatistics:
+    """Everything at this moment."""
+    draining = _draining_by_worker(dispatcher)
+    positions = last_sent_position(dispatcher)
+    last_sent = positions.position
+    workers = tuple(
+        _worker_statistics(dispatcher, worker, draining.get(worker.index, []))
+        for worker in dispatcher.workers.values()
+    )
+    outstanding = dispatcher.outstanding
+    return DispatcherStatistics(
+        ordering_mode=dispatcher.mode.value,
+        paused=dispatcher.paused,
+        workers=workers,
+        outstanding_entries=len(outstanding.entries),
+        bytes_held=outstanding.bytes_held,
+        waiting_messages=dispatcher.waiting_messages,
+        waiting_hashes=len(dispatcher.waiting),
+        draining_hashes_count=len(dispatcher.draining),
+        draining_hashes_pending_messages=sum(worker.draining_hashes_pending_messages for worker in workers),
+        draining_hashes_cleared_total=dispatcher.draining_cleared_total,
+        unconfirmed_acks=len(outstanding.unconfirmed),
+        repeated_entries=outstanding.repeated,
+        permit_overshoots=dispatcher.opaque_overshoots,
+        last_sent_position=format_position(last_sent) if last_sent is not None else None,
+        individually_sent_positions=str(positions.individually_sent()),
+        oldest_wait_since=min((entry.since for entry in dispatcher.waiting.values()), default=None),
+    )
+
+
+def _draining_by_worker(dispatcher: Dispatcher) -> dict[int, list[DrainingHash]]:
+    by_worker: dict[int, list[DrainingHash]] = {}
+    for slot in dispatcher.draining.slots():
+        waiting = dispatcher.waiting.get(slot)
+        owner = dispatcher.select(slot)
+        by_worker.setdefault(dispatcher.slots.holder(slot), []).append(
+            DrainingHash(
+                hash=slot,
+                unack_msgs=dispatcher.slots.count(slot),
+                blocked_attempts=waiting.blocked_attempts if waiting is not None else 0,
+                waiting_messages=sum(part.count for part in waiting.parts) if waiting is not None else 0,
+                since=dispatcher.draining.since(slot) or 0.0,
+                owner=owner.name if owner is not None else None,
+            )
+        )
+    return by_worker
+
+
+def _worker_statistics(dispatcher: Dispatcher, worker: Worker, draining: list[DrainingHash]) -> WorkerStatistics:
+    ranges = dispatcher.selector.ranges(worker)
+    joining = worker.last_sent_position_when_joining
+    return WorkerStatistics(
+        name=worker.name,
+        available_permits=worker.permits,
+        unacked_messages=worker.unacked,
+        pending_deliveries=len(worker.pending),
+        blocked_on_unacked_messages=worker.over_unacked,
+        writable=worker.writable,
+        sent_messages=worker.sent_messages,
+        sent_bytes=worker.sent_bytes,
+        acked_messages=worker.acked_messages,
+        redelivered_messages=worker.redelivered_messages,
+        unknown_acks=worker.acks_unknown,
+        joined_at=worker.joined_at,
+        last_sent_at=worker.last_sent_at,
+        last_acked_at=worker.last_acked_at,
+        last_flow_at=worker.last_flow_at,
+        key_hash_ranges=tuple((span.start, span.end) for span in ranges),
+        hash_space_share=sum(span.slot_count for span in ranges) / dispatcher.selector.range_size,
+        draining_hashes_count=worker.draining_slots,
+        draining_hashes_pending_messages=sum(item.unack_msgs for item in draining),
+        draining_hashes_cleared_total=worker.draining_cleared,
+        draining_hashes=tuple(draining[:DRAINING_LISTED_MAX]),
+        last_sent_position_when_joining=format_position(joining) if joining is not None else None,
+        waits_for_join_position=worker.join_gate is not None,
+    )

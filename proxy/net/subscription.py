@@ -1,0 +1,312 @@
+"""One Key_Shared subscription of one topic partition: workers on one side, a consumer at the broker on the other.
+
+Glue, and nothing but: the dispatcher decides, `subscription_upstream` keeps the consumer at the broker,
+`subscription_intake` reads what it brings, `subscription_outbox` writes what leaves, `subscription_acks` carries the
+acks. Everything a turn of the loop produced leaves in one `flush` at its end.
+
+Life: made by its first worker, ended with its last, so that a subscription without workers looks at the broker just
+as it would without the gateway, and another subscription type may take it over at once.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import structlog
+
+from proxy.core import membership, reposition
+from proxy.core.dispatcher import Dispatcher, HandOver
+from proxy.core.errors import ConsumerAssignError
+from proxy.core.upstream_window import UpstreamWindow
+from proxy.errors import ClientError, UpstreamUnavailable
+from proxy.net.subscription_acks import UpstreamAcks
+from proxy.net.subscription_intake import Intake
+from proxy.net.subscription_outbox import Outbox
+from proxy.net.subscription_policy import check_agreement, new_worker, policy_of
+from proxy.net.subscription_requests import SubscriptionRequests
+from proxy.net.subscription_upstream import SubscriptionUpstream, UpstreamState
+from proxy.net.subscription_workers import SubscribedWorker
+from proxy.wire import commands
+from proxy.wire import pulsar_pb2 as pb
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from proxy.core.worker import Worker
+    from proxy.net.ports import WorkerLink
+    from proxy.net.subscriptions import Subscriptions
+
+HAND_OVERS_KEPT: Final = 1_000
+"""Latest hand-overs kept for those who watch."""
+
+log = structlog.get_logger("keyline.subscription")
+
+
+@dataclass(slots=True)
+class Counters:
+    """What a subscription counts beside its dispatcher."""
+
+    acks_refused: int = 0
+    opaque_batches: int = 0
+    unreadable_entries: int = 0
+    peeked_batches: int = 0
+    sliced_deliveries: int = 0
+
+
+class Subscription(SubscriptionRequests):
+    """Implements `ports.UpstreamConsumer` towards the broker and `UpstreamOwner` towards its consumer there."""
+
+    def __init__(self, key: tuple[str, str], command: pb.CommandSubscribe, directory: Subscriptions) -> None:
+        """The first worker's SUBSCRIBE settles the policy.
+
+        Raises:
+            ClientError: it asks for something that is not.
+        """
+        self.topic, self.name = key
+        self.key = key
+        self.directory = directory
+        self.settings = directory.settings
+        self.clock = directory.clock
+        self.now = directory.clock.now
+        self.counters = Counters()
+        self.policy = policy_of(command, self.settings)
+        self.dispatcher = Dispatcher(self.policy.new_selector(self.settings), self.policy.mode)
+        self.window = UpstreamWindow(
+            budget_bytes=self.settings.subscription_memory_bytes,
+            look_ahead_per_worker=self.settings.look_ahead_messages_per_worker,
+            look_ahead_total=self.settings.look_ahead_messages_per_subscription,
+        )
+        self.upstream = SubscriptionUpstream(command, directory.brokers, self.clock, self.settings, self, self)
+        self.acks = UpstreamAcks(self.dispatcher.outstanding, with_indexes=self.settings.upstream_batch_index_ack)
+        self.outbox = Outbox(self.counters, self.settings.batch_peek_max_bytes)
+        self.intake = Intake(self.dispatcher, self.window, self.counters, self.now, self.settings.batch_peek_max_bytes)
+        self.message = self.intake.message
+        """`ports.UpstreamConsumer.message`, without a call in between."""
+        self.subscribers: dict[int, SubscribedWorker] = {}
+        """Joined workers by dispatcher index."""
+        self.joining: list[SubscribedWorker] = []
+        self.hand_overs: deque[HandOver] = deque(maxlen=HAND_OVERS_KEPT)
+        self.hand_over_count = 0
+        self.ended = False
+        self.seeking = False
+        self._schemas: set[bytes] = {command.schema.SerializeToString()}
+        self._flush_due = False
+        self._bytes_reported = 0
+
+    # ---- workers ----------------------------------------------------------------------------------------------
+
+    def add(self, link: WorkerLink, command: pb.CommandSubscribe) -> SubscribedWorker:
+        """A worker wants to join; it is answered through its link."""
+        subscriber = SubscribedWorker(self, link, command)
+        try:
+            check_agreement(self.policy, command, self.settings)
+        except ClientError as error:
+            self.clock.call_soon(lambda: subscriber.ended or subscriber.refuse(error))
+            return subscriber
+        self.joining.append(subscriber)
+        if self.upstream.state is UpstreamState.IDLE:
+            self.upstream.open()
+        elif self.upstream.connects:
+            self.clock.call_soon(self._admit_joining)
+        return subscriber
+
+    def _admit_joining(self) -> None:
+        joining, self.joining = self.joining, []
+        for subscriber in joining:
+            if not subscriber.ended:
+                self._check_schema(subscriber)
+        self._end_if_empty()
+
+    def _check_schema(self, subscriber: SubscribedWorker) -> None:
+        """A schema the broker has not seen from us is put to it before its worker joins."""
+        schema = subscriber.command.schema.SerializeToString()
+        link = self.upstream.link
+        if schema in self._schemas or link is None:
+            self._join(subscriber)
+            return
+
+        def checked(error: Exception | None) -> None:
+            if subscriber.ended or self.ended:
+                return
+            if error is not None:
+                subscriber.refuse(error)
+                self._end_if_empty()
+                return
+            self._schemas.add(schema)
+            self._join(subscriber)
+
+        self.probing += 1
+        self.probe(link, subscriber.command, checked)
+
+    def _join(self, subscriber: SubscribedWorker) -> None:
+        command = subscriber.command
+        name = command.consumer_name or self.directory.new_consumer_name()
+        worker = new_worker(command, name, subscriber, self.settings)
+        try:
+            membership.join(self.dispatcher, worker, self.now())
+        except ConsumerAssignError as error:
+            subscriber.refuse(ClientError(str(error), pb.ConsumerAssignError))
+            return
+        self.subscribers[worker.index] = subscriber
+        log.info("worker joined", topic=self.topic, subscription=self.name, consumer=name, peer=subscriber.link.peer)
+        subscriber.joined(worker)
+        self.schedule_flush()
+
+    def leave(self, subscriber: SubscribedWorker, reason: str, done: Callable[[], None] | None = None) -> None:
+        """A worker is gone; `done` is called when the broker too knows it, if it was the last."""
+        if subscriber in self.joining:
+            self.joining.remove(subscriber)
+        worker = subscriber.worker
+        if worker is not None and worker.index in self.subscribers:
+            subscriber.worker = None
+            del self.subscribers[worker.index]
+            membership.leave(self.dispatcher, worker, self.now())
+            log.info("worker left", topic=self.topic, subscription=self.name, consumer=worker.name, reason=reason)
+            self.schedule_flush()
+        if self._end_if_empty(done):
+            return
+        if done is not None:
+            done()
+
+    def _end_if_empty(self, done: Callable[[], None] | None = None) -> bool:
+        """Without workers there is nobody to hold messages for: give them back to the broker."""
+        if self.ended or self.subscribers or self.joining or self.probing or self.seeking:
+            return False
+        self._finish()
+        if done is not None:
+            self.upstream.close_then(done)
+        else:
+            self.upstream.close()
+        return True
+
+    def _finish(self) -> None:
+        self.flush()
+        self.ended = True
+        self.acks.fail_receipts(UpstreamUnavailable("the subscription's last consumer on this gateway left"))
+        self.directory.account(-self._bytes_reported)
+        self._bytes_reported = 0
+        self.directory.forget(self)
+
+    def disconnect_workers(self) -> None:
+        """As the broker does on seek and unsubscribe: every consumer is closed and may come again."""
+        for subscriber in [*self.subscribers.values(), *self.joining]:
+            subscriber.end()
+        self.subscribers.clear()
+        self.joining.clear()
+
+    def shut(self) -> None:
+        """The gateway stops: workers reconnect elsewhere, the broker gets its messages back."""
+        if not self.ended:
+            self.disconnect_workers()
+            self._finish()
+            self.upstream.close()
+
+    @property
+    def idle(self) -> bool:
+        """Nothing is pending at any worker and every ack is confirmed."""
+        busy = any(worker.pending for worker in self.dispatcher.workers.values())
+        return not busy and not self.dispatcher.outstanding.unconfirmed
+
+    # ---- UpstreamOwner ----------------------------------------------------------------------------------------
+
+    def upstream_ready(self) -> None:
+        """Subscribed: grant permits, repeat what may have been lost, let the first workers in."""
+        self.window.reconnected()
+        if self.upstream.connects > 1:
+            self.acks.after_reconnect()
+        self._admit_joining()
+        self.schedule_flush()
+
+    def upstream_refused(self, error: Exception) -> None:
+        """The broker does not let us: the workers that asked get its words."""
+        joining, self.joining = self.joining, []
+        for subscriber in joining:
+            if not subscriber.ended:
+                subscriber.refuse(error)
+        if not self.ended:
+            self._finish()
+
+    def upstream_mark_delete(self, position: int) -> None:
+        """What was acknowledged at the broker meanwhile is not delivered any more."""
+        dropped = reposition.discard_up_to(self.dispatcher, position, self.now())
+        if dropped:
+            log.info("messages dropped below mark-delete", topic=self.topic, subscription=self.name, messages=dropped)
+        self.schedule_flush()
+
+    # ---- UpstreamConsumer -------------------------------------------------------------------------------------
+
+    def messages_end(self) -> None:
+        """A run of entries is in: what they set free leaves now."""
+        self.flush()
+
+    def closed_by_broker(self, reason: str) -> None:
+        """Unload, or a cursor moved on purpose: the broker knows what it wants delivered from now on."""
+        self.dispatcher.outstanding.forget_confirmed()
+        if not self.seeking and not self.ended:
+            self.upstream.lost(reason, at_once=True)
+
+    def connection_lost(self, reason: str) -> None:
+        """Workers notice nothing of it."""
+        if not self.ended:
+            self.upstream.lost(reason, at_once=True)
+
+    def reached_end_of_topic(self) -> None:
+        """The topic is terminated and read to its end: tell every worker."""
+        for subscriber in self.subscribers.values():
+            end = pb.CommandReachedEndOfTopic(consumer_id=subscriber.link.consumer_id)
+            kind = pb.BaseCommand.REACHED_END_OF_TOPIC
+            subscriber.link.send(commands.encode(pb.BaseCommand(type=kind, reachedEndOfTopic=end)))
+
+    # ---- the end of a turn ------------------------------------------------------------------------------------
+
+    def schedule_flush(self) -> None:
+        """Flush at the end of this loop turn, once."""
+        if not self._flush_due:
+            self._flush_due = True
+            self.clock.call_soon(self.flush)
+
+    def flush(self) -> None:
+        """Send deliveries, acks and permits."""
+        self._flush_due = False
+        if self.ended:
+            return
+        dispatcher = self.dispatcher
+        if dispatcher.touched:
+            for worker in dispatcher.take_touched():
+                self._send(worker)
+        self.acks.flush(self.upstream.link, self.upstream.consumer_id)
+        if dispatcher.hand_overs:
+            self.hand_over_count += len(dispatcher.hand_overs)
+            self.hand_overs.extend(dispatcher.hand_overs)
+            dispatcher.hand_overs.clear()
+        held = dispatcher.outstanding.bytes_held
+        if held != self._bytes_reported:
+            self.directory.account(held - self._bytes_reported)
+            self._bytes_reported = held
+        self._grant(held)
+
+    def _send(self, worker: Worker) -> None:
+        subscriber = self.subscribers.get(worker.index)
+        if subscriber is None or subscriber.worker is not worker:
+            worker.outbox.clear()
+            return
+        if self.outbox.write(subscriber.link, worker):
+            return
+        # The rest follows when the client reads again, see `SubscribedWorker.writability_changed`.
+        self.dispatcher.touched.append(worker)
+
+    def _grant(self, bytes_held: int) -> None:
+        link = self.upstream.link
+        if link is None or self.dispatcher.paused or self.directory.reading_stopped:
+            return
+        dispatcher = self.dispatcher
+        permits = self.window.grant(
+            workers=len(dispatcher.workers),
+            free_permits=dispatcher.free_permits(),
+            waiting_messages=dispatcher.waiting_messages,
+            bytes_held=bytes_held,
+        )
+        if permits:
+            link.send(commands.flow(self.upstream.consumer_id, permits))

@@ -1,0 +1,180 @@
+"""Acks on their way to the broker, and the receipts that wait for it.
+
+The acks of one loop turn leave as one command. Every such command carries a request id, so that the gateway knows
+what the broker has confirmed: until then a position counts as unconfirmed, is acknowledged again after a reconnect,
+and a worker that asked for a receipt waits (G3, G4). A worker's receipt never comes before the broker's word, because
+a worker may let go of its own state on it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import structlog
+
+from proxy.core.entry import Batch
+from proxy.core.positions import unpack
+from proxy.errors import UpstreamUnavailable
+from proxy.wire import commands
+from proxy.wire import pulsar_pb2 as pb
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from proxy.core.outstanding import Outstanding
+    from proxy.net.ports import BrokerLink
+
+ACKS_PER_COMMAND_MAX: Final = 2_000
+"""Positions in one command: 40 KB, well below the broker's frame limit."""
+
+log = structlog.get_logger("keyline.subscription")
+
+
+class Receipt:
+    """A worker's ack command that wants an answer once all of it is confirmed."""
+
+    __slots__ = ("answer", "commands_left", "error")
+
+    def __init__(self, answer: Callable[[Exception | None], None]) -> None:
+        """`answer` is called once, with the error if there was one."""
+        self.answer = answer
+        self.commands_left = 0
+        self.error: Exception | None = None
+
+    def settle(self, error: Exception | None) -> None:
+        """One of the commands that carry its acks was answered."""
+        self.error = self.error or error
+        self.commands_left -= 1
+        if self.commands_left <= 0:
+            self.answer(self.error)
+
+
+class UpstreamAcks:
+    """Sends what `Outstanding` gathered, and follows it to its confirmation."""
+
+    __slots__ = ("_outstanding", "_receipts", "_with_indexes", "commands_sent", "errors")
+
+    def __init__(self, outstanding: Outstanding, *, with_indexes: bool) -> None:
+        """`with_indexes`: forward acks of single messages of a batch, for brokers that store them."""
+        self._outstanding = outstanding
+        self._with_indexes = with_indexes
+        self._receipts: list[Receipt] = []
+        self.commands_sent = 0
+        self.errors = 0
+
+    def want_receipt(self, receipt: Receipt) -> None:
+        """Answer when everything acknowledged up to now is confirmed."""
+        self._receipts.append(receipt)
+
+    def flush(self, link: BrokerLink | None, consumer_id: int) -> None:
+        """Send what there is; without a link it keeps waiting, and nothing is lost."""
+        if link is None:
+            return
+        outstanding = self._outstanding
+        receipts, self._receipts = self._receipts, []
+        acks, outstanding.acks = outstanding.acks, []
+        indexes = self._take_indexes()
+        if not acks and not indexes:
+            for receipt in receipts:
+                receipt.settle(None)
+            return
+        pieces = [acks[start : start + ACKS_PER_COMMAND_MAX] for start in range(0, len(acks), ACKS_PER_COMMAND_MAX)]
+        for receipt in receipts:
+            receipt.commands_left = len(pieces) + bool(indexes)
+        for piece in pieces:
+            self._send(link, consumer_id, piece, receipts)
+        if indexes:
+            self._send_indexes(link, consumer_id, indexes, receipts)
+
+    def after_reconnect(self) -> None:
+        """Everything unconfirmed goes again: the broker may never have seen it."""
+        outstanding = self._outstanding
+        outstanding.acks = sorted(outstanding.unconfirmed)
+        for position, entry in outstanding.entries.items():
+            if isinstance(entry, Batch) and entry.unacked != (1 << entry.total) - 1:
+                outstanding.index_acks[position] = entry.unacked
+
+    def fail_receipts(self, error: Exception) -> None:
+        """The subscription ends here: nobody will confirm anything any more."""
+        receipts, self._receipts = self._receipts, []
+        for receipt in receipts:
+            receipt.commands_left = 0
+            receipt.settle(error)
+
+    def _take_indexes(self) -> dict[int, int]:
+        outstanding = self._outstanding
+        if not outstanding.index_acks:
+            return {}
+        indexes, outstanding.index_acks = outstanding.index_acks, {}
+        return indexes if self._with_indexes else {}
+
+    def _send(self, link: BrokerLink, consumer_id: int, positions: list[int], receipts: list[Receipt]) -> None:
+        self.commands_sent += 1
+        pairs = [unpack(position) for position in positions]
+
+        def answered(reply: pb.BaseCommand | Exception) -> None:
+            error = _error_of(reply)
+            if error is None:
+                self._outstanding.confirmed(positions)
+            self._settle(receipts, error)
+
+        link.request(lambda request_id: commands.ack(consumer_id, pairs, request_id), answered)
+
+    def _send_indexes(
+        self, link: BrokerLink, consumer_id: int, indexes: dict[int, int], receipts: list[Receipt]
+    ) -> None:
+        self.commands_sent += 1
+
+        def build(request_id: int) -> bytes:
+            return index_ack(consumer_id, indexes, request_id)
+
+        link.request(build, lambda reply: self._settle(receipts, _error_of(reply)))
+
+    def _settle(self, receipts: list[Receipt], error: Exception | None) -> None:
+        if isinstance(error, UpstreamUnavailable):
+            # The connection went before the answer came: it is all sent again after the reconnect.
+            self._receipts = [*receipts, *self._receipts]
+            return
+        if error is not None:
+            self.errors += 1
+            log.warning("the broker refused an ack; it is sent again after the next reconnect", error=str(error))
+        for receipt in receipts:
+            receipt.settle(error)
+
+
+def index_ack(consumer_id: int, indexes: dict[int, int], request_id: int) -> bytes:
+    """An ack of single messages: position to the bits of those still unacknowledged."""
+    ids = []
+    for position, unacked in indexes.items():
+        ledger, entry = unpack(position)
+        ids.append(pb.MessageIdData(ledgerId=ledger, entryId=entry, ack_set=words_of(unacked)))
+    return commands.encode(
+        pb.BaseCommand(
+            type=pb.BaseCommand.ACK,
+            ack=pb.CommandAck(
+                consumer_id=consumer_id, ack_type=pb.CommandAck.Individual, message_id=ids, request_id=request_id
+            ),
+        )
+    )
+
+
+def words_of(bits: int) -> list[int]:
+    """Bits as the wire's ack_set: signed 64-bit words, lowest first, no trailing zero word but the first."""
+    words = []
+    while bits or not words:
+        word = bits & 0xFFFF_FFFF_FFFF_FFFF
+        words.append(word - (1 << 64) if word >> 63 else word)
+        bits >>= 64
+    return words
+
+
+def bits_of(words: tuple[int, ...] | list[int]) -> int:
+    """The inverse of `words_of`."""
+    bits = 0
+    for place, word in enumerate(words):
+        bits |= (word & 0xFFFF_FFFF_FFFF_FFFF) << (64 * place)
+    return bits
+
+
+def _error_of(reply: pb.BaseCommand | Exception) -> Exception | None:
+    return reply if isinstance(reply, Exception) else None

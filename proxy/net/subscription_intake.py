@@ -1,0 +1,172 @@
+"""Entries from the broker: whose key, which slot, one part or several.
+
+The hot path of the gateway: for an unbatched message one metadata parse, one hash and one call of the dispatcher. A
+batch is opened only to learn whether all its messages share a slot; most do, and then it travels as it came. What
+cannot be read (encrypted, damaged, too large to open) goes whole to the owner of its outer key, as it would at the
+broker, and is counted: its order per key inside the batch is not promised (G8).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import structlog
+
+from proxy.core.entry import Batch, Chunk, Part, bits_to_indexes, by_slot
+from proxy.core.slice_id import sliceable
+from proxy.core.sticky_key import murmur31
+from proxy.net.subscription_acks import bits_of
+from proxy.net.subscription_outbox import BatchContent
+from proxy.wire.batch import index_batch, single_key, uniform
+from proxy.wire.codecs import decompress
+from proxy.wire.errors import WireError
+from proxy.wire.metadata import NONE_KEY, can_peek, peek, sticky_key
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from proxy.core.dispatcher import Dispatcher
+    from proxy.core.upstream_window import UpstreamWindow
+    from proxy.net.subscription import Counters
+    from proxy.wire.pulsar_pb2 import MessageMetadata
+
+log = structlog.get_logger("keyline.subscription")
+
+
+class Intake:
+    """Turns MESSAGE frames into parts and gives them to the dispatcher."""
+
+    __slots__ = ("_counters", "_dispatcher", "_now", "_peek_max_bytes", "_slot_of", "_warned", "_window")
+
+    def __init__(
+        self,
+        dispatcher: Dispatcher,
+        window: UpstreamWindow,
+        counters: Counters,
+        now: Callable[[], float],
+        peek_max_bytes: int,
+    ) -> None:
+        """`peek_max_bytes` bounds what one batch may take uncompressed."""
+        self._dispatcher = dispatcher
+        self._window = window
+        self._counters = counters
+        self._now = now
+        self._peek_max_bytes = peek_max_bytes
+        self._slot_of = dispatcher.selector.slot
+        self._warned = False
+
+    def message(self, ledger: int, entry: int, redeliveries: int, ack_set: tuple[int, ...], tail: bytes) -> None:
+        """One entry; `tail` is everything behind the command."""
+        position = (ledger << 40) + entry
+        try:
+            metadata, _, payload_start = peek(tail)
+        except WireError as error:
+            self._unreadable(position, redeliveries, tail, error)
+            return
+        count = metadata.num_messages_in_batch
+        slot = self._slot_of(murmur31(sticky_key(metadata)))
+        if count <= 1 and not metadata.num_chunks_from_msg and not ack_set:
+            self._window.received(1, len(tail))
+            self._dispatcher.receive(position, slot, 1, tail, redeliveries, self._now())
+            return
+        count = max(count, 1)
+        self._window.received(count, len(tail))
+        if metadata.num_chunks_from_msg > 1:
+            self._chunk(metadata, position, slot, redeliveries, tail)
+            return
+        groups = self._groups(metadata, payload_start, slot, count, entry, tail)
+        if ack_set:
+            self._partly_acked(groups, position, slot, count, redeliveries, bits_of(ack_set), tail)
+        elif groups is None:
+            part = Part(position, slot, count, tail, redeliveries, self._now())
+            part.opaque = True
+            self._dispatcher.receive_part(part, self._now())
+        elif len(groups) == 1 and len(next(iter(groups.values()))) == count:
+            only = next(iter(groups))
+            self._dispatcher.receive(position, only, count, tail, redeliveries, self._now())
+        else:
+            self._counters.peeked_batches += 1
+            batch = by_slot(position, tail, count, _frozen(groups), redeliveries, self._now())
+            self._dispatcher.receive_batch(batch, self._now())
+
+    def _groups(
+        self, metadata: MessageMetadata, payload_start: int, slot: int, count: int, entry: int, tail: bytes
+    ) -> dict[int, list[int] | range] | None:
+        """Slot to the indexes of its messages; None if the batch cannot be opened or cut."""
+        if not can_peek(metadata) or not sliceable(entry):
+            self._opaque(metadata, "it is encrypted" if not can_peek(metadata) else "its entry id is too large")
+            return None
+        try:
+            content = BatchContent.open(metadata, tail, payload_start, count, self._peek_max_bytes)
+            if uniform(content.payload, count):
+                return {slot: range(count)}
+            singles = index_batch(content.payload, count)
+        except WireError as error:
+            self._opaque(metadata, str(error))
+            return None
+        if not any(single.has_key for single in singles):
+            # Without keys there is no order to keep, and cutting would only cost.
+            return {slot: range(count)}
+        groups: dict[int, list[int] | range] = {}
+        for index, single in enumerate(singles):
+            if not single.compacted_out:
+                place = self._slot_of(murmur31(single_key(single, metadata)))
+                indexes = groups.setdefault(place, [])
+                assert isinstance(indexes, list)
+                indexes.append(index)
+        return groups or {slot: range(count)}
+
+    def _chunk(self, metadata: MessageMetadata, position: int, slot: int, redeliveries: int, tail: bytes) -> None:
+        part = Part(position, slot, 1, tail, redeliveries, self._now())
+        part.chunk = Chunk(metadata.uuid, metadata.chunk_id, metadata.num_chunks_from_msg)
+        self._dispatcher.receive_part(part, self._now())
+
+    def _partly_acked(
+        self,
+        groups: dict[int, list[int] | range] | None,
+        position: int,
+        slot: int,
+        count: int,
+        redeliveries: int,
+        unacked: int,
+        tail: bytes,
+    ) -> None:
+        """An entry of which an earlier life acknowledged some messages already."""
+        now = self._now()
+        left = set(bits_to_indexes(unacked & ((1 << count) - 1), range(count)))
+        opaque = groups is None
+        kept = {
+            place: [index for index in indexes if index in left]
+            for place, indexes in (groups or {slot: range(count)}).items()
+        }
+        kept = {place: indexes for place, indexes in kept.items() if indexes}
+        if not kept:
+            self._dispatcher.outstanding.acks.append(position)
+            self._dispatcher.outstanding.unconfirmed.add(position)
+            return
+        batch: Batch = by_slot(position, tail, count, _frozen(kept), redeliveries, now)
+        for part in batch.parts:
+            part.opaque = opaque
+        self._dispatcher.receive_batch(batch, now)
+
+    def _unreadable(self, position: int, redeliveries: int, tail: bytes, error: Exception) -> None:
+        """Damaged metadata: delivered like a message without key, as the broker does; the client will complain."""
+        self._counters.unreadable_entries += 1
+        log.warning("an entry's metadata cannot be read; it is delivered as it is", error=str(error))
+        self._window.received(1, len(tail))
+        self._dispatcher.receive(position, self._slot_of(murmur31(NONE_KEY)), 1, tail, redeliveries, self._now())
+
+    def _opaque(self, metadata: MessageMetadata, why: str) -> None:
+        self._counters.opaque_batches += 1
+        if not self._warned:
+            self._warned = True
+            log.warning(
+                "a batch cannot be opened, so it is delivered whole to the owner of its first key; order per key "
+                "holds only if the producer batches by key; further ones are only counted",
+                why=why,
+                producer=metadata.producer_name,
+            )
+
+
+def _frozen(groups: dict[int, list[int] | range]) -> list[tuple[int, tuple[int, ...]]]:
+    return [(slot, tuple(indexes)) for slot, indexes in groups.items()]

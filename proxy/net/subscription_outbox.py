@@ -1,0 +1,126 @@
+"""Deliveries on their way to a worker: frames for its socket.
+
+A whole entry leaves as the broker sent it, but for the consumer id in front; a slice leaves as a smaller batch. Frames
+are made only while the worker's socket takes them: what does not fit stays in the worker's outbox as references to
+bytes that are held anyway, so a slow reader costs no copies.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from proxy.core.entry import Batch, Delivery, Part, wire_id
+from proxy.net.subscription_acks import words_of
+from proxy.wire.batch import index_batch, repack
+from proxy.wire.codecs import decompress
+from proxy.wire.messages import message_frame
+from proxy.wire.metadata import peek, strip_broker_entry_metadata
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from proxy.core.worker import Worker
+    from proxy.net.ports import WorkerLink
+    from proxy.net.subscription import Counters
+    from proxy.wire.batch import Single
+    from proxy.wire.pulsar_pb2 import MessageMetadata
+
+FRAMES_AT_A_TIME: Final = 128
+"""Frames joined into one write before the socket is asked again whether it takes more."""
+
+_BROKER_ENTRY_MAGIC: Final = b"\x02"
+
+
+class BatchContent:
+    """An opened batch."""
+
+    __slots__ = ("metadata", "payload", "singles")
+
+    def __init__(self, metadata: MessageMetadata, payload: bytes) -> None:
+        """`payload` is uncompressed."""
+        self.metadata = metadata
+        self.payload = payload
+        self.singles: list[Single] | None = None
+
+    @classmethod
+    def open(cls, metadata: MessageMetadata, tail: bytes, payload_start: int, count: int, limit: int) -> BatchContent:
+        """Decompress.
+
+        Raises:
+            WireError: the payload is not what the metadata says, or larger than `limit` bytes.
+        """
+        _ = count
+        payload = tail[payload_start:]
+        if metadata.compression:
+            payload = decompress(metadata.compression, payload, metadata.uncompressed_size, limit)
+        return cls(metadata, payload)
+
+
+class Outbox:
+    """Writes workers' outboxes to their links."""
+
+    __slots__ = ("_counters", "_peek_max_bytes")
+
+    def __init__(self, counters: Counters, peek_max_bytes: int) -> None:
+        """`peek_max_bytes` as for the intake: what was opened once can be opened again."""
+        self._counters = counters
+        self._peek_max_bytes = peek_max_bytes
+
+    def write(self, link: WorkerLink, worker: Worker) -> bool:
+        """Send what the socket takes; True if that was everything."""
+        units = worker.outbox
+        consumer_id = link.consumer_id
+        keeps_broker_entry = link.accepts_broker_entry_metadata
+        sent = 0
+        while sent < len(units):
+            if not link.writable:
+                del units[:sent]
+                return False
+            pieces = []
+            for unit in units[sent : sent + FRAMES_AT_A_TIME]:
+                if unit.__class__ is Part and unit.key == unit.position and not unit.opaque:
+                    tail = unit.tail
+                    if not keeps_broker_entry and tail[1:2] == _BROKER_ENTRY_MAGIC:
+                        tail = strip_broker_entry_metadata(tail)
+                    position = unit.position
+                    pieces.append(
+                        message_frame(consumer_id, position >> 40, position & 0xFF_FFFF_FFFF, unit.redeliveries, tail)
+                    )
+                else:
+                    pieces.append(self._special(consumer_id, unit, keeps_broker_entry=keeps_broker_entry))
+            link.send(b"".join(pieces))
+            sent += FRAMES_AT_A_TIME
+        worker.outbox = []
+        return True
+
+    def _special(self, consumer_id: int, unit: Part | Delivery, *, keeps_broker_entry: bool) -> bytes:
+        """A slice, a batch that several parts share, or an opaque entry."""
+        ledger, entry = wire_id(unit.key)
+        if isinstance(unit, Delivery):
+            batch = unit.parts[0].batch
+            assert batch is not None
+            tail = batch.tail
+        else:
+            batch, tail = unit.batch, unit.tail
+        ack_set: Sequence[int] = ()
+        if unit.indexes is not None:
+            if isinstance(unit, Part) and unit.opaque:
+                ack_set = words_of(sum(1 << index for index in unit.indexes))
+            else:
+                assert batch is not None
+                self._counters.sliced_deliveries += 1
+                tail = self._slice(batch, unit.indexes)
+        if not keeps_broker_entry:
+            tail = strip_broker_entry_metadata(tail)
+        return message_frame(consumer_id, ledger, entry, unit.redeliveries, tail, tuple(ack_set))
+
+    def _slice(self, batch: Batch, indexes: Sequence[int]) -> bytes:
+        """The tail of a smaller batch."""
+        content = batch.content
+        if not isinstance(content, BatchContent):
+            metadata, _, payload_start = peek(batch.tail)
+            content = BatchContent.open(metadata, batch.tail, payload_start, batch.total, self._peek_max_bytes)
+            content.singles = index_batch(content.payload, batch.total)
+        singles = content.singles
+        assert singles is not None
+        return repack(content.metadata, content.payload, [singles[index] for index in indexes])

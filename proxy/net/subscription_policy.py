@@ -1,0 +1,87 @@
+"""What the first worker settles for a subscription, and what later ones must agree with.
+
+As at the broker: the first consumer's key-shared mode and out-of-order flag build the dispatcher, and a consumer that
+asks for another is refused as busy while others are connected (apache/pulsar issue 23449). The ordering mode comes
+from configuration unless the consumer property `keyline.ordering-mode` says otherwise.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from proxy.core.dispatcher import OrderingMode
+from proxy.core.selectors.auto_split import AutoSplit
+from proxy.core.selectors.consistent_hashing import ConsistentHashing
+from proxy.core.selectors.sticky_ranges import StickyRanges
+from proxy.core.worker import Worker
+from proxy.errors import ClientError
+from proxy.wire import pulsar_pb2 as pb
+
+if TYPE_CHECKING:
+    from proxy.core.selectors.base import Selector
+    from proxy.net.subscription_settings import SubscriptionSettings
+
+ORDERING_MODE_PROPERTY = "keyline.ordering-mode"
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriptionPolicy:
+    """How a subscription assigns and orders."""
+
+    sticky: bool
+    mode: OrderingMode
+
+    def new_selector(self, settings: SubscriptionSettings) -> Selector[Worker]:
+        """An empty selector of the right kind."""
+        if self.sticky:
+            return StickyRanges[Worker]()
+        if settings.selector == "auto_split":
+            return AutoSplit[Worker]()
+        return ConsistentHashing[Worker](settings.consistent_hashing_points)
+
+
+def policy_of(command: pb.CommandSubscribe, settings: SubscriptionSettings) -> SubscriptionPolicy:
+    """What this worker asks for.
+
+    Raises:
+        ClientError: a property has a value that is none.
+    """
+    meta = command.keySharedMeta
+    sticky = meta.keySharedMode == pb.STICKY
+    wanted = next((pair.value for pair in command.metadata if pair.key == ORDERING_MODE_PROPERTY), "")
+    if meta.allowOutOfOrderDelivery:
+        return SubscriptionPolicy(sticky, OrderingMode.UNORDERED)
+    try:
+        return SubscriptionPolicy(sticky, OrderingMode(wanted or settings.ordering_mode))
+    except ValueError:
+        known = ", ".join(mode.value for mode in OrderingMode)
+        message = f"consumer property {ORDERING_MODE_PROPERTY}={wanted!r} is not an ordering mode; use one of {known}"
+        raise ClientError(message, pb.MetadataError) from None
+
+
+def check_agreement(present: SubscriptionPolicy, command: pb.CommandSubscribe, settings: SubscriptionSettings) -> None:
+    """Refuse a worker that asks for another policy than the connected ones.
+
+    Raises:
+        ClientError: ConsumerBusy, naming what differs.
+    """
+    wanted = policy_of(command, settings)
+    if wanted.sticky != present.sticky:
+        names = {True: "STICKY", False: "AUTO_SPLIT"}
+        message = f"the subscription's connected consumers use key-shared mode {names[present.sticky]}, not "
+        raise ClientError(message + names[wanted.sticky], pb.ConsumerBusy)
+    unordered = OrderingMode.UNORDERED
+    if (wanted.mode is unordered) != (present.mode is unordered):
+        message = f"the subscription's connected consumers have allowOutOfOrderDelivery={present.mode is unordered}"
+        raise ClientError(message, pb.ConsumerBusy)
+    explicit = any(pair.key == ORDERING_MODE_PROPERTY for pair in command.metadata)
+    if explicit and wanted.mode is not present.mode:
+        message = f"the subscription's connected consumers use {ORDERING_MODE_PROPERTY}={present.mode.value}"
+        raise ClientError(message, pb.ConsumerBusy)
+
+
+def new_worker(command: pb.CommandSubscribe, name: str, link: object, settings: SubscriptionSettings) -> Worker:
+    """The dispatcher's view of a subscriber."""
+    ranges = [(span.start, span.end) for span in command.keySharedMeta.hashRanges]
+    return Worker(name, link, sticky_ranges=ranges, max_unacked=settings.max_unacked_messages_per_worker)

@@ -1,0 +1,26 @@
+"""What a Key_Shared subscription may be told by configuration."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriptionSettings:
+    """Policy and limits of every subscription; names and defaults are the configuration's."""
+
+    replica_name: str = "keyline"
+    ordering_mode: str = "draining_hashes"
+    selector: str = "consistent_hashing"
+    consistent_hashing_points: int = 100
+    key_shared_unblocking_interval_ms: int = 0
+    look_ahead_messages_per_worker: int = 2_000
+    look_ahead_messages_per_subscription: int = 20_000
+    subscription_memory_bytes: int = 64 << 20
+    gateway_memory_bytes: int = 512 << 20
+    max_unacked_messages_per_worker: int = 50_000
+    upstream_batch_index_ack: bool = True
+    reconnect_backoff_initial_ms: int = 100
+    reconnect_backoff_max_ms: int = 30_000
+    batch_peek_max_bytes: int = 64 << 20
+    """Largest uncompressed batch that is opened; a larger one goes whole to its first key's owner, and is counted."""

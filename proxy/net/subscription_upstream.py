@@ -1,0 +1,237 @@
+"""The one consumer that a subscription has at the broker, and how it comes back.
+
+A state machine without IO: locate the topic's broker, subscribe, be ready; when the connection or the consumer is
+gone, back off and begin again, for as long as there are workers. What the dispatcher holds survives all of that (G4).
+
+A first subscribe that fails is the workers' business: they get the broker's own error. Later failures are ours: they
+are retried for ever, counted, and shown, because the workers hold messages that must be acknowledged one day.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING, Protocol
+
+import structlog
+
+from proxy.core.positions import is_packable, pack
+from proxy.errors import UpstreamUnavailable
+from proxy.wire import commands
+from proxy.wire import pulsar_pb2 as pb
+
+if TYPE_CHECKING:
+    from proxy.net.ports import BrokerDirectory, BrokerLink, Clock, Timer, UpstreamConsumer
+    from proxy.net.subscription_settings import SubscriptionSettings
+
+log = structlog.get_logger("keyline.subscription")
+
+
+class UpstreamState(Enum):
+    """Where the consumer at the broker stands."""
+
+    IDLE = "idle"
+    LOCATING = "locating"
+    SUBSCRIBING = "subscribing"
+    READY = "ready"
+    BACKING_OFF = "backing_off"
+    CLOSED = "closed"
+
+
+class UpstreamOwner(Protocol):
+    """Whom the consumer belongs to; besides, it receives the messages."""
+
+    def upstream_ready(self) -> None:
+        """Subscribed, for the first time or again."""
+
+    def upstream_refused(self, error: Exception) -> None:
+        """The very first attempt failed; the consumer is closed."""
+
+    def upstream_mark_delete(self, position: int) -> None:
+        """After a reconnect: everything up to here is acknowledged at the broker."""
+
+
+class SubscriptionUpstream:
+    """One Key_Shared consumer at the broker."""
+
+    def __init__(
+        self,
+        template: pb.CommandSubscribe,
+        brokers: BrokerDirectory,
+        clock: Clock,
+        settings: SubscriptionSettings,
+        owner: UpstreamOwner,
+        consumer: UpstreamConsumer,
+    ) -> None:
+        """`template` is the first worker's SUBSCRIBE: its options create the subscription if it is not there."""
+        self._template = upstream_subscribe(template, settings.replica_name)
+        self._brokers = brokers
+        self._clock = clock
+        self._settings = settings
+        self._owner = owner
+        self._consumer = consumer
+        self._timer: Timer | None = None
+        self._failures = 0
+        self._attempt = 0
+        self.state = UpstreamState.IDLE
+        self.link: BrokerLink | None = None
+        """Set while ready, and only then."""
+        self._subscribing: BrokerLink | None = None
+        self.consumer_id = 0
+        self.connects = 0
+        self.last_error = ""
+
+    def open(self) -> None:
+        """Begin."""
+        assert self.state in (UpstreamState.IDLE, UpstreamState.BACKING_OFF), self.state
+        self._timer = None
+        self.state = UpstreamState.LOCATING
+        self._attempt += 1
+        attempt = self._attempt
+        self._brokers.locate(self._template.topic, lambda result: self._located(attempt, result))
+
+    def close(self, *, tell_broker: bool = True) -> None:
+        """End for good; `tell_broker` False where the broker has closed the consumer already."""
+        link = self.link or self._subscribing
+        if link is not None:
+            if tell_broker:
+                consumer_id = self.consumer_id
+                link.request(lambda request_id: commands.close_consumer(consumer_id, request_id), _ignore)
+            link.drop_consumer(self.consumer_id)
+        self._end(UpstreamState.CLOSED)
+
+    def close_then(self, done: object) -> None:
+        """Close, and call `done()` when the broker has answered, or can't."""
+        assert callable(done)
+        link = self.link
+        if link is None:
+            self.close()
+            done()
+            return
+        consumer_id = self.consumer_id
+
+        def answered(_reply: pb.BaseCommand | Exception) -> None:
+            link.drop_consumer(consumer_id)
+            done()
+
+        link.request(lambda request_id: commands.close_consumer(consumer_id, request_id), answered)
+        self._end(UpstreamState.CLOSED)
+
+    def lost(self, reason: str, *, at_once: bool) -> None:
+        """The consumer is gone at the broker: come back, at once the first time if the broker merely moved us."""
+        if self.state in (UpstreamState.CLOSED, UpstreamState.BACKING_OFF, UpstreamState.IDLE):
+            return
+        if self.link is not None:
+            self.link.drop_consumer(self.consumer_id)
+        log.info("upstream consumer lost", topic=self._template.topic, reason=reason)
+        self._retry(reason, at_once=at_once)
+
+    # ---- steps ------------------------------------------------------------------------------------------------
+
+    def _located(self, attempt: int, result: BrokerLink | Exception) -> None:
+        if attempt != self._attempt or self.state is not UpstreamState.LOCATING:
+            return
+        if isinstance(result, Exception):
+            self._failed(result)
+            return
+        self.state = UpstreamState.SUBSCRIBING
+        self._subscribing = result
+        self.consumer_id = result.new_consumer(self._consumer)
+        subscribe = pb.CommandSubscribe()
+        subscribe.CopyFrom(self._template)
+        subscribe.consumer_id = self.consumer_id
+
+        def build(request_id: int) -> bytes:
+            subscribe.request_id = request_id
+            return commands.encode(pb.BaseCommand(type=pb.BaseCommand.SUBSCRIBE, subscribe=subscribe))
+
+        result.request(build, lambda reply: self._subscribed(attempt, result, reply))
+
+    def _subscribed(self, attempt: int, link: BrokerLink, reply: pb.BaseCommand | Exception) -> None:
+        if attempt != self._attempt or self.state is not UpstreamState.SUBSCRIBING:
+            return
+        if isinstance(reply, Exception):
+            link.drop_consumer(self.consumer_id)
+            self._failed(reply)
+            return
+        self._subscribing = None
+        self.link = link
+        self.state = UpstreamState.READY
+        self._failures = 0
+        self.last_error = ""
+        self.connects += 1
+        self._owner.upstream_ready()
+        if self.connects > 1:
+            self._ask_mark_delete(attempt, link)
+
+    def _ask_mark_delete(self, attempt: int, link: BrokerLink) -> None:
+        consumer_id = self.consumer_id
+
+        def build(request_id: int) -> bytes:
+            command = pb.CommandGetLastMessageId(consumer_id=consumer_id, request_id=request_id)
+            return commands.encode(
+                pb.BaseCommand(type=pb.BaseCommand.GET_LAST_MESSAGE_ID, getLastMessageId=command)
+            )
+
+        def answered(reply: pb.BaseCommand | Exception) -> None:
+            if attempt != self._attempt or isinstance(reply, Exception):
+                return
+            answer = reply.getLastMessageIdResponse
+            if answer.HasField("consumer_mark_delete_position"):
+                place = answer.consumer_mark_delete_position
+                entry = place.entryId if place.entryId < 1 << 63 else place.entryId - (1 << 64)
+                if is_packable(place.ledgerId, entry):
+                    self._owner.upstream_mark_delete(pack(place.ledgerId, entry))
+
+        link.request(build, answered)
+
+    def _failed(self, error: Exception) -> None:
+        if not self.connects:
+            self._end(UpstreamState.CLOSED)
+            self._owner.upstream_refused(error)
+            return
+        self._retry(str(error), at_once=False)
+
+    def _retry(self, reason: str, *, at_once: bool) -> None:
+        self._end(UpstreamState.BACKING_OFF)
+        self.last_error = reason
+        settings = self._settings
+        delay_ms = settings.reconnect_backoff_initial_ms * 2 ** min(self._failures, 20)
+        delay_ms = 0 if at_once and not self._failures else min(delay_ms, settings.reconnect_backoff_max_ms)
+        self._failures += 1
+        self._timer = self._clock.call_later(delay_ms / 1000, self.open)
+
+    def _end(self, state: UpstreamState) -> None:
+        self.state = state
+        self.link = None
+        self._subscribing = None
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+
+def upstream_subscribe(worker: pb.CommandSubscribe, replica_name: str) -> pb.CommandSubscribe:
+    """What the first worker asked for, as a consumer of the gateway's own.
+
+    Kept: everything that shapes the subscription (durability, position, schema, properties). Replaced: what belongs
+    to the worker alone; the workers' own hash ranges are the dispatcher's business.
+    """
+    ours = pb.CommandSubscribe()
+    ours.CopyFrom(worker)
+    ours.consumer_name = replica_name
+    ours.ClearField("metadata")
+    ours.ClearField("priority_level")
+    ours.ClearField("consumer_epoch")
+    ours.keySharedMeta.Clear()
+    ours.keySharedMeta.keySharedMode = pb.AUTO_SPLIT
+    ours.keySharedMeta.allowOutOfOrderDelivery = worker.keySharedMeta.allowOutOfOrderDelivery
+    ours.metadata.add(key="keyline.replica", value=replica_name)
+    return ours
+
+
+def unavailable(reason: str) -> UpstreamUnavailable:
+    """The subscription cannot answer now."""
+    return UpstreamUnavailable(reason)
+
+
+def _ignore(_reply: pb.BaseCommand | Exception) -> None:
+    """Whether the broker confirms a close makes no difference to us."""

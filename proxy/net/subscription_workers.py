@@ -1,0 +1,217 @@
+"""A worker's end of a subscription: its commands in, its frames out.
+
+Written so that every command is right at any moment: before the subscription answered (permits are kept for later),
+after the worker left (nothing happens), and in any order with the others.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from proxy.core import acknowledgement
+from proxy.core.entry import delivery_key
+from proxy.core.positions import is_packable, pack
+from proxy.core.slice_id import original_entry
+from proxy.core.worker import Worker
+from proxy.errors import ClientError, KeylineError
+from proxy.net.subscription_acks import Receipt, bits_of
+from proxy.wire import commands
+from proxy.wire import pulsar_pb2 as pb
+
+if TYPE_CHECKING:
+    from proxy.net.ports import WorkerLink
+    from proxy.net.subscription import Subscription
+
+PERMITS_MAX = (1 << 31) - 1
+"""More than any client grants; a wire value beyond it is taken as this."""
+
+
+class SubscribedWorker:
+    """Implements `ports.WorkerPort`."""
+
+    def __init__(self, subscription: Subscription, link: WorkerLink, command: pb.CommandSubscribe) -> None:
+        """Not joined yet; the subscription decides."""
+        self.subscription = subscription
+        self.link = link
+        self.command = command
+        self.worker: Worker | None = None
+        """Set while joined."""
+        self.ended = False
+        self._early_permits = 0
+
+    # ---- life -------------------------------------------------------------------------------------------------
+
+    def joined(self, worker: Worker) -> None:
+        """The dispatcher took the worker: tell the client, and hand over what it granted meanwhile."""
+        self.worker = worker
+        self.link.send(commands.success(self.command.request_id))
+        if not self.link.writable:
+            self.writability_changed(writable=False)
+        if self._early_permits:
+            permits, self._early_permits = self._early_permits, 0
+            self.flow(permits)
+
+    def refuse(self, error: Exception) -> None:
+        """The client's SUBSCRIBE fails."""
+        self.ended = True
+        self.link.send(error_frame(self.command.request_id, error))
+        self.link.forget()
+
+    def end(self) -> None:
+        """The gateway ends the consumer: the client reconnects by itself."""
+        if not self.ended:
+            self.ended = True
+            self.link.send(commands.close_consumer(self.link.consumer_id, 0))
+            self.link.forget()
+
+    def lost(self, reason: str) -> None:
+        """The client's connection is gone."""
+        if not self.ended:
+            self.ended = True
+            self.subscription.leave(self, reason)
+
+    def close(self, request_id: int) -> None:
+        """The client closes its consumer."""
+        if self.ended:
+            self.link.send(commands.success(request_id))
+            return
+        self.ended = True
+        self.link.forget()
+        self.subscription.leave(self, "closed by the client", lambda: self.link.send(commands.success(request_id)))
+
+    # ---- flow and acks ----------------------------------------------------------------------------------------
+
+    def flow(self, permits: int) -> None:
+        """CommandFlow; zero grants nothing."""
+        permits = min(permits, PERMITS_MAX)
+        if permits <= 0 or self.ended:
+            return
+        if self.worker is None:
+            self._early_permits = min(self._early_permits + permits, PERMITS_MAX)
+            return
+        subscription = self.subscription
+        worker = self.worker
+        # Capped so that a client that grants without end cannot make the sum grow without end.
+        permits = min(permits, PERMITS_MAX - max(worker.permits, 0))
+        subscription.dispatcher.flow(worker, permits, subscription.now())
+        subscription.schedule_flush()
+
+    def ack(self, command: pb.CommandAck) -> None:
+        """CommandAck: refused if it cannot be meant for Key_Shared, else applied id by id."""
+        refusal = _refuse_ack(command)
+        if refusal is not None:
+            self.subscription.counters.acks_refused += 1
+            self._answer_ack(command, refusal)
+            return
+        worker = self.worker
+        if worker is not None and not self.ended:
+            self._apply_acks(worker, command)
+        subscription = self.subscription
+        if command.HasField("request_id"):
+            subscription.acks.want_receipt(Receipt(lambda error: self._answer_ack(command, error)))
+        subscription.schedule_flush()
+
+    def _apply_acks(self, worker: Worker, command: pb.CommandAck) -> None:
+        subscription = self.subscription
+        dispatcher = subscription.dispatcher
+        now = subscription.now()
+        ack = acknowledgement.ack
+        for place in command.message_id:
+            ledger, entry = place.ledgerId, place.entryId
+            key = (ledger << 40) + entry if entry < 1 << 40 else delivery_key(ledger, entry, -1)
+            if place.ack_set:
+                acknowledgement.ack_indexes(dispatcher, worker, key, bits_of(place.ack_set), now)
+            else:
+                ack(dispatcher, worker, key, now)
+
+    def _answer_ack(self, command: pb.CommandAck, error: Exception | None) -> None:
+        if not command.HasField("request_id"):
+            return
+        response = pb.CommandAckResponse(consumer_id=self.link.consumer_id, request_id=command.request_id)
+        if command.HasField("txnid_least_bits"):
+            response.txnid_least_bits = command.txnid_least_bits
+        if command.HasField("txnid_most_bits"):
+            response.txnid_most_bits = command.txnid_most_bits
+        if error is not None:
+            response.error = _code_of(error)
+            response.message = str(error)
+        self.link.send(commands.encode(pb.BaseCommand(type=pb.BaseCommand.ACK_RESPONSE, ackResponse=response)))
+
+    def redeliver(self, command: pb.CommandRedeliverUnacknowledgedMessages) -> None:
+        """Some messages again, or all."""
+        worker = self.worker
+        if worker is None or self.ended:
+            return
+        keys = [_key_of(place) for place in command.message_ids] if command.message_ids else None
+        subscription = self.subscription
+        acknowledgement.redeliver(subscription.dispatcher, worker, keys, subscription.now())
+        subscription.schedule_flush()
+
+    # ---- requests ---------------------------------------------------------------------------------------------
+
+    def unsubscribe(self, command: pb.CommandUnsubscribe) -> None:
+        """Delete the subscription; only its last worker may, as at the broker."""
+        self.subscription.unsubscribe(self, command)
+
+    def seek(self, command: pb.CommandSeek) -> None:
+        """Move the subscription; every worker is disconnected then, as by the broker."""
+        seek = pb.CommandSeek()
+        seek.CopyFrom(command)
+        if seek.HasField("message_id"):
+            seek.message_id.entryId = original_entry(seek.message_id.entryId)
+        self.subscription.seek(self, seek)
+
+    def get_last_message_id(self, command: pb.CommandGetLastMessageId) -> None:
+        """Answered by the broker."""
+        self.subscription.get_last_message_id(self, command)
+
+    def consumer_stats(self, command: pb.CommandConsumerStats) -> None:
+        """Answered from what the dispatcher knows of this worker."""
+        worker = self.worker
+        stats = pb.CommandConsumerStatsResponse(request_id=command.request_id)
+        if worker is None:
+            stats.error_code = pb.ConsumerNotFound
+            stats.error_message = f"consumer {self.link.consumer_id} has not joined its subscription"
+        else:
+            stats.consumerName = worker.name
+            stats.availablePermits = max(worker.permits, 0)
+            stats.unackedMessages = worker.unacked
+            stats.blockedConsumerOnUnackedMsgs = worker.over_unacked
+            stats.address = self.link.peer
+            stats.type = "Key_Shared"
+        response = pb.BaseCommand(type=pb.BaseCommand.CONSUMER_STATS_RESPONSE, consumerStatsResponse=stats)
+        self.link.send(commands.encode(response))
+
+    def writability_changed(self, writable: bool) -> None:  # noqa: FBT001 - the port's one bit of news
+        """A client that does not read counts as one without permits."""
+        if self.worker is not None and not self.ended:
+            subscription = self.subscription
+            subscription.dispatcher.set_writable(self.worker, writable, subscription.now())
+            subscription.schedule_flush()
+
+
+def error_frame(request_id: int, error: Exception) -> bytes:
+    """The ERROR a client gets for one of its requests."""
+    return commands.error(request_id, _code_of(error), str(error))
+
+
+def _code_of(error: Exception) -> pb.ServerError:
+    code: int = error.wire_code if isinstance(error, KeylineError) else pb.UnknownError
+    return code  # type: ignore[return-value]  # protobuf's stubs have no int for an enum; the wire has nothing else
+
+
+def _key_of(place: pb.MessageIdData) -> int:
+    """Pending key of what a client names; something no worker holds if it names nothing possible."""
+    ledger, entry = place.ledgerId, place.entryId
+    return pack(ledger, entry) if is_packable(ledger, entry) else delivery_key(ledger, entry, -1)
+
+
+def _refuse_ack(command: pb.CommandAck) -> ClientError | None:
+    if command.ack_type == pb.CommandAck.Cumulative:
+        return ClientError("a Key_Shared subscription takes individual acks only, not cumulative ones")
+    if command.HasField("txnid_most_bits") or command.HasField("txnid_least_bits"):
+        return ClientError(
+            "acks inside a transaction are not supported on Key_Shared subscriptions through this gateway; "
+            "acknowledge outside the transaction or use another subscription type"
+        )
+    return None

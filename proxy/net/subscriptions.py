@@ -1,0 +1,262 @@
+"""All Key_Shared subscriptions of this gateway, and the memory they share.
+
+The gateway's bytes are bounded twice. Each subscription stops granting permits when its own budget is spent; that is
+an estimate, made before the messages are seen. The hard stop is here: when all of them together hold more than the
+gateway may, nothing is read from brokers until workers gave back a tenth of it. Acks do not need that reading to go
+out, so the stop always ends.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import structlog
+
+from proxy.core.statistics import DispatcherStatistics, dispatcher_statistics
+from proxy.errors import ClientError, KeylineError, UpstreamUnavailable
+from proxy.net.subscription import Subscription
+from proxy.net.subscription_settings import SubscriptionSettings
+from proxy.net.subscription_workers import error_frame
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from proxy.net.ports import BrokerDirectory, BrokerLink, Clock, WorkerLink, WorkerPort
+    from proxy.wire import pulsar_pb2 as pb
+
+RESUME_FRACTION: Final = 0.9
+DRAIN_POLL_S: Final = 0.02
+"""How often a draining gateway looks whether it is done; nobody waits for a message on this."""
+
+log = structlog.get_logger("keyline.subscription")
+
+
+@dataclass(frozen=True, slots=True)
+class HandOverStatistics:
+    """A hash that went from one worker to another after it had drained."""
+
+    hash: int
+    holder: str
+    owner: str | None
+    duration_s: float
+    ended_at: float
+    waiting_messages: int
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriptionStatistics:
+    """One subscription with everything that is known of it."""
+
+    topic: str
+    subscription: str
+    now: float
+    key_shared_mode: str
+    upstream_state: str
+    upstream_connects: int
+    upstream_error: str
+    upstream_permits: int
+    joining: int
+    addresses: tuple[tuple[str, str], ...]
+    acks_refused: int
+    opaque_batches: int
+    unreadable_entries: int
+    peeked_batches: int
+    sliced_deliveries: int
+    budget_stops: int
+    hand_over_count: int
+    hand_overs: tuple[HandOverStatistics, ...]
+    dispatcher: DispatcherStatistics
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriptionsStatistics:
+    """All of them."""
+
+    subscriptions: tuple[SubscriptionStatistics, ...]
+    bytes_held: int
+    reading_stopped: bool
+    reading_stops: int
+    draining: bool
+
+
+class Subscriptions:
+    """Implements `ports.SubscriptionDirectory`."""
+
+    def __init__(self, brokers: BrokerDirectory, clock: Clock, settings: SubscriptionSettings) -> None:
+        """Empty; subscriptions come with their workers."""
+        self.brokers = brokers
+        self.clock = clock
+        self.settings = settings
+        self.reading_stopped = False
+        self._subscriptions: dict[tuple[str, str], Subscription] = {}
+        self._bytes_held = 0
+        self._reading_stops = 0
+        self._paused_links: list[BrokerLink] = []
+        self._names = 0
+        self._draining = False
+
+    def subscribe(self, link: WorkerLink, command: pb.CommandSubscribe) -> WorkerPort:
+        """A client's SUBSCRIBE of type Key_Shared."""
+        if self._draining:
+            return _Refused(self.clock, link, command, UpstreamUnavailable("the gateway is shutting down"))
+        key = (command.topic, command.subscription)
+        subscription = self._subscriptions.get(key)
+        if subscription is None:
+            try:
+                subscription = Subscription(key, command, self)
+            except ClientError as error:
+                return _Refused(self.clock, link, command, error)
+            self._subscriptions[key] = subscription
+        return subscription.add(link, command)
+
+    def forget(self, subscription: Subscription) -> None:
+        """The subscription has ended."""
+        if self._subscriptions.get(subscription.key) is subscription:
+            del self._subscriptions[subscription.key]
+
+    def new_consumer_name(self) -> str:
+        """A name for a worker that brought none, unique on this gateway."""
+        self._names += 1
+        return f"{self.settings.replica_name}-{self._names:x}"
+
+    # ---- memory -----------------------------------------------------------------------------------------------
+
+    def account(self, byte_change: int) -> None:
+        """A subscription holds so many bytes more."""
+        self._bytes_held += byte_change
+        limit = self.settings.gateway_memory_bytes
+        if not self.reading_stopped and self._bytes_held > limit:
+            self._stop_reading()
+        elif self.reading_stopped and self._bytes_held <= limit * RESUME_FRACTION:
+            self._resume_reading()
+
+    def _stop_reading(self) -> None:
+        self.reading_stopped = True
+        self._reading_stops += 1
+        log.warning("the gateway's memory budget is spent; reading from brokers stops", bytes_held=self._bytes_held)
+        links = {id(link): link for item in self._subscriptions.values() if (link := item.upstream.link) is not None}
+        self._paused_links = list(links.values())
+        for link in self._paused_links:
+            link.pause_reading(self)
+
+    def _resume_reading(self) -> None:
+        self.reading_stopped = False
+        for link in self._paused_links:
+            link.resume_reading(self)
+        self._paused_links = []
+        for subscription in self._subscriptions.values():
+            subscription.schedule_flush()
+
+    # ---- shutting down ----------------------------------------------------------------------------------------
+
+    def drain(self, done: Callable[[], None]) -> None:
+        """Deliver nothing new; call `done` when every pending message was acknowledged and confirmed."""
+        self._draining = True
+        for subscription in self._subscriptions.values():
+            subscription.dispatcher.pause()
+        self._wait_until_idle(done)
+
+    def _wait_until_idle(self, done: Callable[[], None]) -> None:
+        if all(subscription.idle for subscription in self._subscriptions.values()):
+            done()
+        else:
+            self.clock.call_later(DRAIN_POLL_S, lambda: self._wait_until_idle(done))
+
+    def close(self) -> None:
+        """Close every worker's consumer, so that clients reconnect elsewhere, and ours at the brokers."""
+        self._draining = True
+        for subscription in list(self._subscriptions.values()):
+            subscription.shut()
+
+    # ---- statistics -------------------------------------------------------------------------------------------
+
+    def statistics(self) -> SubscriptionsStatistics:
+        """Everything at this moment."""
+        return SubscriptionsStatistics(
+            subscriptions=tuple(_statistics_of(item) for item in self._subscriptions.values()),
+            bytes_held=self._bytes_held,
+            reading_stopped=self.reading_stopped,
+            reading_stops=self._reading_stops,
+            draining=self._draining,
+        )
+
+
+def _statistics_of(subscription: Subscription) -> SubscriptionStatistics:
+    counters = subscription.counters
+    hand_overs = tuple(
+        HandOverStatistics(
+            item.slot, item.holder, item.owner, item.ended_at - item.began_at, item.ended_at, item.waiting_messages
+        )
+        for item in subscription.hand_overs
+    )
+    return SubscriptionStatistics(
+        topic=subscription.topic,
+        subscription=subscription.name,
+        now=subscription.now(),
+        key_shared_mode="STICKY" if subscription.policy.sticky else "AUTO_SPLIT",
+        upstream_state=subscription.upstream.state.value,
+        upstream_connects=subscription.upstream.connects,
+        upstream_error=subscription.upstream.last_error,
+        upstream_permits=subscription.window.outstanding,
+        joining=len(subscription.joining),
+        addresses=tuple(
+            (item.worker.name, item.link.peer) for item in subscription.subscribers.values() if item.worker is not None
+        ),
+        acks_refused=counters.acks_refused,
+        opaque_batches=counters.opaque_batches,
+        unreadable_entries=counters.unreadable_entries,
+        peeked_batches=counters.peeked_batches,
+        sliced_deliveries=counters.sliced_deliveries,
+        budget_stops=subscription.window.budget_stops,
+        hand_over_count=subscription.hand_over_count,
+        hand_overs=hand_overs,
+        dispatcher=dispatcher_statistics(subscription.dispatcher),
+    )
+
+
+class _Refused:
+    """The port of a worker that never joins: it is told why, once, in a later turn."""
+
+    def __init__(self, clock: Clock, link: WorkerLink, command: pb.CommandSubscribe, error: KeylineError) -> None:
+        self._ended = False
+        self._link = link
+        clock.call_soon(lambda: self._tell(error_frame(command.request_id, error)))
+
+    def _tell(self, frame: bytes) -> None:
+        if not self._ended:
+            self._ended = True
+            self._link.send(frame)
+            self._link.forget()
+
+    def lost(self, reason: str) -> None:
+        """Nobody is left to be told."""
+        _ = reason
+        self._ended = True
+
+    def close(self, request_id: int) -> None:
+        """The refusal is the answer."""
+
+    def flow(self, permits: int) -> None:
+        """It gets nothing."""
+
+    def ack(self, command: pb.CommandAck) -> None:
+        """It has nothing."""
+
+    def redeliver(self, command: pb.CommandRedeliverUnacknowledgedMessages) -> None:
+        """It has nothing."""
+
+    def unsubscribe(self, command: pb.CommandUnsubscribe) -> None:
+        """The refusal is the answer."""
+
+    def seek(self, command: pb.CommandSeek) -> None:
+        """The refusal is the answer."""
+
+    def get_last_message_id(self, command: pb.CommandGetLastMessageId) -> None:
+        """The refusal is the answer."""
+
+    def consumer_stats(self, command: pb.CommandConsumerStats) -> None:
+        """The refusal is the answer."""
+
+    def writability_changed(self, writable: bool) -> None:  # noqa: FBT001 - the port's one bit of news
+        """It is sent nothing."""
