@@ -19,7 +19,10 @@ from __future__ import annotations
 
 import sys
 from array import array
-from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 SLOT_COUNT = 65_537
 """Slots 0..65536: both spaces of facts 1.2, and the upper bound the broker shows for auto-split ranges."""
@@ -30,7 +33,7 @@ MAX_COUNT = (1 << 32) - 1
 """Pending units of one slot fit 32 bits; a worker's unacknowledged messages are bounded far below."""
 
 DENSE_THRESHOLD = 4_096
-"""Slots in flight above which arrays are used: a dictionary of so many costs 377 KB and doubles at 5462, the arrays 393 KB."""
+"""Slots in flight above which arrays are used: a dictionary of so many costs 377 KB, and 600 KB soon after."""
 
 _HOLDER_BITS = 16
 _HOLDER_MASK = (1 << _HOLDER_BITS) - 1
@@ -62,10 +65,11 @@ class SlotTable:
         sparse = self._sparse
         if sparse is None:
             present = self._holders[slot]
-            if present == holder:
+            if present:
+                assert present == holder, f"slot {slot} is held by {present}, not by {holder}"
                 self._counts[slot] += 1
             else:
-                assert present == NO_HOLDER < holder, f"slot {slot} is held by {present}, not by {holder}"
+                assert NO_HOLDER < holder <= MAX_HOLDER, holder
                 self._holders[slot] = holder
                 self._counts[slot] = 1
                 self._busy_slot_count += 1
@@ -94,7 +98,11 @@ class SlotTable:
                 if not self._busy_slot_count:
                     self._to_dictionary()
             return remaining
-        packed = sparse[slot] - _ONE_UNIT
+        try:
+            packed = sparse[slot] - _ONE_UNIT
+        except KeyError:
+            message = f"slot {slot} is free"
+            raise AssertionError(message) from None
         if packed > _HOLDER_MASK:
             sparse[slot] = packed
             return packed >> _HOLDER_BITS
