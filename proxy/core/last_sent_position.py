@@ -28,8 +28,11 @@ from heapq import heapify, heappop, heappush
 
 from proxy.core.positions import ENTRY_BITS, Position, entry_of, format_position
 
+LEDGER_ENDS_KEPT = 64
+"""Ends of ledgers remembered whether or not something waits, for positions held some time after they were read."""
+
 _STALE_SLACK = 64
-"""Stale heap members tolerated whatever the number of held positions, so that a small heap is not swept all the time."""
+"""Stale heap members tolerated however few positions are held, so that a small heap is not swept all the time."""
 
 
 class LastSentPosition:
@@ -46,7 +49,7 @@ class LastSentPosition:
         self._held: set[Position] = set()
         self._heap: list[Position] = []
         self._ledger_ends: list[Position] = []
-        """Highest position read of each ledger that was left, ascending; those below every held position are dropped."""
+        """Highest position read of each ledger that was left, ascending."""
 
     def read(self, position: Position) -> None:
         """Note that the broker delivered a position. A redelivered one, lower than the highest, changes nothing."""
@@ -113,14 +116,13 @@ class LastSentPosition:
         return heap[0] if heap else None
 
     def _leave_ledger(self, last: Position) -> None:
-        """Remember where a ledger ended, and forget ends that no held position can ask for."""
-        lowest = self._lowest_held()
-        if lowest is None:
-            self._ledger_ends.clear()
-        else:
-            needed_from = max(bisect_left(self._ledger_ends, lowest) - 1, 0)
-            del self._ledger_ends[:needed_from]
-        self._ledger_ends.append(last)
+        """Remember where a ledger ended; once there are many, forget the ends that no held position can ask for."""
+        ends = self._ledger_ends
+        ends.append(last)
+        if len(ends) > LEDGER_ENDS_KEPT:
+            lowest = self._lowest_held()
+            needed_from = len(ends) if lowest is None else bisect_left(ends, lowest)
+            del ends[: max(needed_from - 1, 0)]
 
     def _before(self, position: Position) -> Position:
         """Return the position before one that was read."""
