@@ -19,9 +19,12 @@ Source: design, guarantee G4; positions as packed by `proxy.core.positions`.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
-from proxy.core.positions import Position
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from proxy.core.positions import Position
 
 DEFAULT_MAX_RANGES = 16_384
 """About 1.5 MB; the broker itself remembers 10,000 ranges of acknowledged entries per cursor (Pulsar 4.x)."""

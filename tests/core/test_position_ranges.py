@@ -1,0 +1,110 @@
+"""The range set against a plain set of positions."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proxy.core.position_ranges import PositionRanges
+from proxy.core.positions import MAX_ENTRY, Position, pack
+
+positions = st.builds(pack, st.integers(3, 5), st.integers(0, 12))
+steps = st.lists(st.tuples(st.sampled_from(["add", "add", "add", "add", "remove_below"]), positions), max_size=60)
+
+
+def filled(*entries: int, max_ranges: int = 100) -> PositionRanges:
+    """Return the entries of ledger 3, added in this order."""
+    ranges = PositionRanges(max_ranges)
+    for entry in entries:
+        ranges.add(pack(3, entry))
+    return ranges
+
+
+def runs(members: set[Position]) -> list[tuple[Position, Position]]:
+    """Return the maximal runs of neighbouring members."""
+    found: list[tuple[Position, Position]] = []
+    for member in sorted(members):
+        if found and found[-1][1] + 1 == member:
+            found[-1] = (found[-1][0], member)
+        else:
+            found.append((member, member))
+    return found
+
+
+@given(steps)
+def test_the_ranges_are_the_runs_of_a_plain_set(script: list[tuple[str, Position]]) -> None:
+    """After any additions and removals the ranges hold the set's members, merged as far as can be."""
+    ranges, model = PositionRanges(), set[Position]()
+    for step, position in script:
+        getattr(ranges, step)(position)
+        model = model | {position} if step == "add" else {member for member in model if member >= position}
+        assert list(ranges) == runs(model)
+        assert len(ranges) == len(runs(model))
+        assert ranges.position_count == len(model)
+    assert all(
+        (pack(ledger, entry) in ranges) == (pack(ledger, entry) in model) for ledger in (3, 5) for entry in range(14)
+    )
+    assert ranges.forgotten_count == 0
+
+
+@given(st.lists(positions, max_size=60), st.integers(1, 6))
+def test_too_many_ranges_forget_the_lowest(added: list[Position], max_ranges: int) -> None:
+    """The bound holds at all times; what is lost is the lowest range, position by position counted."""
+    ranges, model, forgotten = PositionRanges(max_ranges), set[Position](), 0
+    for position in added:
+        ranges.add(position)
+        model.add(position)
+        if len(runs(model)) > max_ranges:
+            first, last = runs(model)[0]
+            forgotten += last - first + 1
+            model = {member for member in model if member > last}
+        assert len(ranges) <= max_ranges
+        assert list(ranges) == runs(model)
+    assert ranges.forgotten_count == forgotten
+
+
+def test_many_ranges_are_forgotten_a_64th_at_a_time() -> None:
+    """At a large bound the lowest go in a group, so that one addition does not shift the whole list each time."""
+    ranges = filled(*range(0, 2 * 641, 2), max_ranges=640)
+    assert len(ranges) == 631
+    assert ranges.forgotten_count == 10
+    assert pack(3, 18) not in ranges
+    assert pack(3, 20) in ranges
+
+
+def test_the_middle_position_joins_both_neighbours() -> None:
+    """The addition that closes a gap leaves one range of two."""
+    assert list(filled(1, 3, 2)) == [(pack(3, 1), pack(3, 3))]
+
+
+def test_positions_of_two_ledgers_are_two_ranges() -> None:
+    """The last entry of a ledger and the first of the next are no neighbours."""
+    ranges = PositionRanges()
+    ranges.add(pack(3, MAX_ENTRY))
+    ranges.add(pack(4, 0))
+    assert len(ranges) == 2
+
+
+def test_removing_below_cuts_a_range_and_keeps_the_position_itself() -> None:
+    """Below is exclusive, and removal on purpose is not forgetting."""
+    ranges = filled(1, 2, 3, 4)
+    ranges.remove_below(pack(3, 3))
+    assert list(ranges) == [(pack(3, 3), pack(3, 4))]
+    assert ranges.forgotten_count == 0
+
+
+def test_clearing_leaves_an_empty_set_that_works() -> None:
+    """After `clear` nothing is a member, and positions may be added again."""
+    ranges = filled(1, 2, 5)
+    ranges.clear()
+    assert (len(ranges), ranges.position_count, list(ranges)) == (0, 0, [])
+    assert pack(3, 1) not in ranges
+    ranges.add(pack(3, 1))
+    assert pack(3, 1) in ranges
+
+
+def test_a_set_of_no_ranges_is_refused() -> None:
+    """A bound below one could hold nothing at all."""
+    with pytest.raises(AssertionError):
+        PositionRanges(0)
