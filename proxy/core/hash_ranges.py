@@ -16,8 +16,10 @@ Source: facts 2.5 (snapshots and diffs).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Generic, NamedTuple, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeAlias, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
 
 W = TypeVar("W")
 

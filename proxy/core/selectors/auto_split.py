@@ -18,13 +18,15 @@ Source: facts 2.3.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from proxy.core.errors import ConsumerAssignError
 from proxy.core.hash_ranges import HashRange, RangeMove, diff, merge_assignment
 from proxy.core.selectors.base import Named
 from proxy.core.sticky_key import RANGE_SLOT_COUNT, range_slot
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 W = TypeVar("W", bound=Named)
 

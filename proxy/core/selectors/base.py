@@ -12,10 +12,12 @@ it likes.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from proxy.core.hash_ranges import HashRange, RangeMove
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from proxy.core.hash_ranges import HashRange, RangeMove
 
 
 class Named(Protocol):

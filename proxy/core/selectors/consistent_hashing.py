@@ -25,13 +25,15 @@ Source: facts 2.2; apache/pulsar 23441 and 23447 (collisions), 23315 (reporting)
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterator
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from proxy.core.hash_ranges import HashRange, RangeMove, merge, merge_assignment, merge_moves
 from proxy.core.selectors.base import Named
 from proxy.core.selectors.owner_table import OwnerTable
 from proxy.core.sticky_key import CONSISTENT_SLOT_COUNT, consistent_slot, murmur31
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
 
 W = TypeVar("W", bound=Named)
 

@@ -14,11 +14,13 @@ Source: none, this is ours; design, section 3 (numbers to hold).
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable
 from sys import byteorder
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
-from proxy.core.hash_ranges import RangeMove
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from proxy.core.hash_ranges import RangeMove
 
 W = TypeVar("W")
 

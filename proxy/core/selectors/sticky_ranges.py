@@ -17,14 +17,16 @@ Source: facts 2.4; apache/pulsar 24730 (several ranges per worker), PIP-51 (the 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable
 from itertools import pairwise
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from proxy.core.errors import ConsumerAssignError
 from proxy.core.hash_ranges import Assignment, HashRange, RangeMove, diff, merge_assignment
 from proxy.core.selectors.base import StickyNamed
 from proxy.core.sticky_key import RANGE_SLOT_COUNT, range_slot
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 W = TypeVar("W", bound=StickyNamed)
 
