@@ -1,0 +1,307 @@
+"""The ports on asyncio: transports, clock and connector, made for uvloop and right on any loop.
+
+There is no coroutine, task or queue per message. Writes of one loop turn are gathered and leave as one write, for a
+system call costs more than all our work on a small message. A task exists only while a connection is being made.
+
+An exception that escapes from a state machine is a bug of ours. It is logged once, with its stack, and costs the
+connection it came up on; other connections, and the process, go on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import socket
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, cast
+
+import structlog
+
+from proxy.net.handshake import ServiceUrl, parse_service_url
+
+if TYPE_CHECKING:
+    import ssl
+
+    from proxy.limits import Limits
+    from proxy.net.ports import Receiver, Transport
+
+log = structlog.get_logger("keyline.net")
+
+
+class AioTransport(asyncio.Protocol):
+    """One TCP connection: implements `ports.Transport` towards us and `asyncio.Protocol` towards the loop.
+
+    `writable` turns false in the very `write` that crosses the high-water mark; the receiver hears of it, and of
+    the turn back, from the loop, strictly in turns.
+    """
+
+    def __init__(
+        self, make_receiver: Callable[[Transport], Receiver], loop: asyncio.AbstractEventLoop, limits: Limits
+    ) -> None:
+        """`make_receiver` is called once, when the peer is known, so that a listener can turn it away."""
+        self._make_receiver = make_receiver
+        self._loop = loop
+        self._high_water_bytes = limits.unread_high_water_bytes
+        self._low_water_bytes = limits.unread_low_water_bytes
+        self._unread_bytes_max = limits.unread_bytes_max
+        self._receiver: Receiver | None = None
+        self._received: Callable[[bytes], None] = _too_early
+        self._transport: asyncio.Transport | None = None
+        self._peer = "not connected"
+        self._pieces: list[bytes] = []
+        self._pieces_bytes = 0
+        self._flush_due = False
+        self._loop_full = False
+        self._writable = True
+        self._told_writable = True
+        self._reading = True
+        self._closing = False
+        self._close_reason = ""
+
+    @property
+    def opened(self) -> bool:
+        """Whether the connection ever stood, so that the loop is the one to tell of its end."""
+        return self._transport is not None
+
+    # ---- ports.Transport
+
+    @property
+    def peer(self) -> str:
+        """As the port says."""
+        return self._peer
+
+    @property
+    def writable(self) -> bool:
+        """As the port says."""
+        return self._writable
+
+    def write(self, data: bytes) -> None:
+        """As the port says."""
+        if self._closing:
+            return
+        self._pieces.append(data)
+        self._pieces_bytes += len(data)
+        if self._pieces_bytes > self._high_water_bytes:
+            self._writable = False
+        if not self._flush_due:
+            self._flush_due = True
+            self._loop.call_soon(self._flush)
+
+    def pause_reading(self) -> None:
+        """As the port says."""
+        if self._reading:
+            self._reading = False
+            if self._transport is not None and not self._transport.is_closing():
+                self._transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        """As the port says."""
+        if not self._reading:
+            self._reading = True
+            if self._transport is not None and not self._transport.is_closing():
+                self._transport.resume_reading()
+
+    def close(self) -> None:
+        """As the port says."""
+        if self._closing:
+            return
+        self._closing = True
+        self._close_reason = "closed by us"
+        if not self._flush_due:
+            self._flush_due = True
+            self._loop.call_soon(self._flush)
+
+    def abort(self) -> None:
+        """As the port says; `connection_lost` comes from the loop, never from here."""
+        self._closing = True
+        self._close_reason = self._close_reason or "closed by us"
+        self._pieces.clear()
+        self._pieces_bytes = 0
+        if self._transport is not None:
+            self._transport.abort()
+
+    # ---- asyncio.Protocol
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """The loop has a connection."""
+        self._transport = cast("asyncio.Transport", transport)
+        self._transport.set_write_buffer_limits(high=self._high_water_bytes, low=self._low_water_bytes)
+        self._peer = _address_text(transport.get_extra_info("peername"))
+        raw = transport.get_extra_info("socket")
+        if raw is not None and raw.family in (socket.AF_INET, socket.AF_INET6):
+            raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._receiver = receiver = self._make_receiver(self)
+        self._received = receiver.received
+        try:
+            receiver.opened(self)
+        except Exception:
+            self._failed()
+
+    def data_received(self, data: bytes) -> None:
+        """Bytes came."""
+        if self._closing:
+            return
+        try:
+            self._received(data)
+        except Exception:
+            self._failed()
+
+    def pause_writing(self) -> None:
+        """The loop holds more than the high-water mark."""
+        self._loop_full = True
+        self._writable = False
+        self._tell_writable()
+
+    def resume_writing(self) -> None:
+        """The loop's buffer emptied to the low-water mark."""
+        self._loop_full = False
+        self._writable = self._pieces_bytes <= self._high_water_bytes
+        self._tell_writable()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """It is over."""
+        self._closing = True
+        self._pieces.clear()
+        self._pieces_bytes = 0
+        reason = self._close_reason or (str(exc) if exc is not None else "closed by the peer")
+        if self._receiver is not None:
+            try:
+                self._receiver.closed(reason)
+            except Exception:
+                self._failed()
+
+    # ---- within
+
+    def _flush(self) -> None:
+        self._flush_due = False
+        transport = self._transport
+        if transport is None:
+            return
+        pieces = self._pieces
+        if pieces:
+            self._pieces = []
+            self._pieces_bytes = 0
+            self._tell_writable()
+            transport.write(pieces[0] if len(pieces) == 1 else b"".join(pieces))
+            if not self._loop_full:
+                self._writable = True
+                self._tell_writable()
+            elif transport.get_write_buffer_size() > self._unread_bytes_max:
+                log.warning("peer_reads_nothing", peer=self._peer, unread_bytes=transport.get_write_buffer_size())
+                self._close_reason = "the peer left too much unread"
+                self.abort()
+        if self._closing and not self._pieces:
+            transport.close()
+
+    def _tell_writable(self) -> None:
+        if self._writable != self._told_writable and self._receiver is not None:
+            self._told_writable = self._writable
+            try:
+                self._receiver.writability_changed(self._writable)
+            except Exception:
+                self._failed()
+
+    def _failed(self) -> None:
+        log.exception("receiver_failed", peer=self._peer, receiver=type(self._receiver).__name__)
+        self._close_reason = "a bug of ours"
+        self.abort()
+
+
+class AioClock:
+    """Time from the operating system, calls from the loop.
+
+    The origin is shifted by a random amount, so that a stray `time.monotonic()` elsewhere shows at once.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        """`loop` is the one everything runs on."""
+        self._loop = loop
+        self._shift_s = random.uniform(1e4, 1e6)  # noqa: S311 - no secret, only an odd number
+
+    def now(self) -> float:
+        """As the port says."""
+        return time.monotonic() + self._shift_s
+
+    def time(self) -> float:
+        """As the port says."""
+        return time.time()
+
+    def call_later(self, delay_s: float, callback: Callable[[], None]) -> asyncio.TimerHandle:
+        """As the port says."""
+        return self._loop.call_later(delay_s, _run_guarded, callback)
+
+    def call_soon(self, callback: Callable[[], None]) -> asyncio.Handle:
+        """As the port says."""
+        return self._loop.call_soon(_run_guarded, callback)
+
+
+class AioConnector:
+    """Opens TCP connections, plain or with TLS by the address's scheme."""
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, limits: Limits, ssl_context: ssl.SSLContext | None = None
+    ) -> None:
+        """`ssl_context` is needed for ``pulsar+ssl`` addresses only."""
+        self._loop = loop
+        self._limits = limits
+        self._ssl_context = ssl_context
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def connect(self, address: str, receiver: Receiver) -> None:
+        """As the port says."""
+        task = self._loop.create_task(self._open(address, receiver))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _open(self, address: str, receiver: Receiver) -> None:
+        protocol = AioTransport(lambda _: receiver, self._loop, self._limits)
+        try:
+            url = parse_service_url(address)
+            async with asyncio.timeout(self._limits.connect_timeout_s):
+                await self._dial(url, protocol)
+        except TimeoutError:
+            self._give_up(protocol, receiver, f"no connection to {address} in {self._limits.connect_timeout_s:g} s")
+        except (OSError, ValueError) as error:
+            self._give_up(protocol, receiver, f"no connection to {address}: {error}")
+
+    async def _dial(self, url: ServiceUrl, protocol: AioTransport) -> None:
+        if not url.tls:
+            await self._loop.create_connection(lambda: protocol, url.host, url.port)
+            return
+        if self._ssl_context is None:
+            message = "TLS to brokers is not configured"
+            raise ValueError(message)
+        await self._loop.create_connection(
+            lambda: protocol, url.host, url.port, ssl=self._ssl_context, server_hostname=url.host
+        )
+
+    def _give_up(self, protocol: AioTransport, receiver: Receiver, reason: str) -> None:
+        """Tell the receiver once: the loop does it when the connection already stood."""
+        if protocol.opened:
+            protocol.abort()
+            return
+        try:
+            receiver.closed(reason)
+        except Exception:
+            log.exception("receiver_failed", receiver=type(receiver).__name__)
+
+
+def _too_early(_data: bytes) -> None:
+    """Stand in for the receiver until there is one; no byte comes before `connection_made`."""
+    message = "bytes before the connection was made"
+    raise AssertionError(message)
+
+
+def _run_guarded(callback: Callable[[], None]) -> None:
+    try:
+        callback()
+    except Exception:
+        log.exception("timer_failed", callback=getattr(callback, "__qualname__", repr(callback)))
+
+
+def _address_text(address: object) -> str:
+    if isinstance(address, tuple) and len(address) >= 2:  # noqa: PLR2004 - host and port come first, always
+        host, port = address[0], address[1]
+        return f"[{host}]:{port}" if ":" in str(host) else f"{host}:{port}"
+    return str(address) if address else "unknown"

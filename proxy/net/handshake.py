@@ -1,0 +1,159 @@
+"""CONNECT and CONNECTED between a client and its broker: where the client wants to go, and what it may be told.
+
+A client that looked a topic up through us comes back and says in `proxy_to_broker_url` which broker it means. That is
+an address chosen by a stranger, to be dialled from inside the network: it is checked for form always, and against the
+operator's allow-lists where there are any.
+
+CONNECTED says what the broker can do. A client takes each feature flag as a promise, so only those are passed on that
+hold through this gateway: a flag of tomorrow may bring commands that name brokers' addresses, or that we would refuse.
+
+Specification: Pulsar binary protocol, "Connection establishment" and "Proxy".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import urlsplit
+
+from proxy.errors import ClientError
+from proxy.wire import pulsar_pb2 as pb
+
+PLAIN: Final = "pulsar"
+TLS: Final = "pulsar+ssl"
+DEFAULT_PORTS: Final = {PLAIN: 6650, TLS: 6651}
+
+PROTOCOL_VERSION_MAX: Final = 21
+"""The newest protocol version whose commands we know."""
+
+FRAME_PADDING_BYTES: Final = 10 * 1024
+"""What Pulsar adds to maxMessageSize to get the largest frame."""
+
+HELD_FEATURES: Final = (
+    "supports_auth_refresh",
+    "supports_broker_entry_metadata",
+    "supports_partial_producer",
+    "supports_topic_watchers",
+    "supports_get_partitioned_metadata_without_auto_creation",
+    "supports_repl_dedup_by_lid_and_eid",
+    "supports_topic_watcher_reconcile",
+)
+"""Feature flags that hold end to end. Not held: scalable topics and transaction coordinator discovery, whose updates
+carry brokers' addresses and would lead the client past us."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceUrl:
+    """One broker's address."""
+
+    scheme: str
+    host: str
+    port: int
+
+    @property
+    def tls(self) -> bool:
+        """Whether the connection is encrypted."""
+        return self.scheme == TLS
+
+    @property
+    def authority(self) -> str:
+        """``host:port``, an IPv6 address in brackets."""
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    def __str__(self) -> str:
+        """As a client or an operator writes it."""
+        return f"{self.scheme}://{self.authority}"
+
+
+def parse_service_url(text: str, scheme: str = PLAIN) -> ServiceUrl:
+    """Read ``pulsar://host:port``, ``pulsar+ssl://host:port`` or, with `scheme` understood, ``host:port``.
+
+    Raises `ValueError` that says what is wrong.
+    """
+    if "://" not in text:
+        text = f"{scheme}://{text}"
+    parts = urlsplit(text)
+    if parts.scheme not in DEFAULT_PORTS:
+        message = f"{text!r}: the scheme is {parts.scheme!r}, it should be {PLAIN} or {TLS}"
+        raise ValueError(message)
+    if not parts.hostname or parts.path.strip("/") or parts.query or parts.fragment or "@" in parts.netloc:
+        message = f"{text!r} is not {PLAIN}://host:port"
+        raise ValueError(message)
+    port = parts.port
+    if port == 0:
+        message = f"{text!r}: port 0 cannot be dialled"
+        raise ValueError(message)
+    return ServiceUrl(parts.scheme, parts.hostname, DEFAULT_PORTS[parts.scheme] if port is None else port)
+
+
+@dataclass(frozen=True, slots=True)
+class TargetPolicy:
+    """Which brokers a client may name. Without any list it may name all, as behind Pulsar's proxy in its early days."""
+
+    hosts: frozenset[str] | None = None
+    """Host names, or ``.suffix`` for all below a domain; None allows all."""
+
+    ports: frozenset[int] | None = None
+    """Ports; None allows all."""
+
+    def check(self, url: ServiceUrl) -> None:
+        """Raise `ClientError` for a broker that is not on the lists."""
+        if self.ports is not None and url.port not in self.ports:
+            message = f"proxy_to_broker_url: port {url.port} is not among the allowed broker ports"
+            raise ClientError(message, pb.AuthorizationError)
+        if self.hosts is None or url.host in self.hosts:
+            return
+        if not any(allowed.startswith(".") and url.host.endswith(allowed) for allowed in self.hosts):
+            message = f"proxy_to_broker_url: host {url.host!r} is not among the allowed broker hosts"
+            raise ClientError(message, pb.AuthorizationError)
+
+
+ANY_TARGET: Final = TargetPolicy()
+
+
+def requested_broker(connect: pb.CommandConnect, scheme: str, policy: TargetPolicy) -> ServiceUrl | None:
+    """Read the broker a client asks for in CONNECT; None when it leaves the choice to us.
+
+    `scheme` is how we dial brokers: clients send only ``host:port``. Raises `ClientError`.
+    """
+    if not connect.proxy_to_broker_url:
+        return None
+    try:
+        url = parse_service_url(connect.proxy_to_broker_url, scheme)
+    except ValueError as error:
+        message = f"proxy_to_broker_url: {error}"
+        raise ClientError(message, pb.NotAllowedError) from error
+    policy.check(url)
+    return url
+
+
+def upstream_connect(connect: pb.CommandConnect, *, keep_target: bool) -> pb.CommandConnect:
+    """Make what the broker gets: the client's own words, credentials included.
+
+    The wish for a broker is taken out, for we fulfil it, unless upstream is itself a proxy (`keep_target`).
+    """
+    forwarded = pb.CommandConnect()
+    forwarded.CopyFrom(connect)
+    if not keep_target:
+        forwarded.ClearField("proxy_to_broker_url")
+    return forwarded
+
+
+def downstream_connected(connected: pb.CommandConnected, max_frame_bytes: int) -> pb.CommandConnected:
+    """Make what the client gets: the broker's answer, less what does not hold through us.
+
+    `max_message_size` stays as it is unless frames of that size would be refused here: then the client shall know
+    the smaller bound, and refuse one message, rather than lose its connection over it.
+    """
+    told = pb.CommandConnected()
+    told.CopyFrom(connected)
+    told.protocol_version = min(connected.protocol_version, PROTOCOL_VERSION_MAX)
+    if connected.HasField("max_message_size"):
+        told.max_message_size = min(connected.max_message_size, max_frame_bytes - FRAME_PADDING_BYTES)
+    if connected.HasField("feature_flags"):
+        held = pb.FeatureFlags()
+        for name in HELD_FEATURES:
+            if connected.feature_flags.HasField(name):
+                setattr(held, name, getattr(connected.feature_flags, name))
+        told.feature_flags.CopyFrom(held)
+    return told

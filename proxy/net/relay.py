@@ -1,0 +1,302 @@
+"""A client's way to its broker: all that is not ours passes here, whole frames in order, most of them unparsed.
+
+One upstream leg at a time, opened with the client's own CONNECT. While it stands the relay only watches what it must:
+answers that settle requests, producers and consumers that come and go, and lookups, which are answered so that the
+client stays with us.
+
+When the leg is lost, the client decides. Most connections are closed then, as Pulsar's own proxy does. One that
+carries workers stays (G4: a broker's restart is invisible to them): everything relayed on it is told that the broker
+has gone, and the leg is opened anew by the next request, with the same CONNECT. Until it stands, requests queue
+within a bound; messages, acknowledgements and permits of what was just closed are dropped, as the broker would.
+
+Known gaps, all because no command tells a client of it: after such a loss a topic list watcher hears nothing until
+the client polls, and acknowledgement receipts asked for before the first worker came are not refused.
+
+Backpressure is a plain pause, both ways: when the broker leaves too much unread we stop reading from the client, its
+commands for workers of ours included, for a TCP stream has one order. A broker does the same to a client whose
+producers it throttles. It cannot last for ever: a broker that says nothing for two keep-alive intervals is lost.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import TYPE_CHECKING, Any, Protocol
+
+from proxy.errors import LimitExceeded
+from proxy.net.relay_leg import UpstreamLeg
+from proxy.net.relay_lookups import RelayedLookups
+from proxy.net.relay_redirects import RedirectedLookups
+from proxy.net.relay_requests import RelayedRequests
+from proxy.net.session_commands import CLOSURES, parse_as, refusal_frame, success_frame
+from proxy.net.session_statistics import RelayStatistics
+from proxy.wire import frames
+from proxy.wire import pulsar_pb2 as pb
+
+if TYPE_CHECKING:
+    from proxy.limits import Limits
+    from proxy.net.handshake import ServiceUrl
+    from proxy.net.ports import Clock, Connector
+    from proxy.net.session_statistics import SessionCounters
+
+_T = pb.BaseCommand
+
+
+class RelayClient(Protocol):
+    """The client's side, as its relay needs it."""
+
+    def relay_connected(self, connected: pb.CommandConnected) -> None:
+        """The first leg stands; said once."""
+
+    def relay_refused(self, reason: str, refusal: pb.CommandError | None) -> None:
+        """There is no first leg; `refusal` is the broker's own word, if it said one."""
+
+    def relay_lost(self, reason: str) -> bool:
+        """A leg that stood is lost; answer whether the client's connection is to stay."""
+
+    def send(self, frame: bytes) -> None:
+        """Queue whole frames to the client."""
+
+    @property
+    def writable(self) -> bool:
+        """False while the client leaves its socket unread."""
+
+    def relay_writable(self, writable: bool) -> None:  # noqa: FBT001 - the port's one bit of news
+        """The broker began or ceased to leave too much unread."""
+
+
+class RelayState(enum.Enum):
+    """Where a relay stands. OPEN, DOWN and REOPENING take turns; the others come once."""
+
+    OPENING = "opening"
+    OPEN = "open"
+    DOWN = "down"
+    REOPENING = "reopening"
+    ENDED = "ended"
+
+
+class Relay:
+    """Implements `LegOwner` towards the broker, and serves one `RelayClient`."""
+
+    def __init__(
+        self,
+        client: RelayClient,
+        connector: Connector,
+        clock: Clock,
+        limits: Limits,
+        brokers: tuple[ServiceUrl, ...],
+        connect: pb.CommandConnect,
+        counters: SessionCounters,
+    ) -> None:
+        """`brokers` are tried in turn; each gets `connect` (see `handshake.upstream_connect`). Call `open` next."""
+        assert brokers
+        self._client = client
+        self._connector = connector
+        self._clock = clock
+        self._limits = limits
+        self._brokers = brokers
+        self._broker = brokers[0]
+        self._brokers_tried = 0
+        self._connect = connect
+        self._counters = counters
+        self._requests = RelayedRequests(limits.relayed_requests_max)
+        self._lookups = RelayedLookups(
+            self._requests, RedirectedLookups(connector, clock, limits, connect), limits, counters, self._deliver
+        )
+        self._state = RelayState.OPENING
+        self._leg: UpstreamLeg | None = None
+        self._queued: list[bytes] = []
+        self._queued_bytes = 0
+
+    @property
+    def passes_data(self) -> bool:
+        """Whether messages may go to `forward` unparsed."""
+        return self._state is RelayState.OPEN and not self._requests.has_stale_producers
+
+    def consumer_ready(self, consumer_id: int) -> bool | None:
+        """Whether a relayed consumer was answered; None when there is none of that id."""
+        return self._requests.consumer_ready(consumer_id)
+
+    def open(self) -> None:
+        """Begin; `relay_connected` or `relay_refused` follows."""
+        self._brokers_tried = 0
+        self._dial()
+
+    def _dial(self) -> None:
+        self._broker = self._brokers[self._brokers_tried]
+        self._brokers_tried += 1
+        self._leg = leg = UpstreamLeg(self, self._connect, self._clock, self._limits)
+        if not self._client.writable:
+            leg.pause_reading()
+        self._connector.connect(str(self._broker), leg)
+
+    def close(self) -> None:
+        """The client has gone."""
+        self._state = RelayState.ENDED
+        self._lookups.close()
+        if self._leg is not None:
+            self._leg.close()
+
+    def client_writable(self, writable: bool) -> None:  # noqa: FBT001 - the port's one bit of news
+        """Read from the broker only what the client takes."""
+        if self._leg is None:
+            return
+        if writable:
+            self._leg.resume_reading()
+        else:
+            self._leg.pause_reading()
+
+    def statistics(self) -> RelayStatistics:
+        """Freeze what there is to know."""
+        return RelayStatistics(
+            broker=str(self._broker),
+            state=self._state.value,
+            requests_pending=self._requests.pending,
+            producers=self._requests.producers,
+            consumers=self._requests.consumers,
+            queued_bytes=self._queued_bytes,
+            redirect_connections=self._lookups.connections,
+        )
+
+    # ---- from the client
+
+    def forward(self, run: list[bytes]) -> None:
+        """Pass whole frames on as one write. Only while `passes_data`."""
+        data = run[0] if len(run) == 1 else b"".join(run)
+        self._counters.relayed_to_broker_frames_total += len(run)
+        self._counters.relayed_to_broker_bytes_total += len(data)
+        self._write(data)
+
+    def send(self, frame: bytes) -> None:
+        """Pass one SEND on while stale producers are about, or drop it."""
+        if self._state is not RelayState.OPEN or (
+            self._requests.has_stale_producers and self._requests.is_stale(parse_as(_T.SEND, frame).send.producer_id)
+        ):
+            self._counters.dropped_frames_total += 1
+        else:
+            self.forward([frame])
+
+    def consumer_data(self, frame: bytes) -> None:
+        """Pass on ACK without request id, FLOW or REDELIVER, or drop it: no consumer outlives its leg."""
+        if self._state is RelayState.OPEN:
+            self.forward([frame])
+        else:
+            self._counters.dropped_frames_total += 1
+
+    def request(self, kind: int, body: Any, frame: bytes) -> None:  # noqa: ANN401 - see session_commands.body_of
+        """Pass on a command that has a request id, and see to it that it is answered."""
+        if kind in CLOSURES and self._state in (RelayState.DOWN, RelayState.REOPENING):
+            if kind == _T.CLOSE_PRODUCER:
+                self._requests.forget_stale(body.producer_id)
+            self._client.send(success_frame(body.request_id))
+            return
+        try:
+            self._check_queue(frame)
+            self._requests.asked(kind, body)
+        except LimitExceeded as error:
+            self._client.send(refusal_frame(kind, body, str(error), error.wire_code))
+            return
+        if self._state is not RelayState.OPEN:
+            self._queue(frame)
+            return
+        if kind == _T.ACK and self._leg is not None:
+            self._leg.expect_ack_receipts(True)
+        self.forward([frame])
+
+    def auth_response(self, command: pb.CommandAuthResponse, frame: bytes) -> None:
+        """Pass on fresh credentials, and keep them for the next leg where one message holds them whole."""
+        response = command.response
+        if response.auth_method_name == self._connect.auth_method_name == "token":
+            self._connect.auth_data = response.auth_data
+        self._write(frame)
+
+    # ---- LegOwner
+
+    def leg_connected(self, connected: pb.CommandConnected) -> None:
+        """Tell the client the first time; else send what waited."""
+        first = self._state is RelayState.OPENING
+        self._state = RelayState.OPEN
+        if first:
+            self._client.relay_connected(connected)
+            return
+        queued, self._queued, self._queued_bytes = self._queued, [], 0
+        if queued:
+            self.forward(queued)
+
+    def leg_challenged(self, frame: bytes) -> None:
+        """Only the client can answer."""
+        self._client.send(frame)
+
+    def leg_data(self, data: list[bytes]) -> None:
+        """Pass on to the client."""
+        self._deliver(data[0] if len(data) == 1 else b"".join(data), len(data))
+
+    def leg_command(self, command: pb.BaseCommand, frame: bytes) -> None:
+        """Take note, rewrite what would lead the client past us, and pass on."""
+        if command.type in (_T.CLOSE_PRODUCER, _T.CLOSE_CONSUMER):
+            self._requests.closed_by_broker(command)
+            self._deliver(frames.encode_command(_without_assigned_broker(command)))
+        elif command.type == _T.LOOKUP_RESPONSE:
+            self._lookups.answered(command, tls=self._broker.tls)
+        else:
+            self._requests.answered(command)
+            if command.type == _T.ACK_RESPONSE and not self._requests.acks_pending and self._leg is not None:
+                self._leg.expect_ack_receipts(False)
+            self._deliver(frame)
+
+    def leg_writable(self, writable: bool) -> None:  # noqa: FBT001 - the port's one bit of news
+        """Let the client's side pause or go on."""
+        self._client.relay_writable(writable)
+
+    def leg_lost(self, reason: str, refusal: pb.CommandError | None) -> None:
+        """Let the client go, or tell it what it has lost."""
+        state, self._leg = self._state, None
+        if state is RelayState.ENDED:
+            return
+        if state is not RelayState.OPEN and refusal is None and self._brokers_tried < len(self._brokers):
+            self._dial()
+            return
+        if state is RelayState.OPENING:
+            self._client.relay_refused(reason, refusal)
+            return
+        self._state = RelayState.DOWN
+        self._queued, self._queued_bytes = [], 0
+        if state is RelayState.OPEN:
+            self._client.relay_writable(True)
+            if not self._client.relay_lost(reason):
+                return
+        told = b"".join(self._requests.lose(reason))
+        if told:
+            self._client.send(told)
+
+    # ---- within
+
+    def _write(self, data: bytes) -> None:
+        if self._leg is not None:
+            self._leg.write(data)
+
+    def _deliver(self, data: bytes, frame_count: int = 1) -> None:
+        self._counters.relayed_to_client_frames_total += frame_count
+        self._counters.relayed_to_client_bytes_total += len(data)
+        self._client.send(data)
+
+    def _check_queue(self, frame: bytes) -> None:
+        bound = self._limits.queued_while_connecting_bytes
+        if self._state is not RelayState.OPEN and self._queued_bytes + len(frame) > bound:
+            message = f"{bound} bytes of requests wait for the broker, no more are taken"
+            raise LimitExceeded(message)
+
+    def _queue(self, frame: bytes) -> None:
+        self._queued.append(frame)
+        self._queued_bytes += len(frame)
+        if self._state is RelayState.DOWN:
+            self._state = RelayState.REOPENING
+            self._counters.broker_reconnects_total += 1
+            self.open()
+
+
+def _without_assigned_broker(command: pb.BaseCommand) -> pb.BaseCommand:
+    """Take out which broker has the topic now: some clients would connect there directly; all can look it up."""
+    body = command.close_producer if command.type == _T.CLOSE_PRODUCER else command.close_consumer
+    body.ClearField("assignedBrokerServiceUrl")
+    body.ClearField("assignedBrokerServiceUrlTls")
+    return command

@@ -1,0 +1,172 @@
+"""What a client may send, as tables: which commands there are, whose they can be, and how each is refused.
+
+A client waits for the answer its request calls for: a lookup that is answered with ERROR hangs until its time-out,
+because clients keep lookups and requests apart. So every request has one row here that says what its refusal looks
+like, and nobody else builds one.
+
+Specification: Pulsar binary protocol; `ServerCnx` and `PulsarDecoder` for what a broker takes from a client.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from proxy.wire import frames
+from proxy.wire import pulsar_pb2 as pb
+from proxy.wire.errors import FrameError
+
+_T = pb.BaseCommand
+
+UNASKED: Final = 2**64 - 1
+"""The request id of what nobody asked for: the broker's -1."""
+
+BODIES: Final[dict[int, str]] = {
+    kind: _T.DESCRIPTOR.fields_by_number[kind].name
+    for kind in _T.Type.values()
+    if kind in _T.DESCRIPTOR.fields_by_number
+}
+"""Command type to the name of its body."""
+
+
+def body_of(command: pb.BaseCommand) -> Any:  # noqa: ANN401 - one of forty message classes
+    """Return the body that the command's type calls for."""
+    return getattr(command, BODIES[command.type])
+
+
+def parse_as(kind: int, frame: bytes) -> pb.BaseCommand:
+    """Parse a frame whose first bytes said `kind`. Raises `FrameError`, also when the type stands twice and differs.
+
+    Protobuf lets the last one count; we have already decided by the first.
+    """
+    command = frames.parse_command(frame)
+    if command.type != kind:
+        what = f"a command of type {kind} and of type {command.type}"
+        raise FrameError(what, f"in a frame of {len(frame)} bytes", "a command has one type")
+    return command
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """How a request is answered with an error."""
+
+    reply: int = _T.ERROR
+    error_field: str = "error"
+    message_field: str = "message"
+    failed: int | None = None
+    """Value of the reply's own `response` field, where it has one."""
+    wire_code: int = pb.ServiceNotReady
+    """What to say when the broker is gone; makes the client try again."""
+
+
+_PLAIN = Refusal()
+_CODE = ("error_code", "error_message")
+
+
+def _transaction(reply: int) -> Refusal:
+    # A client reconnects to its transaction coordinator on this code, and fails the transaction on any other.
+    return Refusal(reply, wire_code=pb.TransactionCoordinatorNotFound)
+
+
+REQUESTS: Final[dict[int, Refusal]] = {
+    _T.SUBSCRIBE: _PLAIN,
+    _T.PRODUCER: _PLAIN,
+    _T.UNSUBSCRIBE: _PLAIN,
+    _T.CLOSE_PRODUCER: _PLAIN,
+    _T.CLOSE_CONSUMER: _PLAIN,
+    _T.SEEK: _PLAIN,
+    _T.GET_LAST_MESSAGE_ID: _PLAIN,
+    _T.GET_TOPICS_OF_NAMESPACE: _PLAIN,
+    _T.WATCH_TOPIC_LIST: _PLAIN,
+    _T.WATCH_TOPIC_LIST_CLOSE: _PLAIN,
+    _T.ACK: Refusal(_T.ACK_RESPONSE),
+    _T.LOOKUP: Refusal(_T.LOOKUP_RESPONSE, failed=pb.CommandLookupTopicResponse.Failed),
+    _T.PARTITIONED_METADATA: Refusal(
+        _T.PARTITIONED_METADATA_RESPONSE, failed=pb.CommandPartitionedTopicMetadataResponse.Failed
+    ),
+    _T.CONSUMER_STATS: Refusal(_T.CONSUMER_STATS_RESPONSE, *_CODE),
+    _T.GET_SCHEMA: Refusal(_T.GET_SCHEMA_RESPONSE, *_CODE),
+    _T.GET_OR_CREATE_SCHEMA: Refusal(_T.GET_OR_CREATE_SCHEMA_RESPONSE, *_CODE),
+    _T.TC_CLIENT_CONNECT_REQUEST: Refusal(_T.TC_CLIENT_CONNECT_RESPONSE),
+    _T.NEW_TXN: _transaction(_T.NEW_TXN_RESPONSE),
+    _T.ADD_PARTITION_TO_TXN: _transaction(_T.ADD_PARTITION_TO_TXN_RESPONSE),
+    _T.ADD_SUBSCRIPTION_TO_TXN: _transaction(_T.ADD_SUBSCRIPTION_TO_TXN_RESPONSE),
+    _T.END_TXN: _transaction(_T.END_TXN_RESPONSE),
+    _T.END_TXN_ON_PARTITION: _transaction(_T.END_TXN_ON_PARTITION_RESPONSE),
+    _T.END_TXN_ON_SUBSCRIPTION: _transaction(_T.END_TXN_ON_SUBSCRIPTION_RESPONSE),
+}
+"""Every command with a request id that a client may send, and its refusal. Scalable topics are not among them: their
+answers name brokers, and CONNECTED does not offer them (see `handshake.HELD_FEATURES`)."""
+
+REPLIES: Final = frozenset(refusal.reply for refusal in REQUESTS.values()) | {
+    _T.SUCCESS,
+    _T.PRODUCER_SUCCESS,
+    _T.GET_LAST_MESSAGE_ID_RESPONSE,
+    _T.GET_TOPICS_OF_NAMESPACE_RESPONSE,
+    _T.WATCH_TOPIC_LIST_SUCCESS,
+}
+"""Every command of a broker that settles a request."""
+
+CLOSURES: Final = frozenset({_T.CLOSE_PRODUCER, _T.CLOSE_CONSUMER, _T.WATCH_TOPIC_LIST_CLOSE})
+"""Requests that have succeeded when the broker is gone: what they close is closed."""
+
+DATA: Final = frozenset({_T.SEND, _T.ACK, _T.FLOW, _T.REDELIVER_UNACKNOWLEDGED_MESSAGES})
+"""Commands of every message; without a worker on the connection they are forwarded unparsed."""
+
+CONSUMER_COMMANDS: Final = frozenset(
+    {
+        _T.ACK,
+        _T.FLOW,
+        _T.REDELIVER_UNACKNOWLEDGED_MESSAGES,
+        _T.CLOSE_CONSUMER,
+        _T.UNSUBSCRIBE,
+        _T.SEEK,
+        _T.GET_LAST_MESSAGE_ID,
+        _T.CONSUMER_STATS,
+    }
+)
+"""Commands that name a consumer, and go to its worker when it is one of ours."""
+
+PING_FRAME: Final = frames.encode_command(_T(type=_T.PING, ping=pb.CommandPing()))
+PONG_FRAME: Final = frames.encode_command(_T(type=_T.PONG, pong=pb.CommandPong()))
+
+
+def success_frame(request_id: int) -> bytes:
+    """SUCCESS."""
+    return frames.encode_command(_T(type=_T.SUCCESS, success=pb.CommandSuccess(request_id=request_id)))
+
+
+def error_frame(wire_code: int, message: str, request_id: int = UNASKED) -> bytes:
+    """ERROR; without a request id it says why the connection is about to end."""
+    command = _T(type=_T.ERROR)
+    command.error.request_id = request_id
+    command.error.error = wire_code  # type: ignore[assignment]  # protobuf's stubs want its own enum type
+    command.error.message = message
+    return frames.encode_command(command)
+
+
+def refusal_frame(kind: int, body: Any, message: str, wire_code: int | None = None) -> bytes:  # noqa: ANN401 - see body_of
+    """Answer a request of type `kind` with an error; the code is the row's unless given."""
+    refusal = REQUESTS[kind]
+    command = pb.BaseCommand(type=refusal.reply)  # type: ignore[arg-type]  # as above
+    reply = body_of(command)
+    reply.request_id = body.request_id
+    setattr(reply, refusal.error_field, refusal.wire_code if wire_code is None else wire_code)
+    setattr(reply, refusal.message_field, message)
+    if refusal.failed is not None:
+        reply.response = refusal.failed
+    if kind == _T.ACK:
+        reply.consumer_id = body.consumer_id
+    return frames.encode_command(command)
+
+
+def close_frame(kind: int, owner_id: int) -> bytes:
+    """CLOSE_PRODUCER or CLOSE_CONSUMER as a broker sends it: the client looks the topic up and comes back."""
+    command = pb.BaseCommand(type=kind)  # type: ignore[arg-type]  # as above
+    if kind == _T.CLOSE_PRODUCER:
+        command.close_producer.producer_id = owner_id
+        command.close_producer.request_id = UNASKED
+    else:
+        command.close_consumer.consumer_id = owner_id
+        command.close_consumer.request_id = UNASKED
+    return frames.encode_command(command)

@@ -1,0 +1,112 @@
+"""Which way each command of a connected client goes: to a worker of ours, or to the broker.
+
+A consumer id that leads to a worker decides; all the rest is the broker's, commands for consumers that nobody knows
+among them: it answers those as it always did (ignores FLOW and ACK, says Success to a close, MetadataError to a seek).
+
+Specification: Pulsar binary protocol; `ServerCnx` for what a broker does with what it did not expect.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from proxy.errors import ClientError
+from proxy.net.relay_message_ids import unmask
+from proxy.net.session_commands import CONSUMER_COMMANDS, DATA, REQUESTS, body_of, parse_as
+from proxy.net.session_statistics import EndCause, SessionCounters
+from proxy.net.session_topic import persistent_topic
+from proxy.wire import frames
+from proxy.wire import pulsar_pb2 as pb
+
+if TYPE_CHECKING:
+    from proxy.net.relay import Relay
+    from proxy.net.session_workers import SessionWorkers
+
+_T = pb.BaseCommand
+
+_NOTHING: frozenset[int] = frozenset()
+_SEND_ONLY: frozenset[int] = frozenset({_T.SEND})
+
+
+class Violation(ClientError):
+    """The client broke the protocol in a way that costs it the connection; `cause` is how that is counted."""
+
+    def __init__(self, cause: EndCause, message: str, wire_code: int = pb.NotAllowedError) -> None:
+        """`message` and `wire_code` are told to the client."""
+        super().__init__(message, wire_code)
+        self.cause = cause
+
+
+class CommandRouter:
+    """The fork in one client's road."""
+
+    def __init__(self, relay: Relay, workers: SessionWorkers, counters: SessionCounters) -> None:
+        """Both ways, and the session's counts."""
+        self._relay = relay
+        self._workers = workers
+        self._counters = counters
+
+    def unparsed(self) -> frozenset[int]:
+        """Command types that go to `Relay.forward` as they are, until any other command was taken."""
+        if not self._relay.passes_data:
+            return _NOTHING
+        return _SEND_ONLY if self._workers else DATA
+
+    def take(self, kind: int, frame: bytes) -> None:
+        """Send one command its way. Raises `Violation`, and `FrameError` for what does not parse."""
+        if kind == _T.SEND:
+            self._relay.send(frame)
+            return
+        if kind not in DATA and kind not in REQUESTS:
+            raise Violation(EndCause.UNKNOWN_COMMAND, f"{command_name(kind)} is not served here")
+        command = parse_as(kind, frame)
+        body = body_of(command)
+        if kind in CONSUMER_COMMANDS and self._to_worker(kind, body):
+            return
+        if kind == _T.SUBSCRIBE:
+            self._subscribe(command, frame)
+        elif kind == _T.PRODUCER:
+            self._producer(body, frame)
+        elif kind == _T.SEEK and body.HasField("message_id") and unmask(body.message_id):
+            self._relay.request(kind, body, frames.encode_command(command))
+        elif kind in REQUESTS and (kind != _T.ACK or body.HasField("request_id")):
+            self._relay.request(kind, body, frame)
+        else:
+            self._relay.consumer_data(frame)
+
+    def _to_worker(self, kind: int, body: Any) -> bool:  # noqa: ANN401 - see session_commands.body_of
+        try:
+            routed = self._workers.route(kind, body)
+        except ClientError as error:
+            raise Violation(EndCause.BAD_FLOW, str(error), error.wire_code) from error
+        if routed:
+            self._counters.intercepted_commands_total += 1
+        return routed
+
+    def _subscribe(self, command: pb.BaseCommand, frame: bytes) -> None:
+        """Key_Shared on a persistent topic is ours; every other consumer is the broker's."""
+        body = command.subscribe
+        topic = persistent_topic(body.topic)
+        ours = body.subType == pb.CommandSubscribe.Key_Shared and topic is not None
+        relayed_ready = self._relay.consumer_ready(body.consumer_id)
+        if body.consumer_id in self._workers:
+            self._workers.answer_duplicate(body.request_id, ready=self._workers.ready(body.consumer_id))
+        elif ours and relayed_ready is not None:
+            self._workers.answer_duplicate(body.request_id, ready=relayed_ready)
+        elif ours and topic is not None:
+            body.topic = topic
+            self._counters.intercepted_commands_total += 1
+            self._workers.subscribe(body)
+        else:
+            if body.HasField("start_message_id") and unmask(body.start_message_id):
+                frame = frames.encode_command(command)
+            self._relay.request(_T.SUBSCRIBE, body, frame)
+
+    def _producer(self, body: pb.CommandProducer, frame: bytes) -> None:
+        """Relay a producer. The seam where one with access mode WaitForExclusive is to be taken (PIP-440)."""
+        self._relay.request(_T.PRODUCER, body, frame)
+
+
+def command_name(kind: int) -> str:
+    """Name a command type; a number newer than ours has none."""
+    return _T.Type.Name(kind) if kind in _T.Type.values() else f"command type {kind}"

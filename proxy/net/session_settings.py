@@ -1,0 +1,25 @@
+"""What every client session needs to know about the cluster behind us: one frozen value, made from the configuration."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from proxy.net.handshake import ANY_TARGET, ServiceUrl, TargetPolicy
+
+
+@dataclass(frozen=True, slots=True)
+class SessionSettings:
+    """What every session needs to know about the cluster behind us."""
+
+    brokers: tuple[ServiceUrl, ...]
+    """Where clients go that name no broker; tried in turn."""
+
+    targets: TargetPolicy = ANY_TARGET
+    """Which brokers clients may name."""
+
+    upstream_is_proxy: bool = False
+    """`brokers` are Pulsar proxies: they get the client's wish for a broker, we do not dial it ourselves."""
+
+    def __post_init__(self) -> None:
+        """Assert what the configuration has checked."""
+        assert self.brokers

@@ -1,0 +1,78 @@
+"""What a session counts, and how it ended, as frozen values for whoever shows them."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, fields
+
+
+class EndCause(enum.Enum):
+    """Why a client's connection ended; each is counted on its own."""
+
+    CLIENT_LEFT = "client_left"
+    SHUT_DOWN = "shut_down"
+    HANDSHAKE_TIMEOUT = "handshake_timeout"
+    SILENT = "silent"
+    BAD_FRAME = "bad_frame"
+    UNKNOWN_COMMAND = "unknown_command"
+    NOT_CONNECTED = "not_connected"
+    CONNECTED_TWICE = "connected_twice"
+    BAD_FLOW = "bad_flow"
+    TARGET_REFUSED = "target_refused"
+    BROKER_UNREACHABLE = "broker_unreachable"
+    BROKER_REFUSED = "broker_refused"
+    BROKER_LOST = "broker_lost"
+
+
+@dataclass(slots=True)
+class SessionCounters:
+    """Counts of one session; its owner raises them, others get copies."""
+
+    frames_received_total: int = 0
+    bytes_received_total: int = 0
+    relayed_to_broker_frames_total: int = 0
+    relayed_to_broker_bytes_total: int = 0
+    relayed_to_client_frames_total: int = 0
+    relayed_to_client_bytes_total: int = 0
+    intercepted_commands_total: int = 0
+    lookups_rewritten_total: int = 0
+    lookup_redirects_total: int = 0
+    broker_reconnects_total: int = 0
+    dropped_frames_total: int = 0
+
+    def add(self, other: SessionCounters) -> None:
+        """Add another session's counts to these."""
+        for field in fields(self):
+            setattr(self, field.name, getattr(self, field.name) + getattr(other, field.name))
+
+
+@dataclass(frozen=True, slots=True)
+class RelayStatistics:
+    """A client's way to its broker."""
+
+    broker: str
+    state: str
+    requests_pending: int
+    producers: int
+    consumers: int
+    queued_bytes: int
+    redirect_connections: int
+
+
+@dataclass(frozen=True, slots=True)
+class SessionStatistics:
+    """One client connection."""
+
+    peer: str
+    client_version: str
+    state: str
+    connected_since_s: float
+    workers: int
+    reading_paused: bool
+    relay: RelayStatistics | None
+    counters: dict[str, int]
+
+
+def counts(counters: SessionCounters) -> dict[str, int]:
+    """Copy the counts by name."""
+    return {field.name: getattr(counters, field.name) for field in fields(counters)}
