@@ -74,8 +74,8 @@ class SlotTable:
                 self._counts[slot] = 1
                 self._busy_slot_count += 1
             return
-        packed = sparse.get(slot)
-        if packed is not None:
+        if slot in sparse:
+            packed = sparse[slot]
             assert packed & _HOLDER_MASK == holder, f"slot {slot} is held by {packed & _HOLDER_MASK}, not by {holder}"
             sparse[slot] = packed + _ONE_UNIT
         else:
@@ -114,7 +114,7 @@ class SlotTable:
         sparse = self._sparse
         if sparse is None:
             return self._holders[slot]
-        return sparse.get(slot, 0) & _HOLDER_MASK
+        return sparse[slot] & _HOLDER_MASK if slot in sparse else NO_HOLDER
 
     def count(self, slot: int) -> int:
         """Return the units in flight of the slot."""
