@@ -188,7 +188,8 @@ class BrokerConnection:
             try:
                 kind = frame_type(frame)
                 if kind == message_type:
-                    consumer_id, ledger, entry, redeliveries, ack_set, tail, _ = parse_message(frame)
+                    head = parse_message(frame)
+                    consumer_id = head.consumer_id
             except FrameError as error:
                 self._corrupt(error)
                 return
@@ -203,7 +204,7 @@ class BrokerConnection:
             if consumer_id != last_id:
                 touched[consumer_id] = None
                 last_id = consumer_id
-            message(ledger, entry, redeliveries, ack_set or (), tail)
+            message(head)
         if touched:
             self._consumers.end_messages()
 

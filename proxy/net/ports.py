@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from proxy.wire import pulsar_pb2 as pb
+    from proxy.wire.messages import MessageHead
 
 
 class Transport(Protocol):
@@ -174,8 +175,8 @@ class SubscriptionDirectory(Protocol):
 class UpstreamConsumer(Protocol):
     """A consumer of ours on a broker connection, as that connection sees it."""
 
-    def message(self, ledger: int, entry: int, redeliveries: int, ack_set: tuple[int, ...], tail: bytes) -> None:
-        """One entry: `tail` is everything behind the command (checksum, metadata, payload)."""
+    def message(self, head: MessageHead) -> None:
+        """One entry, taken apart so far as its command."""
 
     def messages_end(self) -> None:
         """All entries of one piece of input were passed; called after a run of `message` calls."""

@@ -30,6 +30,7 @@ from proxy.net.subscription_upstream import SubscriptionUpstream, UpstreamState
 from proxy.net.subscription_workers import SubscribedWorker
 from proxy.wire import commands
 from proxy.wire import pulsar_pb2 as pb
+from proxy.wire.frames import encode_command
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -103,7 +104,8 @@ class Subscription(SubscriptionRequests):
         try:
             check_agreement(self.policy, command, self.settings)
         except ClientError as error:
-            self.clock.call_soon(lambda: subscriber.ended or subscriber.refuse(error))
+            refusal = error
+            self.clock.call_soon(lambda: subscriber.ended or subscriber.refuse(refusal))
             return subscriber
         self.joining.append(subscriber)
         if self.upstream.state is UpstreamState.IDLE:
@@ -257,7 +259,7 @@ class Subscription(SubscriptionRequests):
         for subscriber in self.subscribers.values():
             end = pb.CommandReachedEndOfTopic(consumer_id=subscriber.link.consumer_id)
             kind = pb.BaseCommand.REACHED_END_OF_TOPIC
-            subscriber.link.send(commands.encode(pb.BaseCommand(type=kind, reachedEndOfTopic=end)))
+            subscriber.link.send(encode_command(pb.BaseCommand(type=kind, reachedEndOfTopic=end)))
 
     # ---- the end of a turn ------------------------------------------------------------------------------------
 
@@ -292,7 +294,7 @@ class Subscription(SubscriptionRequests):
         if subscriber is None or subscriber.worker is not worker:
             worker.outbox.clear()
             return
-        if self.outbox.write(subscriber.link, worker):
+        if self.outbox.write(subscriber.link, worker, self.intake.extras):
             return
         # The rest follows when the client reads again, see `SubscribedWorker.writability_changed`.
         self.dispatcher.touched.append(worker)

@@ -17,6 +17,7 @@ from proxy.core.positions import unpack
 from proxy.errors import UpstreamUnavailable
 from proxy.wire import commands
 from proxy.wire import pulsar_pb2 as pb
+from proxy.wire.frames import encode_command
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -148,7 +149,7 @@ def index_ack(consumer_id: int, indexes: dict[int, int], request_id: int) -> byt
     for position, unacked in indexes.items():
         ledger, entry = unpack(position)
         ids.append(pb.MessageIdData(ledgerId=ledger, entryId=entry, ack_set=words_of(unacked)))
-    return commands.encode(
+    return encode_command(
         pb.BaseCommand(
             type=pb.BaseCommand.ACK,
             ack=pb.CommandAck(

@@ -18,8 +18,8 @@ from proxy.core.sticky_key import murmur31
 from proxy.net.subscription_acks import bits_of
 from proxy.net.subscription_outbox import BatchContent
 from proxy.wire.batch import index_batch, single_key, uniform
-from proxy.wire.codecs import decompress
 from proxy.wire.errors import WireError
+from proxy.wire.messages import NO_EXTRAS, MessageHead
 from proxy.wire.metadata import NONE_KEY, can_peek, peek, sticky_key
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ log = structlog.get_logger("keyline.subscription")
 class Intake:
     """Turns MESSAGE frames into parts and gives them to the dispatcher."""
 
-    __slots__ = ("_counters", "_dispatcher", "_now", "_peek_max_bytes", "_slot_of", "_warned", "_window")
+    __slots__ = ("_counters", "_dispatcher", "_now", "_peek_max_bytes", "_slot_of", "_warned", "_window", "extras")
 
     def __init__(
         self,
@@ -54,9 +54,12 @@ class Intake:
         self._peek_max_bytes = peek_max_bytes
         self._slot_of = dispatcher.selector.slot
         self._warned = False
+        self.extras = NO_EXTRAS
+        """What the broker's frames carry that we do not look at: the same for every entry of a subscription."""
 
-    def message(self, ledger: int, entry: int, redeliveries: int, ack_set: tuple[int, ...], tail: bytes) -> None:
-        """One entry; `tail` is everything behind the command."""
+    def message(self, head: MessageHead) -> None:
+        """One entry."""
+        _, ledger, entry, redeliveries, ack_set, tail, self.extras = head
         position = (ledger << 40) + entry
         try:
             metadata, _, payload_start = peek(tail)
@@ -97,7 +100,7 @@ class Intake:
             self._opaque(metadata, "it is encrypted" if not can_peek(metadata) else "its entry id is too large")
             return None
         try:
-            content = BatchContent.open(metadata, tail, payload_start, count, self._peek_max_bytes)
+            content = BatchContent.open(metadata, tail, payload_start, self._peek_max_bytes)
             if uniform(content.payload, count):
                 return {slot: range(count)}
             singles = index_batch(content.payload, count)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from proxy.core.entry import Batch, Delivery, Part, wire_id
+from proxy.core.positions import ENTRY_BITS
 from proxy.net.subscription_acks import words_of
 from proxy.wire.batch import index_batch, repack
 from proxy.wire.codecs import decompress
@@ -23,11 +24,13 @@ if TYPE_CHECKING:
     from proxy.net.ports import WorkerLink
     from proxy.net.subscription import Counters
     from proxy.wire.batch import Single
+    from proxy.wire.messages import Extras
     from proxy.wire.pulsar_pb2 import MessageMetadata
 
 FRAMES_AT_A_TIME: Final = 128
 """Frames joined into one write before the socket is asked again whether it takes more."""
 
+_ENTRY_MASK: Final = (1 << ENTRY_BITS) - 1
 _BROKER_ENTRY_MAGIC: Final = b"\x02"
 
 
@@ -43,13 +46,12 @@ class BatchContent:
         self.singles: list[Single] | None = None
 
     @classmethod
-    def open(cls, metadata: MessageMetadata, tail: bytes, payload_start: int, count: int, limit: int) -> BatchContent:
+    def open(cls, metadata: MessageMetadata, tail: bytes, payload_start: int, limit: int) -> BatchContent:
         """Decompress.
 
         Raises:
             WireError: the payload is not what the metadata says, or larger than `limit` bytes.
         """
-        _ = count
         payload = tail[payload_start:]
         if metadata.compression:
             payload = decompress(metadata.compression, payload, metadata.uncompressed_size, limit)
@@ -66,7 +68,7 @@ class Outbox:
         self._counters = counters
         self._peek_max_bytes = peek_max_bytes
 
-    def write(self, link: WorkerLink, worker: Worker) -> bool:
+    def write(self, link: WorkerLink, worker: Worker, extras: Extras) -> bool:
         """Send what the socket takes; True if that was everything."""
         units = worker.outbox
         consumer_id = link.consumer_id
@@ -84,16 +86,20 @@ class Outbox:
                         tail = strip_broker_entry_metadata(tail)
                     position = unit.position
                     pieces.append(
-                        message_frame(consumer_id, position >> 40, position & 0xFF_FFFF_FFFF, unit.redeliveries, tail)
+                        message_frame(
+                            consumer_id, position >> 40, position & _ENTRY_MASK, unit.redeliveries, tail, (), extras
+                        )
                     )
                 else:
-                    pieces.append(self._special(consumer_id, unit, keeps_broker_entry=keeps_broker_entry))
+                    pieces.append(self._special(consumer_id, unit, extras, keeps_broker_entry=keeps_broker_entry))
             link.send(b"".join(pieces))
             sent += FRAMES_AT_A_TIME
         worker.outbox = []
         return True
 
-    def _special(self, consumer_id: int, unit: Part | Delivery, *, keeps_broker_entry: bool) -> bytes:
+    def _special(
+        self, consumer_id: int, unit: Part | Delivery, extras: Extras, *, keeps_broker_entry: bool
+    ) -> bytes:
         """A slice, a batch that several parts share, or an opaque entry."""
         ledger, entry = wire_id(unit.key)
         if isinstance(unit, Delivery):
@@ -112,14 +118,14 @@ class Outbox:
                 tail = self._slice(batch, unit.indexes)
         if not keeps_broker_entry:
             tail = strip_broker_entry_metadata(tail)
-        return message_frame(consumer_id, ledger, entry, unit.redeliveries, tail, tuple(ack_set))
+        return message_frame(consumer_id, ledger, entry, unit.redeliveries, tail, ack_set, extras)
 
     def _slice(self, batch: Batch, indexes: Sequence[int]) -> bytes:
         """The tail of a smaller batch."""
         content = batch.content
         if not isinstance(content, BatchContent):
             metadata, _, payload_start = peek(batch.tail)
-            content = BatchContent.open(metadata, batch.tail, payload_start, batch.total, self._peek_max_bytes)
+            content = BatchContent.open(metadata, batch.tail, payload_start, self._peek_max_bytes)
             content.singles = index_batch(content.payload, batch.total)
         singles = content.singles
         assert singles is not None

@@ -13,6 +13,7 @@ from proxy.errors import ClientError, UpstreamError, UpstreamUnavailable
 from proxy.net.subscription_workers import error_frame
 from proxy.wire import commands
 from proxy.wire import pulsar_pb2 as pb
+from proxy.wire.frames import encode_command
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from proxy.net.ports import BrokerLink
     from proxy.net.subscription import Subscription
     from proxy.net.subscription_workers import SubscribedWorker
+    from proxy.wire.messages import MessageHead
 
 
 class SubscriptionRequests:
@@ -36,14 +38,14 @@ class SubscriptionRequests:
 
         def build(request_id: int) -> bytes:
             ours = pb.CommandGetLastMessageId(consumer_id=self.upstream.consumer_id, request_id=request_id)
-            return commands.encode(pb.BaseCommand(type=pb.BaseCommand.GET_LAST_MESSAGE_ID, getLastMessageId=ours))
+            return encode_command(pb.BaseCommand(type=pb.BaseCommand.GET_LAST_MESSAGE_ID, getLastMessageId=ours))
 
         def answered(reply: pb.BaseCommand | Exception) -> None:
             if isinstance(reply, Exception):
                 asker.link.send(error_frame(command.request_id, reply))
                 return
             reply.getLastMessageIdResponse.request_id = command.request_id
-            asker.link.send(commands.encode(reply))
+            asker.link.send(encode_command(reply))
 
         link.request(build, answered)
 
@@ -63,7 +65,7 @@ class SubscriptionRequests:
 
         def build(request_id: int) -> bytes:
             ours.request_id = request_id
-            return commands.encode(pb.BaseCommand(type=pb.BaseCommand.UNSUBSCRIBE, unsubscribe=ours))
+            return encode_command(pb.BaseCommand(type=pb.BaseCommand.UNSUBSCRIBE, unsubscribe=ours))
 
         def answered(reply: pb.BaseCommand | Exception) -> None:
             if isinstance(reply, Exception):
@@ -97,7 +99,7 @@ class SubscriptionRequests:
 
         def build(request_id: int) -> bytes:
             ours.request_id = request_id
-            return commands.encode(pb.BaseCommand(type=pb.BaseCommand.SEEK, seek=ours))
+            return encode_command(pb.BaseCommand(type=pb.BaseCommand.SEEK, seek=ours))
 
         link.request(build, lambda reply: self._sought(asker, wanted, reply))
 
@@ -136,7 +138,7 @@ class SubscriptionRequests:
 
         def build(request_id: int) -> bytes:
             probe.request_id = request_id
-            return commands.encode(pb.BaseCommand(type=pb.BaseCommand.SUBSCRIBE, subscribe=probe))
+            return encode_command(pb.BaseCommand(type=pb.BaseCommand.SUBSCRIBE, subscribe=probe))
 
         def answered(reply: pb.BaseCommand | Exception) -> None:
             self.probing -= 1
@@ -161,7 +163,7 @@ class SubscriptionRequests:
 class _Nobody:
     """The consumer behind a probe: it is never sent anything that matters."""
 
-    def message(self, ledger: int, entry: int, redeliveries: int, ack_set: tuple[int, ...], tail: bytes) -> None:
+    def message(self, head: MessageHead) -> None:
         """It grants no permits, so none comes."""
 
     def messages_end(self) -> None:

@@ -18,9 +18,16 @@ from proxy.core.positions import is_packable, pack
 from proxy.errors import UpstreamUnavailable
 from proxy.wire import commands
 from proxy.wire import pulsar_pb2 as pb
+from proxy.wire.frames import encode_command
 
 if TYPE_CHECKING:
-    from proxy.net.ports import BrokerDirectory, BrokerLink, Clock, Timer, UpstreamConsumer
+    from proxy.net.ports import (
+        BrokerDirectory,
+        BrokerLink,
+        Clock,
+        Timer,
+        UpstreamConsumer,
+    )
     from proxy.net.subscription_settings import SubscriptionSettings
 
 log = structlog.get_logger("keyline.subscription")
@@ -142,7 +149,7 @@ class SubscriptionUpstream:
 
         def build(request_id: int) -> bytes:
             subscribe.request_id = request_id
-            return commands.encode(pb.BaseCommand(type=pb.BaseCommand.SUBSCRIBE, subscribe=subscribe))
+            return encode_command(pb.BaseCommand(type=pb.BaseCommand.SUBSCRIBE, subscribe=subscribe))
 
         result.request(build, lambda reply: self._subscribed(attempt, result, reply))
 
@@ -168,7 +175,7 @@ class SubscriptionUpstream:
 
         def build(request_id: int) -> bytes:
             command = pb.CommandGetLastMessageId(consumer_id=consumer_id, request_id=request_id)
-            return commands.encode(
+            return encode_command(
                 pb.BaseCommand(type=pb.BaseCommand.GET_LAST_MESSAGE_ID, getLastMessageId=command)
             )
 

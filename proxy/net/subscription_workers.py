@@ -17,6 +17,7 @@ from proxy.errors import ClientError, KeylineError
 from proxy.net.subscription_acks import Receipt, bits_of
 from proxy.wire import commands
 from proxy.wire import pulsar_pb2 as pb
+from proxy.wire.frames import encode_command
 
 if TYPE_CHECKING:
     from proxy.net.ports import WorkerLink
@@ -135,7 +136,7 @@ class SubscribedWorker:
         if error is not None:
             response.error = _code_of(error)
             response.message = str(error)
-        self.link.send(commands.encode(pb.BaseCommand(type=pb.BaseCommand.ACK_RESPONSE, ackResponse=response)))
+        self.link.send(encode_command(pb.BaseCommand(type=pb.BaseCommand.ACK_RESPONSE, ackResponse=response)))
 
     def redeliver(self, command: pb.CommandRedeliverUnacknowledgedMessages) -> None:
         """Some messages again, or all."""
@@ -180,9 +181,9 @@ class SubscribedWorker:
             stats.address = self.link.peer
             stats.type = "Key_Shared"
         response = pb.BaseCommand(type=pb.BaseCommand.CONSUMER_STATS_RESPONSE, consumerStatsResponse=stats)
-        self.link.send(commands.encode(response))
+        self.link.send(encode_command(response))
 
-    def writability_changed(self, writable: bool) -> None:  # noqa: FBT001 - the port's one bit of news
+    def writability_changed(self, writable: bool) -> None:
         """A client that does not read counts as one without permits."""
         if self.worker is not None and not self.ended:
             subscription = self.subscription

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from proxy.net.broker_settings import BrokerSettings
 from proxy.wire import frames
 from proxy.wire import pulsar_pb2 as pb
+from proxy.wire.messages import MessageHead
 from tests.net.fakes import Attempt, FakeTransport
 
 SETTINGS = BrokerSettings(service_urls=("pulsar://one:6650",), client_version="Keyline-v0.1.0")
@@ -81,9 +82,10 @@ class NotingConsumer:
     name: str = ""
     journal: list[tuple[object, ...]] = field(default_factory=list)
 
-    def message(self, ledger: int, entry: int, redeliveries: int, ack_set: tuple[int, ...], tail: bytes) -> None:
+    def message(self, head: MessageHead) -> None:
         """As the port says."""
-        self.journal.append(("message", ledger, entry, redeliveries, ack_set, bytes(tail)))
+        ack_set = head.ack_set or ()
+        self.journal.append(("message", head.ledger, head.entry, head.redelivery_count, ack_set, bytes(head.tail)))
 
     def messages_end(self) -> None:
         """As the port says."""

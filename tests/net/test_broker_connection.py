@@ -11,6 +11,7 @@ from proxy.net.broker_connection import BrokerConnection
 from proxy.net.broker_settings import BrokerSettings, BrokerTarget, Credentials, token_credentials
 from proxy.net.broker_statistics import State
 from proxy.wire import pulsar_pb2 as pb
+from proxy.wire.messages import MessageHead
 from tests.net.broker_fakes import (
     SETTINGS,
     NotingConsumer,
@@ -289,8 +290,8 @@ def test_messages_of_a_dropped_consumer_are_dropped() -> None:
     consumer_id = 0
 
     class Leaving(NotingConsumer):
-        def message(self, ledger: int, entry: int, redeliveries: int, ack_set: tuple[int, ...], tail: bytes) -> None:
-            super().message(ledger, entry, redeliveries, ack_set, tail)
+        def message(self, head: MessageHead) -> None:
+            super().message(head)
             bench.connection.drop_consumer(consumer_id)
 
     consumer = Leaving()
