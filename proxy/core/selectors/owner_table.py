@@ -40,7 +40,7 @@ class OwnerTable(Generic[W]):
     def __init__(self, upper_bounds: Iterable[int], owners: Iterable[W | None]) -> None:
         """Write out who owns the slots up to each bound, above the bound before it; the first range starts at slot 0.
 
-        Cost: 3 ms for the 10,000 points of 100 workers, hence bytes and no ranges as objects.
+        Cost: 5 ms for the 10,000 points of 100 workers, hence bytes and no ranges as objects.
         """
         self.workers: list[W | None] = [None]
         self._index_by_id: dict[int, int] = {}
