@@ -1,0 +1,279 @@
+"""Everything an operator can set, parsed once into frozen models and passed by argument.
+
+Each setting has one name: `broker_url` in the file, ``KEYLINE_BROKER_URL`` in the environment, which overrides the
+file. The groups below order the documentation and the code that receives them; they are not part of the name, so a
+Helm chart can pass any setting without knowing where it lives.
+
+A relation between two settings is a row in `RELATIONS`, so that both are named when it does not hold.
+"""
+
+from __future__ import annotations
+
+import operator
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from pydantic import ByteSize, Field, SecretStr
+
+from proxy.config_types import Group, HostPort, HttpUrl, Name, ServiceUrls, setting
+from proxy.limits import MIB, Limits
+
+ENVIRONMENT_PREFIX = "KEYLINE_"
+
+_LIMITS = Limits()
+_WEEK_S = 7 * 24 * 3600
+
+
+class Broker(Group):
+    """The Pulsar cluster behind the gateway."""
+
+    broker_url: ServiceUrls = setting(
+        "pulsar://127.0.0.1:6650",
+        "Service URL of the brokers or of a Pulsar proxy; several hosts, separated by commas, are tried in turn.",
+        takes="pulsar:// or pulsar+ssl://, then host:port[,host:port...]",
+    )
+    broker_admin_url: HttpUrl = setting(
+        "http://127.0.0.1:8080", "Base URL of the brokers' admin API, for what the admin API merges into its answers.",
+        takes="http:// or https://, then host:port",
+    )  # fmt: skip
+    broker_token: SecretStr | None = setting(
+        None,
+        "JSON web token of the gateway itself. Clients' own credentials are passed on, not replaced by it.",
+        takes="a token",
+    )
+    broker_token_file: Path | None = setting(
+        None,
+        "File that holds that token; read again at every handshake, so that it can be rotated.",
+        takes="the path of a file",
+    )
+    broker_tls_ca_file: Path | None = setting(
+        None,
+        "PEM file of the authorities that sign the brokers' certificates; the system's if not set.",
+        takes="the path of a file",
+    )
+    upstream_connections_per_broker: int = setting(
+        1, "The gateway's own connections to each broker; its subscriptions are dealt to them.",
+        unit="connections", ge=1, le=64,
+    )  # fmt: skip
+    upstream_request_timeout_s: float = setting(
+        30.0, "How long a broker may take to answer a request.", unit="seconds", gt=0, le=600
+    )
+    reconnect_backoff_initial_ms: int = setting(
+        100, "Pause before a lost subscription is opened again; doubled at each failure.",
+        unit="milliseconds", ge=1, le=60_000,
+    )  # fmt: skip
+    reconnect_backoff_max_ms: int = setting(
+        30_000, "Longest pause between two attempts.", unit="milliseconds", ge=1, le=600_000
+    )
+
+
+class Serving(Group):
+    """Where the gateway listens, who it is, how it stops."""
+
+    listen: HostPort = setting("127.0.0.1:6660", "Address for Pulsar clients.", takes="host:port")
+    admin_listen: HostPort = setting(
+        "127.0.0.1:8750", "Address of the admin API and the health checks.", takes="host:port"
+    )
+    replica_name: Name = Field(
+        default_factory=socket.gethostname,
+        description="Name of this gateway: its consumers carry it at the brokers. Must differ between replicas.",
+        json_schema_extra={"shown_default": "the host's name", "takes": "a printable name"},
+        validate_default=True,
+    )
+    drain_timeout_s: float = setting(
+        25.0, "How long a stopping gateway waits for acknowledgements of what it has delivered. "
+        "Keep it under the grace period of whatever stops it.",
+        unit="seconds", ge=0, le=3600,
+    )  # fmt: skip
+    log_level: Literal["debug", "info", "warning", "error"] = setting("info", "Least severe log lines written.")
+    log_format: Literal["json", "console"] = setting("json", "One JSON object per line, or text for people.")
+
+
+class Ordering(Group):
+    """How Key_Shared subscriptions keep the order of a key."""
+
+    ordering_mode: Literal["draining_hashes", "last_sent_position", "unordered"] = setting(
+        "draining_hashes",
+        "What a joining worker waits for: only the keys that move to it (PIP-379), the position last sent when it "
+        "joined (PIP-282), or nothing. A subscriber may choose another by consumer property.",
+    )
+    selector: Literal["consistent_hashing", "auto_split"] = setting(
+        "consistent_hashing",
+        "How keys are dealt to workers; choose what the brokers use, so that both name the same owner.",
+    )
+    consistent_hashing_points: int = setting(
+        100, "Points of each worker on the hash ring; the same number as the brokers' gives the same assignment.",
+        unit="points", ge=1, le=10_000,
+    )  # fmt: skip
+    key_shared_unblocking_interval_ms: int = setting(
+        0, "Pause before keys that became free are delivered, as brokers make it; 0 delivers at once.",
+        unit="milliseconds", ge=0, le=60_000,
+    )  # fmt: skip
+    allow_slices: bool = setting(
+        True, "Split a batch whose keys belong to several workers. If false, the whole batch goes to the first "  # noqa: FBT003 - a default, not an argument
+        "key's worker; that breaks the order of the others and is counted.",
+    )  # fmt: skip
+    batch_peek_max_bytes: ByteSize = setting(
+        64 * MIB, "Largest batch, uncompressed, that is opened to see its keys; a larger one goes whole to the first "
+        "key's worker and is counted.",
+        unit="bytes", ge=1024, le=1 << 30,
+    )  # fmt: skip
+    upstream_batch_index_ack: bool = setting(
+        True, "Acknowledge single messages of a batch to the broker; needs acknowledgmentAtBatchIndexLevelEnabled "  # noqa: FBT003 - a default, not an argument
+        "there and is harmless without.",
+    )  # fmt: skip
+
+
+class Memory(Group):
+    """How far subscriptions read ahead, and what they may hold."""
+
+    look_ahead_messages_per_worker: int = setting(
+        2_000, "Messages held for each connected worker while their keys wait.", unit="messages", ge=1, le=1_000_000
+    )
+    look_ahead_messages_per_subscription: int = setting(
+        20_000, "Messages held for one subscription while their keys wait.", unit="messages", ge=1, le=10_000_000
+    )
+    max_unacked_messages_per_worker: int = setting(
+        50_000, "Unacknowledged messages at which a worker gets no more; 0 is no bound.",
+        unit="messages", ge=0, le=10_000_000,
+    )  # fmt: skip
+    subscription_memory_bytes: ByteSize = setting(
+        64 * MIB, "Bytes of entries one subscription may hold before it stops reading.",
+        unit="bytes", ge=1 * MIB, le=1 << 40,
+    )  # fmt: skip
+    gateway_memory_bytes: ByteSize = setting(
+        512 * MIB, "Bytes of entries all subscriptions together may hold.", unit="bytes", ge=1 * MIB, le=1 << 40
+    )
+
+
+def _limit(name: str, description: str, unit: str, **bounds: Any) -> Any:
+    """Declare a setting whose default is that of `Limits`."""
+    return setting(getattr(_LIMITS, name), description, unit=unit, **bounds)
+
+
+class ClientSide(Group):
+    """Bounds of client connections; names and defaults are those of `proxy.limits.Limits`."""
+
+    max_frame_bytes: ByteSize = _limit(
+        "max_frame_bytes", "Largest frame taken from a client or a broker: the brokers' maxMessageSize and 10 KiB.",
+        "bytes", ge=64 * 1024, le=1 << 30,
+    )  # fmt: skip
+    connections_max: int = _limit(
+        "connections_max", "Client connections in all; one more is closed at once.", "connections", ge=1, le=1_000_000
+    )
+    connections_per_address_max: int = _limit(
+        "connections_per_address_max", "Client connections from one IP address; 0 is no bound.",
+        "connections", ge=0, le=1_000_000,
+    )  # fmt: skip
+    unread_high_water_bytes: ByteSize = _limit(
+        "unread_high_water_bytes", "Bytes a peer may leave unread before nothing more is read for it.",
+        "bytes", ge=4096, le=1 << 30,
+    )  # fmt: skip
+    unread_low_water_bytes: ByteSize = _limit(
+        "unread_low_water_bytes", "Bytes unread at which reading goes on.", "bytes", ge=1024, le=1 << 30
+    )
+    unread_bytes_max: ByteSize = _limit(
+        "unread_bytes_max", "Bytes unread at which a connection is given up.", "bytes", ge=64 * 1024, le=1 << 32
+    )
+    queued_while_connecting_bytes: ByteSize = _limit(
+        "queued_while_connecting_bytes", "Requests of one client held while its upstream connection is opened anew.",
+        "bytes", ge=1024, le=1 << 30,
+    )  # fmt: skip
+    relayed_requests_max: int = _limit(
+        "relayed_requests_max", "Requests of one client its broker has not answered.", "requests", ge=1, le=10_000_000
+    )
+    redirects_max: int = _limit("redirects_max", "Brokers asked in turn for one lookup.", "brokers", ge=1, le=100)
+    redirect_connections_max: int = _limit(
+        "redirect_connections_max", "Connections of one client to brokers that a lookup was redirected to.",
+        "connections", ge=1, le=1000,
+    )  # fmt: skip
+    connect_timeout_s: float = _limit(
+        "connect_timeout_s", "How long a connection to a broker may take to stand.", "seconds", gt=0, le=600
+    )
+    handshake_timeout_s: float = _limit(
+        "handshake_timeout_s", "How long a client's CONNECT, or a broker's answer to ours, may take.",
+        "seconds", gt=0, le=600,
+    )  # fmt: skip
+    keep_alive_s: float = _limit(
+        "keep_alive_s", "Silence after which a peer is pinged; after twice as long it counts as gone.",
+        "seconds", ge=1, le=3600,
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """The whole configuration, by who needs which part."""
+
+    broker: Broker
+    serving: Serving
+    ordering: Ordering
+    memory: Memory
+    client_side: ClientSide
+
+    def values(self) -> dict[str, Any]:
+        """Give every setting by its one name."""
+        return {name: getattr(getattr(self, GROUP_OF[name][0]), name) for name in GROUP_OF}
+
+
+GROUPS: dict[str, type[Group]] = {
+    "broker": Broker,
+    "serving": Serving,
+    "ordering": Ordering,
+    "memory": Memory,
+    "client_side": ClientSide,
+}
+"""Attribute of `Config` -> its model."""
+
+GROUP_OF: dict[str, tuple[str, type[Group]]] = {
+    name: (attribute, group) for attribute, group in GROUPS.items() for name in group.model_fields
+}
+"""Setting -> the group it is in; names are unique over all groups."""
+
+
+class Relation(NamedTuple):
+    """`left` must stand in this relation to `right`."""
+
+    left: str
+    holds: Callable[[Any, Any], bool]
+    words: str
+    right: str
+    why: str
+
+
+RELATIONS = (
+    Relation(
+        "subscription_memory_bytes", operator.le, "at most", "gateway_memory_bytes",
+        "one subscription cannot hold more than all together",
+    ),
+    Relation(
+        "max_frame_bytes", operator.le, "at most", "subscription_memory_bytes",
+        "the largest entry must fit into a subscription's budget",
+    ),
+    Relation(
+        "look_ahead_messages_per_worker", operator.le, "at most", "look_ahead_messages_per_subscription",
+        "one worker cannot hold more than its subscription",
+    ),
+    Relation(
+        "reconnect_backoff_initial_ms", operator.le, "at most", "reconnect_backoff_max_ms", "pauses only grow"
+    ),
+    Relation(
+        "unread_low_water_bytes", operator.lt, "less than", "unread_high_water_bytes",
+        "reading must stop before it can go on",
+    ),
+    Relation(
+        "unread_high_water_bytes", operator.lt, "less than", "unread_bytes_max",
+        "a peer is slowed before it is given up",
+    ),
+    Relation("max_frame_bytes", operator.lt, "less than", "unread_bytes_max", "one frame must not end its connection"),
+    Relation(
+        "queued_while_connecting_bytes", operator.lt, "less than", "max_frame_bytes",
+        "requests are held for a moment, messages are not",
+    ),
+    Relation(
+        "connections_per_address_max", operator.le, "at most", "connections_max",
+        "one address cannot have more than all together",
+    ),
+)  # fmt: skip

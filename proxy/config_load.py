@@ -1,0 +1,212 @@
+"""Reading the configuration: one file, then the environment over it, then every check at once.
+
+An operator who made three mistakes is told of three, each with where it stands, what was found and what would be
+right. Unknown settings are mistakes as well: a setting that is misspelt and silently ignored is worse than a refusal
+to start. (Kubernetes puts ``KEYLINE_PORT=tcp://...`` and the like into every pod beside a Service named ``keyline``;
+those are known by their form and left alone.)
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import SecretStr, ValidationError
+
+from proxy.config import ENVIRONMENT_PREFIX, GROUP_OF, GROUPS, RELATIONS, Config
+from proxy.config_types import expectation
+from proxy.errors import ConfigurationError
+
+CONFIG_FILE_VARIABLE = "KEYLINE_CONFIG"
+"""Names the file; read by the command line."""
+
+MASK = "********"
+
+Origin = Literal["default", "file", "environment"]
+
+_SERVICE_LINK = re.compile(
+    r"^KEYLINE(_[A-Z0-9_]+)?_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)$"
+)
+_SERVICE_LINK_PORT = re.compile(r"^KEYLINE(_[A-Z0-9_]+)?_PORT$")
+_SERVICE_LINK_URL = re.compile(r"^(tcp|udp|sctp)://")
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One mistake in the configuration."""
+
+    where: str
+    """The file or variable, as the operator knows it."""
+
+    setting: str
+    found: str | None
+    """The value as it was written; masked if secret, None if there is none to show."""
+
+    wrong: str
+    """What is wrong and what would be right."""
+
+    def __str__(self) -> str:
+        """As one line."""
+        found = f" = {self.found}" if self.found is not None else ""
+        subject = f"{self.setting}{found}" if self.setting else ""
+        return ": ".join(part for part in (self.where, subject, self.wrong) if part)
+
+
+class InvalidConfiguration(ConfigurationError):
+    """The configuration cannot work; `problems` are all that is wrong with it."""
+
+    def __init__(self, problems: tuple[Problem, ...]) -> None:
+        """Never without a problem."""
+        assert problems
+        super().__init__("\n".join(str(problem) for problem in problems))
+        self.problems = problems
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A configuration that holds, and where each value came from."""
+
+    config: Config
+    origins: Mapping[str, Origin]
+
+
+@dataclass(frozen=True, slots=True)
+class _Given:
+    """A value as somebody wrote it."""
+
+    value: Any
+    origin: Origin
+    where: str
+
+
+def load(file: Path | None, environment: Mapping[str, str]) -> Loaded:
+    """Read and check everything. Raises `InvalidConfiguration` with all problems found."""
+    problems: list[Problem] = []
+    given = {**_from_file(file, problems), **_from_environment(environment, problems)}
+    groups: dict[str, Any] = {}
+    for attribute, group in GROUPS.items():
+        raw = {name: given[name].value for name in group.model_fields if name in given}
+        try:
+            groups[attribute] = group.model_validate(raw)
+        except ValidationError as error:
+            problems += [_problem(dict(detail), given) for detail in error.errors()]
+    if not problems:
+        config = Config(**groups)
+        problems += _related(config, given)
+        if not problems:
+            origins: dict[str, Origin] = {name: given[name].origin if name in given else "default" for name in GROUP_OF}
+            return Loaded(config, origins)
+    raise InvalidConfiguration(tuple(problems))
+
+
+def is_secret(name: str) -> bool:
+    """Say whether a setting's value may never be shown."""
+    return "SecretStr" in str(GROUP_OF[name][1].model_fields[name].annotation)
+
+
+def _from_file(file: Path | None, problems: list[Problem]) -> dict[str, _Given]:
+    if file is None:
+        return {}
+    where = str(file)
+    try:
+        content = tomllib.loads(file.read_text(encoding="utf-8"))
+    except OSError as error:
+        problems.append(Problem(where, "", None, f"cannot be read: {error.strerror}"))
+        return {}
+    except UnicodeDecodeError:
+        problems.append(Problem(where, "", None, "is not UTF-8 text"))
+        return {}
+    except tomllib.TOMLDecodeError as error:
+        problems.append(Problem(where, "", None, f"is not TOML: {error}"))
+        return {}
+    given: dict[str, _Given] = {}
+    for name, value in content.items():
+        if isinstance(value, dict):
+            problems.append(
+                Problem(where, f"[{name}]", None, "tables are not used; write each setting at the top level")
+            )
+        elif name not in GROUP_OF:
+            problems.append(Problem(where, name, None, "unknown setting" + _did_you_mean(name)))
+        else:
+            given[name] = _Given(value, "file", where)
+    return given
+
+
+def _from_environment(environment: Mapping[str, str], problems: list[Problem]) -> dict[str, _Given]:
+    given: dict[str, _Given] = {}
+    for variable in sorted(environment):
+        if not variable.startswith(ENVIRONMENT_PREFIX) or variable == CONFIG_FILE_VARIABLE:
+            continue
+        name = variable.removeprefix(ENVIRONMENT_PREFIX).lower()
+        if name in GROUP_OF:
+            given[name] = _Given(environment[variable], "environment", variable)
+        elif not _is_service_link(variable, environment[variable]):
+            wrong = "unknown variable" + _did_you_mean(name, ENVIRONMENT_PREFIX)
+            problems.append(Problem(variable, "", None, wrong))
+    return given
+
+
+def _is_service_link(variable: str, value: str) -> bool:
+    if _SERVICE_LINK.match(variable):
+        return True
+    return bool(_SERVICE_LINK_PORT.match(variable) and _SERVICE_LINK_URL.match(value))
+
+
+def _did_you_mean(name: str, prefix: str = "") -> str:
+    for cutoff in (0.75, 0.55):
+        close = difflib.get_close_matches(name, GROUP_OF, n=1, cutoff=cutoff)
+        if close:
+            suggestion = prefix + close[0].upper() if prefix else close[0]
+            return f"; did you mean {suggestion}?"
+    return "; `keyline check-config` lists all"
+
+
+def _problem(detail: dict[str, Any], given: Mapping[str, _Given]) -> Problem:
+    """Turn pydantic's finding into one an operator can act on."""
+    name = str(detail["loc"][0])
+    cause = detail.get("ctx", {}).get("error")
+    wrong = str(cause) if cause is not None else "must be " + expectation(GROUP_OF[name][1].model_fields[name])
+    return _problem_with(name, given, wrong)
+
+
+def _problem_with(name: str, given: Mapping[str, _Given], wrong: str) -> Problem:
+    if name not in given:
+        return Problem("the default", name, None, wrong)
+    found = MASK if is_secret(name) else repr(given[name].value)
+    return Problem(given[name].where, name, found, wrong)
+
+
+def _related(config: Config, given: Mapping[str, _Given]) -> list[Problem]:
+    values = config.values()
+    problems = [
+        _problem_with(
+            relation.left if relation.left in given or relation.right not in given else relation.right,
+            given,
+            f"{relation.left} ({values[relation.left]}) must be {relation.words} {relation.right} "
+            f"({values[relation.right]}): {relation.why}",
+        )
+        for relation in RELATIONS
+        if not relation.holds(values[relation.left], values[relation.right])
+    ]
+    if values["broker_token"] is not None and values["broker_token_file"] is not None:
+        problems.append(
+            _problem_with("broker_token", given, "broker_token_file is set as well; set only one of the two")
+        )
+    problems += [
+        _problem_with(name, given, "there is no such file")
+        for name in ("broker_token_file", "broker_tls_ca_file")
+        if values[name] is not None and not values[name].is_file()
+    ]
+    return problems
+
+
+def shown(value: Any) -> Any:
+    """Give a value as it may be shown, and as JSON can hold it."""
+    if isinstance(value, SecretStr):
+        return MASK
+    return str(value) if isinstance(value, Path) else value

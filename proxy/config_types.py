@@ -1,0 +1,123 @@
+"""The kinds of value a setting may have, and how each setting is declared.
+
+A setting says everything about itself in one place: default, description, unit, bounds. The documentation, the error
+messages and `keyline check-config` are made from that, so they cannot disagree with what is checked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated, Any
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, BaseModel, ByteSize, ConfigDict, Field
+from pydantic.fields import FieldInfo
+
+from proxy.net.handshake import parse_service_url
+
+_PORT_MAX = 65_535
+
+
+def setting(default: Any, description: str, *, unit: str = "", takes: str = "", **bounds: Any) -> Any:
+    """Declare a setting.
+
+    `bounds` are pydantic's ``ge``, ``gt`` and ``le``; `takes` says what the setting takes where its type does not.
+    """
+    extra: dict[str, Any] = {"unit": unit, "takes": takes, **bounds}
+    return Field(default=default, description=description, json_schema_extra=extra, **bounds)
+
+
+class Group(BaseModel):
+    """A few settings that belong together; frozen, and every key must be known."""
+
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        validate_default=True,
+        hide_input_in_errors=True,  # it may be a secret
+        coerce_numbers_to_str=True,  # so that `listen = 6660` is told what an address looks like
+        allow_inf_nan=False,
+    )
+
+
+def split_host_port(address: str) -> tuple[str, int]:
+    """Take ``host:port`` apart; an IPv6 address stands in brackets. Raises `ValueError`."""
+    parts = urlsplit(f"//{address}")
+    try:
+        port = parts.port
+    except ValueError:
+        port = None
+    if not parts.hostname or port is None or parts.netloc != address or "@" in address:
+        raise ValueError(f"must be host:port with a port from 0 to {_PORT_MAX}, e.g. 127.0.0.1:6660 or [::1]:6660")
+    return parts.hostname, port
+
+
+def service_urls(text: str) -> tuple[str, ...]:
+    """Take ``pulsar://a:6650,b:6650`` apart into one URL per host, ports filled in. Raises `ValueError`."""
+    scheme, separator, hosts = text.partition("://")
+    if not separator:
+        raise ValueError("must begin with pulsar:// or pulsar+ssl://")
+    return tuple(str(parse_service_url(f"{scheme}://{host.strip()}")) for host in hosts.split(","))
+
+
+def _check_host_port(text: str) -> str:
+    split_host_port(text)
+    return text
+
+
+def _check_service_url(text: str) -> str:
+    service_urls(text)
+    return text
+
+
+def _check_http_url(text: str) -> str:
+    parts = urlsplit(text)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ValueError("must be http://host:port or https://host:port")
+    return text.rstrip("/")
+
+
+def _check_name(text: str) -> str:
+    if not text.strip() or not text.isprintable():
+        raise ValueError("must be a printable name that is not empty")
+    return text
+
+
+HostPort = Annotated[str, AfterValidator(_check_host_port)]
+ServiceUrls = Annotated[str, AfterValidator(_check_service_url)]
+HttpUrl = Annotated[str, AfterValidator(_check_http_url)]
+Name = Annotated[str, AfterValidator(_check_name)]
+
+
+def size_text(size_bytes: int) -> str:
+    """Write a size with the largest unit that divides it, as a setting takes it: ``64MiB``."""
+    for unit, shift in (("GiB", 30), ("MiB", 20), ("KiB", 10)):
+        if size_bytes and size_bytes % (1 << shift) == 0:
+            return f"{size_bytes >> shift}{unit}"
+    return str(size_bytes)
+
+
+def expectation(field: FieldInfo) -> str:
+    """Say in words what a setting takes, e.g. ``a whole number from 1 to 64 (connections)``."""
+    extra = field.json_schema_extra if isinstance(field.json_schema_extra, dict) else {}
+    if extra.get("takes"):
+        return str(extra["takes"])
+    choices = getattr(field.annotation, "__args__", ())
+    if choices and all(isinstance(choice, str) for choice in choices):
+        return "one of " + ", ".join(choices)
+    if field.annotation is ByteSize:
+        return f"a size{_range(extra, size_text)}, in bytes or with a unit"
+    kinds: dict[Any, str] = {bool: "true or false", int: "a whole number", float: "a number"}
+    unit = f" ({extra['unit']})" if extra.get("unit") else ""
+    return f"{kinds.get(field.annotation, 'text')}{_range(extra, '{:,}'.format)}{unit}"
+
+
+def _range(extra: dict[str, Any], written: Callable[[Any], str]) -> str:
+    words = ""
+    if "gt" in extra:
+        words += f" above {written(extra['gt'])}"
+    if "ge" in extra:
+        words += f" from {written(extra['ge'])}"
+    if "le" in extra:
+        words += f" {'to' if 'ge' in extra else 'up to'} {written(extra['le'])}"
+    return words

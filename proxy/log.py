@@ -1,0 +1,80 @@
+"""Logging: one line per event, its facts as fields, on standard error.
+
+Everything goes through the standard library's logging, so that lines of uvicorn and asyncio look like ours. The
+configuration of logging is global by nature; it is set once, by the command line, and nowhere else.
+
+Nothing secret is logged: credentials hide themselves in their repr, and fields with a name that sounds like a secret
+are masked here in case someone forgets.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import MutableMapping
+from typing import Any, TextIO
+
+import structlog
+
+SECRET_WORDS = ("token", "secret", "password", "auth_data", "authorization", "credentials")
+MASK = "********"
+
+
+def configure_logging(level: str, line_format: str, replica_name: str, stream: TextIO | None = None) -> None:
+    """Write events of at least `level` to `stream` (standard error), each with the replica's name.
+
+    `line_format` is ``json`` or ``console``.
+    """
+    shared: list[structlog.types.Processor] = [
+        structlog.stdlib.add_logger_name,
+        structlog.stdlib.add_log_level,
+        structlog.stdlib.ExtraAdder(),
+        structlog.processors.TimeStamper(fmt="iso", utc=True, key="time"),
+        _bind(replica=replica_name),
+        _mask_secrets,
+    ]
+    output = stream if stream is not None else sys.stderr
+    render: list[structlog.types.Processor]
+    if line_format == "json":
+        render = [structlog.processors.dict_tracebacks, structlog.processors.JSONRenderer()]
+    else:
+        render = [structlog.dev.ConsoleRenderer(colors=output.isatty(), timestamp_key="time")]
+    handler = logging.StreamHandler(output)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=shared,
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *render],
+        )
+    )
+    root = logging.getLogger()
+    root.handlers = [handler]
+    root.setLevel(level.upper())
+    structlog.configure(
+        processors=[
+            structlog.stdlib.filter_by_level,
+            *shared,
+            structlog.stdlib.PositionalArgumentsFormatter(),
+            structlog.stdlib.ProcessorFormatter.wrap_for_formatter,
+        ],
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        wrapper_class=structlog.stdlib.BoundLogger,
+        cache_logger_on_first_use=True,
+    )
+
+
+def _bind(**fields: object) -> structlog.types.Processor:
+    """Add fields to every event, of ours and of libraries; an event's own field of that name wins."""
+
+    def add(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+        for name, value in fields.items():
+            event.setdefault(name, value)
+        return event
+
+    return add
+
+
+def _mask_secrets(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    for name in event:
+        if any(word in name.lower() for word in SECRET_WORDS):
+            event[name] = MASK
+    return event

@@ -1,0 +1,72 @@
+"""The command line, as a shell sees it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from importlib.metadata import version
+from pathlib import Path
+
+
+def keyline(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run the command to its end, with no ``KEYLINE_`` variable but those given."""
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("KEYLINE_")}
+    command = [sys.executable, "-m", "proxy.cli", *arguments]
+    return subprocess.run(command, env=inherited | environment, capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_version_prints_the_distributions_version() -> None:
+    """And nothing else."""
+    done = keyline("--version")
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"keyline {version('keyline')}\n", "")
+
+
+def test_check_config_prints_what_is_in_effect() -> None:
+    """With each value's origin."""
+    done = keyline("check-config", KEYLINE_LISTEN="127.0.0.1:7777", KEYLINE_BROKER_TOKEN="hush")
+    assert done.returncode == 0
+    rows = [line.split() for line in done.stdout.splitlines()]
+    assert ["listen", "127.0.0.1:7777", "environment"] in rows
+    assert ["admin_listen", "127.0.0.1:8750", "default"] in rows
+    assert "hush" not in done.stdout + done.stderr
+
+
+def test_check_config_reads_the_file_named_by_option_or_variable(tmp_path: Path) -> None:
+    """Both ways to the same."""
+    file = tmp_path / "keyline.toml"
+    file.write_text('selector = "auto_split"\n')
+    by_option = keyline("check-config", "--config", str(file), "--json")
+    by_variable = keyline("check-config", "--json", KEYLINE_CONFIG=str(file))
+    assert by_option.stdout == by_variable.stdout
+    assert json.loads(by_option.stdout)["settings"]["selector"] == {"value": "auto_split", "origin": "file"}
+
+
+def test_mistakes_go_to_standard_error_with_exit_code_2() -> None:
+    """For `serve` as for `check-config`, and without a stack trace."""
+    for command in ("check-config", "serve"):
+        done = keyline(command, KEYLINE_LISTEN="x", KEYLINE_BROKER_ULR="y")
+        assert done.returncode == 2
+        assert done.stdout == ""
+        assert done.stderr == (
+            "keyline: the configuration has 2 mistakes:\n"
+            "  KEYLINE_BROKER_ULR: unknown variable; did you mean KEYLINE_BROKER_URL?\n"
+            "  KEYLINE_LISTEN: listen = 'x': must be host:port with a port from 0 to 65535, "
+            "e.g. 127.0.0.1:6660 or [::1]:6660\n"
+        )
+
+
+def test_mistakes_as_json_go_to_standard_output() -> None:
+    """For a program that reads both outcomes from one place."""
+    done = keyline("check-config", "--json", KEYLINE_LISTEN="x")
+    assert done.returncode == 2
+    answer = json.loads(done.stdout)
+    assert answer["valid"] is False
+    assert [problem["where"] for problem in answer["problems"]] == ["KEYLINE_LISTEN"]
+
+
+def test_a_wrong_command_is_a_usage_error() -> None:
+    """Exit code 2, and the help names the exit codes."""
+    assert keyline("srve").returncode == 2
+    assert "Exit codes" in keyline("--help").stdout
