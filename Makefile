@@ -1,0 +1,71 @@
+# Everything a person or a runner does here, by name. How the machine is made ready: integration/setup.sh.
+
+VENV ?= .venv
+PYTHON := $(VENV)/bin/python
+
+PULSAR_VERSION ?= 4.2.4
+PULSAR_PORT ?= 6650
+PULSAR_WEB_PORT ?= 8080
+PULSAR_DATA ?= .pulsar/$(PULSAR_VERSION)
+# Further arguments of pytest, such as ARGS='-m "not broker" tests/core'.
+ARGS ?=
+# How long the demo runs; empty leaves it to the demo.
+SECONDS ?=
+
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+.PHONY: help setup artifacts pulsar pulsar-stop pulsar-status test lint types fmt demo bench proto clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@echo "variables: PULSAR_VERSION=$(PULSAR_VERSION) PULSAR_PORT=$(PULSAR_PORT) PULSAR_WEB_PORT=$(PULSAR_WEB_PORT)" \
+		"PULSAR_DATA=$(PULSAR_DATA) SECONDS=$(SECONDS) ARGS=$(ARGS)"
+
+setup: ## install what is missing: Java and Maven from the system, Python packages into .venv
+	@integration/setup.sh system
+	@$(MAKE) --no-print-directory --silent $(VENV)/.ready
+
+# Remade whenever the list of packages may have changed.
+$(VENV)/.ready: pyproject.toml
+	@integration/setup.sh venv $(VENV)
+	@touch $@
+
+artifacts: setup ## fetch Pulsar and its tools into the cache (first time: some minutes)
+	@$(PYTHON) -m integration.artifacts
+
+pulsar: setup ## start a standalone Pulsar in the background; returns when it is ready
+	@$(PYTHON) -m integration.pulsar start --version $(PULSAR_VERSION) --data $(PULSAR_DATA) \
+		--port $(PULSAR_PORT) --web-port $(PULSAR_WEB_PORT)
+
+pulsar-stop: $(VENV)/.ready ## stop it; its data stays
+	@$(PYTHON) -m integration.pulsar stop --version $(PULSAR_VERSION) --data $(PULSAR_DATA)
+
+pulsar-status: $(VENV)/.ready ## say whether it runs, and where
+	@$(PYTHON) -m integration.pulsar status --version $(PULSAR_VERSION) --data $(PULSAR_DATA)
+
+test: setup artifacts lint types ## lint, types and every test, against real brokers too
+	@$(PYTHON) -m pytest $(ARGS)
+
+lint: $(VENV)/.ready ## ruff: rules and format
+	@$(PYTHON) -m ruff check .
+	@$(PYTHON) -m ruff format --check .
+
+types: $(VENV)/.ready ## mypy, strict
+	@$(PYTHON) -m mypy
+
+fmt: $(VENV)/.ready ## format, and fix what can be fixed safely
+	@$(PYTHON) -m ruff check --fix .
+	@$(PYTHON) -m ruff format .
+
+demo: setup ## watch keys keep their order while workers come and go
+	@$(PYTHON) -m integration.demo $(if $(SECONDS),--seconds $(SECONDS))
+
+bench: setup ## measure the gateway against a direct connection
+	@$(PYTHON) -m integration.bench $(ARGS)
+
+proto: $(VENV)/.ready ## regenerate proxy/wire/pulsar_pb2.py and .pyi from pulsar.proto
+	@$(PYTHON) -m tests.wire.regenerate
+
+clean: pulsar-stop ## stop the background Pulsar and remove everything made here, the cache outside excepted
+	rm -rf $(VENV) .pulsar .demo .bench build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

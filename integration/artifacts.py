@@ -1,0 +1,146 @@
+"""Pulsar from its published Maven artifacts, kept in a cache outside the repository.
+
+Problem: tests and the demo need real brokers of several versions on machines that reach a package registry and
+nothing else: no container images, no distribution archives. Rule kept: a directory of jars in the cache is whole or
+absent. It is filled under another name and renamed when Maven has succeeded, and one process fetches at a time.
+
+Why Maven and not our own downloader: the 330 jars follow from the versions that Pulsar's own POM pins, and Maven is
+the only program that reads those rules right. `python -m integration.artifacts` fetches everything (`make test`
+does so first, in order that a test's time limit never pays for a download).
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import tempfile
+from dataclasses import dataclass, field
+from pathlib import Path
+from xml.sax.saxutils import escape
+
+from integration.errors import DownloadError, IntegrationError
+from integration.locks import exclusive_lock
+from integration.maven import copy_dependencies
+
+PULSAR_VERSIONS = ("4.2.4", "4.0.7")
+"""Versions whose parts are all published: the current line, and the last one with long support."""
+
+DEFAULT_VERSION = PULSAR_VERSIONS[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Bundle:
+    """A set of artifacts that live in one directory of jars."""
+
+    name: str
+    version: str
+    artifacts: tuple[str, ...]
+    pins: dict[str, str] = field(default_factory=dict)
+    """Artifacts that were not published in `version`, with the version to take instead."""
+    jar_count: int = 330
+    """About how many jars there are, for the progress shown."""
+
+    @property
+    def libraries(self) -> Path:
+        """Where its jars are, once fetched."""
+        return cache_root() / f"{self.name}-{self.version}"
+
+    def pom(self) -> str:
+        """Return a project that depends on these artifacts in the versions Pulsar's own POM manages."""
+        managed = [_dependency(artifact, version) for artifact, version in self.pins.items()]
+        # The first entry for an artifact wins, so the pins go before the import.
+        managed.append(_dependency("pulsar", self.version, "<type>pom</type><scope>import</scope>"))
+        wanted = [_dependency(artifact, self.version) for artifact in self.artifacts]
+        return (
+            '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>'
+            "<groupId>keyline</groupId><artifactId>pulsar</artifactId><version>1</version><packaging>pom</packaging>"
+            f"<dependencyManagement><dependencies>{''.join(managed)}</dependencies></dependencyManagement>"
+            f"<dependencies>{''.join(wanted)}</dependencies></project>\n"
+        )
+
+
+# 4.2.4 and 4.0.7 of the tools were never published; 4.0.8 is the newest that was, lacking two parts that exist
+# in 4.0.7. Clients of 4.0 speak to both brokers: the protocol is compatible in both directions.
+TOOLS = Bundle(
+    "pulsar-tools",
+    "4.0.8",
+    ("pulsar-testclient", "pulsar-client-tools", "pulsar-proxy"),
+    {"pulsar-opentelemetry": "4.0.7", "jetcd-core-shaded": "4.0.7"},
+)
+
+
+def broker(version: str) -> Bundle:
+    """Return the broker's bundle. A version that was not tried is allowed; Maven tells whether it exists."""
+    return Bundle("pulsar", version, ("pulsar-broker",))
+
+
+def cache_root() -> Path:
+    """Return the cache: KEYLINE_CACHE, else `keyline` in XDG_CACHE_HOME, else in `~/.cache`."""
+    if own := os.environ.get("KEYLINE_CACHE"):
+        return Path(own)
+    shared = os.environ.get("XDG_CACHE_HOME")
+    return (Path(shared) if shared else Path.home() / ".cache") / "keyline"
+
+
+def ensure(bundle: Bundle) -> Path:
+    """Return the bundle's directory of jars, fetching it first when the cache lacks it.
+
+    A second process that wants to fetch at the same time waits for the first. After an error or an interruption
+    the cache holds no directory of that name; what Maven had already fetched is used by the next attempt.
+
+    Raises:
+        ToolMissingError: Java or Maven are not installed.
+        DownloadError: Maven failed twice or stalled.
+    """
+    target = bundle.libraries
+    if target.is_dir():
+        return target
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with exclusive_lock(cache_root() / "download.lock", "another process is fetching artifacts; waiting for it"):
+        if not target.is_dir():
+            _fetch(bundle, target)
+    return target
+
+
+def _fetch(bundle: Bundle, target: Path) -> None:
+    work = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
+    log = cache_root() / f"{target.name}.log"
+    try:
+        (work / "pom.xml").write_text(bundle.pom())
+        copy_dependencies(
+            work, cache_root() / "maven-repository", log, label=f"{bundle.name} {bundle.version}", jars=bundle.jar_count
+        )
+        jars = work / "jars"
+        if not any(jars.glob("*.jar")):
+            msg = f"Maven succeeded but copied no jars for {target.name}; see {log}"
+            raise DownloadError(msg)
+        jars.rename(target)
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+
+
+def _dependency(artifact: str, version: str, more: str = "") -> str:
+    return (
+        f"<dependency><groupId>org.apache.pulsar</groupId><artifactId>{escape(artifact)}</artifactId>"
+        f"<version>{escape(version)}</version>{more}</dependency>"
+    )
+
+
+def main() -> int:
+    """Fetch what the command line names (`4.2.4`, `tools`), by default everything the tests use."""
+    names = sys.argv[1:] or [*PULSAR_VERSIONS, "tools"]
+    try:
+        for name in names:
+            ensure(TOOLS if name == "tools" else broker(name))
+    except IntegrationError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("interrupted; the next attempt goes on from here", file=sys.stderr)
+        return 130
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

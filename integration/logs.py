@@ -1,0 +1,23 @@
+"""The end of a log file, for error messages: a person should not have to look for the file to see the cause."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+LINE_BYTES = 400
+"""A generous average line, to decide how much of a large file's end to read."""
+
+
+def tail(path: Path, line_count: int = 40) -> str:
+    """Return the last lines of a file, or a remark when there is none."""
+    try:
+        with path.open("rb") as file:
+            size = file.seek(0, 2)
+            file.seek(max(0, size - line_count * LINE_BYTES))
+            text = file.read().decode(errors="replace")
+    except FileNotFoundError:
+        return f"(no log at {path})"
+    return "\n".join(text.splitlines()[-line_count:]) or "(the log is empty)"

@@ -1,0 +1,106 @@
+"""A child process that is surely ended: on request, when the block is left, and when we die ourselves.
+
+Problem: a broker that outlives a killed test run holds a gigabyte and its ports. Rule kept: the child has a session of
+its own, all of which is killed, and a guard watches us over a pipe. The kernel closes the pipe however we die,
+SIGKILL included, and the guard then kills the child's session. Why not PR_SET_PDEATHSIG: it fires when the thread
+that started the child ends, so a fixture that starts two brokers in a thread pool would lose both.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+KILL_WAIT_S_MAX = 30.0
+"""A killed process is gone in milliseconds, unless it hangs in the kernel."""
+
+
+class OwnedProcess:
+    """One running child in its own session, its output in a file."""
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        log: Path,
+        *,
+        cwd: Path | None = None,
+        environment: Mapping[str, str] | None = None,
+        outlives_us: bool = False,
+    ) -> None:
+        """Start it; its output is appended to `log`. With `outlives_us` it has no guard and stays when we go.
+
+        Args:
+            command: program and arguments.
+            log: file for its standard output and error.
+            cwd: where it runs.
+            environment: added to ours.
+            outlives_us: whether it is meant to run on in the background.
+        """
+        with log.open("ab") as output:
+            self.process = subprocess.Popen(
+                command,
+                cwd=cwd,
+                env={**os.environ, **(environment or {})},
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        self._guard = None if outlives_us else _guard(self.process.pid)
+
+    @property
+    def pid(self) -> int:
+        """Process id, which is also the id of its session and group."""
+        return self.process.pid
+
+    @property
+    def running(self) -> bool:
+        """Whether it has not ended."""
+        return self.process.poll() is None
+
+    def signal(self, number: int) -> None:
+        """Send a signal to the whole group; nothing happens if the process has ended."""
+        if self.running:
+            os.killpg(self.pid, number)
+
+    def stop(self, timeout_s: float) -> None:
+        """Ask it to end with SIGTERM, wait, and kill it when it takes longer than `timeout_s`."""
+        self.signal(signal.SIGCONT)
+        self.signal(signal.SIGTERM)
+        try:
+            self.process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            self.signal(signal.SIGKILL)
+        self._reap()
+
+    def kill(self) -> None:
+        """End it at once with SIGKILL, paused or not."""
+        self.signal(signal.SIGKILL)
+        self._reap()
+
+    def _reap(self) -> None:
+        # The guard first: once the process is waited for, its id may be somebody else's.
+        if self._guard is not None:
+            self._guard.kill()
+            self._guard.communicate()
+            self._guard = None
+        self.process.wait(KILL_WAIT_S_MAX)
+
+
+def _guard(pid: int) -> subprocess.Popen[bytes]:
+    """Start a shell that kills the session `pid` when our end of its standard input closes."""
+    shell = shutil.which("sh") or "/bin/sh"
+    return subprocess.Popen(
+        [shell, "-c", f"read -r _; kill -KILL -- -{pid}"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
