@@ -84,6 +84,8 @@ def _decoded(text: str) -> bytes:
     """Decode base64 as Java's basic decoder does; `NONE_KEY` where that would throw."""
     if "=" not in text:
         text += "=" * (-len(text) % 4)
+    if len(text) % 4 or text.endswith("==="):
+        return NONE_KEY  # Python's strict mode lets padding after a complete group pass.
     try:
         return a2b_base64(text, strict_mode=True)
     except (Base64Error, ValueError):

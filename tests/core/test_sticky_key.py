@@ -120,7 +120,25 @@ def test_a_flagged_partition_key_is_decoded_with_or_without_padding(text: str, d
     assert key_of(partition=text, base64=True) == decoded
 
 
-@pytest.mark.parametrize("text", ["a", "a2V5!", "a2 V5", "a2V5\n", "_-_-", "aw=", "aw==aw==", "=", "ключ"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a",
+        "a2V5!",
+        "a2 V5",
+        "a2V5\n",
+        "_-_-",
+        "aw=",
+        "aw==aw==",
+        "=",
+        "====",
+        "a===",
+        "a2V5=",
+        "a2V5==",
+        "a2V5====",
+        "ключ",
+    ],
+)
 def test_a_flagged_key_that_is_not_base64_becomes_none_key(text: str) -> None:
     """The broker catches its decoder's exception and takes the metadata for unreadable."""
     assert key_of(partition=text, base64=True, producer="producer", sequence=1) == NONE_KEY
