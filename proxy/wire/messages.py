@@ -143,11 +143,12 @@ def message_frame(  # noqa: PLR0913, PLR0917  the fields of one command, as plai
     came in.
     Raises ValueError where a number does not fit its field.
     """
-    if ack_set or not 0 <= entry < _FOUR:
-        before, after = _wrap(consumer_id, ledger, len(varint(entry)), redelivery_count, extras, ack_set)
-        command = b"".join((before, varint(entry), after))
-        return b"".join((_pack_size(len(command) + len(tail)), command, tail))
-    size = 1 if entry < _TWO else 2 if entry < _THREE else 3
+    if ack_set:
+        encoded = varint(entry)
+        before, after = _wrap(consumer_id, ledger, len(encoded), redelivery_count, extras, ack_set)
+        size = len(before) + len(encoded) + len(after) + len(tail)
+        return b"".join((_pack_size(size), before, encoded, after, tail))
+    size = 1 if entry < _TWO else 2 if entry < _THREE else 3 if entry < _FOUR else len(varint(entry))
     wrapper = _wrappers.get((consumer_id, ledger, redelivery_count, size, extras))
     if wrapper is None:
         wrapper = _learn_wrapper(consumer_id, ledger, redelivery_count, size, extras)
@@ -157,7 +158,7 @@ def message_frame(  # noqa: PLR0913, PLR0917  the fields of one command, as plai
         return pack(total, before, entry & _MASK | _MORE, entry >> 7, after) + tail
     if size == _SIZE_3:
         return pack(total, before, entry & _MASK | _MORE, entry >> 7 & _MASK | _MORE, entry >> 14, after) + tail
-    return pack(total, before, entry, after) + tail
+    return pack(total, before, *varint(entry), after) + tail
 
 
 def rewrite_consumer_id(frame: bytes, consumer_id: int) -> bytes:
@@ -188,7 +189,7 @@ def _parse_and_learn(frame: bytes) -> MessageHead:
 
 
 def _layout(message: CommandMessage, extras: Extras, frame: bytes) -> _Layout | None:
-    """The layout of a command read through upb, if these numbers and extras, written by us, give the very same bytes."""
+    """The layout of a command read through upb, if its numbers and extras, written by us, give the very same bytes."""
     consumer_id, ledger, count = message.consumer_id, message.message_id.ledgerId, message.redelivery_count
     entry = varint(message.message_id.entryId)
     before, after = _wrap(consumer_id, ledger, len(entry), count, extras, message.ack_set)

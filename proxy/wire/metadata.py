@@ -32,10 +32,12 @@ CHECKSUM_HEADER_BYTES = 6
 """Magic and CRC-32C."""
 
 NONE_KEY = b"NONE_KEY"
-"""What the broker hashes for a message that has neither key nor producer."""
+"""What the broker hashes where it can read neither a key nor a producer."""
 
 _SIZE_BYTES = 4
 _BROKER_ENTRY_HEADER_BYTES = 6  # magic and size
+
+_SIGN_BIT = 1 << 63
 
 _unpack_size = struct.Struct(">I").unpack_from
 _unpack_checksum = struct.Struct(">2xI").unpack_from
@@ -56,8 +58,7 @@ class Peeked(NamedTuple):
 
 
 def peek(tail: bytes) -> Peeked:
-    """Parse the metadata of a MESSAGE or SEND frame's tail. Reads the payload's bytes neither to copy nor to check
-    them.
+    """Parse the metadata of a MESSAGE or SEND frame's tail. The payload is neither copied nor checked.
 
     Raises MetadataError where a size goes past the end, the metadata does not parse or lacks a required field.
     """
@@ -69,17 +70,18 @@ def peek(tail: bytes) -> Peeked:
             if tail[start] == MAGIC_BYTE and tail[start + 1] == CHECKSUM_BYTE:
                 start += CHECKSUM_HEADER_BYTES
         (size,) = _unpack_size(tail, start)
-        start += _SIZE_BYTES
-        end = start + size
-        if end > len(tail):
-            raise _past_end("metadata", size, start, tail)
-        metadata = _parse(tail[start:end])
     except (IndexError, struct.error):
-        right = f"headers and the metadata's size need at least {_SIZE_BYTES} bytes more than their content"
+        right = f"a metadata size of {_SIZE_BYTES} bytes must stand behind the headers"
         raise MetadataError("headers that end too early", f"in a tail of {len(tail)} bytes", right) from None
+    start += _SIZE_BYTES
+    end = start + size
+    if end > len(tail):
+        raise _past_end("metadata", size, start, tail)
+    try:
+        metadata = _parse(tail[start:end])
     except DecodeError:
         where = f"in the {size} bytes from byte {start} of a tail of {len(tail)}"
-        raise MetadataError("metadata that is no MessageMetadata", where, "protobuf must be able to read it") from None
+        raise MetadataError("metadata that is no MessageMetadata", where, "send valid protobuf") from None
     # The required fields, read one by one: asking protobuf for all of them costs as much as the parse.
     if not (metadata.sequence_id and metadata.publish_time and metadata.producer_name):
         _check_required(metadata, start)
@@ -102,9 +104,13 @@ def sticky_key(metadata: MessageMetadata) -> bytes:
         return key
     if (key := metadata.partition_key) or metadata.HasField("partition_key"):
         return decode_key(key) if metadata.partition_key_b64_encoded else key
-    if producer := metadata.producer_name:
-        return b"%b-%d" % (producer, metadata.sequence_id)
-    return b"-%d" % metadata.sequence_id if metadata.HasField("producer_name") else NONE_KEY
+    return keyless(metadata, metadata.sequence_id)
+
+
+def keyless(metadata: MessageMetadata, sequence_id: int) -> bytes:
+    """What the broker hashes for a message without a key, since apache/pulsar 23219: the id is printed as signed."""
+    signed = sequence_id if sequence_id < _SIGN_BIT else sequence_id - (_SIGN_BIT << 1)
+    return b"%b-%d" % (metadata.producer_name, signed)
 
 
 def decode_key(key: bytes) -> bytes:

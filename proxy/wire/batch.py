@@ -1,0 +1,257 @@
+"""Reading a batch's messages and cutting a batch into smaller ones.
+
+Problem: a producer that does not batch by key puts many keys into one entry, and only inside is written whose they are.
+Rule: a payload is believed only if its messages, as many as the metadata declares, fill it to the last byte; a smaller
+batch holds the chosen messages' own bytes in a metadata that differs from the original's in what describes the payload
+and its key, and in nothing else.
+Why not `ack_set` on the whole entry: default clients acknowledge such an entry only after every message in it, the
+masked ones too (see the design, section 3).
+
+    ([size: 4][SingleMessageMetadata][payload])*
+
+Sizes are big endian.
+Source: Pulsar's "Binary protocol specification", section "Batch messages"; `Commands` in Pulsar 4.x.
+"""
+
+import struct
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from google.protobuf.message import DecodeError
+
+from proxy.wire.errors import BatchError
+from proxy.wire.metadata import build_tail, decode_key, keyless
+from proxy.wire.pulsar_pb2 import MessageMetadata, SingleMessageMetadata
+from proxy.wire.varints import varint
+
+MIN_SINGLE_BYTES = 6
+"""A message in a batch holds at least its metadata's size and its payload's."""
+
+_SIZE_BYTES = 4
+_MORE = 0x80  # set in every byte of a varint but the last
+_MAX_VARINT_BYTES = 10
+_ENDS_SEEN = 2  # with its first, last and last but one byte known, a varint of up to three bytes is
+
+_unpack_size = struct.Struct(">I").unpack_from
+_parse = SingleMessageMetadata.FromString
+_new = tuple.__new__
+
+
+class Single(NamedTuple):
+    """One message of a batch. Offsets are in bytes, in the uncompressed payload."""
+
+    start: int
+    """Of its metadata's size."""
+    end: int
+    """Behind its payload."""
+    ordering_key: bytes | None
+    partition_key: bytes | None
+    partition_key_b64: bool
+    sequence_id: int | None
+    null_partition_key: bool
+    compacted_out: bool
+
+    @property
+    def has_key(self) -> bool:
+        """Whether it has a key of its own; an empty key is one."""
+        return self.ordering_key is not None or self.partition_key is not None
+
+
+def single_key(single: Single, metadata: MessageMetadata) -> bytes:
+    """The bytes the broker would hash for this message if it were an entry of its own (see `metadata.sticky_key`)."""
+    if single.ordering_key is not None:
+        return single.ordering_key
+    if single.partition_key is not None:
+        return decode_key(single.partition_key) if single.partition_key_b64 else single.partition_key
+    return keyless(metadata, metadata.sequence_id if single.sequence_id is None else single.sequence_id)
+
+
+def index_batch(payload: bytes, count: int) -> list[Single]:
+    """Find the `count` messages of an uncompressed batch payload.
+
+    Raises BatchError where they do not fill it exactly or one cannot be read.
+    """
+    if not 0 < count <= len(payload) // MIN_SINGLE_BYTES:
+        raise _miscounted(payload, count)
+    singles: list[Single] = []
+    start = 0
+    for _ in range(count):
+        metadata, end = _single_at(payload, start)
+        # A field's value tells absence from presence in most cases at half the price of HasField.
+        ordering_key = metadata.ordering_key or (b"" if metadata.HasField("ordering_key") else None)
+        partition_key = metadata.partition_key or (b"" if metadata.HasField("partition_key") else None)
+        sequence_id = metadata.sequence_id or (0 if metadata.HasField("sequence_id") else None)
+        key = (ordering_key, partition_key, metadata.partition_key_b64_encoded, sequence_id)
+        singles.append(_new(Single, (start, end, *key, metadata.null_partition_key, metadata.compacted_out)))
+        start = end
+    if start != len(payload):
+        raise _miscounted(payload, count)
+    return singles
+
+
+def uniform(payload: bytes, count: int) -> bool:
+    """Whether all `count` messages of an uncompressed batch payload have the first one's key, or all have none.
+
+    A key is what the broker would hash. False says nothing about the messages behind the first one that differs.
+    Raises BatchError as `index_batch` does.
+    """
+    return _alike(payload, count) or _uniform(payload, count)
+
+
+def repack(metadata: MessageMetadata, payload: bytes, singles: Sequence[Single]) -> bytes:
+    """The tail of a batch with the chosen messages only, at least one, in the given order, uncompressed.
+
+    `metadata` and `payload` (uncompressed) are the original batch's, `singles` some of what `index_batch` found in it.
+    The outer key becomes the first chosen message's, all other fields stay, unknown ones too. There is no broker entry
+    metadata: its index counts the original's messages.
+    """
+    if not singles:
+        raise ValueError("no message was chosen")
+    first = singles[0]
+    smaller = MessageMetadata()
+    smaller.CopyFrom(metadata)
+    for field in _REPLACED:
+        smaller.ClearField(field)
+    if first.partition_key is not None:
+        smaller.partition_key = first.partition_key
+    if first.partition_key_b64:
+        smaller.partition_key_b64_encoded = True
+    if first.ordering_key is not None:
+        smaller.ordering_key = first.ordering_key
+    if first.null_partition_key:
+        smaller.null_partition_key = True
+    chosen = b"".join([payload[single.start : single.end] for single in singles])
+    smaller.num_messages_in_batch = len(singles)
+    smaller.uncompressed_size = len(chosen)
+    return build_tail(smaller, chosen)
+
+
+_REPLACED = (
+    "partition_key",
+    "partition_key_b64_encoded",
+    "ordering_key",
+    "null_partition_key",
+    "compression",
+    "compacted_batch_indexes",  # counts the original's messages
+)
+
+
+def _single_at(payload: bytes, start: int) -> tuple[SingleMessageMetadata, int]:
+    """The metadata of the message at `start`, and where the message ends."""
+    metadata_start = start + _SIZE_BYTES
+    try:
+        (size,) = _unpack_size(payload, start)
+        metadata_end = metadata_start + size
+        if metadata_end > len(payload):
+            raise _past_end("metadata", size, metadata_start, payload)
+        metadata = _parse(payload[metadata_start:metadata_end])
+    except struct.error:
+        raise _past_end("size field", _SIZE_BYTES, start, payload) from None
+    except DecodeError:
+        where = f"in the {size} bytes from byte {metadata_start} of a batch of {len(payload)}"
+        raise BatchError("metadata that is no SingleMessageMetadata", where, "send valid protobuf") from None
+    payload_size = metadata.payload_size
+    end = metadata_end + payload_size
+    if payload_size < 0 or end > len(payload):
+        raise _past_end("payload", payload_size, metadata_end, payload)
+    if not payload_size and not metadata.HasField("payload_size"):
+        where = f"at byte {metadata_start} of a batch of {len(payload)}"
+        raise BatchError("a message without payload_size", where, "set payload_size")
+    return metadata, end
+
+
+def _uniform(payload: bytes, count: int) -> bool:
+    """`uniform` by parsing each message."""
+    if not 0 < count <= len(payload) // MIN_SINGLE_BYTES:
+        raise _miscounted(payload, count)
+    first, start = _single_at(payload, 0)
+    key = _own_key(first)
+    for _ in range(count - 1):
+        metadata, start = _single_at(payload, start)
+        if _own_key(metadata) != key:
+            return False
+    if start != len(payload):
+        raise _miscounted(payload, count)
+    return True
+
+
+def _own_key(metadata: SingleMessageMetadata) -> bytes | None:
+    if (key := metadata.ordering_key) or metadata.HasField("ordering_key"):
+        return key
+    if (key := metadata.partition_key) or metadata.HasField("partition_key"):
+        return decode_key(key) if metadata.partition_key_b64_encoded else key
+    return None
+
+
+def _alike(payload: bytes, count: int) -> bool:
+    """Whether all messages certainly have the first one's key: by bytes, for the fields every client writes.
+
+    Java's, C++'s and Go's clients write partition key, payload size, the Base64 flag, ordering key and sequence id in
+    this order. Between messages of one key only the size and the id differ, so the bytes around them are compared
+    whole. Anything else, a property or an event time too, is left to protobuf: False then.
+    """
+    try:
+        first, _ = _single_at(payload, 0)
+    except BatchError:
+        return False
+    key, flags = _around_payload_size(first)
+    sized_key = payload[:_SIZE_BYTES] + key
+    metadata_bytes: int
+    (metadata_bytes,) = _unpack_size(payload)
+    start = size = 0
+    try:
+        for _ in range(count):
+            at = start + len(sized_key)
+            if payload[start:at] != sized_key:
+                if payload[start + _SIZE_BYTES : at] != key:
+                    return False
+                sized_key = payload[start:at]
+                (metadata_bytes,) = _unpack_size(payload, start)
+            size = payload[at]
+            at += 1
+            if size >= _MORE:
+                size += (payload[at] << 7) - _MORE
+                at += 1
+                if size >= _MORE << 7:
+                    size += (payload[at] << 14) - (_MORE << 7)
+                    at += 1
+            id_start = at + len(flags)
+            id_last = start + _SIZE_BYTES + metadata_bytes - 1
+            if payload[at:id_start] != flags or payload[id_last] >= _MORE or id_start > id_last:
+                return False
+            if id_start != id_last and (
+                payload[id_start] < _MORE
+                or payload[id_last - 1] < _MORE
+                or (id_last - id_start > _ENDS_SEEN and not _continues(payload, id_start, id_last))
+            ):
+                return False
+            start = id_last + 1 + size
+    except (IndexError, struct.error):
+        return False
+    return start == len(payload) and size < _MORE << 14
+
+
+def _around_payload_size(first: SingleMessageMetadata) -> tuple[bytes, bytes]:
+    """What stands before the payload's size, behind the metadata's, and between it and the sequence id's value."""
+    key = first.partition_key
+    before = b"".join((b"\x12", varint(len(key)), key, b"\x18")) if first.HasField("partition_key") else b"\x18"
+    flags = b""
+    if first.HasField("partition_key_b64_encoded"):
+        flags += b"\x30\x01" if first.partition_key_b64_encoded else b"\x30\x00"
+    if first.HasField("ordering_key"):
+        flags += b"".join((b"\x3a", varint(len(first.ordering_key)), first.ordering_key))
+    return before, flags + b"\x40"
+
+
+def _continues(payload: bytes, start: int, last: int) -> bool:
+    """Whether all bytes of a varint but its last one say that it goes on."""
+    return last - start < _MAX_VARINT_BYTES and min(payload[start:last]) >= _MORE
+
+
+def _past_end(name: str, size: int, start: int, payload: bytes) -> BatchError:
+    where = f"at byte {start} of a batch of {len(payload)}"
+    return BatchError(f"a {name} of {size} bytes", where, f"0 to {len(payload) - start} are left")
+
+
+def _miscounted(payload: bytes, count: int) -> BatchError:
+    return BatchError(f"a batch of {count} messages", f"in {len(payload)} bytes", "they must fill it exactly")

@@ -1,0 +1,132 @@
+"""Compressed payloads, as Pulsar's clients write them.
+
+Problem: to see the keys in a batch the gateway has to decompress it, and a few bytes from any producer can claim, or
+grow to, gigabytes.
+Rule: nothing is allocated before the declared size is within the caller's limit, no codec may write past the declared
+size, and what comes out must have that very size. Where a format declares a size of its own, that must agree first.
+Why not the libraries' plain `decompress`: zlib's and zstd's take their output size from the data.
+
+LZ4 and Snappy are raw blocks without a frame, which is why `uncompressed_size` travels in the metadata; ZLIB is a zlib
+stream, ZSTD one frame. Source: `CompressionCodec*` in Pulsar's Java and C++ clients.
+"""
+
+import zlib
+from collections.abc import Callable
+
+import cramjam
+import lz4.block  # type: ignore[import-untyped]  # the package has no types
+import zstandard
+
+from proxy.wire.errors import CodecError
+from proxy.wire.pulsar_pb2 import LZ4, NONE, SNAPPY, ZLIB, ZSTD, CompressionType
+
+_ZSTD_LEVEL = 3  # the clients'
+_ZSTD_MAX_WINDOW_BYTES = 8 << 20
+"""What a frame that declares no size may make the decoder allocate: the window every zstd decoder has to accept."""
+
+_idle_zstd: list[zstandard.ZstdDecompressor] = []
+"""Kept since a new one costs more than a small batch's work. Taken out while in use, so no two threads share one."""
+
+
+def decompress(compression: int, payload: bytes | memoryview, uncompressed_size: int, limit: int) -> bytes:
+    """The payload's `uncompressed_size` bytes, at most `limit`.
+
+    `compression` is the metadata's CompressionType. An uncompressed payload is returned as it is, whatever size is
+    declared: clients do not look at it either. Raises CodecError where the size is over the limit or not what comes
+    out, the data is damaged or followed by more, or the type is unknown.
+    """
+    if compression == NONE:
+        if len(payload) > limit:
+            raise _over_limit(len(payload), limit)
+        return bytes(payload)
+    if uncompressed_size > limit:
+        raise _over_limit(uncompressed_size, limit)
+    decode = _DECODERS.get(compression)
+    if decode is None:
+        raise CodecError(f"compression type {compression}", "in the metadata", f"one of {sorted(_DECODERS)} is known")
+    data = decode(payload, uncompressed_size)
+    if len(data) != uncompressed_size:
+        raise _wrong_size(f"{len(data)} bytes or more", compression, uncompressed_size)
+    return data
+
+
+def compress(compression: int, data: bytes) -> bytes:
+    """The data as Pulsar's clients would send it. Raises CodecError where the type is unknown."""
+    encode = _ENCODERS.get(compression)
+    if encode is None:
+        raise CodecError(f"compression type {compression}", "asked for", f"one of {sorted(_ENCODERS)} is known")
+    return encode(data)
+
+
+def _decode_lz4(payload: bytes | memoryview, size: int) -> bytes:
+    try:
+        data: bytes = lz4.block.decompress(payload, uncompressed_size=size)
+    except (lz4.block.LZ4BlockError, ValueError, OverflowError) as error:
+        raise _damaged(LZ4, payload, error) from None
+    return data
+
+
+def _decode_zlib(payload: bytes | memoryview, size: int) -> bytes:
+    decoder = zlib.decompressobj()
+    try:
+        data = decoder.decompress(payload, size + 1)  # one more than allowed tells too much from just right
+    except zlib.error as error:
+        raise _damaged(ZLIB, payload, error) from None
+    if len(data) == size and (not decoder.eof or decoder.unused_data):
+        raise _damaged(ZLIB, payload, "the stream does not end with the payload")
+    return data
+
+
+def _decode_zstd(payload: bytes | memoryview, size: int) -> bytes:
+    try:
+        # A frame's own size would be allocated whatever the limit is, so it has to agree first.
+        declared = zstandard.get_frame_parameters(payload).content_size
+        if declared not in {size, zstandard.CONTENTSIZE_UNKNOWN}:
+            raise _wrong_size(f"a frame of {declared} bytes", ZSTD, size)
+        if not size:
+            return b""
+        decoder = _idle_zstd.pop() if _idle_zstd else zstandard.ZstdDecompressor(max_window_size=_ZSTD_MAX_WINDOW_BYTES)
+        data = decoder.decompress(payload, max_output_size=size, allow_extra_data=False)
+    except zstandard.ZstdError as error:
+        raise _damaged(ZSTD, payload, error) from None
+    _idle_zstd.append(decoder)
+    return data
+
+
+def _decode_snappy(payload: bytes | memoryview, size: int) -> bytes:
+    try:
+        declared = cramjam.snappy.decompress_raw_len(payload)
+        if declared != size:
+            raise _wrong_size(f"a block of {declared} bytes", SNAPPY, size)
+        return bytes(cramjam.snappy.decompress_raw(payload))
+    except cramjam.DecompressionError as error:
+        raise _damaged(SNAPPY, payload, error) from None
+
+
+_DECODERS: dict[int, Callable[[bytes | memoryview, int], bytes]] = {
+    LZ4: _decode_lz4,
+    ZLIB: _decode_zlib,
+    ZSTD: _decode_zstd,
+    SNAPPY: _decode_snappy,
+}
+
+_ENCODERS: dict[int, Callable[[bytes], bytes]] = {
+    NONE: bytes,
+    LZ4: lambda data: lz4.block.compress(data, store_size=False),
+    ZLIB: zlib.compress,
+    ZSTD: lambda data: zstandard.ZstdCompressor(level=_ZSTD_LEVEL).compress(data),
+    SNAPPY: lambda data: bytes(cramjam.snappy.compress_raw(data)),
+}
+
+
+def _over_limit(size: int, limit: int) -> CodecError:
+    return CodecError(f"a payload of {size} bytes", "when uncompressed", f"at most {limit} are allowed")
+
+
+def _wrong_size(what: str, compression: int, size: int) -> CodecError:
+    return CodecError(what, f"in a {CompressionType.Name(compression)} payload", f"the metadata declares {size}")
+
+
+def _damaged(compression: int, payload: bytes | memoryview, error: object) -> CodecError:
+    name = CompressionType.Name(compression)
+    return CodecError(f"a damaged {name} payload ({error})", f"of {len(payload)} bytes", "send it as the clients do")

@@ -1,0 +1,140 @@
+"""The small commands a gateway sends of its own accord, as whole frames.
+
+Each is one plain function, so that no caller has to know which type number goes with which body. Commands that are
+passed on, or that carry a client's own fields (SUBSCRIBE, PRODUCER, LOOKUP answers), are changed where they are read
+and encoded with `frames.encode_command`. Source: Pulsar's "Binary protocol specification".
+"""
+
+from collections.abc import Iterable
+
+from proxy.wire.frames import encode_command
+from proxy.wire.pulsar_pb2 import BaseCommand, CommandAck, FeatureFlags, ServerError
+
+
+def _constant(kind: BaseCommand.Type) -> bytes:
+    command = BaseCommand(type=kind)
+    (command.ping if kind == BaseCommand.PING else command.pong).SetInParent()
+    return encode_command(command)
+
+
+_PING = _constant(BaseCommand.PING)
+_PONG = _constant(BaseCommand.PONG)
+
+
+def ping() -> bytes:
+    """Asks the peer for a PONG."""
+    return _PING
+
+
+def pong() -> bytes:
+    """Answers a PING."""
+    return _PONG
+
+
+def connected(
+    server_version: str, protocol_version: int, max_message_size: int | None, feature_flags: FeatureFlags | None
+) -> bytes:
+    """Answers CONNECT. `max_message_size` in bytes; what is None is left out, and clients take their defaults."""
+    command = BaseCommand(type=BaseCommand.CONNECTED)
+    body = command.connected
+    body.server_version = server_version
+    body.protocol_version = protocol_version
+    if max_message_size is not None:
+        body.max_message_size = max_message_size
+    if feature_flags is not None:
+        body.feature_flags.CopyFrom(feature_flags)
+    return encode_command(command)
+
+
+def success(request_id: int) -> bytes:
+    """Says that a request was done."""
+    command = BaseCommand(type=BaseCommand.SUCCESS)
+    command.success.request_id = request_id
+    return encode_command(command)
+
+
+def error(request_id: int, code: ServerError, message: str) -> bytes:
+    """Says that a request was refused. The client shows `message` and decides by `code` whether to try again."""
+    command = BaseCommand(type=BaseCommand.ERROR)
+    body = command.error
+    body.request_id = request_id
+    body.error = code
+    body.message = message
+    return encode_command(command)
+
+
+def flow(consumer_id: int, permits: int) -> bytes:
+    """Grants the broker `permits` more messages."""
+    command = BaseCommand(type=BaseCommand.FLOW)
+    body = command.flow
+    body.consumer_id = consumer_id
+    body.messagePermits = permits
+    return encode_command(command)
+
+
+def ack(consumer_id: int, ids: Iterable[tuple[int, int]], request_id: int | None = None) -> bytes:
+    """Acknowledges entries, each as (ledger, entry), one by one. With a request id the broker answers ACK_RESPONSE."""
+    command = BaseCommand(type=BaseCommand.ACK)
+    body = command.ack
+    body.consumer_id = consumer_id
+    body.ack_type = CommandAck.Individual
+    add = body.message_id.add
+    for ledger, entry in ids:
+        message_id = add()  # bare, then field by field: a quarter faster than with keywords
+        message_id.ledgerId = ledger
+        message_id.entryId = entry
+    if request_id is not None:
+        body.request_id = request_id
+    return encode_command(command)
+
+
+def ack_response(consumer_id: int, request_id: int, code: ServerError | None = None, message: str = "") -> bytes:
+    """Answers an ACK that has a request id: done, or not done for the reason of `code`."""
+    command = BaseCommand(type=BaseCommand.ACK_RESPONSE)
+    body = command.ackResponse
+    body.consumer_id = consumer_id
+    body.request_id = request_id
+    if code is not None:
+        body.error = code
+        body.message = message
+    return encode_command(command)
+
+
+def redeliver(consumer_id: int, ids: Iterable[tuple[int, int]]) -> bytes:
+    """Asks for entries again, each as (ledger, entry). None at all would ask for everything pending."""
+    command = BaseCommand(type=BaseCommand.REDELIVER_UNACKNOWLEDGED_MESSAGES)
+    body = command.redeliverUnacknowledgedMessages
+    body.consumer_id = consumer_id
+    add = body.message_ids.add
+    for ledger, entry in ids:
+        message_id = add()
+        message_id.ledgerId = ledger
+        message_id.entryId = entry
+    return encode_command(command)
+
+
+def unsubscribe(consumer_id: int, request_id: int) -> bytes:
+    """Asks for the subscription to be deleted."""
+    command = BaseCommand(type=BaseCommand.UNSUBSCRIBE)
+    body = command.unsubscribe
+    body.consumer_id = consumer_id
+    body.request_id = request_id
+    return encode_command(command)
+
+
+def close_consumer(consumer_id: int, request_id: int) -> bytes:
+    """Closes a consumer: as a request, or, from a broker's side, so that the client looks its topic up and returns."""
+    command = BaseCommand(type=BaseCommand.CLOSE_CONSUMER)
+    body = command.close_consumer
+    body.consumer_id = consumer_id
+    body.request_id = request_id
+    return encode_command(command)
+
+
+def close_producer(producer_id: int, request_id: int) -> bytes:
+    """Closes a producer, in the two ways of `close_consumer`."""
+    command = BaseCommand(type=BaseCommand.CLOSE_PRODUCER)
+    body = command.close_producer
+    body.producer_id = producer_id
+    body.request_id = request_id
+    return encode_command(command)
