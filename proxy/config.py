@@ -18,7 +18,7 @@ from typing import Any, Literal, NamedTuple
 
 from pydantic import ByteSize, Field, SecretStr
 
-from proxy.config_types import Group, HostPort, HttpUrl, Name, ServiceUrls, setting
+from proxy.config_types import Group, HostPort, HttpUrl, Name, Names, Ports, ServiceUrls, setting
 from proxy.limits import MIB, Limits
 
 ENVIRONMENT_PREFIX = "KEYLINE_"
@@ -34,6 +34,10 @@ class Broker(Group):
         "pulsar://127.0.0.1:6650",
         "Service URL of the brokers or of a Pulsar proxy; several hosts, separated by commas, are tried in turn.",
         takes="pulsar:// or pulsar+ssl://, then host:port[,host:port...]",
+    )
+    broker_is_proxy: bool = setting(
+        default=False,
+        description="Whether `broker_url` leads to Pulsar proxies: they are told which broker a client means.",
     )
     broker_admin_url: HttpUrl = setting(
         "http://127.0.0.1:8080", "Base URL of the brokers' admin API, for what the admin API merges into its answers.",
@@ -88,6 +92,13 @@ class Serving(Group):
         "Keep it under the grace period of whatever stops it.",
         unit="seconds", ge=0, le=3600,
     )  # fmt: skip
+    allowed_broker_hosts: Names = setting(
+        (), "Hosts of brokers that clients may ask for by name; `.suffix` allows all below a domain. None: any.",
+        takes="names, separated by commas",
+    )  # fmt: skip
+    allowed_broker_ports: Ports = setting(
+        (), "Ports of brokers that clients may ask for. None: any.", takes="ports from 1 to 65535, separated by commas"
+    )
     log_level: Literal["debug", "info", "warning", "error"] = setting("info", "Least severe log lines written.")
     log_format: Literal["json", "console"] = setting("json", "One JSON object per line, or text for people.")
 
@@ -113,7 +124,7 @@ class Ordering(Group):
         unit="milliseconds", ge=0, le=60_000,
     )  # fmt: skip
     allow_slices: bool = setting(
-        True, "Split a batch whose keys belong to several workers. If false, the whole batch goes to the first "  # noqa: FBT003 - a default, not an argument
+        default=True, description="Split a batch whose keys belong to several workers. If false, the whole batch goes to the first "
         "key's worker; that breaks the order of the others and is counted.",
     )  # fmt: skip
     batch_peek_max_bytes: ByteSize = setting(
@@ -122,7 +133,7 @@ class Ordering(Group):
         unit="bytes", ge=1024, le=1 << 30,
     )  # fmt: skip
     upstream_batch_index_ack: bool = setting(
-        True, "Acknowledge single messages of a batch to the broker; needs acknowledgmentAtBatchIndexLevelEnabled "  # noqa: FBT003 - a default, not an argument
+        default=True, description="Acknowledge single messages of a batch to the broker; needs acknowledgmentAtBatchIndexLevelEnabled "
         "there and is harmless without.",
     )  # fmt: skip
 

@@ -25,6 +25,10 @@ from proxy.errors import ConfigurationError
 CONFIG_FILE_VARIABLE = "KEYLINE_CONFIG"
 """Names the file; read by the command line."""
 
+_NO_SETTINGS = frozenset(
+    {CONFIG_FILE_VARIABLE, "KEYLINE_CACHE"}
+)  # the latter: where `integration` keeps Pulsar's artifacts
+
 MASK = "********"
 
 Origin = Literal["default", "file", "environment"]
@@ -140,7 +144,7 @@ def _from_file(file: Path | None, problems: list[Problem]) -> dict[str, _Given]:
 def _from_environment(environment: Mapping[str, str], problems: list[Problem]) -> dict[str, _Given]:
     given: dict[str, _Given] = {}
     for variable in sorted(environment):
-        if not variable.startswith(ENVIRONMENT_PREFIX) or variable == CONFIG_FILE_VARIABLE:
+        if not variable.startswith(ENVIRONMENT_PREFIX) or variable in _NO_SETTINGS:
             continue
         name = variable.removeprefix(ENVIRONMENT_PREFIX).lower()
         if name in GROUP_OF:
@@ -209,4 +213,4 @@ def shown(value: Any) -> Any:
     """Give a value as it may be shown, and as JSON can hold it."""
     if isinstance(value, SecretStr):
         return MASK
-    return str(value) if isinstance(value, Path) else value
+    return str(value) if isinstance(value, Path) else list(value) if isinstance(value, tuple) else value

@@ -66,12 +66,16 @@ def _default_cell(field: FieldInfo) -> str:
     if isinstance(extra, dict) and "shown_default" in extra:
         return str(extra["shown_default"])
     default = field.get_default()
-    if default is None:
+    if default is None or default == ():
         return "none"
     return f"`{size_text(default) if field.annotation is ByteSize else _text(default)}`"
 
 
 def _text(value: Any) -> str:
+    if value is None or value == []:
+        return "-"
+    if isinstance(value, list):
+        return ",".join(str(item) for item in value)
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, float):
@@ -82,7 +86,7 @@ def _text(value: Any) -> str:
 def effective(loaded: Loaded) -> str:
     """Write the configuration in effect for people: a line for each setting, with where its value comes from."""
     values = loaded.config.values()
-    cells = [(name, "-" if values[name] is None else _text(shown(values[name]))) for name in GROUP_OF]
+    cells = [(name, _text(shown(values[name]))) for name in GROUP_OF]
     name_width = max(len(name) for name, _ in cells)
     value_width = max(len(value) for _, value in cells)
     lines = [f"{name:<{name_width}}  {value:<{value_width}}  {loaded.origins[name]}" for name, value in cells]

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Annotated, Any
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BaseModel, ByteSize, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ByteSize, ConfigDict, Field
 from pydantic.fields import FieldInfo
 
 from proxy.net.handshake import parse_service_url
@@ -83,10 +83,17 @@ def _check_name(text: str) -> str:
     return text
 
 
+def _split(value: Any) -> Any:
+    """Take a list from the environment apart at its commas; a file has lists of its own."""
+    return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
+
+
 HostPort = Annotated[str, AfterValidator(_check_host_port)]
 ServiceUrls = Annotated[str, AfterValidator(_check_service_url)]
 HttpUrl = Annotated[str, AfterValidator(_check_http_url)]
 Name = Annotated[str, AfterValidator(_check_name)]
+Names = Annotated[tuple[Name, ...], BeforeValidator(_split)]
+Ports = Annotated[tuple[Annotated[int, Field(ge=1, le=_PORT_MAX)], ...], BeforeValidator(_split)]
 
 
 def size_text(size_bytes: int) -> str:

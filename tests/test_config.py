@@ -69,6 +69,17 @@ def test_the_environments_texts_become_values() -> None:
     assert values["connections_max"] == 7
 
 
+def test_lists_are_written_with_commas_or_as_lists(tmp_path: Path) -> None:
+    """The environment has no lists, TOML has."""
+    file = written(tmp_path, "allowed_broker_ports = [6650, 6651]\n")
+    result = load(file, {"KEYLINE_ALLOWED_BROKER_HOSTS": "broker-0, .pulsar.svc"})
+    assert result.config.serving.allowed_broker_hosts == ("broker-0", ".pulsar.svc")
+    assert result.config.serving.allowed_broker_ports == (6650, 6651)
+    assert "broker-0,.pulsar.svc" in effective(result)
+    (line,) = mistakes_of(allowed_broker_ports="6650,70000")
+    assert line.endswith("must be ports from 1 to 65535, separated by commas")
+
+
 def test_models_are_frozen() -> None:
     """Nobody changes the configuration after it was checked."""
     config = load(None, {}).config
@@ -170,6 +181,7 @@ def test_the_variables_kubernetes_makes_for_a_service_named_keyline_are_passed_o
         "KEYLINE_ADMIN_SERVICE_HOST": "10.0.0.2",
         "KEYLINE_ADMIN_PORT": "tcp://10.0.0.2:8750",
         "KEYLINE_CONFIG": "read by the command line",
+        "KEYLINE_CACHE": "read by integration",
     }
     load(None, links)
     assert "unknown variable" in mistakes_of(port="6660")[0]
