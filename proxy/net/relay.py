@@ -27,9 +27,9 @@ from proxy.net.relay_leg import UpstreamLeg
 from proxy.net.relay_lookups import RelayedLookups
 from proxy.net.relay_redirects import RedirectedLookups
 from proxy.net.relay_requests import RelayedRequests
-from proxy.net.session_commands import CLOSURES, parse_as, refusal_frame, success_frame
+from proxy.net.session_commands import CLOSURES, parse_as, refusal_frame
 from proxy.net.session_statistics import RelayStatistics
-from proxy.wire import frames
+from proxy.wire import commands, frames
 from proxy.wire import pulsar_pb2 as pb
 
 if TYPE_CHECKING:
@@ -187,7 +187,7 @@ class Relay:
         if kind in CLOSURES and self._state in (RelayState.DOWN, RelayState.REOPENING):
             if kind == _T.CLOSE_PRODUCER:
                 self._requests.forget_stale(body.producer_id)
-            self._client.send(success_frame(body.request_id))
+            self._client.send(commands.success(body.request_id))
             return
         try:
             self._check_queue(frame)

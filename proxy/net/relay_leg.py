@@ -9,9 +9,9 @@ from __future__ import annotations
 import enum
 from typing import TYPE_CHECKING, Protocol
 
-from proxy.net.session_commands import PING_FRAME, PONG_FRAME, REPLIES, parse_as
+from proxy.net.session_commands import REPLIES, parse_as
 from proxy.net.session_keep_alive import Heartbeat
-from proxy.wire import frames
+from proxy.wire import commands, frames
 from proxy.wire import pulsar_pb2 as pb
 from proxy.wire.errors import FrameError
 
@@ -161,7 +161,7 @@ class UpstreamLeg:
 
     def _command(self, kind: int, frame: bytes) -> None:
         if kind == _T.PING:
-            self.write(PONG_FRAME)
+            self.write(commands.pong())
         elif kind == _T.AUTH_CHALLENGE:
             self._owner.leg_challenged(frame)
         elif self._state is LegState.READY and kind != _T.PONG:
@@ -198,7 +198,7 @@ class UpstreamLeg:
         self._lose(f"the broker did not answer CONNECT in {self._limits.handshake_timeout_s:g} s")
 
     def _ping(self) -> None:
-        self.write(PING_FRAME)
+        self.write(commands.ping())
 
     def _silent(self) -> None:
         reason = f"the broker was silent for {2 * self._limits.keep_alive_s:g} s"

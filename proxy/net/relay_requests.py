@@ -14,7 +14,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from proxy.errors import LimitExceeded
-from proxy.net.session_commands import CLOSURES, REPLIES, body_of, close_frame, refusal_frame, success_frame
+from proxy.net.session_commands import CLOSURES, REPLIES, body_of, close_frame, refusal_frame
+from proxy.wire import commands
 from proxy.wire import pulsar_pb2 as pb
 
 if TYPE_CHECKING:
@@ -127,7 +128,7 @@ class RelayedRequests:
         self._stale_producers.update(producers)
         for kind, body in pending.values():
             if kind in CLOSURES:
-                yield success_frame(body.request_id)
+                yield commands.success(body.request_id)
             else:
                 yield refusal_frame(kind, body, reason)
         for producer_id, ready in producers.items():

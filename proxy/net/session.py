@@ -22,12 +22,12 @@ import structlog
 from proxy.errors import ClientError
 from proxy.net.handshake import downstream_connected, requested_broker, upstream_connect
 from proxy.net.relay import Relay
-from proxy.net.session_commands import PING_FRAME, PONG_FRAME, error_frame, parse_as
+from proxy.net.session_commands import DATA, error_frame, parse_as
 from proxy.net.session_keep_alive import Heartbeat
 from proxy.net.session_router import CommandRouter, Violation, command_name
 from proxy.net.session_statistics import EndCause, SessionCounters, SessionStatistics, counts
 from proxy.net.session_workers import SessionWorkers
-from proxy.wire import frames
+from proxy.wire import commands, frames
 from proxy.wire import pulsar_pb2 as pb
 from proxy.wire.errors import FrameError
 
@@ -198,26 +198,29 @@ class ClientSession:
     def _sort(self, incoming: list[bytes]) -> None:
         self._counters.frames_received_total += len(incoming)
         run: list[bytes] = []
-        unparsed = self._unparsed()
+        router = self._router if self._state is SessionState.CONNECTED else None
+        unparsed = _NOTHING if router is None else router.unparsed()
         for frame in incoming:
             kind = frames.frame_type(frame)
             if kind in unparsed:
                 run.append(frame)
                 continue
-            self._forward(run)
-            run = []
+            if run:
+                self._forward(run)
+                run = []
+            if router is not None and kind in DATA:  # changes nothing of the session or of what goes unparsed
+                router.take_data(kind, frame)
+                continue
             self._command(kind, frame)
             if self._state is SessionState.ENDED:
                 return
-            unparsed = self._unparsed()
-        self._forward(run)
-
-    def _unparsed(self) -> frozenset[int]:
-        return _NOTHING if self._router is None else self._router.unparsed()
+            unparsed = _NOTHING if router is None else router.unparsed()
+        if run:
+            self._forward(run)
 
     def _forward(self, run: list[bytes]) -> None:
-        if run and self._relay is not None:
-            self._relay.forward(run)
+        assert self._relay is not None
+        self._relay.forward(run)
 
     def _command(self, kind: int, frame: bytes) -> None:
         if kind == _T.CONNECT:
@@ -225,7 +228,7 @@ class ClientSession:
         elif self._relay is None or self._router is None:
             raise Violation(EndCause.NOT_CONNECTED, f"{command_name(kind)} before CONNECT")
         elif kind == _T.PING:
-            self.send(PONG_FRAME)
+            self.send(commands.pong())
         elif kind == _T.PONG:
             return
         elif kind == _T.AUTH_RESPONSE:
@@ -293,7 +296,7 @@ class ClientSession:
         self._end(EndCause.HANDSHAKE_TIMEOUT, reason, pb.NotAllowedError)
 
     def _ping(self) -> None:
-        self.send(PING_FRAME)
+        self.send(commands.ping())
 
     def _silent(self) -> None:
         self._end(EndCause.SILENT, f"the client was silent for {2 * self._limits.keep_alive_s:g} s")

@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
-from proxy.wire import frames
+from proxy.wire import commands, frames
 from proxy.wire import pulsar_pb2 as pb
 from proxy.wire.errors import FrameError
 
@@ -113,42 +113,16 @@ CLOSURES: Final = frozenset({_T.CLOSE_PRODUCER, _T.CLOSE_CONSUMER, _T.WATCH_TOPI
 DATA: Final = frozenset({_T.SEND, _T.ACK, _T.FLOW, _T.REDELIVER_UNACKNOWLEDGED_MESSAGES})
 """Commands of every message; without a worker on the connection they are forwarded unparsed."""
 
-CONSUMER_COMMANDS: Final = frozenset(
-    {
-        _T.ACK,
-        _T.FLOW,
-        _T.REDELIVER_UNACKNOWLEDGED_MESSAGES,
-        _T.CLOSE_CONSUMER,
-        _T.UNSUBSCRIBE,
-        _T.SEEK,
-        _T.GET_LAST_MESSAGE_ID,
-        _T.CONSUMER_STATS,
-    }
-)
-"""Commands that name a consumer, and go to its worker when it is one of ours."""
-
-PING_FRAME: Final = frames.encode_command(_T(type=_T.PING, ping=pb.CommandPing()))
-PONG_FRAME: Final = frames.encode_command(_T(type=_T.PONG, pong=pb.CommandPong()))
-
-
-def success_frame(request_id: int) -> bytes:
-    """SUCCESS."""
-    return frames.encode_command(_T(type=_T.SUCCESS, success=pb.CommandSuccess(request_id=request_id)))
-
 
 def error_frame(wire_code: int, message: str, request_id: int = UNASKED) -> bytes:
     """ERROR; without a request id it says why the connection is about to end."""
-    command = _T(type=_T.ERROR)
-    command.error.request_id = request_id
-    command.error.error = wire_code  # type: ignore[assignment]  # protobuf's stubs want its own enum type
-    command.error.message = message
-    return frames.encode_command(command)
+    return commands.error(request_id, wire_code, message)  # type: ignore[arg-type]  # a plain number will do
 
 
 def refusal_frame(kind: int, body: Any, message: str, wire_code: int | None = None) -> bytes:  # noqa: ANN401 - see body_of
     """Answer a request of type `kind` with an error; the code is the row's unless given."""
     refusal = REQUESTS[kind]
-    command = pb.BaseCommand(type=refusal.reply)  # type: ignore[arg-type]  # as above
+    command = pb.BaseCommand(type=refusal.reply)  # type: ignore[arg-type]  # a plain number will do
     reply = body_of(command)
     reply.request_id = body.request_id
     setattr(reply, refusal.error_field, refusal.wire_code if wire_code is None else wire_code)
@@ -162,11 +136,5 @@ def refusal_frame(kind: int, body: Any, message: str, wire_code: int | None = No
 
 def close_frame(kind: int, owner_id: int) -> bytes:
     """CLOSE_PRODUCER or CLOSE_CONSUMER as a broker sends it: the client looks the topic up and comes back."""
-    command = pb.BaseCommand(type=kind)  # type: ignore[arg-type]  # as above
-    if kind == _T.CLOSE_PRODUCER:
-        command.close_producer.producer_id = owner_id
-        command.close_producer.request_id = UNASKED
-    else:
-        command.close_consumer.consumer_id = owner_id
-        command.close_consumer.request_id = UNASKED
-    return frames.encode_command(command)
+    close = commands.close_producer if kind == _T.CLOSE_PRODUCER else commands.close_consumer
+    return close(owner_id, UNASKED)

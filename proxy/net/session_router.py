@@ -8,24 +8,29 @@ Specification: Pulsar binary protocol; `ServerCnx` for what a broker does with w
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
 
 from proxy.errors import ClientError
 from proxy.net.relay_message_ids import unmask
-from proxy.net.session_commands import CONSUMER_COMMANDS, DATA, REQUESTS, body_of, parse_as
+from proxy.net.session_commands import DATA, REQUESTS, body_of, parse_as
 from proxy.net.session_statistics import EndCause, SessionCounters
 from proxy.net.session_topic import persistent_topic
 from proxy.wire import frames
 from proxy.wire import pulsar_pb2 as pb
 
 if TYPE_CHECKING:
+    from proxy.net.ports import WorkerPort
     from proxy.net.relay import Relay
     from proxy.net.session_workers import SessionWorkers
 
 _T = pb.BaseCommand
 
-_NOTHING: frozenset[int] = frozenset()
-_SEND_ONLY: frozenset[int] = frozenset({_T.SEND})
+PERMITS_MAX: Final = 2**31 - 1
+"""The broker reads permits as a signed number and ends the connection of who sends none or fewer."""
+
+_NOTHING: Final[frozenset[int]] = frozenset()
+_SEND_ONLY: Final[frozenset[int]] = frozenset({_T.SEND})
 
 
 class Violation(ClientError):
@@ -52,36 +57,54 @@ class CommandRouter:
             return _NOTHING
         return _SEND_ONLY if self._workers else DATA
 
-    def take(self, kind: int, frame: bytes) -> None:
-        """Send one command its way. Raises `Violation`, and `FrameError` for what does not parse."""
+    def take_data(self, kind: int, frame: bytes) -> None:
+        """Send one of `DATA` its way: to its worker, or on to the broker. The hot path of acknowledgements."""
         if kind == _T.SEND:
             self._relay.send(frame)
             return
-        if kind not in DATA and kind not in REQUESTS:
+        command = parse_as(kind, frame)
+        body: Any
+        if kind == _T.ACK:
+            body = command.ack
+            if (port := self._workers.port(body.consumer_id)) is not None:
+                port.ack(body)
+            elif body.HasField("request_id"):
+                self._relay.request(kind, body, frame)
+                return
+        elif kind == _T.FLOW:
+            body = command.flow
+            if (port := self._workers.port(body.consumer_id)) is not None:
+                port.flow(_permits(body))
+        else:
+            body = command.redeliverUnacknowledgedMessages
+            if (port := self._workers.port(body.consumer_id)) is not None:
+                port.redeliver(body)
+        if port is None:
+            self._relay.consumer_data(frame)
+        else:
+            self._counters.intercepted_commands_total += 1
+
+    def take(self, kind: int, frame: bytes) -> None:
+        """Send one command its way. Raises `Violation`, and `FrameError` for what does not parse."""
+        if kind in DATA:
+            self.take_data(kind, frame)
+            return
+        if kind not in REQUESTS:
             raise Violation(EndCause.UNKNOWN_COMMAND, f"{command_name(kind)} is not served here")
         command = parse_as(kind, frame)
         body = body_of(command)
-        if kind in CONSUMER_COMMANDS and self._to_worker(kind, body):
-            return
-        if kind == _T.SUBSCRIBE:
+        to_worker = _TO_WORKER.get(kind)
+        if to_worker is not None and (port := self._workers.port(body.consumer_id)) is not None:
+            self._counters.intercepted_commands_total += 1
+            to_worker(port, body)
+        elif kind == _T.SUBSCRIBE:
             self._subscribe(command, frame)
         elif kind == _T.PRODUCER:
             self._producer(body, frame)
         elif kind == _T.SEEK and body.HasField("message_id") and unmask(body.message_id):
             self._relay.request(kind, body, frames.encode_command(command))
-        elif kind in REQUESTS and (kind != _T.ACK or body.HasField("request_id")):
-            self._relay.request(kind, body, frame)
         else:
-            self._relay.consumer_data(frame)
-
-    def _to_worker(self, kind: int, body: Any) -> bool:  # noqa: ANN401 - see session_commands.body_of
-        try:
-            routed = self._workers.route(kind, body)
-        except ClientError as error:
-            raise Violation(EndCause.BAD_FLOW, str(error), error.wire_code) from error
-        if routed:
-            self._counters.intercepted_commands_total += 1
-        return routed
+            self._relay.request(kind, body, frame)
 
     def _subscribe(self, command: pb.BaseCommand, frame: bytes) -> None:
         """Key_Shared on a persistent topic is ours; every other consumer is the broker's."""
@@ -105,6 +128,23 @@ class CommandRouter:
     def _producer(self, body: pb.CommandProducer, frame: bytes) -> None:
         """Relay a producer. The seam where one with access mode WaitForExclusive is to be taken (PIP-440)."""
         self._relay.request(_T.PRODUCER, body, frame)
+
+
+def _permits(body: pb.CommandFlow) -> int:
+    if not 0 < body.messagePermits <= PERMITS_MAX:
+        message = f"FLOW of {body.messagePermits} permits for consumer {body.consumer_id}: at least 1 must be granted"
+        raise Violation(EndCause.BAD_FLOW, message)
+    return body.messagePermits
+
+
+_TO_WORKER: Final[dict[int, Callable[[WorkerPort, Any], None]]] = {
+    _T.CLOSE_CONSUMER: lambda port, body: port.close(body.request_id),
+    _T.UNSUBSCRIBE: lambda port, body: port.unsubscribe(body),
+    _T.SEEK: lambda port, body: port.seek(body),
+    _T.GET_LAST_MESSAGE_ID: lambda port, body: port.get_last_message_id(body),
+    _T.CONSUMER_STATS: lambda port, body: port.consumer_stats(body),
+}
+"""Requests that name a consumer, and go to its worker when it is one of ours."""
 
 
 def command_name(kind: int) -> str:

@@ -7,19 +7,15 @@ port, or to nobody and then to the broker, which answers for consumers it does n
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING
 
-from proxy.errors import ClientError, KeylineError
-from proxy.net.session_commands import error_frame, success_frame
+from proxy.errors import KeylineError
+from proxy.net.session_commands import error_frame
+from proxy.wire import commands
 from proxy.wire import pulsar_pb2 as pb
 
 if TYPE_CHECKING:
     from proxy.net.ports import SubscriptionDirectory, Transport, WorkerPort
-
-_T = pb.BaseCommand
-
-PERMITS_MAX: Final = 2**31 - 1
-"""The broker reads permits as a signed number and ends the connection of who sends none or fewer."""
 
 
 class Worker:
@@ -116,25 +112,10 @@ class SessionWorkers:
             self._forget(worker)
             self._transport.write(error_frame(error.wire_code, str(error), command.request_id))
 
-    def route(self, kind: int, body: Any) -> bool:  # noqa: ANN401 - see session_commands.body_of
-        """Hand a consumer's command to its worker; false when the consumer is none of ours.
-
-        Raises `ClientError` for a FLOW that grants nothing, for which a broker ends the connection.
-        """
-        worker = self._workers.get(body.consumer_id)
-        if worker is None or worker.port is None:
-            return False
-        if kind == _T.FLOW:
-            permits = body.messagePermits
-            if not 0 < permits <= PERMITS_MAX:
-                message = f"FLOW of {permits} permits for consumer {body.consumer_id}: at least 1 must be granted"
-                raise ClientError(message)
-            worker.port.flow(permits)
-        elif kind == _T.CLOSE_CONSUMER:
-            worker.port.close(body.request_id)
-        else:
-            _ROUTES[kind](worker.port, body)
-        return True
+    def port(self, consumer_id: int) -> WorkerPort | None:
+        """Where this consumer's commands go; None when it is none of ours."""
+        worker = self._workers.get(consumer_id)
+        return None if worker is None else worker.port
 
     def writability_changed(self, writable: bool) -> None:  # noqa: FBT001 - the port's one bit of news
         """The client's socket filled up or emptied."""
@@ -155,7 +136,7 @@ class SessionWorkers:
         Success when the consumer stands; an error while it is being made. (`ServerCnx.handleSubscribe`.)
         """
         if ready:
-            self._transport.write(success_frame(request_id))
+            self._transport.write(commands.success(request_id))
         else:
             message = "Consumer is already present on the connection"
             self._transport.write(error_frame(pb.ServiceNotReady, message, request_id))
@@ -163,13 +144,3 @@ class SessionWorkers:
     def _forget(self, worker: Worker) -> None:
         if self._workers.get(worker.consumer_id) is worker:  # its id may have been taken anew since
             del self._workers[worker.consumer_id]
-
-
-_ROUTES: Final[dict[int, Callable[[WorkerPort, Any], None]]] = {
-    _T.ACK: lambda port, body: port.ack(body),
-    _T.REDELIVER_UNACKNOWLEDGED_MESSAGES: lambda port, body: port.redeliver(body),
-    _T.UNSUBSCRIBE: lambda port, body: port.unsubscribe(body),
-    _T.SEEK: lambda port, body: port.seek(body),
-    _T.GET_LAST_MESSAGE_ID: lambda port, body: port.get_last_message_id(body),
-    _T.CONSUMER_STATS: lambda port, body: port.consumer_stats(body),
-}
