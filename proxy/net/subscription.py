@@ -92,7 +92,7 @@ class Subscription(SubscriptionRequests):
         self.hand_over_count = 0
         self.ended = False
         self.seeking = False
-        self._schemas: set[bytes] = {command.schema.SerializeToString()}
+        self._schemas: set[bytes] = {_schema_of(command)}
         self._flush_due = False
         self._bytes_reported = 0
 
@@ -123,7 +123,7 @@ class Subscription(SubscriptionRequests):
 
     def _check_schema(self, subscriber: SubscribedWorker) -> None:
         """A schema the broker has not seen from us is put to it before its worker joins."""
-        schema = subscriber.command.schema.SerializeToString()
+        schema = _schema_of(subscriber.command)
         link = self.upstream.link
         if schema in self._schemas or link is None:
             self._join(subscriber)
@@ -312,3 +312,8 @@ class Subscription(SubscriptionRequests):
         )
         if permits:
             link.send(commands.flow(self.upstream.consumer_id, permits))
+
+
+def _schema_of(command: pb.CommandSubscribe) -> bytes:
+    """The worker's schema as bytes, to tell one from another; empty for none."""
+    return command.schema.SerializeToString() if command.HasField("schema") else b""

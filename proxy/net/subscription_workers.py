@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 from proxy.core import acknowledgement
 from proxy.core.entry import delivery_key
 from proxy.core.positions import is_packable, pack
-from proxy.core.slice_id import original_entry
 from proxy.core.worker import Worker
 from proxy.errors import ClientError, KeylineError
+from proxy.net.relay_message_ids import unmask
 from proxy.net.subscription_acks import Receipt, bits_of
 from proxy.wire import commands
 from proxy.wire import pulsar_pb2 as pb
@@ -159,7 +159,7 @@ class SubscribedWorker:
         seek = pb.CommandSeek()
         seek.CopyFrom(command)
         if seek.HasField("message_id"):
-            seek.message_id.entryId = original_entry(seek.message_id.entryId)
+            unmask(seek.message_id)
         self.subscription.seek(self, seek)
 
     def get_last_message_id(self, command: pb.CommandGetLastMessageId) -> None:
