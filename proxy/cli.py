@@ -44,12 +44,14 @@ def _print_version(wanted: bool) -> None:  # noqa: FBT001 - the form typer calls
         raise typer.Exit
 
 
+_Version = Annotated[
+    bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and stop.")
+]
+_Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
+
+
 @app.callback()
-def keyline(
-    _version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and stop.")
-    ] = False,
-) -> None:
+def keyline(_version: _Version = False) -> None:  # noqa: FBT002 - the form typer takes a flag in
     """Take the options that stand before a command."""
 
 
@@ -65,10 +67,7 @@ def serve(config: ConfigFile = None) -> None:
 
 
 @app.command("check-config", epilog=_EXIT_CODES)
-def check_config(
-    config: ConfigFile = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programs.")] = False,  # noqa: FBT002 - see above
-) -> None:
+def check_config(config: ConfigFile = None, as_json: _Json = False) -> None:  # noqa: FBT002 - as above
     """Print the configuration in effect and where each value comes from, or all that is wrong with it."""
     try:
         loaded = load(config, os.environ)

@@ -124,18 +124,20 @@ class Ordering(Group):
         unit="milliseconds", ge=0, le=60_000,
     )  # fmt: skip
     allow_slices: bool = setting(
-        default=True, description="Split a batch whose keys belong to several workers. If false, the whole batch goes to the first "
+        default=True,
+        description="Split a batch whose keys belong to several workers. If false, the whole batch goes to the first "
         "key's worker; that breaks the order of the others and is counted.",
-    )  # fmt: skip
+    )
     batch_peek_max_bytes: ByteSize = setting(
         64 * MIB, "Largest batch, uncompressed, that is opened to see its keys; a larger one goes whole to the first "
         "key's worker and is counted.",
         unit="bytes", ge=1024, le=1 << 30,
     )  # fmt: skip
     upstream_batch_index_ack: bool = setting(
-        default=True, description="Acknowledge single messages of a batch to the broker; needs acknowledgmentAtBatchIndexLevelEnabled "
-        "there and is harmless without.",
-    )  # fmt: skip
+        default=True,
+        description="Acknowledge single messages of a batch to the broker; needs "
+        "acknowledgmentAtBatchIndexLevelEnabled there and is harmless without.",
+    )
 
 
 class Memory(Group):

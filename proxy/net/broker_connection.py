@@ -186,18 +186,16 @@ class BrokerConnection:
         last_id = -1
         for frame in pieces:
             try:
-                kind = frame_type(frame)
-                if kind == message_type:
-                    head = parse_message(frame)
-                    consumer_id = head.consumer_id
+                head = parse_message(frame) if frame_type(frame) == message_type else None
             except FrameError as error:
                 self._corrupt(error)
                 return
-            if kind != message_type:
-                self._command(kind, frame)
+            if head is None:
+                self._command(frame)
                 if self._state is State.LOST:
                     return
                 continue
+            consumer_id = head.consumer_id
             message = deliver(consumer_id)
             if message is None:
                 continue
@@ -217,8 +215,9 @@ class BrokerConnection:
 
     # ------------------------------------------------------------------ commands
 
-    def _command(self, kind: int, frame: bytes) -> None:
+    def _command(self, frame: bytes) -> None:
         """Act on anything but a message."""
+        kind = frames.frame_type(frame)
         handler = self._HANDLERS.get(kind)
         if handler is None and kind not in REPLY_FIELDS:
             self._unknown(kind)  # not parsed: it may be newer than our protocol

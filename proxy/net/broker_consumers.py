@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from proxy.net.ports import UpstreamConsumer
+    from proxy.wire.messages import MessageHead
 
-Deliver = Callable[[int, int, int, "tuple[int, ...]", bytes], None]
+Deliver = Callable[["MessageHead"], None]
 
 
 class ConsumerRoutes:

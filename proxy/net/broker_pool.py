@@ -15,6 +15,8 @@ from proxy.net.broker_settings import BrokerSettings, BrokerTarget
 from proxy.net.broker_statistics import BrokerConnectionStatistics, State
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from proxy.net.lookup import GotConnection
     from proxy.net.ports import Clock, Connector
 
@@ -31,6 +33,7 @@ class BrokerPool:
         self._turn: dict[BrokerTarget, int] = {}
         self._waiting: dict[BrokerConnection, list[GotConnection]] = {}
         self._closed_because: str | None = None
+        self._when_gone: Callable[[], None] = _nothing
 
     def acquire(self, target: BrokerTarget, got: GotConnection) -> None:
         """Hand over a connected connection, at once if one stands, or why there is none."""
@@ -60,13 +63,14 @@ class BrokerPool:
             if connection is not None
         )
 
-    def close(self, reason: str) -> None:
-        """Close all, and refuse from now on; idempotent."""
-        if self._closed_because is not None:
-            return
+    def close(self, reason: str, gone: Callable[[], None]) -> None:
+        """Close all, and refuse from now on; `gone` is called when the last is closed, perhaps at once."""
         self._closed_because = reason
-        everyone = [connection for places in self._connections.values() for connection in places]
-        for connection in everyone:
+        if not self._connections:
+            gone()
+            return
+        self._when_gone = gone
+        for connection in [connection for places in self._connections.values() for connection in places]:
             if connection is not None:
                 connection.close(reason)
 
@@ -81,3 +85,10 @@ class BrokerPool:
             del self._connections[connection.target], self._turn[connection.target]
         for got in self._waiting.pop(connection, []):
             got(error)
+        if not self._connections:
+            when_gone, self._when_gone = self._when_gone, _nothing
+            when_gone()
+
+
+def _nothing() -> None:
+    """Nobody waits for the last connection to close."""

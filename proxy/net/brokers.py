@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger("keyline.brokers")
 
+_STOPPING = "the gateway is stopping"
+
 Found = Callable[["BrokerLink | Exception"], None]
 
 
@@ -79,14 +81,17 @@ class Brokers:
             connections=self._pool.statistics(),
         )
 
-    def close(self, reason: str = "the gateway is stopping") -> None:
-        """Close every connection once its queue is sent; lookups that wait fail; idempotent."""
+    def close(self, gone: Callable[[], None]) -> None:
+        """Close every connection once its queue is sent, and refuse from now on; lookups that wait fail.
+
+        `gone` is called when the last connection is closed, perhaps at once.
+        """
         self._closed = True
-        self._pool.close(reason)
+        self._pool.close(_STOPPING, gone)
 
     def _refusal(self) -> KeylineError | None:
         if self._closed:
-            return UpstreamUnavailable("the gateway is stopping")
+            return UpstreamUnavailable(_STOPPING)
         if len(self._waiting) >= self._settings.lookups_max:
             return LimitExceeded(f"{self._settings.lookups_max} topics are being looked up already; try again")
         return None

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from proxy.errors import KeylineError, LimitExceeded, UpstreamError, UpstreamUnavailable
 from proxy.net.broker_connection import BrokerConnection
+from proxy.net.broker_probe import INTERVAL_S, BrokerProbe
 from proxy.net.broker_settings import BrokerSettings
 from proxy.net.brokers import Brokers
 from proxy.wire import pulsar_pb2 as pb
@@ -251,11 +252,15 @@ def test_check_connects_and_tells_whether_that_worked() -> None:
 def test_close_ends_connections_and_lookups_and_refuses_new_ones() -> None:
     """After close nothing is connected again."""
     bench = Bench(replace(SETTINGS, service_urls=("pulsar://one:6650", "pulsar://two:6650")))
+    gone: list[str] = []
     bench.locate()
-    bench.brokers.close()
-    bench.brokers.close()
+    transport = bench.connector.last.accept()
+    bench.brokers.close(lambda: gone.append("gone"))
+    assert gone == []
     bench.locate("other")
     bench.clock.settle()
+    assert transport.closing
+    assert gone == ["gone"]
     assert [type(found) for found in bench.found] == [UpstreamUnavailable] * 2
     assert len(bench.connector.attempts) == 1
     assert bench.brokers.statistics().connections == ()
@@ -268,3 +273,36 @@ def test_statistics_name_every_connection() -> None:
     statistics = bench.brokers.statistics()
     assert (statistics.lookups_waiting, statistics.service_urls) == (1, ("pulsar://one:6650",))
     assert [(c.broker, c.state) for c in statistics.connections] == [("pulsar://one:6650", "connecting")]
+
+
+def test_close_without_connections_is_done_at_once() -> None:
+    """Nothing is left to wait for."""
+    gone: list[str] = []
+    Bench().brokers.close(lambda: gone.append("gone"))
+    assert gone == ["gone"]
+
+
+def test_the_probe_asks_again_and_keeps_the_last_answer() -> None:
+    """Readiness follows the broker, down and up again."""
+    bench = Bench()
+    probe = BrokerProbe(bench.brokers, bench.clock)
+    reasons = [probe.unreachable_because]
+    probe.start()
+    bench.connector.last.refuse("connection refused")
+    reasons.append(probe.unreachable_because)
+    bench.clock.advance(INTERVAL_S)
+    transport = shake_hands(bench.connector.last)
+    reasons.append(probe.unreachable_because)
+    transport.lose("reset")
+    bench.clock.advance(INTERVAL_S)
+    bench.connector.last.refuse("no route to host")
+    reasons.append(probe.unreachable_because)
+    probe.stop()
+    bench.clock.advance(10 * INTERVAL_S)
+    assert len(bench.connector.attempts) == 3
+    assert [str(reason).rpartition(": ")[2] for reason in reasons] == [
+        "no broker was reached yet",
+        "connection refused",
+        "None",
+        "no route to host",
+    ]

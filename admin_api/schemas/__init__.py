@@ -1,0 +1,1 @@
+"""What the admin API's answers look like."""

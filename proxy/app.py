@@ -1,0 +1,232 @@
+"""The one wiring file: every part is made here, from the configuration, and handed to those who need it.
+
+Stopping has an order, so that no message is lost and clients move on by themselves (G3): say "not ready" and take no
+new client; deliver nothing more and wait for the acknowledgements of what was delivered; close the workers' consumers
+and then every connection, which sends clients to another replica; close the gateway's own connections last, behind
+the acknowledgements on them. The wait has a bound: what is not acknowledged by then is delivered again elsewhere.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import ssl
+from dataclasses import fields
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import structlog
+import uvloop
+
+from admin_api.app import admin_app
+from admin_api.server import AdminServer
+from proxy.config_types import service_urls, split_host_port
+from proxy.errors import KeylineError
+from proxy.limits import Limits
+from proxy.net.aio import AioClock, AioConnector
+from proxy.net.broker_probe import BrokerProbe
+from proxy.net.broker_settings import (
+    BrokerSettings,
+    CredentialsProvider,
+    no_credentials,
+    token_credentials,
+    token_file_credentials,
+)
+from proxy.net.brokers import Brokers
+from proxy.net.handshake import TLS, TargetPolicy, parse_service_url
+from proxy.net.server import GatewayServer, Sessions
+from proxy.net.session_settings import SessionSettings
+from proxy.net.subscription_settings import SubscriptionSettings
+from proxy.net.subscriptions import Subscriptions
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from proxy.config import Config
+    from proxy.net.subscriptions import SubscriptionsStatistics
+
+FAREWELL_S = 2.0
+"""How long clients may take to read what was sent to them before their connections are cut."""
+
+log = structlog.get_logger("keyline.gateway")
+
+T = TypeVar("T")
+
+
+class StartFailure(KeylineError):
+    """The gateway cannot start where it is; the message says why."""
+
+
+class Gateway:
+    """All parts of one gateway on one event loop. Implements `admin_api.ports.GatewayView`."""
+
+    def __init__(self, config: Config, loop: asyncio.AbstractEventLoop) -> None:
+        """Make every part; nothing listens or connects yet. Raises `StartFailure`."""
+        self._config = config
+        limits = _picked(Limits, config)
+        clock = AioClock(loop)
+        connector = AioConnector(loop, limits, _broker_tls(config))
+        self._brokers = Brokers(connector, clock, broker_settings(config))
+        self._probe = BrokerProbe(self._brokers, clock)
+        self._subscriptions = Subscriptions(self._brokers, clock, _picked(SubscriptionSettings, config))
+        sessions = Sessions(connector, clock, self._subscriptions, session_settings(config), limits)
+        self._server = GatewayServer(sessions, limits, loop)
+        self._admin = AdminServer(admin_app(self, version("keyline")))
+        self._listening = False
+        self._draining = False
+        self.admin_address = ("", 0)
+
+    # ------------------------------------------------------------------ admin_api.ports.GatewayView
+
+    def not_ready_because(self) -> Sequence[str]:
+        """Every reason why no client should be sent here now."""
+        reasons = []
+        if self._draining:
+            reasons.append("draining: the gateway is stopping")
+        elif not self._listening:
+            reasons.append("not listening yet")
+        if self._probe.unreachable_because is not None:
+            reasons.append(f"broker: {self._probe.unreachable_because}")
+        return reasons
+
+    def subscriptions(self) -> SubscriptionsStatistics:
+        """All Key_Shared subscriptions, frozen."""
+        return self._subscriptions.statistics()
+
+    # ------------------------------------------------------------------ life
+
+    @property
+    def addresses(self) -> list[tuple[str, int]]:
+        """Where clients are accepted."""
+        return self._server.addresses
+
+    async def start(self) -> None:
+        """Listen. Raises `StartFailure` if an address cannot be had; then nothing is left open.
+
+        The admin API comes first, so that an orchestrator sees why the rest takes its time.
+        """
+        serving = self._config.serving
+        try:
+            self.admin_address = await self._admin.start(*split_host_port(serving.admin_listen))
+        except OSError as error:
+            raise StartFailure(f"admin_listen {serving.admin_listen}: {error.strerror or error}") from error
+        try:
+            await self._server.listen(*split_host_port(serving.listen))
+        except OSError as error:
+            await self._admin.stop()
+            raise StartFailure(f"listen {serving.listen}: {error.strerror or error}") from error
+        self._probe.start()
+        self._listening = True
+        log.info(
+            "gateway started",
+            version=version("keyline"),
+            addresses=[f"{host}:{port}" for host, port in self.addresses],
+            admin="{}:{}".format(*self.admin_address),
+            broker_url=self._config.broker.broker_url,
+        )
+
+    async def drain_and_stop(self, hurry: asyncio.Event | None = None) -> bool:
+        """Stop in order; false if something delivered was not acknowledged in time, or `hurry` cut the wait short."""
+        self._draining = True
+        self._server.stop_accepting()
+        timeout_s = self._config.serving.drain_timeout_s
+        log.info("gateway draining", timeout_s=timeout_s)
+        drained = asyncio.Event()
+        self._subscriptions.drain(drained.set)
+        await _first_of(timeout_s, drained, hurry)
+        self._subscriptions.close()
+        self._server.close_sessions()
+        farewell_s = 0.0 if hurry is not None and hurry.is_set() else FAREWELL_S
+        await self._server.sessions_gone(farewell_s)
+        self._probe.stop()
+        gone = asyncio.Event()
+        self._brokers.close(gone.set)
+        await _first_of(farewell_s, gone)
+        await self._admin.stop()
+        log.info("gateway stopped", drained=drained.is_set())
+        return drained.is_set()
+
+
+def run(config: Config) -> None:
+    """Serve until a signal, then drain. Raises `StartFailure`."""
+    uvloop.run(_serve(config))
+
+
+async def _serve(config: Config) -> None:
+    loop = asyncio.get_running_loop()
+    stop, hurry = asyncio.Event(), asyncio.Event()
+
+    def signalled(name: str) -> None:
+        log.info("signal", signal=name, again=stop.is_set())
+        (hurry if stop.is_set() else stop).set()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, signalled, number.name)
+    gateway = Gateway(config, loop)
+    await gateway.start()
+    await stop.wait()
+    await gateway.drain_and_stop(hurry)
+
+
+async def _first_of(timeout_s: float, *events: asyncio.Event | None) -> None:
+    """Wait until one of the events is set, or the time is over."""
+    waits = [asyncio.ensure_future(event.wait()) for event in events if event is not None]
+    _, late = await asyncio.wait(waits, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
+    for wait in late:
+        wait.cancel()
+
+
+# ---------------------------------------------------------------------- settings of the parts
+
+
+def broker_settings(config: Config) -> BrokerSettings:
+    """Make what the gateway's own connections need."""
+    broker, client_side = config.broker, config.client_side
+    return BrokerSettings(
+        service_urls=service_urls(broker.broker_url),
+        client_version=f"Keyline-v{version('keyline')}",
+        credentials=_credentials(config),
+        connections_per_broker=broker.upstream_connections_per_broker,
+        max_frame_bytes=client_side.max_frame_bytes,
+        connect_timeout_s=client_side.connect_timeout_s,
+        request_timeout_s=broker.upstream_request_timeout_s,
+        keep_alive_s=client_side.keep_alive_s,
+    )
+
+
+def session_settings(config: Config) -> SessionSettings:
+    """Make what client sessions need."""
+    serving = config.serving
+    return SessionSettings(
+        brokers=tuple(parse_service_url(url) for url in service_urls(config.broker.broker_url)),
+        targets=TargetPolicy(
+            hosts=frozenset(serving.allowed_broker_hosts) or None,
+            ports=frozenset(serving.allowed_broker_ports) or None,
+        ),
+        upstream_is_proxy=config.broker.broker_is_proxy,
+    )
+
+
+def _credentials(config: Config) -> CredentialsProvider:
+    broker = config.broker
+    if broker.broker_token is not None:
+        return token_credentials(broker.broker_token.get_secret_value())
+    if broker.broker_token_file is not None:
+        return token_file_credentials(broker.broker_token_file)
+    return no_credentials
+
+
+def _broker_tls(config: Config) -> ssl.SSLContext | None:
+    broker = config.broker
+    if not broker.broker_url.startswith(f"{TLS}://"):
+        return None
+    try:
+        return ssl.create_default_context(cafile=broker.broker_tls_ca_file)
+    except OSError as error:  # ssl.SSLError is one
+        raise StartFailure(f"broker_tls_ca_file {broker.broker_tls_ca_file}: {error}") from error
+
+
+def _picked(kind: type[T], config: Config) -> T:
+    """Make a settings dataclass whose fields are named like the configuration's."""
+    values: dict[str, Any] = config.values()
+    return kind(**{field.name: values[field.name] for field in fields(kind)})  # type: ignore[arg-type]

@@ -1,0 +1,215 @@
+"""The whole gateway as a process: start, readiness, signals, exit codes."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+
+from proxy.app import broker_settings, session_settings
+from proxy.config_load import load
+from proxy.wire import frames
+from proxy.wire import pulsar_pb2 as pb
+from tests.net.broker_fakes import T, connected, frame
+
+EXIT_S_MAX = 20.0
+
+
+class Keyline:
+    """A gateway process whose log lines are read as they come."""
+
+    def __init__(self, **environment: str) -> None:
+        settings = {
+            "KEYLINE_LISTEN": "127.0.0.1:0",
+            "KEYLINE_ADMIN_LISTEN": "127.0.0.1:0",
+            "KEYLINE_REPLICA_NAME": "replica-1",
+            **{f"KEYLINE_{name.upper()}": value for name, value in environment.items()},
+        }
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith("KEYLINE_")}
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "proxy.cli", "serve"], env=inherited | settings, stderr=subprocess.PIPE, text=True
+        )
+        self.lines: list[str] = []
+
+    def until(self, event: str) -> dict[str, Any]:
+        """Read log lines up to the one of this event."""
+        assert self.process.stderr is not None
+        for line in self.process.stderr:
+            self.lines.append(line)
+            if line.startswith("{"):
+                fields: dict[str, Any] = json.loads(line)
+                if fields["event"] == event:
+                    return fields
+        raise AssertionError(f"no line {event!r} in:\n{''.join(self.lines)}")
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal."""
+        self.process.send_signal(number)
+
+    def exit_code(self) -> int:
+        """Wait for the end and keep what was logged."""
+        _, rest = self.process.communicate(timeout=EXIT_S_MAX)
+        self.lines += rest.splitlines(keepends=True)
+        return self.process.returncode
+
+
+@contextlib.contextmanager
+def running(**environment: str) -> Iterator[tuple[Keyline, str, tuple[str, int]]]:
+    """Start a gateway; with the URL of its admin API and the address for clients."""
+    gateway = Keyline(**environment)
+    try:
+        started = gateway.until("gateway started")
+        host, _, port = started["addresses"][0].rpartition(":")
+        yield gateway, f"http://{started['admin']}", (host, int(port))
+    finally:
+        gateway.process.kill()
+        gateway.process.communicate()
+
+
+class LittleBroker:
+    """A listener that answers CONNECT and nothing else."""
+
+    def __init__(self) -> None:
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.url = f"pulsar://127.0.0.1:{self._listener.getsockname()[1]}"
+        self.connects: list[pb.CommandConnect] = []
+        self._threads = [threading.Thread(target=self._accept, daemon=True)]
+        self._threads[0].start()
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                peer, _ = self._listener.accept()
+                self._threads.append(threading.Thread(target=self._talk, args=(peer,), daemon=True))
+                self._threads[-1].start()
+
+    def _talk(self, peer: socket.socket) -> None:
+        splitter = frames.FrameSplitter(1 << 20)
+        with peer, contextlib.suppress(OSError):
+            while data := peer.recv(65536):
+                for piece in splitter.feed(data):
+                    command = frames.parse_command(piece)
+                    if command.type == T.CONNECT:
+                        self.connects.append(command.connect)
+                        peer.sendall(connected())
+
+    def close(self) -> None:
+        """Accept no more."""
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        self._threads[0].join(5)
+
+
+@pytest.fixture
+def broker() -> Iterator[LittleBroker]:
+    """Give a broker that shakes hands."""
+    little = LittleBroker()
+    yield little
+    little.close()
+
+
+def free_port() -> int:
+    """Find a port where nobody listens."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port: int = listener.getsockname()[1]
+        return port
+
+
+def test_without_a_broker_it_lives_but_is_not_ready() -> None:
+    """The reason names the broker; SIGTERM ends it with 0."""
+    with running(broker_url=f"pulsar://127.0.0.1:{free_port()}") as (gateway, admin, _):
+        assert httpx.get(f"{admin}/livez").status_code == 200
+        answer = httpx.get(f"{admin}/readyz")
+        assert answer.status_code == 503
+        assert answer.json()["reasons"][0].startswith("broker: ")
+        gateway.signal(signal.SIGTERM)
+        assert gateway.exit_code() == 0
+
+
+def test_with_a_broker_it_is_ready_and_introduces_itself(broker: LittleBroker) -> None:
+    """Readiness is a handshake that worked, with our name and token; SIGINT ends it with 0."""
+    with running(broker_url=broker.url, broker_token="hush-hush") as (gateway, admin, _):
+        gateway.until("broker connected")
+        answer = httpx.get(f"{admin}/readyz")
+        assert (answer.status_code, answer.json()) == (200, {"ready": True, "reasons": []})
+        assert httpx.get(f"{admin}/api/v1/subscriptions").json()["subscriptions"] == []
+        gateway.signal(signal.SIGINT)
+        assert gateway.exit_code() == 0
+    assert broker.connects[0].client_version.startswith("Keyline-v")
+    assert broker.connects[0].auth_data == b"hush-hush"
+    assert not any("hush-hush" in line for line in gateway.lines)
+
+
+def test_a_signal_closes_the_listener_and_every_client(broker: LittleBroker) -> None:
+    """Clients see the end of their connection and go elsewhere."""
+    with running(broker_url=broker.url) as (gateway, _, address):
+        client = socket.create_connection(address)
+        client.sendall(frame(type=T.CONNECT, connect=pb.CommandConnect(client_version="test")))
+        (piece,) = frames.FrameSplitter(1 << 20).feed(client.recv(65536))
+        assert frames.parse_command(piece).type == T.CONNECTED
+        gateway.signal(signal.SIGTERM)
+        while client.recv(65536):
+            pass
+        client.close()
+        assert gateway.exit_code() == 0
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(address)
+
+
+def test_every_log_line_is_json_with_the_replicas_name(broker: LittleBroker) -> None:
+    """Those of libraries too."""
+    with running(broker_url=broker.url, log_level="debug") as (gateway, admin, _):
+        gateway.until("broker connected")
+        httpx.get(f"{admin}/livez")
+        gateway.signal(signal.SIGTERM)
+        gateway.exit_code()
+    lines = [json.loads(line) for line in gateway.lines]
+    assert {line["replica"] for line in lines} == {"replica-1"}
+    assert all({"event", "level", "time", "logger"} <= set(line) for line in lines)
+
+
+def test_an_address_in_use_ends_it_with_1_and_a_sentence(broker: LittleBroker) -> None:
+    """For either of its addresses."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        for setting in ("listen", "admin_listen"):
+            gateway = Keyline(**{"broker_url": broker.url, setting: address})
+            assert gateway.exit_code() == 1
+            assert gateway.lines[-1].startswith(f"keyline: {setting} {address}: ")
+            assert "in use" in gateway.lines[-1]
+
+
+def test_settings_reach_their_parts() -> None:
+    """One place for each of the configuration's values."""
+    config = load(
+        None,
+        {
+            "KEYLINE_BROKER_URL": "pulsar://a,b:7000",
+            "KEYLINE_BROKER_TOKEN": "hush",
+            "KEYLINE_UPSTREAM_CONNECTIONS_PER_BROKER": "3",
+            "KEYLINE_KEEP_ALIVE_S": "7",
+            "KEYLINE_BROKER_IS_PROXY": "true",
+            "KEYLINE_ALLOWED_BROKER_HOSTS": ".svc",
+        },
+    ).config
+    upstream = broker_settings(config)
+    assert upstream.service_urls == ("pulsar://a:6650", "pulsar://b:7000")
+    assert (upstream.connections_per_broker, upstream.keep_alive_s) == (3, 7.0)
+    credentials = upstream.credentials()
+    assert credentials is not None
+    assert (credentials.method, credentials.data) == ("token", b"hush")
+    sessions = session_settings(config)
+    assert [str(url) for url in sessions.brokers] == ["pulsar://a:6650", "pulsar://b:7000"]
+    assert sessions.upstream_is_proxy
+    assert sessions.targets.hosts == frozenset({".svc"})
+    assert sessions.targets.ports is None
