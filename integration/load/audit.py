@@ -1,0 +1,249 @@
+"""The judge: from what producers sent and workers wrote down, what was lost, repeated, reordered or shared.
+
+Only the clients' side is looked at. Five questions, each with its evidence:
+
+- missing: confirmed by the broker, never delivered. Nothing may be.
+- duplicates: delivered again. Each needs a cause that is on record (`lives.Cause`); one without is a violation.
+- order: first deliveries of one producer's key follow its sequence, over all workers.
+- overtaking: when a message is delivered again, no later message of its key went out after its holder lost it.
+- one holder: a key's unacknowledged messages are at one worker only.
+
+What this cannot see: messages that a client fetched and never handed over. It errs towards silence: intervals are
+cut to what surely was (see `worker` and `lives`), so an accusation is always true, and a short violation inside a
+client's queue can pass. Large receiver queues hide more; a test that wants sharp eyes makes them small.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import Counter, defaultdict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from integration.load.lives import Cause, Delivery, Interruption, Life, WorkerLife
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from integration.load.producer import ProducerRecord
+
+LOSS_SEEN_LATE_NS: Final = 200_000_000
+"""A client may notice the loss of its connection after another worker already got what it held."""
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """Two deliveries that do not go together, in the order in which they happened."""
+
+    before: str
+    after: str
+
+    def __str__(self) -> str:
+        """Both in one line."""
+        return f"{self.before} | then {self.after}"
+
+
+@dataclass(frozen=True, slots=True)
+class Duplicate:
+    """A message delivered again."""
+
+    cause: Cause | None
+    before: str
+    again: str
+
+    def __str__(self) -> str:
+        """Both deliveries and the cause in one line."""
+        return f"{self.before} | again {self.again} | {self.cause.value if self.cause else 'no cause on record'}"
+
+
+@dataclass(frozen=True, slots=True)
+class AuditResult:
+    """The judgement."""
+
+    sent: int
+    confirmed: int
+    delivered: int
+    """Different messages that reached a worker."""
+    deliveries: int
+    acknowledged: int
+    """Different messages that a worker acknowledged."""
+    keys: int
+    lives: int
+    missing: tuple[tuple[int, int, int], ...]
+    """(producer, key, sequence) confirmed by the broker and never delivered."""
+    invented: tuple[tuple[int, int, int], ...]
+    """Delivered though no producer sent it."""
+    garbled: int
+    """Delivered under another key than their payload names."""
+    duplicates: tuple[Duplicate, ...]
+    order_violations: tuple[Evidence, ...]
+    overtakings: tuple[Evidence, ...]
+    holder_violations: tuple[Evidence, ...]
+    connections_lost: int
+    """Times a worker's client lost its connection, whatever the reason."""
+
+    @property
+    def unexplained(self) -> tuple[Duplicate, ...]:
+        """Duplicates without a cause on record."""
+        return tuple(item for item in self.duplicates if item.cause is None)
+
+    @property
+    def duplicates_by_cause(self) -> dict[Cause | None, int]:
+        """How many duplicates there are of each cause."""
+        return dict(Counter(item.cause for item in self.duplicates))
+
+    @property
+    def violations(self) -> int:
+        """Everything that must not be."""
+        evidence = (self.unexplained, self.order_violations, self.overtakings, self.holder_violations)
+        return len(self.missing) + len(self.invented) + self.garbled + sum(len(items) for items in evidence)
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing was lost, reordered, shared, or repeated without a cause."""
+        return self.violations == 0
+
+
+def audit(
+    producers: Iterable[ProducerRecord], workers: Iterable[WorkerLife], interruptions: Sequence[Interruption] = ()
+) -> AuditResult:
+    """Judge a run that has ended.
+
+    Args:
+        producers: what each producer sent.
+        workers: every worker life of the run.
+        interruptions: deaths of what the workers were connected to. The broker's death behind a living gateway is
+            not one: the gateway promises that workers do not notice.
+    """
+    producers = list(producers)
+    lives = [Life(index, worker, interruptions) for index, worker in enumerate(workers)]
+    deliveries = sorted((item for life in lives for item in life.deliveries), key=lambda item: item.at_ns)
+    by_key: dict[int, list[Delivery]] = defaultdict(list)
+    for delivery in deliveries:
+        by_key[delivery.key].append(delivery)
+    duplicates: list[Duplicate] = []
+    overtakings: list[Evidence] = []
+    for of_key in by_key.values():
+        for again, before, reason in _repetitions(of_key):
+            duplicates.append(Duplicate(reason.cause if reason else None, str(before), str(again)))
+            overtakings += _overtaken(of_key, again, before, reason)
+    delivered = {item.number for item in deliveries}
+    return AuditResult(
+        sent=sum(sum(record.sent.values()) for record in producers),
+        confirmed=sum(record.confirmed_count for record in producers),
+        delivered=len(delivered),
+        deliveries=len(deliveries),
+        acknowledged=len({item.number for item in deliveries if item.acked_at_ns is not None}),
+        keys=len(by_key),
+        lives=len(lives),
+        missing=tuple(_missing(producers, delivered)),
+        invented=tuple(_invented(producers, delivered)),
+        garbled=sum(life.garbled for life in lives),
+        duplicates=tuple(duplicates),
+        order_violations=tuple(found for of_key in by_key.values() for found in _disorder(of_key)),
+        overtakings=tuple(overtakings),
+        holder_violations=tuple(found for of_key in by_key.values() for found in _shared(of_key)),
+        connections_lost=sum(item.cause is Cause.CONNECTION_LOST for life in lives for item in life.breaks),
+    )
+
+
+def _missing(
+    producers: Iterable[ProducerRecord], delivered: set[tuple[int, int, int]]
+) -> Iterator[tuple[int, int, int]]:
+    for record in producers:
+        for key, count in record.sent.items():
+            for sequence in range(count):
+                number = (record.producer, key, sequence)
+                if number not in delivered and (key, sequence) not in record.unconfirmed:
+                    yield number
+
+
+def _invented(
+    producers: Iterable[ProducerRecord], delivered: set[tuple[int, int, int]]
+) -> Iterator[tuple[int, int, int]]:
+    sent = {record.producer: record.sent for record in producers}
+    for number in sorted(delivered):
+        producer, key, sequence = number
+        if sequence >= sent.get(producer, {}).get(key, 0):
+            yield number
+
+
+def _disorder(deliveries: Iterable[Delivery]) -> Iterator[Evidence]:
+    """First deliveries of one key that come after a later message of the same producer."""
+    seen: set[tuple[int, int, int]] = set()
+    latest: dict[int, Delivery] = {}
+    for delivery in deliveries:
+        if delivery.number in seen:
+            continue
+        seen.add(delivery.number)
+        producer, _, sequence = delivery.number
+        ahead = latest.get(producer)
+        if ahead is not None and ahead.number[2] > sequence:
+            yield Evidence(str(ahead), str(delivery))
+        else:
+            latest[producer] = delivery
+
+
+def _shared(deliveries: Iterable[Delivery]) -> Iterator[Evidence]:
+    """Deliveries of one key to a worker while another surely held a message of it."""
+    holding: list[Delivery] = []
+    for delivery in deliveries:
+        holding = [item for item in holding if item.held_at(delivery.at_ns)]
+        if delivery.stale:
+            continue
+        other = next((item for item in holding if item.life is not delivery.life), None)
+        if other is not None and delivery.held_at(delivery.at_ns):
+            yield Evidence(str(other), str(delivery))
+        holding.append(delivery)
+
+
+def _repetitions(deliveries: Iterable[Delivery]) -> Iterator[tuple[Delivery, Delivery, Interruption | None]]:
+    """Each repeated delivery of one key, the one before it, and what explains it."""
+    history: dict[tuple[int, int, int], list[Delivery]] = defaultdict(list)
+    for delivery in deliveries:
+        earlier = history[delivery.number]
+        if earlier:
+            same_entry = [item for item in earlier if item.rank == delivery.rank]
+            if not same_entry:
+                yield delivery, earlier[-1], Interruption(Cause.SENT_TWICE, delivery.at_ns)
+            else:
+                fresh = [item for item in same_entry if not item.stale]
+                before = (fresh or same_entry)[-1]
+                yield delivery, before, _reason(before, delivery)
+        earlier.append(delivery)
+
+
+def _reason(before: Delivery, again: Delivery) -> Interruption | None:
+    """What on record explains that a message was delivered once more."""
+    if again.stale or before.stale:
+        return Interruption(Cause.CLIENT_QUEUE, again.at_ns)
+    if before.nacked_at_ns is not None and before.nacked_at_ns < again.at_ns:
+        return Interruption(Cause.NEGATIVE_ACK, before.nacked_at_ns)
+    # The latest that fits: the message may have outlived earlier ones, and later messages gone out rightly meanwhile.
+    for broken in reversed(before.life.breaks):
+        late_ns = LOSS_SEEN_LATE_NS if broken.cause is Cause.CONNECTION_LOST else 0
+        if not before.at_ns < broken.at_ns <= again.at_ns + late_ns:
+            continue
+        if before.acked_at_ns is None or before.acked_at_ns >= broken.acks_unsafe_from_ns:
+            return broken
+    return None
+
+
+def _overtaken(
+    deliveries: Sequence[Delivery], again: Delivery, before: Delivery, reason: Interruption | None
+) -> Iterator[Evidence]:
+    """Later messages of the key that went out between the loss of a message and its repetition.
+
+    The worker that lost it does not count: it may be handed what it had fetched before. Only an interruption of the
+    connection, after which that worker's deliveries are known to be new, makes it count too.
+    """
+    if reason is None or reason.cause in (Cause.CLIENT_QUEUE, Cause.SENT_TWICE):
+        return
+    anew = reason.cause not in (Cause.NEGATIVE_ACK, Cause.WORKER_KILLED, Cause.WORKER_LEFT)
+    first = bisect_left(deliveries, reason.at_ns, key=lambda item: item.at_ns)
+    for item in deliveries[first:]:
+        if item.at_ns >= again.at_ns:
+            return
+        if item.rank > again.rank and not item.stale and (anew or item.life is not before.life):
+            yield Evidence(str(item), str(again))
+            return

@@ -1,0 +1,247 @@
+"""Sends numbered messages with the official client and remembers which of them the broker confirmed.
+
+A producer is the only one who knows what was sent, so its record is the audit's reference: per key the messages
+handed to the client, and those among them whose confirmation never came. An unconfirmed message may or may not have
+been stored; it is no loss if it never arrives and no invention if it does.
+
+`ProducerThread` suits a rate that leaves the interpreter time for other things, `ProducerProcess`
+(`python -m integration.load.producer OPTIONS_JSON RESULT_FILE`) one that does not.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import random
+import signal
+import sys
+import threading
+import time
+from collections import Counter
+from dataclasses import dataclass
+from itertools import accumulate
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Protocol
+
+import pulsar
+
+from integration.errors import IntegrationError
+from integration.load import payload
+from integration.load.options import Batching, ProducerOptions
+from integration.logs import tail
+from integration.processes import OwnedProcess
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+SEND_TIMEOUT_MS: Final = 180_000
+"""Longer than any restart: a message is given up by nobody, so each key's sequence has no holes."""
+PENDING_MESSAGES_MAX: Final = 2_000
+CHOICES_AT_ONCE: Final = 1_000
+FLUSH_S_MAX: Final = 240.0
+STOP_S_MAX: Final = FLUSH_S_MAX + 10
+
+
+class ProducerFailedError(IntegrationError):
+    """A producer ended without a record: the text has the end of its log."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerRecord:
+    """What one producer sent."""
+
+    producer: int
+    sent: dict[int, int]
+    """Key -> messages handed to the client; their sequences are 0 .. n-1."""
+    unconfirmed: frozenset[tuple[int, int]]
+    """(key, sequence) of those the broker never confirmed."""
+
+    @property
+    def confirmed_count(self) -> int:
+        """Messages the broker took responsibility for."""
+        return sum(self.sent.values()) - len(self.unconfirmed)
+
+
+class Producing(Protocol):
+    """A producer at work, wherever it runs."""
+
+    options: ProducerOptions
+
+    def stop(self) -> None:
+        """Send nothing more; `record` then returns soon."""
+
+    def record(self) -> ProducerRecord:
+        """Wait until everything is sent and confirmed, and return what was."""
+
+
+def keys(options: ProducerOptions) -> Iterator[int]:
+    """Yield the key of each message: in rounds if even, by chance if skewed, `run_length` times each."""
+    chance = random.Random(options.seed)  # noqa: S311 - a repeatable choice, no secret
+    numbers = range(options.keys)
+    weights = list(accumulate(1 / (rank + 1) ** options.skew for rank in numbers))
+    while True:
+        chosen = numbers if not options.skew else chance.choices(numbers, cum_weights=weights, k=CHOICES_AT_ONCE)
+        for key in chosen:
+            for _ in range(options.run_length):
+                yield key
+
+
+class NumberedSender:
+    """Numbers and sends messages until told to stop."""
+
+    def __init__(self, options: ProducerOptions) -> None:
+        """Nothing is sent yet."""
+        self.options = options
+        self.stopping = threading.Event()
+        self.confirmed_count = 0
+        self._sent: Counter[int] = Counter()
+        self._unconfirmed: set[tuple[int, int]] = set()
+
+    def run(self) -> ProducerRecord:
+        """Send, then wait for the confirmations."""
+        logger = logging.getLogger("pulsar-client")
+        client = pulsar.Client(self.options.service_url, logger=logger, operation_timeout_seconds=60)
+        try:
+            producer = client.create_producer(self.options.topic, **_producer_arguments(self.options))
+            self._send_all(producer)
+            producer.flush()
+            producer.close()
+        finally:
+            client.close()
+        return ProducerRecord(self.options.producer, dict(self._sent), frozenset(self._unconfirmed))
+
+    def _send_all(self, producer: pulsar.Producer) -> None:
+        options = self.options
+        filler = payload.filler(options.payload_bytes)
+        began = time.monotonic()
+        for index, key in enumerate(keys(options)):
+            if index == options.count or self.stopping.is_set():
+                return
+            if options.rate_per_s:
+                ahead = began + index / options.rate_per_s - time.monotonic()
+                if ahead > 0 and self.stopping.wait(ahead):
+                    return
+            sequence = self._sent[key]
+            self._sent[key] = sequence + 1
+            number = (key, sequence)
+            self._unconfirmed.add(number)
+            content = payload.encode(options.producer, key, sequence, time.monotonic_ns(), filler)
+            producer.send_async(content, self._confirmation(number), partition_key=payload.key_name(key))
+
+    def _confirmation(self, number: tuple[int, int]) -> Callable[[pulsar.Result, pulsar.MessageId], None]:
+        def confirmed(result: pulsar.Result, message_id: pulsar.MessageId) -> None:
+            _ = message_id
+            if result == pulsar.Result.Ok:
+                self._unconfirmed.discard(number)
+                self.confirmed_count += 1
+
+        return confirmed
+
+
+class ProducerThread:
+    """A producer in a thread of ours."""
+
+    def __init__(self, options: ProducerOptions) -> None:
+        """Start sending."""
+        self.options = options
+        self._sender = NumberedSender(options)
+        self._record: ProducerRecord | None = None
+        self._error: Exception | None = None
+        self._thread = threading.Thread(target=self._run, name=f"producer-{options.producer}", daemon=True)
+        self._thread.start()
+
+    @property
+    def confirmed_count(self) -> int:
+        """Messages confirmed so far."""
+        return self._sender.confirmed_count
+
+    def stop(self) -> None:
+        """Send nothing more."""
+        self._sender.stopping.set()
+
+    def record(self) -> ProducerRecord:
+        """Wait until everything is confirmed and return what was sent."""
+        self._thread.join(STOP_S_MAX if self._sender.stopping.is_set() else None)
+        if self._record is None:
+            msg = f"producer {self.options.producer} failed: {self._error or 'its messages were not confirmed'}"
+            raise ProducerFailedError(msg) from self._error
+        return self._record
+
+    def _run(self) -> None:
+        try:
+            self._record = self._sender.run()
+        except Exception as error:  # noqa: BLE001 - handed to whoever asks for the record
+            self._error = error
+
+
+class ProducerProcess:
+    """A producer in a process of its own."""
+
+    def __init__(self, options: ProducerOptions, directory: Path) -> None:
+        """Start it; its log and its record are written into `directory`."""
+        self.options = options
+        self._result = directory / f"producer-{options.producer}.json"
+        self._log = directory / f"producer-{options.producer}.log"
+        command = [sys.executable, "-m", "integration.load.producer", options.to_json(), str(self._result)]
+        self._process = OwnedProcess(command, self._log)
+
+    def stop(self) -> None:
+        """Send nothing more."""
+        self._process.signal(signal.SIGTERM)
+
+    def record(self) -> ProducerRecord:
+        """Wait until it has ended and return what it sent.
+
+        Raises:
+            ProducerFailedError: it left no record.
+        """
+        self._process.process.wait()
+        self._process.kill()
+        if not self._result.exists():
+            msg = f"producer {self.options.producer} left no record; end of {self._log}:\n{tail(self._log)}"
+            raise ProducerFailedError(msg)
+        values = json.loads(self._result.read_text())
+        return ProducerRecord(
+            values["producer"],
+            {int(key): count for key, count in values["sent"].items()},
+            frozenset((key, sequence) for key, sequence in values["unconfirmed"]),
+        )
+
+    def close(self) -> None:
+        """End it, whatever it is doing."""
+        self._process.kill()
+
+
+def _producer_arguments(options: ProducerOptions) -> dict[str, object]:
+    arguments: dict[str, object] = {
+        "block_if_queue_full": True,
+        "max_pending_messages": PENDING_MESSAGES_MAX,
+        "send_timeout_millis": SEND_TIMEOUT_MS,
+    }
+    if options.batching is not Batching.NONE:
+        by_key = options.batching is Batching.KEY_BASED
+        arguments |= {
+            "batching_enabled": True,
+            "batching_type": pulsar.BatchingType.KeyBased if by_key else pulsar.BatchingType.Default,
+            "batching_max_messages": options.batch_messages_max,
+            "batching_max_publish_delay_ms": options.batch_delay_ms,
+        }
+    return arguments
+
+
+def main() -> int:
+    """Run one producer as the command line says; SIGTERM makes it finish early."""
+    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    sender = NumberedSender(ProducerOptions.from_json(sys.argv[1]))
+    signal.signal(signal.SIGTERM, lambda *_: sender.stopping.set())
+    record = sender.run()
+    values = {"producer": record.producer, "sent": record.sent, "unconfirmed": sorted(record.unconfirmed)}
+    result = Path(sys.argv[2])
+    partial = result.with_suffix(".partial")
+    partial.write_text(json.dumps(values))
+    partial.replace(result)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,154 @@
+"""One run: producers and workers on one topic, what was done to them, and the audit at its end.
+
+The object owns every process it starts; leaving the block ends them all. What a test does to the gateway or the
+broker it announces first (`interruption`), since only what is on record can explain a duplicate.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final, Self
+
+from integration.errors import IntegrationError
+from integration.load.audit import audit
+from integration.load.lives import Cause, Interruption
+from integration.load.options import ProducerOptions, WorkerOptions
+from integration.load.producer import ProducerProcess, ProducerThread
+from integration.load.progress import Progress
+from integration.load.workers import WorkerProcess
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+    from types import TracebackType
+    from typing import Any
+
+    from integration.load.audit import AuditResult
+    from integration.load.producer import ProducerRecord
+
+POLL_S: Final = 0.1
+QUIET_S_MAX: Final = 60.0
+"""A run whose workers acknowledge nothing for so long has stalled; what is missing then is the audit's to say."""
+
+
+class StalledError(IntegrationError):
+    """A condition was awaited and nothing moved any more."""
+
+
+class LoadRun:
+    """Producers and workers of one topic and subscription."""
+
+    def __init__(self, directory: Path, service_url: str, topic: str, *, producer_url: str | None = None) -> None:
+        """Nothing is started yet.
+
+        Args:
+            directory: for records and logs; made if missing.
+            service_url: what workers connect to, the gateway's or the broker's own.
+            topic: full name.
+            producer_url: what producers connect to, if something else.
+        """
+        directory.mkdir(parents=True, exist_ok=True)
+        self.directory = directory
+        self.topic = topic
+        self.progress = Progress()
+        self.workers: dict[str, WorkerProcess] = {}
+        """Those that live, by name."""
+        self.producers: list[ProducerProcess | ProducerThread] = []
+        self._service_url = service_url
+        self._producer_url = producer_url or service_url
+        self._lives: list[WorkerProcess] = []
+        self._interruptions: list[Interruption] = []
+        self._records: list[ProducerRecord] = []
+
+    def __enter__(self) -> Self:
+        """Nothing more to do."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """End every process."""
+        self.close()
+
+    def produce(self, *, in_process: bool = True, **options: Any) -> ProducerProcess | ProducerThread:
+        """Start a producer; `options` are `ProducerOptions`' but for the URL, the topic and its number."""
+        wanted = ProducerOptions(self._producer_url, self.topic, producer=len(self.producers), **options)
+        producer = ProducerProcess(wanted, self.directory) if in_process else ProducerThread(wanted)
+        self.producers.append(producer)
+        return producer
+
+    def start_worker(self, name: str, **options: Any) -> WorkerProcess:
+        """Start a worker under a name that no living worker has; it joins in its own time."""
+        wanted = replace(WorkerOptions(self._service_url, self.topic, name), seed=len(self._lives), **options)
+        worker = WorkerProcess(wanted, self.directory, len(self._lives))
+        self._lives.append(worker)
+        self.workers[name] = worker
+        self.progress.follow(worker.records)
+        return worker
+
+    def start_workers(self, *names: str, **options: Any) -> None:
+        """Start several and return when all have joined."""
+        for worker in [self.start_worker(name, **options) for name in names]:
+            worker.wait_joined()
+
+    def stop_worker(self, name: str) -> None:
+        """Let a worker leave in peace."""
+        self.workers.pop(name).stop()
+
+    def kill_worker(self, name: str) -> None:
+        """Kill a worker."""
+        self.workers.pop(name).kill()
+
+    def interruption(self, cause: Cause, *, acks_lost_since_ns: int | None = None) -> None:
+        """Say that what the workers are connected to is about to be ended; call it before doing so."""
+        self._interruptions.append(Interruption(cause, time.monotonic_ns(), acks_lost_since_ns))
+
+    def wait_until(self, condition: Callable[[], bool], what: str, quiet_s_max: float = QUIET_S_MAX) -> None:
+        """Return when the condition holds, looking at it as the workers progress.
+
+        Raises:
+            StalledError: it did not hold and no worker acknowledged anything for `quiet_s_max`.
+        """
+        acknowledged, since = -1, time.monotonic()
+        while not condition():
+            self.progress.update()
+            if self.progress.acknowledged != acknowledged:
+                acknowledged, since = self.progress.acknowledged, time.monotonic()
+            elif time.monotonic() - since > quiet_s_max:
+                raise StalledError(f"waited for {what}: {acknowledged} acknowledged, nothing for {quiet_s_max:.0f} s")
+            time.sleep(POLL_S)
+
+    def wait_acknowledged(self, count: int) -> None:
+        """Return when so many different messages were acknowledged."""
+        self.wait_until(lambda: self.progress.acknowledged >= count, f"{count} acknowledged messages")
+
+    def finish(self, quiet_s_max: float = QUIET_S_MAX) -> AuditResult:
+        """Wait for the producers' end and until everything is acknowledged, end the workers, and judge.
+
+        A stall ends the wait; the audit then says what is missing.
+        """
+        self._records = [producer.record() for producer in self.producers]
+        try:
+            self.wait_until(lambda: self.progress.outstanding(self._records) == 0, "the rest", quiet_s_max)
+        except StalledError as stalled:
+            print(stalled)
+        for worker in self.workers.values():
+            worker.request_stop()
+        for name in list(self.workers):
+            self.stop_worker(name)
+        return self.audit()
+
+    def audit(self) -> AuditResult:
+        """Judge what is on record."""
+        return audit(self._records, [worker.life() for worker in self._lives], self._interruptions)
+
+    def close(self) -> None:
+        """End every process at once."""
+        for producer in self.producers:
+            if isinstance(producer, ProducerProcess):
+                producer.close()
+            else:
+                producer.stop()
+        for worker in self._lives:
+            worker.kill()

@@ -1,0 +1,168 @@
+"""One worker: a process with the official client on a Key_Shared subscription, writing down all it gets.
+
+`python -m integration.load.worker OPTIONS_JSON RECORD_FILE`. SIGTERM ends it as a careful operator's worker ends: it
+takes nothing more, acknowledges what it has finished with and closes its consumer. SIGKILL ends it at any point, with
+its record complete up to there (see `records`).
+
+The moment of receiving is taken after the client handed a message over, the moment of acknowledging before the client
+is told. So an interval written here lies inside the one the gateway sees, and two intervals that overlap here overlap
+there: the audit never accuses wrongly. What the client library fetched in advance stays invisible.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import signal
+import sys
+import time
+from collections import deque
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import pulsar
+
+from integration.load import payload
+from integration.load.options import WorkerOptions
+from integration.load.records import Event, RecordWriter
+
+if TYPE_CHECKING:
+    from types import FrameType
+
+RECEIVE_TIMEOUT_MS: Final = 50
+"""How soon a stop request is noticed when no message comes."""
+_LOST: Final = "Schedule reconnection"
+_CONNECTED: Final = "Created consumer on broker"
+
+
+class _ConnectionWatch(logging.Handler):
+    """Turns two lines of the client's log into records: the library offers no other way to learn of a reconnect."""
+
+    def __init__(self, records: RecordWriter) -> None:
+        super().__init__()
+        self._records = records
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write a record if the line is one of the two."""
+        text = record.getMessage()
+        if _CONNECTED in text:
+            self._records.life(Event.CONNECTED, time.monotonic_ns())
+        elif _LOST in text:
+            self._records.life(Event.CONNECTION_LOST, time.monotonic_ns())
+
+
+class Worker:
+    """The consumer and what it has received but not acknowledged."""
+
+    def __init__(self, options: WorkerOptions, record_file: Path) -> None:
+        """Subscribe; a subscription that does not exist starts at the topic's beginning."""
+        self._options = options
+        self._records = RecordWriter(record_file)
+        self._random = random.Random(options.seed)  # noqa: S311 - a repeatable choice, no secret
+        self._pending: deque[tuple[int, pulsar.Message]] = deque()
+        self._stopping = False
+        signal.signal(signal.SIGTERM, self._stop)
+        self._client = pulsar.Client(
+            options.service_url, logger=_client_logger(self._records), operation_timeout_seconds=60
+        )
+        self._consumer = self._client.subscribe(
+            options.topic,
+            options.subscription,
+            consumer_type=pulsar.ConsumerType.KeyShared,
+            consumer_name=options.name,
+            initial_position=pulsar.InitialPosition.Earliest,
+            receiver_queue_size=options.receiver_queue_size,
+            negative_ack_redelivery_delay_ms=options.nack_delay_ms,
+            batch_index_ack_enabled=options.batch_index_ack,
+            message_listener=self._listen if options.listener else None,
+            properties=options.properties or None,
+        )
+        self._records.life(Event.JOINED, time.monotonic_ns())
+
+    def run(self) -> None:
+        """Work until SIGTERM."""
+        while not self._stopping:
+            wait_ms = self._acknowledge_due()
+            if self._options.listener:
+                time.sleep(wait_ms / 1_000)
+                continue
+            try:
+                message = self._consumer.receive(timeout_millis=wait_ms)
+            except pulsar.Timeout:
+                continue
+            self._take(message)
+        if self._options.listener:
+            self._consumer.pause_message_listener()
+        while self._pending:
+            self._acknowledge(self._pending.popleft()[1])
+        self._records.life(Event.CLOSING, time.monotonic_ns())
+        self._consumer.close()
+        self._records.life(Event.CLOSED, time.monotonic_ns())
+        self._client.close()
+
+    def _stop(self, number: int, frame: FrameType | None) -> None:
+        _ = number, frame
+        self._stopping = True
+
+    def _listen(self, consumer: pulsar.Consumer, message: pulsar.Message) -> None:
+        # The library may call before `subscribe` has returned; acknowledging needs the consumer at once.
+        self._consumer = consumer
+        if not self._stopping:
+            self._take(message)
+
+    def _take(self, message: pulsar.Message) -> None:
+        options = self._options
+        received_ns = time.monotonic_ns()
+        self._record(Event.RECEIVED, received_ns, message)
+        if message.partition_key() != payload.key_name(payload.decode(message.data()).key):
+            self._record(Event.GARBLED, received_ns, message)
+        if options.work_ms:
+            time.sleep(options.work_ms / 1_000)
+        if options.nack_fraction and not message.redelivery_count() and self._random.random() < options.nack_fraction:
+            self._record(Event.NACKED, time.monotonic_ns(), message)
+            self._consumer.negative_acknowledge(message)
+        elif options.ack_delay_ms:
+            self._pending.append((received_ns + int(options.ack_delay_ms * 1e6), message))
+        else:
+            self._acknowledge(message)
+
+    def _acknowledge_due(self) -> int:
+        """Acknowledge what is due and return how long to wait for the next, in milliseconds."""
+        while self._pending:
+            left_ns = self._pending[0][0] - time.monotonic_ns()
+            if left_ns > 0:
+                return min(RECEIVE_TIMEOUT_MS, left_ns // 1_000_000 + 1)
+            self._acknowledge(self._pending.popleft()[1])
+        return RECEIVE_TIMEOUT_MS
+
+    def _acknowledge(self, message: pulsar.Message) -> None:
+        self._record(Event.ACKED, time.monotonic_ns(), message)
+        try:
+            self._consumer.acknowledge(message)
+        except (pulsar.AlreadyClosed, pulsar.NotConnected):
+            # Between two connections nothing can be acknowledged; the message comes again, and the audit names why.
+            logging.getLogger("worker").warning("could not acknowledge: not connected")
+
+    def _record(self, event: Event, at_ns: int, message: pulsar.Message) -> None:
+        producer, key, sequence, _ = payload.decode(message.data())
+        where = message.message_id()
+        position = (where.ledger_id(), where.entry_id(), where.batch_index())
+        self._records.message(event, at_ns, (producer, key, sequence), position, message.redelivery_count())
+
+
+def _client_logger(records: RecordWriter) -> logging.Logger:
+    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    logger = logging.getLogger("pulsar-client")
+    logger.addHandler(_ConnectionWatch(records))
+    return logger
+
+
+def main() -> int:
+    """Run one worker as the command line says."""
+    options = WorkerOptions.from_json(sys.argv[1])
+    Worker(options, Path(sys.argv[2])).run()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

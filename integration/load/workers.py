@@ -1,0 +1,112 @@
+"""Handles of worker processes: start, stop, kill, freeze, and read what they wrote so far."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING, Final
+
+from integration.errors import IntegrationError
+from integration.load.lives import WorkerLife
+from integration.load.records import Event, RecordReader
+from integration.logs import tail
+from integration.processes import OwnedProcess
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from integration.load.options import WorkerOptions
+
+JOIN_S_MAX: Final = 90.0
+STOP_S_MAX: Final = 90.0
+"""A worker that waits for a gateway which restarts is in no hurry."""
+POLL_S: Final = 0.02
+
+
+class WorkerFailedError(IntegrationError):
+    """A worker ended by itself or did not do what it was told: the text has the end of its log."""
+
+
+class WorkerProcess:
+    """One life of one worker."""
+
+    def __init__(self, options: WorkerOptions, directory: Path, life: int) -> None:
+        """Start it; `life` is unique within the directory and part of its files' names."""
+        self.options = options
+        self.name = options.name
+        stem = f"{life:03d}-{options.name}"
+        self.records = directory / f"{stem}.records"
+        self._log = directory / f"{stem}.log"
+        self._killed_at_ns: int | None = None
+        self._reader = RecordReader(self.records)
+        self._process = OwnedProcess(
+            [sys.executable, "-m", "integration.load.worker", options.to_json(), str(self.records)], self._log
+        )
+
+    @property
+    def running(self) -> bool:
+        """Whether the process lives, frozen or not."""
+        return self._process.running
+
+    def wait_joined(self, timeout_s: float = JOIN_S_MAX) -> None:
+        """Return when its subscription stands.
+
+        Raises:
+            WorkerFailedError: it ended, or did not get there in time.
+        """
+        deadline = time.monotonic() + timeout_s
+        while all(record.event != Event.JOINED for record in self._reader.new()):
+            if not self.running or time.monotonic() > deadline:
+                raise self._failure("did not join")
+            time.sleep(POLL_S)
+
+    def request_stop(self) -> None:
+        """Ask it to end in peace and return at once."""
+        self._process.signal(signal.SIGTERM)
+
+    def stop(self, timeout_s: float = STOP_S_MAX) -> None:
+        """End it in peace: it acknowledges what it is done with and closes its consumer.
+
+        Raises:
+            WorkerFailedError: it had failed before, or had to be killed.
+        """
+        self.request_stop()
+        try:
+            code = self._process.process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise self._failure("did not stop") from None
+        self._process.kill()
+        if code != 0 and self._killed_at_ns is None:
+            raise self._failure(f"ended with code {code}")
+
+    def kill(self) -> None:
+        """End it with SIGKILL at whatever it is doing. Harmless when it has ended."""
+        if self.running and self._killed_at_ns is None:
+            # Before the signal: what it held is given up from now on at the earliest.
+            self._killed_at_ns = time.monotonic_ns()
+        self._process.kill()
+
+    def pause(self) -> None:
+        """Freeze it: connected, holding what it holds, doing nothing."""
+        self._process.signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Let it go on."""
+        self._process.signal(signal.SIGCONT)
+
+    def life(self) -> WorkerLife:
+        """Return what it wrote, for the audit.
+
+        Raises:
+            WorkerFailedError: it ended by itself.
+        """
+        code = self._process.process.poll()
+        if code not in (None, 0) and self._killed_at_ns is None:
+            raise self._failure(f"ended with code {code}")
+        return WorkerLife(self.name, RecordReader.all(self.records), self._killed_at_ns)
+
+    def _failure(self, what: str) -> WorkerFailedError:
+        return WorkerFailedError(f"worker {self.name} {what}; end of {self._log}:\n{tail(self._log)}")
