@@ -116,6 +116,8 @@ class FakeTransport:
         self.closing = False
         self.aborted = False
         self.close_reason: str | None = None
+        self.takes_last_bytes = True
+        """False for a peer that reads nothing more, so that `close` never gets to its end."""
 
     @property
     def peer(self) -> str:
@@ -148,12 +150,14 @@ class FakeTransport:
         """As the port says."""
         if not self.closing:
             self.closing = True
-            self._clock.call_soon(lambda: self.lose("closed by us"))
+            if self.takes_last_bytes:
+                self._clock.call_soon(lambda: self.lose("closed by us"))
 
     def abort(self) -> None:
         """As the port says."""
         self.aborted = True
-        self.close()
+        self.closing = True
+        self._clock.call_soon(lambda: self.lose("closed by us"))
 
     # What the test, as the peer, does.
 
