@@ -6,9 +6,15 @@ count for another: not at the same worker, not after a reconnect, not after the 
 anew. A counter cannot promise that. So the id is made from the content: the same messages of the same entry always
 have the same id, other messages another one.
 
-Layout of the 63 usable bits: bit 62 set | entry (28) | first index (10, saturating) | digest of the indexes (24). Ids of
-slices therefore sort by entry, then by first message. A whole entry always keeps its real id. Ledgers with more than
-2**28 entries (the default rolls over at 50,000) cannot be sliced; `sliceable` says so.
+Layout of the 63 usable bits: bit 62 set | entry (27) | first index (15) | digest of the indexes (20). Ids of slices
+therefore sort by entry, then by first message. A whole entry always keeps its real id.
+
+Two slices of one entry that are out at the same time share no message, so their first indexes differ, and so do their
+ids: with certainty, not merely with the digest's probability. That is why the first index has room for any batch that
+may be cut. The digest tells apart what is out now from what was out earlier and began with the same message.
+
+Entries beyond 2**27 of a ledger (the default rolls over at 50,000) and batches of more than 2**15 messages (the
+clients' default ends a batch at 128 KB or 1,000 messages) cannot be sliced; `sliceable` says so.
 """
 
 from __future__ import annotations
@@ -21,27 +27,30 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 SLICE_FLAG: Final = 1 << 62
-ENTRY_BITS: Final = 28
-FIRST_INDEX_BITS: Final = 10
-DIGEST_BITS: Final = 24
+ENTRY_BITS: Final = 27
+FIRST_INDEX_BITS: Final = 15
+DIGEST_BITS: Final = 20
 
 _ENTRY_SHIFT: Final = FIRST_INDEX_BITS + DIGEST_BITS
 _ENTRY_MASK: Final = (1 << ENTRY_BITS) - 1
-_FIRST_INDEX_MAX: Final = (1 << FIRST_INDEX_BITS) - 1
 _DIGEST_MASK: Final = (1 << DIGEST_BITS) - 1
 
+SLICED_MESSAGES_MAX: Final = 1 << FIRST_INDEX_BITS
+"""Messages of a batch that may be cut."""
 
-def sliceable(entry: int) -> bool:
-    """Whether an entry id leaves room for a slice id."""
-    return 0 <= entry <= _ENTRY_MASK
+
+def sliceable(entry: int, messages: int = 1) -> bool:
+    """Whether slices of a batch of `messages` with this entry id can have ids."""
+    return 0 <= entry <= _ENTRY_MASK and messages <= SLICED_MESSAGES_MAX
 
 
 def slice_id(entry: int, indexes: Sequence[int]) -> int:
     """Id for the messages `indexes` (ascending, of the original batch) of `entry`."""
     assert sliceable(entry), f"entry {entry} cannot be sliced: at most {_ENTRY_MASK}"
     assert indexes, "a slice has at least one message"
+    first = indexes[0]
+    assert 0 <= first < SLICED_MESSAGES_MAX, f"a slice cannot begin with message {first}"
     digest = zlib.crc32(array("I", indexes).tobytes()) & _DIGEST_MASK
-    first = min(indexes[0], _FIRST_INDEX_MAX)
     return SLICE_FLAG | (entry << _ENTRY_SHIFT) | (first << DIGEST_BITS) | digest
 
 
