@@ -18,11 +18,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from proxy.core.entry import Batch, Delivery, Part, bits_to_indexes, forget_acked
+from proxy.core.entry import PART_BYTES, Batch, Delivery, Part, bits_to_indexes, forget_acked
 from proxy.core.waiting import WaitingSlot
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
     from proxy.core.dispatcher import Dispatcher
     from proxy.core.worker import Worker
@@ -43,6 +43,8 @@ def ack(dispatcher: Dispatcher, worker: Worker, key: int, now: float) -> bool:
             _credit(worker, part.remaining)
             _finish(dispatcher, part, worker, now)
     _reopen(dispatcher, worker, now)
+    if unit.redeliveries and worker.outbox:
+        _forget_unsent(dispatcher, worker, unit, key, now)
     return True
 
 
@@ -68,42 +70,85 @@ def ack_indexes(dispatcher: Dispatcher, worker: Worker, key: int, unacked: int, 
         if not unit.parts:
             del worker.pending[key]
     _reopen(dispatcher, worker, now)
+    if unit.redeliveries and worker.outbox:
+        _forget_unsent(dispatcher, worker, unit, key, now)
     return True
 
 
 def redeliver(dispatcher: Dispatcher, worker: Worker, keys: Iterable[int] | None, now: float) -> int:
     """The worker wants deliveries again, all of them if `keys` is None; returns how many messages come back."""
     wanted = list(worker.pending) if keys is None else keys
-    returned: list[Part] = []
-    for key in wanted:
-        unit = worker.pending.pop(key, None)
-        if unit is not None:
-            returned += parts_of(unit)
-    count = take_back(dispatcher, returned, worker, now)
-    worker.redelivered_messages += count
+    units = [unit for unit in (worker.pending.pop(key, None) for key in wanted) if unit is not None]
+    if units and worker.outbox:
+        # What has not left yet must not overtake what comes back: it is dispatched anew, behind it.
+        units += [unit for unit in worker.outbox if worker.pending.pop(unit.key, None) is not None]
+    before = worker.redelivered_messages
+    returned = take_back(dispatcher, worker, units, now)
     dispatcher.settle_slots(dict.fromkeys(part.slot for part in returned), now)
     _reopen(dispatcher, worker, now)
-    return count
+    # Permits of what was never sent are free for any slot of the worker.
+    dispatcher.serve(worker, now)
+    return worker.redelivered_messages - before
 
 
-def take_back(dispatcher: Dispatcher, returned: Sequence[Part], worker: Worker, now: float) -> int:
-    """Parts that were pending wait again, each at its place; settles nothing. Returns their messages."""
+def take_back(dispatcher: Dispatcher, worker: Worker, units: Collection[Part | Delivery], now: float) -> list[Part]:
+    """Deliveries that were pending wait again, part by part, each at its place; settles nothing.
+
+    What still lies in the worker's outbox is taken out of it: it was never sent, so it used no permits and is no
+    redelivery. Left there, it would reach the worker twice, or a second worker as well.
+    """
+    unsent = _withdraw(dispatcher, worker, units) if worker.outbox else set()
+    returned: list[Part] = []
     by_slot: dict[int, list[Part]] = {}
-    count = 0
-    for part in returned:
-        _credit(worker, part.remaining, acknowledged=False)
-        dispatcher.release(part, worker, now)
-        forget_acked(part)
-        part.redeliveries += 1
-        count += part.count
-        by_slot.setdefault(part.slot, []).append(part)
+    for unit in units:
+        for part in parts_of(unit):
+            _credit(worker, part.remaining, acknowledged=False)
+            dispatcher.release(part, worker, now)
+            forget_acked(part)
+            if id(unit) in unsent:
+                part.attempts -= 1
+            else:
+                part.redeliveries += 1
+                worker.redelivered_messages += part.count
+            dispatcher.waiting_messages += part.count
+            returned.append(part)
+            by_slot.setdefault(part.slot, []).append(part)
     for slot, parts in by_slot.items():
         entry = dispatcher.waiting.get(slot)
         if entry is None:
             entry = dispatcher.waiting[slot] = WaitingSlot(now)
         entry.insert_all(parts)
-    dispatcher.waiting_messages += count
-    return count
+    _chunks_came_back(dispatcher, worker, returned)
+    return returned
+
+
+def _chunks_came_back(dispatcher: Dispatcher, worker: Worker, returned: Iterable[Part]) -> None:
+    """The last chunk first, so that the first one given back is the one the worker needs next."""
+    chunks = [part.chunk for part in returned if part.chunk is not None]
+    for chunk in sorted(chunks, key=lambda chunk: -chunk.index):
+        dispatcher.chunk_came_back(worker, chunk)
+
+
+def _forget_unsent(dispatcher: Dispatcher, worker: Worker, unit: Part | Delivery, key: int, now: float) -> None:
+    """A late ack of an earlier delivery: what lies in the outbox to be sent once more is needed no more, or not all."""
+    if not any(unsent is unit for unsent in worker.outbox):
+        return
+    if key in worker.pending:
+        redeliver(dispatcher, worker, (key,), now)
+    else:
+        _withdraw(dispatcher, worker, (unit,))
+        dispatcher.serve(worker, now)
+
+
+def _withdraw(dispatcher: Dispatcher, worker: Worker, units: Iterable[Part | Delivery]) -> set[int]:
+    """Take those of the units that have not left yet out of the worker's outbox; returns their object ids."""
+    wanted = {id(unit) for unit in units}
+    unsent = [unit for unit in worker.outbox if id(unit) in wanted]
+    if unsent:
+        worker.outbox = [unit for unit in worker.outbox if id(unit) not in wanted]
+        for unit in unsent:
+            dispatcher.undo_post(worker, unit)
+    return {id(unit) for unit in unsent}
 
 
 def parts_of(unit: Part | Delivery) -> Sequence[Part]:
@@ -131,7 +176,7 @@ def _finish(dispatcher: Dispatcher, part: Part, worker: Worker, now: float) -> N
     batch = part.batch
     outstanding = dispatcher.outstanding
     if batch is None:
-        outstanding.complete(part.position, len(part.tail))
+        outstanding.complete(part.position, len(part.tail) + PART_BYTES)
         entry_done = True
     else:
         for index in part.message_indexes():
@@ -141,6 +186,9 @@ def _finish(dispatcher: Dispatcher, part: Part, worker: Worker, now: float) -> N
         pass_gates(dispatcher, part.position, now)
     if dispatcher.release(part, worker, now):
         dispatcher.settle_freed(part.slot, now)
+    if part.chunk is not None and dispatcher.open_chunks.pop(part.chunk.uuid, None) is not None:
+        # The worker gave up a message it has not got whole: it needs the rest no more than others do.
+        dispatcher.settle_slots((part.slot,), now)
 
 
 def _close_part(dispatcher: Dispatcher, batch: Batch, part: Part) -> bool:
@@ -150,7 +198,7 @@ def _close_part(dispatcher: Dispatcher, batch: Batch, part: Part) -> bool:
         dispatcher.outstanding.index_acks[batch.position] = batch.unacked
         return False
     assert not batch.unacked, "an entry is done while a message of it is not"
-    dispatcher.outstanding.complete(batch.position, len(batch.tail))
+    dispatcher.outstanding.complete(batch.position, batch.bytes_held)
     return True
 
 

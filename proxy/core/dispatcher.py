@@ -24,8 +24,8 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from proxy.core.draining_hashes import DrainingHashes
-from proxy.core.entry import Batch, Chunk, Delivery, Part, cut, slice_key
-from proxy.core.outstanding import Outstanding
+from proxy.core.entry import PART_BYTES, Batch, Chunk, Delivery, Part, cut, slice_key
+from proxy.core.outstanding import Outstanding, size_of
 from proxy.core.slots import SlotTable
 from proxy.core.waiting import WaitingSlot, WaitReason
 
@@ -75,8 +75,8 @@ class Dispatcher:
         self.draining = DrainingHashes()
         self.waiting: dict[int, WaitingSlot] = {}
         self.waiting_messages = 0
-        self.open_chunks: dict[str, Worker] = {}
-        """Chunked messages of which a worker has some chunks, but not the last."""
+        self.open_chunks: dict[str, tuple[Worker, int]] = {}
+        """Chunked messages that a worker has begun and not finished: the worker, and the chunk it needs next."""
         self.touched: list[Worker] = []
         """Workers with something in their outbox."""
         self.gated: list[Worker] = []
@@ -95,7 +95,7 @@ class Dispatcher:
         if position <= outstanding.highest and outstanding.is_repeat(position, redeliveries):
             return
         part = Part(position, slot, count, tail, redeliveries, now)
-        outstanding.add(position, part, len(tail))
+        outstanding.add(position, part, len(tail) + PART_BYTES)
         if self.gated:
             self._count_behind_gates(position)
         if slot not in self.waiting and not self.paused:
@@ -116,7 +116,8 @@ class Dispatcher:
         position = part.position
         if position <= outstanding.highest and outstanding.is_repeat(position, part.redeliveries):
             return
-        outstanding.add(position, part.batch or part, len(part.tail))
+        entry = part.batch or part
+        outstanding.add(position, entry, size_of(entry))
         if self.gated:
             self._count_behind_gates(position)
         self._wait(part, now)
@@ -125,9 +126,12 @@ class Dispatcher:
         """An entry whose messages belong to several slots; `batch.parts` holds a part for each."""
         outstanding = self.outstanding
         position = batch.position
+        if not batch.parts[0].divisible:
+            self._receive_undivided(batch, now)
+            return
         if position <= outstanding.highest and outstanding.is_repeat(position, batch.parts[0].redeliveries):
             return
-        outstanding.add(position, batch, len(batch.tail))
+        outstanding.add(position, batch, batch.bytes_held)
         if self.gated:
             self._count_behind_gates(position)
         takers: dict[int, tuple[Worker, list[Part]]] = {}
@@ -142,6 +146,18 @@ class Dispatcher:
             held_back += self._send_group(target, parts, now)
         for part in held_back:
             self._wait(part, now)
+
+    def _receive_undivided(self, batch: Batch, now: float) -> None:
+        """An entry that can only be delivered whole goes to the owner of its first part.
+
+        With all its messages, also those acknowledged in an earlier life: see `entry.forget_acked`.
+        """
+        part = batch.parts[0]
+        del batch.parts[1:]
+        batch.open_parts = 1
+        part.indexes = None
+        part.count = batch.total
+        self.receive_part(part, now)
 
     def _count_behind_gates(self, position: int) -> None:
         for worker in self.gated:
@@ -190,25 +206,26 @@ class Dispatcher:
         entry = self.waiting.get(slot)
         if entry is None:
             entry = self.waiting[slot] = WaitingSlot(now)
-        if slot in self.draining and self._continues_at_holder(slot, part):
-            _insert_continuation(entry, part)
-        else:
-            entry.insert(part)
+        entry.insert(part)
         self.waiting_messages += part.count
         if self.ordered and slot in self.draining:
             entry.blocked_attempts += 1
-        if entry.parts[0] is part:
+        if entry.parts[0] is part or (part.chunk is not None and self.open_chunks):
             target = self._settle(slot, entry)
             if target is not None:
                 self.serve(target, now)
 
     def _continues_at_holder(self, slot: int, part: Part) -> bool:
-        """Whether the part is a later chunk of a message whose first chunks the slot's holder has."""
+        """Whether the part is a chunk that the slot's holder needs to finish a message it has begun.
+
+        A chunk beyond the next one counts too: what lies between never comes, and the holder can only give the
+        message up when it sees that.
+        """
         chunk = part.chunk
-        if chunk is None or chunk.index == 0:
+        if chunk is None:
             return False
-        worker = self.open_chunks.get(chunk.uuid)
-        return worker is not None and self.slots.holder(slot) == worker.index
+        worker, needed = self.open_chunks.get(chunk.uuid, (None, 0))
+        return worker is not None and chunk.index >= needed and self.slots.holder(slot) == worker.index
 
     def _target(self, slot: int, head: Part) -> Worker | None:
         """Who may get the slot's head now, permits aside; None while it drains or nobody owns it."""
@@ -220,14 +237,17 @@ class Dispatcher:
                 # the beginning without it, so waiting for the drain would be waiting for ever.
                 return self.workers[holder] if self._continues_at_holder(slot, head) else None
         if owner is not None and owner.join_gate is not None and head.position > owner.join_gate.position:
-            return None
+            # The same holds for a join gate: the beginning may be what keeps it shut.
+            return owner if self._continues_at_holder(slot, head) else None
         return owner
 
     def _settle(self, slot: int, entry: WaitingSlot) -> Worker | None:
         """Put the slot into the ready queue of its target, and out of any other's; returns the target."""
-        if self.open_chunks and slot in self.draining:
-            self._advance_continuation(slot, entry)
+        if entry.out_of_order:
+            entry.restore_order()
         target = self._target(slot, entry.parts[0])
+        if target is None and self.open_chunks and self._advance_continuation(slot, entry):
+            target = self._target(slot, entry.parts[0])
         home = entry.home
         if home is not target:
             if home is not None:
@@ -237,13 +257,13 @@ class Dispatcher:
             target.ready[slot] = entry
         return target
 
-    def _advance_continuation(self, slot: int, entry: WaitingSlot) -> None:
+    def _advance_continuation(self, slot: int, entry: WaitingSlot) -> bool:
         """A chunk that its slot's holder needs must not wait behind another producer's message."""
         for part in entry.parts:
             if self._continues_at_holder(slot, part):
-                entry.parts.remove(part)
-                entry.parts.appendleft(part)
-                return
+                entry.put_first(part)
+                return True
+        return False
 
     def settle_slots(self, slots: Iterable[int], now: float) -> None:
         """Settle these waiting slots and serve whom that concerns."""
@@ -273,10 +293,8 @@ class Dispatcher:
                 self._send_siblings(worker, slot, entry, now)
                 continue
             size = part.count
-            if size > worker.permits and not part.opaque:
-                head = cut(part, worker.permits)
-                assert head.batch is not None
-                self.outstanding.replace(part.position, head.batch)
+            if size > worker.permits and part.divisible:
+                head = self._cut(part, worker.permits)
                 self.waiting_messages -= head.count
                 self._hold_and_post(worker, head, now)
                 ready[slot] = entry
@@ -284,17 +302,29 @@ class Dispatcher:
             entry.parts.popleft()
             self.waiting_messages -= size
             self._hold_and_post(worker, part, now)
-            self._requeue(worker, slot, entry)
+            self._requeue(worker, slot, entry, part)
 
-    def _requeue(self, worker: Worker, slot: int, entry: WaitingSlot) -> None:
+    def _requeue(self, worker: Worker, slot: int, entry: WaitingSlot, sent: Part) -> None:
         """After a slot's head left: on to its next, if it has one."""
         if not entry.parts:
             del self.waiting[slot]
             entry.home = None
-        elif worker.join_gate is None and entry.parts[0].chunk is None:
+        elif worker.join_gate is None and sent.chunk is None:
             worker.ready[slot] = entry
         else:
+            # Behind a join gate, or after a chunk for a holder that owns the slot no more, the next may not follow.
             self._settle(slot, entry)
+
+    def _cut(self, part: Part, size: int) -> Part:
+        """Take the first `size` messages off a waiting part, and account for one part more."""
+        batch = part.batch
+        head = cut(part, size)
+        assert head.batch is not None
+        if batch is None:
+            self.outstanding.replace(part.position, head.batch)
+        else:
+            self.outstanding.grew(PART_BYTES)
+        return head
 
     def _send_siblings(self, worker: Worker, slot: int, entry: WaitingSlot, now: float) -> None:
         """Send the slot's head together with all parts of its batch that could go to the worker now."""
@@ -311,14 +341,12 @@ class Dispatcher:
             place.parts.popleft()
             self.waiting_messages -= part.count
             worker.ready.pop(part.slot, None)
-            self._requeue(worker, part.slot, place)
+            self._requeue(worker, part.slot, place, part)
         for part in self._send_group(worker, group, now):
             self._wait(part, now)
 
     def _send_group(self, worker: Worker, parts: Sequence[Part], now: float) -> list[Part]:
         """Send parts of one batch as one delivery, as many messages as permits allow; returns what is left over."""
-        batch = parts[0].batch
-        assert batch is not None
         taken: list[Part] = []
         left: list[Part] = []
         room = worker.permits
@@ -328,27 +356,24 @@ class Dispatcher:
                 continue
             fitting = part
             if part.count > room:
-                fitting = cut(part, room)
+                fitting = self._cut(part, room)
                 left.append(part)
             taken.append(fitting)
             room -= fitting.count
         if len(taken) == 1:
             self._hold_and_post(worker, taken[0], now)
         elif taken:
-            self._post_delivery(worker, Delivery(taken, worker), batch, now)
+            self._post_delivery(worker, Delivery(taken, worker), now)
         return left
 
-    def _post_delivery(self, worker: Worker, delivery: Delivery, batch: Batch, now: float) -> None:
-        count = 0
+    def _post_delivery(self, worker: Worker, delivery: Delivery, now: float) -> None:
         for part in delivery.parts:
             if self.ordered:
                 self.slots.hold(part.slot, worker.index)
             part.holder = worker
             part.sent_at = now
             part.attempts += 1
-            count += part.count
-        size = len(batch.tail) * count // max(batch.total, 1)
-        self._debit(worker, count, size, now)
+        self._debit(worker, delivery.count, delivery.wire_bytes, now)
         assert delivery.key not in worker.pending, "the same messages are pending twice"
         worker.pending[delivery.key] = delivery
         self._to_outbox(worker, delivery)
@@ -362,12 +387,20 @@ class Dispatcher:
             self._follow_chunk(worker, chunk)
         if part.count > worker.permits:
             self.opaque_overshoots += 1
-        key = part.key = part.position if part.opaque else slice_key(part.position, part.indexes)
-        self._post(worker, part, key, part.count, len(part.tail), now)
+        key = part.key = slice_key(part.position, part.indexes)
+        assert key not in worker.pending, "the same messages are pending twice"
+        self._post(worker, part, key, part.count, part.wire_bytes, now)
 
     def _follow_chunk(self, worker: Worker, chunk: Chunk) -> None:
         if chunk.index + 1 < chunk.total:
-            self.open_chunks[chunk.uuid] = worker
+            self.open_chunks[chunk.uuid] = worker, chunk.index + 1
+        else:
+            self.open_chunks.pop(chunk.uuid, None)
+
+    def chunk_came_back(self, worker: Worker, chunk: Chunk) -> None:
+        """The worker gave the chunk back: it needs that one again, or the message from its beginning."""
+        if chunk.index:
+            self.open_chunks[chunk.uuid] = worker, chunk.index
         else:
             self.open_chunks.pop(chunk.uuid, None)
 
@@ -392,7 +425,15 @@ class Dispatcher:
     def _to_outbox(self, worker: Worker, unit: Part | Delivery) -> None:
         if not worker.outbox:
             self.touched.append(worker)
+            if not worker.first_sent_at:
+                worker.first_sent_at = worker.last_sent_at
         worker.outbox.append(unit)
+
+    def undo_post(self, worker: Worker, unit: Part | Delivery) -> None:
+        """The unit was taken out of the outbox again: it used no permits. It is still pending."""
+        worker.permits += unit.count
+        worker.sent_messages -= unit.count
+        worker.sent_bytes -= unit.wire_bytes
 
     def take_touched(self) -> list[Worker]:
         """Workers whose outbox is to be sent now; each outbox is the caller's to empty."""
@@ -414,22 +455,29 @@ class Dispatcher:
             self.end_drain(slot, holder, now)
         return True
 
+    def drain_ended(self, holder: Worker) -> None:
+        """One slot of the holder drains no more: nothing of it is pending, or it belongs to the holder again."""
+        holder.draining_slots -= 1
+        holder.draining_cleared += 1
+        self.draining_cleared_total += 1
+
     def end_drain(self, slot: int, holder: Worker, now: float) -> None:
         """Nothing of the slot is pending at its former owner any more."""
         began = self.draining.end(slot)
         assert began is not None
-        holder.draining_slots -= 1
-        holder.draining_cleared += 1
-        self.draining_cleared_total += 1
+        self.drain_ended(holder)
         owner = self.select(slot)
         entry = self.waiting.get(slot)
-        waiting = sum(part.count for part in entry.parts) if entry is not None else 0
+        waiting = 0
+        if entry is not None:
+            waiting = sum(part.count for part in entry.parts)
+            entry.blocked_attempts = 0
         self.hand_overs.append(HandOver(slot, holder.name, owner.name if owner else None, began, now, waiting))
 
     def settle_freed(self, slot: int, now: float) -> None:
         """A slot has become free: its next message goes out in this turn."""
         entry = self.waiting.get(slot)
-        if entry is not None and entry.home is None:
+        if entry is not None and (entry.home is None or self.open_chunks):
             target = self._settle(slot, entry)
             if target is not None:
                 self.serve(target, now)
@@ -441,30 +489,19 @@ class Dispatcher:
         owner = self.select(slot)
         if owner is None:
             return WaitReason.NO_OWNER
-        if self._target(slot, head) is None:
+        target = self._target(slot, head)
+        if target is None:
             gate = owner.join_gate
             gated = gate is not None and head.position > gate.position
             return WaitReason.JOIN_POSITION if gated else WaitReason.DRAINING
-        if owner.drained_by_operator:
+        if target.drained_by_operator:
             return WaitReason.DRAINED_BY_OPERATOR
-        if not owner.writable:
+        if not target.writable:
             return WaitReason.NOT_READING
-        if owner.over_unacked:
+        if target.over_unacked:
             return WaitReason.UNACKED_LIMIT
-        return WaitReason.NO_PERMITS if owner.permits <= 0 else None
+        return WaitReason.NO_PERMITS if target.permits <= 0 else None
 
 
 def _by_order(part: Part) -> tuple[int, int]:
     return part.order
-
-
-def _insert_continuation(entry: WaitingSlot, part: Part) -> None:
-    """Behind earlier chunks of the same message that wait at the front, before everything else."""
-    chunk = part.chunk
-    assert chunk is not None
-    place = 0
-    for other in entry.parts:
-        if other.chunk is None or other.chunk.uuid != chunk.uuid or other.chunk.index > chunk.index:
-            break
-        place += 1
-    entry.parts.insert(place, part)

@@ -13,8 +13,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from proxy.core.positions import unpack
-from proxy.core.slice_id import SLICE_FLAG, slice_id
+from proxy.core.positions import entry_of, unpack
+from proxy.core.slice_id import SLICE_FLAG, slice_id, sliceable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 
 _LEDGER_SHIFT: Final = 63
 _ENTRY_MASK: Final = (1 << _LEDGER_SHIFT) - 1
+
+PART_BYTES: Final = 360
+"""What one part costs beside its entry's bytes: itself, its numbers, and its places in the tables (measured, 64-bit)."""
 
 
 def delivery_key(ledger: int, wire_entry: int, position: int) -> int:
@@ -57,7 +60,7 @@ class Chunk:
 class Batch:
     """An entry with more than one part: what its parts share."""
 
-    __slots__ = ("content", "open_parts", "parts", "position", "tail", "total", "unacked")
+    __slots__ = ("bytes_held", "content", "open_parts", "parts", "position", "tail", "total", "unacked")
 
     def __init__(self, position: int, tail: bytes, total: int) -> None:
         """`total` messages as the entry's metadata counts them; parts are added by their maker."""
@@ -68,6 +71,8 @@ class Batch:
         """One bit a message of the original batch, set until a worker acknowledged it."""
         self.parts: list[Part] = []
         self.open_parts = 0
+        self.bytes_held = len(tail)
+        """What the entry costs until it is acknowledged: its bytes, and its parts, however many are done by then."""
         self.content: object = None
         """Whatever the one who cuts slices wants to keep: the decompressed payload and its index."""
 
@@ -75,6 +80,7 @@ class Batch:
         """One more part."""
         self.parts.append(part)
         self.open_parts += 1
+        self.bytes_held += PART_BYTES
 
 
 class Part:
@@ -116,7 +122,7 @@ class Part:
         self.acked: int = 0
         """Bits, in the order delivered, of messages acknowledged one by one; the part is pending until all are."""
         self.opaque = False
-        """The payload cannot be read (encrypted): never cut."""
+        """The payload cannot be read (encrypted): always delivered whole."""
         self.chunk: Chunk | None = None
 
     @property
@@ -129,6 +135,17 @@ class Part:
         """Messages not yet acknowledged one by one."""
         return self.count - self.acked.bit_count()
 
+    @property
+    def divisible(self) -> bool:
+        """Whether some of its messages can be sent without the others."""
+        total = self.batch.total if self.batch is not None else self.count
+        return not self.opaque and sliceable(entry_of(self.position), total)
+
+    @property
+    def wire_bytes(self) -> int:
+        """Bytes it takes on the wire, estimated if it is a slice."""
+        return len(self.tail) if self.indexes is None or self.batch is None else _share(self.batch, self.count)
+
     def message_indexes(self) -> Sequence[int]:
         """Indexes of its messages in the original batch."""
         return range(self.count) if self.indexes is None else self.indexes
@@ -137,7 +154,7 @@ class Part:
 class Delivery:
     """Several parts of one batch at one worker, sent as one batch."""
 
-    __slots__ = ("holder", "indexes", "key", "parts", "position", "redeliveries")
+    __slots__ = ("count", "holder", "indexes", "key", "parts", "position", "redeliveries", "wire_bytes")
 
     def __init__(self, parts: Sequence[Part], holder: Worker) -> None:
         """All parts are of one batch; what leaves is their messages in the batch's order."""
@@ -145,15 +162,22 @@ class Delivery:
         assert batch is not None, "only parts of a batch travel together"
         self.position = batch.position
         self.parts = list(parts)
+        """Those with something unacknowledged; as delivered at first, fewer later."""
         self.holder = holder
         self.redeliveries = max(part.redeliveries for part in parts)
         indexes = sorted(index for part in parts for index in part.message_indexes())
-        self.indexes: tuple[int, ...] | None = None if len(indexes) == batch.total else tuple(indexes)
+        self.count = len(indexes)
+        self.indexes: tuple[int, ...] | None = None if self.count == batch.total else tuple(indexes)
         self.key = slice_key(batch.position, self.indexes)
+        self.wire_bytes = _share(batch, self.count)
 
     def message_indexes(self) -> Sequence[int]:
         """Indexes of its messages in the original batch, in the order delivered."""
-        return self.indexes if self.indexes is not None else range(sum(part.count for part in self.parts))
+        return self.indexes if self.indexes is not None else range(self.count)
+
+
+def _share(batch: Batch, count: int) -> int:
+    return len(batch.tail) * count // batch.total
 
 
 def slice_key(position: int, indexes: tuple[int, ...] | None) -> int:
@@ -170,7 +194,7 @@ def cut(part: Part, size: int) -> Part:
     Both belong to the entry's `Batch` afterwards, which is made here if there was none.
     """
     assert 0 < size < part.count, f"cut {size} of {part.count}"
-    assert not part.opaque, "an opaque entry is never cut"
+    assert part.divisible, "an entry that cannot be cut was to be cut"
     assert part.holder is None, "a pending part is not cut"
     if part.batch is None:
         part.batch = Batch(part.position, part.tail, part.count)
@@ -186,8 +210,15 @@ def cut(part: Part, size: int) -> Part:
 
 
 def forget_acked(part: Part) -> None:
-    """Before a part waits again: what was acknowledged one by one is not sent once more."""
+    """Before a part waits again: what was acknowledged one by one is not sent once more.
+
+    Unless it can only go whole. Masking the acknowledged messages with an ack_set would do for some clients; others
+    skip what is masked without counting it as acknowledged, and so never acknowledge the entry.
+    """
     if not part.acked:
+        return
+    if not part.divisible:
+        part.acked = 0
         return
     left = tuple(index for bit, index in enumerate(part.message_indexes()) if not part.acked >> bit & 1)
     part.indexes = left
@@ -207,7 +238,7 @@ def by_slot(
     for slot, indexes in groups:
         part = Part(position, slot, len(indexes), tail, redeliveries, now)
         part.batch = batch
-        part.indexes = indexes
+        part.indexes = indexes if len(indexes) < total else None
         batch.add(part)
         for index in indexes:
             batch.unacked |= 1 << index

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from proxy.core.acknowledgement import parts_of, take_back
+from proxy.core.acknowledgement import take_back
 from proxy.core.dispatcher import Dispatcher, OrderingMode
 from proxy.core.last_sent_position import LastSentPosition
 from proxy.core.slots import MAX_HOLDER
@@ -49,21 +49,26 @@ def join(dispatcher: Dispatcher, worker: Worker, now: float) -> list[RangeMove[W
 
 
 def leave(dispatcher: Dispatcher, worker: Worker, now: float) -> list[RangeMove[Worker]]:
-    """The worker is gone: its slots go to others, its pending messages wait for them at their places."""
+    """The worker is gone: its slots go to others, its pending messages wait for them at their places.
+
+    Once more changes nothing: a close and a lost connection may both tell of it.
+    """
+    if dispatcher.workers.get(worker.index) is not worker:
+        return []
     moves = dispatcher.selector.remove(worker)
     del dispatcher.workers[worker.index]
     for entry in worker.ready.values():
         entry.home = None
     worker.ready.clear()
-    worker.outbox.clear()
     if worker.join_gate is not None:
         worker.join_gate = None
         dispatcher.gated.remove(worker)
-    for uuid in [uuid for uuid, holder in dispatcher.open_chunks.items() if holder is worker]:
-        del dispatcher.open_chunks[uuid]
-    returned = [part for unit in worker.pending.values() for part in parts_of(unit)]
+    units = list(worker.pending.values())
     worker.pending.clear()
-    take_back(dispatcher, returned, worker, now)
+    take_back(dispatcher, worker, units, now)
+    worker.outbox.clear()
+    for uuid in [uuid for uuid, (holder, _) in dispatcher.open_chunks.items() if holder is worker]:
+        del dispatcher.open_chunks[uuid]
     assert worker.unacked == 0
     assert worker.draining_slots == 0
     _move(dispatcher, moves, now)
@@ -113,5 +118,5 @@ def _move(dispatcher: Dispatcher, moves: Iterable[RangeMove[Worker]], now: float
                 if draining.begin(slot, change):
                     dispatcher.workers[holder].draining_slots += 1
             elif draining.end(slot) is not None:
-                dispatcher.workers[holder].draining_slots -= 1
+                dispatcher.drain_ended(dispatcher.workers[holder])
     draining.end_of_change(change)

@@ -16,14 +16,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from proxy.core.entry import Batch, Part
+from proxy.core.entry import PART_BYTES, Batch, Part
 from proxy.core.position_ranges import PositionRanges
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-
-ENTRY_OVERHEAD_BYTES: Final = 360
-"""What one entry costs beside its bytes: the Part, its position, and its places in the tables (measured, 64-bit)."""
 
 CONFIRMED_FOLD_AT: Final = 8_192
 """Confirmed positions gathered before they are folded into ranges: sorted first, they cost a fifth each."""
@@ -64,9 +61,9 @@ class Outstanding:
         """Entries the broker sent again that went no further."""
 
     def add(self, position: int, entry: Part | Batch, size: int) -> None:
-        """A new entry of `size` bytes."""
+        """A new entry; `size` bytes as `size_of` tells, which callers that know it need not ask."""
         self.entries[position] = entry
-        self.bytes_held += size + ENTRY_OVERHEAD_BYTES
+        self.bytes_held += size
         if position > self.highest:
             self.highest = position
 
@@ -85,22 +82,28 @@ class Outstanding:
         return True
 
     def replace(self, position: int, batch: Batch) -> None:
-        """An entry that was one part has been cut."""
-        assert position in self.entries
+        """An entry that was one part got a batch: it was cut, or acknowledged in part."""
+        before = self.entries[position]
         self.entries[position] = batch
+        if before is not batch:
+            self.bytes_held += batch.bytes_held - size_of(before)
+
+    def grew(self, size: int) -> None:
+        """An entry was cut again and costs `size` bytes more."""
+        self.bytes_held += size
 
     def complete(self, position: int, size: int) -> None:
         """Every message of the entry was acknowledged: acknowledge it upstream."""
         self.discard(position, size)
         self.acks.append(position)
         self.unconfirmed.add(position)
-        if self.index_acks:
-            self.index_acks.pop(position, None)
 
     def discard(self, position: int, size: int) -> None:
         """Hold the entry no more, and acknowledge nothing."""
         del self.entries[position]
-        self.bytes_held -= size + ENTRY_OVERHEAD_BYTES
+        self.bytes_held -= size
+        if self.index_acks:
+            self.index_acks.pop(position, None)
 
     def confirmed(self, positions: Iterable[int]) -> None:
         """The broker confirmed these acks."""
@@ -132,3 +135,8 @@ class Outstanding:
         self.index_acks.clear()
         self.unconfirmed.clear()
         self.forget_confirmed()
+
+
+def size_of(entry: Part | Batch) -> int:
+    """Bytes an entry costs until it is acknowledged."""
+    return entry.bytes_held if isinstance(entry, Batch) else len(entry.tail) + PART_BYTES

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections import deque
 from typing import TYPE_CHECKING
 
+from proxy.core.acknowledgement import pass_gates
 from proxy.core.draining_hashes import DrainingHashes
-from proxy.core.entry import Batch
+from proxy.core.outstanding import size_of
 from proxy.core.slots import SlotTable
 
 if TYPE_CHECKING:
     from proxy.core.dispatcher import Dispatcher
+    from proxy.core.entry import Part
 
 
 def reset(dispatcher: Dispatcher) -> None:
@@ -41,33 +44,39 @@ def discard_up_to(dispatcher: Dispatcher, position: int, now: float) -> int:
     After a reconnect: what is acknowledged at the broker (skipped, expired, cleared by an operator meanwhile) must not
     be delivered. What a worker already holds stays until the worker gives it back; its ack then changes nothing.
     """
-    dropped = 0
+    dropped: list[Part] = []
     for slot, entry in list(dispatcher.waiting.items()):
         stale = [part for part in entry.parts if part.position <= position]
         if not stale:
             continue
-        for part in stale:
-            entry.parts.remove(part)
-            dropped += part.count
-            batch = part.batch
-            if batch is None:
-                dispatcher.outstanding.discard(part.position, len(part.tail))
-            else:
-                _drop_from_batch(dispatcher, batch, part.position)
-                batch.parts.remove(part)
-                for index in part.message_indexes():
-                    batch.unacked &= ~(1 << index)
+        dropped += stale
+        entry.parts = deque(part for part in entry.parts if part.position > position)
         if not entry.parts:
             del dispatcher.waiting[slot]
             if entry.home is not None:
                 entry.home.ready.pop(slot, None)
-    dispatcher.waiting_messages -= dropped
+    messages = sum(part.count for part in dropped)
+    dispatcher.waiting_messages -= messages
+    gone = [part.position for part in dropped if _drop(dispatcher, part)]
+    if dispatcher.gated:
+        for discarded in gone:
+            pass_gates(dispatcher, discarded, now)
     dispatcher.settle_waiting(now)
-    return dropped
+    return messages
 
 
-def _drop_from_batch(dispatcher: Dispatcher, batch: Batch, position: int) -> None:
+def _drop(dispatcher: Dispatcher, part: Part) -> bool:
+    """Forget a part that waited; True if nothing is left of its entry."""
+    if part.chunk is not None:
+        dispatcher.open_chunks.pop(part.chunk.uuid, None)
+    batch = part.batch
+    if batch is None:
+        dispatcher.outstanding.discard(part.position, size_of(part))
+        return True
+    batch.parts.remove(part)
     batch.open_parts -= 1
+    for index in part.message_indexes():
+        batch.unacked &= ~(1 << index)
     if not batch.open_parts:
-        dispatcher.outstanding.discard(position, len(batch.tail))
-        dispatcher.outstanding.index_acks.pop(position, None)
+        dispatcher.outstanding.discard(part.position, batch.bytes_held)
+    return not batch.open_parts

@@ -7,16 +7,20 @@ add reasons here and nowhere else.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import deque
 from enum import Enum
-from heapq import merge
-from typing import TYPE_CHECKING
+from itertools import chain
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from proxy.core.entry import Part
     from proxy.core.worker import Worker
+
+_FEW: Final = 16
+"""Parts put back one by one; more are sorted in with all that wait."""
 
 
 class WaitReason(Enum):
@@ -43,13 +47,15 @@ class WaitReason(Enum):
 class WaitingSlot:
     """The waiting parts of one slot."""
 
-    __slots__ = ("blocked_attempts", "home", "parts", "since")
+    __slots__ = ("blocked_attempts", "home", "out_of_order", "parts", "since")
 
     def __init__(self, now: float) -> None:
         """Empty."""
         self.parts: deque[Part] = deque()
         self.home: Worker | None = None
         """The worker in whose ready queue the slot stands, if it stands in one."""
+        self.out_of_order = False
+        """A part that must not wait for the others was put before them."""
         self.since = now
         self.blocked_attempts = 0
         """Messages that found the slot draining (PIP-379's blockedAttempts)."""
@@ -59,18 +65,35 @@ class WaitingSlot:
         parts = self.parts
         if not parts or parts[-1].order < part.order:
             parts.append(part)
-            return
-        order = part.order
-        for place, other in enumerate(parts):
-            if order < other.order:
-                parts.insert(place, part)
-                return
-        parts.append(part)
+        elif self.out_of_order:
+            self.insert_all((part,))
+        else:
+            parts.insert(bisect_left(parts, part.order, key=_order), part)
 
     def insert_all(self, returned: Iterable[Part]) -> None:
-        """Put back parts that were pending: before newer ones, never at the end."""
+        """Put back parts that were pending: before newer ones, never at the end. The order is the topic's again."""
+        if self.out_of_order:
+            self.restore_order()
         ordered = sorted(returned, key=_order)
-        self.parts = deque(merge(ordered, self.parts, key=_order)) if self.parts else deque(ordered)
+        parts = self.parts
+        if not parts or ordered[-1].order < parts[0].order:
+            parts.extendleft(reversed(ordered))
+        elif len(ordered) <= _FEW:
+            for part in ordered:
+                self.insert(part)
+        else:
+            self.parts = deque(sorted(chain(ordered, parts), key=_order))
+
+    def put_first(self, part: Part) -> None:
+        """One of the waiting parts goes before all others, out of order."""
+        self.parts.remove(part)
+        self.parts.appendleft(part)
+        self.out_of_order = True
+
+    def restore_order(self) -> None:
+        """Undo `put_first`."""
+        self.parts = deque(sorted(self.parts, key=_order))
+        self.out_of_order = False
 
 
 def _order(part: Part) -> tuple[int, int]:

@@ -1,0 +1,424 @@
+"""A reference for the dispatcher: what clients, the broker and an onlooker know, kept apart from the code under test.
+
+`World` plays broker and clients against a dispatcher. What a client was sent it learns from outboxes alone, as over the
+wire; from that it knows who has what. It checks the guarantees of design section 1 on every delivery and, after every
+step, that the dispatcher's tables say what a plain recount says. It is slow and obvious on purpose.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from proxy.core import acknowledgement, membership, reposition
+from proxy.core.dispatcher import Dispatcher, OrderingMode
+from proxy.core.entry import Batch, Delivery, Part, by_slot
+from proxy.core.outstanding import size_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from proxy.core.selectors.base import Selector
+    from proxy.core.worker import Worker
+
+Message = tuple[int, int]
+"""Position of the entry, index in it."""
+
+
+@dataclass
+class Entry:
+    """An entry as the broker has it."""
+
+    position: int
+    slots: list[int | None]
+    """Slot of each message; None for one that is no concern of ours (acknowledged in an earlier life)."""
+    opaque: bool
+    redeliveries: int = 0
+
+    def messages(self) -> list[Message]:
+        """The messages that must be delivered; all of them if the entry only goes whole."""
+        return [(self.position, i) for i, slot in enumerate(self.slots) if slot is not None or self.opaque]
+
+
+@dataclass
+class Client:
+    """A worker as its own client sees it."""
+
+    worker: Worker
+    budget: int = 0
+    """Granted and not used."""
+    held: dict[int, list[Message]] = field(default_factory=dict)
+    """Key of a delivery to its messages, in the order delivered."""
+    seen: dict[int, list[Message]] = field(default_factory=dict)
+    """Every delivery ever got, for late and foreign acks."""
+    gate: int | None = None
+    """PIP-282: join position, until everything up to it is done."""
+
+    def unacked(self, done: set[Message]) -> set[Message]:
+        """Messages it has and has not acknowledged."""
+        return {message for messages in self.held.values() for message in messages} - done
+
+
+class World:
+    """A dispatcher, its clients and its broker."""
+
+    def __init__(self, selector: Selector[Worker], mode: OrderingMode) -> None:
+        """Nobody joined, nothing arrived."""
+        self.dispatcher = Dispatcher(selector, mode)
+        self.ordered = mode is not OrderingMode.UNORDERED
+        self.now = 0.0
+        self.next_position = 1 << 40
+        self.entries: dict[int, Entry] = {}
+        self.by_slot: dict[int, list[Message]] = {}
+        """Messages of a slot in topic order."""
+        self.done: set[Message] = set()
+        self.delivered: dict[Message, int] = {}
+        """How often a message was sent."""
+        self.clients: list[Client] = []
+        self.mark_deleted = 0
+        """Everything at or below was skipped by an operator."""
+        self.acks_in_flight: list[int] = []
+        self.acked_at_broker: set[int] = set()
+        self.turn_open = False
+        """Within a turn nothing is sent yet."""
+
+    # ---- broker -----------------------------------------------------------------------------------------------
+
+    def arrive(self, slots: Sequence[int | None], *, opaque: bool = False) -> None:
+        """The next entry of the topic."""
+        entry = Entry(self.next_position, list(slots), opaque)
+        self.next_position += 1
+        self.entries[entry.position] = entry
+        for message in entry.messages():
+            self.by_slot.setdefault(self.slot_of(message), []).append(message)
+        self._offer(entry)
+
+    def slot_of(self, message: Message) -> int:
+        """Slot that keeps the message's order; an opaque entry has that of its first message."""
+        entry = self.entries[message[0]]
+        slots = [slot for slot in entry.slots if slot is not None]
+        slot = slots[0] if entry.opaque else entry.slots[message[1]]
+        assert slot is not None
+        return slot
+
+    def _offer(self, entry: Entry) -> None:
+        """As the intake would hand it to the dispatcher."""
+        position, total, tail = entry.position, len(entry.slots), b"x" * (10 + 7 * len(entry.slots))
+        groups: dict[int, tuple[int, ...]] = {}
+        for index, slot in enumerate(entry.slots):
+            if slot is not None:
+                key = self.slot_of((position, index))
+                groups[key] = (*groups.get(key, ()), index)
+        whole = len(groups) == 1 and None not in entry.slots
+        if entry.opaque and whole:
+            part = Part(position, next(iter(groups)), total, tail, entry.redeliveries, self.now)
+            part.opaque = True
+            self.dispatcher.receive_part(part, self.now)
+        elif whole:
+            self.dispatcher.receive(position, next(iter(groups)), total, tail, entry.redeliveries, self.now)
+        else:
+            batch = by_slot(position, tail, total, list(groups.items()), entry.redeliveries, self.now)
+            for part in batch.parts:
+                part.opaque = entry.opaque
+            self.dispatcher.receive_batch(batch, self.now)
+
+    def confirm(self, count: int) -> None:
+        """The broker confirms the oldest acks on their way."""
+        confirmed, self.acks_in_flight = self.acks_in_flight[:count], self.acks_in_flight[count:]
+        self.acked_at_broker.update(confirmed)
+        self.dispatcher.outstanding.confirmed(confirmed)
+
+    def reconnect(self, *, seen: int, forgotten: int) -> None:
+        """The broker lost our consumer after it saw `seen` unconfirmed acks, and forgot `forgotten` confirmed ones."""
+        self.acked_at_broker.update(self.acks_in_flight[:seen])
+        self.acks_in_flight = []
+        self.acked_at_broker -= set(sorted(self.acked_at_broker)[-forgotten:] if forgotten else ())
+        expected = sorted(self.dispatcher.outstanding.unconfirmed)
+        self.dispatcher.outstanding.acks = expected
+        self._take_acks()
+        for position, entry in self.entries.items():
+            if position not in self.acked_at_broker and position > self.mark_deleted:
+                entry.redeliveries += 1
+                self._offer(entry)
+
+    def mark_delete(self, position: int) -> None:
+        """An operator skipped everything up to the position; what clients have they may still acknowledge."""
+        held = {message for client in self.clients for message in self.in_hands(client)}
+        dropped = [m for messages in self.by_slot.values() for m in messages if m[0] <= position]
+        lost = {message for message in dropped if message not in held} - self.done
+        assert reposition.discard_up_to(self.dispatcher, position, self.now) == len(lost)
+        self.done |= lost
+        self.mark_deleted = max(self.mark_deleted, position)
+
+    def _take_acks(self) -> None:
+        outstanding = self.dispatcher.outstanding
+        acks, outstanding.acks = outstanding.acks, []
+        for position in acks:
+            assert self.done.issuperset(self.entries[position].messages()), "G3: acknowledged upstream too early"
+        self.acks_in_flight += acks
+        indexes, outstanding.index_acks = outstanding.index_acks, {}
+        for position, unacked in indexes.items():
+            entry = self.entries[position]
+            assert not self.done.issuperset(entry.messages()), "an index ack for an entry that is done"
+            if not entry.opaque:
+                left = sum(1 << index for at, index in entry.messages() if (at, index) not in self.done)
+                assert unacked == left, "an index ack says something else than the clients did"
+
+    # ---- clients ----------------------------------------------------------------------------------------------
+
+    def join(self, worker: Worker) -> Client:
+        """A worker joins. Raises what the selector raises, having changed nothing."""
+        if self.dispatcher.mode is OrderingMode.LAST_SENT_POSITION:
+            self.flush()
+        last_sent = self._last_sent()
+        membership.join(self.dispatcher, worker, self.now)
+        client = Client(worker)
+        if self.clients:
+            assert worker.last_sent_position_when_joining == last_sent
+            if self.dispatcher.mode is OrderingMode.LAST_SENT_POSITION:
+                client.gate = last_sent
+        self.clients.append(client)
+        return client
+
+    def _last_sent(self) -> int | None:
+        """PIP-282: everything at or below was sent."""
+        sent = None
+        for position, entry in sorted(self.entries.items()):
+            waits = {part.position for slot in self.dispatcher.waiting.values() for part in slot.parts}
+            if position in waits and not all(m in self.delivered or m in self.done for m in entry.messages()):
+                return position - 1
+            sent = position
+        return sent
+
+    def leave(self, client: Client) -> None:
+        """A worker goes; what it had waits again."""
+        self.clients.remove(client)
+        self._undone(client.held.values())
+        membership.leave(self.dispatcher, client.worker, self.now)
+        assert not client.worker.outbox
+        assert membership.leave(self.dispatcher, client.worker, self.now) == []
+
+    def flow(self, client: Client, permits: int) -> None:
+        """A client grants permits."""
+        client.budget += permits
+        self.dispatcher.flow(client.worker, permits, self.now)
+
+    def ack(self, client: Client, key: int, bits: int = 0) -> None:
+        """A client acknowledges a delivery, whole or but for the messages whose bits are set; perhaps late or not its own."""
+        known = key in client.worker.pending
+        if bits:
+            accepted = acknowledgement.ack_indexes(self.dispatcher, client.worker, key, bits, self.now)
+        else:
+            accepted = acknowledgement.ack(self.dispatcher, client.worker, key, self.now)
+        assert accepted == known
+        if key in client.held:
+            assert known, "a client has a delivery that the dispatcher does not know of"
+        if not known:
+            return
+        messages = client.held.get(key) or client.seen[key]
+        self.done.update(message for bit, message in enumerate(messages) if not bits >> bit & 1)
+        if self.done.issuperset(messages):
+            client.held.pop(key, None)
+        elif key not in client.held:
+            # A late ack of some messages: what was about to be sent once more is put together anew.
+            self._undone([messages])
+
+    def nack(self, client: Client, keys: Iterable[int] | None) -> None:
+        """A client wants deliveries again."""
+        keys = None if keys is None else list(keys)
+        returned = list(client.held) if keys is None else [key for key in dict.fromkeys(keys) if key in client.held]
+        self._undone(client.held.pop(key) for key in returned)
+        acknowledgement.redeliver(self.dispatcher, client.worker, keys, self.now)
+
+    def _undone(self, deliveries: Iterable[list[Message]]) -> None:
+        """An entry that only goes whole comes back whole, whatever was acknowledged of it."""
+        for messages in deliveries:
+            if self.entries[messages[0][0]].opaque:
+                self.done.difference_update(messages)
+
+    def in_hands(self, client: Client) -> set[Message]:
+        """What is pending at a worker by the dispatcher's tables, on its way or there."""
+        parts = [p for unit in client.worker.pending.values() for p in parts_of(unit)]
+        return {(part.position, index) for part in parts for index in part.message_indexes()} - self.done
+
+    # ---- what is sent -----------------------------------------------------------------------------------------
+
+    def flush(self) -> None:
+        """The end of a turn: outboxes leave."""
+        by_worker = {id(client.worker): client for client in self.clients}
+        for worker in self.dispatcher.take_touched():
+            units, worker.outbox = worker.outbox, []
+            for unit in units:
+                self._deliver(by_worker[id(worker)], unit)
+
+    def _deliver(self, client: Client, unit: Part | Delivery) -> None:
+        entry = self.entries[unit.position]
+        messages = [(unit.position, index) for index in unit.message_indexes()]
+        assert messages == sorted(messages)
+        assert unit.count == len(messages)
+        assert (unit.key == unit.position) == (len(messages) == len(entry.slots)), "a real id means the whole entry"
+        assert unit.key not in client.held, "two deliveries at one worker by one key"
+        if entry.opaque:
+            assert len(messages) == len(entry.slots), "an opaque entry was cut"
+            assert client.budget > 0, "G5"
+        else:
+            assert unit.count <= client.budget, "G5: more than granted"
+        client.budget -= unit.count
+        for message in messages:
+            self._deliver_message(client, message)
+        returned = max(self.delivered[message] for message in messages) - 1
+        assert bool(returned) <= bool(unit.redeliveries) <= bool(returned or entry.redeliveries)
+        client.held[unit.key] = messages
+        client.seen[unit.key] = messages
+
+    def _deliver_message(self, client: Client, message: Message) -> None:
+        assert message not in self.done, "an acknowledged message was sent"
+        for other in self.clients:
+            assert message not in other.unacked(self.done), "G4: sent twice, although nobody gave it back"
+        slot = self.slot_of(message)
+        if self.ordered:
+            siblings = self.by_slot[slot]
+            for earlier in siblings[: siblings.index(message)]:
+                there = earlier in self.done or earlier in client.unacked(self.done) or earlier[0] == message[0]
+                assert there, f"G2: {message} overtakes {earlier}"
+            for other in self.clients:
+                if other is not client:
+                    assert not other.unacked(self.done).intersection(siblings), "G1: a slot at two workers"
+        if client.gate is not None:
+            assert message[0] <= client.gate, "PIP-282: sent behind a join position that is not done"
+        self.delivered[message] = self.delivered.get(message, 0) + 1
+
+    # ---- after every step -------------------------------------------------------------------------------------
+
+    def check(self) -> None:
+        """Everything that must hold between calls."""
+        self._open_gates()
+        if not self.turn_open:
+            self.flush()
+            assert not any(client.worker.outbox for client in self.clients)
+        self._take_acks()
+        check_tables(self)
+        check_wake_ups(self)
+
+    def _open_gates(self) -> None:
+        for client in self.clients:
+            if client.gate is not None and all(
+                self.done.issuperset(e.messages()) for p, e in self.entries.items() if p <= client.gate
+            ):
+                client.gate = None
+
+    @property
+    def unfinished(self) -> list[int]:
+        """Entries with a message nobody acknowledged."""
+        return [p for p, entry in self.entries.items() if not self.done.issuperset(entry.messages())]
+
+    def drain(self, fresh: Iterable[Worker]) -> None:
+        """The end: everybody gets permits and acknowledges everything; `fresh` join if slots have no owner."""
+        self.turn_open = False
+        self.dispatcher.resume(self.now)
+        if self.unfinished:
+            for worker in fresh:
+                self.join(worker)
+        for client in self.clients:
+            self.dispatcher.set_writable(client.worker, True, self.now)  # noqa: FBT003 - the port's one bit of news
+            self.dispatcher.set_drained(client.worker, False, self.now)  # noqa: FBT003
+        for _ in range(10_000):
+            if not self.unfinished:
+                break
+            for client in self.clients:
+                self.flow(client, 3)
+                self.check()
+                for key in list(client.held):
+                    self.ack(client, key)
+                    self.check()
+        assert not self.unfinished, "something is left that nobody gets"
+        self.confirm(len(self.acks_in_flight))
+        assert self.acked_at_broker.issuperset(p for p in self.entries if p > self.mark_deleted)
+        dispatcher = self.dispatcher
+        assert not dispatcher.waiting
+        assert not dispatcher.gated
+        assert not dispatcher.open_chunks
+        assert not dispatcher.outstanding.entries
+        assert not dispatcher.outstanding.unconfirmed
+        assert dispatcher.outstanding.bytes_held == dispatcher.waiting_messages == 0
+        assert len(dispatcher.slots) == len(dispatcher.draining) == 0
+        for client in self.clients:
+            assert client.worker.unacked == 0
+            assert client.worker.permits == client.budget
+            assert not client.worker.pending
+            assert not client.worker.ready
+
+
+def parts_of(unit: Part | Delivery) -> Sequence[Part]:
+    """A delivery's parts."""
+    return [unit] if isinstance(unit, Part) else unit.parts
+
+
+def check_tables(world: World) -> None:
+    """The dispatcher's tables against a recount of what is pending and what waits."""
+    dispatcher = world.dispatcher
+    in_flight: dict[int, list[Worker]] = {}
+    placed: list[int] = []
+    for worker in dispatcher.workers.values():
+        parts = [part for unit in worker.pending.values() for part in parts_of(unit)]
+        placed += map(id, parts)
+        assert all(part.holder is worker for part in parts)
+        assert worker.unacked == sum(part.remaining for part in parts)
+        for part in parts:
+            in_flight.setdefault(part.slot, []).append(worker)
+    for slot, waiting in dispatcher.waiting.items():
+        assert waiting.parts, "an empty slot waits"
+        assert [p.order for p in waiting.parts] == sorted(p.order for p in waiting.parts)
+        assert all(part.slot == slot and part.holder is None and not part.acked for part in waiting.parts)
+        placed += map(id, waiting.parts)
+    entries = dispatcher.outstanding.entries
+    known = [part for e in entries.values() for part in (e.parts if isinstance(e, Batch) else [e])]
+    assert sorted(map(id, known)) == sorted(placed), "a part must wait or be pending, once"
+    assert all(len(e.parts) == e.open_parts > 0 for e in entries.values() if isinstance(e, Batch))
+    assert set(entries) == set(world.unfinished)
+    assert dispatcher.outstanding.bytes_held == sum(map(size_of, entries.values())), "G7"
+    waiting_messages = sum(part.count for waiting in dispatcher.waiting.values() for part in waiting.parts)
+    assert dispatcher.waiting_messages == waiting_messages, "G7"
+    if not world.ordered:
+        in_flight = {}
+    assert {slot: (holder, count) for slot, holder, count in dispatcher.slots.in_range(0, 65_536)} == {
+        slot: (holders[0].index, len(holders)) for slot, holders in in_flight.items()
+    }
+    assert all(len(set(map(id, holders))) == 1 for holders in in_flight.values()), "G1"
+    draining = {slot for slot, holders in in_flight.items() if holders[0] is not dispatcher.select(slot)}
+    assert set(dispatcher.draining.slots()) == draining
+    assert len(dispatcher.draining) == len(draining)
+    for worker in dispatcher.workers.values():
+        assert worker.draining_slots == sum(in_flight[slot][0] is worker for slot in draining)
+    assert [c.worker for c in world.clients if c.gate is not None] == dispatcher.gated
+    for worker in dispatcher.gated:
+        gate = worker.join_gate
+        assert gate is not None
+        assert gate.outstanding == sum(position <= gate.position for position in entries) > 0
+
+
+def check_wake_ups(world: World) -> None:
+    """G6, and the ready queues that see to it."""
+    dispatcher = world.dispatcher
+    homes: dict[int, list[int]] = {worker.index: [] for worker in dispatcher.workers.values()}
+    gates = {client.worker.index: client.gate for client in world.clients}
+    for slot, waiting in dispatcher.waiting.items():
+        owner = dispatcher.select(slot)
+        holder = dispatcher.slots.holder(slot)
+        target = owner if owner is not None and holder in {0, owner.index} else None
+        gate = gates[target.index] if target is not None else None
+        if gate is not None and waiting.parts[0].position > gate:
+            target = None
+        assert waiting.home is target
+        if target is None:
+            continue
+        homes[target.index].append(slot)
+        willing = target.writable and not target.drained_by_operator and not target.over_unacked
+        assert target.open == willing
+        assert dispatcher.paused or not willing or target.permits <= 0, "G6: a message lies before an open door"
+    for worker in dispatcher.workers.values():
+        assert sorted(worker.ready) == sorted(homes[worker.index])
+        assert all(worker.ready[slot] is dispatcher.waiting[slot] for slot in worker.ready)
+        if worker.max_unacked:
+            assert worker.over_unacked >= (worker.unacked >= worker.max_unacked)
+            assert worker.over_unacked <= (worker.unacked > worker.max_unacked // 2)
