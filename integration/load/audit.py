@@ -18,7 +18,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import Counter, defaultdict
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from integration.load.lives import Cause, Delivery, Interruption, Life, WorkerLife
 
@@ -26,6 +26,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from integration.load.producer import ProducerRecord
+
+Entries: TypeAlias = "dict[tuple[int, int], list[Delivery]]"
+"""(ledger, entry) -> deliveries of its messages in order of time."""
+Repetition: TypeAlias = "tuple[Delivery, Delivery, Interruption | None]"
+"""A repeated delivery, the one before, and what explains it."""
 
 LOSS_SEEN_LATE_NS: Final = 200_000_000
 """A client may notice the loss of its connection after another worker already got what it held."""
@@ -119,12 +124,15 @@ def audit(
     lives = [Life(index, worker, interruptions) for index, worker in enumerate(workers)]
     deliveries = sorted((item for life in lives for item in life.deliveries), key=lambda item: item.at_ns)
     by_key: dict[int, list[Delivery]] = defaultdict(list)
+    entries: Entries = defaultdict(list)
     for delivery in deliveries:
         by_key[delivery.key].append(delivery)
+        entries[delivery.entry].append(delivery)
+    resenders = {record.producer for record in producers if record.connections_lost}
     duplicates: list[Duplicate] = []
     overtakings: list[Evidence] = []
     for of_key in by_key.values():
-        for again, before, reason in _repetitions(of_key):
+        for again, before, reason in _repetitions(of_key, entries, resenders):
             duplicates.append(Duplicate(reason.cause if reason else None, str(before), str(again)))
             overtakings += _overtaken(of_key, again, before, reason)
     delivered = {item.number for item in deliveries}
@@ -197,7 +205,7 @@ def _shared(deliveries: Iterable[Delivery]) -> Iterator[Evidence]:
         holding.append(delivery)
 
 
-def _repetitions(deliveries: Iterable[Delivery]) -> Iterator[tuple[Delivery, Delivery, Interruption | None]]:
+def _repetitions(deliveries: Iterable[Delivery], entries: Entries, resenders: set[int]) -> Iterator[Repetition]:
     """Each repeated delivery of one key, the one before it, and what explains it."""
     history: dict[tuple[int, int, int], list[Delivery]] = defaultdict(list)
     for delivery in deliveries:
@@ -205,16 +213,23 @@ def _repetitions(deliveries: Iterable[Delivery]) -> Iterator[tuple[Delivery, Del
         if earlier:
             same_entry = [item for item in earlier if item.rank == delivery.rank]
             if not same_entry:
-                yield delivery, earlier[-1], Interruption(Cause.SENT_TWICE, delivery.at_ns)
+                resent = delivery.number[0] in resenders
+                yield delivery, earlier[-1], Interruption(Cause.SENT_TWICE, delivery.at_ns) if resent else None
             else:
                 fresh = [item for item in same_entry if not item.stale]
                 before = (fresh or same_entry)[-1]
-                yield delivery, before, _reason(before, delivery)
+                yield delivery, before, _reason(before, delivery, entries[delivery.entry])
         earlier.append(delivery)
 
 
-def _reason(before: Delivery, again: Delivery) -> Interruption | None:
-    """What on record explains that a message was delivered once more."""
+def _reason(before: Delivery, again: Delivery, batch: Sequence[Delivery]) -> Interruption | None:
+    """What on record explains that a message was delivered once more.
+
+    Args:
+        before: the delivery before.
+        again: the repetition.
+        batch: all deliveries of the entry it came in.
+    """
     if again.stale or before.stale:
         return Interruption(Cause.CLIENT_QUEUE, again.at_ns)
     if before.nacked_at_ns is not None and before.nacked_at_ns < again.at_ns:
@@ -224,9 +239,28 @@ def _reason(before: Delivery, again: Delivery) -> Interruption | None:
         late_ns = LOSS_SEEN_LATE_NS if broken.cause is Cause.CONNECTION_LOST else 0
         if not before.at_ns < broken.at_ns <= again.at_ns + late_ns:
             continue
-        if before.acked_at_ns is None or before.acked_at_ns >= broken.acks_unsafe_from_ns:
+        if not before.acknowledged_before(broken):
             return broken
+        if _unfinished(before, batch, broken):
+            return Interruption(Cause.BATCH_UNFINISHED, broken.at_ns)
+    refused_ns = [item.nacked_at_ns for item in batch if item.life is before.life and item.nacked_at_ns is not None]
+    if refused_ns and min(refused_ns) < again.at_ns:
+        return Interruption(Cause.BATCH_UNFINISHED, min(refused_ns))
     return None
+
+
+def _unfinished(before: Delivery, batch: Iterable[Delivery], broken: Interruption) -> bool:
+    """Whether the worker had not acknowledged some other message of the batch when something broke.
+
+    That is one it had received, or one that nobody had received by then and that was in its client's queue. A
+    message of the batch that was at another worker by then does not count: batches are cut by key.
+    """
+    first: dict[tuple[int, int, int], Delivery] = {}
+    for item in batch:
+        first.setdefault(item.number, item)
+        if item.life is before.life and item.at_ns < broken.at_ns and not item.acknowledged_before(broken):
+            return True
+    return any(item.at_ns >= broken.at_ns for item in first.values())
 
 
 def _overtaken(

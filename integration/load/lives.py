@@ -17,6 +17,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Final
 
 from integration.load.records import Event, Record
+from proxy.core.slice_id import original_entry
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -39,6 +40,7 @@ class Cause(Enum):
     BROKER_STOPPED = "the broker was stopped while the message was held"
     CONNECTION_LOST = "its worker's client lost its connection"
     CLIENT_QUEUE = "a client handed out what it had fetched before its connection broke"
+    BATCH_UNFINISHED = "its worker was done with it but not with its whole batch, which clients acknowledge as one"
     SENT_TWICE = "its producer sent it again after a broken connection: the topic holds it twice"
 
 
@@ -87,9 +89,9 @@ class Delivery:
         self.life = life
         self.at_ns = record.at_ns
         self.number = (record.producer, record.key, record.sequence)
-        # Batch indexes are left out: the gateway numbers the messages of a slice anew. Within one entry, of one
-        # producer by nature, the producer's own numbers give the order.
-        self.rank = (record.ledger, record.entry, record.sequence)
+        # A part of a batch comes under an id of its own and is numbered anew, so its entry is read from that id, and
+        # the order within the entry, of one producer by nature, from the producer's own numbers.
+        self.rank = (record.ledger, original_entry(record.entry), record.sequence)
         self.redelivery_count = record.redelivery_count
         self.acked_at_ns: int | None = None
         self.nacked_at_ns: int | None = None
@@ -98,9 +100,18 @@ class Delivery:
         self.stale = False
 
     @property
+    def entry(self) -> tuple[int, int]:
+        """The topic's entry it came in, alone or in a batch."""
+        return self.rank[:2]
+
+    @property
     def key(self) -> int:
         """Number of its key."""
         return self.number[1]
+
+    def acknowledged_before(self, broken: Interruption) -> bool:
+        """Whether its acknowledgement was surely through when something broke."""
+        return self.acked_at_ns is not None and self.acked_at_ns < broken.acks_unsafe_from_ns
 
     def held_at(self, at_ns: int) -> bool:
         """Whether its worker surely held it at that time."""

@@ -10,8 +10,8 @@ been stored; it is no loss if it never arrives and no invention if it does.
 
 from __future__ import annotations
 
+import dataclasses
 import json
-import logging
 import random
 import signal
 import sys
@@ -21,12 +21,13 @@ from collections import Counter
 from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, NoReturn, Protocol
 
 import pulsar
 
 from integration.errors import IntegrationError
 from integration.load import payload
+from integration.load.client import OPERATION_TIMEOUT_S, ConnectionWatch, client_logger, end_process, log_to_stderr
 from integration.load.options import Batching, ProducerOptions
 from integration.logs import tail
 from integration.processes import OwnedProcess
@@ -55,6 +56,8 @@ class ProducerRecord:
     """Key -> messages handed to the client; their sequences are 0 .. n-1."""
     unconfirmed: frozenset[tuple[int, int]]
     """(key, sequence) of those the broker never confirmed."""
+    connections_lost: int = 0
+    """Each time it sends again what was not confirmed, and the topic may then hold a message twice."""
 
     @property
     def confirmed_count(self) -> int:
@@ -95,12 +98,15 @@ class NumberedSender:
         self.stopping = threading.Event()
         self.confirmed_count = 0
         self._sent: Counter[int] = Counter()
+        self._connections_lost = 0
         self._unconfirmed: set[tuple[int, int]] = set()
 
     def run(self) -> ProducerRecord:
         """Send, then wait for the confirmations."""
-        logger = logging.getLogger("pulsar-client")
-        client = pulsar.Client(self.options.service_url, logger=logger, operation_timeout_seconds=60)
+        watch = ConnectionWatch(lost=self._lost, connected=lambda: None)
+        client = pulsar.Client(
+            self.options.service_url, logger=client_logger(watch), operation_timeout_seconds=OPERATION_TIMEOUT_S
+        )
         try:
             producer = client.create_producer(self.options.topic, **_producer_arguments(self.options))
             self._send_all(producer)
@@ -108,7 +114,11 @@ class NumberedSender:
             producer.close()
         finally:
             client.close()
-        return ProducerRecord(self.options.producer, dict(self._sent), frozenset(self._unconfirmed))
+        unconfirmed = frozenset(self._unconfirmed)
+        return ProducerRecord(self.options.producer, dict(self._sent), unconfirmed, self._connections_lost)
+
+    def _lost(self) -> None:
+        self._connections_lost += 1
 
     def _send_all(self, producer: pulsar.Producer) -> None:
         options = self.options
@@ -205,6 +215,7 @@ class ProducerProcess:
             values["producer"],
             {int(key): count for key, count in values["sent"].items()},
             frozenset((key, sequence) for key, sequence in values["unconfirmed"]),
+            values["connections_lost"],
         )
 
     def close(self) -> None:
@@ -229,19 +240,18 @@ def _producer_arguments(options: ProducerOptions) -> dict[str, object]:
     return arguments
 
 
-def main() -> int:
+def main() -> NoReturn:
     """Run one producer as the command line says; SIGTERM makes it finish early."""
-    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    log_to_stderr()
     sender = NumberedSender(ProducerOptions.from_json(sys.argv[1]))
     signal.signal(signal.SIGTERM, lambda *_: sender.stopping.set())
-    record = sender.run()
-    values = {"producer": record.producer, "sent": record.sent, "unconfirmed": sorted(record.unconfirmed)}
+    values = dataclasses.asdict(sender.run())
     result = Path(sys.argv[2])
     partial = result.with_suffix(".partial")
-    partial.write_text(json.dumps(values))
+    partial.write_text(json.dumps(values, default=sorted))
     partial.replace(result)
-    return 0
+    end_process()
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

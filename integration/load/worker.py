@@ -18,11 +18,12 @@ import sys
 import time
 from collections import deque
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NoReturn
 
 import pulsar
 
 from integration.load import payload
+from integration.load.client import OPERATION_TIMEOUT_S, ConnectionWatch, client_logger, end_process, log_to_stderr
 from integration.load.options import WorkerOptions
 from integration.load.records import Event, RecordWriter
 
@@ -31,24 +32,6 @@ if TYPE_CHECKING:
 
 RECEIVE_TIMEOUT_MS: Final = 50
 """How soon a stop request is noticed when no message comes."""
-_LOST: Final = "Schedule reconnection"
-_CONNECTED: Final = "Created consumer on broker"
-
-
-class _ConnectionWatch(logging.Handler):
-    """Turns two lines of the client's log into records: the library offers no other way to learn of a reconnect."""
-
-    def __init__(self, records: RecordWriter) -> None:
-        super().__init__()
-        self._records = records
-
-    def emit(self, record: logging.LogRecord) -> None:
-        """Write a record if the line is one of the two."""
-        text = record.getMessage()
-        if _CONNECTED in text:
-            self._records.life(Event.CONNECTED, time.monotonic_ns())
-        elif _LOST in text:
-            self._records.life(Event.CONNECTION_LOST, time.monotonic_ns())
 
 
 class Worker:
@@ -62,8 +45,12 @@ class Worker:
         self._pending: deque[tuple[int, pulsar.Message]] = deque()
         self._stopping = False
         signal.signal(signal.SIGTERM, self._stop)
+        watch = ConnectionWatch(
+            lost=lambda: self._records.life(Event.CONNECTION_LOST, time.monotonic_ns()),
+            connected=lambda: self._records.life(Event.CONNECTED, time.monotonic_ns()),
+        )
         self._client = pulsar.Client(
-            options.service_url, logger=_client_logger(self._records), operation_timeout_seconds=60
+            options.service_url, logger=client_logger(watch), operation_timeout_seconds=OPERATION_TIMEOUT_S
         )
         self._consumer = self._client.subscribe(
             options.topic,
@@ -150,19 +137,13 @@ class Worker:
         self._records.message(event, at_ns, (producer, key, sequence), position, message.redelivery_count())
 
 
-def _client_logger(records: RecordWriter) -> logging.Logger:
-    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
-    logger = logging.getLogger("pulsar-client")
-    logger.addHandler(_ConnectionWatch(records))
-    return logger
-
-
-def main() -> int:
+def main() -> NoReturn:
     """Run one worker as the command line says."""
+    log_to_stderr()
     options = WorkerOptions.from_json(sys.argv[1])
     Worker(options, Path(sys.argv[2])).run()
-    return 0
+    end_process()
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -40,6 +40,7 @@ class WorkerProcess:
         self.records = directory / f"{stem}.records"
         self._log = directory / f"{stem}.log"
         self._killed_at_ns: int | None = None
+        self._asked_to_stop = False
         self._reader = RecordReader(self.records)
         self._process = OwnedProcess(
             [sys.executable, "-m", "integration.load.worker", options.to_json(), str(self.records)], self._log
@@ -63,8 +64,10 @@ class WorkerProcess:
             time.sleep(POLL_S)
 
     def request_stop(self) -> None:
-        """Ask it to end in peace and return at once."""
-        self._process.signal(signal.SIGTERM)
+        """Ask it to end in peace and return at once; asking twice is asking once."""
+        if not self._asked_to_stop:
+            self._asked_to_stop = True
+            self._process.signal(signal.SIGTERM)
 
     def stop(self, timeout_s: float = STOP_S_MAX) -> None:
         """End it in peace: it acknowledges what it is done with and closes its consumer.
