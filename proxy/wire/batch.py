@@ -30,7 +30,7 @@ MIN_SINGLE_BYTES = 6
 _SIZE_BYTES = 4
 _MORE = 0x80  # set in every byte of a varint but the last
 _MAX_VARINT_BYTES = 10
-_ENDS_SEEN = 2  # with its first, last and last but one byte known, a varint of up to three bytes is
+_ENDS_SEEN = 2  # a varint of up to three bytes is known by its first, its last and its last but one
 
 _unpack_size = struct.Struct(">I").unpack_from
 _parse = SingleMessageMetadata.FromString
@@ -139,14 +139,14 @@ _REPLACED = (
 def _single_at(payload: bytes, start: int) -> tuple[SingleMessageMetadata, int]:
     """The metadata of the message at `start`, and where the message ends."""
     metadata_start = start + _SIZE_BYTES
+    if metadata_start > len(payload):
+        raise _past_end("size field", _SIZE_BYTES, start, payload)
+    (size,) = _unpack_size(payload, start)
+    metadata_end = metadata_start + size
+    if metadata_end > len(payload):
+        raise _past_end("metadata", size, metadata_start, payload)
     try:
-        (size,) = _unpack_size(payload, start)
-        metadata_end = metadata_start + size
-        if metadata_end > len(payload):
-            raise _past_end("metadata", size, metadata_start, payload)
         metadata = _parse(payload[metadata_start:metadata_end])
-    except struct.error:
-        raise _past_end("size field", _SIZE_BYTES, start, payload) from None
     except DecodeError:
         where = f"in the {size} bytes from byte {metadata_start} of a batch of {len(payload)}"
         raise BatchError("metadata that is no SingleMessageMetadata", where, "send valid protobuf") from None
@@ -198,7 +198,7 @@ def _alike(payload: bytes, count: int) -> bool:
     sized_key = payload[:_SIZE_BYTES] + key
     metadata_bytes: int
     (metadata_bytes,) = _unpack_size(payload)
-    start = size = 0
+    start = 0
     try:
         for _ in range(count):
             at = start + len(sized_key)
@@ -213,8 +213,7 @@ def _alike(payload: bytes, count: int) -> bool:
                 size += (payload[at] << 7) - _MORE
                 at += 1
                 if size >= _MORE << 7:
-                    size += (payload[at] << 14) - (_MORE << 7)
-                    at += 1
+                    size, at = _wider(payload, size, at)
             id_start = at + len(flags)
             id_last = start + _SIZE_BYTES + metadata_bytes - 1
             if payload[at:id_start] != flags or payload[id_last] >= _MORE or id_start > id_last:
@@ -226,9 +225,20 @@ def _alike(payload: bytes, count: int) -> bool:
             ):
                 return False
             start = id_last + 1 + size
-    except (IndexError, struct.error):
+    except IndexError:
         return False
-    return start == len(payload) and size < _MORE << 14
+    return start == len(payload)
+
+
+def _wider(payload: bytes, size: int, at: int) -> tuple[int, int]:
+    """A payload size with its third byte, and the offset behind it; past the end for one of more bytes."""
+    size += (payload[at] << 14) - (_MORE << 7)
+    return (size, at + 1) if size < _MORE << 14 else (0, len(payload))
+
+
+def _continues(payload: bytes, start: int, last: int) -> bool:
+    """Whether all bytes of a varint but its last one say that it goes on."""
+    return last - start < _MAX_VARINT_BYTES and min(payload[start:last]) >= _MORE
 
 
 def _around_payload_size(first: SingleMessageMetadata) -> tuple[bytes, bytes]:
@@ -241,11 +251,6 @@ def _around_payload_size(first: SingleMessageMetadata) -> tuple[bytes, bytes]:
     if first.HasField("ordering_key"):
         flags += b"".join((b"\x3a", varint(len(first.ordering_key)), first.ordering_key))
     return before, flags + b"\x40"
-
-
-def _continues(payload: bytes, start: int, last: int) -> bool:
-    """Whether all bytes of a varint but its last one say that it goes on."""
-    return last - start < _MAX_VARINT_BYTES and min(payload[start:last]) >= _MORE
 
 
 def _past_end(name: str, size: int, start: int, payload: bytes) -> BatchError:

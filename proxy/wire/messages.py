@@ -128,7 +128,7 @@ def parse_message(frame: bytes) -> MessageHead:
     return _new(MessageHead, (consumer_id, ledger, entry, redelivery_count, None, frame[tail_start:], extras))
 
 
-def message_frame(  # noqa: PLR0913, PLR0917  the fields of one command, as plain arguments because it is the hot path
+def message_frame(
     consumer_id: int,
     ledger: int,
     entry: int,
@@ -235,7 +235,7 @@ def _learn_wrapper(consumer_id: int, ledger: int, redelivery_count: int, size: i
     return wrapper
 
 
-def _wrap(  # noqa: PLR0913, PLR0917  as message_frame
+def _wrap(
     consumer_id: int, ledger: int, entry_bytes: int, redelivery_count: int, extras: Extras, ack_set: Sequence[int] = ()
 ) -> tuple[bytes, bytes]:
     """The bytes of a frame from its command size to its tail, before and after an entry id of `entry_bytes` bytes."""

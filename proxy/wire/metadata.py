@@ -14,9 +14,9 @@ Together they are a MESSAGE frame's "tail" in this package. Sizes are big endian
 Source: Pulsar's "Binary protocol specification", sections "Framing" and "Broker entry metadata" (PIP-70).
 """
 
-import binascii
 import struct
-from base64 import b64decode
+from binascii import Error as Base64Error
+from binascii import a2b_base64
 from typing import NamedTuple
 
 from crc32c import crc32c
@@ -114,14 +114,17 @@ def keyless(metadata: MessageMetadata, sequence_id: int) -> bytes:
 
 
 def decode_key(key: bytes) -> bytes:
-    """The bytes of a partition key sent as Base64, read as Java's basic decoder does: padding may be missing.
+    """The bytes of a partition key sent as Base64, or NONE_KEY where Java's basic decoder would refuse it.
 
-    NONE_KEY where it is no Base64.
+    That one takes no white space, and padding either complete or left out.
     """
-    padded = key if key.endswith(b"=") else key + b"=" * (-len(key) % 4)
+    if b"=" not in key:
+        key += b"=" * (-len(key) % 4)
+    if len(key) % 4 or key.endswith(b"==="):
+        return NONE_KEY  # Python's strict mode lets padding after a complete group pass
     try:
-        return b64decode(padded, validate=True)
-    except binascii.Error:
+        return a2b_base64(key, strict_mode=True)
+    except Base64Error:
         return NONE_KEY
 
 
@@ -143,10 +146,10 @@ def verify_checksum(tail: bytes) -> bool:
 
 
 def strip_broker_entry_metadata(tail: bytes) -> bytes:
-    """The tail without its broker entry metadata, for a client that did not ask for it; the same object where there is
-    none.
+    """The tail without its broker entry metadata; the same object where there is none.
 
-    The checksum does not cover that header, so it stays right. Raises MetadataError where the header goes past the end.
+    For a client that did not ask for it when it connected. The checksum does not cover that header, so it stays right.
+    Raises MetadataError where the header goes past the end.
     """
     if tail[:2] != bytes((MAGIC_BYTE, BROKER_ENTRY_BYTE)):
         return tail

@@ -1,14 +1,14 @@
-"""Writes proxy/wire/pulsar_pb2.py and .pyi from pulsar.proto: `python -m tests.wire.regenerate` at the repository's root.
+"""Writes pulsar_pb2.py and .pyi from proxy/wire/pulsar.proto: `python -m tests.wire.regenerate` at the root.
 
-It lives with the tests since it needs protoc, which only the dev dependencies bring, and since a test holds the committed files
-against what it generates.
+It lives with the tests since it needs protoc, which only the dev dependencies bring, and since a test holds the
+committed files against what it generates.
 """
 
 import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from grpc_tools import protoc
+from grpc_tools import protoc  # type: ignore[import-untyped]  # the package has no types
 
 ROOT = Path(__file__).parents[2]
 SOURCE = "proxy/wire/pulsar.proto"

@@ -1,0 +1,149 @@
+"""Payloads compressed as Pulsar's clients do, and payloads that lie."""
+
+import tracemalloc
+import zlib
+from contextlib import suppress
+
+import pytest
+import zstandard
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proxy.wire import codecs
+from proxy.wire.codecs import compress, decompress
+from proxy.wire.errors import CodecError
+from proxy.wire.pulsar_pb2 import LZ4, NONE, SNAPPY, ZLIB, ZSTD
+
+LIMIT = 1 << 20
+PACKED = [LZ4, ZLIB, ZSTD, SNAPPY]
+TEXT = b"order 1, order 2, order 2, order 3, " * 30
+BOMB_BYTES = 64 << 20
+
+
+def zstd_without_size(data: bytes) -> bytes:
+    """A frame that does not declare its size, as a streaming encoder writes it."""
+    return zstandard.ZstdCompressor(write_content_size=False).compress(data)
+
+
+@pytest.mark.parametrize("compression", [NONE, *PACKED])
+@given(data=st.binary(max_size=500))
+def test_what_is_compressed_comes_back(compression: int, data: bytes) -> None:
+    """Every codec gives back what it was given, from bytes and from a view, the empty payload too."""
+    packed = compress(compression, data)
+    assert decompress(compression, packed, len(data), LIMIT) == data
+    assert decompress(compression, memoryview(packed), len(data), LIMIT) == data
+
+
+@pytest.mark.parametrize("compression", PACKED)
+def test_the_declared_size_must_be_the_real_one(compression: int) -> None:
+    """A payload that holds one byte more or less than its metadata declares is refused."""
+    packed = compress(compression, TEXT)
+    for size in (0, 1, len(TEXT) - 1, len(TEXT) + 1, len(TEXT) * 2):
+        with pytest.raises(CodecError):
+            decompress(compression, packed, size, LIMIT)
+
+
+@pytest.mark.parametrize("compression", [NONE, *PACKED])
+def test_nothing_over_the_limit_is_opened(compression: int) -> None:
+    """The limit decides before the codec does; exactly the limit passes."""
+    packed = compress(compression, TEXT)
+    assert decompress(compression, packed, len(TEXT), len(TEXT)) == TEXT
+    with pytest.raises(CodecError, match=f"at most {len(TEXT) - 1} are allowed"):
+        decompress(compression, packed, len(TEXT), len(TEXT) - 1)
+
+
+@pytest.mark.parametrize("compression", PACKED)
+def test_a_truncated_payload_is_refused(compression: int) -> None:
+    """No prefix of a payload decompresses."""
+    packed = compress(compression, TEXT)
+    for size in range(len(packed)):
+        with pytest.raises(CodecError):
+            decompress(compression, packed[:size], len(TEXT), LIMIT)
+
+
+@pytest.mark.parametrize("compression", PACKED)
+def test_bytes_behind_the_payload_are_refused(compression: int) -> None:
+    """A payload ends where its data ends."""
+    with pytest.raises(CodecError):
+        decompress(compression, compress(compression, TEXT) + b"more", len(TEXT), LIMIT)
+
+
+@pytest.mark.parametrize("compression", PACKED)
+@given(data=st.binary(max_size=200), size=st.integers(0, 1000))
+def test_random_bytes_give_data_or_a_codec_error(compression: int, data: bytes, size: int) -> None:
+    """Whatever a producer sends, decompression gives exactly the declared size or a CodecError."""
+    with suppress(CodecError):
+        assert len(decompress(compression, data, size, LIMIT)) == size
+
+
+@pytest.mark.parametrize("compression", PACKED)
+@given(at=st.integers(0, 10_000), flip=st.integers(1, 255))
+def test_damage_gives_data_of_the_right_size_or_a_codec_error(compression: int, at: int, flip: int) -> None:
+    """A flipped byte never makes a codec crash or write past the declared size."""
+    packed = bytearray(compress(compression, TEXT))
+    packed[at % len(packed)] ^= flip
+    with suppress(CodecError):
+        assert len(decompress(compression, bytes(packed), len(TEXT), LIMIT)) == len(TEXT)
+
+
+BOMBS = {
+    "lz4": (LZ4, compress(LZ4, bytes(BOMB_BYTES))),
+    "zlib": (ZLIB, zlib.compress(bytes(BOMB_BYTES), 9)),
+    "zstd with its size": (ZSTD, compress(ZSTD, bytes(BOMB_BYTES))),
+    "zstd without its size": (ZSTD, zstd_without_size(bytes(BOMB_BYTES))),
+    "snappy": (SNAPPY, compress(SNAPPY, bytes(BOMB_BYTES))),
+}
+
+
+@pytest.mark.parametrize("name", BOMBS)
+def test_a_bomb_costs_no_more_than_it_declares(name: str) -> None:
+    """A payload that would grow to 64 MiB and declares 1000 bytes is refused, and no more is ever allocated for it."""
+    compression, packed = BOMBS[name]
+    tracemalloc.start()
+    with pytest.raises(CodecError):
+        decompress(compression, packed, 1000, LIMIT)
+    _, peak_bytes = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak_bytes < LIMIT
+    with pytest.raises(CodecError, match="allowed"):
+        decompress(compression, packed, BOMB_BYTES, LIMIT)
+
+
+def test_a_zstd_window_is_bounded() -> None:
+    """A frame without a size that asks for a decoding window of 128 MiB is refused instead of served."""
+    parameters = zstandard.ZstdCompressionParameters(window_log=27)
+    encoder = zstandard.ZstdCompressor(compression_params=parameters).compressobj()
+    packed = encoder.compress(TEXT) + encoder.flush()
+    assert zstandard.get_frame_parameters(packed).window_size == 128 << 20
+    with pytest.raises(CodecError):
+        decompress(ZSTD, packed, len(TEXT), LIMIT)
+
+
+def test_a_zstd_frame_without_a_size_is_read() -> None:
+    """Streaming encoders leave the size out; the metadata's then stands alone."""
+    assert decompress(ZSTD, zstd_without_size(TEXT), len(TEXT), LIMIT) == TEXT
+
+
+def test_an_uncompressed_payload_is_what_it_is() -> None:
+    """The declared size of an uncompressed payload is not looked at, since C++ clients leave it out."""
+    assert decompress(NONE, TEXT, 0, LIMIT) is TEXT
+
+
+@pytest.mark.parametrize("compression", [-1, 5, 99])
+def test_an_unknown_codec_is_refused(compression: int) -> None:
+    """A codec of a later protocol is an error, not an uncompressed payload."""
+    with pytest.raises(CodecError, match="compression type"):
+        decompress(compression, TEXT, len(TEXT), LIMIT)
+    with pytest.raises(CodecError, match="compression type"):
+        compress(compression, TEXT)
+
+
+def test_zstd_decoders_are_reused_and_not_kept_after_an_error() -> None:
+    """One decoder serves call after call; one that failed in the middle of a frame serves no other."""
+    decompress(ZSTD, compress(ZSTD, TEXT), len(TEXT), LIMIT)
+    kept = list(codecs._idle_zstd)
+    decompress(ZSTD, compress(ZSTD, TEXT), len(TEXT), LIMIT)
+    assert codecs._idle_zstd == kept
+    with pytest.raises(CodecError):
+        decompress(ZSTD, compress(ZSTD, TEXT)[:-5], len(TEXT), LIMIT)
+    assert len(codecs._idle_zstd) == len(kept) - 1

@@ -1,0 +1,230 @@
+"""Frames out of a stream, and the command in one."""
+
+import struct
+from contextlib import suppress
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proxy.wire.errors import FrameError
+from proxy.wire.frames import (
+    MIN_FRAME_BYTES,
+    FrameSplitter,
+    encode_command,
+    encode_message,
+    frame_type,
+    parse_command,
+    payload_start,
+)
+from proxy.wire.pulsar_pb2 import BaseCommand
+from tests.wire.builders import UNKNOWN_FIELD, frame_of, golden, message_command
+
+LIMIT = 1 << 16
+FLOW = BaseCommand(type=BaseCommand.FLOW)
+FLOW.flow.consumer_id = 3
+FLOW.flow.messagePermits = 1000
+FLOW_FRAME = frame_of(FLOW.SerializeToString())
+
+frames_strategy = st.lists(
+    st.builds(frame_of, st.binary(min_size=2, max_size=40), st.binary(max_size=300)), min_size=1, max_size=8
+)
+
+
+def cut(stream: bytes, at: list[int]) -> list[bytes]:
+    """The stream in pieces, cut at these offsets."""
+    edges = sorted({0, len(stream), *(offset for offset in at if offset < len(stream))})
+    return [stream[start:end] for start, end in pairwise(edges)]
+
+
+def feed_all(splitter: FrameSplitter, pieces: list[bytes]) -> list[bytes]:
+    """All frames out of these pieces."""
+    return [frame for piece in pieces for frame in splitter.feed(piece)]
+
+
+@given(frames_strategy, st.lists(st.integers(min_value=0, max_value=2000)))
+def test_frames_do_not_depend_on_how_the_stream_is_cut(frames: list[bytes], at: list[int]) -> None:
+    """Frames come out whole, once and in order, each with its size field, wherever the network cuts the stream."""
+    splitter = FrameSplitter(LIMIT)
+    assert feed_all(splitter, cut(b"".join(frames), at)) == frames
+    assert splitter.held_bytes == 0
+
+
+@given(frames_strategy)
+def test_frames_come_out_byte_by_byte_as_they_do_whole(frames: list[bytes]) -> None:
+    """Each frame appears with its last byte, no sooner and no later."""
+    stream = b"".join(frames)
+    splitter = FrameSplitter(LIMIT)
+    out = [splitter.feed(stream[at : at + 1]) for at in range(len(stream))]
+    assert [frame for found in out for frame in found] == frames
+    ends = {sum(map(len, frames[: index + 1])) - 1 for index in range(len(frames))}
+    assert {at for at, found in enumerate(out) if found} == ends
+    assert FrameSplitter(LIMIT).feed(stream) == frames
+
+
+def test_every_truncation_waits_for_the_rest() -> None:
+    """The start of a frame, however long, gives nothing and is no error; the rest completes it."""
+    for size in range(len(FLOW_FRAME)):
+        splitter = FrameSplitter(LIMIT)
+        assert splitter.feed(FLOW_FRAME[:size]) == []
+        assert splitter.held_bytes == size
+        assert splitter.feed(FLOW_FRAME[size:]) == [FLOW_FRAME]
+
+
+def test_a_large_frame_in_many_pieces_is_copied_a_constant_number_of_times() -> None:
+    """Pieces of a frame are joined once, when its end is there: nothing is copied while it waits."""
+    frame = frame_of(b"\x08\x06", bytes(5 << 20))
+    splitter = FrameSplitter(6 << 20)
+    pieces = [frame[at : at + (64 << 10)] for at in range(0, len(frame), 64 << 10)]
+    for piece in pieces[:-1]:
+        assert splitter.feed(piece) == []
+    assert [id(piece) for piece in splitter._pieces] == [id(piece) for piece in pieces[:-1]]
+    assert splitter.feed(pieces[-1]) == [frame]
+
+
+@pytest.mark.parametrize(
+    ("sizes", "what"),
+    [
+        ((0, 0), "total size 0"),
+        ((5, 1), "total size 5"),
+        ((LIMIT - 3, 2), "total size"),
+        ((0xFFFF_FFFF, 2), "total size"),
+        ((20, 17), "command size of 17"),
+        ((20, 0xFFFF_FFFF), "command size"),
+        ((20, 1), "command size of 1"),
+        ((20, 0), "command size of 0"),
+    ],
+)
+def test_a_size_that_cannot_be_right_is_refused_for_good(sizes: tuple[int, int], what: str) -> None:
+    """A wrong size is refused whole, byte by byte and behind a good frame, and nothing fed later is believed."""
+    wrong = struct.pack(">II", *sizes)
+    for pieces in ([wrong], [wrong[at : at + 1] for at in range(8)], [FLOW_FRAME + wrong]):
+        splitter = FrameSplitter(LIMIT)
+        with pytest.raises(FrameError, match=what):
+            feed_all(splitter, pieces)
+        with pytest.raises(FrameError, match=what):
+            splitter.feed(FLOW_FRAME)
+
+
+def test_a_wrong_total_size_is_refused_without_the_next_four_bytes() -> None:
+    """A peer that sends four bytes of nonsense is not waited for."""
+    for size in (0, 5, LIMIT - 3):
+        with pytest.raises(FrameError):
+            FrameSplitter(LIMIT).feed(struct.pack(">I", size))
+
+
+def test_the_limit_counts_the_whole_frame() -> None:
+    """A frame of exactly the limit passes, one byte more does not."""
+    frame = frame_of(b"\x08\x06", bytes(LIMIT - 10))
+    assert len(frame) == LIMIT
+    assert FrameSplitter(LIMIT).feed(frame) == [frame]
+    with pytest.raises(FrameError, match=f"at most {LIMIT - 4}"):
+        FrameSplitter(LIMIT).feed(frame_of(b"\x08\x06", bytes(LIMIT - 9)))
+
+
+def test_a_limit_below_every_frame_is_our_mistake() -> None:
+    """A limit that no frame could meet is refused where it is set."""
+    FrameSplitter(MIN_FRAME_BYTES)
+    with pytest.raises(ValueError, match="max_frame_bytes"):
+        FrameSplitter(MIN_FRAME_BYTES - 1)
+
+
+@given(st.binary(max_size=200))
+def test_random_bytes_give_frames_or_a_frame_error(data: bytes) -> None:
+    """Whatever a peer sends, the splitter and both readers answer with a value or a FrameError."""
+    with suppress(FrameError):
+        for frame in FrameSplitter(LIMIT).feed(data):
+            frame_type(frame)
+            parse_command(frame)
+
+
+@given(st.binary(min_size=2, max_size=60))
+def test_a_random_command_gives_a_command_or_a_frame_error(command: bytes) -> None:
+    """Whatever stands in a command, reading it never raises anything but a FrameError."""
+    frame = frame_of(command)
+    for read in (frame_type, parse_command):
+        with suppress(FrameError):
+            read(frame)
+
+
+@pytest.mark.parametrize("number", BaseCommand.Type.values())
+def test_the_type_is_read_without_a_parse_and_with_one(number: int) -> None:
+    """The type is the same whether it stands first or, against every known implementation, last."""
+    encoded = BaseCommand(type=number).SerializeToString()  # type: ignore[arg-type]  # a number of that enum
+    assert frame_type(frame_of(encoded)) == number
+    assert frame_type(frame_of(b"\x92\x01\x00" + encoded)) == number
+
+
+def test_a_type_newer_than_ours_is_still_a_number() -> None:
+    """A command of a later protocol can be relayed: its type is told, though it cannot be parsed."""
+    assert frame_type(frame_of(b"\x08\x7e\xf2\x07\x00")) == 126
+    with pytest.raises(FrameError):
+        parse_command(frame_of(b"\x08\x7e\xf2\x07\x00"))
+
+
+def test_a_command_comes_back_as_it_was_encoded() -> None:
+    """Encoding and parsing are each other's inverse, payload or not."""
+    assert encode_command(FLOW) == FLOW_FRAME
+    assert parse_command(FLOW_FRAME) == FLOW
+    assert payload_start(FLOW_FRAME) == len(FLOW_FRAME)
+    message = message_command(1, 2, 3)
+    frame = encode_message(message.SerializeToString(), b"tail")
+    assert parse_command(frame) == message
+    assert frame[payload_start(frame) :] == b"tail"
+
+
+def test_unknown_fields_survive_a_parse_and_an_encoding() -> None:
+    """A relay that changes one field of a command forwards the fields it does not know."""
+    frame = frame_of(FLOW.SerializeToString() + UNKNOWN_FIELD)
+    command = parse_command(frame)
+    command.flow.consumer_id = 4
+    assert UNKNOWN_FIELD in encode_command(command)
+
+
+def test_a_truncated_command_is_no_command() -> None:
+    """No prefix of a command is taken for a command."""
+    encoded = golden("consumer")[3][8:]
+    for size in range(2, len(encoded)):
+        with pytest.raises(FrameError):
+            parse_command(frame_of(encoded[:size]))
+
+
+@pytest.mark.parametrize("field", ["topic", "subscription", "subType", "consumer_id", "request_id"])
+def test_a_command_without_a_required_field_names_it(field: str) -> None:
+    """The error says which required field is missing, so that a client's author can mend it."""
+    command = parse_command(golden("consumer")[3])
+    command.subscribe.ClearField(field)
+    with pytest.raises(FrameError, match=field):
+        parse_command(frame_of(command.SerializePartialToString()))
+
+
+def test_a_type_without_its_body_is_refused() -> None:
+    """A command that says FLOW and holds no flow would read as one with all its numbers zero."""
+    with pytest.raises(FrameError, match="'flow' must be present"):
+        parse_command(frame_of(b"\x08\x0b"))
+
+
+@pytest.mark.parametrize("kind", [BaseCommand.PING, BaseCommand.PONG])
+def test_a_ping_needs_no_body(kind: BaseCommand.Type) -> None:
+    """A ping or pong says all it has to say by its type."""
+    assert parse_command(frame_of(BaseCommand(type=kind).SerializeToString())).type == kind
+
+
+def test_text_that_is_no_utf8_is_refused() -> None:
+    """Names reach the gateway as text or not at all, at every depth of a command."""
+    subscribe = golden("consumer")[3][8:]
+    for text in (b"orders", b"keyline.batch-index"):
+        assert text in subscribe
+        with pytest.raises(FrameError, match="UTF-8"):
+            parse_command(frame_of(subscribe.replace(text, b"\xff" * len(text))))
+
+
+def test_an_error_says_what_where_and_what_would_be_right() -> None:
+    """Whoever reads the log line can tell which bytes are wrong and what was expected; no payload is quoted."""
+    with pytest.raises(FrameError) as caught:
+        FrameSplitter(LIMIT).feed(struct.pack(">II", 20, 99) + b"secret")
+    error = caught.value
+    assert str(error) == f"{error.what}, {error.where}; {error.right}"
+    assert (error.what, error.where) == ("a command size of 99", "in a frame of total size 20")
+    assert "secret" not in str(error)
