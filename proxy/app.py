@@ -134,6 +134,7 @@ class Gateway:
         drained = asyncio.Event()
         self._subscriptions.drain(drained.set)
         await _first_of(timeout_s, drained, hurry)
+        complete = drained.is_set()  # once the subscriptions are closed there is nothing pending either
         self._subscriptions.close()
         self._server.close_sessions()
         farewell_s = 0.0 if hurry is not None and hurry.is_set() else FAREWELL_S
@@ -143,8 +144,8 @@ class Gateway:
         self._brokers.close(gone.set)
         await _first_of(farewell_s, gone)
         await self._admin.stop()
-        log.info("gateway stopped", drained=drained.is_set())
-        return drained.is_set()
+        log.info("gateway stopped", drained=complete)
+        return complete
 
 
 def run(config: Config) -> None:

@@ -10,12 +10,14 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import httpx
+import pulsar as pulsar_client
 import pytest
 
+from integration.standalone import PulsarStandalone
 from proxy.app import broker_settings, session_settings
 from proxy.config_load import load
 from proxy.wire import frames
@@ -23,6 +25,8 @@ from proxy.wire import pulsar_pb2 as pb
 from tests.net.broker_fakes import T, connected, frame
 
 EXIT_S_MAX = 20.0
+
+Undecided = tuple["Keyline", str, pulsar_client.Consumer, list[pulsar_client.Message]]
 
 
 class Keyline:
@@ -111,7 +115,7 @@ class LittleBroker:
 
 
 @pytest.fixture
-def broker() -> Iterator[LittleBroker]:
+def little_broker() -> Iterator[LittleBroker]:
     """Give a broker that shakes hands."""
     little = LittleBroker()
     yield little
@@ -136,23 +140,23 @@ def test_without_a_broker_it_lives_but_is_not_ready() -> None:
         assert gateway.exit_code() == 0
 
 
-def test_with_a_broker_it_is_ready_and_introduces_itself(broker: LittleBroker) -> None:
+def test_with_a_broker_it_is_ready_and_introduces_itself(little_broker: LittleBroker) -> None:
     """Readiness is a handshake that worked, with our name and token; SIGINT ends it with 0."""
-    with running(broker_url=broker.url, broker_token="hush-hush") as (gateway, admin, _):
+    with running(broker_url=little_broker.url, broker_token="hush-hush") as (gateway, admin, _):
         gateway.until("broker connected")
         answer = httpx.get(f"{admin}/readyz")
         assert (answer.status_code, answer.json()) == (200, {"ready": True, "reasons": []})
         assert httpx.get(f"{admin}/api/v1/subscriptions").json()["subscriptions"] == []
         gateway.signal(signal.SIGINT)
         assert gateway.exit_code() == 0
-    assert broker.connects[0].client_version.startswith("Keyline-v")
-    assert broker.connects[0].auth_data == b"hush-hush"
+    assert little_broker.connects[0].client_version.startswith("Keyline-v")
+    assert little_broker.connects[0].auth_data == b"hush-hush"
     assert not any("hush-hush" in line for line in gateway.lines)
 
 
-def test_a_signal_closes_the_listener_and_every_client(broker: LittleBroker) -> None:
+def test_a_signal_closes_the_listener_and_every_client(little_broker: LittleBroker) -> None:
     """Clients see the end of their connection and go elsewhere."""
-    with running(broker_url=broker.url) as (gateway, _, address):
+    with running(broker_url=little_broker.url) as (gateway, _, address):
         client = socket.create_connection(address)
         client.sendall(frame(type=T.CONNECT, connect=pb.CommandConnect(client_version="test")))
         (piece,) = frames.FrameSplitter(1 << 20).feed(client.recv(65536))
@@ -166,9 +170,9 @@ def test_a_signal_closes_the_listener_and_every_client(broker: LittleBroker) -> 
             socket.create_connection(address)
 
 
-def test_every_log_line_is_json_with_the_replicas_name(broker: LittleBroker) -> None:
+def test_every_log_line_is_json_with_the_replicas_name(little_broker: LittleBroker) -> None:
     """Those of libraries too."""
-    with running(broker_url=broker.url, log_level="debug") as (gateway, admin, _):
+    with running(broker_url=little_broker.url, log_level="debug") as (gateway, admin, _):
         gateway.until("broker connected")
         httpx.get(f"{admin}/livez")
         gateway.signal(signal.SIGTERM)
@@ -178,12 +182,12 @@ def test_every_log_line_is_json_with_the_replicas_name(broker: LittleBroker) -> 
     assert all({"event", "level", "time", "logger"} <= set(line) for line in lines)
 
 
-def test_an_address_in_use_ends_it_with_1_and_a_sentence(broker: LittleBroker) -> None:
+def test_an_address_in_use_ends_it_with_1_and_a_sentence(little_broker: LittleBroker) -> None:
     """For either of its addresses."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         for setting in ("listen", "admin_listen"):
-            gateway = Keyline(**{"broker_url": broker.url, setting: address})
+            gateway = Keyline(**{"broker_url": little_broker.url, setting: address})
             assert gateway.exit_code() == 1
             assert gateway.lines[-1].startswith(f"keyline: {setting} {address}: ")
             assert "in use" in gateway.lines[-1]
@@ -213,3 +217,41 @@ def test_settings_reach_their_parts() -> None:
     assert sessions.upstream_is_proxy
     assert sessions.targets.hosts == frozenset({".svc"})
     assert sessions.targets.ports is None
+
+
+@pytest.fixture
+def undecided(pulsar: PulsarStandalone, new_topic: Callable[[str], str]) -> Iterator[Undecided]:
+    """Give a gateway one of whose workers holds messages it has not acknowledged, and a SIGTERM on its way."""
+    with running(broker_url=pulsar.service_url, drain_timeout_s="60") as (gateway, admin, (host, port)):
+        topic = new_topic("drain")
+        quiet = pulsar_client.ConsoleLogger(pulsar_client.LoggerLevel.Error)
+        client = pulsar_client.Client(f"pulsar://{host}:{port}", logger=quiet)
+        consumer = client.subscribe(topic, "s", consumer_type=pulsar_client.ConsumerType.KeyShared)
+        producer = client.create_producer(topic)
+        for number in range(5):
+            producer.send(b"m", partition_key=f"k{number}")
+        messages = [consumer.receive(timeout_millis=10_000) for _ in range(5)]
+        gateway.signal(signal.SIGTERM)
+        gateway.until("gateway draining")
+        yield gateway, admin, consumer, messages
+        client.shutdown()
+
+
+def test_a_draining_gateway_is_unready_and_waits_for_acknowledgements(undecided: Undecided) -> None:
+    """It ends with 0 as soon as the last one is confirmed, long before its time is over."""
+    gateway, admin, consumer, messages = undecided
+    answer = httpx.get(f"{admin}/readyz")
+    assert answer.status_code == 503
+    assert answer.json()["reasons"] == ["draining: the gateway is stopping"]
+    for message in messages:
+        consumer.acknowledge(message)
+    assert gateway.until("gateway stopped")["drained"] is True
+    assert gateway.exit_code() == 0
+
+
+def test_a_second_signal_cuts_the_wait_short(undecided: Undecided) -> None:
+    """What was not acknowledged is delivered again by whoever comes next; the exit code is still 0."""
+    gateway, _, _, _ = undecided
+    gateway.signal(signal.SIGTERM)
+    assert gateway.until("gateway stopped")["drained"] is False
+    assert gateway.exit_code() == 0
