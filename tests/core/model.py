@@ -174,7 +174,7 @@ class World:
         membership.join(self.dispatcher, worker, self.now)
         client = Client(worker)
         if self.clients:
-            assert worker.last_sent_position_when_joining == last_sent
+            assert self.turn_open or worker.last_sent_position_when_joining == last_sent
             if self.dispatcher.mode is OrderingMode.LAST_SENT_POSITION:
                 client.gate = last_sent
         self.clients.append(client)
@@ -206,6 +206,8 @@ class World:
     def ack(self, client: Client, key: int, bits: int = 0) -> None:
         """A client acknowledges a delivery, whole or but for the messages whose bits are set; perhaps late or not its own."""
         known = key in client.worker.pending
+        if known and key not in client.seen:
+            return  # On its way and not sent: no client can name it.
         if bits:
             accepted = acknowledgement.ack_indexes(self.dispatcher, client.worker, key, bits, self.now)
         else:
