@@ -1,0 +1,309 @@
+"""Workers join: order of answers, what comes before the answer, and who is refused in which words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from proxy.errors import UpstreamError, UpstreamUnavailable
+from proxy.wire import pulsar_pb2 as pb
+from tests.net.subscription_rig import SubscriptionRig, schema, sticky
+from tests.net.subscription_rig_broker import TOPIC, T, single
+
+ORDERING_MODE = "keyline.ordering-mode"
+
+
+def mode(value: str) -> list[pb.KeyValue]:
+    """The consumer property that chooses an ordering mode."""
+    return [pb.KeyValue(key=ORDERING_MODE, value=value)]
+
+
+def out_of_order() -> pb.KeySharedMeta:
+    """A subscriber that wants no order."""
+    return pb.KeySharedMeta(keySharedMode=pb.AUTO_SPLIT, allowOutOfOrderDelivery=True)
+
+
+def test_the_first_worker_is_answered_after_the_broker_answered_us() -> None:
+    """No Success before ours: the broker may refuse what the worker asks for."""
+    rig = SubscriptionRig()
+    rig.link.held.add(T.SUBSCRIBE)
+    worker = rig.subscribe("a")
+    assert worker.commands() == []
+    rig.link.answer(T.SUBSCRIBE)
+    (answer,) = worker.commands()
+    assert (answer.type, answer.success.request_id) == (T.SUCCESS, 1_001)
+
+
+def test_workers_that_came_before_the_broker_answered_join_in_the_order_they_came() -> None:
+    """One SUBSCRIBE goes upstream for all of them, and who came first is first in every assignment."""
+    rig = SubscriptionRig()
+    rig.link.held.add(T.SUBSCRIBE)
+    workers = [rig.subscribe(name) for name in ("a", "b", "c")]
+    rig.link.answer(T.SUBSCRIBE)
+    assert [worker.answers() for worker in workers] == [[T.SUCCESS]] * 3
+    assert [worker.name for worker in rig.subscription.dispatcher.workers.values()] == ["a", "b", "c"]
+    assert len(rig.link.sent(T.SUBSCRIBE)) == 1
+
+
+def test_what_goes_upstream_shapes_the_subscription_as_the_worker_asked_but_is_our_own_consumer() -> None:
+    """Position, schema and properties are the worker's; name, metadata, priority and ranges are not passed on."""
+    rig = SubscriptionRig(replica_name="replica-3")
+    rig.subscribe(
+        "a",
+        initialPosition=pb.CommandSubscribe.Earliest,
+        schema=schema("order"),
+        priority_level=4,
+        consumer_epoch=9,
+        metadata=[pb.KeyValue(key="team", value="billing")],
+        subscription_properties=[pb.KeyValue(key="cost", value="7")],
+        keySharedMeta=sticky((0, 100)),
+    )
+    (command,) = rig.link.sent(T.SUBSCRIBE)
+    ours = command.subscribe
+    assert (ours.topic, ours.subscription, ours.subType) == (TOPIC, "s", pb.CommandSubscribe.Key_Shared)
+    assert (ours.initialPosition, ours.schema) == (pb.CommandSubscribe.Earliest, schema("order"))
+    assert [pair.key for pair in ours.subscription_properties] == ["cost"]
+    assert ours.consumer_name == "replica-3"
+    assert [(pair.key, pair.value) for pair in ours.metadata] == [("keyline.replica", "replica-3")]
+    assert not ours.priority_level
+    assert not ours.HasField("consumer_epoch")
+    assert (ours.keySharedMeta.keySharedMode, list(ours.keySharedMeta.hashRanges)) == (pb.AUTO_SPLIT, [])
+
+
+def test_permits_granted_before_the_answer_count_when_the_worker_joined() -> None:
+    """A client may pipeline FLOW behind SUBSCRIBE; nothing it granted is lost, and nothing is sent before Success."""
+    rig = SubscriptionRig()
+    rig.link.held.add(T.SUBSCRIBE)
+    worker = rig.subscribe("a")
+    worker.flow(3)
+    worker.flow(2)
+    rig.link.answer(T.SUBSCRIBE)
+    rig.link.deliver(*[(entry, single("k")) for entry in range(9)])
+    assert worker.answers() == [T.SUCCESS]
+    assert worker.entries() == [0, 1, 2, 3, 4]
+
+
+def test_a_broker_that_refuses_us_is_quoted_to_every_worker_that_waits() -> None:
+    """Code and words are the broker's, under each worker's request id, and the subscription is gone."""
+    rig = SubscriptionRig()
+    rig.link.held.add(T.SUBSCRIBE)
+    workers = [rig.subscribe(name) for name in ("a", "b")]
+    rig.link.refuse(T.SUBSCRIBE, pb.ConsumerBusy, "Exclusive consumer is already connected")
+    for worker, request_id in zip(workers, (1_001, 1_002), strict=True):
+        (answer,) = worker.commands()
+        assert answer.error.request_id == request_id
+        assert (answer.error.error, answer.error.message) == (
+            pb.ConsumerBusy,
+            "Exclusive consumer is already connected",
+        )
+        assert worker.forgotten
+    assert rig.count == 0
+    assert rig.link.consumers == {}
+
+
+def test_a_topic_that_cannot_be_located_is_the_workers_error() -> None:
+    """A refused lookup goes to the worker in the broker's words; without a broker it may try again."""
+    rig = SubscriptionRig()
+    rig.brokers.error = UpstreamError("Policies not found for public/nowhere namespace", pb.TopicNotFound)
+    assert rig.subscribe("a").error() == (pb.TopicNotFound, "Policies not found for public/nowhere namespace")
+    rig.brokers.error = UpstreamUnavailable("no broker could be reached")
+    assert rig.subscribe("b").error()[0] == pb.ServiceNotReady
+    assert rig.count == 0
+
+
+def test_the_next_worker_after_a_refusal_starts_anew() -> None:
+    """A refusal is not remembered: what was wrong may have been mended."""
+    rig = SubscriptionRig()
+    rig.link.refusals[T.SUBSCRIBE] = (pb.TopicNotFound, "no such topic")
+    rig.subscribe("a")
+    rig.link.refusals.clear()
+    rig.worker("b")
+    assert rig.count == 1
+
+
+def test_a_worker_without_a_name_gets_one_of_its_own() -> None:
+    """Names are unique on the gateway, and begin with its own."""
+    rig = SubscriptionRig(replica_name="replica-3")
+    rig.worker()
+    rig.worker()
+    names = [worker.name for worker in rig.subscription.dispatcher.workers.values()]
+    assert len(set(names)) == 2
+    assert all(name.startswith("replica-3-") for name in names)
+
+
+# ---- policy ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "words"),
+    [
+        ({}, {"keySharedMeta": sticky((0, 9))}, "AUTO_SPLIT, not STICKY"),
+        ({"keySharedMeta": sticky((0, 9))}, {}, "STICKY, not AUTO_SPLIT"),
+        ({}, {"keySharedMeta": out_of_order()}, "allowOutOfOrderDelivery=False"),
+        ({"keySharedMeta": out_of_order()}, {}, "allowOutOfOrderDelivery=True"),
+        ({}, {"metadata": mode("last_sent_position")}, f"{ORDERING_MODE}=draining_hashes"),
+        ({"metadata": mode("last_sent_position")}, {"metadata": mode("draining_hashes")}, "last_sent_position"),
+    ],
+)
+def test_a_worker_that_wants_another_policy_is_refused_as_busy(
+    first: dict[str, Any], second: dict[str, Any], words: str
+) -> None:
+    """What the first connected worker settled holds for all; the code is the broker's, the text says what differs."""
+    rig = SubscriptionRig()
+    rig.worker("a", **first)
+    code, text = rig.subscribe("b", **second).error()
+    assert code == pb.ConsumerBusy
+    assert words in text
+    assert rig.count == 1
+
+
+def test_a_worker_that_says_nothing_of_the_ordering_mode_joins_what_is_there() -> None:
+    """Only who names a mode can disagree with it: unmodified clients name none."""
+    rig = SubscriptionRig()
+    rig.worker("a", metadata=mode("last_sent_position"))
+    rig.worker("b")
+    assert rig.statistics().subscriptions[0].dispatcher.ordering_mode == "last_sent_position"
+
+
+def test_an_ordering_mode_that_does_not_exist_is_named_with_those_that_do() -> None:
+    """The property is the user's to mend, so the text lists the values; nothing goes to the broker."""
+    rig = SubscriptionRig()
+    code, text = rig.subscribe("a", metadata=mode("chaos")).error()
+    assert code == pb.MetadataError
+    assert "'chaos'" in text
+    assert "draining_hashes, last_sent_position, unordered" in text
+    assert rig.brokers.locates == 0
+
+
+def test_when_all_workers_left_another_policy_may_begin() -> None:
+    """As at the broker: with no consumer connected the first one settles everything anew."""
+    rig = SubscriptionRig()
+    rig.worker("a").close()
+    rig.worker("b", keySharedMeta=sticky((0, 65_535)))
+    assert rig.statistics().subscriptions[0].key_shared_mode == "STICKY"
+
+
+def test_sticky_ranges_that_overlap_are_a_consumer_assign_error() -> None:
+    """The first keeps its range, the second is told whose way it is in, and a third beside both joins."""
+    rig = SubscriptionRig()
+    rig.worker("a", keySharedMeta=sticky((0, 100)))
+    code, text = rig.subscribe("b", keySharedMeta=sticky((100, 200))).error()
+    assert code == pb.ConsumerAssignError
+    assert "a" in text
+    assert "[0, 100]" in text
+    rig.worker("c", keySharedMeta=sticky((101, 200)))
+
+
+@pytest.mark.parametrize("ranges", [(), ((5, 2),), ((0, 10), (10, 20)), ((0, 65_536),), ((-1, 5),)])
+def test_sticky_ranges_that_are_wrong_in_themselves_are_a_consumer_assign_error(
+    ranges: tuple[tuple[int, int], ...],
+) -> None:
+    """None, backwards, overlapping or outside the space; the last one to leave ends the subscription."""
+    rig = SubscriptionRig()
+    assert rig.subscribe("a", keySharedMeta=sticky(*ranges)).error()[0] == pb.ConsumerAssignError
+    assert rig.count == 0
+    assert rig.link.consumers == {}
+
+
+# ---- schema ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_schema_the_broker_has_not_seen_from_us_is_put_to_it_first() -> None:
+    """As an Exclusive consumer, which is refused as busy while ours is connected: that is a yes."""
+    rig = SubscriptionRig()
+    rig.worker("a", schema=schema("one"))
+    rig.link.taken(T.SUBSCRIBE)
+    rig.link.held.add(T.SUBSCRIBE)
+    worker = rig.subscribe("b", schema=schema("two"))
+    (probe,) = rig.link.taken(T.SUBSCRIBE)
+    assert probe.subscribe.subType == pb.CommandSubscribe.Exclusive
+    assert probe.subscribe.schema == schema("two")
+    assert worker.commands() == []
+    rig.link.refuse(T.SUBSCRIBE, pb.ConsumerBusy, "Exclusive consumer is already connected")
+    assert worker.answers() == [T.SUCCESS]
+    rig.worker("c", schema=schema("two"))
+    assert rig.link.taken(T.SUBSCRIBE) == []
+
+
+def test_a_schema_the_broker_refuses_is_refused_in_its_words() -> None:
+    """The worker that brought it is told, others stay, and the consumer id of the probe is given up."""
+    rig = SubscriptionRig()
+    first = rig.worker("a", schema=schema("one"))
+    rig.link.refusals[T.SUBSCRIBE] = (pb.IncompatibleSchema, "Incompatible schema")
+    worker = rig.subscribe("b", schema=schema("two"))
+    assert worker.error() == (pb.IncompatibleSchema, "Incompatible schema")
+    assert worker.forgotten
+    assert first.commands() == []
+    assert len(rig.link.consumers) == 1
+
+
+def test_a_probe_that_is_let_in_by_accident_leaves_at_once() -> None:
+    """When our own consumer was away just then; its worker joins, for the schema was taken."""
+    rig = SubscriptionRig()
+    rig.worker("a", schema=schema("one"))
+    worker = rig.subscribe("b", schema=schema("two"))
+    probe = rig.link.sent(T.SUBSCRIBE)[-1].subscribe.consumer_id
+    assert [command.close_consumer.consumer_id for command in rig.link.sent(T.CLOSE_CONSUMER)] == [probe]
+    assert worker.answers() == [T.SUCCESS]
+    assert probe not in rig.link.consumers
+
+
+# ---- any command at any moment ---------------------------------------------------------------------------------------
+
+
+def test_a_worker_that_closes_before_the_answer_gets_its_success() -> None:
+    """The last one that waits takes the attempt with it: nothing of ours stays at the broker."""
+    rig = SubscriptionRig()
+    rig.link.held.add(T.SUBSCRIBE)
+    worker = rig.subscribe("a")
+    worker.close(77)
+    (answer,) = worker.commands()
+    assert (answer.type, answer.success.request_id) == (T.SUCCESS, 77)
+    assert rig.count == 0
+    assert len(rig.link.sent(T.CLOSE_CONSUMER)) == 1
+    rig.link.answer(T.SUBSCRIBE)
+    assert worker.commands() == []
+
+
+def test_a_worker_that_is_lost_before_the_answer_is_not_answered() -> None:
+    """Nothing goes through a link after its connection is gone; the one that still waits joins."""
+    rig = SubscriptionRig()
+    rig.link.held.add(T.SUBSCRIBE)
+    first, second = rig.subscribe("a"), rig.subscribe("b")
+    first.lose()
+    rig.link.answer(T.SUBSCRIBE)
+    assert first.commands() == []
+    assert second.answers() == [T.SUCCESS]
+
+
+def test_requests_before_the_answer_are_told_to_try_again() -> None:
+    """A worker that has not joined has no place to ask from; each request is answered all the same."""
+    rig = SubscriptionRig()
+    rig.link.held.add(T.SUBSCRIBE)
+    worker = rig.subscribe("a")
+    worker.ask_last_message_id(1)
+    worker.seek(5, 2)
+    worker.unsubscribe(3)
+    answers = worker.commands()
+    assert [(answer.error.request_id, answer.error.error) for answer in answers] == [
+        (1, pb.ServiceNotReady),
+        (2, pb.ServiceNotReady),
+        (3, pb.ServiceNotReady),
+    ]
+    assert worker.ask_stats().error_code == pb.ConsumerNotFound
+    worker.redeliver()
+    worker.ack(1)
+    assert worker.commands() == []
+
+
+def test_a_worker_that_disagrees_may_be_gone_before_it_is_told() -> None:
+    """The refusal comes in a later turn; who left in between is not written to, and who closed gets its Success."""
+    rig = SubscriptionRig()
+    rig.worker("a")
+    lost = rig.subscribe("b", settle=False, keySharedMeta=sticky((0, 9)))
+    lost.lose()
+    closed = rig.subscribe("c", settle=False, keySharedMeta=sticky((0, 9)))
+    closed.close(5)
+    assert lost.commands() == []
+    assert closed.answers() == [T.SUCCESS]
