@@ -123,11 +123,6 @@ class Ordering(Group):
         0, "Pause before keys that became free are delivered, as brokers make it; 0 delivers at once.",
         unit="milliseconds", ge=0, le=60_000,
     )  # fmt: skip
-    allow_slices: bool = setting(
-        default=True,
-        description="Split a batch whose keys belong to several workers. If false, the whole batch goes to the first "
-        "key's worker; that breaks the order of the others and is counted.",
-    )
     batch_peek_max_bytes: ByteSize = setting(
         64 * MIB, "Largest batch, uncompressed, that is opened to see its keys; a larger one goes whole to the first "
         "key's worker and is counted.",

@@ -20,6 +20,7 @@ import pytest
 from integration.standalone import PulsarStandalone
 from proxy.app import broker_settings, session_settings
 from proxy.config_load import load
+from proxy.log import MASK
 from proxy.wire import frames
 from proxy.wire import pulsar_pb2 as pb
 from tests.net.broker_fakes import T, connected, frame
@@ -133,9 +134,10 @@ def test_without_a_broker_it_lives_but_is_not_ready() -> None:
     """The reason names the broker; SIGTERM ends it with 0."""
     with running(broker_url=f"pulsar://127.0.0.1:{free_port()}") as (gateway, admin, _):
         assert httpx.get(f"{admin}/livez").status_code == 200
+        assert "cannot connect" in gateway.until("brokers cannot be reached")["reason"]
         answer = httpx.get(f"{admin}/readyz")
         assert answer.status_code == 503
-        assert answer.json()["reasons"][0].startswith("broker: ")
+        assert answer.json()["reasons"][0].startswith("broker: cannot connect to pulsar://127.0.0.1:")
         gateway.signal(signal.SIGTERM)
         assert gateway.exit_code() == 0
 
@@ -143,7 +145,7 @@ def test_without_a_broker_it_lives_but_is_not_ready() -> None:
 def test_with_a_broker_it_is_ready_and_introduces_itself(little_broker: LittleBroker) -> None:
     """Readiness is a handshake that worked, with our name and token; SIGINT ends it with 0."""
     with running(broker_url=little_broker.url, broker_token="hush-hush") as (gateway, admin, _):
-        gateway.until("broker connected")
+        gateway.until("brokers can be reached")
         answer = httpx.get(f"{admin}/readyz")
         assert (answer.status_code, answer.json()) == (200, {"ready": True, "reasons": []})
         assert httpx.get(f"{admin}/api/v1/subscriptions").json()["subscriptions"] == []
@@ -191,6 +193,24 @@ def test_an_address_in_use_ends_it_with_1_and_a_sentence(little_broker: LittleBr
             assert gateway.exit_code() == 1
             assert gateway.lines[-1].startswith(f"keyline: {setting} {address}: ")
             assert "in use" in gateway.lines[-1]
+
+
+def test_nothing_that_sounds_secret_is_written() -> None:
+    """Not even if someone logs it by mistake, through us or through the standard library, in either format."""
+    program = (
+        "import logging, sys, structlog; from proxy.log import configure_logging\n"
+        "configure_logging('info', sys.argv[1], 'replica-1')\n"
+        "structlog.get_logger('a').info('one', broker_token='hush', broker='b')\n"
+        "logging.getLogger('b').warning('two', extra={'Authorization': 'hush'})\n"
+        "structlog.get_logger('c').debug('three')\n"
+    )
+    for line_format in ("json", "console"):
+        command = [sys.executable, "-c", program, line_format]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=EXIT_S_MAX, check=True)
+        lines = done.stderr.splitlines()
+        assert len(lines) == 2
+        assert "hush" not in done.stderr
+        assert all("replica-1" in line and MASK in line for line in lines)
 
 
 def test_settings_reach_their_parts() -> None:

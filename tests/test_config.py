@@ -61,9 +61,9 @@ def test_the_environment_overrides_the_file_and_origins_say_so(tmp_path: Path) -
 def test_the_environments_texts_become_values() -> None:
     """Numbers, truth values, sizes and paths are written as text there."""
     values = loaded(
-        allow_slices="no", gateway_memory_bytes="1GiB", drain_timeout_s="2.5", connections_max="7"
+        upstream_batch_index_ack="no", gateway_memory_bytes="1GiB", drain_timeout_s="2.5", connections_max="7"
     ).config.values()
-    assert values["allow_slices"] is False
+    assert values["upstream_batch_index_ack"] is False
     assert values["gateway_memory_bytes"] == 1 << 30
     assert values["drain_timeout_s"] == 2.5
     assert values["connections_max"] == 7
@@ -107,7 +107,7 @@ def test_models_are_frozen() -> None:
         ("upstream_request_timeout_s", "0", "must be a number above 0 up to 600 (seconds)"),
         ("connections_max", "many", "must be a whole number from 1 to 1,000,000 (connections)"),
         ("subscription_memory_bytes", "64 parsecs", "must be a size from 1MiB to 1024GiB, in bytes or with a unit"),
-        ("allow_slices", "perhaps", "must be true or false"),
+        ("upstream_batch_index_ack", "perhaps", "must be true or false"),
         ("replica_name", " ", "must be a printable name that is not empty"),
         ("broker_tls_ca_file", "/nowhere/ca.pem", "there is no such file"),
     ],

@@ -211,7 +211,8 @@ class BrokerConnection:
 
     def closed(self, reason: str) -> None:
         """Tell everyone."""
-        self._lose(UpstreamUnavailable(f"the connection to {self.target} is gone: {reason}"))
+        what = f"cannot connect to {self.target}" if self._state is State.CONNECTING else f"lost {self.target}"
+        self._lose(UpstreamUnavailable(f"{what}: {reason}"))
 
     # ------------------------------------------------------------------ commands
 
@@ -343,13 +344,17 @@ class BrokerConnection:
     def _lose(self, error: KeylineError) -> None:
         if self._state is State.LOST:
             return
+        established = self._state is State.READY
         self._state = State.LOST
         self._transport = None
         self._timer.cancel()
         consumers = self._consumers.take_all()
         self._pausing.clear()
-        self._log.info("broker connection lost", reason=str(error), consumers=len(consumers))
         reason = str(error)
+        if established:
+            self._log.info("broker connection lost", reason=reason, consumers=len(consumers))
+        else:  # every retry fails alike: who retries says so once
+            self._log.debug("no broker connection", reason=reason)
         answer = error if isinstance(error, UpstreamUnavailable) else UpstreamUnavailable(reason)
         calls: list[Callable[[], None]] = [partial(self._ended, self, error)]
         calls += [partial(answered, answer) for answered in self._requests.take_all()]

@@ -50,7 +50,10 @@ class BrokerProbe:
         if self._stopped:
             return
         reason = str(error) if error is not None else None
-        if reason is not None and self.unreachable_because is None:
-            log.warning("brokers cannot be reached", reason=reason)
+        if reason != self.unreachable_because:
+            if reason is None:
+                log.info("brokers can be reached")
+            else:
+                log.warning("brokers cannot be reached", reason=reason)
         self.unreachable_because = reason
         self._timer = self._clock.call_later(INTERVAL_S, self._ask)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from proxy.net.broker_settings import BrokerSettings
+from proxy.errors import KeylineError
+from proxy.net.broker_connection import BrokerConnection
+from proxy.net.broker_settings import BrokerSettings, BrokerTarget
 from proxy.wire import frames
 from proxy.wire import pulsar_pb2 as pb
 from proxy.wire.messages import MessageHead
-from tests.net.fakes import Attempt, FakeTransport
+from tests.net.fakes import Attempt, FakeClock, FakeTransport
 
 SETTINGS = BrokerSettings(service_urls=("pulsar://one:6650",), client_version="Keyline-v0.1.0")
 
@@ -102,3 +104,41 @@ class NotingConsumer:
     def reached_end_of_topic(self) -> None:
         """As the port says."""
         self.journal.append(("terminated",))
+
+
+TARGET = BrokerTarget("pulsar://one:6650")
+
+
+class ConnectionBench:
+    """A connection with its network, its owner's diary and a way to ask."""
+
+    def __init__(self, settings: BrokerSettings = SETTINGS, target: BrokerTarget = TARGET) -> None:
+        self.clock = FakeClock()
+        self.diary: list[tuple[object, ...]] = []
+        self.connection = BrokerConnection(target, settings, self.clock, self._ready, self._ended)
+        self.transport = FakeTransport(self.clock, self.connection, "one:6650")
+
+    def _ready(self, _connection: BrokerConnection) -> None:
+        self.diary.append(("ready",))
+
+    def _ended(self, _connection: BrokerConnection, why: KeylineError) -> None:
+        self.diary.append(("ended", why))
+
+    def ready(self) -> ConnectionBench:
+        """Get past the handshake."""
+        self.transport.open()
+        self.transport.deliver(connected())
+        self.transport.take()
+        self.diary.clear()
+        return self
+
+    def ask(self, name: str = "answer") -> int:
+        """Ask something; the answer lands in the diary under `name`."""
+        asked: list[int] = []
+
+        def build(request_id: int) -> bytes:
+            asked.append(request_id)
+            return frame(type=T.SEEK, seek=pb.CommandSeek(consumer_id=1, request_id=request_id))
+
+        self.connection.request(build, lambda reply: self.diary.append((name, reply)))
+        return asked[0] if asked else 0

@@ -6,66 +6,27 @@ from dataclasses import replace
 
 import pytest
 
-from proxy.errors import ConfigurationError, KeylineError, UpstreamError, UpstreamUnavailable
-from proxy.net.broker_connection import BrokerConnection
-from proxy.net.broker_settings import BrokerSettings, BrokerTarget, Credentials, token_credentials
+from proxy.errors import ConfigurationError, UpstreamError, UpstreamUnavailable
+from proxy.net.broker_settings import BrokerTarget, Credentials, token_credentials
 from proxy.net.broker_statistics import State
 from proxy.wire import pulsar_pb2 as pb
 from proxy.wire.messages import MessageHead
 from tests.net.broker_fakes import (
     SETTINGS,
+    ConnectionBench,
     NotingConsumer,
     T,
     connected,
     error,
     frame,
     message,
-    success,
     written,
 )
-from tests.net.fakes import FakeClock, FakeTransport
-
-TARGET = BrokerTarget("pulsar://one:6650")
-
-
-class Bench:
-    """A connection with its network, its owner's diary and a way to ask."""
-
-    def __init__(self, settings: BrokerSettings = SETTINGS, target: BrokerTarget = TARGET) -> None:
-        self.clock = FakeClock()
-        self.diary: list[tuple[object, ...]] = []
-        self.connection = BrokerConnection(target, settings, self.clock, self._ready, self._ended)
-        self.transport = FakeTransport(self.clock, self.connection, "one:6650")
-
-    def _ready(self, _connection: BrokerConnection) -> None:
-        self.diary.append(("ready",))
-
-    def _ended(self, _connection: BrokerConnection, why: KeylineError) -> None:
-        self.diary.append(("ended", why))
-
-    def ready(self) -> Bench:
-        """Get past the handshake."""
-        self.transport.open()
-        self.transport.deliver(connected())
-        self.transport.take()
-        self.diary.clear()
-        return self
-
-    def ask(self, name: str = "answer") -> int:
-        """Ask something; the answer lands in the diary under `name`."""
-        asked: list[int] = []
-
-        def build(request_id: int) -> bytes:
-            asked.append(request_id)
-            return frame(type=T.SEEK, seek=pb.CommandSeek(consumer_id=1, request_id=request_id))
-
-        self.connection.request(build, lambda reply: self.diary.append((name, reply)))
-        return asked[0] if asked else 0
 
 
 def test_connect_introduces_the_gateway_with_the_flags_it_honours() -> None:
     """The first command is CONNECT, with our name, v21, the token and the two flags that hold here."""
-    bench = Bench(replace(SETTINGS, credentials=token_credentials("secret\n")))
+    bench = ConnectionBench(replace(SETTINGS, credentials=token_credentials("secret\n")))
     bench.transport.open()
     (command,) = written(bench.transport)
     connect = command.connect
@@ -79,14 +40,14 @@ def test_connect_introduces_the_gateway_with_the_flags_it_honours() -> None:
 
 def test_a_proxied_target_names_the_broker_behind_the_proxy() -> None:
     """CONNECT.proxy_to_broker_url is set from the target."""
-    bench = Bench(target=BrokerTarget("pulsar://proxy:6650", "broker-3:6650"))
+    bench = ConnectionBench(target=BrokerTarget("pulsar://proxy:6650", "broker-3:6650"))
     bench.transport.open()
     assert written(bench.transport)[0].connect.proxy_to_broker_url == "broker-3:6650"
 
 
 def test_it_is_ready_once_the_broker_said_connected() -> None:
     """`ready` comes with CONNECTED, also when it trickles in byte by byte."""
-    bench = Bench()
+    bench = ConnectionBench()
     bench.transport.open()
     for byte in connected():
         assert bench.diary == []
@@ -98,7 +59,7 @@ def test_it_is_ready_once_the_broker_said_connected() -> None:
 
 def test_a_refused_handshake_ends_it_with_the_brokers_words() -> None:
     """The broker answers a bad token with ERROR to request 2^64-1 and closes; its code reaches the owner."""
-    bench = Bench()
+    bench = ConnectionBench()
     bench.transport.open()
     bench.transport.deliver(error(2**64 - 1, pb.AuthenticationError, "Unable to authenticate"))
     ((what, why),) = bench.diary
@@ -110,7 +71,7 @@ def test_a_refused_handshake_ends_it_with_the_brokers_words() -> None:
 
 def test_a_handshake_that_takes_too_long_ends_it() -> None:
     """From the first packet to CONNECTED there are `connect_timeout_s`."""
-    bench = Bench()
+    bench = ConnectionBench()
     bench.transport.open()
     bench.clock.advance(9.0)
     assert bench.diary == []
@@ -121,7 +82,7 @@ def test_a_handshake_that_takes_too_long_ends_it() -> None:
 
 def test_a_connection_that_opens_after_its_time_out_is_dropped() -> None:
     """The owner was told of the time-out; nothing is told twice."""
-    bench = Bench()
+    bench = ConnectionBench()
     bench.clock.advance(11.0)
     bench.transport.open()
     assert bench.transport.aborted
@@ -134,7 +95,7 @@ def test_credentials_that_cannot_be_read_end_it_with_the_reason() -> None:
     def missing() -> Credentials | None:
         raise ConfigurationError("the broker token file /x cannot be read")
 
-    bench = Bench(replace(SETTINGS, credentials=missing))
+    bench = ConnectionBench(replace(SETTINGS, credentials=missing))
     bench.transport.open()
     assert isinstance(bench.diary[0][1], ConfigurationError)
     assert written(bench.transport) == []
@@ -143,7 +104,7 @@ def test_credentials_that_cannot_be_read_end_it_with_the_reason() -> None:
 def test_a_challenge_is_answered_with_fresh_credentials() -> None:
     """The provider is asked again at every AUTH_CHALLENGE."""
     tokens = iter((b"first", b"second"))
-    bench = Bench(replace(SETTINGS, credentials=lambda: Credentials("token", next(tokens)))).ready()
+    bench = ConnectionBench(replace(SETTINGS, credentials=lambda: Credentials("token", next(tokens)))).ready()
     bench.transport.deliver(frame(type=T.AUTH_CHALLENGE, authChallenge=pb.CommandAuthChallenge()))
     (command,) = written(bench.transport)
     assert command.type == T.AUTH_RESPONSE
@@ -151,116 +112,9 @@ def test_a_challenge_is_answered_with_fresh_credentials() -> None:
     assert command.authResponse.response.auth_data == b"second"
 
 
-def test_replies_reach_who_asked_whatever_their_order() -> None:
-    """Request ids match replies to requests."""
-    bench = Bench().ready()
-    first, second = bench.ask("first"), bench.ask("second")
-    bench.transport.deliver(success(second) + success(first))
-    assert [name for name, _ in bench.diary] == ["second", "first"]
-
-
-_REPLIES: dict[str, tuple[int, str, object]] = {
-    "success": (T.SUCCESS, "success", pb.CommandSuccess()),
-    "lookup": (T.LOOKUP_RESPONSE, "lookupTopicResponse", pb.CommandLookupTopicResponse(brokerServiceUrl="x")),
-    "metadata": (
-        T.PARTITIONED_METADATA_RESPONSE,
-        "partitionMetadataResponse",
-        pb.CommandPartitionedTopicMetadataResponse(partitions=3),
-    ),
-    "ack": (T.ACK_RESPONSE, "ackResponse", pb.CommandAckResponse(consumer_id=1)),
-    "last message id": (
-        T.GET_LAST_MESSAGE_ID_RESPONSE,
-        "getLastMessageIdResponse",
-        pb.CommandGetLastMessageIdResponse(last_message_id=pb.MessageIdData(ledgerId=1, entryId=2)),
-    ),
-    "consumer stats": (T.CONSUMER_STATS_RESPONSE, "consumerStatsResponse", pb.CommandConsumerStatsResponse()),
-    "schema": (T.GET_SCHEMA_RESPONSE, "getSchemaResponse", pb.CommandGetSchemaResponse()),
-    "new schema": (
-        T.GET_OR_CREATE_SCHEMA_RESPONSE,
-        "getOrCreateSchemaResponse",
-        pb.CommandGetOrCreateSchemaResponse(),
-    ),
-    "topics": (
-        T.GET_TOPICS_OF_NAMESPACE_RESPONSE,
-        "getTopicsOfNamespaceResponse",
-        pb.CommandGetTopicsOfNamespaceResponse(),
-    ),
-}
-
-
-@pytest.mark.parametrize("kind", _REPLIES)
-def test_every_kind_of_reply_is_matched(kind: str) -> None:
-    """Each reply command has its request id elsewhere; all are found."""
-    command_type, field, reply = _REPLIES[kind]
-    bench = Bench().ready()
-    reply.request_id = bench.ask()  # type: ignore[attr-defined]
-    bench.transport.deliver(frame(type=command_type, **{field: reply}))
-    ((_, answer),) = bench.diary
-    assert isinstance(answer, pb.BaseCommand)
-    assert answer.type == command_type
-
-
-_REFUSALS: dict[str, tuple[int, str, object]] = {
-    "error": (T.ERROR, "error", pb.CommandError(error=pb.UnknownError, message="no")),
-    "lookup": (
-        T.LOOKUP_RESPONSE,
-        "lookupTopicResponse",
-        pb.CommandLookupTopicResponse(
-            response=pb.CommandLookupTopicResponse.Failed, error=pb.UnknownError, message="no"
-        ),
-    ),
-    "metadata": (
-        T.PARTITIONED_METADATA_RESPONSE,
-        "partitionMetadataResponse",
-        pb.CommandPartitionedTopicMetadataResponse(
-            response=pb.CommandPartitionedTopicMetadataResponse.Failed, message="no"
-        ),
-    ),
-    "ack": (T.ACK_RESPONSE, "ackResponse", pb.CommandAckResponse(consumer_id=1, error=pb.UnknownError, message="no")),
-    "consumer stats": (
-        T.CONSUMER_STATS_RESPONSE,
-        "consumerStatsResponse",
-        pb.CommandConsumerStatsResponse(error_code=pb.UnknownError, error_message="no"),
-    ),
-    "schema": (
-        T.GET_SCHEMA_RESPONSE,
-        "getSchemaResponse",
-        pb.CommandGetSchemaResponse(error_code=pb.UnknownError, error_message="no"),
-    ),
-}
-
-
-@pytest.mark.parametrize("kind", _REFUSALS)
-def test_every_kind_of_refusal_is_an_upstream_error(kind: str) -> None:
-    """UnknownError is 0, protobuf's default: it must not be taken for "no error"."""
-    command_type, field, reply = _REFUSALS[kind]
-    bench = Bench().ready()
-    reply.request_id = bench.ask()  # type: ignore[attr-defined]
-    bench.transport.deliver(frame(type=command_type, **{field: reply}))
-    ((_, answer),) = bench.diary
-    assert isinstance(answer, UpstreamError)
-    assert (str(answer), answer.wire_code) == ("no", pb.UnknownError)
-
-
-def test_a_request_without_an_answer_times_out_and_a_late_answer_is_dropped() -> None:
-    """After 30 s the asker gets `UpstreamUnavailable`; what comes then is counted, and nobody is told twice."""
-    bench = Bench().ready()
-    request_id = bench.ask()
-    for _ in range(31):
-        bench.clock.advance(1.0)
-        bench.transport.deliver(frame(type=T.PONG, pong=pb.CommandPong()))
-    ((_, answer),) = bench.diary
-    assert isinstance(answer, UpstreamUnavailable)
-    assert "did not answer within 30 s" in str(answer)
-    bench.transport.deliver(success(request_id))
-    assert len(bench.diary) == 1
-    statistics = bench.connection.statistics()
-    assert (statistics.request_timeouts_total, statistics.unexpected_replies_total) == (1, 1)
-
-
 def test_messages_reach_their_consumers_and_each_run_is_ended_once() -> None:
     """One `messages_end` per consumer and piece of input, whatever the interleaving."""
-    bench = Bench().ready()
+    bench = ConnectionBench().ready()
     one, two = NotingConsumer(), NotingConsumer()
     first, second = bench.connection.new_consumer(one), bench.connection.new_consumer(two)
     bench.transport.deliver(
@@ -276,7 +130,7 @@ def test_messages_reach_their_consumers_and_each_run_is_ended_once() -> None:
 
 def test_messages_cut_anywhere_arrive_whole() -> None:
     """TCP cuts where it likes."""
-    bench = Bench().ready()
+    bench = ConnectionBench().ready()
     consumer = NotingConsumer()
     stream = message(bench.connection.new_consumer(consumer), 0) + message(1, 1)
     for byte in stream:
@@ -286,7 +140,7 @@ def test_messages_cut_anywhere_arrive_whole() -> None:
 
 def test_messages_of_a_dropped_consumer_are_dropped() -> None:
     """Also when it goes while a run is under way."""
-    bench = Bench().ready()
+    bench = ConnectionBench().ready()
     consumer_id = 0
 
     class Leaving(NotingConsumer):
@@ -302,7 +156,7 @@ def test_messages_of_a_dropped_consumer_are_dropped() -> None:
 
 def test_a_consumer_the_broker_closed_is_told_behind_its_messages() -> None:
     """CLOSE_CONSUMER ends the run first; the id is free then, and losing the connection later tells it nothing."""
-    bench = Bench().ready()
+    bench = ConnectionBench().ready()
     consumer = NotingConsumer()
     consumer_id = bench.connection.new_consumer(consumer)
     close = pb.CommandCloseConsumer(consumer_id=consumer_id, request_id=2**64 - 1)
@@ -313,7 +167,7 @@ def test_a_consumer_the_broker_closed_is_told_behind_its_messages() -> None:
 
 def test_a_migrated_topic_closes_its_consumer() -> None:
     """TOPIC_MIGRATED for a consumer is a close with another reason."""
-    bench = Bench().ready()
+    bench = ConnectionBench().ready()
     consumer = NotingConsumer()
     moved = pb.CommandTopicMigrated(
         resource_id=bench.connection.new_consumer(consumer),
@@ -326,7 +180,7 @@ def test_a_migrated_topic_closes_its_consumer() -> None:
 
 def test_the_end_of_the_topic_is_passed_on() -> None:
     """REACHED_END_OF_TOPIC reaches its consumer, which lives on."""
-    bench = Bench().ready()
+    bench = ConnectionBench().ready()
     consumer = NotingConsumer()
     end = pb.CommandReachedEndOfTopic(consumer_id=bench.connection.new_consumer(consumer))
     bench.transport.deliver(frame(type=T.REACHED_END_OF_TOPIC, reachedEndOfTopic=end))
@@ -336,7 +190,7 @@ def test_the_end_of_the_topic_is_passed_on() -> None:
 
 def test_a_ping_is_answered_and_other_news_ignored() -> None:
     """PONG and ACTIVE_CONSUMER_CHANGE ask for nothing."""
-    bench = Bench().ready()
+    bench = ConnectionBench().ready()
     bench.transport.deliver(
         frame(type=T.PING, ping=pb.CommandPing())
         + frame(type=T.PONG, pong=pb.CommandPong())
@@ -348,7 +202,7 @@ def test_a_ping_is_answered_and_other_news_ignored() -> None:
 
 def test_unknown_commands_are_counted_and_survived() -> None:
     """A newer broker may say more than we know."""
-    bench = Bench().ready()
+    bench = ConnectionBench().ready()
     odd = frame(type=T.SEND_RECEIPT, send_receipt=pb.CommandSendReceipt(producer_id=1, sequence_id=1))
     bench.transport.deliver(odd + odd)
     assert bench.connection.statistics().unknown_frames_total == 2
@@ -367,7 +221,7 @@ def test_unknown_commands_are_counted_and_survived() -> None:
 )
 def test_a_corrupt_frame_ends_the_connection(garbage: bytes) -> None:
     """The stream cannot be trusted any more: everyone is told, the socket is gone."""
-    bench = Bench().ready()
+    bench = ConnectionBench().ready()
     consumer = NotingConsumer()
     bench.connection.new_consumer(consumer)
     bench.transport.deliver(garbage)
@@ -379,7 +233,7 @@ def test_a_corrupt_frame_ends_the_connection(garbage: bytes) -> None:
 
 def test_loss_tells_the_owner_then_the_askers_then_the_consumers_each_once() -> None:
     """The defined order: nobody who is told can be handed the dead link again."""
-    bench = Bench().ready()
+    bench = ConnectionBench().ready()
     for name in ("c1", "c2"):
         consumer = NotingConsumer(journal=bench.diary)
         bench.connection.new_consumer(consumer)
@@ -397,7 +251,7 @@ def test_loss_tells_the_owner_then_the_askers_then_the_consumers_each_once() -> 
 
 def test_one_failing_listener_does_not_keep_the_loss_from_the_others() -> None:
     """A bug in one subscription must not strand the rest, nor be hidden."""
-    bench = Bench().ready()
+    bench = ConnectionBench().ready()
 
     def broken(_reply: object) -> None:
         raise ZeroDivisionError
@@ -412,7 +266,7 @@ def test_one_failing_listener_does_not_keep_the_loss_from_the_others() -> None:
 
 def test_after_the_loss_requests_and_consumers_are_answered_in_a_later_turn() -> None:
     """Who holds on to a dead link learns it, and never from inside its own call."""
-    bench = Bench().ready()
+    bench = ConnectionBench().ready()
     bench.transport.lose()
     bench.diary.clear()
     consumer = NotingConsumer()
@@ -427,7 +281,7 @@ def test_after_the_loss_requests_and_consumers_are_answered_in_a_later_turn() ->
 
 def test_a_silent_broker_is_pinged_and_then_given_up() -> None:
     """30 s of silence bring a PING, 60 s the end."""
-    bench = Bench().ready()
+    bench = ConnectionBench().ready()
     bench.clock.advance(29.0)
     assert written(bench.transport) == []
     bench.clock.advance(3.0)
@@ -441,7 +295,7 @@ def test_a_silent_broker_is_pinged_and_then_given_up() -> None:
 
 def test_any_byte_keeps_the_connection() -> None:
     """A PONG, or a single byte of a message, is a sign of life."""
-    bench = Bench().ready()
+    bench = ConnectionBench().ready()
     for _ in range(10):
         bench.clock.advance(40.0)
         bench.transport.deliver(frame(type=T.PONG, pong=pb.CommandPong()))
@@ -451,7 +305,7 @@ def test_any_byte_keeps_the_connection() -> None:
 
 def test_reading_pauses_until_every_holder_resumed() -> None:
     """Subscriptions pause for themselves; one resuming does not undo another's pause."""
-    bench = Bench().ready()
+    bench = ConnectionBench().ready()
     one, two = object(), object()
     bench.connection.pause_reading(one)
     bench.connection.pause_reading(one)
@@ -464,7 +318,7 @@ def test_reading_pauses_until_every_holder_resumed() -> None:
 
 def test_a_paused_connection_is_kept_alive_from_this_side() -> None:
     """We hear nothing and answer no PING while paused, so we ping before the broker loses patience."""
-    bench = Bench().ready()
+    bench = ConnectionBench().ready()
     bench.connection.pause_reading(self_ := object())
     bench.clock.advance(300.0)
     assert bench.diary == []
@@ -477,7 +331,7 @@ def test_a_paused_connection_is_kept_alive_from_this_side() -> None:
 
 def test_close_sends_what_is_queued_and_tells_everyone() -> None:
     """Closing is a loss like any other, only that we asked for it."""
-    bench = Bench().ready()
+    bench = ConnectionBench().ready()
     consumer = NotingConsumer()
     bench.connection.new_consumer(consumer)
     bench.connection.close("the gateway is stopping")
