@@ -177,10 +177,7 @@ class Subscription(SubscriptionRequests):
         if self.ended or self.subscribers or self.joining or self.probing or self.seeking:
             return False
         self._finish()
-        if done is not None:
-            self.upstream.close_then(done)
-        else:
-            self.upstream.close()
+        self.upstream.close(done)
         return True
 
     def _finish(self) -> None:
@@ -247,12 +244,12 @@ class Subscription(SubscriptionRequests):
         """Unload, or a cursor moved on purpose: the broker knows what it wants delivered from now on."""
         self.dispatcher.outstanding.forget_confirmed()
         if not self.seeking and not self.ended:
-            self.upstream.lost(reason, at_once=True)
+            self.upstream.lost(reason)
 
     def connection_lost(self, reason: str) -> None:
         """Workers notice nothing of it."""
         if not self.ended:
-            self.upstream.lost(reason, at_once=True)
+            self.upstream.lost(reason)
 
     def reached_end_of_topic(self) -> None:
         """The topic is terminated and read to its end: tell every worker."""

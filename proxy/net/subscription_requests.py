@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from proxy.core import reposition
 from proxy.errors import ClientError, UpstreamError, UpstreamUnavailable
+from proxy.net.subscription_upstream import close_at
 from proxy.net.subscription_workers import error_frame
 from proxy.wire import commands
 from proxy.wire import pulsar_pb2 as pb
@@ -109,8 +110,8 @@ class SubscriptionRequests:
         if isinstance(reply, Exception):
             asker.link.send(error_frame(request_id, reply))
             if self.upstream.link is not None and not self._end_if_empty():
-                # Whether the broker closed our consumer before it failed is not known: begin anew.
-                self.upstream.lost("a seek failed", at_once=True)
+                # Whether the broker closed our consumer before it failed is not known.
+                self.upstream.begin_anew("a seek failed")
             return
         reposition.reset(self.dispatcher)
         self.disconnect_workers()
@@ -142,9 +143,11 @@ class SubscriptionRequests:
 
         def answered(reply: pb.BaseCommand | Exception) -> None:
             self.probing -= 1
-            if not isinstance(reply, Exception):
-                link.request(lambda request_id: commands.close_consumer(probe_id, request_id), lambda _reply: None)
-            link.drop_consumer(probe_id)
+            if isinstance(reply, UpstreamError):
+                link.drop_consumer(probe_id)
+            else:
+                # In, or so late that it may be let in yet: an Exclusive consumer would keep everybody out.
+                close_at(link, probe_id)
             busy = isinstance(reply, UpstreamError) and reply.wire_code == pb.ConsumerBusy
             checked(reply if isinstance(reply, Exception) and not busy else None)
 

@@ -21,6 +21,8 @@ from proxy.wire import pulsar_pb2 as pb
 from proxy.wire.frames import encode_command
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from proxy.net.ports import (
         BrokerDirectory,
         BrokerLink,
@@ -96,41 +98,35 @@ class SubscriptionUpstream:
         attempt = self._attempt
         self._brokers.locate(self._template.topic, lambda result: self._located(attempt, result))
 
-    def close(self, *, tell_broker: bool = True) -> None:
-        """End for good; `tell_broker` False where the broker has closed the consumer already."""
+    def close(self, done: Callable[[], None] | None = None, *, tell_broker: bool = True) -> None:
+        """End for good, and call `done` when the broker has answered, or can't.
+
+        `tell_broker` False where the broker has closed the consumer already.
+        """
         link = self.link or self._subscribing
-        if link is not None:
-            if tell_broker:
-                consumer_id = self.consumer_id
-                link.request(lambda request_id: commands.close_consumer(consumer_id, request_id), _ignore)
-            link.drop_consumer(self.consumer_id)
         self._end(UpstreamState.CLOSED)
-
-    def close_then(self, done: object) -> None:
-        """Close, and call `done()` when the broker has answered, or can't."""
-        assert callable(done)
-        link = self.link
-        if link is None:
-            self.close()
-            done()
+        if link is None or not tell_broker:
+            if link is not None:
+                link.drop_consumer(self.consumer_id)
+            if done is not None:
+                done()
             return
-        consumer_id = self.consumer_id
+        close_at(link, self.consumer_id, done)
 
-        def answered(_reply: pb.BaseCommand | Exception) -> None:
-            link.drop_consumer(consumer_id)
-            done()
-
-        link.request(lambda request_id: commands.close_consumer(consumer_id, request_id), answered)
-        self._end(UpstreamState.CLOSED)
-
-    def lost(self, reason: str, *, at_once: bool) -> None:
-        """The consumer is gone at the broker: come back, at once the first time if the broker merely moved us."""
+    def lost(self, reason: str) -> None:
+        """The consumer is gone at the broker: come back, at once the first time."""
         if self.state in (UpstreamState.CLOSED, UpstreamState.BACKING_OFF, UpstreamState.IDLE):
             return
         if self.link is not None:
             self.link.drop_consumer(self.consumer_id)
         log.info("upstream consumer lost", topic=self._template.topic, reason=reason)
-        self._retry(reason, at_once=at_once)
+        self._retry(reason, at_once=True)
+
+    def begin_anew(self, reason: str) -> None:
+        """Whether the consumer still stands at the broker is not known: close it there, and come back."""
+        if self.link is not None:
+            close_at(self.link, self.consumer_id)
+        self.lost(reason)
 
     # ---- steps ------------------------------------------------------------------------------------------------
 
@@ -157,7 +153,11 @@ class SubscriptionUpstream:
         if attempt != self._attempt or self.state is not UpstreamState.SUBSCRIBING:
             return
         if isinstance(reply, Exception):
-            link.drop_consumer(self.consumer_id)
+            if isinstance(reply, UpstreamUnavailable):
+                # The broker may carry it out yet: a consumer nobody listens to would keep its keys for ever.
+                close_at(link, self.consumer_id)
+            else:
+                link.drop_consumer(self.consumer_id)
             self._failed(reply)
             return
         self._subscribing = None
@@ -235,10 +235,13 @@ def upstream_subscribe(worker: pb.CommandSubscribe, replica_name: str) -> pb.Com
     return ours
 
 
-def unavailable(reason: str) -> UpstreamUnavailable:
-    """The subscription cannot answer now."""
-    return UpstreamUnavailable(reason)
+def close_at(link: BrokerLink, consumer_id: int, done: Callable[[], None] | None = None) -> None:
+    """Close a consumer at the broker and route nothing to it; `done` when that is answered, or can never be."""
+    link.drop_consumer(consumer_id)
 
+    def answered(_reply: pb.BaseCommand | Exception) -> None:
+        # Whether the broker confirms a close makes no difference to us.
+        if done is not None:
+            done()
 
-def _ignore(_reply: pb.BaseCommand | Exception) -> None:
-    """Whether the broker confirms a close makes no difference to us."""
+    link.request(lambda request_id: commands.close_consumer(consumer_id, request_id), answered)

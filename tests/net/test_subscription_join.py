@@ -122,6 +122,16 @@ def test_the_next_worker_after_a_refusal_starts_anew() -> None:
     assert rig.count == 1
 
 
+def test_a_subscribe_that_timed_out_is_closed_at_the_broker() -> None:
+    """The broker may carry it out later: a consumer nobody listens to would keep its share of the keys for ever."""
+    rig = SubscriptionRig()
+    rig.link.held.add(T.SUBSCRIBE)
+    worker = rig.subscribe("a")
+    timed_out = rig.link.time_out(T.SUBSCRIBE).subscribe.consumer_id
+    assert worker.error()[0] == pb.ServiceNotReady
+    assert [command.close_consumer.consumer_id for command in rig.link.sent(T.CLOSE_CONSUMER)] == [timed_out]
+
+
 def test_a_worker_without_a_name_gets_one_of_its_own() -> None:
     """Names are unique on the gateway, and begin with its own."""
     rig = SubscriptionRig(replica_name="replica-3")
@@ -247,6 +257,17 @@ def test_a_probe_that_is_let_in_by_accident_leaves_at_once() -> None:
     assert [command.close_consumer.consumer_id for command in rig.link.sent(T.CLOSE_CONSUMER)] == [probe]
     assert worker.answers() == [T.SUCCESS]
     assert probe not in rig.link.consumers
+
+
+def test_a_probe_that_timed_out_is_closed_at_the_broker() -> None:
+    """Let in late, it would be an Exclusive consumer that keeps everybody out."""
+    rig = SubscriptionRig()
+    rig.worker("a", schema=schema("one"))
+    rig.link.held.add(T.SUBSCRIBE)
+    worker = rig.subscribe("b", schema=schema("two"))
+    probe = rig.link.time_out(T.SUBSCRIBE).subscribe.consumer_id
+    assert worker.error()[0] == pb.ServiceNotReady
+    assert [command.close_consumer.consumer_id for command in rig.link.sent(T.CLOSE_CONSUMER)] == [probe]
 
 
 # ---- any command at any moment ---------------------------------------------------------------------------------------
