@@ -1,0 +1,67 @@
+"""The gateway in front of each shared broker, and what a load test needs beside it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Protocol
+
+import httpx
+import pytest
+
+from integration.gateway import KeylineGateway
+from integration.load.audit import AuditResult
+from integration.load.report import audit_lines
+from integration.standalone import PulsarStandalone
+
+
+class StartGateway(Protocol):
+    """What the `start_gateway` fixture gives."""
+
+    def __call__(self, broker: PulsarStandalone, **settings: str) -> KeylineGateway:
+        """Start a gateway of the test's own in front of a broker; settings by their names in the configuration."""
+
+
+@pytest.fixture
+def start_gateway(tmp_path: Path) -> Iterator[StartGateway]:
+    """Start gateways that a test may do anything to; they end with the test."""
+    gateways: list[KeylineGateway] = []
+
+    def start(broker: PulsarStandalone, **settings: str) -> KeylineGateway:
+        directory = tmp_path / f"gateway-{len(gateways)}"
+        gateway = KeylineGateway(broker.service_url, broker.admin_url, directory, settings=settings)
+        gateways.append(gateway)
+        return gateway.start()
+
+    yield start
+    for gateway in gateways:
+        gateway.close()
+
+
+@pytest.fixture(scope="session")
+def gateway(broker: PulsarStandalone, tmp_path_factory: pytest.TempPathFactory) -> Iterator[KeylineGateway]:
+    """A gateway shared by all tests on one broker that leave it alone."""
+    with KeylineGateway(broker.service_url, broker.admin_url, tmp_path_factory.mktemp("gateway")) as shared:
+        yield shared
+
+
+@pytest.fixture(scope="session")
+def topic_statistics(broker: PulsarStandalone) -> Callable[[str], dict[str, Any]]:
+    """Ask the broker itself for a topic's statistics."""
+
+    def ask(topic: str) -> dict[str, Any]:
+        path = topic.replace("://", "/")
+        answer = httpx.get(f"{broker.admin_url}/admin/v2/{path}/stats", trust_env=False, timeout=30)
+        values: dict[str, Any] = answer.raise_for_status().json()
+        return values
+
+    return ask
+
+
+def explain(result: AuditResult, gateway: KeylineGateway | None = None) -> str:
+    """Say what the audit found, and what the gateway knew, for the message of a failed assertion."""
+    lines = audit_lines(result)
+    if gateway is not None and gateway.running:
+        lines.append(json.dumps(gateway.statistics())[:4_000])
+    return "\n".join(lines)
