@@ -27,7 +27,7 @@ from proxy.net.broker_handshake import auth_response_frame, connect_frame
 from proxy.net.broker_keep_alive import KeepAlive, Verdict
 from proxy.net.broker_requests import REPLY_FIELDS, Answered, Requests, refusal_in, request_id_of
 from proxy.net.broker_statistics import BrokerConnectionStatistics, State
-from proxy.wire import frames
+from proxy.wire import commands, frames
 from proxy.wire import pulsar_pb2 as pb
 from proxy.wire.errors import FrameError
 from proxy.wire.messages import parse_message
@@ -274,7 +274,7 @@ class BrokerConnection:
         self.send(auth_response_frame(self._settings.client_version, credentials))
 
     def _ping(self, _command: pb.BaseCommand) -> None:
-        self.send(_PONG)
+        self.send(commands.pong())
 
     def _ignore(self, _command: pb.BaseCommand) -> None:
         """PONG did its work by arriving; which consumer is active matters to Failover subscriptions only."""
@@ -324,7 +324,7 @@ class BrokerConnection:
         self._request_timeouts += self._requests.expire(now, str(self.target))
         verdict = self._keep_alive.check(now, paused=bool(self._pausing))
         if verdict is Verdict.PING:
-            self.send(_PING)
+            self.send(commands.ping())
         elif verdict is Verdict.DEAD:
             quiet_s = self._keep_alive.quiet_s(now)
             self._abort(UpstreamUnavailable(f"{self.target} was silent for {quiet_s:.0f} s"))
@@ -379,7 +379,3 @@ def _type_name(command_type: int) -> str:
         return pb.BaseCommand.Type.Name(command_type)
     except ValueError:
         return str(command_type)
-
-
-_PING = frames.encode_command(pb.BaseCommand(type=_Type.PING, ping=pb.CommandPing()))
-_PONG = frames.encode_command(pb.BaseCommand(type=_Type.PONG, pong=pb.CommandPong()))
