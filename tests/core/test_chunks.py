@@ -1,0 +1,251 @@
+"""Chunked messages while hashes drain: the holder gets the rest, and nothing else."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from proxy.core.dispatcher import OrderingMode
+from proxy.core.positions import pack
+from proxy.core.reposition import discard_up_to
+from tests.core.test_dispatcher_rig import A, Rig
+
+
+def drained(**permits: int) -> Rig:
+    """c1 has chunk 0 of three of message m; then the slot moves to c2."""
+    rig = Rig(c1=[A], c2=[A])
+    rig.join("c1", permits.get("c1", 10))
+    rig.chunk(1, A, "m", 0, 3)
+    assert rig.got("c1") == [1]
+    rig.join("c2", permits.get("c2", 10))
+    return rig
+
+
+def test_the_rest_of_a_chunked_message_follows_its_beginning() -> None:
+    """The holder can acknowledge only a whole message: waiting for the drain would be waiting for ever."""
+    rig = drained()
+    rig.chunk(2, A, "m", 1, 3)
+    rig.chunk(3, A, "m", 2, 3)
+    assert rig.got("c1") == [2, 3]
+    assert rig.got("c2") == []
+    rig.entries(A, 4)
+    rig.ack("c1", 1, 2, 3)
+    assert rig.got("c2") == [4]
+    assert rig.dispatcher.open_chunks == {}
+
+
+def test_a_chunk_passes_messages_of_others_that_wait_for_the_drain() -> None:
+    """Another producer's message lies in between: it goes to the new owner, the chunk to the holder."""
+    rig = drained()
+    rig.entries(A, 2)
+    rig.chunk(3, A, "m", 1, 3)
+    rig.entries(A, 4)
+    rig.chunk(5, A, "m", 2, 3)
+    assert rig.got("c1") == [3, 5]
+    assert rig.got("c2") == []
+    rig.ack("c1", 1, 3, 5)
+    assert rig.got("c2") == [2, 4]
+
+
+def test_only_the_chunk_goes_to_the_holder_not_what_waits_behind_it() -> None:
+    """After the chunk the slot waits for its drain again, although the holder has permits."""
+    rig = drained(c1=1)
+    rig.chunk(2, A, "m", 1, 3)
+    rig.entries(A, 3)
+    assert rig.got("c1") == []
+    rig.flow("c1", 10)
+    assert rig.got("c1") == [2]
+
+
+def test_a_chunk_waits_for_the_holders_permits_and_goes_before_the_rest() -> None:
+    """Chunks arrive while the holder has none: with its next FLOW they go, in order, and nothing else does."""
+    rig = drained(c1=1)
+    rig.entries(A, 2)
+    rig.chunk(3, A, "m", 1, 3)
+    rig.chunk(4, A, "m", 2, 3)
+    rig.flow("c1", 10)
+    assert rig.got("c1") == [3, 4]
+
+
+def test_a_holder_that_leaves_gives_the_whole_message_to_the_new_owner() -> None:
+    """All chunks at one worker: those it had come first, in order, then the one that waited for its permits."""
+    rig = drained(c1=1)
+    rig.entries(A, 2)
+    rig.chunk(3, A, "m", 1, 3)
+    rig.leave("c1")
+    assert rig.got("c2") == [1, 2, 3]
+    rig.chunk(4, A, "m", 2, 3)
+    assert rig.got("c2") == [4]
+
+
+def test_a_message_given_back_starts_anew_at_the_new_owner() -> None:
+    """The holder gives the chunks back, and keeps another message: none of them goes to it again, first chunk or later."""
+    rig = Rig(c1=[A], c2=[A])
+    rig.join("c1", 10)
+    rig.entries(A, 1)
+    rig.chunk(2, A, "m", 0, 3)
+    rig.chunk(3, A, "m", 1, 3)
+    assert rig.got("c1") == [1, 2, 3]
+    rig.join("c2", 10)
+    rig.nack("c1", 2, 3)
+    rig.chunk(4, A, "m", 2, 3)
+    assert rig.got("c1") == []
+    rig.ack("c1", 1)
+    assert rig.got("c2") == [2, 3, 4]
+
+
+def test_a_later_chunk_given_back_goes_to_the_holder_again() -> None:
+    """It has the beginning still, so it needs that chunk, and then the next, in this order."""
+    rig = drained()
+    rig.chunk(2, A, "m", 1, 3)
+    assert rig.got("c1") == [2]
+    rig.dispatcher.pause()
+    rig.nack("c1", 2)
+    rig.chunk(3, A, "m", 2, 3)
+    rig.dispatcher.resume(0.0)
+    assert rig.got("c1") == [2, 3]
+
+
+def test_a_message_given_up_is_finished_by_nobody() -> None:
+    """The holder acknowledges the chunks of a message it has not got whole: the rest waits for the drain like others."""
+    rig = drained(c1=1)
+    rig.entries(A, 2)
+    rig.chunk(3, A, "m", 1, 3)
+    rig.ack("c1", 1)
+    assert rig.dispatcher.open_chunks == {}
+    assert rig.got("c2") == [2, 3], "in the topic's order again"
+    rig.flow("c1", 10)
+    assert rig.got("c1") == []
+
+
+def test_a_message_given_up_while_another_is_pending_drains_in_order() -> None:
+    """The holder keeps a plain message: what waited for its permits as a chunk waits for the drain now."""
+    rig = Rig(c1=[A], c2=[A])
+    rig.join("c1", 2)
+    rig.entries(A, 1)
+    rig.chunk(2, A, "m", 0, 2)
+    rig.join("c2", 10)
+    rig.chunk(3, A, "m", 1, 2)
+    rig.ack("c1", 2)
+    rig.flow("c1", 10)
+    assert rig.got("c1") == [1, 2]
+    rig.ack("c1", 1)
+    assert rig.got("c2") == [3]
+
+
+def test_chunks_that_never_come_leave_nothing_behind() -> None:
+    """A thousand messages whose producers died half way, given up by their worker: none is remembered."""
+    rig = Rig(c1=[A])
+    rig.join("c1", 10_000)
+    for number in range(1_000):
+        rig.chunk(number, A, f"m{number}", 0, 2)
+        rig.ack("c1", number)
+    assert rig.dispatcher.open_chunks == {}
+
+
+def test_a_gap_lets_the_holder_see_that_it_will_never_be_whole() -> None:
+    """Chunk 1 was lost at the broker: chunk 2 goes to the holder all the same, which then gives the message up."""
+    rig = drained()
+    rig.chunk(3, A, "m", 2, 3)
+    assert rig.got("c1") == [3]
+
+
+def test_a_message_that_begins_during_a_drain_goes_to_the_new_owner() -> None:
+    """Its first chunk waits for the drain, and so do the others: all of them are for the new owner."""
+    rig = Rig(c1=[A], c2=[A])
+    rig.join("c1", 10)
+    rig.entries(A, 1)
+    rig.join("c2", 10)
+    for index in range(3):
+        rig.chunk(2 + index, A, "m", index, 3)
+    assert rig.got("c1") == [1]
+    rig.ack("c1", 1)
+    assert rig.got("c2") == [2, 3, 4]
+
+
+def test_a_join_gate_does_not_keep_the_rest_of_a_message() -> None:
+    """PIP-282: the first chunk keeps the gate shut, so the second, behind it, must pass; what lies between must not."""
+    rig = Rig(OrderingMode.LAST_SENT_POSITION, c1=[A], c2=[A])
+    rig.join("c1", 1)
+    rig.chunk(1, A, "m", 0, 2)
+    rig.join("c2", 10)
+    rig.entries(A, 2)
+    rig.leave("c1")
+    assert rig.got("c2") == [1]
+    rig.chunk(3, A, "m", 1, 2)
+    assert rig.got("c2") == [3]
+    rig.ack("c2", 1, 3)
+    assert rig.got("c2") == [2]
+
+
+def test_chunks_an_operator_skipped_are_not_waited_for() -> None:
+    """A skipped chunk ends its message; the holder's remaining ack frees the slot."""
+    rig = drained(c1=1)
+    rig.chunk(2, A, "m", 1, 3)
+    discard_up_to(rig.dispatcher, pack(1, 2), 0.0)
+    assert rig.dispatcher.open_chunks == {}
+    rig.chunk(3, A, "m", 2, 3)
+    rig.ack("c1", 1)
+    assert rig.got("c2") == [3]
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_interleaved_chunked_messages_survive_moving_owners(seed: int) -> None:
+    """Producers interleave their chunks, owners change, workers acknowledge whole messages only: all of it arrives.
+
+    Every message is assembled at one worker, its chunks in order, and in the end nothing waits.
+    """
+    random = Random(seed)  # noqa: S311 - a story, not a secret
+    rig = Rig(c1=[A], c2=[A], c3=[A])
+    rig.join("c1", 3)
+    here = ["c1"]
+    left = {f"m{number}": 3 for number in range(4)}
+    has: dict[str, dict[str, list[int]]] = {name: {} for name in ("c1", "c2", "c3")}
+    of: dict[int, tuple[str, int]] = {}
+    finished: set[str] = set()
+    number = 0
+
+    def read(name: str) -> None:
+        for entry in rig.got(name):
+            assert isinstance(entry, int)
+            uuid, index = of[entry]
+            chunks = has[name].setdefault(uuid, [])
+            assert of[entry] == (uuid, len(chunks)), f"chunk {index} of {uuid} came to {name} after {chunks}"
+            chunks.append(entry)
+            if len(chunks) == 3:
+                rig.ack(name, *has[name].pop(uuid))
+                finished.add(uuid)
+
+    for _ in range(400):
+        step = random.choice(["chunk", "chunk", "flow", "join", "leave"])
+        if step == "chunk" and left:
+            uuid = random.choice(sorted(left))
+            number += 1
+            of[number] = uuid, 3 - left[uuid]
+            rig.chunk(number, A, uuid, 3 - left[uuid], 3)
+            left[uuid] -= 1
+            if not left[uuid]:
+                del left[uuid]
+        elif step == "join" and len(here) < 3:
+            name = next(name for name in has if name not in here)
+            has[name].clear()
+            rig.join(name, 2)
+            here.append(name)
+        elif step == "leave" and len(here) > 1:
+            name = here.pop(random.randrange(len(here)))
+            rig.got(name)
+            rig.leave(name)
+        elif step == "flow":
+            rig.flow(random.choice(here), 2)
+        for name in here:
+            read(name)
+        if not left and len(finished) == 4:
+            break
+    for _ in range(20):
+        for name in here:
+            rig.flow(name, 5)
+            read(name)
+    assert finished == {"m0", "m1", "m2", "m3"}
+    assert not rig.dispatcher.waiting
+    assert rig.dispatcher.open_chunks == {}
