@@ -22,21 +22,20 @@ from proxy.core.errors import ConsumerAssignError
 from proxy.core.upstream_window import UpstreamWindow
 from proxy.errors import ClientError, UpstreamUnavailable
 from proxy.net.subscription_acks import UpstreamAcks
+from proxy.net.subscription_admission import Admission, came_too_late
 from proxy.net.subscription_intake import Intake
 from proxy.net.subscription_outbox import Outbox
-from proxy.net.subscription_policy import check_agreement, new_worker, policy_of
+from proxy.net.subscription_policy import new_worker, policy_of
 from proxy.net.subscription_requests import SubscriptionRequests
-from proxy.net.subscription_upstream import SubscriptionUpstream, UpstreamState
-from proxy.net.subscription_workers import SubscribedWorker
+from proxy.net.subscription_upstream import SubscriptionUpstream
 from proxy.wire import commands
 from proxy.wire import pulsar_pb2 as pb
-from proxy.wire.frames import encode_command
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from proxy.core.worker import Worker
-    from proxy.net.ports import WorkerLink
+    from proxy.net.subscription_workers import SubscribedWorker
     from proxy.net.subscriptions import Subscriptions
 
 HAND_OVERS_KEPT: Final = 1_000
@@ -56,7 +55,7 @@ class Counters:
     sliced_deliveries: int = 0
 
 
-class Subscription(SubscriptionRequests):
+class Subscription:
     """Implements `ports.UpstreamConsumer` towards the broker and `UpstreamOwner` towards its consumer there."""
 
     def __init__(self, key: tuple[str, str], command: pb.CommandSubscribe, directory: Subscriptions) -> None:
@@ -87,62 +86,21 @@ class Subscription(SubscriptionRequests):
         """`ports.UpstreamConsumer.message`, without a call in between."""
         self.subscribers: dict[int, SubscribedWorker] = {}
         """Joined workers by dispatcher index."""
-        self.joining: list[SubscribedWorker] = []
+        self.admission = Admission(self, command)
+        self.requests = SubscriptionRequests(self)
         self.hand_overs: deque[HandOver] = deque(maxlen=HAND_OVERS_KEPT)
         self.hand_over_count = 0
         self.ended = False
-        self.seeking = False
-        self._schemas: set[bytes] = {_schema_of(command)}
+        self._end_of_topic = False
         self._flush_due = False
         self._bytes_reported = 0
 
     # ---- workers ----------------------------------------------------------------------------------------------
 
-    def add(self, link: WorkerLink, command: pb.CommandSubscribe) -> SubscribedWorker:
-        """A worker wants to join; it is answered through its link."""
-        subscriber = SubscribedWorker(self, link, command)
-        try:
-            check_agreement(self.policy, command, self.settings)
-        except ClientError as error:
-            refusal = error
-            self.clock.call_soon(lambda: subscriber.ended or subscriber.refuse(refusal))
-            return subscriber
-        self.joining.append(subscriber)
-        if self.upstream.state is UpstreamState.IDLE:
-            self.upstream.open()
-        elif self.upstream.connects:
-            self.clock.call_soon(self._admit_joining)
-        return subscriber
-
-    def _admit_joining(self) -> None:
-        joining, self.joining = self.joining, []
-        for subscriber in joining:
-            if not subscriber.ended:
-                self._check_schema(subscriber)
-        self._end_if_empty()
-
-    def _check_schema(self, subscriber: SubscribedWorker) -> None:
-        """A schema the broker has not seen from us is put to it before its worker joins."""
-        schema = _schema_of(subscriber.command)
-        link = self.upstream.link
-        if schema in self._schemas or link is None:
-            self._join(subscriber)
+    def join(self, subscriber: SubscribedWorker) -> None:
+        """A worker may come in, unless it has gone meanwhile or the selector has no place for it."""
+        if subscriber.ended or self.ended:
             return
-
-        def checked(error: Exception | None) -> None:
-            if subscriber.ended or self.ended:
-                return
-            if error is not None:
-                subscriber.refuse(error)
-                self._end_if_empty()
-                return
-            self._schemas.add(schema)
-            self._join(subscriber)
-
-        self.probing += 1
-        self.probe(link, subscriber.command, checked)
-
-    def _join(self, subscriber: SubscribedWorker) -> None:
         command = subscriber.command
         name = command.consumer_name or self.directory.new_consumer_name()
         worker = new_worker(command, name, subscriber, self.settings)
@@ -154,12 +112,13 @@ class Subscription(SubscriptionRequests):
         self.subscribers[worker.index] = subscriber
         log.info("worker joined", topic=self.topic, subscription=self.name, consumer=name, peer=subscriber.link.peer)
         subscriber.joined(worker)
+        if self._end_of_topic:
+            subscriber.tell_end_of_topic()
         self.schedule_flush()
 
     def leave(self, subscriber: SubscribedWorker, reason: str, done: Callable[[], None] | None = None) -> None:
         """A worker is gone; `done` is called when the broker too knows it, if it was the last."""
-        if subscriber in self.joining:
-            self.joining.remove(subscriber)
+        self.admission.leave(subscriber)
         worker = subscriber.worker
         if worker is not None and worker.index in self.subscribers:
             subscriber.worker = None
@@ -167,20 +126,22 @@ class Subscription(SubscriptionRequests):
             membership.leave(self.dispatcher, worker, self.now())
             log.info("worker left", topic=self.topic, subscription=self.name, consumer=worker.name, reason=reason)
             self.schedule_flush()
-        if self._end_if_empty(done):
-            return
-        if done is not None:
+        if not self.end_if_empty(done) and done is not None:
             done()
 
-    def _end_if_empty(self, done: Callable[[], None] | None = None) -> bool:
-        """Without workers there is nobody to hold messages for: give them back to the broker."""
-        if self.ended or self.subscribers or self.joining or self.probing or self.seeking:
+    def end_if_empty(self, done: Callable[[], None] | None = None) -> bool:
+        """Without workers there is nobody to hold messages for: give them back to the broker.
+
+        `done` is called when the broker has answered, if the subscription ended now.
+        """
+        if self.ended or self.subscribers or self.admission.busy or self.requests.busy:
             return False
-        self._finish()
+        self.finish()
         self.upstream.close(done)
         return True
 
-    def _finish(self) -> None:
+    def finish(self) -> None:
+        """The end here; the caller closes the consumer at the broker."""
         self.flush()
         self.ended = True
         self.acks.fail_receipts(UpstreamUnavailable("the subscription's last consumer on this gateway left"))
@@ -190,16 +151,16 @@ class Subscription(SubscriptionRequests):
 
     def disconnect_workers(self) -> None:
         """As the broker does on seek and unsubscribe: every consumer is closed and may come again."""
-        for subscriber in [*self.subscribers.values(), *self.joining]:
+        for subscriber in self.subscribers.values():
             subscriber.end()
         self.subscribers.clear()
-        self.joining.clear()
+        self.admission.refuse_all(came_too_late())
 
     def shut(self) -> None:
         """The gateway stops: workers reconnect elsewhere, the broker gets its messages back."""
         if not self.ended:
             self.disconnect_workers()
-            self._finish()
+            self.finish()
             self.upstream.close()
 
     @property
@@ -215,17 +176,14 @@ class Subscription(SubscriptionRequests):
         self.window.reconnected()
         if self.upstream.connects > 1:
             self.acks.after_reconnect()
-        self._admit_joining()
+        self.admission.admit()
         self.schedule_flush()
 
     def upstream_refused(self, error: Exception) -> None:
         """The broker does not let us: the workers that asked get its words."""
-        joining, self.joining = self.joining, []
-        for subscriber in joining:
-            if not subscriber.ended:
-                subscriber.refuse(error)
+        self.admission.refuse_all(error)
         if not self.ended:
-            self._finish()
+            self.finish()
 
     def upstream_mark_delete(self, position: int) -> None:
         """What was acknowledged at the broker meanwhile is not delivered any more."""
@@ -243,7 +201,11 @@ class Subscription(SubscriptionRequests):
     def closed_by_broker(self, reason: str) -> None:
         """Unload, or a cursor moved on purpose: the broker knows what it wants delivered from now on."""
         self.dispatcher.outstanding.forget_confirmed()
-        if not self.seeking and not self.ended:
+        if self.ended:
+            return
+        if self.requests.busy:
+            self.requests.consumer_closed()
+        else:
             self.upstream.lost(reason)
 
     def connection_lost(self, reason: str) -> None:
@@ -252,11 +214,10 @@ class Subscription(SubscriptionRequests):
             self.upstream.lost(reason)
 
     def reached_end_of_topic(self) -> None:
-        """The topic is terminated and read to its end: tell every worker."""
+        """The topic is terminated and read to its end: tell every worker, and those that come later."""
+        self._end_of_topic = True
         for subscriber in self.subscribers.values():
-            end = pb.CommandReachedEndOfTopic(consumer_id=subscriber.link.consumer_id)
-            kind = pb.BaseCommand.REACHED_END_OF_TOPIC
-            subscriber.link.send(encode_command(pb.BaseCommand(type=kind, reachedEndOfTopic=end)))
+            subscriber.tell_end_of_topic()
 
     # ---- the end of a turn ------------------------------------------------------------------------------------
 
@@ -309,8 +270,3 @@ class Subscription(SubscriptionRequests):
         )
         if permits:
             link.send(commands.flow(self.upstream.consumer_id, permits))
-
-
-def _schema_of(command: pb.CommandSubscribe) -> bytes:
-    """The worker's schema as bytes, to tell one from another; empty for none."""
-    return command.schema.SerializeToString() if command.HasField("schema") else b""

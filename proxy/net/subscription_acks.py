@@ -20,7 +20,7 @@ from proxy.wire import pulsar_pb2 as pb
 from proxy.wire.frames import encode_command
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from proxy.core.outstanding import Outstanding
     from proxy.net.ports import BrokerLink
@@ -161,7 +161,7 @@ def index_ack(consumer_id: int, indexes: dict[int, int], request_id: int) -> byt
 
 def words_of(bits: int) -> list[int]:
     """Bits as the wire's ack_set: signed 64-bit words, lowest first, no trailing zero word but the first."""
-    words = []
+    words: list[int] = []
     while bits or not words:
         word = bits & 0xFFFF_FFFF_FFFF_FFFF
         words.append(word - (1 << 64) if word >> 63 else word)
@@ -169,7 +169,7 @@ def words_of(bits: int) -> list[int]:
     return words
 
 
-def bits_of(words: tuple[int, ...] | list[int]) -> int:
+def bits_of(words: Iterable[int]) -> int:
     """The inverse of `words_of`."""
     bits = 0
     for place, word in enumerate(words):

@@ -23,7 +23,7 @@ from proxy.wire.messages import NO_EXTRAS, MessageHead
 from proxy.wire.metadata import NONE_KEY, can_peek, peek, sticky_key
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Mapping
 
     from proxy.core.dispatcher import Dispatcher
     from proxy.core.upstream_window import UpstreamWindow
@@ -171,5 +171,5 @@ class Intake:
             )
 
 
-def _frozen(groups: dict[int, list[int] | range]) -> list[tuple[int, tuple[int, ...]]]:
+def _frozen(groups: Mapping[int, Iterable[int]]) -> list[tuple[int, tuple[int, ...]]]:
     return [(slot, tuple(indexes)) for slot, indexes in groups.items()]

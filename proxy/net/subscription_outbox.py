@@ -97,9 +97,7 @@ class Outbox:
         worker.outbox = []
         return True
 
-    def _special(
-        self, consumer_id: int, unit: Part | Delivery, extras: Extras, *, keeps_broker_entry: bool
-    ) -> bytes:
+    def _special(self, consumer_id: int, unit: Part | Delivery, extras: Extras, *, keeps_broker_entry: bool) -> bytes:
         """A slice, a batch that several parts share, or an opaque entry."""
         ledger, entry = wire_id(unit.key)
         if isinstance(unit, Delivery):

@@ -1,7 +1,9 @@
-"""Requests of workers that the broker answers: unsubscribe, seek, last message id; and the probe of a schema.
+"""Requests of workers that the broker answers: unsubscribe, seek, last message id.
 
-They travel on the subscription's own consumer, since the broker knows no other. A seek moves the cursor for all
-workers: the broker disconnects every consumer of the subscription, and so do we.
+They travel on the subscription's own consumer, since the broker knows no other. A seek and an unsubscribe concern all
+workers: the broker disconnects every consumer of the subscription, and so do we. While one of them is under way the
+subscription does not end, and a consumer that the broker closes is not opened again before the answer says why it was
+closed: to subscribe at once would bring back what was just deleted.
 """
 
 from __future__ import annotations
@@ -10,8 +12,6 @@ from typing import TYPE_CHECKING
 
 from proxy.core import reposition
 from proxy.errors import ClientError, UpstreamError, UpstreamUnavailable
-from proxy.net.subscription_upstream import close_at
-from proxy.net.subscription_workers import error_frame
 from proxy.wire import commands
 from proxy.wire import pulsar_pb2 as pb
 from proxy.wire.frames import encode_command
@@ -22,161 +22,129 @@ if TYPE_CHECKING:
     from proxy.net.ports import BrokerLink
     from proxy.net.subscription import Subscription
     from proxy.net.subscription_workers import SubscribedWorker
-    from proxy.wire.messages import MessageHead
 
 
 class SubscriptionRequests:
-    """The part of `Subscription` that passes requests on."""
+    """Passes one subscription's requests on."""
 
-    probing = 0
-    """Probes under way; the subscription does not end meanwhile."""
+    def __init__(self, subscription: Subscription) -> None:
+        """None under way."""
+        self._subscription = subscription
+        self._under_way = ""
+        self._consumer_closed = False
 
-    def get_last_message_id(self: Subscription, asker: SubscribedWorker, command: pb.CommandGetLastMessageId) -> None:
+    @property
+    def busy(self) -> bool:
+        """Whether a seek or an unsubscribe is under way."""
+        return bool(self._under_way)
+
+    def consumer_closed(self) -> None:
+        """The broker closed our consumer while busy: what follows depends on the answer."""
+        self._consumer_closed = True
+
+    def get_last_message_id(self, asker: SubscribedWorker, command: pb.CommandGetLastMessageId) -> None:
         """The broker's answer, under the asker's request id."""
         link = self._ready_link(asker, command.request_id)
         if link is None:
             return
+        consumer_id = self._subscription.upstream.consumer_id
 
         def build(request_id: int) -> bytes:
-            ours = pb.CommandGetLastMessageId(consumer_id=self.upstream.consumer_id, request_id=request_id)
+            ours = pb.CommandGetLastMessageId(consumer_id=consumer_id, request_id=request_id)
             return encode_command(pb.BaseCommand(type=pb.BaseCommand.GET_LAST_MESSAGE_ID, getLastMessageId=ours))
 
         def answered(reply: pb.BaseCommand | Exception) -> None:
             if isinstance(reply, Exception):
-                asker.link.send(error_frame(command.request_id, reply))
+                asker.tell_error(command.request_id, reply)
                 return
             reply.getLastMessageIdResponse.request_id = command.request_id
-            asker.link.send(encode_command(reply))
+            asker.tell(encode_command(reply))
 
         link.request(build, answered)
 
-    def unsubscribe(self: Subscription, asker: SubscribedWorker, command: pb.CommandUnsubscribe) -> None:
+    def unsubscribe(self, asker: SubscribedWorker, command: pb.CommandUnsubscribe) -> None:
         """Delete the subscription at the broker."""
-        if len(self.subscribers) > 1:
-            text = "other consumers are connected to this shared subscription: only its last one may unsubscribe"
-            asker.link.send(error_frame(command.request_id, ClientError(text, pb.MetadataError)))
+        if len(self._subscription.subscribers) > 1 and not command.force:
+            text = "Unconnected or shared consumer attempting to unsubscribe: other consumers are connected"
+            asker.tell_error(command.request_id, ClientError(text, pb.MetadataError))
             return
-        link = self._ready_link(asker, command.request_id)
-        if link is None:
-            return
-        self.flush()
         ours = pb.CommandUnsubscribe()
         ours.CopyFrom(command)
-        ours.consumer_id = self.upstream.consumer_id
 
         def build(request_id: int) -> bytes:
+            ours.consumer_id = self._subscription.upstream.consumer_id
             ours.request_id = request_id
             return encode_command(pb.BaseCommand(type=pb.BaseCommand.UNSUBSCRIBE, unsubscribe=ours))
 
-        def answered(reply: pb.BaseCommand | Exception) -> None:
-            if isinstance(reply, Exception):
-                asker.link.send(error_frame(command.request_id, reply))
-                return
-            asker.ended = True
-            asker.link.send(commands.success(command.request_id))
-            asker.link.forget()
-            self.subscribers.clear()
-            if not self.ended:
-                self._finish()
-                self.upstream.close(tell_broker=False)
+        self._ask_for_all(asker, command.request_id, "unsubscribe", build)
 
-        link.request(build, answered)
-
-    def seek(self: Subscription, asker: SubscribedWorker, command: pb.CommandSeek) -> None:
+    def seek(self, asker: SubscribedWorker, command: pb.CommandSeek) -> None:
         """Move the cursor, for everybody."""
-        link = self._ready_link(asker, command.request_id)
-        if link is None:
-            return
-        if self.seeking:
-            text = "another seek of this subscription is under way; try again"
-            asker.link.send(error_frame(command.request_id, UpstreamUnavailable(text)))
-            return
-        self.seeking = True
-        self.flush()
-        wanted = command.request_id
         ours = pb.CommandSeek()
         ours.CopyFrom(command)
-        ours.consumer_id = self.upstream.consumer_id
 
         def build(request_id: int) -> bytes:
+            ours.consumer_id = self._subscription.upstream.consumer_id
             ours.request_id = request_id
             return encode_command(pb.BaseCommand(type=pb.BaseCommand.SEEK, seek=ours))
 
-        link.request(build, lambda reply: self._sought(asker, wanted, reply))
+        self._ask_for_all(asker, command.request_id, "seek", build)
 
-    def _sought(self: Subscription, asker: SubscribedWorker, request_id: int, reply: object) -> None:
-        """The broker moved the cursor and closed our consumer, or refused."""
-        self.seeking = False
-        if isinstance(reply, Exception):
-            asker.link.send(error_frame(request_id, reply))
-            if self.upstream.link is not None and not self._end_if_empty():
-                # Whether the broker closed our consumer before it failed is not known.
-                self.upstream.begin_anew("a seek failed")
+    def _ask_for_all(self, asker: SubscribedWorker, wanted: int, what: str, build: Callable[[int], bytes]) -> None:
+        """A request that disconnects everybody if the broker grants it."""
+        link = self._ready_link(asker, wanted)
+        if link is None:
             return
-        reposition.reset(self.dispatcher)
-        self.disconnect_workers()
-        asker.link.send(commands.success(request_id))
-        if not self.ended:
-            self._finish()
-            self.upstream.close(tell_broker=False)
-
-    def probe(
-        self: Subscription,
-        link: BrokerLink,
-        command: pb.CommandSubscribe,
-        checked: Callable[[Exception | None], None],
-    ) -> None:
-        """Ask the broker what it thinks of a worker's schema, without letting the worker in.
-
-        A consumer of type Exclusive is refused as busy while ours is connected, but only after its schema was found
-        compatible: so ConsumerBusy is a yes. Should it be let in after all, ours was away; it leaves at once.
-        """
-        probe = pb.CommandSubscribe()
-        probe.CopyFrom(command)
-        probe.subType = pb.CommandSubscribe.Exclusive
-        probe.ClearField("keySharedMeta")
-        probe.consumer_id = probe_id = link.new_consumer(_Nobody())
-
-        def build(request_id: int) -> bytes:
-            probe.request_id = request_id
-            return encode_command(pb.BaseCommand(type=pb.BaseCommand.SUBSCRIBE, subscribe=probe))
+        if self._under_way:
+            text = f"another request of this subscription is under way ({self._under_way}); try again"
+            asker.tell_error(wanted, UpstreamUnavailable(text))
+            return
+        self._subscription.flush()
+        self._under_way = what
+        self._consumer_closed = False
 
         def answered(reply: pb.BaseCommand | Exception) -> None:
-            self.probing -= 1
-            if isinstance(reply, UpstreamError):
-                link.drop_consumer(probe_id)
+            self._under_way = ""
+            if isinstance(reply, Exception):
+                asker.tell_error(wanted, reply)
+                self._refused(what, reply)
             else:
-                # In, or so late that it may be let in yet: an Exclusive consumer would keep everybody out.
-                close_at(link, probe_id)
-            busy = isinstance(reply, UpstreamError) and reply.wire_code == pb.ConsumerBusy
-            checked(reply if isinstance(reply, Exception) and not busy else None)
+                self._granted(asker, wanted, what)
 
         link.request(build, answered)
 
-    def _ready_link(self: Subscription, asker: SubscribedWorker, request_id: int) -> BrokerLink | None:
+    def _granted(self, asker: SubscribedWorker, wanted: int, what: str) -> None:
+        """The broker closed our consumer: the workers come again, those who sought too."""
+        subscription = self._subscription
+        if what == "unsubscribe":
+            asker.deleted()
+        reposition.reset(subscription.dispatcher)
+        subscription.disconnect_workers()
+        asker.tell(commands.success(wanted))
+        if not subscription.ended:
+            subscription.finish()
+            subscription.upstream.close(tell_broker=False)
+
+    def _refused(self, what: str, error: Exception) -> None:
+        """Our consumer may be gone all the same."""
+        subscription = self._subscription
+        if subscription.end_if_empty() or subscription.upstream.link is None:
+            return
+        if not isinstance(error, UpstreamError):
+            # It may have been done, or be done yet. If the cursor was moved back, nothing may be taken for confirmed.
+            subscription.dispatcher.outstanding.forget_confirmed()
+            subscription.upstream.begin_anew(f"the outcome of a request ({what}) is not known")
+        elif self._consumer_closed:
+            subscription.upstream.lost(f"the broker closed the consumer and refused the request ({what})")
+        elif what == "unsubscribe" and error.wire_code != pb.MetadataError:
+            # Not refused but failed, and a broker removes the consumer before it tries, without a word.
+            subscription.upstream.begin_anew("an unsubscribe failed")
+
+    def _ready_link(self, asker: SubscribedWorker, request_id: int) -> BrokerLink | None:
         """The link to ask on; without one the asker is told to try again."""
-        link = self.upstream.link
-        if link is None or asker.worker is None or self.ended:
+        link = self._subscription.upstream.link
+        if link is None or asker.worker is None or self._subscription.ended:
             text = "the subscription is not connected to its broker now; try again"
-            asker.link.send(error_frame(request_id, UpstreamUnavailable(text)))
+            asker.tell_error(request_id, UpstreamUnavailable(text))
             return None
         return link
-
-
-class _Nobody:
-    """The consumer behind a probe: it is never sent anything that matters."""
-
-    def message(self, head: MessageHead) -> None:
-        """It grants no permits, so none comes."""
-
-    def messages_end(self) -> None:
-        """See `message`."""
-
-    def closed_by_broker(self, reason: str) -> None:
-        """It was to leave anyway."""
-
-    def connection_lost(self, reason: str) -> None:
-        """The probe's own request is told."""
-
-    def reached_end_of_topic(self) -> None:
-        """Of no interest."""

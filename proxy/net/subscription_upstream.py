@@ -175,9 +175,7 @@ class SubscriptionUpstream:
 
         def build(request_id: int) -> bytes:
             command = pb.CommandGetLastMessageId(consumer_id=consumer_id, request_id=request_id)
-            return encode_command(
-                pb.BaseCommand(type=pb.BaseCommand.GET_LAST_MESSAGE_ID, getLastMessageId=command)
-            )
+            return encode_command(pb.BaseCommand(type=pb.BaseCommand.GET_LAST_MESSAGE_ID, getLastMessageId=command))
 
         def answered(reply: pb.BaseCommand | Exception) -> None:
             if attempt != self._attempt or isinstance(reply, Exception):

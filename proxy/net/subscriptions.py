@@ -108,7 +108,7 @@ class Subscriptions:
             except ClientError as error:
                 return _Refused(self.clock, link, command, error)
             self._subscriptions[key] = subscription
-        return subscription.add(link, command)
+        return subscription.admission.add(link, command)
 
     def forget(self, subscription: Subscription) -> None:
         """The subscription has ended."""
@@ -199,7 +199,7 @@ def _statistics_of(subscription: Subscription) -> SubscriptionStatistics:
         upstream_connects=subscription.upstream.connects,
         upstream_error=subscription.upstream.last_error,
         upstream_permits=subscription.window.outstanding,
-        joining=len(subscription.joining),
+        joining=len(subscription.admission),
         addresses=tuple(
             (item.worker.name, item.link.peer) for item in subscription.subscribers.values() if item.worker is not None
         ),

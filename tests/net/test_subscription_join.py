@@ -270,6 +270,19 @@ def test_a_probe_that_timed_out_is_closed_at_the_broker() -> None:
     assert [command.close_consumer.consumer_id for command in rig.link.sent(T.CLOSE_CONSUMER)] == [probe]
 
 
+def test_a_worker_that_leaves_while_its_schema_is_probed_does_not_keep_the_subscription() -> None:
+    """When the others left too, the probe's answer finds nobody and the subscription ends."""
+    rig = SubscriptionRig()
+    first = rig.worker("a", schema=schema("one"))
+    rig.link.held.add(T.SUBSCRIBE)
+    second = rig.subscribe("b", schema=schema("two"))
+    first.close()
+    second.lose()
+    rig.link.refuse(T.SUBSCRIBE, pb.ConsumerBusy, "Exclusive consumer is already connected")
+    assert rig.count == 0
+    assert rig.link.consumers == {}
+
+
 # ---- any command at any moment ---------------------------------------------------------------------------------------
 
 
@@ -328,3 +341,44 @@ def test_a_worker_that_disagrees_may_be_gone_before_it_is_told() -> None:
     closed.close(5)
     assert lost.commands() == []
     assert closed.answers() == [T.SUCCESS]
+
+
+def test_a_second_worker_that_wants_a_volatile_subscription_is_put_to_the_broker() -> None:
+    """Durable or not is the subscription's, and the broker refuses the wrong one in its own words."""
+    rig = SubscriptionRig()
+    rig.worker("a")
+    rig.link.refusals[T.SUBSCRIBE] = (pb.NotAllowedError, "Durable subscription with the same name already exists.")
+    code, text = rig.subscribe("b", durable=False).error()
+    assert (code, text) == (pb.NotAllowedError, "Durable subscription with the same name already exists.")
+
+
+def test_a_new_schema_waits_for_the_broker_while_we_are_reconnecting() -> None:
+    """Nobody can judge it meanwhile, so nobody lets it in."""
+    rig = SubscriptionRig()
+    rig.worker("a", schema=schema("one"))
+    rig.brokers.held = True
+    rig.link.lose()
+    worker = rig.subscribe("b", schema=schema("two"))
+    known = rig.subscribe("c", schema=schema("one"))
+    assert worker.commands() == []
+    assert known.answers() == [T.SUCCESS]
+    rig.brokers.new_link().held.add(T.SUBSCRIBE)
+    rig.clock.advance(0)
+    rig.brokers.found()
+    rig.link.answer(T.SUBSCRIBE)
+    rig.link.refuse(T.SUBSCRIBE, pb.ConsumerBusy, "Exclusive consumer is already connected")
+    assert worker.answers() == [T.SUCCESS]
+
+
+def test_a_worker_whose_schema_is_probed_is_told_when_the_gateway_stops() -> None:
+    """It has no consumer to close: its SUBSCRIBE fails so that it tries elsewhere."""
+    rig = SubscriptionRig()
+    rig.worker("a", schema=schema("one"))
+    rig.link.held.add(T.SUBSCRIBE)
+    worker = rig.subscribe("b", schema=schema("two"))
+    rig.subscriptions.close()
+    rig.clock.settle()
+    assert worker.error()[0] == pb.ServiceNotReady
+    assert worker.forgotten
+    rig.link.refuse(T.SUBSCRIBE, pb.ConsumerBusy, "Exclusive consumer is already connected")
+    assert worker.commands() == []
