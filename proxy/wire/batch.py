@@ -89,13 +89,20 @@ def index_batch(payload: bytes, count: int) -> list[Single]:
     return singles
 
 
-def uniform(payload: bytes, count: int) -> bool:
+def uniform(payload: bytes, count: int, outer_key: bytes | None = None) -> bool:
     """Whether all `count` messages of an uncompressed batch payload have the first one's key, or all have none.
 
-    A key is what the broker would hash. False says nothing about the messages behind the first one that differs.
-    Raises BatchError as `index_batch` does.
+    A key is what the broker would hash. Given the entry's own (`metadata.sticky_key`), the messages' key must be that
+    one: Go's client, for one, does not say the ordering key of a batch outside. False says nothing about the messages
+    behind the first one that differs. Raises BatchError as `index_batch` does.
     """
-    return _alike(payload, count) or _uniform(payload, count)
+    if not 0 < count <= len(payload) // MIN_SINGLE_BYTES:
+        raise _miscounted(payload, count)
+    first, _ = _single_at(payload, 0)
+    key = _own_key(first)
+    if key is not None and outer_key is not None and key != outer_key:
+        return False
+    return _alike(payload, count, first) or _uniform(payload, count, key)
 
 
 def repack(metadata: MessageMetadata, payload: bytes, singles: Sequence[Single]) -> bytes:
@@ -160,13 +167,10 @@ def _single_at(payload: bytes, start: int) -> tuple[SingleMessageMetadata, int]:
     return metadata, end
 
 
-def _uniform(payload: bytes, count: int) -> bool:
-    """`uniform` by parsing each message."""
-    if not 0 < count <= len(payload) // MIN_SINGLE_BYTES:
-        raise _miscounted(payload, count)
-    first, start = _single_at(payload, 0)
-    key = _own_key(first)
-    for _ in range(count - 1):
+def _uniform(payload: bytes, count: int, key: bytes | None) -> bool:
+    """Whether all messages have this key, by parsing each."""
+    start = 0
+    for _ in range(count):
         metadata, start = _single_at(payload, start)
         if _own_key(metadata) != key:
             return False
@@ -183,17 +187,13 @@ def _own_key(metadata: SingleMessageMetadata) -> bytes | None:
     return None
 
 
-def _alike(payload: bytes, count: int) -> bool:
+def _alike(payload: bytes, count: int, first: SingleMessageMetadata) -> bool:
     """Whether all messages certainly have the first one's key: by bytes, for the fields every client writes.
 
     Java's, C++'s and Go's clients write partition key, payload size, the Base64 flag, ordering key and sequence id in
     this order. Between messages of one key only the size and the id differ, so the bytes around them are compared
     whole. Anything else, a property or an event time too, is left to protobuf: False then.
     """
-    try:
-        first, _ = _single_at(payload, 0)
-    except BatchError:
-        return False
     key, flags = _around_payload_size(first)
     sized_key = payload[:_SIZE_BYTES] + key
     metadata_bytes: int

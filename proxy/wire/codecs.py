@@ -72,9 +72,9 @@ def _decode_zlib(payload: bytes | memoryview, size: int) -> bytes:
         data = decoder.decompress(payload, size + 1)  # one more than allowed tells too much from just right
     except zlib.error as error:
         raise _damaged(ZLIB, payload, error) from None
-    if len(data) == size and (not decoder.eof or decoder.unused_data):
-        raise _damaged(ZLIB, payload, "the stream does not end with the payload")
-    return data
+    if decoder.unused_data:
+        raise _damaged(ZLIB, payload, "followed by more")
+    return data  # Java's client flushes its stream and never ends it, so the end is not asked for
 
 
 def _decode_zstd(payload: bytes | memoryview, size: int) -> bytes:

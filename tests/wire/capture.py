@@ -1,10 +1,17 @@
-"""Records what the official Python client sends into tests/wire/golden: `python -m tests.wire.capture` at the root.
+"""Records what official clients send into tests/wire/golden.
+
+    python -m tests.wire.capture python
+    python -m tests.wire.capture java java -cp "$JARS" tests/wire/clients/Capture.java
+    python -m tests.wire.capture go path/to/the/program/built/from/clients/capture.go
 
 Each file holds whole frames, one behind the other, as they came from the socket. They are the ground our reading of the
-protocol stands on: no test of it compares our encoder with our decoder alone. Recorded with pulsar-client 3.13.0, which
-wraps Pulsar's C++ client 4.2.0; a new recording with the same version differs in times and the reader's name only.
+protocol stands on: no test of it compares our encoder with our decoder alone. Recorded with the Python client 3.13.0
+(which wraps the C++ client 4.2.0), the Java client 4.2.4 and the Go client 0.19.0; a new recording with the same
+versions differs in times, generated names and ids only.
 """
 
+import subprocess
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -18,6 +25,8 @@ from tests.wire.tiny_broker import TinyBroker
 
 GOLDEN = Path(__file__).parent / "golden"
 TOPIC = "persistent://public/default/orders"
+CLIENTS = ("python", "java", "go")
+CLIENT_S = 120.0
 
 CODECS = {
     "none": pulsar.CompressionType.NONE,
@@ -34,14 +43,24 @@ BATCHINGS: dict[str, dict[str, Any]] = {
 
 # One of each kind: plain, with properties, an ordering key, an event time, without a key, without a value.
 MESSAGES: tuple[tuple[bytes, dict[str, Any]], ...] = (
-    (b"order 0, " * 20, {"partition_key": "alice"}),
-    (b"order 1, " * 20, {"partition_key": "bob"}),
-    (b"order 2, " * 20, {"partition_key": "alice", "properties": {"trace": "t-2", "origin": "test"}}),
-    (b"order 3, " * 20, {"partition_key": "carol", "ordering_key": "bob"}),
-    (b"order 4, " * 20, {"partition_key": "bob", "event_timestamp": 1_700_000_000_000}),
-    (b"order 5, " * 20, {}),
+    (b"order 0, ", {"partition_key": "alice"}),
+    (b"order 1, ", {"partition_key": "bob"}),
+    (b"order 2, ", {"partition_key": "alice", "properties": {"trace": "t-2"}}),
+    (b"order 3, ", {"partition_key": "carol", "ordering_key": "bob"}),
+    (b"order 4, ", {"partition_key": "bob", "event_timestamp": 1_700_000_000_000}),
+    (b"order 5, ", {}),
     (b"", {"partition_key": "carol"}),
 )
+
+
+def lines_of(codec: str) -> int:
+    """How often a message repeats its line: Java's client compresses nothing below 4 KiB."""
+    return 20 if codec == "none" else 600
+
+
+def batchings_of(codec: str) -> list[str]:
+    """The ways of batching recorded with a codec: all without one, since they do not depend on each other."""
+    return list(BATCHINGS) if codec == "none" else ["default"]
 
 
 def client(broker: TinyBroker, **options: Any) -> pulsar.Client:
@@ -64,17 +83,21 @@ def batch_tail(payloads: Iterable[bytes], key: bytes = b"alice") -> bytes:
 def record_sends() -> None:
     """SEND frames of every codec in every way of batching."""
     for codec, compression in CODECS.items():
-        for batching, options in BATCHINGS.items():
+        for batching in batchings_of(codec):
             with TinyBroker() as broker:
                 session = client(broker)
                 producer = session.create_producer(
-                    TOPIC, "shop", compression_type=compression, batching_max_publish_delay_ms=60_000, **options
+                    TOPIC,
+                    "shop",
+                    compression_type=compression,
+                    batching_max_publish_delay_ms=60_000,
+                    **BATCHINGS[batching],
                 )
-                for content, fields in MESSAGES:
-                    producer.send_async(content, lambda *_: None, **fields)
+                for line, fields in MESSAGES:
+                    producer.send_async(line * lines_of(codec), lambda *_: None, **fields)
                 producer.flush()
                 session.close()
-                write(f"send-{codec}-{batching}", broker.sent(BaseCommand.SEND))
+                write(f"python-send-{codec}-{batching}", broker.sent(BaseCommand.SEND))
 
 
 def record_producer() -> None:
@@ -92,7 +115,7 @@ def record_producer() -> None:
         producer.send("hello", partition_key="alice")
         producer.close()
         session.close()
-        write("producer", broker.frames)
+        write("python-producer", broker.frames)
 
 
 def record_consumer() -> None:
@@ -124,7 +147,7 @@ def record_consumer() -> None:
         consumer.redeliver_unacknowledged_messages()
         consumer.unsubscribe()
         session.close()
-        write("consumer", broker.frames)
+        write("python-consumer", broker.frames)
 
 
 def record_reader() -> None:
@@ -135,7 +158,24 @@ def record_reader() -> None:
         reader.read_next()
         reader.close()
         session.close()
-        write("reader", broker.frames)
+        write("python-reader", broker.frames)
+
+
+def record_other(name: str, program: list[str]) -> None:
+    """SEND frames of another client, as `record_sends`, and all a Key_Shared consumer of it sends."""
+    for codec in CODECS:
+        for batching in batchings_of(codec):
+            with TinyBroker() as broker:
+                run(broker, program, "produce", codec, batching, str(lines_of(codec)))
+                write(f"{name}-send-{codec}-{batching}", broker.sent(BaseCommand.SEND))
+    with TinyBroker([batch_tail([b"0", b"1", b"2"]), batch_tail([b"3"], b"bob")]) as broker:
+        run(broker, program, "consume", "4")
+        write(f"{name}-consumer", broker.frames)
+
+
+def run(broker: TinyBroker, program: list[str], *arguments: str) -> None:
+    """Run a client's program to its end. Raises where it fails."""
+    subprocess.run([*program, broker.url, TOPIC, *arguments], check=True, timeout=CLIENT_S)
 
 
 def write(name: str, frames: Iterable[bytes]) -> None:
@@ -144,9 +184,10 @@ def write(name: str, frames: Iterable[bytes]) -> None:
 
 
 if __name__ == "__main__":
-    record_sends()
-    record_producer()
-    record_consumer()
-    record_reader()
-    for path in sorted(GOLDEN.iterdir()):
-        print(path.name, path.stat().st_size)
+    if sys.argv[1] == "python":
+        record_sends()
+        record_producer()
+        record_consumer()
+        record_reader()
+    else:
+        record_other(sys.argv[1], sys.argv[2:])

@@ -184,7 +184,7 @@ def test_unknown_fields_survive_a_parse_and_an_encoding() -> None:
 
 def test_a_truncated_command_is_no_command() -> None:
     """No prefix of a command is taken for a command."""
-    encoded = golden("consumer")[3][8:]
+    encoded = golden("python-consumer")[3][8:]
     for size in range(2, len(encoded)):
         with pytest.raises(FrameError):
             parse_command(frame_of(encoded[:size]))
@@ -193,7 +193,7 @@ def test_a_truncated_command_is_no_command() -> None:
 @pytest.mark.parametrize("field", ["topic", "subscription", "subType", "consumer_id", "request_id"])
 def test_a_command_without_a_required_field_names_it(field: str) -> None:
     """The error says which required field is missing, so that a client's author can mend it."""
-    command = parse_command(golden("consumer")[3])
+    command = parse_command(golden("python-consumer")[3])
     command.subscribe.ClearField(field)
     with pytest.raises(FrameError, match=field):
         parse_command(frame_of(command.SerializePartialToString()))
@@ -213,7 +213,7 @@ def test_a_ping_needs_no_body(kind: BaseCommand.Type) -> None:
 
 def test_text_that_is_no_utf8_is_refused() -> None:
     """Names reach the gateway as text or not at all, at every depth of a command."""
-    subscribe = golden("consumer")[3][8:]
+    subscribe = golden("python-consumer")[3][8:]
     for text in (b"orders", b"keyline.batch-index"):
         assert text in subscribe
         with pytest.raises(FrameError, match="UTF-8"):

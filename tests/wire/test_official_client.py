@@ -9,34 +9,35 @@ from proxy.wire.frames import frame_type, parse_command
 from proxy.wire.metadata import peek
 from proxy.wire.pulsar_pb2 import BaseCommand
 from tests.wire.builders import golden, tail_of
-from tests.wire.capture import CODECS, MESSAGES, TOPIC, client
+from tests.wire.capture import CLIENTS, CODECS, MESSAGES, TOPIC, client, lines_of
 from tests.wire.tiny_broker import LEDGER, TinyBroker
 
 LIMIT = 1 << 20
 RECEIVE_MS = 20_000
 
 
-def smaller(codec: str, chosen: list[int]) -> bytes:
-    """The recorded default batch of one codec, cut to some of its messages."""
-    (frame,) = golden(f"send-{codec}-default")
+def smaller(sender: str, codec: str, chosen: list[int]) -> bytes:
+    """The recorded default batch of one client and codec, cut to some of its messages."""
+    (frame,) = golden(f"{sender}-send-{codec}-default")
     metadata, _, start = peek(tail_of(frame))
     payload = decompress(metadata.compression, tail_of(frame)[start:], metadata.uncompressed_size, LIMIT)
     singles = index_batch(payload, metadata.num_messages_in_batch)
     return repack(metadata, payload, [singles[index] for index in chosen])
 
 
+@pytest.mark.parametrize("sender", CLIENTS)
 @pytest.mark.parametrize("codec", CODECS)
-def test_an_official_client_receives_exactly_the_chosen_messages(codec: str) -> None:
+def test_an_official_client_receives_exactly_the_chosen_messages(codec: str, sender: str) -> None:
     """A smaller batch gives a worker its messages with their keys, and its acknowledgement names the entry once."""
     choices = [[0], [1, 3], [2, 4, 5], [6], list(range(len(MESSAGES)))]
-    with TinyBroker([smaller(codec, chosen) for chosen in choices]) as broker:
+    with TinyBroker([smaller(sender, codec, chosen) for chosen in choices]) as broker:
         session = client(broker)
         consumer = session.subscribe(TOPIC, "audit", consumer_type=pulsar.ConsumerType.KeyShared)
         for entry, chosen in enumerate(choices):
             for index in chosen:
                 message = consumer.receive(RECEIVE_MS)
-                value, fields = MESSAGES[index]
-                assert message.data() == value
+                line, fields = MESSAGES[index]
+                assert message.data() == line * lines_of(codec)
                 assert message.partition_key() == fields.get("partition_key", "")
                 assert message.ordering_key() == fields.get("ordering_key", "")
                 assert message.properties() == fields.get("properties", {})
