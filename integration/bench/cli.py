@@ -1,0 +1,120 @@
+"""The command line of the bench, see `--help`."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import shlex
+import sys
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import structlog
+
+from integration.artifacts import DEFAULT_VERSION, PULSAR_VERSIONS
+from integration.bench import drain, hand_over, latency, micro, profiling, relay
+from integration.bench.machine import describe, note
+from integration.bench.report import Row, show, table_as_text, write_json
+from integration.bench.stage import QUICK, Sizes, Stage, open_stage
+from integration.errors import IntegrationError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+SERVED: Final[dict[str, Callable[[Stage], list[Row]]]] = {
+    "drain": drain.measure,
+    "latency": latency.measure,
+    "hand-over": hand_over.measure,
+    "relay": relay.measure,
+}
+"""Sections that need a broker and a gateway, in the table's order."""
+INSIDE: Final = "inside"
+SECTIONS: Final = (*SERVED, INSIDE)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the bench and return the exit code; missed targets are shown and are no error."""
+    options = _parser().parse_args(arguments)
+    # What runs inside this process is the gateway's code; its news are not for the table's reader.
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
+    try:
+        return _profile(options) if options.profile else _measure(options)
+    except (IntegrationError, OSError) as error:
+        note(f"error: {error}")
+        return 1
+    except KeyboardInterrupt:
+        note("interrupted; nothing is left running")
+        return 130
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m integration.bench",
+        description="Measures the gateway beside the direct broker and prints one table; see docs/performance.md.",
+    )
+    parser.add_argument("--only", type=_sections, default=SECTIONS, metavar="A,B", help=f"of {', '.join(SECTIONS)}")
+    parser.add_argument("--quick", action="store_true", help="small sizes: shows that it works, measures nothing")
+    parser.add_argument("--repetitions", type=int, metavar="N", help="pairs of direct and gateway that count")
+    parser.add_argument(
+        "--quiet-wait", type=float, default=0.0, metavar="S",
+        help="wait up to so many seconds before each repetition for others to leave the machine alone",
+    )  # fmt: skip
+    parser.add_argument("--version", default=DEFAULT_VERSION, help=f"of Pulsar; tried: {', '.join(PULSAR_VERSIONS)}")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write every repetition there")
+    parser.add_argument("--markdown", type=Path, metavar="FILE", help="write the table there too")
+    parser.add_argument("--profile", action="store_true", help="show where the gateway's time goes instead")
+    return parser
+
+
+def _sections(text: str) -> tuple[str, ...]:
+    chosen = [name.strip() for name in text.split(",")]
+    for name in chosen:
+        if name not in SECTIONS:
+            raise argparse.ArgumentTypeError(f"no section {name!r}; there are {', '.join(SECTIONS)}")
+    return tuple(name for name in SECTIONS if name in chosen)
+
+
+def _sizes(options: argparse.Namespace) -> Sizes:
+    sizes = QUICK if options.quick else Sizes()
+    return replace(sizes, repetitions=max(1, options.repetitions)) if options.repetitions else sizes
+
+
+def _measure(options: argparse.Namespace) -> int:
+    sizes = _sizes(options)
+    machine = describe(options.version)
+    rows: list[Row] = []
+    with ExitStack() as ends:
+        served = [name for name in options.only if name in SERVED]
+        if served:
+            stage = ends.enter_context(open_stage(sizes, options.quiet_wait, options.version))
+            for name in served:
+                note(f"{name}:")
+                rows += SERVED[name](stage)
+        if INSIDE in options.only:
+            note("inside:")
+            rows += micro.measure(sizes)
+    show(rows, machine)
+    if options.json:
+        write_json(options.json, rows, machine, _command())
+    if options.markdown:
+        options.markdown.write_text(table_as_text(rows))
+    return 0
+
+
+def _profile(options: argparse.Namespace) -> int:
+    sizes = _sizes(options)
+    program = profiling.sampler()
+    if program is None:
+        note("py-spy is not installed; cProfile of the path without sockets instead")
+        print(profiling.profile_path(sizes))
+        return 0
+    with open_stage(sizes, options.quiet_wait, options.version) as stage:
+        print(profiling.profile_drain(stage, program))
+    return 0
+
+
+def _command() -> str:
+    return f"{Path(os.path.relpath(sys.executable))} -m integration.bench {shlex.join(sys.argv[1:])}"

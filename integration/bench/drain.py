@@ -1,0 +1,169 @@
+"""How fast 4 workers drain a backlog, direct and through the gateway, and what each process spends on it.
+
+The workers are one `pulsar-perf consume` with 4 Key_Shared consumers: an independent, official client. One virtual
+machine and not four, since on a small machine four would spend the drain on compiling the same code four times.
+A drain lasts from the first delivery to a backlog of zero in the broker's statistics, so acknowledgements are in it
+and the worker's start is not. Asking for statistics costs the broker 10 ms, so it is asked ever more often only as
+the end comes near.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Final
+
+from integration.bench.backlog import MESSAGES_PER_BATCH, fill, subscribe_all
+from integration.bench.frames_made import PAYLOAD_BYTES
+from integration.bench.machine import Usage, note, peak_mib, reset_peak
+from integration.bench.report import Row, Spread
+from integration.bench.stage import SIDES, Side, Stage, admin_path
+from integration.errors import IntegrationError
+from integration.tools import LoadRun, pulsar_perf
+
+WORKERS: Final = 4
+STALL_S_MAX: Final = 60.0
+"""Longest wait for the backlog to become smaller."""
+POLL_S_MIN: Final = 0.05
+POLL_S_MAX: Final = 1.0
+POLL_FRACTION: Final = 0.4
+"""Of the time that seems to be left."""
+
+CPU_TARGET_US: Final = 20.0
+UNBATCHED: Final = "unbatched"
+KEY_BATCHED: Final = "key-batched"
+RATIO_TARGETS: Final = {UNBATCHED: 0.9, KEY_BATCHED: 1.0}
+PROCESSES: Final = ("broker", "workers", "gateway")
+
+
+@dataclass(frozen=True, slots=True)
+class Drain:
+    """One repetition."""
+
+    side: Side
+    messages: int
+    seconds: float
+    usage: Usage
+    gateway_peak_mib: float
+
+    def cpu_us(self, *names: str) -> float:
+        """CPU microseconds of these processes for each message."""
+        return sum(self.usage.cpu_s[name] for name in names) / self.messages * 1e6
+
+
+def measure(stage: Stage) -> list[Row]:
+    """Both kinds of backlog."""
+    sizes = stage.sizes
+    return [
+        *_measure_kind(stage, UNBATCHED, sizes.unbatched_messages),
+        *_measure_kind(stage, KEY_BATCHED, sizes.batched_messages),
+    ]
+
+
+def _measure_kind(stage: Stage, kind: str, count: int) -> list[Row]:
+    topic = f"persistent://public/default/drain-{kind}"
+    fill(stage, topic, count, key_batched=kind == KEY_BATCHED)
+    sizes = stage.sizes
+    drains: list[Drain] = []
+    for number in range(sizes.warm_ups + sizes.repetitions):
+        counts = number >= sizes.warm_ups
+        for side in SIDES:
+            done = drain_once(stage, topic, f"{side}-{number}", side, count)
+            note(f"  {kind} {side} {number}{'' if counts else ' (warm-up)'}: {_line(done)}")
+            if counts:
+                drains.append(done)
+    return _rows(kind, drains)
+
+
+def drain_once(stage: Stage, topic: str, subscription: str, side: Side, count: int) -> Drain:
+    """Drain the whole topic through a new subscription.
+
+    Raises:
+        IntegrationError: nothing was acknowledged for a minute.
+    """
+    subscribe_all(stage, topic, [subscription])
+    stage.wait_until_quiet()
+    reset_peak(stage.gateway.pid)
+    log = stage.directory / f"{subscription}.log"
+    arguments = ("-st", "Key_Shared", "-ss", subscription, "-n", str(WORKERS), "-sp", "Earliest", topic)
+    workers = pulsar_perf("consume", *arguments, service_url=stage.url(side), log=log)
+    try:
+        return _watch(stage, topic, subscription, side, count, workers)
+    finally:
+        workers.kill()
+        stage.admin("DELETE", f"{admin_path(topic)}/subscription/{subscription}?force=true")
+
+
+def _watch(stage: Stage, topic: str, subscription: str, side: Side, count: int, workers: LoadRun) -> Drain:
+    def ask() -> tuple[int, int]:
+        statistics = stage.admin("GET", f"{admin_path(topic)}/stats")["subscriptions"][subscription]
+        return statistics["msgOutCounter"], statistics["msgBacklog"]
+
+    deadline = time.monotonic() + STALL_S_MAX
+    while not ask()[0]:
+        _check(workers, deadline)
+        time.sleep(POLL_S_MIN)
+    meter = stage.meter(workers=workers.pid)
+    began = time.monotonic()
+    left_before, entries = 0, ask()[1]
+    while left := ask()[1]:
+        if left != left_before:
+            left_before, deadline = left, time.monotonic() + STALL_S_MAX
+        _check(workers, deadline)
+        done = max(1, entries - left)
+        remaining_s = (time.monotonic() - began) * left / done
+        time.sleep(min(POLL_S_MAX, max(POLL_S_MIN, remaining_s * POLL_FRACTION)))
+    seconds = time.monotonic() - began
+    return Drain(side, count, seconds, meter.read(), peak_mib(stage.gateway.pid))
+
+
+def _check(workers: LoadRun, deadline: float) -> None:
+    if not workers.running:
+        raise IntegrationError(f"pulsar-perf ended by itself; see its log:\n{workers.log.read_text()[-2_000:]}")
+    if time.monotonic() > deadline:
+        raise IntegrationError(f"the backlog did not become smaller for {STALL_S_MAX:.0f} s")
+
+
+def _line(drain: Drain) -> str:
+    each = ", ".join(f"{name} {drain.cpu_us(name):.1f}" for name in PROCESSES)
+    return (
+        f"{drain.seconds:.1f} s, {drain.messages / drain.seconds:,.0f}/s; CPU us per message: {each}; "
+        f"others {drain.usage.others_share:.0%}, reference {drain.usage.reference_ns:.0f} ns"
+    )
+
+
+def _rows(kind: str, drains: Sequence[Drain]) -> list[Row]:
+    section = f"drain {kind}"
+    direct = [drain for drain in drains if drain.side == "direct"]
+    gateway = [drain for drain in drains if drain.side == "gateway"]
+    times = Row(
+        section,
+        f"backlog of {drains[0].messages:,} x {PAYLOAD_BYTES} B"
+        + (f", {MESSAGES_PER_BATCH} to a batch" if kind == KEY_BATCHED else ""),
+        "s",
+        direct=Spread.of(drain.seconds for drain in direct),
+        gateway=Spread.of(drain.seconds for drain in gateway),
+        repetitions=[asdict(drain) for drain in drains],
+    ).with_ratio([drain.seconds for drain in direct], [drain.seconds for drain in gateway], RATIO_TARGETS[kind])
+    everyone = [drain.cpu_us(*PROCESSES) for drain in direct], [drain.cpu_us(*PROCESSES) for drain in gateway]
+    cpu = Row(
+        section,
+        "CPU of broker, workers and gateway per message",
+        "us",
+        direct=Spread.of(everyone[0]),
+        gateway=Spread.of(everyone[1]),
+    ).with_ratio(*everyone)
+    own = Row(
+        section,
+        "gateway CPU per message, ack included",
+        "us",
+        gateway=Spread.of(drain.cpu_us("gateway") for drain in gateway),
+    )
+    peak = Spread.of(drain.gateway_peak_mib for drain in gateway)
+    return [
+        times,
+        own.with_limit(CPU_TARGET_US) if kind == UNBATCHED else own,
+        cpu,
+        Row(section, "gateway memory, peak resident", "MiB", gateway=peak),
+    ]

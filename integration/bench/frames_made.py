@@ -1,0 +1,133 @@
+"""Frames as brokers and clients write them, for measurements that play their parts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from proxy.wire import pulsar_pb2 as pb
+from proxy.wire.frames import encode_command, encode_message
+from proxy.wire.metadata import build_tail
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+TOPIC = "persistent://public/default/bench"
+SUBSCRIPTION = "bench"
+LEDGER = 12
+PROTOCOL_VERSION = 21
+KEY_COUNT = 1_000
+PAYLOAD_BYTES = 100
+
+
+def connect() -> bytes:
+    """A client's CONNECT."""
+    body = pb.CommandConnect(client_version="bench", protocol_version=PROTOCOL_VERSION)
+    return encode_command(pb.BaseCommand(type=pb.BaseCommand.CONNECT, connect=body))
+
+
+def connected() -> bytes:
+    """A broker's CONNECTED."""
+    body = pb.CommandConnected(server_version="bench", protocol_version=PROTOCOL_VERSION, max_message_size=5 << 20)
+    return encode_command(pb.BaseCommand(type=pb.BaseCommand.CONNECTED, connected=body))
+
+
+def subscribe(consumer_id: int, name: str, topic: str = TOPIC, subscription: str = SUBSCRIPTION) -> bytes:
+    """A Key_Shared SUBSCRIBE at the earliest message; its request id is the consumer's id."""
+    body = pb.CommandSubscribe(
+        topic=topic,
+        subscription=subscription,
+        subType=pb.CommandSubscribe.Key_Shared,
+        consumer_id=consumer_id,
+        request_id=consumer_id,
+        consumer_name=name,
+        initialPosition=pb.CommandSubscribe.Earliest,
+    )
+    return encode_command(pb.BaseCommand(type=pb.BaseCommand.SUBSCRIBE, subscribe=body))
+
+
+def flow(consumer_id: int, permits: int) -> bytes:
+    """FLOW."""
+    body = pb.CommandFlow(consumer_id=consumer_id, messagePermits=permits)
+    return encode_command(pb.BaseCommand(type=pb.BaseCommand.FLOW, flow=body))
+
+
+def ack(consumer_id: int, places: Iterable[pb.MessageIdData]) -> bytes:
+    """One ACK of many entries without a receipt, as the Java client groups them."""
+    body = pb.CommandAck(consumer_id=consumer_id, ack_type=pb.CommandAck.Individual)
+    for place in places:
+        body.message_id.add(ledgerId=place.ledgerId, entryId=place.entryId)
+    return encode_command(pb.BaseCommand(type=pb.BaseCommand.ACK, ack=body))
+
+
+def ack_response(command: pb.CommandAck) -> bytes | None:
+    """A broker's answer to an ACK, if one was asked for."""
+    if not command.HasField("request_id"):
+        return None
+    body = pb.CommandAckResponse(consumer_id=command.consumer_id, request_id=command.request_id)
+    return encode_command(pb.BaseCommand(type=pb.BaseCommand.ACK_RESPONSE, ackResponse=body))
+
+
+def success(request_id: int) -> bytes:
+    """SUCCESS."""
+    return encode_command(pb.BaseCommand(type=pb.BaseCommand.SUCCESS, success=pb.CommandSuccess(request_id=request_id)))
+
+
+def lookup_response(request_id: int, service_url: str) -> bytes:
+    """The answer of the broker that serves every topic itself."""
+    body = pb.CommandLookupTopicResponse(
+        brokerServiceUrl=service_url,
+        response=pb.CommandLookupTopicResponse.Connect,
+        request_id=request_id,
+        authoritative=True,
+    )
+    return encode_command(pb.BaseCommand(type=pb.BaseCommand.LOOKUP_RESPONSE, lookupTopicResponse=body))
+
+
+def messages(consumer_id: int, first_entry: int, tails: list[bytes]) -> bytes:
+    """MESSAGE frames of one ledger with rising entry ids."""
+    command = pb.BaseCommand(type=pb.BaseCommand.MESSAGE)
+    body = command.message
+    body.consumer_id = consumer_id
+    body.message_id.ledgerId = LEDGER
+    body.message_id.partition = -1
+    pieces = []
+    for entry, tail in enumerate(tails, first_entry):
+        body.message_id.entryId = entry
+        pieces.append(encode_message(command.SerializeToString(), tail))
+    return b"".join(pieces)
+
+
+def single_tail(key: str, payload: bytes, sequence_id: int = 0) -> bytes:
+    """What follows the command of an unbatched message."""
+    return build_tail(_metadata(key, sequence_id), payload)
+
+
+def single_tails(count: int) -> list[bytes]:
+    """Unbatched messages like those of the backlog, keys in turn."""
+    return [single_tail(f"key-{number % KEY_COUNT}", bytes(PAYLOAD_BYTES), number) for number in range(count)]
+
+
+def batch_tails(count: int, size: int) -> list[bytes]:
+    """Batches of `size` messages of one key, keys in turn."""
+    payloads = [bytes(PAYLOAD_BYTES)] * size
+    return [batch_tail(f"key-{number % KEY_COUNT}", payloads, number) for number in range(count)]
+
+
+def batch_tail(key: str, payloads: list[bytes], sequence_id: int = 0) -> bytes:
+    """What follows the command of a batch whose messages share a key, as KeyBased batching makes it."""
+    metadata = _metadata(key, sequence_id)
+    metadata.num_messages_in_batch = len(payloads)
+    pieces = []
+    for payload in payloads:
+        single = pb.SingleMessageMetadata(payload_size=len(payload), partition_key=key.encode()).SerializeToString()
+        pieces += [len(single).to_bytes(4, "big"), single, payload]
+    return build_tail(metadata, b"".join(pieces))
+
+
+def _metadata(key: str, sequence_id: int) -> pb.MessageMetadata:
+    return pb.MessageMetadata(
+        producer_name=b"standalone-0-7",
+        sequence_id=sequence_id,
+        publish_time=1_790_000_000_000,
+        partition_key=key.encode(),
+    )

@@ -1,0 +1,223 @@
+"""CPU per message of each station inside the gateway, without broker or sockets: a slow-down is found at its place.
+
+Each station is run a number of times over the same input and its best time counts: what is slower was the machine.
+`path` runs all stations together. Memory and time of a worker's join are measured here as well, at the sizes that
+PIP-379 is worried about.
+"""
+
+from __future__ import annotations
+
+import gc
+import time
+import tracemalloc
+from collections.abc import Callable
+from typing import Final
+
+from integration.bench import frames_made
+from integration.bench.backlog import MESSAGES_PER_BATCH
+from integration.bench.path import GatewayPath
+from integration.bench.report import Row, Spread
+from integration.bench.stage import Sizes
+from proxy.core import acknowledgement, membership
+from proxy.core.dispatcher import Dispatcher
+from proxy.core.selectors.consistent_hashing import ConsistentHashing
+from proxy.core.sticky_key import murmur31
+from proxy.core.worker import Worker
+from proxy.wire import commands
+from proxy.wire.frames import FrameSplitter, parse_command
+from proxy.wire.messages import message_frame, parse_message
+from proxy.wire.metadata import peek, sticky_key
+
+TRIES: Final = 7
+CONSUMER_ID: Final = 1
+WORKERS: Final = 4
+SLOTS: Final = 65_535
+FRAME_BYTES_MAX: Final = 8 << 20
+ACKS_TOGETHER: Final = 100
+JOIN_TARGET_MS: Final = 20.0
+DRAINING_TARGET_BYTES: Final = 20.0
+"""A quarter of the 80 bytes that PIP-379 counts for a draining hash."""
+
+Timed = Callable[[], None]
+
+
+def measure(sizes: Sizes) -> list[Row]:
+    """Every station, then the whole, then a join."""
+    count = sizes.micro_messages
+    tails = frames_made.single_tails(count)
+    stations = {
+        "cut and read MESSAGE frames": lambda: _read_frames(tails),
+        "key, hash and slot of a message": lambda: _find_slots(tails),
+        "dispatcher: receive, delivered at once": lambda: _receive(tails, waits=False),
+        "dispatcher: receive, wait, deliver on FLOW": lambda: _receive(tails, waits=True),
+        "dispatcher: ack": lambda: _acknowledge(tails),
+        "write MESSAGE frames": lambda: _write_frames(tails),
+        "read and write ACK commands": lambda: _carry_acks(count),
+    }
+    rows = [Row("inside", name, "us", gateway=_best(station, count)) for name, station in stations.items()]
+    batches = frames_made.batch_tails(max(1, count // 10), MESSAGES_PER_BATCH)
+    rows += [
+        Row("inside", "whole path, unbatched, ack included", "us", gateway=_path(tails, 1)),
+        Row("inside", f"whole path, {MESSAGES_PER_BATCH} to a batch", "us", gateway=_path(batches, MESSAGES_PER_BATCH)),
+    ]
+    return [*rows, *_join_rows(sizes)]
+
+
+def _best(station: Callable[[], Timed], count: int) -> Spread:
+    """Microseconds a message; `station` prepares, what it returns is timed. The median shown is the best time."""
+    times = []
+    for _ in range(TRIES):
+        run = station()
+        gc.collect()
+        began = time.process_time_ns()
+        run()
+        times.append((time.process_time_ns() - began) / count / 1e3)
+    return Spread(min(times), min(times), max(times), TRIES)
+
+
+def _read_frames(tails: list[bytes]) -> Timed:
+    data = frames_made.messages(CONSUMER_ID, 0, tails)
+
+    def run() -> None:
+        for frame in FrameSplitter(FRAME_BYTES_MAX).feed(data):
+            parse_message(frame)
+
+    return run
+
+
+def _find_slots(tails: list[bytes]) -> Timed:
+    slot_of = ConsistentHashing[Worker]().slot
+
+    def run() -> None:
+        for tail in tails:
+            slot_of(murmur31(sticky_key(peek(tail).metadata)))
+
+    return run
+
+
+def _write_frames(tails: list[bytes]) -> Timed:
+    def run() -> None:
+        for entry, tail in enumerate(tails):
+            message_frame(CONSUMER_ID, frames_made.LEDGER, entry, 0, tail)
+
+    return run
+
+
+def _carry_acks(count: int) -> Timed:
+    places = [(frames_made.LEDGER, entry) for entry in range(ACKS_TOGETHER)]
+    frame = commands.ack(CONSUMER_ID, places)
+
+    def run() -> None:
+        for _ in range(max(1, count // ACKS_TOGETHER)):
+            ids = parse_command(frame).ack.message_id
+            commands.ack(CONSUMER_ID, [(place.ledgerId, place.entryId) for place in ids], 1)
+
+    return run
+
+
+def _dispatcher(permits: int, workers: int = WORKERS) -> tuple[Dispatcher, list[Worker]]:
+    dispatcher = Dispatcher(ConsistentHashing[Worker]())
+    joined = [Worker(f"worker-{number}") for number in range(workers)]
+    for worker in joined:
+        membership.join(dispatcher, worker, 0.0)
+        if permits:
+            dispatcher.flow(worker, permits, 0.0)
+    return dispatcher, joined
+
+
+def _receive(tails: list[bytes], *, waits: bool) -> Timed:
+    dispatcher, workers = _dispatcher(0 if waits else len(tails))
+    slots = _slots(tails)
+
+    def run() -> None:
+        receive = dispatcher.receive
+        for position, (slot, tail) in enumerate(zip(slots, tails, strict=True)):
+            receive(position, slot, 1, tail, 0, 1.0)
+        if waits:
+            for worker in workers:
+                dispatcher.flow(worker, len(tails), 2.0)
+
+    return run
+
+
+def _acknowledge(tails: list[bytes]) -> Timed:
+    dispatcher, workers = _dispatcher(len(tails))
+    for position, (slot, tail) in enumerate(zip(_slots(tails), tails, strict=True)):
+        dispatcher.receive(position, slot, 1, tail, 0, 1.0)
+    held = [(worker, key) for worker in workers for key in worker.pending]
+
+    def run() -> None:
+        for worker, key in held:
+            acknowledgement.ack(dispatcher, worker, key, 2.0)
+
+    return run
+
+
+def _slots(tails: list[bytes]) -> list[int]:
+    slot_of = ConsistentHashing[Worker]().slot
+    return [slot_of(murmur31(sticky_key(peek(tail).metadata))) for tail in tails]
+
+
+def _path(tails: list[bytes], messages_per_entry: int) -> Spread:
+    path = GatewayPath(WORKERS)
+    times = []
+    for _ in range(TRIES):
+        gc.collect()
+        before = path.spent_s
+        delivered = path.pump(tails, messages_per_entry)
+        times.append((path.spent_s - before) / delivered * 1e6)
+    return Spread(min(times), min(times), max(times), TRIES)
+
+
+def _join_rows(sizes: Sizes) -> list[Row]:
+    tracked, waiting = sizes.tracked_slots, sizes.waiting_messages
+    times = []
+    for _ in range(TRIES):
+        dispatcher = _crowded(tracked, waiting)
+        gc.collect()
+        began = time.process_time()
+        membership.join(dispatcher, Worker("late"), 1.0)
+        times.append((time.process_time() - began) * 1e3)
+    best = Spread(min(times), min(times), max(times), TRIES)
+    bytes_per_hash = _draining_bytes(tracked)
+    return [
+        Row(
+            "inside",
+            f"join with {tracked:,} tracked hashes, {waiting:,} messages waiting",
+            "ms",
+            gateway=best,
+        ).with_limit(JOIN_TARGET_MS),
+        Row(
+            "inside",
+            f"memory of {tracked:,} draining hashes, holders and counts included",
+            "B each",
+            gateway=Spread.of([bytes_per_hash]),
+        ).with_limit(DRAINING_TARGET_BYTES),
+    ]
+
+
+def _crowded(tracked: int, waiting: int) -> Dispatcher:
+    """One worker that holds a message of each of `tracked` slots and has no permit for `waiting` more."""
+    dispatcher, _ = _dispatcher(tracked, workers=1)
+    for position in range(tracked + waiting):
+        dispatcher.receive(position, position % SLOTS % tracked + 1, 1, b"", 0, 0.0)
+    return dispatcher
+
+
+def _draining_bytes(tracked: int) -> float:
+    """Bytes a hash when all of them drain: what the drain adds, and what holders and counts take anyway.
+
+    All drain when their holder owns nothing any more, which here is made so by a new holder of every range.
+    """
+    dispatcher = _crowded(tracked, 0)
+    gc.collect()
+    tracemalloc.start()
+    try:
+        change = dispatcher.draining.new_change(1.0)
+        for slot in range(1, tracked + 1):
+            dispatcher.draining.begin(slot, change)
+        gc.collect()
+        added, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    return (added + dispatcher.slots.memory_bytes()) / tracked

@@ -1,0 +1,224 @@
+"""The gateway's whole path of a message in one process: real state machines, a scripted broker and scripted workers.
+
+Problem: a drain against a real broker on a small, busy machine tells what users get, but two runs differ by a tenth,
+so a slow-down of a microsecond hides in it. Here the bytes of a broker go in, the bytes for workers come out, the
+workers' ACK frames go in and the broker's answers too, and only the time inside the gateway's code is counted.
+
+Sockets, the event loop and the kernel are not in it. Everything goes through the ports as bytes, so that this file
+need not change when the inside of the gateway does.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from typing import TYPE_CHECKING
+
+from integration.bench import frames_made
+from proxy.limits import Limits
+from proxy.net.broker_settings import BrokerSettings
+from proxy.net.brokers import Brokers
+from proxy.net.handshake import parse_service_url
+from proxy.net.session import ClientSession
+from proxy.net.session_settings import SessionSettings
+from proxy.net.subscription_settings import SubscriptionSettings
+from proxy.net.subscriptions import Subscriptions
+from proxy.wire import pulsar_pb2 as pb
+from proxy.wire.frames import FrameSplitter, frame_type, parse_command
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from proxy.net.ports import Receiver
+
+FRAME_BYTES_MAX = 8 << 20
+BROKER = "pulsar://192.0.2.1:6650"
+WORKER_PERMITS = 1_000
+"""The receiver queue of every official client by default."""
+
+
+class StillClock:
+    """Time that stands still for timers and runs for those who ask; calls of this turn are made by `settle`."""
+
+    def __init__(self) -> None:
+        """Nothing is due."""
+        self._soon: deque[Callable[[], None]] = deque()
+
+    def now(self) -> float:
+        """As the port says."""
+        return time.monotonic()
+
+    def time(self) -> float:
+        """As the port says."""
+        return time.time()
+
+    def call_later(self, delay_s: float, callback: Callable[[], None]) -> StillClock:
+        """Never made: no timer falls due within a measurement."""
+        _ = delay_s, callback
+        return self
+
+    def call_soon(self, callback: Callable[[], None]) -> StillClock:
+        """As the port says."""
+        self._soon.append(callback)
+        return self
+
+    def cancel(self) -> None:
+        """As a timer."""
+
+    def settle(self) -> None:
+        """Make what is due, and what that asks for."""
+        while self._soon:
+            self._soon.popleft()()
+
+
+class Wire:
+    """One connection as the gateway sees it: a transport that keeps what was written."""
+
+    peer = "192.0.2.9:40000"
+    writable = True
+
+    def __init__(self, receiver: Receiver) -> None:
+        """`receiver` is the gateway's end."""
+        self.receiver = receiver
+        self.written: list[bytes] = []
+        self.split = FrameSplitter(FRAME_BYTES_MAX)
+        receiver.opened(self)
+
+    def write(self, data: bytes) -> None:
+        """As the port says."""
+        self.written.append(data)
+
+    def take(self) -> list[bytes]:
+        """Frames written since the last call."""
+        data, self.written = b"".join(self.written), []
+        return self.split.feed(data)
+
+    def pause_reading(self) -> None:
+        """Nothing is paused: the script feeds as much as was granted."""
+
+    def resume_reading(self) -> None:
+        """See `pause_reading`."""
+
+    def close(self) -> None:
+        """The measurement ends with the process."""
+
+    def abort(self) -> None:
+        """See `close`."""
+
+
+class ScriptedBroker:
+    """Answers what the gateway asks; knows one topic."""
+
+    def __init__(self, clock: StillClock) -> None:
+        """As a `Connector`."""
+        self._clock = clock
+        self.wires: list[Wire] = []
+        self.permits = 0
+        self.consumer_id = 0
+        self.consumer_wire: Wire | None = None
+        self.acked = 0
+
+    def connect(self, address: str, receiver: Receiver) -> None:
+        """As the port says."""
+        _ = address
+        self._clock.call_soon(lambda: self.wires.append(Wire(receiver)))
+
+    def answers(self) -> list[tuple[Wire, bytes]]:
+        """Read everything the gateway wrote to brokers; what is to be answered, on which wire."""
+        out: list[tuple[Wire, bytes]] = []
+        for wire in self.wires:
+            replies = [reply for frame in wire.take() if (reply := self._answer(wire, frame)) is not None]
+            if replies:
+                out.append((wire, b"".join(replies)))
+        return out
+
+    def _answer(self, wire: Wire, frame: bytes) -> bytes | None:
+        kind = frame_type(frame)
+        command = parse_command(frame)
+        if kind == pb.BaseCommand.ACK:
+            self.acked += len(command.ack.message_id)
+            return frames_made.ack_response(command.ack)
+        if kind == pb.BaseCommand.FLOW:
+            self.permits += command.flow.messagePermits
+            return None
+        if kind == pb.BaseCommand.SUBSCRIBE:
+            self.consumer_id, self.consumer_wire = command.subscribe.consumer_id, wire
+            return frames_made.success(command.subscribe.request_id)
+        if kind == pb.BaseCommand.LOOKUP:
+            return frames_made.lookup_response(command.lookupTopic.request_id, BROKER)
+        return frames_made.connected() if kind == pb.BaseCommand.CONNECT else None
+
+
+class GatewayPath:
+    """A gateway with one subscription and its workers, ready to be fed; `spent_s` is the time inside it."""
+
+    def __init__(self, worker_count: int = 4) -> None:
+        """Connect and subscribe the workers, each on a connection of its own."""
+        clock = self._clock = StillClock()
+        self.broker = ScriptedBroker(clock)
+        directory = Subscriptions(
+            Brokers(self.broker, clock, BrokerSettings((BROKER,), "bench")), clock, SubscriptionSettings()
+        )
+        settings = SessionSettings((parse_service_url(BROKER),))
+        self.spent_s = 0.0
+        self._workers: list[Wire] = []
+        self._granted: list[int] = []
+        self._entry = 0
+        for _ in range(worker_count):
+            session = ClientSession(self.broker, clock, directory, settings, Limits(), lambda _ended: None)
+            self._workers.append(Wire(session))
+            self._granted.append(0)
+            self._tell(self._workers[-1], frames_made.connect())
+        for number, worker in enumerate(self._workers):
+            self._tell(worker, frames_made.subscribe(consumer_id=1, name=f"worker-{number}"))
+            self._tell(worker, frames_made.flow(1, WORKER_PERMITS))
+
+    def pump(self, tails: list[bytes], messages_per_entry: int, entries_at_a_time: int = 100) -> int:
+        """Feed entries with these tails in turn until each was delivered and acknowledged; the messages delivered."""
+        delivered = 0
+        fed = 0
+        while fed < len(tails) or delivered < len(tails) * messages_per_entry:
+            room = min(entries_at_a_time, len(tails) - fed, self.broker.permits // messages_per_entry)
+            if room:
+                self._feed(tails[fed : fed + room])
+                self.broker.permits -= room * messages_per_entry
+                fed += room
+            progress = self._acknowledge(messages_per_entry)
+            delivered += progress
+            assert room or progress, f"stuck after {delivered} of {len(tails) * messages_per_entry} messages"
+        return delivered
+
+    def _feed(self, tails: list[bytes]) -> None:
+        wire = self.broker.consumer_wire
+        assert wire is not None
+        data = frames_made.messages(self.broker.consumer_id, self._entry, tails)
+        self._entry += len(tails)
+        self._enter(wire, data)
+
+    def _acknowledge(self, messages_per_entry: int) -> int:
+        """Every worker acknowledges what it got in one command and grants permits by halves, as clients do."""
+        total = 0
+        for number, worker in enumerate(self._workers):
+            commands = [parse_command(frame) for frame in worker.take() if frame_type(frame) == pb.BaseCommand.MESSAGE]
+            if not commands:
+                continue
+            total += len(commands) * messages_per_entry
+            self._granted[number] += len(commands) * messages_per_entry
+            data = frames_made.ack(1, [command.message.message_id for command in commands])
+            if self._granted[number] >= WORKER_PERMITS // 2:
+                data += frames_made.flow(1, self._granted[number])
+                self._granted[number] = 0
+            self._tell(worker, data)
+        return total
+
+    def _tell(self, wire: Wire, data: bytes) -> None:
+        self._enter(wire, data)
+        while answers := self.broker.answers():
+            for answered, reply in answers:
+                self._enter(answered, reply)
+
+    def _enter(self, wire: Wire, data: bytes) -> None:
+        began = time.process_time()
+        wire.receiver.received(data)
+        self._clock.settle()
+        self.spent_s += time.process_time() - began

@@ -1,0 +1,112 @@
+"""What every section with real servers stands on: one broker, one gateway in front of it, and how long to measure."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Literal
+
+import httpx
+
+from integration.artifacts import DEFAULT_VERSION
+from integration.bench.machine import Meter, note, wait_until_quiet
+from integration.gateway import KeylineGateway
+from integration.standalone import PulsarStandalone
+
+Side = Literal["direct", "gateway"]
+SIDES: Final[tuple[Side, Side]] = ("direct", "gateway")
+ADMIN_S_MAX: Final = 60.0
+QUIET_SHARE_MAX: Final = 0.15
+
+# As Pulsar's own standalone.conf: without it the bookie reads a backlog entry by entry from its oldest kind of store.
+BROKER_SETTINGS: Final = {
+    "ledgerStorageClass": "org.apache.bookkeeper.bookie.storage.ldb.DbLedgerStorage",
+    "maxUnackedMessagesPerConsumer": "50000",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """How much is measured."""
+
+    unbatched_messages: int = 300_000
+    batched_messages: int = 2_000_000
+    repetitions: int = 3
+    """Pairs of direct and gateway that count."""
+    warm_ups: int = 1
+    """Pairs before them that do not: virtual machines compile, caches fill."""
+    latency_s: float = 15.0
+    relay_messages: int = 50_000
+    hand_over_keys: int = 300
+    micro_messages: int = 20_000
+    tracked_slots: int = 65_000
+    waiting_messages: int = 10_000
+
+
+QUICK: Final = Sizes(
+    unbatched_messages=2_000,
+    batched_messages=10_000,
+    repetitions=1,
+    warm_ups=0,
+    latency_s=2.0,
+    relay_messages=1_000,
+    hand_over_keys=40,
+    micro_messages=1_000,
+    tracked_slots=5_000,
+    waiting_messages=500,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """Running servers."""
+
+    broker: PulsarStandalone
+    gateway: KeylineGateway
+    directory: Path
+    """For logs; gone when the stage is left."""
+    sizes: Sizes
+    quiet_wait_s: float
+    """How long to wait for others to leave the machine alone before each repetition."""
+
+    def url(self, side: Side) -> str:
+        """Where the clients of this side connect."""
+        return self.broker.service_url if side == "direct" else self.gateway.service_url
+
+    def meter(self, **more: int) -> Meter:
+        """A meter of both servers and of `more`."""
+        return Meter(broker=self.broker.pid, gateway=self.gateway.pid, **more)
+
+    def wait_until_quiet(self) -> None:
+        """Before a repetition; goes on noisily when the time is up."""
+        if self.quiet_wait_s and not wait_until_quiet(QUIET_SHARE_MAX, self.quiet_wait_s):
+            note(f"  the machine was never quiet in {self.quiet_wait_s:.0f} s")
+
+    def admin(self, method: str, path: str, content: str | None = None) -> Any:
+        """Ask the broker's admin API; JSON of the answer, None without one."""
+        headers = {"content-type": "application/json"}
+        url = f"{self.broker.admin_url}/admin/v2/{path}"
+        with httpx.Client(timeout=ADMIN_S_MAX, trust_env=False) as http:
+            answer = http.request(method, url, content=content, headers=headers).raise_for_status()
+        return answer.json() if answer.content else None
+
+
+@contextmanager
+def open_stage(sizes: Sizes, quiet_wait_s: float, pulsar_version: str = DEFAULT_VERSION) -> Iterator[Stage]:
+    """Start a broker and a gateway; both end with the block."""
+    with ExitStack() as ends:
+        directory = Path(ends.enter_context(tempfile.TemporaryDirectory(prefix="keyline-bench-")))
+        note(f"starting Pulsar {pulsar_version} and the gateway")
+        broker = PulsarStandalone(pulsar_version, data=directory / "pulsar", settings=BROKER_SETTINGS)
+        ends.enter_context(broker)
+        gateway = KeylineGateway(broker.service_url, broker.admin_url, directory / "gateway")
+        ends.enter_context(gateway)
+        yield Stage(broker, gateway, directory, sizes, quiet_wait_s)
+
+
+def admin_path(topic: str) -> str:
+    """The part of an admin URL that names the topic."""
+    return topic.replace("://", "/")
