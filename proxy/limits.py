@@ -17,7 +17,7 @@ class Limits:
     """Bounds of the listener, its sessions and their relays."""
 
     max_frame_bytes: int = 5 * MIB + 64 * KIB
-    """Largest frame taken from a client or a broker. Pulsar sends up to maxMessageSize (5 MiB) and 10 KiB of padding."""
+    """Largest frame taken from a client or a broker. Pulsar's is maxMessageSize (5 MiB) and 10 KiB of padding."""
 
     connections_max: int = 20_000
     """Client connections in all; one more is closed at once."""

@@ -135,7 +135,7 @@ class AioTransport(asyncio.Protocol):
         self._received = receiver.received
         try:
             receiver.opened(self)
-        except Exception:
+        except Exception:  # noqa: BLE001 - a bug of ours in the receiver, see `_failed`
             self._failed()
 
     def data_received(self, data: bytes) -> None:
@@ -144,7 +144,7 @@ class AioTransport(asyncio.Protocol):
             return
         try:
             self._received(data)
-        except Exception:
+        except Exception:  # noqa: BLE001 - a bug of ours in the receiver, see `_failed`
             self._failed()
 
     def pause_writing(self) -> None:
@@ -168,7 +168,7 @@ class AioTransport(asyncio.Protocol):
         if self._receiver is not None:
             try:
                 self._receiver.closed(reason)
-            except Exception:
+            except Exception:  # noqa: BLE001 - a bug of ours in the receiver, see `_failed`
                 self._failed()
 
     # ---- within
@@ -178,11 +178,12 @@ class AioTransport(asyncio.Protocol):
         transport = self._transport
         if transport is None:
             return
+        if not self._writable:
+            self._tell_writable()  # may end in `abort`, which leaves nothing to write
         pieces = self._pieces
         if pieces:
             self._pieces = []
             self._pieces_bytes = 0
-            self._tell_writable()
             transport.write(pieces[0] if len(pieces) == 1 else b"".join(pieces))
             if not self._loop_full:
                 self._writable = True
@@ -195,15 +196,17 @@ class AioTransport(asyncio.Protocol):
             transport.close()
 
     def _tell_writable(self) -> None:
-        if self._writable != self._told_writable and self._receiver is not None:
+        if self._writable != self._told_writable and self._receiver is not None and not self._closing:
             self._told_writable = self._writable
             try:
                 self._receiver.writability_changed(self._writable)
-            except Exception:
+            except Exception:  # noqa: BLE001 - a bug of ours in the receiver, see `_failed`
                 self._failed()
 
     def _failed(self) -> None:
-        log.exception("receiver_failed", peer=self._peer, receiver=type(self._receiver).__name__)
+        log.exception(  # noqa: LOG004 - called from exception handlers only
+            "receiver_failed", peer=self._peer, receiver=type(self._receiver).__name__
+        )
         self._close_reason = "a bug of ours"
         self.abort()
 

@@ -182,7 +182,7 @@ class Relay:
         else:
             self._counters.dropped_frames_total += 1
 
-    def request(self, kind: int, body: Any, frame: bytes) -> None:  # noqa: ANN401 - see session_commands.body_of
+    def request(self, kind: int, body: Any, frame: bytes) -> None:
         """Pass on a command that has a request id, and see to it that it is answered."""
         if kind in CLOSURES and self._state in (RelayState.DOWN, RelayState.REOPENING):
             if kind == _T.CLOSE_PRODUCER:

@@ -80,7 +80,7 @@ class RelayedRequests:
         """The request of that id, if it has no answer yet."""
         return self._pending.get(request_id)
 
-    def asked(self, kind: int, body: Any) -> None:  # noqa: ANN401 - see session_commands.body_of
+    def asked(self, kind: int, body: Any) -> None:
         """Write down a request that goes to the broker. Raises `LimitExceeded`, and then nothing was written."""
         if len(self._pending) >= self._requests_max:
             message = f"{self._requests_max} requests of this connection wait for an answer, no more are taken"

@@ -29,7 +29,7 @@ BODIES: Final[dict[int, str]] = {
 """Command type to the name of its body."""
 
 
-def body_of(command: pb.BaseCommand) -> Any:  # noqa: ANN401 - one of forty message classes
+def body_of(command: pb.BaseCommand) -> Any:
     """Return the body that the command's type calls for."""
     return getattr(command, BODIES[command.type])
 
@@ -119,7 +119,7 @@ def error_frame(wire_code: int, message: str, request_id: int = UNASKED) -> byte
     return commands.error(request_id, wire_code, message)  # type: ignore[arg-type]  # a plain number will do
 
 
-def refusal_frame(kind: int, body: Any, message: str, wire_code: int | None = None) -> bytes:  # noqa: ANN401 - see body_of
+def refusal_frame(kind: int, body: Any, message: str, wire_code: int | None = None) -> bytes:
     """Answer a request of type `kind` with an error; the code is the row's unless given."""
     refusal = REQUESTS[kind]
     command = pb.BaseCommand(type=refusal.reply)  # type: ignore[arg-type]  # a plain number will do

@@ -1,4 +1,4 @@
-"""What every client session needs to know about the cluster behind us: one frozen value, made from the configuration."""
+"""What every client session needs to know about the cluster behind us: one value, made from the configuration."""
 
 from __future__ import annotations
 

@@ -151,11 +151,12 @@ class SessionRig:
         )
         self.client = FakeTransport(self.clock, self.session, "192.0.2.7:40000")
         self.client.open()
+        self._leg: FakeTransport | None = None
 
     @property
     def broker(self) -> FakeTransport:
-        """The newest upstream connection that was accepted."""
-        transport = self.connector.last.transport
+        """The relay's leg; before `connect`, the newest connection that was accepted."""
+        transport = self._leg or self.connector.last.transport
         assert transport is not None
         return transport
 
@@ -167,7 +168,8 @@ class SessionRig:
     def connect(self, **fields: object) -> SessionRig:
         """Bring the session to CONNECTED, with nothing left unread on either side."""
         self.client.deliver(connect(**fields))
-        self.connector.last.accept().deliver(connected())
+        self._leg = self.connector.last.accept()
+        self._leg.deliver(connected())
         assert [command.type for command in self.to_client()] == [T.CONNECTED]
         assert [command.type for command in self.to_broker()] == [T.CONNECT]
         return self
@@ -206,8 +208,8 @@ class SessionRig:
         return parse(self.broker.take())
 
     def reopen(self) -> FakeTransport:
-        """Accept a new upstream connection and take its CONNECT."""
-        transport = self.connector.last.accept()
+        """Accept a new leg for the relay and take its CONNECT."""
+        self._leg = transport = self.connector.last.accept()
         assert [command.type for command in parse(transport.take())] == [T.CONNECT]
         transport.deliver(connected())
         return transport

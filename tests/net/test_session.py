@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from proxy.limits import Limits
-from proxy.wire import pulsar_pb2 as pb
 from tests.net.session_rig import (
     SessionRig,
     T,
@@ -40,7 +39,7 @@ def test_a_client_that_says_nothing_is_sent_away() -> None:
     """An open port costs an idle stranger a connection for so long and no longer."""
     rig = SessionRig()
     rig.clock.advance(rig.limits.handshake_timeout_s - 0.1)
-    assert not rig.client.closing
+    assert (rig.client.closing, rig.cause) == (False, None)
     rig.clock.advance(0.2)
     assert rig.client.closing
     assert rig.cause == "handshake_timeout"
@@ -149,7 +148,7 @@ def test_a_silent_client_is_gone_after_two_intervals() -> None:
         rig.broker.deliver(encode(T.PONG))
     assert [command.type for command in rig.to_client()] == [T.PING]
     rig.clock.advance(9)
-    assert rig.cause is None
+    assert (rig.client.closing, rig.cause) == (False, None)
     rig.clock.advance(21)
     assert rig.cause == "silent"
     assert rig.broker.closing
@@ -205,8 +204,7 @@ def test_a_peer_that_does_not_take_the_last_bytes_is_cut_off() -> None:
     rig.client.takes_last_bytes = False
     rig.session.close()
     rig.clock.advance(rig.limits.handshake_timeout_s - 1)
-    assert rig.client.closing
-    assert not rig.client.aborted
+    assert (rig.client.closing, rig.client.aborted) == (True, False)
     rig.clock.advance(2)
     assert rig.client.aborted
     assert rig.ended == [rig.session]
