@@ -20,14 +20,14 @@ from proxy.core import membership, reposition
 from proxy.core.dispatcher import Dispatcher, HandOver
 from proxy.core.errors import ConsumerAssignError
 from proxy.core.upstream_window import UpstreamWindow
-from proxy.errors import ClientError, UpstreamUnavailable
+from proxy.errors import ClientError
 from proxy.net.subscription_acks import UpstreamAcks
-from proxy.net.subscription_admission import Admission, came_too_late
+from proxy.net.subscription_admission import Admission
 from proxy.net.subscription_intake import Intake
 from proxy.net.subscription_outbox import Outbox
 from proxy.net.subscription_policy import new_worker, policy_of
 from proxy.net.subscription_requests import SubscriptionRequests
-from proxy.net.subscription_upstream import SubscriptionUpstream
+from proxy.net.subscription_upstream import SubscriptionUpstream, ended_meanwhile
 from proxy.wire import commands
 from proxy.wire import pulsar_pb2 as pb
 
@@ -79,7 +79,9 @@ class Subscription:
             look_ahead_total=self.settings.look_ahead_messages_per_subscription,
         )
         self.upstream = SubscriptionUpstream(command, directory.brokers, self.clock, self.settings, self, self)
-        self.acks = UpstreamAcks(self.dispatcher.outstanding, with_indexes=self.settings.upstream_batch_index_ack)
+        self.acks = UpstreamAcks(
+            self.dispatcher.outstanding, self.schedule_flush, with_indexes=self.settings.upstream_batch_index_ack
+        )
         self.outbox = Outbox(self.counters, self.settings.batch_peek_max_bytes)
         self.intake = Intake(self.dispatcher, self.window, self.counters, self.now, self.settings.batch_peek_max_bytes)
         self.message = self.intake.message
@@ -144,7 +146,7 @@ class Subscription:
         """The end here; the caller closes the consumer at the broker."""
         self.flush()
         self.ended = True
-        self.acks.fail_receipts(UpstreamUnavailable("the subscription's last consumer on this gateway left"))
+        self.acks.fail_receipts(ended_meanwhile())
         self.directory.account(-self._bytes_reported)
         self._bytes_reported = 0
         self.directory.forget(self)
@@ -154,7 +156,7 @@ class Subscription:
         for subscriber in self.subscribers.values():
             subscriber.end()
         self.subscribers.clear()
-        self.admission.refuse_all(came_too_late())
+        self.admission.refuse_all(ended_meanwhile())
 
     def shut(self) -> None:
         """The gateway stops: workers reconnect elsewhere, the broker gets its messages back."""

@@ -38,34 +38,50 @@ class Receipt:
 
     def __init__(self, answer: Callable[[Exception | None], None]) -> None:
         """`answer` is called once, with the error if there was one."""
-        self.answer = answer
+        self.answer: Callable[[Exception | None], None] | None = answer
         self.commands_left = 0
         self.error: Exception | None = None
 
     def settle(self, error: Exception | None) -> None:
-        """One of the commands that carry its acks was answered."""
+        """One of the commands that carry its acks was answered; a receipt that was renewed hears nothing."""
         self.error = self.error or error
         self.commands_left -= 1
-        if self.commands_left <= 0:
-            self.answer(self.error)
+        if self.commands_left <= 0 and self.answer is not None:
+            answer, self.answer = self.answer, None
+            answer(self.error)
+
+    def renew(self) -> list[Receipt]:
+        """A receipt that waits in place of this one, for commands still to be sent; none if it was answered."""
+        answer, self.answer = self.answer, None
+        return [Receipt(answer)] if answer is not None else []
 
 
 class UpstreamAcks:
     """Sends what `Outstanding` gathered, and follows it to its confirmation."""
 
-    __slots__ = ("_outstanding", "_receipts", "_with_indexes", "commands_sent", "errors")
+    __slots__ = ("_end", "_in_flight", "_outstanding", "_receipts", "_wake", "_with_indexes", "commands_sent", "errors")
 
-    def __init__(self, outstanding: Outstanding, *, with_indexes: bool) -> None:
-        """`with_indexes`: forward acks of single messages of a batch, for brokers that store them."""
+    def __init__(self, outstanding: Outstanding, wake: Callable[[], None], *, with_indexes: bool) -> None:
+        """`with_indexes`: forward acks of single messages of a batch, for brokers that store them.
+
+        `wake` asks for a `flush` soon, when something must be sent once more.
+        """
         self._outstanding = outstanding
+        self._wake = wake
         self._with_indexes = with_indexes
         self._receipts: list[Receipt] = []
+        """Those whose acks were not sent yet, or must be sent again."""
+        self._in_flight: dict[Receipt, None] = {}
+        self._end: Exception | None = None
         self.commands_sent = 0
         self.errors = 0
 
     def want_receipt(self, receipt: Receipt) -> None:
-        """Answer when everything acknowledged up to now is confirmed."""
-        self._receipts.append(receipt)
+        """Answer when what this worker acknowledged is confirmed."""
+        if self._end is not None:
+            receipt.settle(self._end)
+        else:
+            self._receipts.append(receipt)
 
     def flush(self, link: BrokerLink | None, consumer_id: int) -> None:
         """Send what there is; without a link it keeps waiting, and nothing is lost."""
@@ -82,21 +98,24 @@ class UpstreamAcks:
         pieces = [acks[start : start + ACKS_PER_COMMAND_MAX] for start in range(0, len(acks), ACKS_PER_COMMAND_MAX)]
         for receipt in receipts:
             receipt.commands_left = len(pieces) + bool(indexes)
+            self._in_flight[receipt] = None
         for piece in pieces:
             self._send(link, consumer_id, piece, receipts)
         if indexes:
             self._send_indexes(link, consumer_id, indexes, receipts)
 
     def after_reconnect(self) -> None:
-        """Everything unconfirmed goes again: the broker may never have seen it."""
+        """Everything unconfirmed goes again: the broker may never have seen it, nor answer what is in flight."""
         outstanding = self._outstanding
         outstanding.acks = sorted(outstanding.unconfirmed)
         for position, entry in outstanding.entries.items():
             if isinstance(entry, Batch) and entry.unacked != (1 << entry.total) - 1:
                 outstanding.index_acks[position] = entry.unacked
+        self._send_again(list(self._in_flight))
 
     def fail_receipts(self, error: Exception) -> None:
-        """The subscription ends here: nobody will confirm anything any more."""
+        """The subscription ends here. What is in flight may yet be confirmed; nothing is sent any more."""
+        self._end = error
         receipts, self._receipts = self._receipts, []
         for receipt in receipts:
             receipt.commands_left = 0
@@ -114,10 +133,12 @@ class UpstreamAcks:
         pairs = [unpack(position) for position in positions]
 
         def answered(reply: pb.BaseCommand | Exception) -> None:
-            error = _error_of(reply)
-            if error is None:
-                self._outstanding.confirmed(positions)
-            self._settle(receipts, error)
+            outstanding = self._outstanding
+            if not isinstance(reply, Exception):
+                outstanding.confirmed(positions)
+            elif isinstance(reply, UpstreamUnavailable):
+                outstanding.acks += outstanding.unconfirmed.intersection(positions)
+            self._settle(receipts, reply)
 
         link.request(lambda request_id: commands.ack(consumer_id, pairs, request_id), answered)
 
@@ -126,21 +147,37 @@ class UpstreamAcks:
     ) -> None:
         self.commands_sent += 1
 
-        def build(request_id: int) -> bytes:
-            return index_ack(consumer_id, indexes, request_id)
+        def answered(reply: pb.BaseCommand | Exception) -> None:
+            if isinstance(reply, UpstreamUnavailable):
+                for position in indexes:
+                    entry = self._outstanding.entries.get(position)
+                    if isinstance(entry, Batch):
+                        self._outstanding.index_acks[position] = entry.unacked
+            self._settle(receipts, reply)
 
-        link.request(build, lambda reply: self._settle(receipts, _error_of(reply)))
+        link.request(lambda request_id: index_ack(consumer_id, indexes, request_id), answered)
 
-    def _settle(self, receipts: list[Receipt], error: Exception | None) -> None:
-        if isinstance(error, UpstreamUnavailable):
-            # The connection went before the answer came: it is all sent again after the reconnect.
-            self._receipts = [*receipts, *self._receipts]
+    def _settle(self, receipts: list[Receipt], reply: pb.BaseCommand | Exception) -> None:
+        if isinstance(reply, UpstreamUnavailable) and self._end is None:
+            # No answer came, and none will: it is sent again, at once if the connection stands, or after the reconnect.
+            self._send_again(receipts)
             return
-        if error is not None:
+        error = reply if isinstance(reply, Exception) else None
+        if error is not None and self._end is None:
             self.errors += 1
             log.warning("the broker refused an ack; it is sent again after the next reconnect", error=str(error))
         for receipt in receipts:
             receipt.settle(error)
+            if receipt.answer is None:
+                self._in_flight.pop(receipt, None)
+
+    def _send_again(self, receipts: list[Receipt]) -> None:
+        renewed: list[Receipt] = []
+        for receipt in receipts:
+            renewed += receipt.renew()
+            self._in_flight.pop(receipt, None)
+        self._receipts = [*renewed, *self._receipts]
+        self._wake()
 
 
 def index_ack(consumer_id: int, indexes: dict[int, int], request_id: int) -> bytes:
@@ -175,7 +212,3 @@ def bits_of(words: Iterable[int]) -> int:
     for place, word in enumerate(words):
         bits |= (word & 0xFFFF_FFFF_FFFF_FFFF) << (64 * place)
     return bits
-
-
-def _error_of(reply: pb.BaseCommand | Exception) -> Exception | None:
-    return reply if isinstance(reply, Exception) else None

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from proxy.errors import ClientError, UpstreamError, UpstreamUnavailable
+from proxy.errors import ClientError, UpstreamError
 from proxy.net.subscription_policy import check_agreement
 from proxy.net.subscription_upstream import UpstreamState, close_at
 from proxy.net.subscription_workers import SubscribedWorker
@@ -129,11 +129,6 @@ def probe(link: BrokerLink, command: pb.CommandSubscribe, answered: Callable[[Ex
         answered(reply if isinstance(reply, Exception) and not busy else None)
 
     link.request(build, replied)
-
-
-def came_too_late() -> UpstreamUnavailable:
-    """Why a worker that waits to join is sent away when the subscription ends under it."""
-    return UpstreamUnavailable("the subscription was closed meanwhile; try again")
 
 
 def _judged_by_broker(command: pb.CommandSubscribe) -> tuple[bytes, bool]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from proxy.core import reposition
 from proxy.errors import ClientError, UpstreamError, UpstreamUnavailable
+from proxy.net.subscription_upstream import ended_meanwhile
 from proxy.wire import commands
 from proxy.wire import pulsar_pb2 as pb
 from proxy.wire.frames import encode_command
@@ -118,6 +119,7 @@ class SubscriptionRequests:
         subscription = self._subscription
         if what == "unsubscribe":
             asker.deleted()
+        subscription.acks.fail_receipts(ended_meanwhile())
         reposition.reset(subscription.dispatcher)
         subscription.disconnect_workers()
         asker.tell(commands.success(wanted))

@@ -243,3 +243,8 @@ def close_at(link: BrokerLink, consumer_id: int, done: Callable[[], None] | None
             done()
 
     link.request(lambda request_id: commands.close_consumer(consumer_id, request_id), answered)
+
+
+def ended_meanwhile() -> UpstreamUnavailable:
+    """What those are told who waited for something when the subscription ended here."""
+    return UpstreamUnavailable("the subscription was closed on this gateway meanwhile; try again")

@@ -1,0 +1,340 @@
+"""Acks: what is refused, what reaches the broker in which words, and when a worker gets its receipt."""
+
+from __future__ import annotations
+
+import pytest
+
+from proxy.core.positions import pack
+from proxy.net.subscription_acks import ACKS_PER_COMMAND_MAX, bits_of, words_of
+from proxy.wire import pulsar_pb2 as pb
+from tests.net.subscription_rig import SubscriptionRig, Worker
+from tests.net.subscription_rig_broker import LEDGER, T, batch, single
+
+
+def ready(count: int, **settings: object) -> tuple[SubscriptionRig, Worker]:
+    """A worker that holds the messages 0 to `count`, all of one key."""
+    rig = SubscriptionRig(**settings)
+    worker = rig.worker("a", permits=count)
+    rig.link.deliver(*[(entry, single("k")) for entry in range(count)])
+    assert worker.entries() == list(range(count))
+    rig.link.log.clear()
+    return rig, worker
+
+
+def index_acks(rig: SubscriptionRig) -> list[tuple[int, int]]:
+    """Acks of single messages since the last look, as (entry, bits still unacknowledged)."""
+    places = [place for command in rig.link.taken(T.ACK) for place in command.ack.message_id]
+    return [(place.entryId, bits_of(place.ack_set)) for place in places if place.ack_set]
+
+
+# ---- to the broker ---------------------------------------------------------------------------------------------------
+
+
+def test_the_acks_of_one_turn_leave_as_one_command() -> None:
+    """Acks of many workers and commands are gathered; each carries a request id, to know when it was confirmed."""
+    rig, worker = ready(3)
+    for entry in range(3):
+        command = pb.CommandAck(consumer_id=worker.consumer_id, ack_type=pb.CommandAck.Individual)
+        command.message_id.add(ledgerId=LEDGER, entryId=entry)
+        worker.port.ack(command)
+    rig.clock.settle()
+    (sent,) = rig.link.sent(T.ACK)
+    assert sent.ack.HasField("request_id")
+    assert sent.ack.ack_type == pb.CommandAck.Individual
+    assert rig.link.acked() == [(LEDGER, 0), (LEDGER, 1), (LEDGER, 2)]
+
+
+def test_many_acks_are_cut_into_commands_that_a_broker_takes() -> None:
+    """No command exceeds the bound, and a receipt waits for the last of them."""
+    count = ACKS_PER_COMMAND_MAX + 5
+    rig, worker = ready(count)
+    rig.link.held.add(T.ACK)
+    worker.ack(*range(count), request_id=7)
+    assert [len(command.ack.message_id) for command in rig.link.sent(T.ACK)] == [ACKS_PER_COMMAND_MAX, 5]
+    rig.link.answer(T.ACK)
+    assert worker.commands() == []
+    rig.link.answer(T.ACK)
+    assert worker.receipt().request_id == 7
+
+
+def test_acks_of_what_a_worker_does_not_hold_reach_nobody() -> None:
+    """Foreign, unknown, impossible and repeated positions: counted, not sent, and the connection stays."""
+    rig, worker = ready(2)
+    other = rig.worker("b")
+    other.ack(0)
+    worker.ack(99)
+    worker.ack((1 << 63) - 1)
+    worker.ack((1 << 64) - 1)
+    worker.ack((1 << 40) - 1)
+    assert rig.link.acked() == []
+    worker.ack(0)
+    worker.ack(0)
+    assert rig.link.acked() == [(LEDGER, 0)]
+    by_name = {item.name: item for item in rig.statistics().subscriptions[0].dispatcher.workers}
+    assert (by_name["b"].unknown_acks, by_name["a"].unknown_acks) == (1, 5)
+
+
+@pytest.mark.parametrize("request_id", [None, 8])
+def test_a_cumulative_ack_is_refused(request_id: int | None) -> None:
+    """It would acknowledge other workers' messages. The broker ignores it; we say no to who asks for a receipt."""
+    rig, worker = ready(2)
+    command = pb.CommandAck(consumer_id=worker.consumer_id, ack_type=pb.CommandAck.Cumulative)
+    command.message_id.add(ledgerId=LEDGER, entryId=1)
+    if request_id is not None:
+        command.request_id = request_id
+    worker.port.ack(command)
+    rig.clock.settle()
+    assert rig.link.acked() == []
+    if request_id is None:
+        assert worker.commands() == []
+    else:
+        receipt = worker.receipt()
+        assert (receipt.request_id, receipt.error) == (8, pb.NotAllowedError)
+        assert "cumulative" in receipt.message
+    assert rig.statistics().subscriptions[0].acks_refused == 1
+
+
+def test_an_ack_inside_a_transaction_is_refused_with_the_transactions_id() -> None:
+    """Nothing is acknowledged outside the transaction, and the client can tell which one was refused."""
+    rig, worker = ready(1)
+    command = pb.CommandAck(consumer_id=worker.consumer_id, ack_type=pb.CommandAck.Individual, request_id=9)
+    command.message_id.add(ledgerId=LEDGER, entryId=0)
+    command.txnid_most_bits, command.txnid_least_bits = 0, 5
+    worker.port.ack(command)
+    rig.clock.settle()
+    receipt = worker.receipt()
+    assert (receipt.error, receipt.txnid_most_bits, receipt.txnid_least_bits) == (pb.NotAllowedError, 0, 5)
+    assert rig.link.acked() == []
+
+
+# ---- single messages of a batch --------------------------------------------------------------------------------------
+
+
+def test_acks_of_single_messages_are_passed_on_and_the_last_one_acknowledges_the_entry() -> None:
+    """The broker's word is the set still unacknowledged, lowest bit first."""
+    rig = SubscriptionRig()
+    worker = rig.worker("a", permits=9)
+    rig.link.deliver((4, batch([("k", b"0"), ("k", b"1"), ("k", b"2")])))
+    worker.ack(4, ack_set=[0b101])
+    assert index_acks(rig) == [(4, 0b101)]
+    worker.ack(4, ack_set=[0b001])
+    assert index_acks(rig) == [(4, 0b001)]
+    worker.ack(4)
+    assert rig.link.acked() == [(LEDGER, 4)]
+
+
+def test_acks_of_a_slice_are_mapped_to_the_entrys_indexes() -> None:
+    """A slice is numbered from 0; upstream the numbers are those of the whole batch."""
+    rig = SubscriptionRig()
+    first, second = rig.worker("a", permits=9), rig.worker("b", permits=9)
+    mine, other = rig.key_for("a"), rig.key_for("b")
+    rig.link.deliver((4, batch([(other, b"0"), (mine, b"1"), (other, b"2"), (mine, b"3")])))
+    (slice_,) = first.messages()
+    assert slice_.payloads == [b"1", b"3"]
+    first.ack(slice_, ack_set=[0b10])
+    assert index_acks(rig) == [(4, 0b1101)]
+    first.ack(slice_)
+    assert index_acks(rig) == [(4, 0b0101)]
+    (rest,) = second.messages()
+    second.ack(rest)
+    assert rig.link.acked() == [(LEDGER, 4)]
+
+
+def test_a_batch_beyond_64_messages_takes_more_than_one_word() -> None:
+    """Words are signed on the wire; the highest bit of one is not lost."""
+    rig = SubscriptionRig()
+    worker = rig.worker("a", permits=200)
+    rig.link.deliver((4, batch([("k", b"x")] * 70)))
+    unacked = (1 << 63) | (1 << 69)
+    worker.ack(4, ack_set=words_of(unacked))
+    assert index_acks(rig) == [(4, unacked)]
+
+
+@pytest.mark.parametrize("bits", [0, 1, 1 << 63, (1 << 64) - 1, 1 << 64, (1 << 200) - 1])
+def test_bits_survive_the_wires_words(bits: int) -> None:
+    """Signed 64-bit words, lowest first; zero is one word, since no word at all means the whole entry."""
+    words = words_of(bits)
+    assert words
+    assert all(-(1 << 63) <= word < 1 << 63 for word in words)
+    assert bits_of(words) == bits
+
+
+def test_without_batch_index_acks_at_the_broker_only_whole_entries_are_sent() -> None:
+    """A broker that does not store them would ignore them; the worker's receipt does not wait for what is not sent."""
+    rig = SubscriptionRig(upstream_batch_index_ack=False)
+    worker = rig.worker("a", permits=9)
+    rig.link.deliver((4, batch([("k", b"0"), ("k", b"1")])))
+    worker.ack(4, ack_set=[0b10], request_id=3)
+    assert rig.link.sent(T.ACK) == []
+    assert worker.receipt().request_id == 3
+    worker.ack(4)
+    assert rig.link.acked() == [(LEDGER, 4)]
+
+
+# ---- receipts --------------------------------------------------------------------------------------------------------
+
+
+def test_a_receipt_comes_after_the_brokers_confirmation() -> None:
+    """A worker may let go of its own state on it."""
+    rig, worker = ready(1)
+    rig.link.held.add(T.ACK)
+    worker.ack(0, request_id=5)
+    assert worker.commands() == []
+    rig.link.answer(T.ACK)
+    receipt = worker.receipt()
+    assert (receipt.consumer_id, receipt.request_id) == (worker.consumer_id, 5)
+    assert not receipt.HasField("error")
+
+
+def test_a_receipt_passes_the_brokers_refusal_on() -> None:
+    """Its code and words; the ack stays unconfirmed and is sent again after a reconnect."""
+    rig, worker = ready(1)
+    rig.link.held.add(T.ACK)
+    worker.ack(0, request_id=5)
+    rig.link.refuse(T.ACK, pb.PersistenceError, "cursor is fenced")
+    receipt = worker.receipt()
+    assert (receipt.error, receipt.message) == (pb.PersistenceError, "cursor is fenced")
+    assert rig.statistics().subscriptions[0].dispatcher.unconfirmed_acks == 1
+    rig.link.close_consumer()
+    rig.link.acked()
+    rig.clock.advance(0)
+    assert rig.link.acked() == [(LEDGER, 0)]
+
+
+def test_a_receipt_for_nothing_is_answered_at_once() -> None:
+    """An ack of what was acknowledged already has nothing to wait for."""
+    rig, worker = ready(1)
+    worker.ack(0)
+    worker.ack(0, request_id=5)
+    assert worker.receipt().request_id == 5
+    assert len(rig.link.sent(T.ACK)) == 1
+
+
+def test_a_receipt_survives_a_lost_connection() -> None:
+    """The ack goes again on the new connection, and the receipt comes when that one is confirmed, once."""
+    rig, worker = ready(1)
+    rig.link.held.add(T.ACK)
+    worker.ack(0, request_id=5)
+    old, new = rig.link, rig.brokers.new_link()
+    new.held.add(T.ACK)
+    old.lose()
+    rig.clock.advance(0)
+    assert worker.commands() == []
+    assert new.acked() == [(LEDGER, 0)]
+    new.answer(T.ACK)
+    assert worker.receipt().request_id == 5
+    rig.clock.advance(60)
+    assert worker.commands() == []
+
+
+def test_a_receipt_in_two_commands_survives_a_lost_connection_and_comes_once() -> None:
+    """Both commands are told of the loss; the worker is answered once all the same."""
+    rig = SubscriptionRig()
+    worker = rig.worker("a", permits=9)
+    rig.link.deliver((0, single("k")), (1, batch([("k", b"0"), ("k", b"1")])))
+    worker.messages()
+    rig.link.held.add(T.ACK)
+    command = pb.CommandAck(consumer_id=worker.consumer_id, ack_type=pb.CommandAck.Individual, request_id=5)
+    command.message_id.add(ledgerId=LEDGER, entryId=0)
+    command.message_id.add(ledgerId=LEDGER, entryId=1).ack_set.append(0b10)
+    worker.port.ack(command)
+    rig.clock.settle()
+    assert len(rig.link.sent(T.ACK)) == 2
+    old, _ = rig.link, rig.brokers.new_link()
+    old.lose()
+    rig.clock.advance(0)
+    assert worker.receipt().request_id == 5
+
+
+def test_a_receipt_does_not_wait_for_an_answer_that_a_closed_consumer_never_gets() -> None:
+    """The broker says nothing to acks of a consumer it closed; the new consumer's ack confirms."""
+    rig, worker = ready(1)
+    rig.link.held.add(T.ACK)
+    worker.ack(0, request_id=5)
+    rig.link.held.clear()
+    rig.link.close_consumer()
+    rig.clock.advance(0)
+    assert worker.receipt().request_id == 5
+    rig.link.time_out(T.ACK)
+    rig.clock.advance(60)
+    assert worker.commands() == []
+
+
+def test_an_ack_that_timed_out_on_a_connection_that_stands_is_sent_again() -> None:
+    """There is no reconnect to wait for; index acks too, and the receipt waits on."""
+    rig = SubscriptionRig()
+    worker = rig.worker("a", permits=9)
+    rig.link.deliver((0, single("k")), (1, batch([("k", b"0"), ("k", b"1")])))
+    rig.link.held.add(T.ACK)
+    worker.ack(0, request_id=5)
+    worker.ack(1, ack_set=[0b10])
+    rig.link.log.clear()
+    rig.link.time_out(T.ACK)
+    assert worker.commands() == []
+    assert rig.link.acked() == [(LEDGER, 0)]
+    rig.link.time_out(T.ACK)
+    assert index_acks(rig) == [(1, 0b10)]
+    rig.link.answer(T.ACK)
+    assert worker.receipt().request_id == 5
+
+
+def test_a_receipt_that_waits_for_a_broker_fails_when_the_worker_leaves() -> None:
+    """Nobody will confirm it any more: the ack was never sent, and the client hears that it was not."""
+    rig, worker = ready(1)
+    rig.brokers.held = True
+    rig.link.lose()
+    worker.ack(0, request_id=5)
+    worker.close(6)
+    receipt, closed = worker.commands()
+    assert (receipt.ackResponse.request_id, receipt.ackResponse.error) == (5, pb.ServiceNotReady)
+    assert closed.type == T.SUCCESS
+
+
+def test_a_receipt_in_flight_is_answered_though_the_worker_left() -> None:
+    """The ack left before the close; what the broker says of it is passed on, even that it said nothing."""
+    for confirmed in (True, False):
+        rig, worker = ready(1)
+        rig.link.held.add(T.ACK)
+        worker.ack(0, request_id=5)
+        worker.close(6)
+        assert worker.answers() == [T.SUCCESS]
+        if confirmed:
+            rig.link.answer(T.ACK)
+        else:
+            rig.link.time_out(T.ACK)
+        assert worker.receipt().HasField("error") == (not confirmed)
+
+
+def test_a_receipt_of_a_worker_whose_connection_is_gone_is_dropped() -> None:
+    """The ack counts; nothing is written to a link that is gone."""
+    rig, worker = ready(1)
+    rig.link.held.add(T.ACK)
+    worker.ack(0, request_id=5)
+    worker.lose()
+    rig.link.answer(T.ACK)
+    assert worker.commands() == []
+
+
+def test_a_receipt_asked_for_while_the_cursor_moves_is_not_a_success() -> None:
+    """What was acknowledged behind a seek in the same turn is forgotten with everything else."""
+    rig, worker = ready(1)
+    rig.link.held.add(T.SEEK)
+    worker.seek(0)
+    command = pb.CommandAck(consumer_id=worker.consumer_id, ack_type=pb.CommandAck.Individual, request_id=5)
+    command.message_id.add(ledgerId=LEDGER, entryId=0)
+    worker.port.ack(command)
+    rig.link.answer(T.SEEK)
+    receipts = [answer.ackResponse for answer in worker.commands() if answer.type == T.ACK_RESPONSE]
+    assert [receipt.error for receipt in receipts] == [pb.ServiceNotReady]
+
+
+def test_confirmed_acks_are_known_as_such() -> None:
+    """Until the broker's word a position counts as unconfirmed, and no longer."""
+    rig, worker = ready(2)
+    rig.link.held.add(T.ACK)
+    worker.ack(0, 1)
+    outstanding = rig.subscription.dispatcher.outstanding
+    assert outstanding.unconfirmed == {pack(LEDGER, 0), pack(LEDGER, 1)}
+    rig.link.answer(T.ACK)
+    assert outstanding.unconfirmed == set()
+    assert outstanding.was_confirmed(pack(LEDGER, 0))
