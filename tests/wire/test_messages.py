@@ -11,7 +11,7 @@ from proxy.wire.errors import FrameError
 from proxy.wire.frames import encode_command, encode_message, parse_command
 from proxy.wire.messages import NO_EXTRAS, Extras, MessageHead, message_frame, parse_message, rewrite_consumer_id
 from proxy.wire.pulsar_pb2 import BaseCommand
-from tests.wire.builders import MINUS_ONE_PARTITION, UNKNOWN_FIELD, frame_of, message_command, tail_of
+from tests.wire.builders import MINUS_ONE_PARTITION, UNKNOWN_FIELD, frame_of, golden, message_command, tail_of
 
 UINT64_MAX = (1 << 64) - 1
 
@@ -121,6 +121,22 @@ def test_entries_of_a_consumer_share_their_extras() -> None:
     assert {id(head.extras) for head in heads} == {id(heads[0].extras)}
     assert heads[0].extras == Extras(MINUS_ONE_PARTITION, b"", b"")
     assert parse_message(encoded(message_command(3, 1, 5, partition=None), b"")).extras is NO_EXTRAS
+
+
+def test_a_real_brokers_layout_is_learned_at_once() -> None:
+    """Pulsar's own frames, first and repeated deliveries, with and without partitions, are all read the quick way."""
+    frames = golden("broker-messages")
+    assert len(frames) == 12
+    for frame in frames:
+        messages._layouts.clear()
+        head = parse_message(frame)
+        assert len(messages._layouts) == 1
+        assert parse_message(frame) == head
+        assert rewrite_consumer_id(frame, head.consumer_id) == frame
+    heads = [parse_message(frame) for frame in frames]
+    assert [head.entry for head in heads] == [0, 1, 2] * 4
+    assert [head.redelivery_count for head in heads] == [0, 0, 0, 1, 1, 1] * 2
+    assert {head.extras.message_id for head in heads} == {MINUS_ONE_PARTITION, b"\x18\x01"}
 
 
 def test_caches_are_bounded() -> None:
