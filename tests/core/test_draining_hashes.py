@@ -1,0 +1,87 @@
+"""The table of draining hashes against a plain dictionary."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from proxy.core import draining_hashes
+from proxy.core.draining_hashes import CHANGES_MAX, SPARSE_MAX, DrainingHashes
+
+slot_sets = st.sets(st.integers(0, 65_536), max_size=30)
+
+
+@given(steps=st.lists(st.tuples(slot_sets, slot_sets), max_size=20))
+def test_it_says_which_slots_drain_and_since_when(steps: list[tuple[set[int], set[int]]]) -> None:
+    """Slots begin with a membership change and end one by one; the first change of a slot counts."""
+    table, since = DrainingHashes(), dict[int, float]()
+    for number, (begun, ended) in enumerate(steps):
+        change = table.new_change(float(number))
+        for slot in begun:
+            assert table.begin(slot, change) == (slot not in since)
+            since.setdefault(slot, float(number))
+        table.end_of_change(change)
+        for slot in ended:
+            assert table.end(slot) == since.pop(slot, None)
+        assert list(table.slots()) == sorted(since)
+        assert len(table) == len(since)
+        assert all(slot in table and table.since(slot) == began for slot, began in since.items())
+
+
+@settings(max_examples=20)
+@given(gone=st.sets(st.integers(0, 2 * SPARSE_MAX), max_size=50))
+def test_the_dense_form_says_the_same(gone: set[int]) -> None:
+    """Above the threshold an array takes over, with everything that was in the dictionary."""
+    table = DrainingHashes()
+    first = table.new_change(1.0)
+    for slot in range(SPARSE_MAX):
+        table.begin(slot, first)
+    second = table.new_change(2.0)
+    for slot in range(2 * SPARSE_MAX + 1):
+        table.begin(slot, second)
+    for slot in gone:
+        assert table.end(slot) == (1.0 if slot < SPARSE_MAX else 2.0)
+    assert list(table.slots()) == [slot for slot in range(2 * SPARSE_MAX + 1) if slot not in gone]
+    assert table.memory_bytes() > 2 * 65_536
+
+
+def test_when_nothing_drains_nothing_is_kept() -> None:
+    """Neither array nor changes stay behind after the last slot ended."""
+    table = DrainingHashes()
+    change = table.new_change(0.0)
+    for slot in range(5_000):
+        table.begin(slot, change)
+    for slot in range(5_000):
+        table.end(slot)
+    assert table.memory_bytes() == len(table) == 0
+    assert table.end(1) is None
+    assert table.since(1) is None
+
+
+def test_a_change_that_moved_nothing_is_forgotten() -> None:
+    """A million joins of an idle subscription leave no trace."""
+    table = DrainingHashes()
+    for number in range(200_000):
+        table.end_of_change(table.new_change(float(number)))
+    assert not table._changes
+
+
+def test_more_changes_than_numbers_share_one() -> None:
+    """Should 65,535 changes all have slots that drain, one more is taken for one of them: times err, counts do not."""
+    table = DrainingHashes()
+    slots = draining_hashes.SLOT_COUNT - 2
+    for slot in range(slots):
+        change = table.new_change(float(slot))
+        table.begin(slot, change)
+        table.end_of_change(change)
+        if slot >= CHANGES_MAX - 1:
+            break
+    extra = table.new_change(9e9)
+    assert table.begin(slots, extra)
+    table.end_of_change(extra)
+    count = len(table)
+    assert table.end(slots) is not None
+    assert len(table) == count - 1
+    for slot in list(table.slots()):
+        assert table.end(slot) is not None
+    assert len(table) == 0

@@ -1,0 +1,159 @@
+"""Workers join and leave: what moves at once, what is refused, and what remains of those who are gone."""
+
+from __future__ import annotations
+
+import pytest
+
+from proxy.core import membership
+from proxy.core.dispatcher import Dispatcher, OrderingMode
+from proxy.core.errors import ConsumerAssignError
+from proxy.core.positions import pack
+from proxy.core.selectors.consistent_hashing import ConsistentHashing
+from proxy.core.selectors.sticky_ranges import StickyRanges
+from proxy.core.worker import Worker
+from tests.core.test_dispatcher_rig import A, B, Rig
+
+
+def test_waiting_messages_change_their_queue_in_the_call_that_moves_them() -> None:
+    """An idle new owner with permits gets what waited for the old owner's permits: no event of the old one is needed."""
+    rig = Rig(busy=[A], idle=[A])
+    rig.join("busy")
+    rig.entries(A, 1, 2)
+    idle = Worker("idle")
+    rig.workers["idle"] = idle
+    idle.permits = 10
+    membership.join(rig.dispatcher, idle, 0.0)
+    assert rig.got("idle") == [1, 2]
+    assert not rig.workers["busy"].ready
+
+
+def test_a_leave_brings_waiting_messages_to_their_next_owner() -> None:
+    """Likewise when the owner without permits leaves."""
+    rig = Rig(c1=[A], c2=[A])
+    rig.join("c1", 10)
+    rig.join("c2")
+    rig.entries(A, 1)
+    rig.leave("c2")
+    assert rig.got("c1") == [1]
+
+
+def test_pending_messages_of_a_departed_worker_come_back_in_order() -> None:
+    """Before what waited behind them, raised redelivery count, nothing acknowledged upstream."""
+    rig = Rig(c1=[A], c2=[A])
+    rig.join("c1", 2)
+    rig.entries(A, 1, 2, 3)
+    assert rig.got("c1") == [1, 2]
+    rig.leave("c1")
+    assert rig.dispatcher.waiting_messages == 3
+    rig.join("c2", 10)
+    units = rig.units("c2")
+    assert [unit.position for unit in units] == [pack(1, n) for n in (1, 2, 3)]
+    assert [unit.redeliveries for unit in units] == [1, 1, 0]
+    assert rig.acked_upstream() == []
+
+
+def test_what_never_left_an_outbox_is_no_redelivery() -> None:
+    """The worker goes before its outbox was written: to the next one it is the first delivery, and it was never sent."""
+    rig = Rig(c1=[A], c2=[A])
+    worker = rig.join("c1", 2)
+    rig.entries(A, 1, 2)
+    rig.leave("c1")
+    assert worker.outbox == []
+    assert membership.unsent_positions(rig.dispatcher) == [pack(1, 1), pack(1, 2)]
+    rig.join("c2", 10)
+    assert [unit.redeliveries for unit in rig.units("c2")] == [0, 0]
+
+
+def test_commands_of_a_departed_worker_change_nothing() -> None:
+    """Its acks, redelivery requests and permits may arrive after it left, in any order."""
+    rig = Rig(c1=[A], c2=[A])
+    rig.join("c1", 2)
+    rig.entries(A, 1)
+    rig.got("c1")
+    rig.join("c2", 10)
+    rig.leave("c1")
+    assert rig.got("c2") == [1]
+    assert not rig.ack("c1", 1)
+    assert rig.nack("c1") == 0
+    rig.flow("c1", 5)
+    rig.dispatcher.set_writable(rig.workers["c1"], writable=False, now=0.0)
+    rig.dispatcher.set_writable(rig.workers["c1"], writable=True, now=0.0)
+    assert rig.got("c1") == rig.acked_upstream() == []
+    assert rig.ack("c2", 1)
+
+
+def test_leaving_twice_is_leaving_once() -> None:
+    """A close and a lost connection may both tell of it, with another worker in the departed one's place by then."""
+    rig = Rig(c1=[A], c2=[A])
+    gone = rig.join("c1", 10)
+    rig.leave("c1")
+    heir = rig.join("c2", 10)
+    assert heir.index == gone.index
+    assert membership.leave(rig.dispatcher, gone, 0.0) == []
+    assert rig.dispatcher.workers == {heir.index: heir}
+    rig.entries(A, 1)
+    assert rig.got("c2") == [1]
+
+
+def test_an_index_that_is_used_again_brings_no_drains_with_it() -> None:
+    """The new worker at a departed one's index holds nothing of its slots."""
+    rig = Rig(c1=[A, B], c2=[A], c3=[B])
+    rig.join("c1", 10)
+    rig.entries(A, 1)
+    rig.join("c2", 10)
+    rig.leave("c1")
+    c3 = rig.join("c3", 10)
+    assert c3.draining_slots == 0
+    assert rig.got("c2") == [1]
+    assert rig.draining() == []
+
+
+def test_a_refused_join_changes_nothing() -> None:
+    """Sticky ranges overlap: the error names the worker in the way, and everything is as before."""
+    dispatcher = Dispatcher(StickyRanges[Worker]())
+    first, second = Worker("c1", sticky_ranges=[(0, 100)]), Worker("c2", sticky_ranges=[(50, 200)])
+    membership.join(dispatcher, first, 0.0)
+    dispatcher.receive(pack(1, 1), 150, 1, b"", 0, 0.0)
+    with pytest.raises(ConsumerAssignError) as refused:
+        membership.join(dispatcher, second, 0.0)
+    assert refused.value.conflicting is first
+    assert dispatcher.workers == {first.index: first}
+    assert second.index == 0
+    assert dispatcher.waiting[150].home is None
+
+
+def test_a_join_tells_what_moved() -> None:
+    """The moves are the selector's: what the newcomer owns now, and from whom it came."""
+    dispatcher = Dispatcher(ConsistentHashing[Worker]())
+    first, second = Worker("c1"), Worker("c2")
+    membership.join(dispatcher, first, 0.0)
+    moves = membership.join(dispatcher, second, 0.0)
+    assert moves
+    assert all(move.before is first and move.after is second for move in moves)
+    back = membership.leave(dispatcher, second, 0.0)
+    assert [(m.start, m.end) for m in back] == [(m.start, m.end) for m in moves]
+
+
+@pytest.mark.parametrize("mode", list(OrderingMode))
+def test_the_join_position_is_recorded_in_every_mode(mode: OrderingMode) -> None:
+    """It is shown always; it gates in its own mode only."""
+    rig = Rig(mode, c1=[A], c2=[B])
+    rig.join("c1", 10)
+    rig.entries(A, 1, 2)
+    rig.got("c1")
+    c2 = rig.join("c2")
+    assert c2.last_sent_position_when_joining == pack(1, 2)
+    assert (c2.join_gate is not None) == (mode is OrderingMode.LAST_SENT_POSITION)
+
+
+def test_the_last_worker_to_leave_takes_nothing_with_it() -> None:
+    """All messages wait, in order, for whoever comes; no slot is held and none drains."""
+    rig = Rig(c1=[A, B])
+    rig.join("c1", 10)
+    rig.entries(A, 1)
+    rig.mixed(2, A, B)
+    rig.leave("c1")
+    assert rig.dispatcher.waiting_messages == 3
+    assert len(rig.dispatcher.slots) == len(rig.dispatcher.draining) == 0
+    rig.join("c1", 10)
+    assert rig.got("c1") == [1, 2]
