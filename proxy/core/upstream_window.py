@@ -8,7 +8,7 @@ may grow without end when one key is stuck (G7).
 The window is what may be on its way from the broker at any time: free permits plus look-ahead, less what waits here
 already, and never more than the bytes left hold, at the size messages have had lately. The mean reacts at once when
 messages grow and slowly when they shrink. It is an estimate: the hard stop, when it was wrong, is not to read from the
-broker any more (`must_stop_reading`).
+broker any more, which is up to whoever owns the connection.
 
 Facts: the broker sends to a consumer whose permits are above zero and debits whole batches, so the number outstanding
 may fall below zero; it counts the same way here.
@@ -31,7 +31,14 @@ _SHRINK: Final = 0.05
 class UpstreamWindow:
     """Permits of one upstream consumer."""
 
-    __slots__ = ("_mean_bytes", "budget_bytes", "budget_stops", "look_ahead_per_worker", "look_ahead_total", "outstanding")
+    __slots__ = (
+        "_mean_bytes",
+        "budget_bytes",
+        "budget_stops",
+        "look_ahead_per_worker",
+        "look_ahead_total",
+        "outstanding",
+    )
 
     def __init__(self, *, budget_bytes: int, look_ahead_per_worker: int, look_ahead_total: int) -> None:
         """Budgets of the subscription: bytes held, and messages that wait (per worker, and in all)."""
@@ -49,7 +56,8 @@ class UpstreamWindow:
         self.outstanding = 0
 
     def received(self, messages: int, size: int) -> None:
-        """An entry arrived."""
+        """An entry arrived, of at least one message."""
+        assert messages > 0, messages
         self.outstanding -= messages
         mean = size / messages + MESSAGE_OVERHEAD_BYTES
         if mean > self._mean_bytes:
