@@ -85,7 +85,7 @@ class AuditResult:
     overtakings: tuple[Evidence, ...]
     holder_violations: tuple[Evidence, ...]
     connections_lost: int
-    """Times a worker's client lost its connection, whatever the reason."""
+    """Times a worker's client lost its connection without an interruption on record."""
 
     @property
     def unexplained(self) -> tuple[Duplicate, ...]:

@@ -157,8 +157,11 @@ class Life:
         self, records: Iterable[Record], interruptions: Iterable[Interruption], began_ns: int
     ) -> list[Interruption]:
         breaks = [item for item in interruptions if item.at_ns > began_ns]
-        losses = (record.at_ns for record in records if record.event == Event.CONNECTION_LOST)
-        breaks += [Interruption(Cause.CONNECTION_LOST, at_ns) for at_ns in losses]
+        for record in (record for record in records if record.event == Event.CONNECTION_LOST):
+            # A loss that follows another break without a connection in between is that break, noticed or retried.
+            latest_ns = max((item.at_ns for item in breaks if item.at_ns <= record.at_ns), default=-1)
+            if any(latest_ns < time <= record.at_ns for time in self.connected_ns):
+                breaks.append(Interruption(Cause.CONNECTION_LOST, record.at_ns))
         if self.killed_ns is not None:
             breaks.append(Interruption(Cause.WORKER_KILLED, self.killed_ns))
         if self.left_ns is not None:

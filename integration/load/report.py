@@ -33,8 +33,8 @@ def audit_table(result: AuditResult) -> RenderableType:
 
 def audit_lines(result: AuditResult) -> list[str]:
     """Return the same as plain lines."""
-    lines = [f"{name}: {count}" for name, count, _ in _rows(result)]
-    lines += [f"{name}: {len(items)}" for name, items, _ in _violations(result)]
+    lines = [f"{name}: {count}{words and f' ({words})'}" for name, count, words in _rows(result)]
+    lines += [f"{name}: {len(items)}{words and f' ({words})'}" for name, items, words in _violations(result)]
     return lines + [f"  {text.plain}" for text in _evidence(result)]
 
 

@@ -58,6 +58,7 @@ class LoadRun:
         self._service_url = service_url
         self._producer_url = producer_url or service_url
         self._lives: list[WorkerProcess] = []
+        self._leaving: list[WorkerProcess] = []
         self._interruptions: list[Interruption] = []
         self._records: list[ProducerRecord] = []
 
@@ -96,6 +97,12 @@ class LoadRun:
         """Let a worker leave in peace."""
         self.workers.pop(name).stop()
 
+    def release_worker(self, name: str) -> None:
+        """Ask a worker to leave in peace, and do not wait for it; `finish` does."""
+        worker = self.workers.pop(name)
+        worker.request_stop()
+        self._leaving.append(worker)
+
     def kill_worker(self, name: str) -> None:
         """Kill a worker."""
         self.workers.pop(name).kill()
@@ -133,10 +140,10 @@ class LoadRun:
             self.wait_until(lambda: self.progress.outstanding(self._records) == 0, "the rest", quiet_s_max)
         except StalledError as stalled:
             print(stalled)
-        for worker in self.workers.values():
-            worker.request_stop()
         for name in list(self.workers):
-            self.stop_worker(name)
+            self.release_worker(name)
+        for worker in self._leaving:
+            worker.stop()
         return self.audit()
 
     def audit(self) -> AuditResult:

@@ -255,9 +255,17 @@ def test_a_lost_connection_without_a_known_death_explains_and_is_counted() -> No
     assert causes(result) == [Cause.CONNECTION_LOST]
 
 
+def test_a_loss_that_a_known_death_brought_is_put_down_to_the_death() -> None:
+    """The client notices it a moment later, and again at each attempt to come back."""
+    script = Script("w1").got(10, 1, 0).lost(22).lost(130).connected(250).did(460, 1, 0)
+    result = judge({1: 1}, script, gateway_killed_at=20)
+    assert result.connections_lost == 0
+    assert causes(result) == [Cause.GATEWAY_KILLED]
+
+
 def test_the_report_says_everything_in_plain_lines() -> None:
     """For pipes, with the evidence."""
     lines = "\n".join(audit_lines(judge({1: 2}, Script("w1").did(10, 1, 1).did(20, 1, 0))))
-    assert "messages sent: 2" in lines
-    assert "order violations: 1" in lines
+    assert "messages sent: 2 " in lines
+    assert "order violations: 1 " in lines
     assert "producer 0 key 1 #1" in lines

@@ -1,0 +1,224 @@
+"""The demo from start to end: set the stage, play the story, let everything finish, judge.
+
+Ctrl-C at any time leaves no process behind: every process is owned by a context, and should we be killed ourselves,
+its guard ends it (`integration.processes`). While the story plays, the first Ctrl-C ends it early and the audit still
+comes; a second one ends everything at once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import shutil
+import signal
+import socket
+import sys
+import time
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from rich.console import Console
+from rich.live import Live
+from rich.panel import Panel
+
+from integration import artifacts
+from integration.demo import story
+from integration.demo.scene import SceneSource
+from integration.demo.view import WHAT_IT_IS, Display, LiveDisplay, PlainDisplay, tell_hand_overs
+from integration.errors import IntegrationError
+from integration.gateway import KeylineGateway
+from integration.load.options import Batching
+from integration.load.producer import ProducerThread
+from integration.load.report import audit_lines, audit_table
+from integration.load.run import LoadRun
+from integration.locks import exclusive_lock
+from integration.ports import LOOPBACK, free_ports
+from integration.standalone import PulsarStandalone
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from types import FrameType
+
+    from integration.load.audit import AuditResult
+
+STATE: Final = Path(".demo")
+TOPIC: Final = "persistent://public/default/orders"
+KEYS: Final = 100
+RATE_PER_S: Final = 150.0
+"""Of each of the two producers: as much as three workers manage without hurry on a small machine."""
+LOOK_INTERVAL_S: Final = 0.25
+PORTS: Final = {"pulsar": 6650, "pulsar web": 8080, "gateway": 6660, "gateway admin": 8750}
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the demo and return the exit code: 0 if every promise was kept, 1 if not, 130 if it was broken off."""
+    parser = argparse.ArgumentParser(prog="python -m integration.demo", description="Watch Keyline keep keys in order.")
+    parser.add_argument("--seconds", type=float, help="length of the story; without it, it goes on until Ctrl-C")
+    parser.add_argument("--version", default=artifacts.DEFAULT_VERSION, help="of Pulsar")
+    options = parser.parse_args(arguments)
+    console = Console()
+    # A closed terminal and `kill` should tidy up as Ctrl-C does.
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _as_interrupt)
+    try:
+        STATE.mkdir(exist_ok=True)
+        with exclusive_lock(STATE / "lock", "another demo runs in this directory; waiting for its end"):
+            return Demo(console, options.version).run(options.seconds)
+    except IntegrationError as error:
+        console.print(f"error: {error}", style="red", markup=False)
+        return 1
+    except KeyboardInterrupt:
+        console.print("Broken off. Nothing is left running.")
+        return 130
+
+
+class Demo:
+    """One performance."""
+
+    def __init__(self, console: Console, version: str) -> None:
+        """Prepare; nothing is started yet."""
+        self._console = console
+        self._version = version
+
+    def run(self, seconds: float | None) -> int:
+        """Play it and return the exit code."""
+        _clear_state()
+        self._console.print(Panel(WHAT_IT_IS, title="Keyline", title_align="left"))
+        with ExitStack() as stage:
+            broker = self._start_broker(stage)
+            gateway = self._start_gateway(stage, broker)
+            run = stage.enter_context(LoadRun(STATE / "load", gateway.service_url, TOPIC))
+            self._say(f"Three workers join: {', '.join(story.FIRST_WORKERS)}. They are ordinary Pulsar clients.")
+            story.first_workers(run)
+            for batching in (Batching.NONE, Batching.DEFAULT):
+                run.produce(in_process=False, keys=KEYS, rate_per_s=RATE_PER_S, batching=batching, run_length=2)
+            self._say(f"Two producers send {2 * RATE_PER_S:.0f} messages a second with {KEYS} different keys.")
+            with self._display() as display:
+                Performance(display, gateway, run).play(seconds)
+                result = finish(display, run)
+        return self._judge(result)
+
+    def _start_broker(self, stage: ExitStack) -> PulsarStandalone:
+        # Fetched first, in order that the time of a download is not taken for the broker's start.
+        artifacts.ensure(artifacts.broker(self._version))
+        self._say(f"Starting a real Apache Pulsar {self._version}. This takes 10 to 30 seconds.")
+        port, web_port = _port("pulsar"), _port("pulsar web")
+        broker = PulsarStandalone(self._version, data=(STATE / "pulsar").absolute(), port=port, web_port=web_port)
+        stage.enter_context(broker)
+        self._say(f"Pulsar is ready at {broker.service_url}.")
+        return broker
+
+    def _start_gateway(self, stage: ExitStack, broker: PulsarStandalone) -> KeylineGateway:
+        port, admin_port = _port("gateway"), _port("gateway admin")
+        gateway = KeylineGateway(broker.service_url, broker.admin_url, STATE, port=port, admin_port=admin_port)
+        stage.enter_context(gateway)
+        self._say(f"The Keyline gateway is ready at {gateway.service_url}: the one line that a client changes.")
+        return gateway
+
+    @contextmanager
+    def _display(self) -> Iterator[Display]:
+        if not self._console.is_terminal:
+            yield PlainDisplay(self._console)
+            return
+        with Live(console=self._console, auto_refresh=False, vertical_overflow="crop") as live:
+            yield LiveDisplay(live)
+
+    def _judge(self, result: AuditResult) -> int:
+        if self._console.is_terminal:
+            self._console.print(audit_table(result))
+        else:
+            for line in audit_lines(result):
+                self._console.print(line, markup=False, soft_wrap=True)
+        if result.ok:
+            self._console.print("Every message was delivered, and every key in order.", style="bold green")
+            return 0
+        self._console.print(f"A promise was broken. Everything is on record in {STATE}.", style="bold red")
+        return 1
+
+    def _say(self, sentence: str) -> None:
+        self._console.print(sentence, markup=False, soft_wrap=True)
+
+
+class Performance:
+    """The story on the stage: steps in time, and a look at the gateway four times a second."""
+
+    def __init__(self, display: Display, gateway: KeylineGateway, run: LoadRun) -> None:
+        """Nothing happens yet."""
+        self._display = display
+        self._gateway = gateway
+        self._run = run
+        self._source = SceneSource(TOPIC, KEYS)
+
+    def play(self, seconds: float | None) -> None:
+        """Play until the time is over or Ctrl-C."""
+        period_s = story.period_s(seconds)
+        steps = story.steps()
+        began = next_step = time.monotonic()
+        next_step += period_s
+        try:
+            while seconds is None or time.monotonic() - began < seconds:
+                if time.monotonic() >= next_step:
+                    step = next(steps)
+                    self._display.say(step.words)
+                    step.act(self._run)
+                    next_step += period_s
+                self._look()
+                time.sleep(LOOK_INTERVAL_S)
+        except KeyboardInterrupt:
+            self._display.say("Ctrl-C: the story ends here. Once more ends everything at once.")
+
+    def _look(self) -> None:
+        self._run.progress.update()
+        scene = self._source.scene(self._gateway.statistics())
+        for line in tell_hand_overs(scene.hand_overs):
+            self._display.say(line)
+        self._display.show(scene, sent_count(self._run), self._run.progress.acknowledged)
+
+
+def finish(display: Display, run: LoadRun) -> AuditResult:
+    """Let the producers end and the workers finish, and judge."""
+    display.say("The producers stop. The workers finish what is left.")
+    for producer in run.producers:
+        producer.stop()
+    result = run.finish(quiet_s_max=30)
+    display.say("Everything is finished. The audit compares what was sent with what each worker wrote down.")
+    return result
+
+
+def sent_count(run: LoadRun) -> int:
+    """Messages the broker has confirmed so far."""
+    return sum(producer.confirmed_count for producer in run.producers if isinstance(producer, ProducerThread))
+
+
+def _port(name: str) -> int:
+    """Return the usual port if nothing listens there, else a free one."""
+    usual = PORTS[name]
+    with socket.socket() as probe:
+        # As servers do: the connections of a broker that has just ended do not keep its port.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((LOOPBACK, usual))
+        except OSError:
+            return free_ports(1)[0]
+    return usual
+
+
+def _clear_state() -> None:
+    for item in STATE.iterdir():
+        if item.is_dir():
+            shutil.rmtree(item)
+        elif item.name != "lock":
+            item.unlink()
+
+
+def _as_interrupt(number: int, frame: FrameType | None) -> None:
+    _ = number, frame
+    raise KeyboardInterrupt
+
+
+if __name__ == "__main__":
+    # The client library's own log belongs into a file, not between the demo's lines.
+    STATE.mkdir(exist_ok=True)
+    logging.basicConfig(filename=STATE / "clients.log", level=logging.INFO)
+    sys.exit(main())
