@@ -1,0 +1,183 @@
+"""Who may import what: design 2.1 and habit 1 of the house style, read from the sources themselves."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+IMPURE = frozenset(
+    "asyncio concurrent datetime ftplib http logging multiprocessing os pathlib queue random sched secrets select "
+    "selectors shutil signal socket socketserver ssl structlog subprocess tempfile threading time urllib uuid uvloop "
+    "anyio trio".split()
+)
+"""What makes a value depend on more than its arguments: loops, sockets, clocks, chance, threads, files, logs."""
+
+DEVICES = frozenset(
+    "asyncio concurrent multiprocessing random sched secrets select selectors signal socket socketserver subprocess "
+    "threading time uvloop anyio trio".split()
+)
+"""What a state machine reaches through a port. TLS contexts and log lines it may name."""
+
+OUTSIDE = frozenset({"tests", "integration"})
+"""Ours, but no part of the product."""
+
+
+@dataclass(frozen=True)
+class Rule:
+    """Files that must not import certain modules."""
+
+    files: tuple[str, ...]
+    """Folders, or single files, from the root."""
+    forbidden: frozenset[str]
+    """Modules; with each everything below it."""
+    allowed: frozenset[str] = frozenset()
+    """Exceptions below the forbidden ones."""
+    except_files: frozenset[str] = frozenset()
+    """Files that the rule is not for."""
+
+
+def rooms(*names: str) -> frozenset[str]:
+    """Modules by their dotted names."""
+    return frozenset(names)
+
+
+RULES = {
+    "the pure rooms are pure": Rule(("proxy/core", "proxy/wire", "proxy/producers", "proxy/groups"), IMPURE),
+    "the core knows nobody": Rule(("proxy/core",), rooms("proxy", "admin_api", "spark_reports"), rooms("proxy.core")),
+    "the wire knows nobody": Rule(("proxy/wire",), rooms("proxy", "admin_api", "spark_reports"), rooms("proxy.wire")),
+    "producers and groups know nobody who does IO": Rule(
+        ("proxy/producers", "proxy/groups"),
+        rooms("proxy", "admin_api", "spark_reports"),
+        rooms("proxy.core", "proxy.wire", "proxy.producers", "proxy.groups", "proxy.errors", "proxy.limits"),
+    ),
+    "net knows the pure rooms, errors and limits": Rule(
+        ("proxy/net",),
+        rooms("proxy", "admin_api", "spark_reports"),
+        rooms(
+            "proxy.net", "proxy.core", "proxy.wire", "proxy.producers", "proxy.groups", "proxy.errors", "proxy.limits"
+        ),
+    ),
+    "net reaches devices through its ports only": Rule(
+        ("proxy/net",), DEVICES, except_files=rooms("proxy/net/aio.py", "proxy/net/server.py")
+    ),
+    "the admin API sees snapshots, never the core": Rule(
+        ("admin_api",),
+        rooms("proxy.core", "proxy.net", "proxy.wire", "proxy.producers", "proxy.groups", "spark_reports"),
+    ),
+    "the reports know the journal's files only": Rule(("spark_reports",), rooms("proxy", "admin_api")),
+    "the product does not know its tests": Rule(("proxy", "admin_api", "spark_reports"), OUTSIDE),
+}
+
+
+def violations(root: Path, rule: Rule) -> list[str]:
+    """Every import that breaks the rule, as ``file:line imports module``."""
+    found = []
+    for place in rule.files:
+        path = root / place
+        for file in [path] if path.suffix else sorted(path.rglob("*.py")):
+            name = file.relative_to(root).as_posix()
+            if name in rule.except_files:
+                continue
+            for line, module in imports(ast.parse(file.read_text(encoding="utf-8")), name):
+                if below(module, rule.forbidden) and not below(module, rule.allowed):
+                    found.append(f"{name}:{line} imports {module}")
+    return found
+
+
+def below(module: str, roots: frozenset[str]) -> bool:
+    """Whether a module is one of these or in one of them."""
+    parts = module.split(".")
+    return any(".".join(parts[:depth]) in roots for depth in range(1, len(parts) + 1))
+
+
+def imports(tree: ast.Module, name: str) -> list[tuple[int, str]]:
+    """Line and module of every import, wherever it stands: in functions, for types only, or by a call.
+
+    ``from x import y`` may import the module x.y: it is told as that, so that a rule about x.y sees it.
+    """
+    found = []
+    package = Path(name).parent.as_posix().split("/")
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found += [(node.lineno, alias.name) for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            base = package[: len(package) - node.level + 1] if node.level else []
+            module = ".".join([*base, *([node.module] if node.module else [])])
+            found += [(node.lineno, f"{module}.{alias.name}") for alias in node.names]
+        elif isinstance(node, ast.Call) and node.args:
+            called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+            what = node.args[0]
+            if called in {"__import__", "import_module"} and isinstance(what, ast.Constant):
+                found.append((node.lineno, str(what.value)))
+    return found
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_imports_keep_the_rules(name: str) -> None:
+    """Every import of every source file is allowed where it stands."""
+    assert violations(ROOT, RULES[name]) == []
+
+
+def test_every_room_is_there_to_be_checked() -> None:
+    """A rule about a folder that was renamed would hold for ever."""
+    for rule in RULES.values():
+        for place in (*rule.files, *rule.except_files):
+            assert (ROOT / place).exists(), place
+    assert len(list((ROOT / "proxy/core").rglob("*.py"))) > 15
+
+
+PLANTED = [
+    ("the pure rooms are pure", "proxy/core/a.py", "import asyncio"),
+    ("the pure rooms are pure", "proxy/core/deep/er.py", "def f():\n    from time import monotonic"),
+    ("the pure rooms are pure", "proxy/wire/a.py", "import os.path as p"),
+    ("the pure rooms are pure", "proxy/groups/a.py", "if TYPE_CHECKING:\n    import threading"),
+    ("the pure rooms are pure", "proxy/producers/a.py", "importlib.import_module('structlog')"),
+    ("the pure rooms are pure", "proxy/core/a.py", "class C:\n    def f(self):\n        __import__('socket').socket()"),
+    ("the core knows nobody", "proxy/core/a.py", "from proxy import wire"),
+    ("the core knows nobody", "proxy/core/a.py", "from .. import net"),
+    ("the core knows nobody", "proxy/core/deep/er.py", "from ...net.aio import Loop"),
+    ("the core knows nobody", "proxy/core/a.py", "import proxy.errors"),
+    ("the wire knows nobody", "proxy/wire/a.py", "from proxy.core.entry import Part"),
+    ("producers and groups know nobody who does IO", "proxy/groups/a.py", "import proxy.net.aio"),
+    ("net knows the pure rooms, errors and limits", "proxy/net/a.py", "from proxy.config import Config"),
+    ("net knows the pure rooms, errors and limits", "proxy/net/aio.py", "import admin_api.app"),
+    ("net reaches devices through its ports only", "proxy/net/session.py", "def f():\n    import asyncio"),
+    ("net reaches devices through its ports only", "proxy/net/relay.py", "from socket import AF_INET"),
+    ("the admin API sees snapshots, never the core", "admin_api/routes/a.py", "from proxy.core import dispatcher"),
+    ("the reports know the journal's files only", "spark_reports/a.py", "import proxy"),
+    ("the product does not know its tests", "proxy/app.py", "from tests.core.model import World"),
+]
+
+
+@pytest.mark.parametrize(("rule", "file", "source"), PLANTED)
+def test_a_planted_violation_is_found(rule: str, file: str, source: str, tmp_path: Path) -> None:
+    """Wherever the forbidden import stands and however it is written, it is named with file and line."""
+    path = tmp_path / file
+    path.parent.mkdir(parents=True)
+    path.write_text(f"import typing\n{source}\n", encoding="utf-8")
+    (found,) = violations(tmp_path, RULES[rule])
+    assert found.startswith(f"{file}:{2 + source.count(chr(10))} imports ")
+
+
+@pytest.mark.parametrize(
+    ("rule", "file", "source"),
+    [
+        ("the pure rooms are pure", "proxy/core/a.py", "from proxy.core.selectors import base\nfrom array import array"),
+        ("the pure rooms are pure", "proxy/core/a.py", "clock.time()\nrandom = 3\n'import asyncio'"),
+        ("the core knows nobody", "proxy/core/deep/er.py", "from .. import entry\nfrom . import twin"),
+        ("net reaches devices through its ports only", "proxy/net/aio.py", "import asyncio, socket"),
+        ("net knows the pure rooms, errors and limits", "proxy/net/a.py", "from proxy import errors"),
+        ("the admin API sees snapshots, never the core", "admin_api/a.py", "import asyncio\nimport proxy.limits"),
+    ],
+)
+def test_what_is_allowed_is_not_found(rule: str, file: str, source: str, tmp_path: Path) -> None:
+    """Our own `selectors` is not the standard library's; names and strings are not imports; exceptions count."""
+    path = tmp_path / file
+    path.parent.mkdir(parents=True)
+    path.write_text(source, encoding="utf-8")
+    assert violations(tmp_path, RULES[rule]) == []
