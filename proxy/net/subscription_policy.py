@@ -64,8 +64,11 @@ def check_agreement(present: SubscriptionPolicy, command: pb.CommandSubscribe, s
     """Refuse a worker that asks for another policy than the connected ones.
 
     Raises:
-        ClientError: ConsumerBusy, naming what differs.
+        ClientError: ConsumerBusy, naming what differs; NotAllowedError for what no Key_Shared consumer may.
     """
+    if command.read_compacted:
+        # The first worker hears so from the broker; the others' options never get there.
+        raise ClientError("readCompacted only allowed on failover or exclusive subscriptions", pb.NotAllowedError)
     wanted = policy_of(command, settings)
     if wanted.sticky != present.sticky:
         names = {True: "STICKY", False: "AUTO_SPLIT"}

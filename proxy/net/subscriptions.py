@@ -18,6 +18,7 @@ from proxy.errors import ClientError, KeylineError, UpstreamUnavailable
 from proxy.net.subscription import Subscription
 from proxy.net.subscription_settings import SubscriptionSettings
 from proxy.net.subscription_workers import error_frame
+from proxy.wire import commands
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -216,18 +217,23 @@ def _statistics_of(subscription: Subscription) -> SubscriptionStatistics:
 
 
 class _Refused:
-    """The port of a worker that never joins: it is told why, once, in a later turn."""
+    """The port of a worker that never joins: it is told why, once, in a later turn; what it asks meanwhile, too."""
 
     def __init__(self, clock: Clock, link: WorkerLink, command: pb.CommandSubscribe, error: KeylineError) -> None:
         self._ended = False
         self._link = link
-        clock.call_soon(lambda: self._tell(error_frame(command.request_id, error)))
+        self._error = error
+        clock.call_soon(lambda: self._tell(command.request_id))
 
-    def _tell(self, frame: bytes) -> None:
+    def _tell(self, request_id: int) -> None:
         if not self._ended:
             self._ended = True
-            self._link.send(frame)
+            self._link.send(error_frame(request_id, self._error))
             self._link.forget()
+
+    def _refuse(self, request_id: int) -> None:
+        if not self._ended:
+            self._link.send(error_frame(request_id, self._error))
 
     def lost(self, reason: str) -> None:
         """Nobody is left to be told."""
@@ -235,7 +241,11 @@ class _Refused:
         self._ended = True
 
     def close(self, request_id: int) -> None:
-        """The refusal is the answer."""
+        """It is closed; its SUBSCRIBE needs no answer any more."""
+        if not self._ended:
+            self._ended = True
+            self._link.send(commands.success(request_id))
+            self._link.forget()
 
     def flow(self, permits: int) -> None:
         """It gets nothing."""
@@ -247,16 +257,20 @@ class _Refused:
         """It has nothing."""
 
     def unsubscribe(self, command: pb.CommandUnsubscribe) -> None:
-        """The refusal is the answer."""
+        """Refused for the same reason."""
+        self._refuse(command.request_id)
 
     def seek(self, command: pb.CommandSeek) -> None:
-        """The refusal is the answer."""
+        """Refused for the same reason."""
+        self._refuse(command.request_id)
 
     def get_last_message_id(self, command: pb.CommandGetLastMessageId) -> None:
-        """The refusal is the answer."""
+        """Refused for the same reason."""
+        self._refuse(command.request_id)
 
     def consumer_stats(self, command: pb.CommandConsumerStats) -> None:
-        """The refusal is the answer."""
+        """Refused for the same reason."""
+        self._refuse(command.request_id)
 
     def writability_changed(self, writable: bool) -> None:  # noqa: FBT001 - the port's one bit of news
         """It is sent nothing."""

@@ -216,6 +216,15 @@ def test_sticky_ranges_that_are_wrong_in_themselves_are_a_consumer_assign_error(
     assert rig.link.consumers == {}
 
 
+def test_key_shared_with_read_compacted_is_refused_whoever_asks_first() -> None:
+    """The broker allows it to Exclusive and Failover only; the second worker is not let in where the first is not."""
+    rig = SubscriptionRig()
+    rig.worker("a")
+    code, text = rig.subscribe("b", read_compacted=True).error()
+    assert code == pb.NotAllowedError
+    assert "readCompacted" in text
+
+
 # ---- schema ----------------------------------------------------------------------------------------------------------
 
 
@@ -341,6 +350,18 @@ def test_a_worker_that_disagrees_may_be_gone_before_it_is_told() -> None:
     closed.close(5)
     assert lost.commands() == []
     assert closed.answers() == [T.SUCCESS]
+
+
+def test_a_worker_refused_for_its_property_has_every_request_answered() -> None:
+    """A close that came with the SUBSCRIBE is a Success, anything else the same refusal."""
+    rig = SubscriptionRig()
+    worker = rig.subscribe("a", settle=False, metadata=mode("chaos"))
+    worker.port.seek(pb.CommandSeek(consumer_id=1, request_id=4))
+    worker.port.close(5)
+    rig.clock.settle()
+    seek, close = worker.commands()
+    assert (seek.error.request_id, seek.error.error) == (4, pb.MetadataError)
+    assert (close.type, close.success.request_id) == (T.SUCCESS, 5)
 
 
 def test_a_second_worker_that_wants_a_volatile_subscription_is_put_to_the_broker() -> None:
