@@ -38,6 +38,9 @@ if TYPE_CHECKING:
     from proxy.net.subscription_workers import SubscribedWorker
     from proxy.net.subscriptions import Subscriptions
 
+PERMITS_MAX: Final = (1 << 31) - 1
+"""Most permits of one FLOW: a broker reads them as a signed number."""
+
 HAND_OVERS_KEPT: Final = 1_000
 """Latest hand-overs kept for those who watch."""
 
@@ -270,5 +273,7 @@ class Subscription:
             waiting_messages=dispatcher.waiting_messages,
             bytes_held=bytes_held,
         )
-        if permits:
-            link.send(commands.flow(self.upstream.consumer_id, permits))
+        while permits > 0:
+            piece = min(permits, PERMITS_MAX)
+            link.send(commands.flow(self.upstream.consumer_id, piece))
+            permits -= piece

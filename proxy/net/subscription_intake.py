@@ -73,7 +73,8 @@ class Intake:
             self._dispatcher.receive(position, slot, 1, tail, redeliveries, self._now())
             return
         count = max(count, 1)
-        self._window.received(count, len(tail))
+        # A broker debits what it sends of a batch, not what an earlier life acknowledged of it.
+        self._window.received(max(1, bits_of(ack_set).bit_count()) if ack_set else count, len(tail))
         if metadata.num_chunks_from_msg > 1:
             self._chunk(metadata, position, slot, redeliveries, tail)
             return

@@ -10,7 +10,7 @@ are retried for ever, counted, and shown, because the workers hold messages that
 from __future__ import annotations
 
 from enum import Enum
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 import structlog
 
@@ -31,6 +31,9 @@ if TYPE_CHECKING:
         UpstreamConsumer,
     )
     from proxy.net.subscription_settings import SubscriptionSettings
+
+STEADY_S: Final = 1.0
+"""A consumer that stood so long and is lost comes back at once; one that is lost sooner backs off further."""
 
 log = structlog.get_logger("keyline.subscription")
 
@@ -80,6 +83,7 @@ class SubscriptionUpstream:
         self._consumer = consumer
         self._timer: Timer | None = None
         self._failures = 0
+        self._ready_at = 0.0
         self._attempt = 0
         self.state = UpstreamState.IDLE
         self.link: BrokerLink | None = None
@@ -119,6 +123,8 @@ class SubscriptionUpstream:
             return
         if self.link is not None:
             self.link.drop_consumer(self.consumer_id)
+            if self._clock.now() - self._ready_at >= STEADY_S:
+                self._failures = 0
         log.info("upstream consumer lost", topic=self._template.topic, reason=reason)
         self._retry(reason, at_once=True)
 
@@ -163,9 +169,10 @@ class SubscriptionUpstream:
         self._subscribing = None
         self.link = link
         self.state = UpstreamState.READY
-        self._failures = 0
+        self._ready_at = self._clock.now()
         self.last_error = ""
         self.connects += 1
+        _begin_no_more(self._template)
         self._owner.upstream_ready()
         if self.connects > 1:
             self._ask_mark_delete(attempt, link)
@@ -200,7 +207,7 @@ class SubscriptionUpstream:
         self._end(UpstreamState.BACKING_OFF)
         self.last_error = reason
         settings = self._settings
-        delay_ms = settings.reconnect_backoff_initial_ms * 2 ** min(self._failures, 20)
+        delay_ms = settings.reconnect_backoff_initial_ms * 2 ** min(max(self._failures - 1, 0), 20)
         delay_ms = 0 if at_once and not self._failures else min(delay_ms, settings.reconnect_backoff_max_ms)
         self._failures += 1
         self._timer = self._clock.call_later(delay_ms / 1000, self.open)
@@ -231,6 +238,11 @@ def upstream_subscribe(worker: pb.CommandSubscribe, replica_name: str) -> pb.Com
     ours.keySharedMeta.allowOutOfOrderDelivery = worker.keySharedMeta.allowOutOfOrderDelivery
     ours.metadata.add(key="keyline.replica", value=replica_name)
     return ours
+
+
+def _begin_no_more(template: pb.CommandSubscribe) -> None:
+    """Once subscribed, a reconnect goes on where the cursor is: some brokers would move it back again."""
+    template.ClearField("start_message_rollback_duration_sec")
 
 
 def close_at(link: BrokerLink, consumer_id: int, done: Callable[[], None] | None = None) -> None:

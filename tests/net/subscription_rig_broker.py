@@ -234,15 +234,21 @@ class FakeBrokers:
         self.error: Exception | None = None
         self.held = False
         self.asked: list[Callable[[BrokerLink | Exception], None]] = []
-        self.locates = 0
+        self.located_at: list[float] = []
+        """When it was asked."""
 
     def locate(self, topic: str, found: Callable[[BrokerLink | Exception], None]) -> None:
         """As the port says."""
         assert topic == TOPIC
-        self.locates += 1
+        self.located_at.append(self._clock.now())
         self.asked.append(found)
         if not self.held:
             self._clock.call_soon(self.found)
+
+    @property
+    def locates(self) -> int:
+        """How often it was asked."""
+        return len(self.located_at)
 
     def found(self) -> None:
         """Answer whoever waits."""

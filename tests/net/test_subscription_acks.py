@@ -8,7 +8,7 @@ from proxy.core.positions import pack
 from proxy.net.subscription_acks import ACKS_PER_COMMAND_MAX, bits_of, words_of
 from proxy.wire import pulsar_pb2 as pb
 from tests.net.subscription_rig import SubscriptionRig, Worker
-from tests.net.subscription_rig_broker import LEDGER, T, batch, single
+from tests.net.subscription_rig_broker import LEDGER, FakeBrokerLink, T, batch, single
 
 
 def ready(count: int, **settings: object) -> tuple[SubscriptionRig, Worker]:
@@ -21,9 +21,9 @@ def ready(count: int, **settings: object) -> tuple[SubscriptionRig, Worker]:
     return rig, worker
 
 
-def index_acks(rig: SubscriptionRig) -> list[tuple[int, int]]:
+def index_acks(link: FakeBrokerLink) -> list[tuple[int, int]]:
     """Acks of single messages since the last look, as (entry, bits still unacknowledged)."""
-    places = [place for command in rig.link.taken(T.ACK) for place in command.ack.message_id]
+    places = [place for command in link.taken(T.ACK) for place in command.ack.message_id]
     return [(place.entryId, bits_of(place.ack_set)) for place in places if place.ack_set]
 
 
@@ -116,9 +116,9 @@ def test_acks_of_single_messages_are_passed_on_and_the_last_one_acknowledges_the
     worker = rig.worker("a", permits=9)
     rig.link.deliver((4, batch([("k", b"0"), ("k", b"1"), ("k", b"2")])))
     worker.ack(4, ack_set=[0b101])
-    assert index_acks(rig) == [(4, 0b101)]
+    assert index_acks(rig.link) == [(4, 0b101)]
     worker.ack(4, ack_set=[0b001])
-    assert index_acks(rig) == [(4, 0b001)]
+    assert index_acks(rig.link) == [(4, 0b001)]
     worker.ack(4)
     assert rig.link.acked() == [(LEDGER, 4)]
 
@@ -132,9 +132,9 @@ def test_acks_of_a_slice_are_mapped_to_the_entrys_indexes() -> None:
     (slice_,) = first.messages()
     assert slice_.payloads == [b"1", b"3"]
     first.ack(slice_, ack_set=[0b10])
-    assert index_acks(rig) == [(4, 0b1101)]
+    assert index_acks(rig.link) == [(4, 0b1101)]
     first.ack(slice_)
-    assert index_acks(rig) == [(4, 0b0101)]
+    assert index_acks(rig.link) == [(4, 0b0101)]
     (rest,) = second.messages()
     second.ack(rest)
     assert rig.link.acked() == [(LEDGER, 4)]
@@ -147,7 +147,7 @@ def test_a_batch_beyond_64_messages_takes_more_than_one_word() -> None:
     rig.link.deliver((4, batch([("k", b"x")] * 70)))
     unacked = (1 << 63) | (1 << 69)
     worker.ack(4, ack_set=words_of(unacked))
-    assert index_acks(rig) == [(4, unacked)]
+    assert index_acks(rig.link) == [(4, unacked)]
 
 
 @pytest.mark.parametrize("bits", [0, 1, 1 << 63, (1 << 64) - 1, 1 << 64, (1 << 200) - 1])
@@ -273,7 +273,7 @@ def test_an_ack_that_timed_out_on_a_connection_that_stands_is_sent_again() -> No
     assert worker.commands() == []
     assert rig.link.acked() == [(LEDGER, 0)]
     rig.link.time_out(T.ACK)
-    assert index_acks(rig) == [(1, 0b10)]
+    assert index_acks(rig.link) == [(1, 0b10)]
     rig.link.answer(T.ACK)
     assert worker.receipt().request_id == 5
 
