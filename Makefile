@@ -7,7 +7,7 @@ PULSAR_VERSION ?= 4.2.4
 PULSAR_PORT ?= 6650
 PULSAR_WEB_PORT ?= 8080
 PULSAR_DATA ?= .pulsar/$(PULSAR_VERSION)
-# Further arguments of pytest, such as ARGS='-m "not broker" tests/core'.
+# Further arguments of pytest or the bench, such as ARGS='-m "not broker" tests/core'.
 ARGS ?=
 # How long the demo runs; empty leaves it to the demo.
 SECONDS ?=
@@ -58,10 +58,10 @@ fmt: $(VENV)/.ready ## format, and fix what can be fixed safely
 	@$(PYTHON) -m ruff format .
 
 demo: setup ## watch keys keep their order while workers come and go
-	@$(PYTHON) -m integration.demo $(if $(SECONDS),--seconds $(SECONDS))
+	@$(PYTHON) -m integration.demo --version $(PULSAR_VERSION) $(if $(SECONDS),--seconds $(SECONDS))
 
 bench: setup ## measure the gateway against a direct connection
-	@$(PYTHON) -m integration.bench $(ARGS)
+	@$(PYTHON) -m integration.bench --version $(PULSAR_VERSION) $(ARGS)
 
 proto: $(VENV)/.ready ## regenerate proxy/wire/pulsar_pb2.py and .pyi from pulsar.proto
 	@$(PYTHON) -m tests.wire.regenerate

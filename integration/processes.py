@@ -12,12 +12,14 @@ import os
 import shutil
 import signal
 import subprocess
-from typing import TYPE_CHECKING
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
+STOP_S_MAX = 20.0
 KILL_WAIT_S_MAX = 30.0
 """A killed process is gone in milliseconds, unless it hangs in the kernel."""
 
@@ -32,17 +34,16 @@ class OwnedProcess:
         *,
         cwd: Path | None = None,
         environment: Mapping[str, str] | None = None,
-        outlives_us: bool = False,
     ) -> None:
-        """Start it; its output is appended to `log`. With `outlives_us` it has no guard and stays when we go.
+        """Start it; its output is appended to `log`.
 
         Args:
             command: program and arguments.
             log: file for its standard output and error.
             cwd: where it runs.
             environment: added to ours.
-            outlives_us: whether it is meant to run on in the background.
         """
+        self.log = log
         with log.open("ab") as output:
             self.process = subprocess.Popen(
                 command,
@@ -53,7 +54,7 @@ class OwnedProcess:
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
-        self._guard = None if outlives_us else _guard(self.process.pid)
+        self._guard: subprocess.Popen[bytes] | None = _guard(self.process.pid)
 
     @property
     def pid(self) -> int:
@@ -70,7 +71,7 @@ class OwnedProcess:
         if self.running:
             os.killpg(self.pid, number)
 
-    def stop(self, timeout_s: float) -> None:
+    def stop(self, timeout_s: float = STOP_S_MAX) -> None:
         """Ask it to end with SIGTERM, wait, and kill it when it takes longer than `timeout_s`."""
         self.signal(signal.SIGCONT)
         self.signal(signal.SIGTERM)
@@ -85,20 +86,39 @@ class OwnedProcess:
         self.signal(signal.SIGKILL)
         self._reap()
 
+    def release(self) -> None:
+        """Let it run on without us. It is not ours to end afterwards."""
+        self._dismiss_guard()
+        # Popen warns about a child that it thinks running when it is collected; here that is what we want.
+        self.process.returncode = 0
+
+    def __enter__(self) -> Self:
+        """Nothing more to do: it was started when it was made."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Stop it."""
+        self.stop()
+
     def _reap(self) -> None:
         # The guard first: once the process is waited for, its id may be somebody else's.
+        self._dismiss_guard()
+        self.process.wait(KILL_WAIT_S_MAX)
+
+    def _dismiss_guard(self) -> None:
         if self._guard is not None:
             self._guard.kill()
             self._guard.communicate()
             self._guard = None
-        self.process.wait(KILL_WAIT_S_MAX)
 
 
 def _guard(pid: int) -> subprocess.Popen[bytes]:
     """Start a shell that kills the session `pid` when our end of its standard input closes."""
     shell = shutil.which("sh") or "/bin/sh"
     return subprocess.Popen(
-        [shell, "-c", f"read -r _; kill -KILL -- -{pid}"],
+        [shell, "-c", f"read -r _; kill -s KILL -- -{pid}"],
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,

@@ -56,7 +56,7 @@ def _start(data: Path, version: str, port: int, web_port: int) -> int:
         return 0
     for taken in (port, web_port):
         _require_free(taken)
-    broker = PulsarStandalone(version, data=data, port=port, web_port=web_port, in_background=True)
+    broker = PulsarStandalone(version, data=data, port=port, web_port=web_port)
     started_at = time.monotonic()
     print(f"starting Pulsar {version} ...", file=sys.stderr, flush=True)
     broker.start()
@@ -68,6 +68,7 @@ def _start(data: Path, version: str, port: int, web_port: int) -> int:
         "log": str(broker.log),
     }
     (data / RECORD).write_text(json.dumps(record) + "\n")
+    broker.release()
     print(f"ready after {time.monotonic() - started_at:.0f} s: {_describe(data)}")
     return 0
 

@@ -58,7 +58,6 @@ class PulsarStandalone:
         settings: Mapping[str, str] | None = None,
         transactions: bool = False,
         heap_mib: int = HEAP_MIB,
-        in_background: bool = False,
     ) -> None:
         """Describe a broker; nothing is started or written yet.
 
@@ -70,7 +69,6 @@ class PulsarStandalone:
             settings: lines of `standalone.conf`, stronger than our own.
             transactions: whether to run the transaction coordinator.
             heap_mib: largest heap of the virtual machine.
-            in_background: whether the broker goes on running when we end.
         """
         free = free_ports(3)
         self.version = version
@@ -82,7 +80,6 @@ class PulsarStandalone:
         self.settings = dict(settings or {})
         self.transactions = transactions
         self._heap_mib = heap_mib
-        self._in_background = in_background
         self._process: OwnedProcess | None = None
 
     @property
@@ -129,7 +126,7 @@ class PulsarStandalone:
             raise StartError(msg)
         libraries = artifacts.ensure(artifacts.broker(self.version))
         self.data.mkdir(parents=True, exist_ok=True)
-        self._process = OwnedProcess(self._command(libraries), self.log, cwd=self.data, outlives_us=self._in_background)
+        self._process = OwnedProcess(self._command(libraries), self.log, cwd=self.data)
         try:
             self.wait_ready(timeout_s)
         except BaseException:
@@ -165,6 +162,12 @@ class PulsarStandalone:
         """End the broker with SIGKILL, as a crash of its machine's memory would. Its data stays."""
         if self._process is not None:
             self._process.kill()
+            self._process = None
+
+    def release(self) -> None:
+        """Let the running broker go on without us; this object then knows nothing of it any more."""
+        if self._process is not None:
+            self._process.release()
             self._process = None
 
     def restart(self, timeout_s: float = START_S_MAX) -> None:

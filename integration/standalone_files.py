@@ -46,7 +46,7 @@ _SETTINGS = {
 
 _TRANSACTION_SETTINGS = {"transactionCoordinatorEnabled": "true", "systemTopicEnabled": "true"}
 
-_LOG4J = """status = warn
+LOG4J = """status = warn
 appender.console.type = Console
 appender.console.name = console
 appender.console.layout.type = PatternLayout
@@ -73,5 +73,5 @@ def write_configuration(
     configuration = directory / "standalone.conf"
     configuration.write_text("".join(f"{name}={value}\n" for name, value in values.items()))
     log4j = directory / "log4j2.properties"
-    log4j.write_text(_LOG4J)
+    log4j.write_text(LOG4J)
     return configuration, log4j
