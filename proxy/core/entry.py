@@ -25,7 +25,7 @@ _LEDGER_SHIFT: Final = 63
 _ENTRY_MASK: Final = (1 << _LEDGER_SHIFT) - 1
 
 PART_BYTES: Final = 360
-"""What one part costs beside its entry's bytes: itself, its numbers, and its places in the tables (measured, 64-bit)."""
+"""What one part costs beside its entry's bytes: itself, its numbers, its places in the tables (measured, 64-bit)."""
 
 
 def delivery_key(ledger: int, wire_entry: int, position: int) -> int:

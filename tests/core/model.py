@@ -204,7 +204,7 @@ class World:
         self.dispatcher.flow(client.worker, permits, self.now)
 
     def ack(self, client: Client, key: int, bits: int = 0) -> None:
-        """A client acknowledges a delivery, whole or but for the messages whose bits are set; perhaps late or not its own."""
+        """A client acknowledges a delivery, but for the messages whose bits are set; perhaps late or not its own."""
         known = key in client.worker.pending
         if known and key not in client.seen:
             return  # On its way and not sent: no client can name it.
@@ -322,8 +322,8 @@ class World:
             for worker in fresh:
                 self.join(worker)
         for client in self.clients:
-            self.dispatcher.set_writable(client.worker, True, self.now)  # noqa: FBT003 - the port's one bit of news
-            self.dispatcher.set_drained(client.worker, False, self.now)  # noqa: FBT003
+            self.dispatcher.set_writable(client.worker, True, self.now)
+            self.dispatcher.set_drained(client.worker, False, self.now)
         for _ in range(10_000):
             if not self.unfinished:
                 break

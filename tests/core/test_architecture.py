@@ -10,17 +10,18 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 
-IMPURE = frozenset(
-    "asyncio concurrent datetime ftplib http logging multiprocessing os pathlib queue random sched secrets select "
-    "selectors shutil signal socket socketserver ssl structlog subprocess tempfile threading time urllib uuid uvloop "
-    "anyio trio".split()
-)
+IMPURE = frozenset({
+    "asyncio", "concurrent", "datetime", "ftplib", "http", "logging", "multiprocessing", "os", "pathlib",
+    "queue", "random", "sched", "secrets", "select", "selectors", "shutil", "signal", "socket",
+    "socketserver", "ssl", "structlog", "subprocess", "tempfile", "threading", "time", "urllib", "uuid",
+    "uvloop", "anyio", "trio",
+})  # fmt: skip
 """What makes a value depend on more than its arguments: loops, sockets, clocks, chance, threads, files, logs."""
 
-DEVICES = frozenset(
-    "asyncio concurrent multiprocessing random sched secrets select selectors signal socket socketserver subprocess "
-    "threading time uvloop anyio trio".split()
-)
+DEVICES = frozenset({
+    "asyncio", "concurrent", "multiprocessing", "random", "sched", "secrets", "select", "selectors", "signal",
+    "socket", "socketserver", "subprocess", "threading", "time", "uvloop", "anyio", "trio",
+})  # fmt: skip
 """What a state machine reaches through a port. TLS contexts and log lines it may name."""
 
 OUTSIDE = frozenset({"tests", "integration"})
@@ -167,7 +168,11 @@ def test_a_planted_violation_is_found(rule: str, file: str, source: str, tmp_pat
 @pytest.mark.parametrize(
     ("rule", "file", "source"),
     [
-        ("the pure rooms are pure", "proxy/core/a.py", "from proxy.core.selectors import base\nfrom array import array"),
+        (
+            "the pure rooms are pure",
+            "proxy/core/a.py",
+            "from proxy.core.selectors import base\nfrom array import array",
+        ),
         ("the pure rooms are pure", "proxy/core/a.py", "clock.time()\nrandom = 3\n'import asyncio'"),
         ("the core knows nobody", "proxy/core/deep/er.py", "from .. import entry\nfrom . import twin"),
         ("net reaches devices through its ports only", "proxy/net/aio.py", "import asyncio, socket"),

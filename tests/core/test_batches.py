@@ -9,7 +9,7 @@ from proxy.core.dispatcher import OrderingMode
 from proxy.core.entry import Batch, Part, by_slot, cut, delivery_key, wire_id
 from proxy.core.positions import pack
 from proxy.core.slice_id import SLICED_MESSAGES_MAX, original_entry
-from tests.core.test_dispatcher_rig import A, B, C, LEDGER, Rig
+from tests.core.test_dispatcher_rig import LEDGER, A, B, C, Rig
 
 
 def test_a_mixed_batch_for_one_taker_goes_whole_under_its_own_id() -> None:
@@ -136,10 +136,10 @@ def test_a_late_ack_of_a_slice_cut_otherwise_now_changes_nothing() -> None:
     rig.join("c2", 10)
     rig.mixed(1, A, A, A, B)
     assert rig.got("c1") == [(1, (0, 1, 2))]
-    rig.dispatcher.set_drained(rig.workers["c1"], True, 0.0)  # noqa: FBT003 - the operator's one bit of news
+    rig.dispatcher.set_drained(rig.workers["c1"], True, 0.0)
     rig.nack("c1")
     rig.flow("c1", 2)
-    rig.dispatcher.set_drained(rig.workers["c1"], False, 0.0)  # noqa: FBT003
+    rig.dispatcher.set_drained(rig.workers["c1"], False, 0.0)
     assert rig.got("c1") == [(1, (0, 1))]
     assert not rig.ack("c1", (1, (0, 1, 2)))
     assert not rig.ack("c1", 1)
@@ -274,7 +274,7 @@ def test_an_opaque_entry_goes_whole_beyond_the_permits() -> None:
 
 
 def test_an_opaque_entry_acknowledged_in_part_comes_back_whole() -> None:
-    """Nobody can take single messages out of it: a duplicate is possible, a client that can never acknowledge is not."""
+    """Nobody can take single messages out of it; better a duplicate than a client that can never acknowledge."""
     rig = Rig(c1=[A])
     worker = rig.join("c1", 10)
     rig.opaque(1, A, 3)

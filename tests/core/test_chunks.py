@@ -80,7 +80,7 @@ def test_a_holder_that_leaves_gives_the_whole_message_to_the_new_owner() -> None
 
 
 def test_a_message_given_back_starts_anew_at_the_new_owner() -> None:
-    """The holder gives the chunks back, and keeps another message: none of them goes to it again, first chunk or later."""
+    """The holder gives the chunks back and keeps another message: no chunk goes to it again, first or later."""
     rig = Rig(c1=[A], c2=[A])
     rig.join("c1", 10)
     rig.entries(A, 1)
@@ -108,7 +108,7 @@ def test_a_later_chunk_given_back_goes_to_the_holder_again() -> None:
 
 
 def test_a_message_given_up_is_finished_by_nobody() -> None:
-    """The holder acknowledges the chunks of a message it has not got whole: the rest waits for the drain like others."""
+    """The holder acknowledges chunks of a message it has not got whole: the rest waits for the drain like others."""
     rig = drained(c1=1)
     rig.entries(A, 2)
     rig.chunk(3, A, "m", 1, 3)
@@ -190,62 +190,78 @@ def test_chunks_an_operator_skipped_are_not_waited_for() -> None:
     assert rig.got("c2") == [3]
 
 
+class Story:
+    """Producers interleave chunks of four messages, workers come and go, and acknowledge whole messages only."""
+
+    def __init__(self, seed: int) -> None:
+        """The seed decides."""
+        self.random = Random(seed)  # noqa: S311 - a story, not a secret
+        self.rig = Rig(c1=[A], c2=[A], c3=[A])
+        self.rig.join("c1", 3)
+        self.here = ["c1"]
+        self.chunks_left = {f"m{number}": 3 for number in range(4)}
+        self.chunk_of: dict[int, tuple[str, int]] = {}
+        self.assembled: dict[str, dict[str, list[int]]] = {name: {} for name in ("c1", "c2", "c3")}
+        self.finished: set[str] = set()
+
+    def chunk(self) -> None:
+        """The next chunk of some message."""
+        if not self.chunks_left:
+            return
+        uuid = self.random.choice(sorted(self.chunks_left))
+        number, index = len(self.chunk_of) + 1, 3 - self.chunks_left[uuid]
+        self.chunk_of[number] = uuid, index
+        self.rig.chunk(number, A, uuid, index, 3)
+        self.chunks_left[uuid] -= 1
+        if not self.chunks_left[uuid]:
+            del self.chunks_left[uuid]
+
+    def join(self) -> None:
+        """A worker comes, knowing nothing."""
+        away = [name for name in self.assembled if name not in self.here]
+        if away:
+            self.assembled[away[0]].clear()
+            self.rig.join(away[0], 2)
+            self.here.append(away[0])
+
+    def leave(self) -> None:
+        """A worker goes, unless it is the last."""
+        if len(self.here) > 1:
+            name = self.here.pop(self.random.randrange(len(self.here)))
+            self.rig.got(name)
+            self.rig.leave(name)
+
+    def flow(self) -> None:
+        """A worker grants permits."""
+        self.rig.flow(self.random.choice(self.here), 2)
+
+    def read(self) -> None:
+        """Every worker takes what it got, chunk after chunk, and acknowledges messages it has whole."""
+        for name in self.here:
+            for entry in self.rig.got(name):
+                assert isinstance(entry, int)
+                uuid, index = self.chunk_of[entry]
+                chunks = self.assembled[name].setdefault(uuid, [])
+                assert index == len(chunks), f"chunk {index} of {uuid} came to {name} after {chunks}"
+                chunks.append(entry)
+                if len(chunks) == 3:
+                    self.rig.ack(name, *self.assembled[name].pop(uuid))
+                    self.finished.add(uuid)
+
+
 @pytest.mark.parametrize("seed", range(60))
 def test_interleaved_chunked_messages_survive_moving_owners(seed: int) -> None:
-    """Producers interleave their chunks, owners change, workers acknowledge whole messages only: all of it arrives.
-
-    Every message is assembled at one worker, its chunks in order, and in the end nothing waits.
-    """
-    random = Random(seed)  # noqa: S311 - a story, not a secret
-    rig = Rig(c1=[A], c2=[A], c3=[A])
-    rig.join("c1", 3)
-    here = ["c1"]
-    left = {f"m{number}": 3 for number in range(4)}
-    has: dict[str, dict[str, list[int]]] = {name: {} for name in ("c1", "c2", "c3")}
-    of: dict[int, tuple[str, int]] = {}
-    finished: set[str] = set()
-    number = 0
-
-    def read(name: str) -> None:
-        for entry in rig.got(name):
-            assert isinstance(entry, int)
-            uuid, index = of[entry]
-            chunks = has[name].setdefault(uuid, [])
-            assert of[entry] == (uuid, len(chunks)), f"chunk {index} of {uuid} came to {name} after {chunks}"
-            chunks.append(entry)
-            if len(chunks) == 3:
-                rig.ack(name, *has[name].pop(uuid))
-                finished.add(uuid)
-
-    for _ in range(400):
-        step = random.choice(["chunk", "chunk", "flow", "join", "leave"])
-        if step == "chunk" and left:
-            uuid = random.choice(sorted(left))
-            number += 1
-            of[number] = uuid, 3 - left[uuid]
-            rig.chunk(number, A, uuid, 3 - left[uuid], 3)
-            left[uuid] -= 1
-            if not left[uuid]:
-                del left[uuid]
-        elif step == "join" and len(here) < 3:
-            name = next(name for name in has if name not in here)
-            has[name].clear()
-            rig.join(name, 2)
-            here.append(name)
-        elif step == "leave" and len(here) > 1:
-            name = here.pop(random.randrange(len(here)))
-            rig.got(name)
-            rig.leave(name)
-        elif step == "flow":
-            rig.flow(random.choice(here), 2)
-        for name in here:
-            read(name)
-        if not left and len(finished) == 4:
-            break
-    for _ in range(20):
-        for name in here:
-            rig.flow(name, 5)
-            read(name)
-    assert finished == {"m0", "m1", "m2", "m3"}
-    assert not rig.dispatcher.waiting
-    assert rig.dispatcher.open_chunks == {}
+    """Every message is assembled at one worker, its chunks in order, and in the end nothing waits."""
+    story = Story(seed)
+    for _ in range(100):
+        story.random.choice([story.chunk, story.chunk, story.flow, story.join, story.leave])()
+        story.read()
+    while story.chunks_left:
+        story.chunk()
+    for _ in range(30):
+        for name in story.here:
+            story.rig.flow(name, 5)
+        story.read()
+    assert story.finished == {"m0", "m1", "m2", "m3"}
+    assert not story.rig.dispatcher.waiting
+    assert story.rig.dispatcher.open_chunks == {}

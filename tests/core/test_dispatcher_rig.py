@@ -146,7 +146,9 @@ class Rig:
 
     def got(self, name: str) -> list[Got]:
         """What leaves for a worker, by numbers."""
-        return [entry_of(u.position) if u.indexes is None else (entry_of(u.position), u.indexes) for u in self.units(name)]
+        return [
+            entry_of(u.position) if u.indexes is None else (entry_of(u.position), u.indexes) for u in self.units(name)
+        ]
 
     def key(self, what: Got) -> int:
         """Pending key of a delivery."""

@@ -15,7 +15,7 @@ from tests.core.test_dispatcher_rig import A, B, Rig
 
 
 def test_waiting_messages_change_their_queue_in_the_call_that_moves_them() -> None:
-    """An idle new owner with permits gets what waited for the old owner's permits: no event of the old one is needed."""
+    """An idle new owner gets what waited for the old owner's permits, without any event of the old one."""
     rig = Rig(busy=[A], idle=[A])
     rig.join("busy")
     rig.entries(A, 1, 2)
@@ -53,7 +53,7 @@ def test_pending_messages_of_a_departed_worker_come_back_in_order() -> None:
 
 
 def test_what_never_left_an_outbox_is_no_redelivery() -> None:
-    """The worker goes before its outbox was written: to the next one it is the first delivery, and it was never sent."""
+    """The worker goes before its outbox was written: it was never sent, so the next worker gets it first."""
     rig = Rig(c1=[A], c2=[A])
     worker = rig.join("c1", 2)
     rig.entries(A, 1, 2)

@@ -196,14 +196,14 @@ class Subscription(RuleBasedStateMachine):
             world.drain(fresh)
 
 
-class TestModel(Subscription.TestCase):  # type: ignore[misc]  # hypothesis makes the class at run time
-    """After every step the guarantees hold and the tables are right; in the end nothing is left."""
+TestModel = Subscription.TestCase
+"""After every step the guarantees hold and the tables are right; in the end nothing is left."""
 
-    settings = settings(
-        max_examples=300,
-        stateful_step_count=50,
-        deadline=None,
-        derandomize=True,
-        database=None,
-        suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large],
-    )
+TestModel.settings = settings(
+    max_examples=300,
+    stateful_step_count=50,
+    deadline=None,
+    derandomize=True,
+    database=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large],
+)

@@ -125,5 +125,7 @@ def test_a_reset_leaves_nothing() -> None:
     outstanding.reset()
     assert outstanding.highest == -1
     assert outstanding.bytes_held == 0
-    assert not (outstanding.entries or outstanding.acks or outstanding.unconfirmed)
+    assert not outstanding.entries
+    assert not outstanding.acks
+    assert not outstanding.unconfirmed
     assert not outstanding.is_repeat(1, 0)

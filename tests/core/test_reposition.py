@@ -15,7 +15,7 @@ def test_a_reset_forgets_every_entry_and_keeps_the_workers() -> None:
     rig.entries(A, 1, 2)
     second = rig.join("c2", 5)
     rig.entries(B, 3)
-    assert second.join_gate is not None
+    assert rig.dispatcher.gated == [second]
     assert rig.draining() == [A]
     reset(rig.dispatcher)
     dispatcher = rig.dispatcher
