@@ -12,6 +12,7 @@ from grpc_tools import protoc  # type: ignore[import-untyped]  # the package has
 
 ROOT = Path(__file__).parents[2]
 SOURCE = "proxy/wire/pulsar.proto"
+MODULE = "proxy/wire/pulsar_pb2.py"
 STUB = "proxy/wire/pulsar_pb2.pyi"
 
 # protoc's stubs leave `Mapping` without arguments where a message is accepted as a dictionary.

@@ -7,10 +7,27 @@ from tests.wire import regenerate
 from tests.wire.builders import UNKNOWN_FIELD, metadata_of
 
 
+VERSION_LINE = 4
+"""Of a generated module: the line that names the version of protoc."""
+
+
 def test_generated_files_are_what_protoc_makes_of_the_declaration() -> None:
-    """The committed module and stub come from the committed pulsar.proto, by the command its head names."""
-    for name, text in regenerate.generate().items():
-        assert (regenerate.ROOT / name).read_text() == text, f"{name} is old: python -m tests.wire.regenerate"
+    """The committed module and stub come from the committed pulsar.proto, by the command its head names.
+
+    Another version of protoc words the files otherwise; what they declare is the same with every one.
+    """
+    committed = {name: (regenerate.ROOT / name).read_text() for name in (regenerate.MODULE, regenerate.STUB)}
+    generated = regenerate.generate()
+    assert descriptor(committed[regenerate.MODULE]) == descriptor(generated[regenerate.MODULE])
+    versions = {files[regenerate.MODULE].splitlines()[VERSION_LINE] for files in (committed, generated)}
+    if len(versions) == 1:
+        assert committed == generated, "run python -m tests.wire.regenerate"
+
+
+def descriptor(module: str) -> str:
+    """The line of a generated module that holds the declaration, encoded."""
+    (line,) = [line for line in module.splitlines() if line.startswith("DESCRIPTOR = ")]
+    return line
 
 
 def test_every_command_type_has_the_body_of_its_number() -> None:
