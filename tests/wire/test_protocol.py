@@ -6,7 +6,6 @@ from proxy.wire.pulsar_pb2 import BaseCommand, CommandProducer, MessageMetadata,
 from tests.wire import regenerate
 from tests.wire.builders import UNKNOWN_FIELD, metadata_of
 
-
 VERSION_LINE = 4
 """Of a generated module: the line that names the version of protoc."""
 
