@@ -8,7 +8,7 @@ broker, and is counted: its order per key inside the batch is not promised (G8).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import structlog
 
@@ -29,6 +29,10 @@ if TYPE_CHECKING:
     from proxy.core.upstream_window import UpstreamWindow
     from proxy.net.subscription import Counters
     from proxy.wire.pulsar_pb2 import MessageMetadata
+
+BATCH_MESSAGES_MAX: Final = 1 << 20
+"""Messages of one batch that are believed. Whoever claims more lies: they would take a worker's permits for years, and
+the bits to note which of them were acknowledged hundreds of megabytes."""
 
 log = structlog.get_logger("keyline.subscription")
 
@@ -78,7 +82,12 @@ class Intake:
         if metadata.num_chunks_from_msg > 1:
             self._chunk(metadata, position, slot, redeliveries, tail)
             return
-        groups = self._groups(metadata, payload_start, slot, count, entry, tail)
+        groups: dict[int, list[int] | range] | None = None
+        if count > BATCH_MESSAGES_MAX:
+            self._opaque(metadata, f"it claims {count} messages")
+            count = BATCH_MESSAGES_MAX
+        else:
+            groups = self._groups(metadata, payload_start, slot, count, entry, tail)
         if ack_set:
             self._partly_acked(groups, position, slot, count, redeliveries, bits_of(ack_set), tail)
         elif groups is None:
@@ -97,12 +106,12 @@ class Intake:
         self, metadata: MessageMetadata, payload_start: int, slot: int, count: int, entry: int, tail: bytes
     ) -> dict[int, list[int] | range] | None:
         """Slot to the indexes of its messages; None if the batch cannot be opened or cut."""
-        if not can_peek(metadata) or not sliceable(entry):
-            self._opaque(metadata, "it is encrypted" if not can_peek(metadata) else "its entry id is too large")
+        if not can_peek(metadata):
+            self._opaque(metadata, "it is encrypted")
             return None
         try:
             content = BatchContent.open(metadata, tail, payload_start, self._peek_max_bytes)
-            if uniform(content.payload, count):
+            if uniform(content.payload, count, sticky_key(metadata)):
                 return {slot: range(count)}
             singles = index_batch(content.payload, count)
         except WireError as error:
@@ -111,6 +120,9 @@ class Intake:
         if not any(single.has_key for single in singles):
             # Without keys there is no order to keep, and cutting would only cost.
             return {slot: range(count)}
+        if not sliceable(entry, count):
+            self._opaque(metadata, "its entry id or its number of messages is too large")
+            return None
         groups: dict[int, list[int] | range] = {}
         for index, single in enumerate(singles):
             if not single.compacted_out:

@@ -56,6 +56,8 @@ class Worker:
         self.client_version = "Pulsar-CPP-v3.7.0"
         self.accepts_broker_entry_metadata = False
         self.writable = True
+        self.room: int | None = None
+        """Writes after which the socket is full; None for any number."""
         self.forgotten = False
         self.gone = False
         self.writes = 0
@@ -70,6 +72,9 @@ class Worker:
         """As the port says."""
         assert not self.gone, "a frame for a client whose connection is gone"
         self.writes += 1
+        if self.room is not None:
+            self.room -= 1
+            self.writable = self.room > 0
         for piece in self._splitter.feed(frame):
             if frames.frame_type(piece) == T.MESSAGE:
                 self._delivered.append(self._read(piece))
@@ -186,7 +191,7 @@ class Worker:
 
     def read_again(self) -> None:
         """The client's socket emptied."""
-        self.writable = True
+        self.writable, self.room = True, None
         self.port.writability_changed(writable=True)
         self._rig.clock.settle()
 

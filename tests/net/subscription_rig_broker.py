@@ -37,13 +37,14 @@ def single(key: str | None, payload: bytes = b"x", **fields: object) -> bytes:
 def batch(messages: Iterable[tuple[str | None, bytes]], **fields: object) -> bytes:
     """The tail of a batch of (key, payload), its outer key the first one's."""
     pairs = list(messages)
-    payload = b""
+    pieces = []
     for key, body in pairs:
         meta = pb.SingleMessageMetadata(payload_size=len(body))
         if key is not None:
             meta.partition_key = key.encode()
         encoded = meta.SerializeToString()
-        payload += len(encoded).to_bytes(4, "big") + encoded + body
+        pieces += [len(encoded).to_bytes(4, "big"), encoded, body]
+    payload = b"".join(pieces)
     metadata = pb.MessageMetadata(producer_name=b"shop", sequence_id=7, publish_time=1, **fields)  # type: ignore[arg-type]
     metadata.num_messages_in_batch = len(pairs)
     metadata.uncompressed_size = len(payload)
