@@ -25,7 +25,7 @@ from proxy.net.relay import Relay
 from proxy.net.session_commands import DATA, error_frame, parse_as
 from proxy.net.session_keep_alive import Heartbeat
 from proxy.net.session_router import CommandRouter, Violation, command_name
-from proxy.net.session_statistics import EndCause, SessionCounters, SessionStatistics, counts
+from proxy.net.session_statistics import NOT_AT_FAULT, EndCause, SessionCounters, SessionStatistics, counts
 from proxy.net.session_workers import SessionWorkers
 from proxy.wire import commands, frames
 from proxy.wire import pulsar_pb2 as pb
@@ -205,8 +205,8 @@ class ClientSession:
             if kind in unparsed:
                 run.append(frame)
                 continue
-            if run:
-                self._forward(run)
+            if run and self._relay is not None:
+                self._relay.forward(run)
                 run = []
             if router is not None and kind in DATA:  # changes nothing of the session or of what goes unparsed
                 router.take_data(kind, frame)
@@ -215,12 +215,8 @@ class ClientSession:
             if self._state is SessionState.ENDED:
                 return
             unparsed = _NOTHING if router is None else router.unparsed()
-        if run:
-            self._forward(run)
-
-    def _forward(self, run: list[bytes]) -> None:
-        assert self._relay is not None
-        self._relay.forward(run)
+        if run and self._relay is not None:
+            self._relay.forward(run)
 
     def _command(self, kind: int, frame: bytes) -> None:
         if kind == _T.CONNECT:
@@ -272,8 +268,8 @@ class ClientSession:
             return
         self._state = SessionState.ENDED
         self._cause = cause
-        if cause is not EndCause.CLIENT_LEFT:
-            log.info("session_ended", peer=self._peer, client=self._client_version, cause=cause.value, reason=reason)
+        tell = log.debug if cause in NOT_AT_FAULT else log.info
+        tell("session_ended", peer=self._peer, client=self._client_version, cause=cause.value, reason=reason)
         self._heartbeat.stop()
         self._stop_timer()
         if self._transport is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass, fields
+from typing import Final
 
 
 class EndCause(enum.Enum):
@@ -22,6 +23,12 @@ class EndCause(enum.Enum):
     BROKER_UNREACHABLE = "broker_unreachable"
     BROKER_REFUSED = "broker_refused"
     BROKER_LOST = "broker_lost"
+
+
+NOT_AT_FAULT: Final = frozenset(
+    {EndCause.CLIENT_LEFT, EndCause.SHUT_DOWN, EndCause.BROKER_UNREACHABLE, EndCause.BROKER_LOST}
+)
+"""Ends that every client meets at once when a broker goes, and again at each retry: counted, but not each logged."""
 
 
 @dataclass(slots=True)

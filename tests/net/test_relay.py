@@ -280,6 +280,18 @@ def test_an_acknowledgement_that_awaits_its_receipt_is_answered() -> None:
     assert (answer.request_id, answer.consumer_id, answer.error) == (71, 6, pb.ServiceNotReady)
 
 
+def test_receipts_are_watched_until_the_last_one_expected() -> None:
+    """The first receipt must not make us overlook the second; an acknowledgement is answered once."""
+    rig = with_worker()
+    rig.relayed_consumer(6, 60)
+    rig.client.deliver(ack(6, request_id=70) + ack(6, request_id=71))
+    for request_id in (70, 71):
+        rig.broker.deliver(encode(T.ACK_RESPONSE, pb.CommandAckResponse(consumer_id=6, request_id=request_id)))
+    assert kinds(rig.to_client()) == [T.ACK_RESPONSE] * 2
+    rig.broker.lose()
+    assert kinds(rig.to_client()) == [T.CLOSE_CONSUMER]
+
+
 def test_a_producer_that_still_waits_for_its_turn_is_refused() -> None:
     """Its request was answered with ready=false: the client awaits a second answer to the same request."""
     rig = with_worker()

@@ -187,6 +187,18 @@ def test_the_broker_s_refusal_reaches_the_client_in_its_own_words() -> None:
     assert rig.cause == "broker_refused"
 
 
+def test_nothing_after_a_broker_s_refusal_counts() -> None:
+    """Not even a CONNECTED in the same piece: the relay has ended."""
+    rig = SessionRig()
+    rig.client.deliver(connect())
+    error = pb.CommandError(request_id=2**64 - 1, error=pb.AuthenticationError, message="no such token")
+    rig.connector.last.accept().deliver(encode(T.ERROR, error) + connected())
+    relay = rig.session.statistics().relay
+    assert relay is not None
+    assert relay.state == "ended"
+    assert [command.type for command in rig.to_client()] == [T.ERROR]
+
+
 def test_a_broker_that_never_answers_connect_is_given_up() -> None:
     """The handshake has a bound on the upstream leg too."""
     rig = SessionRig()
