@@ -8,12 +8,10 @@ from hypothesis import strategies as st
 
 from proxy.core.sticky_key import (
     CONSISTENT_SLOT_COUNT,
-    NONE_KEY,
     RANGE_SLOT_COUNT,
     consistent_slot,
     murmur31,
     range_slot,
-    sticky_key,
 )
 
 MURMUR_VECTORS = {
@@ -49,18 +47,6 @@ SLOT_VECTORS = {
 }
 
 
-def key_of(
-    *,
-    ordering: bytes | None = None,
-    partition: str | None = None,
-    base64: bool = False,
-    producer: str | None = None,
-    sequence: int | None = None,
-) -> bytes:
-    """Return the sticky key of metadata with only these fields set."""
-    return sticky_key(ordering, partition, base64, producer, sequence)
-
-
 @pytest.mark.parametrize(("key", "expected"), MURMUR_VECTORS.items())
 def test_a_key_hashes_as_in_the_java_client(key: str, expected: int) -> None:
     """The 31-bit Murmur3 of a key is the number the client's HashTest asserts."""
@@ -81,80 +67,3 @@ def test_every_hash_has_31_bits_and_a_slot_other_than_zero(key: bytes) -> None:
     assert 0 <= murmur < 1 << 31
     assert 1 <= consistent_slot(murmur) <= CONSISTENT_SLOT_COUNT
     assert 1 <= range_slot(murmur) < RANGE_SLOT_COUNT
-
-
-def test_the_ordering_key_wins_over_the_partition_key() -> None:
-    """An ordering key decides even where a partition key exists."""
-    assert key_of(ordering=b"\xff\x00", partition="key", producer="producer", sequence=1) == b"\xff\x00"
-
-
-def test_an_empty_ordering_key_is_a_key() -> None:
-    """Present and empty is not the same as absent."""
-    assert key_of(ordering=b"", partition="key", producer="producer", sequence=1) == b""
-
-
-def test_a_plain_partition_key_is_its_utf8_bytes() -> None:
-    """Text keys are hashed as UTF-8."""
-    assert key_of(partition="ключ") == "ключ".encode()
-
-
-def test_an_empty_partition_key_is_a_key() -> None:
-    """An empty string key hashes zero bytes and is not replaced by producer and sequence."""
-    assert key_of(partition="", producer="producer", sequence=1) == b""
-
-
-@pytest.mark.parametrize(
-    ("text", "decoded"),
-    [
-        ("a2V5", b"key"),
-        ("a2U=", b"ke"),
-        ("aw==", b"k"),
-        ("aw", b"k"),
-        ("a2U", b"ke"),
-        ("", b""),
-        ("+/+/", b"\xfb\xff\xbf"),
-    ],
-)
-def test_a_flagged_partition_key_is_decoded_with_or_without_padding(text: str, decoded: bytes) -> None:
-    """Base64 keys are decoded as Java's basic decoder does, which lets padding be left out."""
-    assert key_of(partition=text, base64=True) == decoded
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "a",
-        "a2V5!",
-        "a2 V5",
-        "a2V5\n",
-        "_-_-",
-        "aw=",
-        "aw==aw==",
-        "=",
-        "====",
-        "a===",
-        "a2V5=",
-        "a2V5==",
-        "a2V5====",
-        "ключ",
-    ],
-)
-def test_a_flagged_key_that_is_not_base64_becomes_none_key(text: str) -> None:
-    """The broker catches its decoder's exception and takes the metadata for unreadable."""
-    assert key_of(partition=text, base64=True, producer="producer", sequence=1) == NONE_KEY
-
-
-def test_a_message_without_key_is_keyed_by_producer_and_sequence() -> None:
-    """Keyless messages are spread over all workers (apache/pulsar 23219)."""
-    assert key_of(producer="testProducer", sequence=1) == b"testProducer-1"
-
-
-def test_a_sequence_above_63_bits_is_printed_signed() -> None:
-    """The wire's unsigned sequence is a signed long in the broker, and its text is what gets hashed."""
-    assert key_of(producer="p", sequence=(1 << 64) - 1) == b"p--1"
-
-
-@pytest.mark.parametrize(("producer", "sequence"), [(None, None), ("p", None), (None, 1)])
-def test_a_message_with_nothing_to_tell_it_apart_gets_none_key(producer: str | None, sequence: int | None) -> None:
-    """Without key and without complete producer and sequence there is one key for all."""
-    assert key_of(base64=True, producer=producer, sequence=sequence) == NONE_KEY == b"NONE_KEY"
