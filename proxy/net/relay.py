@@ -94,8 +94,7 @@ class Relay:
         self._clock = clock
         self._limits = limits
         self._brokers = brokers
-        self._broker = brokers[0]
-        self._brokers_tried = 0
+        self._broker, self._brokers_tried = brokers[0], 0
         self._connect = connect
         self._counters = counters
         self._requests = RelayedRequests(limits.relayed_requests_max)
@@ -161,7 +160,7 @@ class Relay:
 
     def forward(self, run: list[bytes]) -> None:
         """Pass whole frames on as one write. Only while `passes_data`."""
-        data = run[0] if len(run) == 1 else b"".join(run)
+        data = b"".join(run)
         self._counters.relayed_to_broker_frames_total += len(run)
         self._counters.relayed_to_broker_bytes_total += len(data)
         self._write(data)
@@ -228,7 +227,7 @@ class Relay:
 
     def leg_data(self, data: list[bytes]) -> None:
         """Pass on to the client."""
-        self._deliver(data[0] if len(data) == 1 else b"".join(data), len(data))
+        self._deliver(b"".join(data), len(data))
 
     def leg_command(self, command: pb.BaseCommand, frame: bytes) -> None:
         """Take note, rewrite what would lead the client past us, and pass on."""
@@ -264,9 +263,7 @@ class Relay:
             self._client.relay_writable(True)
             if not self._client.relay_lost(reason):
                 return
-        told = b"".join(self._requests.lose(reason))
-        if told:
-            self._client.send(told)
+        self._client.send(b"".join(self._requests.lose(reason)))
 
     # ---- within
 

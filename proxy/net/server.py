@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from proxy.net.aio import AioTransport
+from proxy.net.aio_transport import AioTransport
 from proxy.net.session import ClientSession
 from proxy.net.session_commands import error_frame
 from proxy.net.session_statistics import EndCause, SessionCounters, SessionStatistics, counts

@@ -14,7 +14,8 @@ import structlog
 import uvloop
 
 from proxy.limits import Limits
-from proxy.net.aio import AioClock, AioConnector, AioTransport
+from proxy.net.aio import AioClock, AioConnector
+from proxy.net.aio_transport import AioTransport
 from proxy.net.ports import Transport
 
 MIB = 1024 * 1024

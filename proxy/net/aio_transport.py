@@ -1,0 +1,218 @@
+"""One TCP connection on asyncio: writes gathered per loop turn, water marks, and receivers that may fail.
+
+There is no coroutine, task or queue per message. Writes of one loop turn are gathered and leave as one write, for a
+system call costs more than all our work on a small message.
+
+An exception that escapes from a state machine is a bug of ours. It is logged once, with its stack, and costs the
+connection it came up on; other connections, and the process, go on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable
+from typing import TYPE_CHECKING, cast
+
+import structlog
+
+if TYPE_CHECKING:
+    from proxy.limits import Limits
+    from proxy.net.ports import Receiver, Transport
+
+log = structlog.get_logger("keyline.net")
+
+
+class AioTransport(asyncio.Protocol):
+    """One TCP connection: implements `ports.Transport` towards us and `asyncio.Protocol` towards the loop.
+
+    `writable` turns false in the very `write` that crosses the high-water mark; the receiver hears of it, and of
+    the turn back, from the loop, strictly in turns.
+    """
+
+    def __init__(
+        self, make_receiver: Callable[[Transport], Receiver], loop: asyncio.AbstractEventLoop, limits: Limits
+    ) -> None:
+        """`make_receiver` is called once, when the peer is known, so that a listener can turn it away."""
+        self._make_receiver = make_receiver
+        self._loop = loop
+        self._high_water_bytes = limits.unread_high_water_bytes
+        self._low_water_bytes = limits.unread_low_water_bytes
+        self._unread_bytes_max = limits.unread_bytes_max
+        self._receiver: Receiver | None = None
+        self._received: Callable[[bytes], None] = _too_early
+        self._transport: asyncio.Transport | None = None
+        self._peer = "not connected"
+        self._pieces: list[bytes] = []
+        self._pieces_bytes = 0
+        self._flush_due = False
+        self._loop_full = False
+        self._writable = True
+        self._told_writable = True
+        self._reading = True
+        self._closing = False
+        self._close_reason = ""
+
+    @property
+    def opened(self) -> bool:
+        """Whether the connection ever stood, so that the loop is the one to tell of its end."""
+        return self._transport is not None
+
+    # ---- ports.Transport
+
+    @property
+    def peer(self) -> str:
+        """As the port says."""
+        return self._peer
+
+    @property
+    def writable(self) -> bool:
+        """As the port says."""
+        return self._writable
+
+    def write(self, data: bytes) -> None:
+        """As the port says."""
+        if self._closing:
+            return
+        self._pieces.append(data)
+        self._pieces_bytes += len(data)
+        if self._pieces_bytes > self._high_water_bytes:
+            self._writable = False
+        if not self._flush_due:
+            self._flush_due = True
+            self._loop.call_soon(self._flush)
+
+    def pause_reading(self) -> None:
+        """As the port says."""
+        if self._reading:
+            self._reading = False
+            if self._transport is not None and not self._transport.is_closing():
+                self._transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        """As the port says."""
+        if not self._reading:
+            self._reading = True
+            if self._transport is not None and not self._transport.is_closing():
+                self._transport.resume_reading()
+
+    def close(self) -> None:
+        """As the port says."""
+        if self._closing:
+            return
+        self._closing = True
+        self._close_reason = "closed by us"
+        if not self._flush_due:
+            self._flush_due = True
+            self._loop.call_soon(self._flush)
+
+    def abort(self) -> None:
+        """As the port says; `connection_lost` comes from the loop, never from here."""
+        self._closing = True
+        self._close_reason = self._close_reason or "closed by us"
+        self._pieces.clear()
+        self._pieces_bytes = 0
+        if self._transport is not None:
+            self._transport.abort()
+
+    # ---- asyncio.Protocol
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """The loop has a connection."""
+        self._transport = cast("asyncio.Transport", transport)
+        self._transport.set_write_buffer_limits(high=self._high_water_bytes, low=self._low_water_bytes)
+        self._peer = _address_text(transport.get_extra_info("peername"))
+        raw = transport.get_extra_info("socket")
+        if raw is not None and raw.family in (socket.AF_INET, socket.AF_INET6):
+            raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._receiver = receiver = self._make_receiver(self)
+        self._received = receiver.received
+        try:
+            receiver.opened(self)
+        except Exception:  # noqa: BLE001 - a bug of ours in the receiver, see `_failed`
+            self._failed()
+
+    def data_received(self, data: bytes) -> None:
+        """Bytes came."""
+        if self._closing:
+            return
+        try:
+            self._received(data)
+        except Exception:  # noqa: BLE001 - a bug of ours in the receiver, see `_failed`
+            self._failed()
+
+    def pause_writing(self) -> None:
+        """The loop holds more than the high-water mark."""
+        self._loop_full = True
+        self._writable = False
+        self._tell_writable()
+
+    def resume_writing(self) -> None:
+        """The loop's buffer emptied to the low-water mark."""
+        self._loop_full = False
+        self._writable = self._pieces_bytes <= self._high_water_bytes
+        self._tell_writable()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """It is over."""
+        self._closing = True
+        self._pieces.clear()
+        self._pieces_bytes = 0
+        reason = self._close_reason or (str(exc) if exc is not None else "closed by the peer")
+        if self._receiver is not None:
+            try:
+                self._receiver.closed(reason)
+            except Exception:  # noqa: BLE001 - a bug of ours in the receiver, see `_failed`
+                self._failed()
+
+    # ---- within
+
+    def _flush(self) -> None:
+        self._flush_due = False
+        transport = self._transport
+        if transport is None:
+            return
+        if not self._writable:
+            self._tell_writable()  # may end in `abort`, which leaves nothing to write
+        pieces = self._pieces
+        if pieces:
+            self._pieces = []
+            self._pieces_bytes = 0
+            transport.write(pieces[0] if len(pieces) == 1 else b"".join(pieces))
+            if not self._loop_full:
+                self._writable = True
+                self._tell_writable()
+            elif transport.get_write_buffer_size() > self._unread_bytes_max:
+                log.warning("peer_reads_nothing", peer=self._peer, unread_bytes=transport.get_write_buffer_size())
+                self._close_reason = "the peer left too much unread"
+                self.abort()
+        if self._closing and not self._pieces:
+            transport.close()
+
+    def _tell_writable(self) -> None:
+        if self._writable != self._told_writable and self._receiver is not None and not self._closing:
+            self._told_writable = self._writable
+            try:
+                self._receiver.writability_changed(self._writable)
+            except Exception:  # noqa: BLE001 - a bug of ours in the receiver, see `_failed`
+                self._failed()
+
+    def _failed(self) -> None:
+        log.exception(  # noqa: LOG004 - called from exception handlers only
+            "receiver_failed", peer=self._peer, receiver=type(self._receiver).__name__
+        )
+        self._close_reason = "a bug of ours"
+        self.abort()
+
+
+def _too_early(_data: bytes) -> None:
+    """Stand in for the receiver until there is one; no byte comes before `connection_made`."""
+    message = "bytes before the connection was made"
+    raise AssertionError(message)
+
+
+def _address_text(address: object) -> str:
+    if isinstance(address, tuple) and len(address) >= 2:  # noqa: PLR2004 - host and port come first, always
+        host, port = address[0], address[1]
+        return f"[{host}]:{port}" if ":" in str(host) else f"{host}:{port}"
+    return str(address) if address else "unknown"
