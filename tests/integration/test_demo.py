@@ -1,0 +1,111 @@
+"""The demo as a user runs it: it ends by itself with an audit, and Ctrl-C leaves no process behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.integration.conditions import eventually
+
+ROOT = Path(__file__).parents[2]
+RUN_S_MAX = 240.0
+"""A broker's start, the story, and the end, on a busy machine."""
+
+pytestmark = [pytest.mark.slow, pytest.mark.broker]
+
+
+class RunningDemo:
+    """One demo with its output in a file, in a directory of its own."""
+
+    def __init__(self, directory: Path, *arguments: str) -> None:
+        self.directory = directory
+        self._output = directory / "output"
+        with self._output.open("wb") as output:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "integration.demo", *arguments],
+                cwd=directory,
+                env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"},
+                stdout=output,
+                stderr=subprocess.STDOUT,
+            )
+
+    @property
+    def output(self) -> str:
+        """Everything it printed so far."""
+        return self._output.read_text()
+
+    def wait_for(self, words: str) -> None:
+        """Return when it has printed these words."""
+        eventually(lambda: words in self.output or self.process.poll() is not None, words, RUN_S_MAX)
+        assert words in self.output, self.output
+
+    def survivors(self) -> list[str]:
+        """Processes that belong to this demo, itself included."""
+        found = []
+        for process in psutil.process_iter():
+            try:
+                belongs = process.cwd().startswith(str(self.directory)) and process.status() != psutil.STATUS_ZOMBIE
+                if belongs:
+                    found.append(" ".join(process.cmdline()))
+            except psutil.Error:
+                continue
+        return found
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Iterator[Path]:
+    """A place for one demo; whatever the test did, nothing survives it."""
+    yield tmp_path
+    for process in psutil.process_iter():
+        try:
+            if process.cwd().startswith(str(tmp_path)):
+                process.kill()
+        except psutil.Error:
+            continue
+
+
+def test_the_demo_ends_by_itself_with_an_audit(directory: Path) -> None:
+    """Exit code 0, a whole round of the story, hand-overs told, and the audit's numbers."""
+    demo = RunningDemo(directory, "--seconds", "20")
+    assert demo.process.wait(RUN_S_MAX) == 0, demo.output
+    for words in ("dora starts", "cleo is killed", "dora leaves", " moves: ", "messages delivered: "):
+        assert words in demo.output
+    assert "order violations: 0" in demo.output
+    assert "messages lost: 0" in demo.output
+    eventually(lambda: not demo.survivors(), "the end of its processes")
+
+
+def test_ctrl_c_ends_the_story_and_still_judges(directory: Path) -> None:
+    """Without a length the demo goes on until Ctrl-C, and then audits what was."""
+    demo = RunningDemo(directory)
+    demo.wait_for("Sent ")
+    demo.process.send_signal(signal.SIGINT)
+    assert demo.process.wait(RUN_S_MAX) == 0, demo.output
+    assert "Every message was delivered" in demo.output
+    eventually(lambda: not demo.survivors(), "the end of its processes")
+
+
+def test_ctrl_c_while_the_broker_starts_leaves_nothing(directory: Path) -> None:
+    """The broker takes its time to start; nobody waits for it to be ready only to stop it."""
+    demo = RunningDemo(directory)
+    demo.wait_for("Starting a real Apache Pulsar")
+    eventually(lambda: any("PulsarStandaloneStarter" in line for line in demo.survivors()), "the broker's process")
+    demo.process.send_signal(signal.SIGINT)
+    assert demo.process.wait(RUN_S_MAX) == 130, demo.output
+    eventually(lambda: not demo.survivors(), "the end of its processes")
+
+
+def test_not_even_a_killed_demo_leaves_anything(directory: Path) -> None:
+    """SIGKILL gives it no chance to tidy up; the guards of its processes do."""
+    demo = RunningDemo(directory, "--seconds", "60")
+    demo.wait_for("Sent ")
+    demo.process.kill()
+    demo.process.wait()
+    eventually(lambda: not demo.survivors(), "the end of its processes")
