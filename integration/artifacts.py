@@ -38,8 +38,8 @@ class Bundle:
     artifacts: tuple[str, ...]
     pins: dict[str, str] = field(default_factory=dict)
     """Artifacts that were not published in `version`, with the version to take instead."""
-    jar_count: int = 330
-    """About how many jars there are, for the progress shown."""
+    jar_count: int = 380
+    """About how many jars a first download brings, Maven's own included, for the progress shown."""
 
     @property
     def libraries(self) -> Path:

@@ -35,7 +35,8 @@ _SETTINGS = """<settings>
   </mirrors>
 </settings>
 """
-_DOWNLOADED = re.compile(r"Downloaded from \S+ \S+\.jar \(([\d.]+) (B|kB|MB|GB)")
+_DOWNLOADED_JAR = re.compile(r"Downloaded from \S+ \S+\.jar \(([\d.]+) (B|kB|MB|GB)")
+_DOWNLOADED_POM = re.compile(r"Downloaded from \S+ \S+\.pom ")
 _UNIT_MB = {"B": 1e-6, "kB": 1e-3, "MB": 1.0, "GB": 1e3}
 
 
@@ -109,6 +110,7 @@ class _Progress:
     def __init__(self, label: str, jars: int) -> None:
         self._label = label
         self._jars_expected = jars
+        self._pom_count = 0
         self._jar_count = 0
         self._mb = 0.0
         self._started_at = time.monotonic()
@@ -117,14 +119,16 @@ class _Progress:
 
     def read(self, text: str, *, last: bool) -> None:
         """Take new output of Maven and show the count if it is time to, or if this is the last of it."""
-        for amount, unit in _DOWNLOADED.findall(text):
+        self._pom_count += len(_DOWNLOADED_POM.findall(text))
+        for amount, unit in _DOWNLOADED_JAR.findall(text):
             self._jar_count += 1
             self._mb += float(amount) * _UNIT_MB[unit]
         now = time.monotonic()
         if last or now - self._shown_at >= (TERMINAL_INTERVAL_S if self._live else LINE_INTERVAL_S):
             self._shown_at = now
             elapsed_s = int(now - self._started_at)
-            # Jars that an earlier bundle brought are not downloaded again, so the total is an upper bound.
-            line = f"{self._label}: {elapsed_s} s, {self._jar_count} of at most about {self._jars_expected} jars"
+            # Versions are resolved first, from one small file after another. What an earlier bundle brought is not
+            # downloaded again, so the number of jars is an upper bound.
+            files = f"{self._pom_count} POMs, {self._jar_count} of at most {self._jars_expected} jars"
             end = "\n" if last or not self._live else "\r"
-            print(f"{line}, {self._mb:.0f} MB", end=end, file=sys.stderr, flush=True)
+            print(f"{self._label}: {elapsed_s} s, {files}, {self._mb:.0f} MB", end=end, file=sys.stderr, flush=True)
