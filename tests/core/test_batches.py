@@ -60,6 +60,16 @@ def test_parts_that_waited_leave_together_again() -> None:
     assert rig.got("c1") == [1]
 
 
+def test_a_part_behind_other_messages_of_its_key_does_not_travel_with_its_batch() -> None:
+    """Key B has two older messages: they go first, however many of the batch's other parts could go already."""
+    rig = Rig(c1=[A, B])
+    rig.join("c1")
+    rig.entries(B, 1, 2)
+    rig.mixed(3, A, B)
+    rig.flow("c1", 10)
+    assert rig.got("c1") == [1, (3, (0,)), 2, (3, (1,))]
+
+
 def test_permits_are_never_exceeded_by_a_batch_of_one_key() -> None:
     """The batch is cut where the permits end, and goes on with the next FLOW, in order."""
     rig = Rig(c1=[A])

@@ -151,6 +151,18 @@ def test_a_gap_lets_the_holder_see_that_it_will_never_be_whole() -> None:
     assert rig.got("c1") == [3]
 
 
+def test_a_chunk_that_is_repeated_does_not_disturb_the_holder() -> None:
+    """The producer sent chunks anew: the holder would give the message up if it saw one of them; it gets the next."""
+    rig = drained()
+    rig.chunk(2, A, "m", 1, 3)
+    rig.chunk(3, A, "m", 0, 3)
+    rig.chunk(4, A, "m", 1, 3)
+    rig.chunk(5, A, "m", 2, 3)
+    assert rig.got("c1") == [2, 5]
+    rig.ack("c1", 1, 2, 5)
+    assert rig.got("c2") == [3, 4]
+
+
 def test_a_message_that_begins_during_a_drain_goes_to_the_new_owner() -> None:
     """Its first chunk waits for the drain, and so do the others: all of them are for the new owner."""
     rig = Rig(c1=[A], c2=[A])
