@@ -42,7 +42,8 @@ def ack(dispatcher: Dispatcher, worker: Worker, key: int, now: float) -> bool:
         for part in list(unit.parts):
             _credit(worker, part.remaining)
             _finish(dispatcher, part, worker, now)
-    _reopen(dispatcher, worker, now)
+    if worker.over_unacked:
+        _reopen(dispatcher, worker, now)
     if unit.redeliveries and worker.outbox:
         _forget_unsent(dispatcher, worker, unit, key, now)
     return True
