@@ -68,7 +68,7 @@ class RelayedLookups:
 
     def _follow(self, answer: pb.CommandLookupTopicResponse, *, tls: bool) -> bool:
         """Ask the broker a lookup was redirected to; false when `answer` has become the failure to report."""
-        pending = self._requests.waiting(answer.request_id)
+        pending = self._requests.waiting_lookup(answer.request_id)
         if pending is None or pending.kind != _T.LOOKUP:
             return False
         hops = self._hops.get(answer.request_id, 0) + 1

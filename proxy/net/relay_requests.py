@@ -11,7 +11,7 @@ remembered as stale until the client speaks of them again.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from proxy.errors import LimitExceeded
 from proxy.net.session_commands import CLOSURES, REPLIES, body_of, close_frame, refusal_frame
@@ -22,6 +22,18 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _T = pb.BaseCommand
+
+LOOKUPS: Final = frozenset({_T.LOOKUP, _T.PARTITIONED_METADATA, _T.GET_TOPICS_OF_NAMESPACE, _T.GET_SCHEMA})
+"""Requests that C++ clients, and those built on them, number apart from all others: one id may be under way twice."""
+
+_LOOKUP_REPLIES: Final = frozenset(
+    {
+        _T.LOOKUP_RESPONSE,
+        _T.PARTITIONED_METADATA_RESPONSE,
+        _T.GET_TOPICS_OF_NAMESPACE_RESPONSE,
+        _T.GET_SCHEMA_RESPONSE,
+    }
+)
 
 
 class Pending(NamedTuple):
@@ -37,7 +49,8 @@ class RelayedRequests:
     def __init__(self, requests_max: int) -> None:
         """`requests_max` bounds the requests without an answer."""
         self._requests_max = requests_max
-        self._pending: dict[int, Pending] = {}
+        self._pending: dict[tuple[bool, int], Pending] = {}
+        """By whether it is a lookup, and its request id."""
         self._acks_pending = 0
         self._producers: dict[int, bool] = {}
         self._consumers: dict[int, bool] = {}
@@ -76,17 +89,18 @@ class RelayedRequests:
         """Whether a relayed consumer was answered; None when there is none of that id."""
         return self._consumers.get(consumer_id)
 
-    def waiting(self, request_id: int) -> Pending | None:
-        """The request of that id, if it has no answer yet."""
-        return self._pending.get(request_id)
+    def waiting_lookup(self, request_id: int) -> Pending | None:
+        """The lookup of that id, if it has no answer yet."""
+        return self._pending.get((True, request_id))
 
     def asked(self, kind: int, body: Any) -> None:
         """Write down a request that goes to the broker. Raises `LimitExceeded`, and then nothing was written."""
         if len(self._pending) >= self._requests_max:
             message = f"{self._requests_max} requests of this connection wait for an answer, no more are taken"
             raise LimitExceeded(message)
-        self._strike(body.request_id)
-        self._pending[body.request_id] = Pending(kind, body)
+        key = kind in LOOKUPS, body.request_id
+        self._strike(key)
+        self._pending[key] = Pending(kind, body)
         if kind == _T.ACK:
             self._acks_pending += 1
         elif kind == _T.PRODUCER:
@@ -107,8 +121,10 @@ class RelayedRequests:
         body = body_of(command)
         waiting = command.type == _T.PRODUCER_SUCCESS and not body.producer_ready
         if waiting:  # the same request is answered again when the producer's turn has come
-            return self._pending.get(body.request_id)
-        pending = self._strike(body.request_id)
+            return self._pending.get((False, body.request_id))
+        pending = self._strike((command.type in _LOOKUP_REPLIES, body.request_id))
+        if pending is None and command.type == _T.ERROR:
+            pending = self._strike((True, body.request_id))
         if pending is not None:
             self._settle(pending, succeeded=command.type != _T.ERROR)
         return pending
@@ -138,8 +154,8 @@ class RelayedRequests:
             if ready:
                 yield close_frame(_T.CLOSE_CONSUMER, consumer_id)
 
-    def _strike(self, request_id: int) -> Pending | None:
-        pending = self._pending.pop(request_id, None)
+    def _strike(self, key: tuple[bool, int]) -> Pending | None:
+        pending = self._pending.pop(key, None)
         if pending is not None and pending.kind == _T.ACK:
             self._acks_pending -= 1
         return pending

@@ -7,7 +7,17 @@ import pytest
 from proxy.limits import Limits
 from proxy.wire import pulsar_pb2 as pb
 from tests.net.fakes import FakeTransport
-from tests.net.session_rig import SessionRig, T, connected, encode, lookup, lookup_response, parse
+from tests.net.session_rig import (
+    SessionRig,
+    T,
+    connected,
+    encode,
+    lookup,
+    lookup_response,
+    parse,
+    producer,
+    producer_success,
+)
 
 CONNECT = pb.CommandLookupTopicResponse.Connect
 REDIRECT = pb.CommandLookupTopicResponse.Redirect
@@ -53,6 +63,17 @@ def test_a_failed_lookup_passes_unchanged() -> None:
     frame = encode(T.LOOKUP_RESPONSE, answer)
     rig.broker.deliver(frame)
     assert rig.client.take() == frame
+
+
+@pytest.mark.parametrize("lookup_first", [True, False])
+def test_a_lookup_and_another_request_may_share_an_id(lookup_first: bool) -> None:  # noqa: FBT001 - pytest passes it
+    """C++ clients number their lookups apart from their other requests, so both answers must arrive."""
+    rig = SessionRig().connect()
+    rig.client.deliver(lookup(7) + producer(1, 7) if lookup_first else producer(1, 7) + lookup(7))
+    rig.broker.take()
+    rig.broker.deliver(producer_success(7) + lookup_response(7, CONNECT, PLAIN))
+    assert [command.type for command in rig.to_client()] == [T.PRODUCER_SUCCESS, T.LOOKUP_RESPONSE]
+    assert rig.session.statistics().relay.requests_pending == 0
 
 
 def test_an_answer_nobody_asked_for_is_dropped() -> None:
