@@ -224,7 +224,7 @@ class RawClient:
     # ---- producing
 
     def produce(
-        self, topic: str, messages: Iterable[tuple[str, bytes]], producer_id: int = 1
+        self, topic: str, messages: Iterable[tuple[str | None, bytes]], producer_id: int = 1
     ) -> list[pb.MessageIdData]:
         """Publish unbatched (key, payload) one by one; returns their ids."""
         answer = self.ask(T.PRODUCER, pb.CommandProducer(topic=topic, producer_id=producer_id, request_id=0))
@@ -233,7 +233,8 @@ class RawClient:
         places = []
         for number, (key, payload) in enumerate(messages):
             metadata = pb.MessageMetadata(producer_name=name, sequence_id=number, publish_time=1)
-            metadata.partition_key = key.encode()
+            if key is not None:
+                metadata.partition_key = key.encode()
             command = T(type=T.SEND)
             command.send.producer_id, command.send.sequence_id = producer_id, number
             self.send(frames.encode_message(command.SerializeToString(), build_tail(metadata, payload)))
