@@ -145,7 +145,7 @@ def ensure_go_perf() -> Path:
 def _require_go() -> str:
     go = shutil.which("go")
     if go is None:
-        msg = "Go's load client needs Go 1.21 or newer to be built, and there is no `go`; install golang-go"
+        msg = "Go's load client needs Go 1.21 or newer to be built, and there is no `go` (Debian 12's own is 1.19)"
         raise ToolMissingError(msg)
     answer = subprocess.run([go, "version"], capture_output=True, text=True, check=False).stdout
     version = re.search(r"go(\d+)\.(\d+)", answer)
