@@ -19,7 +19,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from proxy.core.entry import PART_BYTES, Batch, Delivery, Part, bits_to_indexes, forget_acked
-from proxy.core.waiting import WaitingSlot
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
@@ -115,10 +114,7 @@ def take_back(dispatcher: Dispatcher, worker: Worker, units: Collection[Part | D
             returned.append(part)
             by_slot.setdefault(part.slot, []).append(part)
     for slot, parts in by_slot.items():
-        entry = dispatcher.waiting.get(slot)
-        if entry is None:
-            entry = dispatcher.waiting[slot] = WaitingSlot(now)
-        entry.insert_all(parts)
+        dispatcher.waiting_slot(slot, now).insert_all(parts)
     _chunks_came_back(dispatcher, worker, returned)
     return returned
 

@@ -27,7 +27,7 @@ from proxy.core.draining_hashes import DrainingHashes
 from proxy.core.entry import PART_BYTES, Batch, Chunk, Delivery, Part, cut, slice_key
 from proxy.core.outstanding import Outstanding, size_of
 from proxy.core.slots import SlotTable
-from proxy.core.waiting import WaitingSlot, WaitReason
+from proxy.core.waiting import WAITING_SLOT_BYTES, WaitingSlot, WaitReason
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -203,9 +203,7 @@ class Dispatcher:
 
     def _wait(self, part: Part, now: float) -> None:
         slot = part.slot
-        entry = self.waiting.get(slot)
-        if entry is None:
-            entry = self.waiting[slot] = WaitingSlot(now)
+        entry = self.waiting_slot(slot, now)
         entry.insert(part)
         self.waiting_messages += part.count
         if self.ordered and slot in self.draining:
@@ -214,6 +212,23 @@ class Dispatcher:
             target = self._settle(slot, entry)
             if target is not None:
                 self.serve(target, now)
+
+    def waiting_slot(self, slot: int, now: float) -> WaitingSlot:
+        """The slot's queue, made if there is none: the caller puts something into it."""
+        entry = self.waiting.get(slot)
+        if entry is None:
+            entry = self.waiting[slot] = WaitingSlot(now)
+            self.outstanding.bytes_held += WAITING_SLOT_BYTES
+        return entry
+
+    def forget_waiting(self, slot: int) -> None:
+        """Nothing of the slot waits any more."""
+        entry = self.waiting.pop(slot)
+        assert not entry.parts, "a slot was forgotten while messages of it wait"
+        self.outstanding.bytes_held -= WAITING_SLOT_BYTES
+        if entry.home is not None:
+            entry.home.ready.pop(slot, None)
+            entry.home = None
 
     def _continues_at_holder(self, slot: int, part: Part) -> bool:
         """Whether the part is a chunk that the slot's holder needs to finish a message it has begun.
@@ -307,8 +322,7 @@ class Dispatcher:
     def _requeue(self, worker: Worker, slot: int, entry: WaitingSlot, sent: Part) -> None:
         """After a slot's head left: on to its next, if it has one."""
         if not entry.parts:
-            del self.waiting[slot]
-            entry.home = None
+            self.forget_waiting(slot)
         elif worker.join_gate is None and sent.chunk is None:
             worker.ready[slot] = entry
         else:

@@ -61,15 +61,15 @@ class DrainingHashes:
 
     def begin(self, slot: int, change: int) -> bool:
         """The slot begins to drain; False if it did already (its first change counts)."""
-        if self._change_of(slot):
+        table: array[int] | dict[int, int] | None = self._by_slot
+        if table is None:
+            assert self._sparse is not None
+            if slot in self._sparse:
+                return False
+            table = self._to_array(self._sparse) if len(self._sparse) >= SPARSE_MAX else self._sparse
+        elif table[slot]:
             return False
-        if self._sparse is not None:
-            if len(self._sparse) >= SPARSE_MAX:
-                self._to_array(self._sparse)
-            else:
-                self._sparse[slot] = change
-        if self._by_slot is not None:
-            self._by_slot[slot] = change
+        table[slot] = change
         self._population[change] = self._population.get(change, 0) + 1
         return True
 
@@ -111,8 +111,9 @@ class DrainingHashes:
             return self._by_slot[slot]
         return self._sparse.get(slot, 0) if self._sparse is not None else 0
 
-    def _to_array(self, sparse: dict[int, int]) -> None:
+    def _to_array(self, sparse: dict[int, int]) -> array[int]:
         table = array("H", bytes(2 * SLOT_COUNT))
         for slot, change in sparse.items():
             table[slot] = change
         self._by_slot, self._sparse = table, None
+        return table

@@ -36,7 +36,7 @@ def join(dispatcher: Dispatcher, worker: Worker, now: float) -> list[RangeMove[W
     worker.index = _free_index(dispatcher)
     worker.joined_at = now
     dispatcher.workers[worker.index] = worker
-    last_sent = last_sent_position(dispatcher).position if others else None
+    last_sent = _join_position(dispatcher) if others else None
     worker.last_sent_position_when_joining = last_sent
     if dispatcher.mode is OrderingMode.LAST_SENT_POSITION and last_sent is not None:
         outstanding = sum(position <= last_sent for position in dispatcher.outstanding.entries)
@@ -88,6 +88,19 @@ def last_sent_position(dispatcher: Dispatcher) -> LastSentPosition:
     for position in unsent_positions(dispatcher):
         positions.hold(position)
     return positions
+
+
+def _join_position(dispatcher: Dispatcher) -> int | None:
+    """`last_sent_position(...).position`, without telling where the holes above it are."""
+    positions = LastSentPosition()
+    if dispatcher.outstanding.highest >= 0:
+        positions.read(dispatcher.outstanding.highest)
+    waiting = dispatcher.waiting.values()
+    unsent = (part.position for entry in waiting for part in entry.parts if not part.attempts)
+    lowest = min(unsent, default=None)
+    if lowest is not None:
+        positions.hold(lowest)
+    return positions.position
 
 
 def unsent_positions(dispatcher: Dispatcher) -> list[int]:

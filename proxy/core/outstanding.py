@@ -48,6 +48,7 @@ class Outstanding:
         """Nothing received yet."""
         self.entries: dict[int, Part | Batch] = {}
         self.bytes_held = 0
+        """Entries with their parts, and the queues of what waits of them."""
         self.highest = -1
         """Highest position ever received; everything above it is news without a look-up."""
         self.acks: list[int] = []

@@ -52,9 +52,7 @@ def discard_up_to(dispatcher: Dispatcher, position: int, now: float) -> int:
         dropped += stale
         entry.parts = deque(part for part in entry.parts if part.position > position)
         if not entry.parts:
-            del dispatcher.waiting[slot]
-            if entry.home is not None:
-                entry.home.ready.pop(slot, None)
+            dispatcher.forget_waiting(slot)
     messages = sum(part.count for part in dropped)
     dispatcher.waiting_messages -= messages
     gone = [part.position for part in dropped if _drop(dispatcher, part)]

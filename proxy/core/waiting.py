@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from proxy.core.entry import Part
     from proxy.core.worker import Worker
 
+WAITING_SLOT_BYTES: Final = 860
+"""What a slot costs while it waits, its parts aside (measured, 64-bit): most of it is the queue's first block."""
+
 _FEW: Final = 16
 """Parts put back one by one; more are sorted in with all that wait."""
 

@@ -14,6 +14,7 @@ from proxy.core import acknowledgement, membership, reposition
 from proxy.core.dispatcher import Dispatcher, OrderingMode
 from proxy.core.entry import Batch, Delivery, Part, by_slot
 from proxy.core.outstanding import size_of
+from proxy.core.waiting import WAITING_SLOT_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -378,7 +379,8 @@ def check_tables(world: World) -> None:
     assert sorted(map(id, known)) == sorted(placed), "a part must wait or be pending, once"
     assert all(len(e.parts) == e.open_parts > 0 for e in entries.values() if isinstance(e, Batch))
     assert set(entries) == set(world.unfinished)
-    assert dispatcher.outstanding.bytes_held == sum(map(size_of, entries.values())), "G7"
+    held = sum(map(size_of, entries.values())) + WAITING_SLOT_BYTES * len(dispatcher.waiting)
+    assert dispatcher.outstanding.bytes_held == held, "G7"
     waiting_messages = sum(part.count for waiting in dispatcher.waiting.values() for part in waiting.parts)
     assert dispatcher.waiting_messages == waiting_messages, "G7"
     if not world.ordered:

@@ -6,9 +6,10 @@ import pytest
 
 from proxy.core import acknowledgement
 from proxy.core.dispatcher import OrderingMode
-from proxy.core.entry import Batch, Part, by_slot, cut, delivery_key, wire_id
+from proxy.core.entry import PART_BYTES, Batch, Part, by_slot, cut, delivery_key, wire_id
 from proxy.core.positions import pack
 from proxy.core.slice_id import SLICED_MESSAGES_MAX, original_entry
+from proxy.core.waiting import WAITING_SLOT_BYTES
 from tests.core.test_dispatcher_rig import LEDGER, A, B, C, Rig
 
 
@@ -363,14 +364,17 @@ def test_a_batch_costs_what_its_parts_cost() -> None:
     rig.join("c1")
     held = rig.dispatcher.outstanding
     rig.entries(A, 1)
-    one = held.bytes_held
-    rig.mixed(2, A, B, C)
-    three = held.bytes_held - one
-    assert three > 3 * (one - 1)
-    rig.batch(3, A, 2)
+    rig.entries(B, 2)
+    rig.entries(C, 3)
+    three = held.bytes_held
+    rig.mixed(4, A, B, C)
+    assert held.bytes_held - three == 100 + 3 * PART_BYTES
+    rig.batch(5, A, 2)
     whole = held.bytes_held
-    rig.flow("c1", 5)
-    assert held.bytes_held > whole, "the last batch was cut"
+    rig.flow("c1", 7)
+    assert held.bytes_held == whole + PART_BYTES - 2 * WAITING_SLOT_BYTES, (
+        "the last batch was cut, two keys wait no more"
+    )
     rig.flow("c1", 5)
     for unit in rig.units("c1"):
         acknowledgement.ack(rig.dispatcher, rig.workers["c1"], unit.key, 0.0)
