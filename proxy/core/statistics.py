@@ -89,8 +89,7 @@ def dispatcher_statistics(dispatcher: Dispatcher) -> DispatcherStatistics:
     positions = last_sent_position(dispatcher)
     last_sent = positions.position
     workers = tuple(
-        _worker_statistics(dispatcher, worker, draining.get(worker.index, []))
-        for worker in dispatcher.workers.values()
+        _worker_statistics(dispatcher, worker, draining.get(worker.index, [])) for worker in dispatcher.workers.values()
     )
     outstanding = dispatcher.outstanding
     return DispatcherStatistics(

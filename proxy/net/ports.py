@@ -204,9 +204,7 @@ class BrokerLink(Protocol):
     def drop_consumer(self, consumer_id: int) -> None:
         """Route nothing to it any more; late messages are dropped."""
 
-    def request(
-        self, build: Callable[[int], bytes], answered: Callable[[pb.BaseCommand | Exception], None]
-    ) -> None:
+    def request(self, build: Callable[[int], bytes], answered: Callable[[pb.BaseCommand | Exception], None]) -> None:
         """Send `build(request_id)` and call `answered` once: with the reply, an ERROR as `UpstreamError`, or loss.
 
         `UpstreamError` carries the broker's ServerError code and message; a lost connection and a time-out are

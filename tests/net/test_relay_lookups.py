@@ -73,7 +73,9 @@ def test_a_lookup_and_another_request_may_share_an_id(lookup_first: bool) -> Non
     rig.broker.take()
     rig.broker.deliver(producer_success(7) + lookup_response(7, CONNECT, PLAIN))
     assert [command.type for command in rig.to_client()] == [T.PRODUCER_SUCCESS, T.LOOKUP_RESPONSE]
-    assert rig.session.statistics().relay.requests_pending == 0
+    relay = rig.session.statistics().relay
+    assert relay is not None
+    assert relay.requests_pending == 0
 
 
 def test_an_answer_nobody_asked_for_is_dropped() -> None:
