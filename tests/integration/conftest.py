@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import httpx
+import pulsar
 import pytest
 
 from integration.gateway import KeylineGateway
@@ -65,3 +66,11 @@ def explain(result: AuditResult, gateway: KeylineGateway | None = None) -> str:
     if gateway is not None and gateway.running:
         lines.append(json.dumps(gateway.statistics())[:4_000])
     return "\n".join(lines)
+
+
+@pytest.fixture
+def client(gateway: KeylineGateway) -> Iterator[pulsar.Client]:
+    """An official client whose service URL is the gateway's."""
+    connected = pulsar.Client(gateway.service_url, logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Warn))
+    yield connected
+    connected.close()

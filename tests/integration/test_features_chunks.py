@@ -1,0 +1,44 @@
+"""Messages larger than the broker takes in one piece, which clients cut into chunks and put together again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pulsar
+import pytest
+
+from integration.gateway import KeylineGateway
+from tests.conftest import StartPulsar
+from tests.integration.clients import Workers, by_key, subscribe
+from tests.integration.conftest import StartGateway
+
+LARGE = bytes(range(256)) * 50_000
+"""12.8 MB; the broker takes 5 MiB, so it becomes three chunks."""
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def large_gateway(start_pulsar: StartPulsar, start_gateway: StartGateway) -> KeylineGateway:
+    """A gateway in front of a broker whose bookie takes what the broker takes, as the distribution's does."""
+    broker = start_pulsar(settings={"nettyMaxFrameSizeBytes": str(5 * 1024 * 1024 + 10 * 1024)})
+    return start_gateway(broker)
+
+
+def test_chunked_messages_arrive_whole(large_gateway: KeylineGateway, new_topic: Callable[[str], str]) -> None:
+    """On relayed subscriptions, and on Key_Shared, where all chunks of a message go to its key's worker, in order."""
+    client = pulsar.Client(large_gateway.service_url, logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Warn))
+    try:
+        for kind in (pulsar.ConsumerType.Exclusive, pulsar.ConsumerType.Shared, pulsar.ConsumerType.KeyShared):
+            topic = new_topic(f"chunked-{kind.name}")
+            names = ("a", "b") if kind is pulsar.ConsumerType.KeyShared else ("a",)
+            workers = Workers({name: subscribe(client, topic, kind, consumer_name=name) for name in names})
+            producer = client.create_producer(topic, chunking_enabled=True)
+            for key in ("k1", "k2"):
+                producer.send(b"before", partition_key=key)
+                producer.send(LARGE, partition_key=key)
+                producer.send(b"after", partition_key=key)
+            assert by_key(workers.receive(6)) == {key: [b"before", LARGE, b"after"] for key in ("k1", "k2")}
+            workers.worker_of_each_key()
+    finally:
+        client.close()

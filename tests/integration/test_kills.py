@@ -1,0 +1,140 @@
+"""SIGKILL of each part under load: duplicates at most, each with a cause; nothing lost, first deliveries in order.
+
+And guarantee G4: a broker's death behind a living gateway is not noticed by workers. They keep their connections and
+get no message twice, although a broker that comes back has forgotten the latest acknowledgements.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from integration.artifacts import PULSAR_VERSIONS
+from integration.gateway import KeylineGateway
+from integration.load.audit import AuditResult
+from integration.load.lives import Cause
+from integration.load.options import Batching
+from integration.load.run import LoadRun
+from integration.standalone import PulsarStandalone
+from tests.integration.conftest import StartGateway, explain
+
+MESSAGES = 24_000
+KEYS = 1_000
+KILLS = 3
+WORKERS = ("w1", "w2", "w3")
+RECEIVER_QUEUE_SIZE = 200
+BROKER_ACKS_LOST_NS = 60_000_000_000
+"""A killed broker forgets acknowledgements it has not written yet; it writes them about once a second."""
+
+OF_A_WORKER = {Cause.WORKER_KILLED, Cause.BATCH_UNFINISHED}
+OF_THE_GATEWAY = {Cause.GATEWAY_KILLED, Cause.CLIENT_QUEUE, Cause.BATCH_UNFINISHED, Cause.SENT_TWICE}
+
+pytestmark = [pytest.mark.slow, pytest.mark.broker]
+both_ways = pytest.mark.parametrize("batching", [Batching.NONE, Batching.DEFAULT], ids=lambda batching: batching.value)
+
+
+def start_load(run: LoadRun, batching: Batching) -> None:
+    """Three workers and a producer that has enough for the whole test."""
+    run.start_workers(*WORKERS, receiver_queue_size=RECEIVER_QUEUE_SIZE, ack_delay_ms=5)
+    run.produce(count=MESSAGES, keys=KEYS, batching=batching, run_length=1 if batching is Batching.NONE else 5)
+
+
+def wait_for_kill(run: LoadRun, number: int) -> None:
+    """Return when the load is so far that the kills are spread over all of it."""
+    run.wait_acknowledged(MESSAGES * (number + 1) // (KILLS + 2))
+
+
+def check(result: AuditResult, causes: set[Cause], gateway: KeylineGateway) -> None:
+    """Complete, in order, and repeated for no other causes than these."""
+    assert result.ok, explain(result, gateway)
+    assert result.delivered == result.acknowledged == MESSAGES, explain(result, gateway)
+    assert set(result.duplicates_by_cause) <= causes, explain(result, gateway)
+
+
+@both_ways
+def test_workers_are_killed_under_load(
+    batching: Batching, gateway: KeylineGateway, new_topic: Callable[[str], str], tmp_path: Path
+) -> None:
+    """What a dead worker held goes to the keys' next owners, before anything newer of those keys."""
+    with LoadRun(tmp_path, gateway.service_url, new_topic("killed-workers")) as run:
+        start_load(run, batching)
+        for number in range(KILLS):
+            wait_for_kill(run, number)
+            run.kill_worker(WORKERS[number])
+            run.start_workers(WORKERS[number], receiver_queue_size=RECEIVER_QUEUE_SIZE, ack_delay_ms=5)
+        result = run.finish()
+    assert result.connections_lost == 0, explain(result, gateway)
+    check(result, OF_A_WORKER, gateway)
+
+
+@both_ways
+def test_the_gateway_is_killed_under_load(
+    batching: Batching,
+    broker: PulsarStandalone,
+    start_gateway: StartGateway,
+    new_topic: Callable[[str], str],
+    tmp_path: Path,
+) -> None:
+    """Clients come back by themselves; what was not acknowledged at the broker is delivered again, in order."""
+    gateway = start_gateway(broker)
+    with LoadRun(tmp_path, gateway.service_url, new_topic("killed-gateway")) as run:
+        start_load(run, batching)
+        for number in range(KILLS):
+            wait_for_kill(run, number)
+            run.interruption(Cause.GATEWAY_KILLED)
+            gateway.kill()
+            gateway.start()
+        check(run.finish(), OF_THE_GATEWAY, gateway)
+
+
+@pytest.fixture(scope="module", params=PULSAR_VERSIONS)
+def mortal_broker(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[PulsarStandalone]:
+    """A broker of each version for the tests that kill it; it is alive again when a test ends."""
+    with PulsarStandalone(request.param, data=tmp_path_factory.mktemp("mortal-pulsar")) as standalone:
+        yield standalone
+
+
+def test_the_broker_is_killed_behind_a_living_gateway(
+    mortal_broker: PulsarStandalone, start_gateway: StartGateway, new_topic: Callable[[str], str], tmp_path: Path
+) -> None:
+    """G4: workers keep their connections and get nothing twice, unless the topic itself holds it twice."""
+    gateway = start_gateway(mortal_broker)
+    with ExitStack() as stack:
+        runs = []
+        for batching in (Batching.NONE, Batching.DEFAULT):
+            topic = new_topic(f"killed-broker-{batching.value}")
+            run = stack.enter_context(LoadRun(tmp_path / batching.value, gateway.service_url, topic))
+            start_load(run, batching)
+            runs.append(run)
+        for run in runs:
+            wait_for_kill(run, 0)
+        mortal_broker.kill()
+        mortal_broker.start()
+        for run in runs:
+            result = run.finish()
+            assert result.connections_lost == 0, explain(result, gateway)
+            check(result, {Cause.SENT_TWICE}, gateway)
+
+
+def test_everything_is_killed_at_once(
+    mortal_broker: PulsarStandalone, start_gateway: StartGateway, new_topic: Callable[[str], str], tmp_path: Path
+) -> None:
+    """A power cut: broker, gateway and a worker. The broker's data is what everything is made up from."""
+    gateway = start_gateway(mortal_broker)
+    with LoadRun(tmp_path, gateway.service_url, new_topic("power-cut")) as run:
+        start_load(run, Batching.DEFAULT)
+        wait_for_kill(run, 0)
+        run.kill_worker("w1")
+        run.interruption(Cause.GATEWAY_KILLED, acks_lost_since_ns=time.monotonic_ns() - BROKER_ACKS_LOST_NS)
+        gateway.kill()
+        mortal_broker.kill()
+        mortal_broker.start()
+        gateway.start()
+        run.start_workers("w1", receiver_queue_size=RECEIVER_QUEUE_SIZE, ack_delay_ms=5)
+        check(run.finish(), OF_THE_GATEWAY | OF_A_WORKER, gateway)
