@@ -6,6 +6,7 @@ import argparse
 import logging
 import os
 import shlex
+import signal
 import sys
 from contextlib import ExitStack
 from dataclasses import replace
@@ -40,6 +41,7 @@ def main(arguments: list[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     # What runs inside this process is the gateway's code; its news are not for the table's reader.
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that it cleans up as after Ctrl-C
     try:
         return _profile(options) if options.profile else _measure(options)
     except (IntegrationError, OSError) as error:

@@ -41,7 +41,7 @@ class Sizes:
     latency_s: float = 15.0
     relay_messages: int = 50_000
     hand_over_keys: int = 300
-    micro_messages: int = 20_000
+    micro_messages: int = 5_000
     tracked_slots: int = 65_000
     waiting_messages: int = 10_000
 
@@ -54,7 +54,7 @@ QUICK: Final = Sizes(
     latency_s=2.0,
     relay_messages=1_000,
     hand_over_keys=40,
-    micro_messages=1_000,
+    micro_messages=500,
     tracked_slots=5_000,
     waiting_messages=500,
 )

@@ -1,0 +1,81 @@
+"""The bench end to end, at sizes that show that it works and measure nothing."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from integration.bench.report import COLUMNS, Row, Spread, differences, figure, table_as_text
+from integration.bench.stage import QUICK, Sizes
+
+QUICK_S_MAX = 900
+
+
+def test_a_spread_shows_the_extremes_of_few_values_and_the_middle_half_of_many() -> None:
+    """One outlier among many repetitions does not pass for the spread."""
+    assert str(Spread.of([3.0])) == "3.00"
+    assert str(Spread.of([3.0, 1.0, 20.0])) == "3.00 (1.00 - 20.0)"
+    assert Spread.of([*range(1, 12), 1_000]) == Spread(6.5, 4, 9, 12)
+
+
+def test_numbers_keep_about_three_digits() -> None:
+    """A table of microseconds and seconds stays readable."""
+    assert [figure(value) for value in (0.126, 12.34, 123.4, 12_345.6, -0.5)] == [
+        "0.13",
+        "12.3",
+        "123",
+        "12,346",
+        "-0.50",
+    ]
+
+
+def test_a_ratio_compares_neighbours_and_is_judged_by_its_median() -> None:
+    """A slow pair of repetitions does not decide whether the target was reached."""
+    row = Row("drain", "backlog", "s", direct=Spread.of([10, 10, 30]), gateway=Spread.of([10, 20, 30]))
+    judged = row.with_ratio([10, 10, 30], [10, 20, 30], least=0.9)
+    assert judged.compared == "ratio 1.00 (0.50 - 1.00)"
+    assert judged.cells()[-1] == "ratio >= 0.9 reached"
+    assert row.with_ratio([10], [20], least=0.9).cells()[-1] == "ratio >= 0.9 MISSED"
+
+
+def test_what_the_gateway_adds_may_be_limited() -> None:
+    """Latency is judged by the difference of neighbours, not by the gateway's own number."""
+    row = Row("latency", "p50", "ms").with_added(differences([1.0, 5.0], [1.5, 5.5]), most=1)
+    assert row.met
+    assert row.cells()[-1] == "added <= 1 ms reached"
+    assert not Row("inside", "path", "us", gateway=Spread.of([21.0])).with_limit(20).met
+
+
+def test_the_text_table_is_markdown_with_aligned_columns() -> None:
+    """It can be pasted into the documentation as it is."""
+    lines = table_as_text([Row("s", "what", "ms"), Row("s", "something longer", "us")]).splitlines()
+    assert len({len(line) for line in lines}) == 1
+    assert lines[0].split("|")[2].strip() == COLUMNS[0]
+
+
+def test_the_quick_sizes_are_smaller_in_everything() -> None:
+    """A quick run that measures one thing at full size would not be quick."""
+    full = Sizes()
+    assert all(getattr(QUICK, name) < getattr(full, name) for name in Sizes.__dataclass_fields__)
+
+
+@pytest.mark.slow
+@pytest.mark.broker
+def test_a_quick_run_fills_every_row_of_the_table(tmp_path: Path) -> None:
+    """Every section runs against a real broker and gateway, and every row has its numbers."""
+    result = tmp_path / "bench.json"
+    command = [sys.executable, "-m", "integration.bench", "--quick", "--json", str(result)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=QUICK_S_MAX, check=False)
+    assert done.returncode == 0, done.stderr[-4_000:]
+    rows = json.loads(result.read_text())["rows"]
+    assert {row["section"].split()[0] for row in rows} == {"drain", "latency", "hand-over", "relay", "inside"}
+    for row in rows:
+        assert row["gateway"] is not None, row
+        assert row["gateway"]["low"] <= row["gateway"]["median"] <= row["gateway"]["high"]
+        if row["compared"]:
+            assert row["direct"]["median"] > 0, row
+        assert row["measured"] in done.stdout
