@@ -118,8 +118,9 @@ def batch_tail(key: str, payloads: list[bytes], sequence_id: int = 0) -> bytes:
     metadata = _metadata(key, sequence_id)
     metadata.num_messages_in_batch = len(payloads)
     pieces = []
-    for payload in payloads:
-        single = pb.SingleMessageMetadata(payload_size=len(payload), partition_key=key.encode()).SerializeToString()
+    for number, payload in enumerate(payloads, sequence_id * len(payloads)):
+        fields = pb.SingleMessageMetadata(payload_size=len(payload), partition_key=key.encode(), sequence_id=number)
+        single = fields.SerializeToString()
         pieces += [len(single).to_bytes(4, "big"), single, payload]
     return build_tail(metadata, b"".join(pieces))
 
