@@ -83,7 +83,10 @@ class Subscription:
         )
         self.upstream = SubscriptionUpstream(command, directory.brokers, self.clock, self.settings, self, self)
         self.acks = UpstreamAcks(
-            self.dispatcher.outstanding, self.schedule_flush, with_indexes=self.settings.upstream_batch_index_ack
+            self.dispatcher.outstanding,
+            self.schedule_flush,
+            self.clock.call_later,
+            with_indexes=self.settings.upstream_batch_index_ack,
         )
         self.outbox = Outbox(self.counters, self.settings.batch_peek_max_bytes)
         self.intake = Intake(self.dispatcher, self.window, self.counters, self.now, self.settings.batch_peek_max_bytes)

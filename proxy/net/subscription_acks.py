@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 ACKS_PER_COMMAND_MAX: Final = 2_000
 """Positions in one command: 40 KB, well below the broker's frame limit."""
 
+RETRY_S: Final = 1.0
+"""After so long an ack that the broker refused is sent again, though the connection stands."""
+
 log = structlog.get_logger("keyline.subscription")
 
 
@@ -59,15 +62,33 @@ class Receipt:
 class UpstreamAcks:
     """Sends what `Outstanding` gathered, and follows it to its confirmation."""
 
-    __slots__ = ("_end", "_in_flight", "_outstanding", "_receipts", "_wake", "_with_indexes", "commands_sent", "errors")
+    __slots__ = (
+        "_call_later",
+        "_end",
+        "_in_flight",
+        "_outstanding",
+        "_receipts",
+        "_wake",
+        "_with_indexes",
+        "commands_sent",
+        "errors",
+    )
 
-    def __init__(self, outstanding: Outstanding, wake: Callable[[], None], *, with_indexes: bool) -> None:
+    def __init__(
+        self,
+        outstanding: Outstanding,
+        wake: Callable[[], None],
+        call_later: Callable[[float, Callable[[], None]], object],
+        *,
+        with_indexes: bool,
+    ) -> None:
         """`with_indexes`: forward acks of single messages of a batch, for brokers that store them.
 
-        `wake` asks for a `flush` soon, when something must be sent once more.
+        `wake` asks for a `flush` soon, when something must be sent once more; `call_later` is the clock's.
         """
         self._outstanding = outstanding
         self._wake = wake
+        self._call_later = call_later
         self._with_indexes = with_indexes
         self._receipts: list[Receipt] = []
         """Those whose acks were not sent yet, or must be sent again."""
@@ -132,13 +153,14 @@ class UpstreamAcks:
         self.commands_sent += 1
         pairs = [unpack(position) for position in positions]
 
-        def answered(reply: pb.BaseCommand | Exception) -> None:
+        def again() -> None:
             outstanding = self._outstanding
+            outstanding.acks += outstanding.unconfirmed.intersection(positions).difference(outstanding.acks)
+
+        def answered(reply: pb.BaseCommand | Exception) -> None:
             if not isinstance(reply, Exception):
-                outstanding.confirmed(positions)
-            elif isinstance(reply, UpstreamUnavailable):
-                outstanding.acks += outstanding.unconfirmed.intersection(positions)
-            self._settle(receipts, reply)
+                self._outstanding.confirmed(positions)
+            self._settle(receipts, reply, again)
 
         link.request(lambda request_id: commands.ack(consumer_id, pairs, request_id), answered)
 
@@ -147,29 +169,38 @@ class UpstreamAcks:
     ) -> None:
         self.commands_sent += 1
 
+        def again() -> None:
+            for position in indexes:
+                entry = self._outstanding.entries.get(position)
+                if isinstance(entry, Batch):
+                    self._outstanding.index_acks[position] = entry.unacked
+
         def answered(reply: pb.BaseCommand | Exception) -> None:
-            if isinstance(reply, UpstreamUnavailable):
-                for position in indexes:
-                    entry = self._outstanding.entries.get(position)
-                    if isinstance(entry, Batch):
-                        self._outstanding.index_acks[position] = entry.unacked
-            self._settle(receipts, reply)
+            self._settle(receipts, reply, again)
 
         link.request(lambda request_id: index_ack(consumer_id, indexes, request_id), answered)
 
-    def _settle(self, receipts: list[Receipt], reply: pb.BaseCommand | Exception) -> None:
-        if isinstance(reply, UpstreamUnavailable) and self._end is None:
-            # No answer came, and none will: it is sent again, at once if the connection stands, or after the reconnect.
-            self._send_again(receipts)
-            return
+    def _settle(self, receipts: list[Receipt], reply: pb.BaseCommand | Exception, again: Callable[[], None]) -> None:
+        """A command was answered, or can't be; `again` gathers what of it must be sent once more."""
         error = reply if isinstance(reply, Exception) else None
         if error is not None and self._end is None:
+            if isinstance(error, UpstreamUnavailable):
+                # No answer came: it is sent at once if the connection stands, else after the reconnect.
+                again()
+                self._send_again(receipts)
+                return
             self.errors += 1
-            log.warning("the broker refused an ack; it is sent again after the next reconnect", error=str(error))
+            log.warning("the broker refused an ack; it is sent again", error=str(error))
+            self._call_later(RETRY_S, lambda: self._retry(again))
         for receipt in receipts:
             receipt.settle(error)
             if receipt.answer is None:
                 self._in_flight.pop(receipt, None)
+
+    def _retry(self, again: Callable[[], None]) -> None:
+        if self._end is None:
+            again()
+            self._wake()
 
     def _send_again(self, receipts: list[Receipt]) -> None:
         renewed: list[Receipt] = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from proxy.core.positions import pack
+from proxy.net.subscription_acks import RETRY_S
 from proxy.wire import pulsar_pb2 as pb
 from tests.net.subscription_rig import SubscriptionRig
 from tests.net.subscription_rig_broker import LEDGER, T, batch, single
@@ -22,7 +23,7 @@ def test_a_receipt_comes_after_the_brokers_confirmation() -> None:
 
 
 def test_a_receipt_passes_the_brokers_refusal_on() -> None:
-    """Its code and words; the ack stays unconfirmed and is sent again after a reconnect."""
+    """Its code and words; the ack stays unconfirmed, and goes again after a reconnect."""
     rig, worker = ready(1)
     rig.link.held.add(T.ACK)
     worker.ack(0, request_id=5)
@@ -34,6 +35,24 @@ def test_a_receipt_passes_the_brokers_refusal_on() -> None:
     rig.link.acked()
     rig.clock.advance(0)
     assert rig.link.acked() == [(LEDGER, 0)]
+
+
+def test_an_ack_that_the_broker_refused_is_sent_again_after_a_while() -> None:
+    """Or the entry would stay in its backlog until the connection happens to break. Index acks too."""
+    rig = SubscriptionRig()
+    worker = rig.worker("a", permits=9)
+    rig.link.deliver((0, single("k")), (1, batch([("k", b"0"), ("k", b"1")])))
+    rig.link.held.add(T.ACK)
+    worker.ack(0)
+    worker.ack(1, ack_set=[0b10])
+    rig.link.log.clear()
+    for _ in range(2):
+        rig.link.refuse(T.ACK, pb.PersistenceError, "metadata store is away")
+    assert rig.link.sent(T.ACK) == []
+    rig.clock.advance(RETRY_S)
+    whole, single_messages = rig.link.taken(T.ACK)
+    assert [place.entryId for place in whole.ack.message_id] == [0]
+    assert [list(place.ack_set) for place in single_messages.ack.message_id] == [[0b10]]
 
 
 def test_a_receipt_for_nothing_is_answered_at_once() -> None:
