@@ -134,6 +134,20 @@ def test_the_gate_opens_with_the_last_ack_at_or_below_the_join_position() -> Non
     assert rig.dispatcher.gated == []
 
 
+def test_an_entry_keeps_the_gate_shut_until_its_last_message_is_acknowledged() -> None:
+    """Acks of some keys of a mixed batch are no ack of the entry."""
+    rig = Rig(GATED, c1=[A, C], c2=[B])
+    rig.join("c1", 2)
+    rig.mixed(1, A, C)
+    assert rig.got("c1") == [1]
+    rig.join("c2", 10)
+    rig.entries(B, 2)
+    rig.ack_all_but("c1", 1, 1)
+    assert rig.got("c2") == []
+    rig.ack_all_but("c1", 1)
+    assert rig.got("c2") == [2]
+
+
 def test_a_join_position_holds_back_hashes_that_never_were_elsewhere() -> None:
     """That is PIP-282's price, which PIP-379 does away with: the same story without the gate delivers at once."""
     for mode, expected in ((GATED, []), (OrderingMode.DRAINING_HASHES, [2])):

@@ -76,6 +76,23 @@ def test_a_batch_half_at_a_worker_loses_its_waiting_half() -> None:
     assert rig.dispatcher.outstanding.bytes_held == 0
 
 
+def test_what_is_first_after_the_drop_waits_for_its_own_reason() -> None:
+    """The dropped message was allowed below the join position, the next one is not: permits do not bring it."""
+    rig = Rig(OrderingMode.LAST_SENT_POSITION, c1=[A, B], c2=[A])
+    rig.join("c1", 2)
+    rig.entries(A, 1)
+    rig.entries(B, 2)
+    assert rig.got("c1") == [1, 2]
+    rig.join("c2")
+    rig.entries(A, 3)
+    rig.nack("c1", 1)
+    assert discard_up_to(rig.dispatcher, pack(1, 1), 0.0) == 1
+    rig.flow("c2", 5)
+    assert rig.got("c2") == []
+    rig.ack("c1", 2)
+    assert rig.got("c2") == [3]
+
+
 def test_nothing_to_drop_drops_nothing() -> None:
     """The usual case after a reconnect."""
     rig = Rig(c1=[A])
