@@ -143,7 +143,7 @@ class FakeBrokerLink:
         """Answer the oldest request of a type: as it should be, or with an error; returns the request."""
         asked = next(asked for asked in self.waiting if asked.command.type == kind)
         self.waiting.remove(asked)
-        asked.answered(reply if reply is not None else self._right_answer(asked.command))
+        asked.answered(reply if reply is not None else self.right_answer(asked.command))
         self._clock.settle()
         return asked.command
 
@@ -156,10 +156,16 @@ class FakeBrokerLink:
         return self.answer(kind, UpstreamUnavailable("the broker did not answer within 30 s"))
 
     def deliver(
-        self, *entries: tuple[int, bytes], redeliveries: int = 0, ack_set: Iterable[int] = (), ledger: int = LEDGER
+        self,
+        *entries: tuple[int, bytes],
+        redeliveries: int = 0,
+        ack_set: Iterable[int] = (),
+        ledger: int = LEDGER,
+        to: int | None = None,
     ) -> None:
-        """MESSAGE frames for the newest consumer, each (entry, tail), in one piece of input."""
-        consumer_id, consumer = list(self.consumers.items())[-1]
+        """MESSAGE frames for a consumer, the newest by default, each (entry, tail), in one piece of input."""
+        consumer_id = list(self.consumers)[-1] if to is None else to
+        consumer = self.consumers[consumer_id]
         for entry, tail in entries:
             command = pb.BaseCommand(type=T.MESSAGE)
             command.message.consumer_id = consumer_id
@@ -198,9 +204,10 @@ class FakeBrokerLink:
         if refusal is not None:
             asked.answered(UpstreamError(refusal[1], refusal[0]))
         else:
-            asked.answered(self._right_answer(asked.command))
+            asked.answered(self.right_answer(asked.command))
 
-    def _right_answer(self, command: pb.BaseCommand) -> pb.BaseCommand:
+    def right_answer(self, command: pb.BaseCommand) -> pb.BaseCommand:
+        """What a broker without troubles says."""
         reply = pb.BaseCommand()
         if command.type == T.ACK:
             reply.type = T.ACK_RESPONSE
