@@ -15,7 +15,7 @@ from array import array
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 SLOT_COUNT: Final = 65_537
 """Slots 0 to 65,536: the auto-split selector's first range ends there."""
@@ -59,19 +59,22 @@ class DrainingHashes:
         if change not in self._population:
             self._changes.pop(change, None)
 
-    def begin(self, slot: int, change: int) -> bool:
-        """The slot begins to drain; False if it did already (its first change counts)."""
-        table: array[int] | dict[int, int] | None = self._by_slot
-        if table is None:
+    def begin(self, slots: Sequence[int], change: int) -> int:
+        """These slots begin to drain; returns how many did not already (a slot's first change counts)."""
+        table: array[int] | dict[int, int]
+        if self._by_slot is not None:
+            table = self._by_slot
+            fresh = [slot for slot in slots if not table[slot]]
+        else:
             assert self._sparse is not None
-            if slot in self._sparse:
-                return False
-            table = self._to_array(self._sparse) if len(self._sparse) >= SPARSE_MAX else self._sparse
-        elif table[slot]:
-            return False
-        table[slot] = change
-        self._population[change] = self._population.get(change, 0) + 1
-        return True
+            sparse = self._sparse
+            fresh = [slot for slot in slots if slot not in sparse]
+            table = self._to_array(sparse) if len(sparse) + len(fresh) > SPARSE_MAX else sparse
+        for slot in fresh:
+            table[slot] = change
+        if fresh:
+            self._population[change] = self._population.get(change, 0) + len(fresh)
+        return len(fresh)
 
     def end(self, slot: int) -> float | None:
         """The slot drains no more; returns when it began, None if it did not drain."""

@@ -126,10 +126,16 @@ def _move(dispatcher: Dispatcher, moves: Iterable[RangeMove[Worker]], now: float
     change = draining.new_change(now)
     for move in moves:
         owner = move.after.index if move.after is not None else 0
+        held: dict[int, list[int]] = {}
         for slot, holder, _ in dispatcher.slots.in_range(move.start, move.end):
-            if holder != owner:
-                if draining.begin(slot, change):
-                    dispatcher.workers[holder].draining_slots += 1
-            elif draining.end(slot) is not None:
-                dispatcher.drain_ended(dispatcher.workers[holder])
+            slots = held.get(holder)
+            if slots is None:
+                held[holder] = [slot]
+            else:
+                slots.append(slot)
+        for slot in held.pop(owner, ()):
+            if draining.end(slot) is not None:
+                dispatcher.drain_ended(dispatcher.workers[owner])
+        for holder, slots in held.items():
+            dispatcher.workers[holder].draining_slots += draining.begin(slots, change)
     draining.end_of_change(change)

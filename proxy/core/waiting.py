@@ -68,9 +68,8 @@ class WaitingSlot:
         parts = self.parts
         if not parts or parts[-1].order < part.order:
             parts.append(part)
-        elif self.out_of_order:
-            self.insert_all((part,))
         else:
+            # Where a part was put first the place may be wrong: the order is restored before anything else is sent.
             parts.insert(bisect_left(parts, part.order, key=_order), part)
 
     def insert_all(self, returned: Iterable[Part]) -> None:

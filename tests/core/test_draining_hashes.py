@@ -17,8 +17,8 @@ def test_it_says_which_slots_drain_and_since_when(steps: list[tuple[set[int], se
     table, since = DrainingHashes(), dict[int, float]()
     for number, (begun, ended) in enumerate(steps):
         change = table.new_change(float(number))
+        assert table.begin(sorted(begun), change) == len(begun - since.keys())
         for slot in begun:
-            assert table.begin(slot, change) == (slot not in since)
             since.setdefault(slot, float(number))
         table.end_of_change(change)
         for slot in ended:
@@ -29,28 +29,23 @@ def test_it_says_which_slots_drain_and_since_when(steps: list[tuple[set[int], se
 
 
 @settings(max_examples=20)
-@given(gone=st.sets(st.integers(0, 2 * SPARSE_MAX), max_size=50))
+@given(gone=st.sets(st.integers(0, 3 * SPARSE_MAX), max_size=50))
 def test_the_dense_form_says_the_same(gone: set[int]) -> None:
     """Above the threshold an array takes over, with everything that was in the dictionary."""
     table = DrainingHashes()
-    first = table.new_change(1.0)
-    for slot in range(SPARSE_MAX):
-        table.begin(slot, first)
-    second = table.new_change(2.0)
-    for slot in range(2 * SPARSE_MAX + 1):
-        table.begin(slot, second)
+    for number in (1, 2, 3):
+        change = table.new_change(float(number))
+        assert table.begin(range(number * SPARSE_MAX), change) == SPARSE_MAX
+        assert (table.memory_bytes() > 2 * 65_536) == (number > 1)
     for slot in gone:
-        assert table.end(slot) == (1.0 if slot < SPARSE_MAX else 2.0)
-    assert list(table.slots()) == [slot for slot in range(2 * SPARSE_MAX + 1) if slot not in gone]
-    assert table.memory_bytes() > 2 * 65_536
+        assert table.end(slot) == (slot // SPARSE_MAX + 1.0 if slot < 3 * SPARSE_MAX else None)
+    assert list(table.slots()) == [slot for slot in range(3 * SPARSE_MAX) if slot not in gone]
 
 
 def test_when_nothing_drains_nothing_is_kept() -> None:
     """Neither array nor changes stay behind after the last slot ended."""
     table = DrainingHashes()
-    change = table.new_change(0.0)
-    for slot in range(5_000):
-        table.begin(slot, change)
+    table.begin(range(5_000), table.new_change(0.0))
     for slot in range(5_000):
         table.end(slot)
     assert table.memory_bytes() == len(table) == 0
@@ -72,12 +67,12 @@ def test_more_changes_than_numbers_share_one() -> None:
     slots = draining_hashes.SLOT_COUNT - 2
     for slot in range(slots):
         change = table.new_change(float(slot))
-        table.begin(slot, change)
+        table.begin([slot], change)
         table.end_of_change(change)
         if slot >= CHANGES_MAX - 1:
             break
     extra = table.new_change(9e9)
-    assert table.begin(slots, extra)
+    assert table.begin([slots], extra)
     table.end_of_change(extra)
     count = len(table)
     assert table.end(slots) is not None

@@ -325,8 +325,7 @@ def test_64k_draining_hashes_fit_a_quarter_of_the_budget() -> None:
     gc.collect()
     tracemalloc.start()
     change = draining.new_change(0.0)
-    for slot in ALL_SLOTS:
-        assert draining.begin(slot, change)
+    assert draining.begin(ALL_SLOTS, change) == len(ALL_SLOTS)
     traced, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert len(draining) == len(ALL_SLOTS)
@@ -341,9 +340,7 @@ def test_the_tables_give_their_memory_back() -> None:
     dispatcher, holder = _all_slots_in_flight()
     change = dispatcher.draining.new_change(0.0)
     empty = DrainingHashes().memory_bytes()
-    for slot in ALL_SLOTS:
-        dispatcher.draining.begin(slot, change)
-        holder.draining_slots += 1
+    holder.draining_slots += dispatcher.draining.begin(ALL_SLOTS, change)
     for slot in ALL_SLOTS:
         ack(dispatcher, holder, pack(1, slot), 1.0)
     assert len(dispatcher.draining) == len(dispatcher.slots) == 0
