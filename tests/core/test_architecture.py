@@ -125,10 +125,14 @@ def test_imports_keep_the_rules(name: str) -> None:
     assert violations(ROOT, RULES[name]) == []
 
 
+ROOMS_TO_COME = {"proxy/producers", "proxy/groups"}
+"""Rooms whose rules stand before their first file does."""
+
+
 def test_every_room_is_there_to_be_checked() -> None:
     """A rule about a folder that was renamed would hold for ever."""
     for rule in RULES.values():
-        for place in (*rule.files, *rule.except_files):
+        for place in {*rule.files, *rule.except_files} - ROOMS_TO_COME:
             assert list(ROOT.glob(place)), place
     assert len(list((ROOT / "proxy/core").rglob("*.py"))) > 15
 
