@@ -227,8 +227,7 @@ def _draining_bytes(tracked: int) -> float:
     tracemalloc.start()
     try:
         change = dispatcher.draining.new_change(1.0)
-        for slot in range(1, tracked + 1):
-            dispatcher.draining.begin(slot, change)
+        dispatcher.draining.begin(range(1, tracked + 1), change)
         gc.collect()
         added, _ = tracemalloc.get_traced_memory()
     finally:
