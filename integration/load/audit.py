@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 Entries: TypeAlias = "dict[tuple[int, int], list[Delivery]]"
 """(ledger, entry) -> deliveries of its messages in order of time."""
-Repetition: TypeAlias = "tuple[Delivery, Delivery, Interruption | None]"
+Repetition: TypeAlias = "tuple[Delivery, Delivery, Reason | None]"
 """A repeated delivery, the one before, and what explains it."""
 
 LOSS_SEEN_LATE_NS: Final = 200_000_000
@@ -46,6 +46,15 @@ class Evidence:
     def __str__(self) -> str:
         """Both in one line."""
         return f"{self.before} | then {self.after}"
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """What explains that a message was delivered again."""
+
+    cause: Cause
+    event: Interruption | None = None
+    """What took it from its worker, if something did: an interruption, the worker's end, or a negative ack."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,7 +223,7 @@ def _repetitions(deliveries: Iterable[Delivery], entries: Entries, resenders: se
             same_entry = [item for item in earlier if item.rank == delivery.rank]
             if not same_entry:
                 resent = delivery.number[0] in resenders
-                yield delivery, earlier[-1], Interruption(Cause.SENT_TWICE, delivery.at_ns) if resent else None
+                yield delivery, earlier[-1], Reason(Cause.SENT_TWICE) if resent else None
             else:
                 fresh = [item for item in same_entry if not item.stale]
                 before = (fresh or same_entry)[-1]
@@ -222,7 +231,7 @@ def _repetitions(deliveries: Iterable[Delivery], entries: Entries, resenders: se
         earlier.append(delivery)
 
 
-def _reason(before: Delivery, again: Delivery, batch: Sequence[Delivery]) -> Interruption | None:
+def _reason(before: Delivery, again: Delivery, batch: Sequence[Delivery]) -> Reason | None:
     """What on record explains that a message was delivered once more.
 
     Args:
@@ -231,21 +240,21 @@ def _reason(before: Delivery, again: Delivery, batch: Sequence[Delivery]) -> Int
         batch: all deliveries of the entry it came in.
     """
     if again.stale or before.stale:
-        return Interruption(Cause.CLIENT_QUEUE, again.at_ns)
+        return Reason(Cause.CLIENT_QUEUE)
     if before.nacked_at_ns is not None and before.nacked_at_ns < again.at_ns:
-        return Interruption(Cause.NEGATIVE_ACK, before.nacked_at_ns)
+        return Reason(Cause.NEGATIVE_ACK, Interruption(Cause.NEGATIVE_ACK, before.nacked_at_ns))
     # The latest that fits: the message may have outlived earlier ones, and later messages gone out rightly meanwhile.
     for broken in reversed(before.life.breaks):
         late_ns = LOSS_SEEN_LATE_NS if broken.cause is Cause.CONNECTION_LOST else 0
         if not before.at_ns < broken.at_ns <= again.at_ns + late_ns:
             continue
         if not before.acknowledged_before(broken):
-            return broken
+            return Reason(broken.cause, broken)
         if _unfinished(before, batch, broken):
-            return Interruption(Cause.BATCH_UNFINISHED, broken.at_ns)
+            return Reason(Cause.BATCH_UNFINISHED, broken)
     refused_ns = [item.nacked_at_ns for item in batch if item.life is before.life and item.nacked_at_ns is not None]
     if refused_ns and min(refused_ns) < again.at_ns:
-        return Interruption(Cause.BATCH_UNFINISHED, min(refused_ns))
+        return Reason(Cause.BATCH_UNFINISHED, Interruption(Cause.NEGATIVE_ACK, min(refused_ns)))
     return None
 
 
@@ -264,17 +273,17 @@ def _unfinished(before: Delivery, batch: Iterable[Delivery], broken: Interruptio
 
 
 def _overtaken(
-    deliveries: Sequence[Delivery], again: Delivery, before: Delivery, reason: Interruption | None
+    deliveries: Sequence[Delivery], again: Delivery, before: Delivery, reason: Reason | None
 ) -> Iterator[Evidence]:
     """Later messages of the key that went out between the loss of a message and its repetition.
 
     The worker that lost it does not count: it may be handed what it had fetched before. Only an interruption of the
     connection, after which that worker's deliveries are known to be new, makes it count too.
     """
-    if reason is None or reason.cause in (Cause.CLIENT_QUEUE, Cause.SENT_TWICE):
+    if reason is None or reason.event is None:
         return
-    anew = reason.cause not in (Cause.NEGATIVE_ACK, Cause.WORKER_KILLED, Cause.WORKER_LEFT)
-    first = bisect_left(deliveries, reason.at_ns, key=lambda item: item.at_ns)
+    anew = reason.event.cause not in (Cause.NEGATIVE_ACK, Cause.WORKER_KILLED, Cause.WORKER_LEFT)
+    first = bisect_left(deliveries, reason.event.at_ns, key=lambda item: item.at_ns)
     for item in deliveries[first:]:
         if item.at_ns >= again.at_ns:
             return

@@ -64,6 +64,7 @@ class Worker:
             message_listener=self._listen if options.listener else None,
             properties=options.properties or None,
         )
+        self._acknowledging = self._consumer
         self._records.life(Event.JOINED, time.monotonic_ns())
 
     def run(self) -> None:
@@ -92,8 +93,8 @@ class Worker:
         self._stopping = True
 
     def _listen(self, consumer: pulsar.Consumer, message: pulsar.Message) -> None:
-        # The library may call before `subscribe` has returned; acknowledging needs the consumer at once.
-        self._consumer = consumer
+        # The library may call before `subscribe` has returned. Its consumer can acknowledge, though not be closed.
+        self._acknowledging = consumer
         if not self._stopping:
             self._take(message)
 
@@ -107,7 +108,7 @@ class Worker:
             time.sleep(options.work_ms / 1_000)
         if options.nack_fraction and not message.redelivery_count() and self._random.random() < options.nack_fraction:
             self._record(Event.NACKED, time.monotonic_ns(), message)
-            self._consumer.negative_acknowledge(message)
+            self._acknowledging.negative_acknowledge(message)
         elif options.ack_delay_ms:
             self._pending.append((received_ns + int(options.ack_delay_ms * 1e6), message))
         else:
@@ -125,7 +126,7 @@ class Worker:
     def _acknowledge(self, message: pulsar.Message) -> None:
         self._record(Event.ACKED, time.monotonic_ns(), message)
         try:
-            self._consumer.acknowledge(message)
+            self._acknowledging.acknowledge(message)
         except (pulsar.AlreadyClosed, pulsar.NotConnected):
             # Between two connections nothing can be acknowledged; the message comes again, and the audit names why.
             logging.getLogger("worker").warning("could not acknowledge: not connected")

@@ -172,10 +172,11 @@ def test_a_finished_batch_does_not_come_again() -> None:
 
 def test_a_batch_is_given_back_whole_when_one_message_is_refused() -> None:
     """The client knows no other way."""
-    script = Script("w1").did(10, 1, 0, entry=5).got(12, 1, 1, entry=5).nacked(13, 1, 1, entry=5)
-    script.did(150, 1, 0, entry=5).did(152, 1, 1, entry=5)
-    result = judge({1: 2}, script)
-    assert causes(result) == [Cause.BATCH_UNFINISHED, Cause.NEGATIVE_ACK]
+    script = Script("w1").did(10, 1, 0, entry=5).got(12, 1, 1, entry=5).nacked(13, 1, 1, entry=5).did(14, 1, 2, entry=5)
+    script.did(150, 1, 0, entry=5).did(152, 1, 1, entry=5).did(154, 1, 2, entry=5)
+    result = judge({1: 3}, script)
+    assert causes(result) == [Cause.BATCH_UNFINISHED, Cause.NEGATIVE_ACK, Cause.BATCH_UNFINISHED]
+    assert result.ok
 
 
 def test_slices_of_one_entry_are_known_as_such() -> None:

@@ -22,6 +22,7 @@ from tests.integration.conditions import eventually
 from tests.integration.conftest import explain
 
 MESSAGES = 72_000
+UNLIKE_MESSAGES = 12_000
 KEYS = 1_000
 WORKERS = ("w1", "w2", "w3", "w4")
 ROUNDS = 2
@@ -78,6 +79,47 @@ def test_workers_restart_one_after_another_under_load(
         assert hand_overs(gateway, topic) > 0, "no key had to wait for its old worker: this load proves nothing"
         result = run.finish()
         check(result, gateway)
+        eventually(
+            lambda: topic_statistics(topic)["subscriptions"][SUBSCRIPTION]["msgBacklog"] == 0,
+            "an empty backlog: every entry acknowledged at the broker too",
+        )
+
+
+UNLIKE: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "listening": {"listener": True},
+    "refusing": {"nack_fraction": 0.02, "nack_delay_ms": 50},
+    "narrow": {"receiver_queue_size": 1},
+    "slow": {"work_ms": 1.0},
+    "exact": {"batch_index_ack": True, "properties": {"keyline.batch-index": "exact"}},
+}
+"""One worker of each kind: how it receives, how it acknowledges, how fast it is."""
+
+
+@pytest.mark.parametrize("batching", Batching, ids=lambda batching: batching.value)
+def test_unlike_workers_share_a_load(
+    batching: Batching,
+    gateway: KeylineGateway,
+    new_topic: Callable[[str], str],
+    tmp_path: Path,
+    topic_statistics: Callable[[str], dict[str, Any]],
+) -> None:
+    """Each restarted once, in all ways to receive and to acknowledge. What is refused comes again before newer ones."""
+    topic = new_topic(f"unlike-{batching.value}")
+    with LoadRun(tmp_path, gateway.service_url, topic) as run:
+        for name, options in UNLIKE.items():
+            run.start_workers(name, **options)
+        run.produce(count=UNLIKE_MESSAGES, keys=KEYS, batching=batching, run_length=5)
+        for step, (name, options) in enumerate(UNLIKE.items()):
+            run.wait_acknowledged(UNLIKE_MESSAGES * (step + 1) // (len(UNLIKE) + 2))
+            run.stop_worker(name)
+            run.start_workers(name, **options)
+        result = run.finish()
+        assert result.ok, explain(result, gateway)
+        assert result.delivered == result.acknowledged == UNLIKE_MESSAGES, explain(result, gateway)
+        assert result.duplicates_by_cause[Cause.NEGATIVE_ACK] > 0, explain(result, gateway)
+        causes = {Cause.NEGATIVE_ACK, Cause.WORKER_LEFT, Cause.BATCH_UNFINISHED}
+        assert set(result.duplicates_by_cause) <= causes, explain(result, gateway)
         eventually(
             lambda: topic_statistics(topic)["subscriptions"][SUBSCRIPTION]["msgBacklog"] == 0,
             "an empty backlog: every entry acknowledged at the broker too",
