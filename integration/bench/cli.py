@@ -48,8 +48,17 @@ def main(arguments: list[str] | None = None) -> int:
         note(f"error: {error}")
         return 1
     except KeyboardInterrupt:
-        note("interrupted; nothing is left running")
-        return 130
+        return _interrupted()
+    except SystemError as error:
+        # What a signal's exception becomes when it is raised inside the official client's calls.
+        if isinstance(error.__cause__, KeyboardInterrupt):
+            return _interrupted()
+        raise
+
+
+def _interrupted() -> int:
+    note("interrupted; nothing is left running")
+    return 130
 
 
 def _parser() -> argparse.ArgumentParser:
