@@ -35,13 +35,20 @@ class Workers:
         last = time.monotonic()
         while len(messages) < count:
             assert time.monotonic() - last < RECEIVE_MS / 1e3, f"{len(messages)} of {count} messages came"
-            for name, consumer in self.consumers.items():
-                for message in available(consumer):
-                    self.received.setdefault(name, []).append(message)
-                    messages.append(message)
-                    last = time.monotonic()
-                    if acknowledge:
-                        consumer.acknowledge(message)
+            if new := self.receive_available(acknowledge=acknowledge):
+                messages += new
+                last = time.monotonic()
+        return messages
+
+    def receive_available(self, *, acknowledge: bool = True) -> list[pulsar.Message]:
+        """Receive what is there."""
+        messages: list[pulsar.Message] = []
+        for name, consumer in self.consumers.items():
+            for message in available(consumer):
+                self.received.setdefault(name, []).append(message)
+                messages.append(message)
+                if acknowledge:
+                    consumer.acknowledge(message)
         return messages
 
     def worker_of_each_key(self) -> dict[str, str]:
