@@ -11,10 +11,19 @@ PULSAR_DATA ?= .pulsar/$(PULSAR_VERSION)
 ARGS ?=
 # How long the demo runs; empty leaves it to the demo.
 SECONDS ?=
+# How long `make soak` loads the gateway, and with what else: ARGS='--idle 300 --active 20 --subscriptions 100'.
+MINUTES ?= 30
+# What `make sim` runs: SEEDS from FIRST on; SEED alone instead, whole or with some STEPS only, as a failure names them.
+SEEDS ?= 2000
+FIRST ?= 0
+SEED ?=
+STEPS ?=
+# How long `make fuzz` searches each target.
+SECONDS_EACH ?= 20
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup artifacts pulsar pulsar-stop pulsar-status test lint types fmt demo bench proto clean
+.PHONY: help setup artifacts pulsar pulsar-stop pulsar-status test sim mutants fuzz lint types fmt demo bench soak proto clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -46,6 +55,15 @@ pulsar-status: $(VENV)/.ready ## say whether it runs, and where
 test: setup artifacts lint types ## lint, types and every test, against real brokers too
 	@$(PYTHON) -m pytest $(ARGS)
 
+sim: $(VENV)/.ready ## simulate whole gateways: SEEDS=2000 from FIRST=0 on, or SEED=... (STEPS=...) again
+	@$(PYTHON) -m tests.sim $(if $(SEED),--seed $(SEED) $(if $(STEPS),--steps $(STEPS)),--seeds $(SEEDS) --first $(FIRST)) $(ARGS)
+
+mutants: $(VENV)/.ready ## put faults into the gateway by hand: simulator or tests must notice each
+	@$(PYTHON) -m tests.sim.mutants $(ARGS)
+
+fuzz: $(VENV)/.ready ## search for inputs that break a promise; SECONDS_EACH=20, ARGS='batch session' for some targets
+	@$(PYTHON) -m tests.fuzz --seconds $(SECONDS_EACH) $(ARGS)
+
 lint: $(VENV)/.ready ## ruff: rules and format
 	@$(PYTHON) -m ruff check .
 	@$(PYTHON) -m ruff format --check .
@@ -63,9 +81,12 @@ demo: setup ## watch keys keep their order while workers come and go
 bench: setup ## measure the gateway against a direct connection
 	@$(PYTHON) -m integration.bench --version $(PULSAR_VERSION) $(ARGS)
 
+soak: setup ## thousands of workers, rolling restarts, MINUTES=30; memory, descriptors, latency, order
+	@$(PYTHON) -m integration.soak --version $(PULSAR_VERSION) --minutes $(MINUTES) $(ARGS)
+
 proto: $(VENV)/.ready ## regenerate proxy/wire/pulsar_pb2.py and .pyi from pulsar.proto
 	@$(PYTHON) -m tests.wire.regenerate
 
 clean: pulsar-stop ## stop the background Pulsar and remove everything made here, the cache outside excepted
-	rm -rf $(VENV) .pulsar .demo .bench build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) .pulsar .demo .fuzz .bench build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

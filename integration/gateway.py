@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any, Final, Self
 import httpx
 
 from integration.errors import StartError
+from integration.lifetime import Lifetime
 from integration.logs import tail
 from integration.ports import LOOPBACK, free_ports
 from integration.processes import OwnedProcess
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from types import TracebackType
 
 START_S_MAX: Final = 60.0
 STOP_S_MAX: Final = 45.0
@@ -30,7 +30,7 @@ PROBE_INTERVAL_S: Final = 0.05
 PROBE_S_MAX: Final = 5.0
 
 
-class KeylineGateway:
+class KeylineGateway(Lifetime):
     """One gateway. Use it as a context manager, or call `start` and `stop`."""
 
     def __init__(
@@ -151,16 +151,6 @@ class KeylineGateway:
         answer = self._http.get("/api/v1/subscriptions").raise_for_status()
         values: dict[str, Any] = answer.json()
         return values
-
-    def __enter__(self) -> Self:
-        """Start it."""
-        return self.start()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Stop it."""
-        self.close()
 
     def close(self) -> None:
         """Stop it and let go of the connection to its admin API."""

@@ -14,7 +14,6 @@ import signal
 import tempfile
 import time
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 import httpx
@@ -22,6 +21,7 @@ import httpx
 from integration import artifacts
 from integration.errors import StartError
 from integration.java import java_command
+from integration.lifetime import Lifetime
 from integration.logs import tail
 from integration.ports import LOOPBACK, free_ports
 from integration.processes import OwnedProcess
@@ -41,7 +41,7 @@ PROBE_TOPIC = "persistent/public/default/keyline-ready"
 TRANSACTIONS_PROBE = "admin/v2/persistent/pulsar/system/transaction_coordinator_assign/partitions"
 
 
-class PulsarStandalone:
+class PulsarStandalone(Lifetime):
     """One standalone broker. Use it as a context manager, or call `start` and `stop`.
 
     The object may be started again after `stop` or `kill`: with the same ports, settings and data. Data directories
@@ -182,16 +182,6 @@ class PulsarStandalone:
     def resume(self) -> None:
         """Let a paused broker go on."""
         self._signal(signal.SIGCONT)
-
-    def __enter__(self) -> Self:
-        """Start it."""
-        return self.start()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Stop it and remove a data directory of its own making."""
-        self.close()
 
     def close(self) -> None:
         """Stop the broker and remove its data directory, if it made that itself."""

@@ -76,7 +76,8 @@ def pulsar_perf(
         heap_mib: its largest heap; a consumer with large queues may need more.
     """
     files = _configuration(service_url, admin_url, log.parent, log.stem)
-    return LoadRun(_java_tool(PERF_CLASS, files, heap_mib, command, *arguments), log)
+    # Some of its commands leave histograms where they run.
+    return LoadRun(_java_tool(PERF_CLASS, files, heap_mib, command, *arguments), log, cwd=log.absolute().parent)
 
 
 def pulsar_admin(*arguments: str, admin_url: str) -> str:
@@ -192,6 +193,7 @@ def _java_tool(
 
 def _configuration(service_url: str, admin_url: str, directory: Path, name: str) -> tuple[Path, Path]:
     """Write the client configuration that the tools want as their first argument, and one for their log."""
+    directory = directory.absolute()
     directory.mkdir(parents=True, exist_ok=True)
     configuration = directory / f"{name}.client.conf"
     configuration.write_text(f"webServiceUrl={admin_url}\nbrokerServiceUrl={service_url}\n")

@@ -20,6 +20,7 @@ import uvloop
 
 from admin_api.app import admin_app
 from admin_api.server import AdminServer
+from proxy.collector import Collector, spare_the_collector
 from proxy.config_types import service_urls, split_host_port
 from proxy.errors import KeylineError
 from proxy.limits import Limits
@@ -71,6 +72,9 @@ class Gateway:
         self._subscriptions = Subscriptions(self._brokers, clock, _picked(SubscriptionSettings, config))
         sessions = Sessions(connector, clock, self._subscriptions, session_settings(config), limits)
         self._server = GatewayServer(sessions, limits, loop)
+        self._collector = Collector(
+            clock, sessions.__len__, lambda: sessions.ended_total, lambda: self._subscriptions.ended_total
+        )
         self._admin = AdminServer(admin_app(self, version("keyline")))
         self._listening = False
         self._draining = False
@@ -116,6 +120,7 @@ class Gateway:
             await self._admin.stop()
             raise StartFailure(f"listen {serving.listen}: {error.strerror or error}") from error
         self._probe.start()
+        self._collector.start()
         self._listening = True
         log.info(
             "gateway started",
@@ -165,6 +170,7 @@ async def _serve(config: Config) -> None:
         loop.add_signal_handler(number, signalled, number.name)
     gateway = Gateway(config, loop)
     await gateway.start()
+    spare_the_collector()
     await stop.wait()
     await gateway.drain_and_stop(hurry)
 

@@ -136,7 +136,20 @@ class Ordering(Group):
 
 
 class Memory(Group):
-    """How far subscriptions read ahead, and what they may hold."""
+    """How many subscriptions and workers there may be, how far subscriptions read ahead, and what they may hold."""
+
+    subscriptions_max: int = setting(
+        10_000, "Key_Shared subscriptions in all; one more is refused with NotAllowedError.",
+        unit="subscriptions", ge=1, le=1_000_000,
+    )  # fmt: skip
+    workers_max: int = setting(
+        50_000, "Workers of all subscriptions, joined or joining; one more is refused with ConsumerBusy.",
+        unit="workers", ge=1, le=10_000_000,
+    )  # fmt: skip
+    workers_per_subscription_max: int = setting(
+        0, "Workers of one subscription, as the brokers' maxConsumersPerSubscription; 0 is no bound.",
+        unit="workers", ge=0, le=1_000_000,
+    )  # fmt: skip
 
     look_ahead_messages_per_worker: int = setting(
         2_000, "Messages held for each connected worker while their keys wait.", unit="messages", ge=1, le=1_000_000
@@ -263,6 +276,10 @@ RELATIONS = (
     Relation(
         "look_ahead_messages_per_worker", operator.le, "at most", "look_ahead_messages_per_subscription",
         "one worker cannot hold more than its subscription",
+    ),
+    Relation(
+        "workers_per_subscription_max", operator.le, "at most", "workers_max",
+        "one subscription cannot have more than all together",
     ),
     Relation(
         "reconnect_backoff_initial_ms", operator.le, "at most", "reconnect_backoff_max_ms", "pauses only grow"

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import signal
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
@@ -25,6 +26,12 @@ class StartPulsar(Protocol):
 
     def __call__(self, version: str = ..., **options: Any) -> PulsarStandalone:
         """Start a broker of the test's own; options are those of `PulsarStandalone`."""
+
+
+def pytest_configure() -> None:
+    """Let Ctrl-C reach what tests start: a shell without a terminal has background jobs ignore it, children and all."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

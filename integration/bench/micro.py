@@ -26,7 +26,7 @@ from proxy.core.worker import Worker
 from proxy.wire import commands
 from proxy.wire.frames import FrameSplitter, parse_command
 from proxy.wire.messages import message_frame, parse_message
-from proxy.wire.metadata import peek, sticky_key
+from proxy.wire.metadata import peek_key
 
 TRIES: Final = 25
 """Many short tries: on a shared machine some of them meet a quiet moment."""
@@ -102,7 +102,7 @@ def _find_slots(tails: list[bytes]) -> Timed:
 
     def run() -> None:
         for tail in tails:
-            slot_of(murmur31(sticky_key(peek(tail).metadata)))
+            slot_of(murmur31(peek_key(tail)[1]))
 
     return run
 
@@ -167,7 +167,7 @@ def _acknowledge(tails: list[bytes]) -> Timed:
 
 def _slots(tails: list[bytes]) -> list[int]:
     slot_of = ConsistentHashing[Worker]().slot
-    return [slot_of(murmur31(sticky_key(peek(tail).metadata))) for tail in tails]
+    return [slot_of(murmur31(peek_key(tail)[1])) for tail in tails]
 
 
 def _path(tails: list[bytes], messages_per_entry: int, entries_at_a_time: int = KEEPING_UP) -> Spread:

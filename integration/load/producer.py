@@ -18,6 +18,7 @@ import sys
 import threading
 import time
 from collections import Counter
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
@@ -111,9 +112,10 @@ class NumberedSender:
             producer = client.create_producer(self.options.topic, **_producer_arguments(self.options))
             self._send_all(producer)
             producer.flush()
-            producer.close()
         finally:
-            client.close()
+            # Everything is confirmed: a connection that breaks while it is closed takes nothing with it.
+            with suppress(pulsar.PulsarException):
+                client.close()
         unconfirmed = frozenset(self._unconfirmed)
         return ProducerRecord(self.options.producer, dict(self._sent), unconfirmed, self._connections_lost)
 

@@ -106,7 +106,22 @@ class Dispatcher:
                     if self.ordered:
                         self.slots.hold(slot, owner.index)
                     part.holder = owner
-                    self._post(owner, part, position, count, len(tail), now)
+                    # `_post`, in place: the calls cost more than what they do.
+                    part.sent_at = now
+                    part.attempts = 1
+                    owner.permits -= count
+                    owner.unacked += count
+                    owner.sent_messages += count
+                    owner.sent_bytes += len(tail)
+                    owner.last_sent_at = now
+                    if owner.max_unacked and owner.unacked >= owner.max_unacked:
+                        owner.over_unacked = True
+                        owner.open = False
+                    owner.pending[position] = part
+                    if owner.outbox:
+                        owner.outbox.append(part)
+                    else:
+                        self._to_outbox(owner, part)
                     return
         self._wait(part, now)
 
@@ -240,7 +255,9 @@ class Dispatcher:
         if chunk is None:
             return False
         worker, needed = self.open_chunks.get(chunk.uuid, (None, 0))
-        return worker is not None and chunk.index >= needed and self.slots.holder(slot) == worker.index
+        if worker is None or chunk.index < needed:
+            return False
+        return not self.ordered or self.slots.holder(slot) == worker.index
 
     def _target(self, slot: int, head: Part) -> Worker | None:
         """Who may get the slot's head now, permits aside; None while it drains or nobody owns it."""
@@ -251,6 +268,8 @@ class Dispatcher:
                 # The rest of a chunked message goes where its beginning went: the holder cannot acknowledge
                 # the beginning without it, so waiting for the drain would be waiting for ever.
                 return self.workers[holder] if self._continues_at_holder(slot, head) else None
+        elif head.chunk is not None and self._continues_at_holder(slot, head):
+            return self.open_chunks[head.chunk.uuid][0]
         if owner is not None and owner.join_gate is not None and head.position > owner.join_gate.position:
             # The same holds for a join gate: the beginning may be what keeps it shut.
             return owner if self._continues_at_holder(slot, head) else None
@@ -301,8 +320,14 @@ class Dispatcher:
     def serve(self, worker: Worker, now: float) -> None:
         """Send from the worker's ready queue while it has permits, one delivery a slot and round."""
         ready = worker.ready
-        while ready and worker.permits > 0 and worker.open and not self.paused:
-            slot, entry = ready.popitem(last=False)
+        while ready and worker.permits > 0 and not self.paused:
+            if worker.open:
+                slot, entry = ready.popitem(last=False)
+            else:
+                found = self._continuation(worker) if self.open_chunks and worker.writable else None
+                if found is None:
+                    return
+                slot, entry = found, ready.pop(found)
             part = entry.parts[0]
             if part.batch is not None and part.batch.open_parts > 1:
                 self._send_siblings(worker, slot, entry, now)
@@ -318,6 +343,19 @@ class Dispatcher:
             self.waiting_messages -= size
             self._hold_and_post(worker, part, now)
             self._requeue(worker, slot, entry, part)
+
+    def _continuation(self, worker: Worker) -> int | None:
+        """A slot whose head the worker needs to finish a chunked message, though it is to get nothing new.
+
+        It has as many unacknowledged messages as it may, or an operator drains it: what it has begun it cannot
+        acknowledge without the rest, and would never come below its limit.
+        """
+        if all(holder is not worker for holder, _ in self.open_chunks.values()):
+            return None
+        for slot, entry in worker.ready.items():
+            if self._continues_at_holder(slot, entry.parts[0]):
+                return slot
+        return None
 
     def _requeue(self, worker: Worker, slot: int, entry: WaitingSlot, sent: Part) -> None:
         """After a slot's head left: on to its next, if it has one."""
@@ -412,8 +450,11 @@ class Dispatcher:
             self.open_chunks.pop(chunk.uuid, None)
 
     def chunk_came_back(self, worker: Worker, chunk: Chunk) -> None:
-        """The worker gave the chunk back: it needs that one again, or the message from its beginning."""
-        if chunk.index:
+        """The worker gave the chunk back: it needs that one again, or the message from its beginning.
+
+        From its beginning, too, if it gave back the chunk before that one earlier: then all wait, in their order.
+        """
+        if chunk.index and _holds(worker, chunk.uuid, chunk.index - 1):
             self.open_chunks[chunk.uuid] = worker, chunk.index
         else:
             self.open_chunks.pop(chunk.uuid, None)
@@ -508,13 +549,20 @@ class Dispatcher:
             gate = owner.join_gate
             gated = gate is not None and head.position > gate.position
             return WaitReason.JOIN_POSITION if gated else WaitReason.DRAINING
-        if target.drained_by_operator:
+        continues = bool(self.open_chunks) and self._continues_at_holder(slot, head)
+        if target.drained_by_operator and not continues:
             return WaitReason.DRAINED_BY_OPERATOR
         if not target.writable:
             return WaitReason.NOT_READING
-        if target.over_unacked:
+        if target.over_unacked and not continues:
             return WaitReason.UNACKED_LIMIT
         return WaitReason.NO_PERMITS if target.permits <= 0 else None
+
+
+def _holds(worker: Worker, uuid: str, index: int) -> bool:
+    """Whether this chunk is pending at the worker. Walks its pending acks: chunks come back seldom."""
+    chunks = (unit.chunk for unit in worker.pending.values() if isinstance(unit, Part) and unit.chunk is not None)
+    return any(chunk.uuid == uuid and chunk.index == index for chunk in chunks)
 
 
 def _by_order(part: Part) -> tuple[int, int]:

@@ -22,8 +22,12 @@ from proxy.core.position_ranges import PositionRanges
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-CONFIRMED_FOLD_AT: Final = 8_192
-"""Confirmed positions gathered before they are folded into ranges: sorted first, they cost a fifth each."""
+CONFIRMED_FOLD_AT: Final = 1_024
+"""Confirmed positions gathered before they are folded into ranges: sorted first, they cost a fifth each.
+
+They are 64 KiB of a subscription's memory that no budget counts; eight times as many would be 770 KiB, for 0.1 to
+0.4 microseconds less for each message.
+"""
 
 CONFIRMED_RANGES_MAX: Final = 50_000
 """Ranges of confirmed positions kept; the lowest are forgotten first. About 100 bytes each."""

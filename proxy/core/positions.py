@@ -28,7 +28,8 @@ MAX_LEDGER = (1 << 63) - 1
 """Ledger ids are signed 64-bit numbers in Pulsar."""
 BEFORE_FIRST_ENTRY = -1
 
-_ENTRY_MASK = (1 << ENTRY_BITS) - 1
+ENTRY_MASK = (1 << ENTRY_BITS) - 1
+"""For positions of real entries: `position >> ENTRY_BITS` is their ledger, `position & ENTRY_MASK` their entry."""
 
 
 def is_packable(ledger: int, entry: int) -> bool:
@@ -46,7 +47,7 @@ def pack(ledger: int, entry: int) -> Position:
 def unpack(position: Position) -> tuple[int, int]:
     """Return (ledger, entry)."""
     above = position + 1
-    return above >> ENTRY_BITS, (above & _ENTRY_MASK) - 1
+    return above >> ENTRY_BITS, (above & ENTRY_MASK) - 1
 
 
 def ledger_of(position: Position) -> int:
@@ -56,7 +57,7 @@ def ledger_of(position: Position) -> int:
 
 def entry_of(position: Position) -> int:
     """Return the entry number alone, -1 for "before the first entry"."""
-    return ((position + 1) & _ENTRY_MASK) - 1
+    return ((position + 1) & ENTRY_MASK) - 1
 
 
 def format_position(position: Position) -> str:

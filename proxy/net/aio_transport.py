@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, cast
 
 import structlog
 
+from proxy.net.ports import LEFT_UNREAD
+
 if TYPE_CHECKING:
     from proxy.limits import Limits
     from proxy.net.ports import Receiver, Transport
@@ -184,7 +186,7 @@ class AioTransport(asyncio.Protocol):
                 self._tell_writable()
             elif transport.get_write_buffer_size() > self._unread_bytes_max:
                 log.warning("peer_reads_nothing", peer=self._peer, unread_bytes=transport.get_write_buffer_size())
-                self._close_reason = "the peer left too much unread"
+                self._close_reason = LEFT_UNREAD
                 self.abort()
         if self._closing and not self._pieces:
             transport.close()

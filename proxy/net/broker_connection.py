@@ -30,7 +30,7 @@ from proxy.net.broker_statistics import BrokerConnectionStatistics, State
 from proxy.wire import commands, frames
 from proxy.wire import pulsar_pb2 as pb
 from proxy.wire.errors import FrameError
-from proxy.wire.messages import parse_message
+from proxy.wire.messages import USUAL_MESSAGE_START, parse_message
 
 if TYPE_CHECKING:
     from proxy.net.broker_settings import BrokerSettings, BrokerTarget
@@ -72,7 +72,7 @@ class BrokerConnection:
         self._consumers = ConsumerRoutes()
         self._pausing: dict[int, object] = {}
         self._began_at = clock.now()
-        self._keep_alive = KeepAlive(settings.keep_alive_s, self._began_at)
+        self._keep_alive = KeepAlive(settings.keep_alive_s, self._began_at, look_every_s=TICK_S)
         self._server_version = ""
         self._unknown_types: set[int] = set()
         self._unknown_frames = self._unexpected_replies = self._request_timeouts = 0
@@ -183,10 +183,12 @@ class BrokerConnection:
         deliver = self._consumers.deliver.get
         touched = self._consumers.touched
         frame_type, message_type = frames.frame_type, _Type.MESSAGE
+        start, end, usual = frames.COMMAND_START, frames.MIN_FRAME_BYTES, USUAL_MESSAGE_START
         last_id = -1
         for frame in pieces:
             try:
-                head = parse_message(frame) if frame_type(frame) == message_type else None
+                is_message = frame[start:end] == usual or frame_type(frame) == message_type
+                head = parse_message(frame) if is_message else None
             except FrameError as error:
                 self._corrupt(error)
                 return

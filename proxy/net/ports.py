@@ -11,11 +11,15 @@ methods; callbacks come from the loop.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 if TYPE_CHECKING:
     from proxy.wire import pulsar_pb2 as pb
     from proxy.wire.messages import MessageHead
+
+
+LEFT_UNREAD: Final = "the peer left too much unread"
+"""The reason given to `Receiver.closed` where a peer asked and asked and read nothing."""
 
 
 class Transport(Protocol):

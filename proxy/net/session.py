@@ -21,6 +21,7 @@ import structlog
 
 from proxy.errors import ClientError
 from proxy.net.handshake import downstream_connected, requested_broker, upstream_connect
+from proxy.net.ports import LEFT_UNREAD
 from proxy.net.relay import Relay
 from proxy.net.session_commands import DATA, error_frame, parse_as
 from proxy.net.session_keep_alive import Heartbeat
@@ -146,7 +147,7 @@ class ClientSession:
 
     def closed(self, reason: str) -> None:
         """The connection is gone."""
-        self._end(EndCause.CLIENT_LEFT, reason)
+        self._end(EndCause.READS_NOTHING if reason == LEFT_UNREAD else EndCause.CLIENT_LEFT, reason)
         self._stop_timer()
         self._ended(self)
 

@@ -17,7 +17,7 @@ LOOKS_PER_INTERVAL: Final = 3
 class Heartbeat:
     """Pings a silent peer and reports a dead one. The owner sets `heard` when bytes come."""
 
-    __slots__ = ("_clock", "_dead", "_interval_s", "_keep_alive", "_paused", "_ping", "_timer")
+    __slots__ = ("_clock", "_dead", "_keep_alive", "_look_every_s", "_paused", "_ping", "_timer")
 
     def __init__(
         self,
@@ -30,16 +30,17 @@ class Heartbeat:
     ) -> None:
         """`paused` says whether we have stopped reading from the peer, whose silence proves nothing then."""
         self._clock = clock
-        self._interval_s = interval_s
         self._ping = ping
         self._dead = dead
         self._paused = paused
-        self._keep_alive = KeepAlive(interval_s, clock.now())
+        self._look_every_s = interval_s / LOOKS_PER_INTERVAL
+        self._keep_alive = KeepAlive(interval_s, clock.now(), look_every_s=self._look_every_s)
         self._timer: Timer | None = None
 
     def start(self) -> None:
         """Begin to look."""
-        self._timer = self._clock.call_later(self._interval_s / LOOKS_PER_INTERVAL, self._look)
+        self._keep_alive.begin(self._clock.now())
+        self._look_later()
 
     def stop(self) -> None:
         """Cease; idempotent."""
@@ -57,6 +58,9 @@ class Heartbeat:
             self._timer = None
             self._dead()
             return
-        self.start()
+        self._look_later()
         if verdict is Verdict.PING:
             self._ping()
+
+    def _look_later(self) -> None:
+        self._timer = self._clock.call_later(self._look_every_s, self._look)

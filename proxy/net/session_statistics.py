@@ -14,6 +14,7 @@ class EndCause(enum.Enum):
     SHUT_DOWN = "shut_down"
     HANDSHAKE_TIMEOUT = "handshake_timeout"
     SILENT = "silent"
+    READS_NOTHING = "reads_nothing"
     BAD_FRAME = "bad_frame"
     UNKNOWN_COMMAND = "unknown_command"
     NOT_CONNECTED = "not_connected"

@@ -4,8 +4,9 @@ Glue, and nothing but: the dispatcher decides, `subscription_upstream` keeps the
 `subscription_intake` reads what it brings, `subscription_outbox` writes what leaves, `subscription_acks` carries the
 acks. Everything a turn of the loop produced leaves in one `flush` at its end.
 
-Life: made by its first worker, ended with its last, so that a subscription without workers looks at the broker just
-as it would without the gateway, and another subscription type may take it over at once.
+Life: made by its first worker, ended with its last and the confirmation of its acks (`subscription_parting`), so that
+a subscription without workers looks at the broker just as it would without the gateway, and another subscription type
+may take it over at once.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from proxy.net.subscription_acks import UpstreamAcks
 from proxy.net.subscription_admission import Admission
 from proxy.net.subscription_intake import Intake
 from proxy.net.subscription_outbox import Outbox
+from proxy.net.subscription_parting import Parting
 from proxy.net.subscription_policy import new_worker, policy_of
 from proxy.net.subscription_requests import SubscriptionRequests
 from proxy.net.subscription_upstream import SubscriptionUpstream, ended_meanwhile
@@ -96,6 +98,7 @@ class Subscription:
         """Joined workers by dispatcher index."""
         self.admission = Admission(self, command)
         self.requests = SubscriptionRequests(self)
+        self.parting = Parting(self)
         self.hand_overs: deque[HandOver] = deque(maxlen=HAND_OVERS_KEPT)
         self.hand_over_count = 0
         self.ended = False
@@ -118,6 +121,8 @@ class Subscription:
             subscriber.refuse(ClientError(str(error), pb.ConsumerAssignError))
             return
         self.subscribers[worker.index] = subscriber
+        self.parting.end()
+        self.parting.release()
         log.info("worker joined", topic=self.topic, subscription=self.name, consumer=name, peer=subscriber.link.peer)
         subscriber.joined(worker)
         if self._end_of_topic:
@@ -138,18 +143,30 @@ class Subscription:
             done()
 
     def end_if_empty(self, done: Callable[[], None] | None = None) -> bool:
-        """Without workers there is nobody to hold messages for: give them back to the broker.
+        """Without workers there is nobody to hold messages for: give them back to the broker, once it has the acks.
 
-        `done` is called when the broker has answered, if the subscription ended now.
+        Returns whether the subscription ends, now or then; `done` is called when the broker has answered.
         """
         if self.ended or self.subscribers or self.admission.busy or self.requests.busy:
             return False
-        self.finish()
-        self.upstream.close(done)
+        if not self.parting.under_way:
+            self.flush()
+        if self.parting.owes:
+            self.parting.begin(done)
+        else:
+            self.end(done)
         return True
+
+    def end(self, done: Callable[[], None] | None = None) -> None:
+        """The end here and at the broker; `done` is called when that has answered, as is all who wait for it."""
+        if done is not None:
+            self.parting.wait(done)
+        self.finish()
+        self.upstream.close(self.parting.release)
 
     def finish(self) -> None:
         """The end here; the caller closes the consumer at the broker."""
+        self.parting.end()
         self.flush()
         self.ended = True
         self.acks.fail_receipts(ended_meanwhile())
@@ -168,8 +185,12 @@ class Subscription:
         """The gateway stops: workers reconnect elsewhere, the broker gets its messages back."""
         if not self.ended:
             self.disconnect_workers()
-            self.finish()
-            self.upstream.close()
+            self.end()
+
+    @property
+    def worker_count(self) -> int:
+        """Workers joined and joining."""
+        return len(self.subscribers) + len(self.admission)
 
     @property
     def idle(self) -> bool:
@@ -181,6 +202,7 @@ class Subscription:
 
     def upstream_ready(self) -> None:
         """Subscribed: grant permits, repeat what may have been lost, let the first workers in."""
+        self.intake.end_run()  # one that the loss of the connection cut short
         self.window.reconnected()
         if self.upstream.connects > 1:
             self.acks.after_reconnect()
@@ -204,6 +226,7 @@ class Subscription:
 
     def messages_end(self) -> None:
         """A run of entries is in: what they set free leaves now."""
+        self.intake.end_run()
         self.flush()
 
     def closed_by_broker(self, reason: str) -> None:
@@ -215,11 +238,13 @@ class Subscription:
             self.requests.consumer_closed()
         else:
             self.upstream.lost(reason)
+            self.parting.release()
 
     def connection_lost(self, reason: str) -> None:
         """Workers notice nothing of it."""
         if not self.ended:
             self.upstream.lost(reason)
+            self.parting.release()
 
     def reached_end_of_topic(self) -> None:
         """The topic is terminated and read to its end: tell every worker, and those that come later."""
@@ -254,6 +279,8 @@ class Subscription:
             self.directory.account(held - self._bytes_reported)
             self._bytes_reported = held
         self._grant(held)
+        if self.parting.under_way and not self.parting.owes:
+            self.end_if_empty()
 
     def _send(self, worker: Worker) -> None:
         subscriber = self.subscribers.get(worker.index)

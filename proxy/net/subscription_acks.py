@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 import structlog
 
 from proxy.core.entry import Batch
-from proxy.core.positions import unpack
+from proxy.core.positions import ENTRY_BITS, ENTRY_MASK, unpack
 from proxy.errors import UpstreamUnavailable
 from proxy.wire import commands
 from proxy.wire import pulsar_pb2 as pb
@@ -72,6 +72,7 @@ class UpstreamAcks:
         "_with_indexes",
         "commands_sent",
         "errors",
+        "watcher",
     )
 
     def __init__(
@@ -96,6 +97,8 @@ class UpstreamAcks:
         self._end: Exception | None = None
         self.commands_sent = 0
         self.errors = 0
+        self.watcher: Callable[[Exception | None], None] | None = None
+        """Who is told of each of the broker's answers, or that none came."""
 
     def want_receipt(self, receipt: Receipt) -> None:
         """Answer when what this worker acknowledged is confirmed."""
@@ -151,7 +154,7 @@ class UpstreamAcks:
 
     def _send(self, link: BrokerLink, consumer_id: int, positions: list[int], receipts: list[Receipt]) -> None:
         self.commands_sent += 1
-        pairs = [unpack(position) for position in positions]
+        pairs = [(position >> ENTRY_BITS, position & ENTRY_MASK) for position in positions]
 
         def again() -> None:
             outstanding = self._outstanding
@@ -183,6 +186,8 @@ class UpstreamAcks:
     def _settle(self, receipts: list[Receipt], reply: pb.BaseCommand | Exception, again: Callable[[], None]) -> None:
         """A command was answered, or can't be; `again` gathers what of it must be sent once more."""
         error = reply if isinstance(reply, Exception) else None
+        if self.watcher is not None:
+            self.watcher(error)
         if error is not None and self._end is None:
             if isinstance(error, UpstreamUnavailable):
                 # No answer came: it is sent at once if the connection stands, else after the reconnect.

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
-from proxy.core.entry import Batch, Chunk, Part, bits_to_indexes, by_slot
+from proxy.core.entry import Chunk, Part, bits_to_indexes, by_slot
 from proxy.core.slice_id import sliceable
 from proxy.core.sticky_key import murmur31
 from proxy.net.subscription_acks import bits_of
@@ -20,7 +20,7 @@ from proxy.net.subscription_outbox import BatchContent
 from proxy.wire.batch import index_batch, single_key, uniform
 from proxy.wire.errors import WireError
 from proxy.wire.messages import NO_EXTRAS, MessageHead
-from proxy.wire.metadata import NONE_KEY, can_peek, peek, sticky_key
+from proxy.wire.metadata import NONE_KEY, can_peek, peek_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -40,7 +40,20 @@ log = structlog.get_logger("keyline.subscription")
 class Intake:
     """Turns MESSAGE frames into parts and gives them to the dispatcher."""
 
-    __slots__ = ("_counters", "_dispatcher", "_now", "_peek_max_bytes", "_slot_of", "_warned", "_window", "extras")
+    __slots__ = (
+        "_counters",
+        "_dispatcher",
+        "_now",
+        "_peek_max_bytes",
+        "_receive",
+        "_run_bytes",
+        "_run_messages",
+        "_run_now",
+        "_slot_of",
+        "_warned",
+        "_window",
+        "extras",
+    )
 
     def __init__(
         self,
@@ -57,6 +70,11 @@ class Intake:
         self._now = now
         self._peek_max_bytes = peek_max_bytes
         self._slot_of = dispatcher.selector.slot
+        self._receive = dispatcher.receive
+        self._run_now = 0.0
+        """When the run of entries under way began to be read, 0 between runs: one look at the clock serves it all."""
+        self._run_messages = self._run_bytes = 0
+        """What came in this run and the window was not told of."""
         self._warned = False
         self.extras = NO_EXTRAS
         """What the broker's frames carry that we do not look at: the same for every entry of a subscription."""
@@ -65,45 +83,58 @@ class Intake:
         """One entry."""
         _, ledger, entry, redeliveries, ack_set, tail, self.extras = head
         position = (ledger << 40) + entry
+        now = self._run_now
+        if not now:
+            now = self._run_now = self._now()
         try:
-            metadata, _, payload_start = peek(tail)
+            metadata, key, payload_start = peek_key(tail)
         except WireError as error:
-            self._unreadable(position, redeliveries, tail, error)
+            self._unreadable(position, redeliveries, tail, error, now)
             return
         count = metadata.num_messages_in_batch
-        slot = self._slot_of(murmur31(sticky_key(metadata)))
+        slot = self._slot_of(murmur31(key))
         if count <= 1 and not metadata.num_chunks_from_msg and not ack_set:
-            self._window.received(1, len(tail))
-            self._dispatcher.receive(position, slot, 1, tail, redeliveries, self._now())
+            self._run_messages += 1
+            self._run_bytes += len(tail)
+            self._receive(position, slot, 1, tail, redeliveries, now)
             return
         count = max(count, 1)
         # A broker debits what it sends of a batch, not what an earlier life acknowledged of it.
-        self._window.received(max(1, bits_of(ack_set).bit_count()) if ack_set else count, len(tail))
+        self._run_messages += max(1, bits_of(ack_set).bit_count()) if ack_set else count
+        self._run_bytes += len(tail)
         if metadata.num_chunks_from_msg > 1:
-            self._chunk(metadata, position, slot, redeliveries, tail)
+            self._chunk(metadata, position, slot, redeliveries, tail, now)
             return
         groups: dict[int, list[int] | range] | None = None
         if count > BATCH_MESSAGES_MAX:
             self._opaque(metadata, f"it claims {count} messages")
             count = BATCH_MESSAGES_MAX
         else:
-            groups = self._groups(metadata, payload_start, slot, count, entry, tail)
-        if ack_set:
-            self._partly_acked(groups, position, slot, count, redeliveries, bits_of(ack_set), tail)
-        elif groups is None:
-            part = Part(position, slot, count, tail, redeliveries, self._now())
+            groups = self._groups(metadata, payload_start, key, slot, count, entry, tail)
+        if groups is None:
+            # Whole, also what an earlier life acknowledged of it: see `entry.forget_acked`.
+            part = Part(position, slot, count, tail, redeliveries, now)
             part.opaque = True
-            self._dispatcher.receive_part(part, self._now())
+            self._dispatcher.receive_part(part, now)
+        elif ack_set:
+            self._partly_acked(groups, position, count, redeliveries, bits_of(ack_set), tail, now)
         elif len(groups) == 1 and len(next(iter(groups.values()))) == count:
             only = next(iter(groups))
-            self._dispatcher.receive(position, only, count, tail, redeliveries, self._now())
+            self._receive(position, only, count, tail, redeliveries, now)
         else:
             self._counters.peeked_batches += 1
-            batch = by_slot(position, tail, count, _frozen(groups), redeliveries, self._now())
-            self._dispatcher.receive_batch(batch, self._now())
+            batch = by_slot(position, tail, count, _frozen(groups), redeliveries, now)
+            self._dispatcher.receive_batch(batch, now)
+
+    def end_run(self) -> None:
+        """The entries that arrived together are all in."""
+        self._run_now = 0.0
+        if self._run_messages:
+            self._window.received(self._run_messages, self._run_bytes)
+            self._run_messages = self._run_bytes = 0
 
     def _groups(
-        self, metadata: MessageMetadata, payload_start: int, slot: int, count: int, entry: int, tail: bytes
+        self, metadata: MessageMetadata, payload_start: int, key: bytes, slot: int, count: int, entry: int, tail: bytes
     ) -> dict[int, list[int] | range] | None:
         """Slot to the indexes of its messages; None if the batch cannot be opened or cut."""
         if not can_peek(metadata):
@@ -111,8 +142,11 @@ class Intake:
             return None
         try:
             content = BatchContent.open(metadata, tail, payload_start, self._peek_max_bytes)
-            if uniform(content.payload, count, sticky_key(metadata)):
+            if uniform(content.payload, count, key):
                 return {slot: range(count)}
+            if not sliceable(entry, count):  # before each message is read: a few kilobytes may hold a million
+                self._opaque(metadata, "its entry id or its number of messages is too large")
+                return None
             singles = index_batch(content.payload, count)
         except WireError as error:
             self._opaque(metadata, str(error))
@@ -120,9 +154,6 @@ class Intake:
         if not any(single.has_key for single in singles):
             # Without keys there is no order to keep, and cutting would only cost.
             return {slot: range(count)}
-        if not sliceable(entry, count):
-            self._opaque(metadata, "its entry id or its number of messages is too large")
-            return None
         groups: dict[int, list[int] | range] = {}
         for index, single in enumerate(singles):
             if not single.compacted_out:
@@ -132,45 +163,40 @@ class Intake:
                 indexes.append(index)
         return groups or {slot: range(count)}
 
-    def _chunk(self, metadata: MessageMetadata, position: int, slot: int, redeliveries: int, tail: bytes) -> None:
-        part = Part(position, slot, 1, tail, redeliveries, self._now())
+    def _chunk(
+        self, metadata: MessageMetadata, position: int, slot: int, redeliveries: int, tail: bytes, now: float
+    ) -> None:
+        part = Part(position, slot, 1, tail, redeliveries, now)
         part.chunk = Chunk(metadata.uuid, metadata.chunk_id, metadata.num_chunks_from_msg)
-        self._dispatcher.receive_part(part, self._now())
+        self._dispatcher.receive_part(part, now)
 
     def _partly_acked(
         self,
-        groups: dict[int, list[int] | range] | None,
+        groups: dict[int, list[int] | range],
         position: int,
-        slot: int,
         count: int,
         redeliveries: int,
         unacked: int,
         tail: bytes,
+        now: float,
     ) -> None:
         """An entry of which an earlier life acknowledged some messages already."""
-        now = self._now()
         left = set(bits_to_indexes(unacked & ((1 << count) - 1), range(count)))
-        opaque = groups is None
-        kept = {
-            place: [index for index in indexes if index in left]
-            for place, indexes in (groups or {slot: range(count)}).items()
-        }
+        kept = {place: [index for index in indexes if index in left] for place, indexes in groups.items()}
         kept = {place: indexes for place, indexes in kept.items() if indexes}
         if not kept:
             self._dispatcher.outstanding.acks.append(position)
             self._dispatcher.outstanding.unconfirmed.add(position)
             return
-        batch: Batch = by_slot(position, tail, count, _frozen(kept), redeliveries, now)
-        for part in batch.parts:
-            part.opaque = opaque
-        self._dispatcher.receive_batch(batch, now)
+        self._dispatcher.receive_batch(by_slot(position, tail, count, _frozen(kept), redeliveries, now), now)
 
-    def _unreadable(self, position: int, redeliveries: int, tail: bytes, error: Exception) -> None:
+    def _unreadable(self, position: int, redeliveries: int, tail: bytes, error: Exception, now: float) -> None:
         """Damaged metadata: delivered like a message without key, as the broker does; the client will complain."""
         self._counters.unreadable_entries += 1
         log.warning("an entry's metadata cannot be read; it is delivered as it is", error=str(error))
-        self._window.received(1, len(tail))
-        self._dispatcher.receive(position, self._slot_of(murmur31(NONE_KEY)), 1, tail, redeliveries, self._now())
+        self._run_messages += 1
+        self._run_bytes += len(tail)
+        self._receive(position, self._slot_of(murmur31(NONE_KEY)), 1, tail, redeliveries, now)
 
     def _opaque(self, metadata: MessageMetadata, why: str) -> None:
         self._counters.opaque_batches += 1

@@ -10,10 +10,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from proxy.core.entry import Batch, Delivery, Part, wire_id
-from proxy.core.positions import ENTRY_BITS
-from proxy.net.subscription_acks import words_of
+from proxy.core.positions import ENTRY_BITS, ENTRY_MASK
 from proxy.wire.batch import index_batch, repack
 from proxy.wire.codecs import decompress
+from proxy.wire.errors import MetadataError
 from proxy.wire.messages import message_frame
 from proxy.wire.metadata import peek, strip_broker_entry_metadata
 
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 FRAMES_AT_A_TIME: Final = 128
 """Frames joined into one write before the socket is asked again whether it takes more."""
 
-_ENTRY_MASK: Final = (1 << ENTRY_BITS) - 1
 _BROKER_ENTRY_MAGIC: Final = b"\x02"
 
 
@@ -80,14 +79,20 @@ class Outbox:
                 return False
             pieces = []
             for unit in units[sent : sent + FRAMES_AT_A_TIME]:
-                if unit.__class__ is Part and unit.key == unit.position and not unit.opaque:
+                if unit.__class__ is Part and unit.key == unit.position:
                     tail = unit.tail
                     if not keeps_broker_entry and tail[1:2] == _BROKER_ENTRY_MAGIC:
-                        tail = strip_broker_entry_metadata(tail)
+                        tail = _without_broker_entry(tail)
                     position = unit.position
                     pieces.append(
                         message_frame(
-                            consumer_id, position >> 40, position & _ENTRY_MASK, unit.redeliveries, tail, (), extras
+                            consumer_id,
+                            position >> ENTRY_BITS,
+                            position & ENTRY_MASK,
+                            unit.redeliveries,
+                            tail,
+                            (),
+                            extras,
                         )
                     )
                 else:
@@ -98,7 +103,7 @@ class Outbox:
         return True
 
     def _special(self, consumer_id: int, unit: Part | Delivery, extras: Extras, *, keeps_broker_entry: bool) -> bytes:
-        """A slice, a batch that several parts share, or an opaque entry."""
+        """A slice, or a batch that several parts share."""
         ledger, entry = wire_id(unit.key)
         if isinstance(unit, Delivery):
             batch = unit.parts[0].batch
@@ -106,17 +111,13 @@ class Outbox:
             tail = batch.tail
         else:
             batch, tail = unit.batch, unit.tail
-        ack_set: Sequence[int] = ()
         if unit.indexes is not None:
-            if isinstance(unit, Part) and unit.opaque:
-                ack_set = words_of(sum(1 << index for index in unit.indexes))
-            else:
-                assert batch is not None
-                self._counters.sliced_deliveries += 1
-                tail = self._slice(batch, unit.indexes)
+            assert batch is not None
+            self._counters.sliced_deliveries += 1
+            tail = self._slice(batch, unit.indexes)
         if not keeps_broker_entry:
-            tail = strip_broker_entry_metadata(tail)
-        return message_frame(consumer_id, ledger, entry, unit.redeliveries, tail, ack_set, extras)
+            tail = _without_broker_entry(tail)
+        return message_frame(consumer_id, ledger, entry, unit.redeliveries, tail, (), extras)
 
     def _slice(self, batch: Batch, indexes: Sequence[int]) -> bytes:
         """The tail of a smaller batch."""
@@ -128,3 +129,15 @@ class Outbox:
         singles = content.singles
         assert singles is not None
         return repack(content.metadata, content.payload, [singles[index] for index in indexes])
+
+
+def _without_broker_entry(tail: bytes) -> bytes:
+    """The tail for a client that asked for no broker entry metadata; one whose header is damaged stays as it is.
+
+    Such an entry was counted as unreadable when it came, and is delivered for the client to complain of. Raising here
+    would cost the broker's connection, at every redelivery anew.
+    """
+    try:
+        return strip_broker_entry_metadata(tail)
+    except MetadataError:
+        return tail

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from proxy.core.selectors.base import Selector
     from proxy.net.subscription_settings import SubscriptionSettings
 
+PROPERTY_PREFIX = "keyline."
+"""Consumer properties that begin so are meant for the gateway: one it does not know is a mistake, never ignored."""
+
 ORDERING_MODE_PROPERTY = "keyline.ordering-mode"
 
 
@@ -45,8 +48,14 @@ def policy_of(command: pb.CommandSubscribe, settings: SubscriptionSettings) -> S
     """What this worker asks for.
 
     Raises:
-        ClientError: a property has a value that is none.
+        ClientError: a property for the gateway that it does not know, or a value that is none. NotAllowedError, since
+            that is one after which clients give up at once and show the text; most others they try again for a minute.
     """
+    unknown = [pair.key for pair in command.metadata if pair.key.startswith(PROPERTY_PREFIX)]
+    unknown = [name for name in unknown if name != ORDERING_MODE_PROPERTY]
+    if unknown:
+        message = f"no such consumer property: {unknown[0]}; those for the gateway are: {ORDERING_MODE_PROPERTY}"
+        raise ClientError(message, pb.NotAllowedError)
     meta = command.keySharedMeta
     sticky = meta.keySharedMode == pb.STICKY
     wanted = next((pair.value for pair in command.metadata if pair.key == ORDERING_MODE_PROPERTY), "")
@@ -57,7 +66,7 @@ def policy_of(command: pb.CommandSubscribe, settings: SubscriptionSettings) -> S
     except ValueError:
         known = ", ".join(mode.value for mode in OrderingMode)
         message = f"consumer property {ORDERING_MODE_PROPERTY}={wanted!r} is not an ordering mode; use one of {known}"
-        raise ClientError(message, pb.MetadataError) from None
+        raise ClientError(message, pb.NotAllowedError) from None
 
 
 def check_agreement(present: SubscriptionPolicy, command: pb.CommandSubscribe, settings: SubscriptionSettings) -> None:

@@ -130,7 +130,8 @@ class SubscriptionRequests:
     def _refused(self, what: str, error: Exception) -> None:
         """Our consumer may be gone all the same."""
         subscription = self._subscription
-        if subscription.end_if_empty() or subscription.upstream.link is None:
+        subscription.end_if_empty()
+        if subscription.ended or subscription.upstream.link is None:
             return
         if not isinstance(error, UpstreamError):
             # It may have been done, or be done yet. If the cursor was moved back, nothing may be taken for confirmed.

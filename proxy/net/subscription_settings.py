@@ -10,6 +10,12 @@ class SubscriptionSettings:
     """Policy and limits of every subscription; names and defaults are the configuration's."""
 
     replica_name: str = "keyline"
+    subscriptions_max: int = 10_000
+    """Subscriptions in all, of those that are dispatched here."""
+    workers_max: int = 50_000
+    """Workers in all, joined or joining."""
+    workers_per_subscription_max: int = 0
+    """Workers of one subscription; 0 is no bound, as for the brokers' maxConsumersPerSubscription."""
     ordering_mode: str = "draining_hashes"
     selector: str = "consistent_hashing"
     consistent_hashing_points: int = 100

@@ -41,6 +41,7 @@ class SubscribedWorker:
         """It left, was refused or was closed: it takes no further part."""
         self._lost = False
         self._early_permits = 0
+        subscription.directory.places.worker_came()
 
     # ---- life -------------------------------------------------------------------------------------------------
 
@@ -57,7 +58,7 @@ class SubscribedWorker:
     def refuse(self, error: Exception) -> None:
         """The client's SUBSCRIBE fails, unless it has gone already."""
         if not self.ended:
-            self.ended = True
+            self._end()
             self.tell_error(self.command.request_id, error)
             self.link.forget()
 
@@ -70,8 +71,12 @@ class SubscribedWorker:
     def deleted(self) -> None:
         """The subscription was deleted on this worker's own request: its consumer has ended without a word."""
         if not self.ended:
-            self.ended = True
+            self._end()
             self.link.forget()
+
+    def _end(self) -> None:
+        self.ended = True
+        self.subscription.directory.places.worker_left()
 
     def tell(self, frame: bytes) -> None:
         """Send the client something, unless its connection is gone: answers may come as late as they like."""
@@ -92,7 +97,7 @@ class SubscribedWorker:
         """The client's connection is gone."""
         self._lost = True
         if not self.ended:
-            self.ended = True
+            self._end()
             self.subscription.leave(self, reason)
 
     def close(self, request_id: int) -> None:

@@ -16,6 +16,7 @@ import structlog
 from proxy.core.statistics import DispatcherStatistics, dispatcher_statistics
 from proxy.errors import ClientError, KeylineError, UpstreamUnavailable
 from proxy.net.subscription import Subscription
+from proxy.net.subscription_places import Places
 from proxy.net.subscription_settings import SubscriptionSettings
 from proxy.net.subscription_workers import error_frame
 from proxy.wire import commands
@@ -75,6 +76,11 @@ class SubscriptionsStatistics:
     """All of them."""
 
     subscriptions: tuple[SubscriptionStatistics, ...]
+    workers: int
+    """Workers of all subscriptions, joined or joining."""
+    subscriptions_turned_away_total: int
+    workers_turned_away_total: int
+    workers_per_subscription_turned_away_total: int
     bytes_held: int
     reading_stopped: bool
     reading_stops: int
@@ -89,7 +95,10 @@ class Subscriptions:
         self.brokers = brokers
         self.clock = clock
         self.settings = settings
+        self.places = Places(settings)
         self.reading_stopped = False
+        self.ended_total = 0
+        """Subscriptions that have ended."""
         self._subscriptions: dict[tuple[str, str], Subscription] = {}
         self._bytes_held = 0
         self._reading_stops = 0
@@ -103,16 +112,17 @@ class Subscriptions:
             return _Refused(self.clock, link, command, UpstreamUnavailable("the gateway is shutting down"))
         key = (command.topic, command.subscription)
         subscription = self._subscriptions.get(key)
-        if subscription is None:
-            try:
-                subscription = Subscription(key, command, self)
-            except ClientError as error:
-                return _Refused(self.clock, link, command, error)
-            self._subscriptions[key] = subscription
+        try:
+            self.places.check(len(self._subscriptions), None if subscription is None else subscription.worker_count)
+            if subscription is None:
+                subscription = self._subscriptions[key] = Subscription(key, command, self)
+        except ClientError as error:
+            return _Refused(self.clock, link, command, error)
         return subscription.admission.add(link, command)
 
     def forget(self, subscription: Subscription) -> None:
         """The subscription has ended."""
+        self.ended_total += 1
         if self._subscriptions.get(subscription.key) is subscription:
             del self._subscriptions[subscription.key]
 
@@ -176,6 +186,10 @@ class Subscriptions:
         """Everything at this moment."""
         return SubscriptionsStatistics(
             subscriptions=tuple(_statistics_of(item) for item in self._subscriptions.values()),
+            workers=self.places.workers,
+            subscriptions_turned_away_total=self.places.subscriptions_turned_away_total,
+            workers_turned_away_total=self.places.workers_turned_away_total,
+            workers_per_subscription_turned_away_total=self.places.workers_per_subscription_turned_away_total,
             bytes_held=self._bytes_held,
             reading_stopped=self.reading_stopped,
             reading_stops=self._reading_stops,

@@ -83,10 +83,11 @@ def _decode_zstd(payload: bytes | memoryview, size: int) -> bytes:
         declared = zstandard.get_frame_parameters(payload).content_size
         if declared not in {size, zstandard.CONTENTSIZE_UNKNOWN}:
             raise _wrong_size(f"a frame of {declared} bytes", ZSTD, size)
-        if not size:
-            return b""
+        if not size and declared == size:
+            return b""  # the frame says so itself
         decoder = _idle_zstd.pop() if _idle_zstd else zstandard.ZstdDecompressor(max_window_size=_ZSTD_MAX_WINDOW_BYTES)
-        data = decoder.decompress(payload, max_output_size=size, allow_extra_data=False)
+        # Zero would mean no bound, so an empty payload has room for one byte, which must stay unused.
+        data = decoder.decompress(payload, max_output_size=size or 1, allow_extra_data=False)
     except zstandard.ZstdError as error:
         raise _damaged(ZSTD, payload, error) from None
     _idle_zstd.append(decoder)

@@ -107,7 +107,7 @@ class FrameSplitter:
                 raise self._refuse(size, None)
         self._pieces.append(rest)
         self._held_bytes = len(rest)
-        self._needed_bytes = needed_bytes
+        self._needed_bytes = SIZE_BYTES if len(rest) < SIZE_BYTES else needed_bytes
 
     def _refuse(self, size: int, command_size: int | None) -> FrameError:
         max_size = self._max_frame_bytes - SIZE_BYTES

@@ -37,6 +37,9 @@ NONE_KEY = b"NONE_KEY"
 _SIZE_BYTES = 4
 _BROKER_ENTRY_HEADER_BYTES = 6  # magic and size
 
+_CHECKSUM_MAGIC = bytes((MAGIC_BYTE, CHECKSUM_BYTE))
+_METADATA_START = CHECKSUM_HEADER_BYTES + _SIZE_BYTES
+
 _SIGN_BIT = 1 << 63
 
 _unpack_size = struct.Struct(">I").unpack_from
@@ -86,6 +89,27 @@ def peek(tail: bytes) -> Peeked:
     if not (metadata.sequence_id and metadata.publish_time and metadata.producer_name):
         _check_required(metadata, start)
     return _new(Peeked, (metadata, start, end))
+
+
+def peek_key(tail: bytes) -> tuple[MessageMetadata, bytes, int]:
+    """`peek` and `sticky_key` in one: metadata, sticky key, offset of the payload. Raises MetadataError as `peek` does.
+
+    The layout every client of today writes (checksum, no broker entry metadata) is read in place; all others go the
+    long way.
+    """
+    if tail[:2] == _CHECKSUM_MAGIC:
+        try:
+            (size,) = _unpack_size(tail, CHECKSUM_HEADER_BYTES)
+            end = _METADATA_START + size
+            metadata = _parse(tail[_METADATA_START:end])
+        except (struct.error, DecodeError):
+            pass  # `peek` says what is wrong
+        else:
+            complete = metadata.sequence_id and metadata.publish_time and metadata.producer_name
+            if complete and end <= len(tail):
+                return metadata, sticky_key(metadata), end
+    metadata, _, end = peek(tail)
+    return metadata, sticky_key(metadata), end
 
 
 def can_peek(metadata: MessageMetadata) -> bool:
@@ -157,8 +181,12 @@ def strip_broker_entry_metadata(tail: bytes) -> bytes:
 
 
 def build_tail(metadata: MessageMetadata, payload: bytes) -> bytes:
-    """A tail with a right checksum and no broker entry metadata."""
-    encoded = metadata.SerializeToString()
+    """A tail with a right checksum and no broker entry metadata.
+
+    Nothing is asked of the metadata: `peek` looks at the fields that are read here, so a producer's may lack one that
+    only its consumers would miss, the value of a property for instance. They are told so by their own client.
+    """
+    encoded = metadata.SerializePartialToString()
     head = _pack_size(len(encoded)) + encoded
     checksum = crc32c(payload, crc32c(head))
     return b"".join((_pack_checksum(MAGIC_BYTE, CHECKSUM_BYTE, checksum), head, payload))

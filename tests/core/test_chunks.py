@@ -9,6 +9,7 @@ import pytest
 from proxy.core.dispatcher import OrderingMode
 from proxy.core.positions import pack
 from proxy.core.reposition import discard_up_to
+from proxy.core.waiting import WaitReason
 from tests.core.test_dispatcher_rig import A, Rig
 
 
@@ -277,3 +278,69 @@ def test_interleaved_chunked_messages_survive_moving_owners(seed: int) -> None:
     assert story.finished == {"m0", "m1", "m2", "m3"}
     assert not story.rig.dispatcher.waiting
     assert story.rig.dispatcher.open_chunks == {}
+
+
+def test_chunks_given_back_one_request_after_another_come_again_from_the_first() -> None:
+    """While later ones are still at the worker the first waits; none of them may pass it."""
+    rig = Rig(c1=[A], c2=[A])
+    rig.join("c1", 10)
+    for index in range(3):
+        rig.chunk(1 + index, A, "m", index, 3)
+    assert rig.got("c1") == [1, 2, 3]
+    rig.join("c2", 10)
+    rig.nack("c1", 1)
+    rig.nack("c1", 2)
+    assert rig.got("c1") == []
+    rig.nack("c1", 3)
+    assert rig.got("c2") == [1, 2, 3]
+
+
+def test_a_worker_at_its_unacknowledged_limit_gets_the_rest_of_what_it_began() -> None:
+    """It cannot acknowledge the beginning without it; anything new waits for the limit to end."""
+    rig = Rig(c1=[A])
+    worker = rig.join("c1", 10, max_unacked=1)
+    for index in range(3):
+        rig.chunk(1 + index, A, "m", index, 3)
+    rig.entries(A, 4)
+    assert rig.got("c1") == [1, 2, 3]
+    assert worker.over_unacked
+    head = rig.dispatcher.waiting[A].parts[0]
+    assert rig.dispatcher.wait_reason(A, head) is WaitReason.UNACKED_LIMIT
+    rig.ack("c1", 1, 2, 3)
+    assert rig.got("c1") == [4]
+
+
+def test_a_worker_at_its_limit_without_permits_waits_for_them_with_the_rest_of_its_message() -> None:
+    """Permits are exact for chunks too."""
+    rig = Rig(c1=[A])
+    rig.join("c1", 1, max_unacked=1)
+    rig.chunk(1, A, "m", 0, 2)
+    rig.chunk(2, A, "m", 1, 2)
+    assert rig.got("c1") == [1]
+    assert rig.dispatcher.wait_reason(A, rig.dispatcher.waiting[A].parts[0]) is WaitReason.NO_PERMITS
+    rig.flow("c1", 1)
+    assert rig.got("c1") == [2]
+
+
+def test_a_worker_that_an_operator_drains_gets_the_rest_of_what_it_began() -> None:
+    """Otherwise it would hold the beginning until it leaves."""
+    rig = Rig(c1=[A])
+    worker = rig.join("c1", 10)
+    rig.chunk(1, A, "m", 0, 2)
+    rig.dispatcher.set_drained(worker, True, rig.now)
+    rig.chunk(2, A, "m", 1, 2)
+    rig.entries(A, 3)
+    assert rig.got("c1") == [1, 2]
+
+
+def test_chunks_stay_together_where_no_order_is_asked_for() -> None:
+    """Out-of-order delivery means order among messages, not among the pieces of one."""
+    rig = Rig(OrderingMode.UNORDERED, c1=[A], c2=[A])
+    rig.join("c1", 10)
+    rig.chunk(1, A, "m", 0, 3)
+    rig.join("c2", 10)
+    rig.chunk(2, A, "m", 1, 3)
+    rig.entries(A, 3)
+    rig.chunk(4, A, "m", 2, 3)
+    assert rig.got("c1") == [1, 2, 4]
+    assert rig.got("c2") == [3]

@@ -217,3 +217,12 @@ def test_listeners_and_batch_receive_work(client: pulsar.Client, new_topic: NewT
     wait_for(lambda: len(heard) == 10)
     assert heard == [str(number).encode() for number in range(10)]
     assert nothing_comes(consumer)
+
+
+@pytest.mark.parametrize("properties", [{"keyline.ordering_mode": "unordered"}, {"keyline.ordering-mode": "chaos"}])
+def test_a_wrong_property_is_told_at_once(
+    properties: dict[str, str], client: pulsar.Client, new_topic: NewTopic
+) -> None:
+    """The client gives up and raises, instead of trying again until its time is over."""
+    with pytest.raises(pulsar.NotAllowedError):
+        client.subscribe(new_topic("wrong-property"), "s", consumer_type=KEY_SHARED, properties=properties)

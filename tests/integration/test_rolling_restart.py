@@ -91,7 +91,7 @@ UNLIKE: dict[str, dict[str, Any]] = {
     "refusing": {"nack_fraction": 0.02, "nack_delay_ms": 50},
     "narrow": {"receiver_queue_size": 1},
     "slow": {"work_ms": 1.0},
-    "exact": {"batch_index_ack": True, "properties": {"keyline.batch-index": "exact"}},
+    "exact": {"batch_index_ack": True, "properties": {"team": "billing"}},
 }
 """One worker of each kind: how it receives, how it acknowledges, how fast it is."""
 

@@ -93,6 +93,10 @@ class FakeClock:
             self.settle()
         self._now_s = end_s
 
+    def oversleep(self, seconds: float) -> None:
+        """Move time on and make no call, as for a process that was stopped; what is due is made by `advance`."""
+        self._now_s += seconds
+
     @property
     def waiting(self) -> int:
         """Timers neither made nor cancelled."""

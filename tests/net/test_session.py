@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from proxy.limits import Limits
+from proxy.net.ports import LEFT_UNREAD
 from tests.net.session_rig import (
     SessionRig,
     T,
@@ -174,6 +175,15 @@ def test_silence_while_we_do_not_read_proves_nothing() -> None:
         rig.broker.deliver(encode(T.PONG))
     assert rig.cause is None
     assert T.PING in [command.type for command in rig.to_client()]
+
+
+def test_a_client_that_read_nothing_is_counted_as_such() -> None:
+    """Its transport gave it up; an operator tells it from one that left."""
+    rig = SessionRig().connect()
+    port = rig.worker()
+    rig.client.lose(LEFT_UNREAD)
+    assert rig.cause == "reads_nothing"
+    assert port.calls[-1] == ("lost", LEFT_UNREAD)
 
 
 def test_when_the_client_leaves_everything_of_its_ends() -> None:

@@ -206,7 +206,7 @@ def test_a_worker_refused_for_its_property_has_every_request_answered() -> None:
     worker.port.close(5)
     rig.clock.settle()
     seek, close = worker.commands()
-    assert (seek.error.request_id, seek.error.error) == (4, pb.MetadataError)
+    assert (seek.error.request_id, seek.error.error) == (4, pb.NotAllowedError)
     assert (close.type, close.success.request_id) == (T.SUCCESS, 5)
 
 

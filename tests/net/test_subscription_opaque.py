@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from proxy.net import subscription_intake
 from proxy.wire import pulsar_pb2 as pb
 from tests.net.subscription_rig import SubscriptionRig
 from tests.net.subscription_rig_broker import LEDGER, batch, single
@@ -41,13 +42,15 @@ def test_an_encrypted_batch_overshoots_the_permits_rather_than_never_leave() -> 
     assert rig.statistics().subscriptions[0].dispatcher.permit_overshoots == 1
 
 
-def test_a_partly_acknowledged_encrypted_batch_goes_with_the_brokers_set() -> None:
-    """It cannot be repacked: the client masks what the set says is done."""
+def test_a_partly_acknowledged_encrypted_batch_goes_whole_again() -> None:
+    """It cannot be repacked, and many clients never acknowledge an entry of which messages were masked."""
     rig = SubscriptionRig()
     worker = rig.worker("a", permits=9)
     tail = encrypted([("k", b"0"), ("k", b"1")])
     rig.link.deliver((0, tail), ack_set=[0b10])
-    assert only(worker).tail == tail
+    (delivered,) = worker.messages()
+    assert delivered.tail == tail
+    assert delivered.ack_set == ()
     worker.ack(0)
     assert rig.link.acked() == [(LEDGER, 0)]
 
@@ -83,7 +86,17 @@ def test_a_count_that_cannot_be_costs_a_worker_no_more_than_a_large_batch() -> N
     assert worker.entries() == [0, 1]
 
 
-@pytest.mark.parametrize("tail", [b"", b"\x0e\x01", b"\x0e\x01\x00\x00\x00\x00\xff\xff\xff\xff", b"garbage" * 9])
+@pytest.mark.parametrize(
+    "tail",
+    [
+        b"",
+        b"\x0e\x01",
+        b"\x0e\x01\x00\x00\x00\x00\xff\xff\xff\xff",
+        b"\x0e\x02\xff",
+        b"\x0e\x02\x00\x00\xff\xff" + bytes(20),
+        b"garbage" * 9,
+    ],
+)
 def test_an_entry_whose_metadata_cannot_be_read_is_delivered_and_counted(tail: bytes) -> None:
     """As by the broker, under the key of messages without one: the client says what is wrong with it."""
     rig = SubscriptionRig()
@@ -120,4 +133,15 @@ def test_a_mixed_batch_whose_slices_could_have_no_ids_goes_whole_and_is_counted(
     rig.link.deliver((entry + 1, tail))
     assert [item.entry for item in first.messages()] == [entry, entry + 1]
     assert second.messages() == []
+    assert rig.statistics().subscriptions[0].opaque_batches == 1
+
+
+def test_a_batch_too_large_to_be_cut_is_not_read_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A few kilobytes, compressed, may hold a million messages of two keys: seconds of everybody's time for nothing."""
+    rig, first, _, mine, other = two(permits=100_000)
+    read: list[int] = []
+    monkeypatch.setattr(subscription_intake, "index_batch", lambda _, count: read.append(count))
+    rig.link.deliver((0, batch([(mine, b""), (other, b"")] * ((1 << 14) + 1))))
+    assert read == []
+    assert first.entries() == [0]
     assert rig.statistics().subscriptions[0].opaque_batches == 1

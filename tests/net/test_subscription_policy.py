@@ -49,10 +49,21 @@ def test_an_ordering_mode_that_does_not_exist_is_named_with_those_that_do() -> N
     """The property is the user's to mend, so the text lists the values; nothing goes to the broker."""
     rig = SubscriptionRig()
     code, text = rig.subscribe("a", metadata=mode("chaos")).error()
-    assert code == pb.MetadataError
+    assert code == pb.NotAllowedError
     assert "'chaos'" in text
     assert "draining_hashes, last_sent_position, unordered" in text
     assert rig.brokers.locates == 0
+
+
+@pytest.mark.parametrize("name", ["keyline.ordering_mode", "keyline.batch-index", "keyline."])
+def test_a_property_for_the_gateway_that_it_does_not_know_is_refused(name: str) -> None:
+    """Whoever misspells one would otherwise wonder for long why it has no effect; other people's are no matter."""
+    rig = SubscriptionRig()
+    properties = [pb.KeyValue(key="team", value="billing"), pb.KeyValue(key=name, value="exact")]
+    code, text = rig.subscribe("a", metadata=properties).error()
+    assert code == pb.NotAllowedError
+    assert f"property: {name};" in text
+    assert "keyline.ordering-mode" in text
 
 
 def test_when_all_workers_left_another_policy_may_begin() -> None:

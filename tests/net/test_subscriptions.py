@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from proxy.wire import pulsar_pb2 as pb
-from tests.net.subscription_rig import SubscriptionRig, Worker
+from tests.net.subscription_rig import SubscriptionRig, Worker, sticky
 from tests.net.subscription_rig_broker import LEDGER, T, batch, single
 
 BODY = b"x" * 1_000
@@ -122,6 +122,87 @@ def test_a_subscription_whose_own_budget_is_spent_gets_no_permits() -> None:
     rig.link.deliver(*[(entry, single("k", BODY)) for entry in range(15, 100)])
     worker.ack(*range(15, 100))
     assert rig.link.permits() > 0
+
+
+# ---- how many there may be -------------------------------------------------------------------------------------------
+
+
+def test_a_subscription_takes_so_many_workers_and_no_more() -> None:
+    """One more is told in the broker's words, and counted; the others stay, and a place that is left is free."""
+    rig = SubscriptionRig(workers_per_subscription_max=2)
+    first, second = rig.worker("a"), rig.worker("b")
+    assert rig.subscribe("c").error() == (pb.ConsumerBusy, "Subscription reached max consumers limit: 2")
+    rig.worker("z", subscription="t")
+    assert rig.statistics().workers_per_subscription_turned_away_total == 1
+    assert rig.statistics().workers == 3
+    first.lose()
+    rig.worker("c")
+    assert not second.forgotten
+
+
+def test_workers_that_wait_to_join_have_a_place_each() -> None:
+    """A crowd that comes while the broker is slow is bounded too."""
+    rig = SubscriptionRig(workers_per_subscription_max=2)
+    rig.link.held.add(T.SUBSCRIBE)
+    first, second, third = (rig.subscribe(name) for name in "abc")
+    assert third.error()[0] == pb.ConsumerBusy
+    rig.link.answer(T.SUBSCRIBE)
+    assert first.answers() == second.answers() == [T.SUCCESS]
+
+
+def test_the_gateway_takes_so_many_workers_and_no_more() -> None:
+    """Over all subscriptions; whoever leaves, in whatever way, leaves a place."""
+    rig = SubscriptionRig(workers_max=2)
+    first, second = rig.worker("a"), rig.worker("z", subscription="t")
+    for subscription in ("s", "new"):
+        refusal = rig.subscribe("c", subscription=subscription).error()
+        assert refusal == (pb.ConsumerBusy, "Gateway reached max consumers limit: 2")
+    assert rig.statistics().workers_turned_away_total == 2
+    first.lose()
+    third = rig.worker("c")
+    second.close()
+    rig.worker("d")
+    third.close()
+    third.lose()
+    assert rig.statistics().workers == 1
+
+
+def test_a_worker_that_was_refused_takes_no_place() -> None:
+    """Not one that the broker refused, nor one that does not agree with the others."""
+    rig = SubscriptionRig()
+    rig.worker("a")
+    assert rig.subscribe("b", keySharedMeta=sticky((0, 9))).error()[0] == pb.ConsumerBusy
+    rig.link.refusals[T.SUBSCRIBE] = (pb.AuthorizationError, "not yours")
+    assert rig.subscribe("z", subscription="t").error()[0] == pb.AuthorizationError
+    assert rig.statistics().workers == 1
+
+
+def test_places_are_free_after_a_seek_and_an_unsubscribe() -> None:
+    """Both end consumers without a word of their clients."""
+    rig = SubscriptionRig()
+    first, _ = rig.worker("a"), rig.worker("b")
+    first.seek(0)
+    assert rig.statistics().workers == 0
+    worker = rig.worker("a")
+    worker.unsubscribe()
+    assert rig.statistics().workers == 0
+    rig.worker("a")
+    rig.subscriptions.close()
+    rig.clock.settle()
+    assert rig.statistics().workers == 0
+
+
+def test_the_gateway_takes_so_many_subscriptions_and_no_more() -> None:
+    """One more is refused as by a broker whose topic has too many, and counted; more workers of the others are not."""
+    rig = SubscriptionRig(subscriptions_max=1)
+    worker = rig.worker("a")
+    code, text = rig.subscribe("z", subscription="t").error()
+    assert code == pb.NotAllowedError
+    assert "maximum number of subscriptions here: 1" in text
+    assert rig.statistics().subscriptions_turned_away_total == 1
+    rig.worker("b").lose()
+    worker.lose()
+    rig.worker("z", subscription="t")
 
 
 # ---- draining and closing --------------------------------------------------------------------------------------------

@@ -1,5 +1,6 @@
 """Batches: found messages, one key or several, smaller batches."""
 
+import contextlib
 import struct
 from contextlib import suppress
 from typing import Any
@@ -142,6 +143,43 @@ def test_a_changed_byte_is_judged_as_protobuf_judges_it(messages: list[Written],
     assert uniform(changed, count) == (len(found) == 1)
 
 
+def of_one_size(key: dict[str, Any]) -> st.SearchStrategy[list[Written]]:
+    """Batches of one key with messages of one size, as a producer of fixed records makes them."""
+    ids = st.sampled_from([(0, 127), (128, 16_383), (1 << 21, (1 << 28) - 1), (1 << 63, (1 << 64) - 1)])
+    some = st.tuples(st.sampled_from([0, 5, 100, 200]), st.integers(16, 40), ids)
+    return some.flatmap(
+        lambda drawn: st.lists(st.integers(*drawn[2]), min_size=drawn[1], max_size=drawn[1]).map(
+            lambda found: [Written(bytes(drawn[0]), sequence_id=one, **key) for one in found]
+        )
+    )
+
+
+@pytest.mark.parametrize("key", [{}, {"key": b"alice"}, {"key": b"YQ==", "b64": True}, {"ordering_key": b"o"}])
+def test_messages_of_one_size_are_judged_at_once(key: dict[str, Any]) -> None:
+    """The quickest part of `uniform` knows them, and falls for no changed byte anywhere."""
+
+    @given(of_one_size(key), st.data())
+    def check(messages: list[Written], data: st.DataObject) -> None:
+        payload, count = bytearray(batch_of(messages)), len(messages)
+        first, head_end = batch._single_at(bytes(payload), 0)
+        assert batch._same_size(bytes(payload), count, first)
+        size = len(payload) // count
+        at = data.draw(st.integers(0, count - 1)) * size
+        at += data.draw(st.integers(0, min(size, head_end - first.payload_size + 2) - 1))
+        payload[at] = data.draw(st.integers(0, 255))
+        changed = bytes(payload)
+        try:
+            singles = index_batch(changed, count)
+        except BatchError:
+            with contextlib.suppress(BatchError):
+                assert not batch._same_size(changed, count, batch._single_at(changed, 0)[0])
+            return
+        found = {single_key(single, METADATA) if single.has_key else None for single in singles}
+        assert uniform(changed, count) == (len(found) == 1)
+
+    check()
+
+
 @given(st.lists(written, min_size=1, max_size=4))
 def test_no_truncation_is_taken_for_a_batch(messages: list[Written]) -> None:
     """A payload that ends anywhere before its last byte is refused."""
@@ -251,6 +289,16 @@ def test_everything_else_in_the_metadata_stays() -> None:
     expected.num_messages_in_batch = 1
     expected.uncompressed_size = len(single_of(Written(b"b")))
     assert smaller.SerializeToString() == expected.SerializeToString()
+
+
+def test_a_batch_whose_metadata_lacks_what_only_consumers_read_can_be_cut() -> None:
+    """A property without its value, which no client writes: it is still without one in the smaller batch."""
+    metadata = metadata_of(num_messages_in_batch=2)
+    metadata.properties.add(key="k")
+    payload = batch_of([Written(b"a", b"k"), Written(b"b")])
+    tail = repack(metadata, payload, index_batch(payload, 2)[:1])
+    assert verify_checksum(tail)
+    assert peek(tail).metadata.properties == metadata.properties
 
 
 def test_a_null_key_stays_a_null_key() -> None:

@@ -128,6 +128,14 @@ def test_a_zstd_frame_without_a_size_is_read() -> None:
     assert decompress(ZSTD, zstd_without_size(TEXT), len(TEXT), LIMIT) == TEXT
 
 
+def test_a_zstd_frame_without_a_size_cannot_pass_for_an_empty_one() -> None:
+    """Nothing declared, outside or inside, and data all the same: refused, as with any other size that is wrong."""
+    assert decompress(ZSTD, zstd_without_size(b""), 0, LIMIT) == b""
+    for data in (b"x", TEXT, bytes(BOMB_BYTES)):
+        with pytest.raises(CodecError):
+            decompress(ZSTD, zstd_without_size(data), 0, LIMIT)
+
+
 def test_an_uncompressed_payload_is_what_it_is() -> None:
     """The declared size of an uncompressed payload is not looked at, since C++ clients leave it out."""
     assert decompress(NONE, TEXT, 0, LIMIT) is TEXT

@@ -112,6 +112,10 @@ def test_a_wrong_total_size_is_refused_without_the_next_four_bytes() -> None:
     for size in (0, 5, LIMIT - 3):
         with pytest.raises(FrameError):
             FrameSplitter(LIMIT).feed(struct.pack(">I", size))
+        splitter = FrameSplitter(LIMIT)
+        assert feed_all(splitter, cut(struct.pack(">I", size)[:3], [1, 2])) == []
+        with pytest.raises(FrameError):
+            splitter.feed(struct.pack(">I", size)[3:])
 
 
 def test_the_limit_counts_the_whole_frame() -> None:

@@ -16,6 +16,7 @@ from proxy.wire.metadata import (
     decode_key,
     keyless,
     peek,
+    peek_key,
     sticky_key,
     strip_broker_entry_metadata,
     verify_checksum,
@@ -73,6 +74,52 @@ def test_random_bytes_give_metadata_or_a_metadata_error(data: bytes, magic: byte
     for read in (peek, verify_checksum, strip_broker_entry_metadata):
         with suppress(MetadataError):
             read(magic + data)
+
+
+def read_in_two_steps(tail: bytes) -> tuple[MessageMetadata, bytes, int] | str:
+    """What `peek_key` is to say, from the parts it puts together; the words of the error if there is one."""
+    try:
+        metadata, _, payload_start = peek(tail)
+    except MetadataError as error:
+        return str(error)
+    return metadata, sticky_key(metadata), payload_start
+
+
+def read_at_once(tail: bytes) -> tuple[MessageMetadata, bytes, int] | str:
+    """What `peek_key` says."""
+    try:
+        return peek_key(tail)
+    except MetadataError as error:
+        return str(error)
+
+
+@given(
+    st.sampled_from([None, b"", b"key", b"a2V5", b"not base64"]),
+    st.sampled_from([None, b"", b"ordering"]),
+    st.sampled_from([None, False, True]),
+    st.sampled_from([0, 1, (1 << 64) - 1]),
+    st.sampled_from([b"", BROKER_HEADER, None]),
+    st.data(),
+)
+def test_reading_at_once_says_what_reading_in_steps_says(
+    key: bytes | None,
+    ordering: bytes | None,
+    b64: bool | None,  # noqa: FBT001 - drawn
+    sequence: int,
+    headers: bytes | None,
+    data: st.DataObject,
+) -> None:
+    """Metadata, key and payload, or the same error, for every layout, whole or cut anywhere or with a byte changed."""
+    fields = {"partition_key": key, "ordering_key": ordering, "partition_key_b64_encoded": b64}
+    metadata = metadata_of(sequence_id=sequence, **{name: one for name, one in fields.items() if one is not None})
+    whole = build_tail(metadata, b"payload")
+    whole = whole[6:] if headers is None else headers + whole  # very old producers write no checksum
+    assert read_at_once(whole) == read_in_two_steps(whole)
+    cut = whole[: data.draw(st.integers(0, len(whole)))]
+    assert read_at_once(cut) == read_in_two_steps(cut)
+    changed = bytearray(whole)
+    changed[data.draw(st.integers(0, len(whole) - 1))] = data.draw(st.integers(0, 255))
+    assert read_at_once(bytes(changed)) == read_in_two_steps(bytes(changed))
 
 
 @pytest.mark.parametrize("field", ["producer_name", "sequence_id", "publish_time"])

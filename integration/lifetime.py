@@ -1,0 +1,29 @@
+"""What is started by a `with` and closed at its end, whatever happens inside: brokers, gateways, proxies."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from types import TracebackType
+from typing import Self
+
+
+class Lifetime(ABC):
+    """Gives whoever can `start` and `close` the `with` that does both."""
+
+    @abstractmethod
+    def start(self) -> Self:
+        """Start it and return it."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """End it, and whatever it made; harmless if it has ended."""
+
+    def __enter__(self) -> Self:
+        """Start it."""
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close it."""
+        self.close()

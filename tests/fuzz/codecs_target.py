@@ -1,0 +1,105 @@
+"""Fuzzing decompression: what a payload says of its size, what it grows to, and what that costs.
+
+Input: codec (1 byte), declared size (2 bytes), how (1 byte), payload. Promises: exactly the declared size or
+CodecError, never over the limit; what comes out is what another reader of the same format gets; and no payload,
+whatever it claims, makes the process grow by more than the limit, the largest decoding window and some slack. That is
+measured from outside the allocators: C's, Rust's and Python's alike raise the peak of resident memory. Memory that is
+claimed and never touched meets the bound of the process's address space (`tests.fuzz.engine`).
+"""
+
+from __future__ import annotations
+
+import resource
+import zlib
+from collections.abc import Iterable
+
+import lz4.block  # type: ignore[import-untyped]  # the package has no types
+import zstandard
+
+from proxy.wire.codecs import compress, decompress
+from proxy.wire.errors import CodecError
+from proxy.wire.metadata import peek
+from proxy.wire.pulsar_pb2 import LZ4, NONE, SNAPPY, ZLIB, ZSTD
+from tests.fuzz.target import Choices, Target, golden_frames, promise
+from tests.wire.builders import tail_of
+
+LIMIT = 1 << 15
+WINDOW_BYTES = 8 << 20
+GROWTH_BYTES_MAX = 2 * WINDOW_BYTES + LIMIT
+CODECS = (NONE, LZ4, ZLIB, ZSTD, SNAPPY)
+KINDS = (*CODECS, 5, 99, -1)
+
+
+def peak_bytes() -> int:
+    """The most memory this process ever had resident."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def run(data: bytes) -> None:
+    """Decompress one payload; or compress it first, cut or lengthen it, and lie about its size."""
+    choices = Choices(data)
+    kind = KINDS[choices.number(len(KINDS))]
+    declared, how = choices.number(1 << 16), choices.number(8)
+    payload = choices.rest()
+    if how and kind in CODECS:
+        original = payload * (1 << (how - 1))
+        payload = compress(kind, original)
+        promise(len(original) > LIMIT or opened(kind, payload, len(original)) == original, "what is packed comes back")
+    result = opened(kind, payload, declared)
+    if result is None:
+        return
+    promise(kind == NONE or len(result) == declared, "exactly the declared size comes out")
+    promise(len(result) <= LIMIT, "never more than the limit")
+    # There is no other reader of Snappy here; and a Zstandard frame may say that it is empty and hold what it likes.
+    if kind != SNAPPY and (result or kind == ZLIB):
+        promise(result == otherwise(kind, payload, declared), "another reader gets the same")
+
+
+def opened(kind: int, payload: bytes, declared: int) -> bytes | None:
+    """What comes out, or None for an error; either costs no more memory than it may."""
+    before = peak_bytes()
+    try:
+        result = decompress(kind, payload, declared, LIMIT)
+    except CodecError:
+        result = None
+    grown = peak_bytes() - before
+    promise(grown <= GROWTH_BYTES_MAX, f"{len(payload)} bytes cost no more than {GROWTH_BYTES_MAX} (took {grown})")
+    return result
+
+
+def otherwise(kind: int, payload: bytes, declared: int) -> bytes:
+    """Decompress by other means, with room for one byte more than was declared: too much must show."""
+    if kind == LZ4:
+        data: bytes = lz4.block.decompress(payload, uncompressed_size=declared + 1)
+        return data
+    if kind == ZLIB:
+        return zlib.decompressobj().decompress(payload, declared + 1)
+    if kind == ZSTD:
+        decoder = zstandard.ZstdDecompressor(max_window_size=WINDOW_BYTES)
+        with decoder.stream_reader(payload) as reader:
+            return reader.read(declared + 1)
+    return payload
+
+
+def seeds() -> Iterable[bytes]:
+    """The official clients' payloads, right and with another size; bombs; streams that do not say their size."""
+    for frame in golden_frames():
+        if tail := tail_of(frame):
+            metadata, _, start = peek(tail)
+            yield _input(metadata.compression, metadata.uncompressed_size, tail[start:])
+    for kind in CODECS:
+        for actual in (0, 100, 60_000, 4 << 20):
+            packed = compress(kind, bytes(actual))
+            if len(packed) <= 1 << 15:
+                yield from (_input(kind, size, packed) for size in {0, 1, 1000, min(actual, 65_535)})
+        yield bytes((KINDS.index(kind), 0, 100, 7)) + b"some text, some text"
+    for actual in (0, 100, 4 << 20):
+        streamed = zstandard.ZstdCompressor(write_content_size=False).compress(bytes(actual))
+        yield from (_input(ZSTD, size, streamed) for size in (0, 100, 1000))
+
+
+def _input(kind: int, size: int, payload: bytes) -> bytes:
+    return bytes((KINDS.index(kind),)) + (size % (1 << 16)).to_bytes(2, "big") + b"\0" + payload
+
+
+TARGET = Target("codecs", run, seeds)

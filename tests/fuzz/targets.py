@@ -1,0 +1,17 @@
+"""All targets by name."""
+
+from __future__ import annotations
+
+from tests.fuzz import (
+    batch_target,
+    codecs_target,
+    frames_target,
+    messages_target,
+    metadata_target,
+    session_target,
+)
+
+TARGETS = {
+    module.TARGET.name: module.TARGET
+    for module in (frames_target, messages_target, metadata_target, batch_target, codecs_target, session_target)
+}

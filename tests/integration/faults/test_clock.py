@@ -1,0 +1,76 @@
+"""The wall clock is for people: a gateway whose clock jumps does nothing else than write other dates into its log."""
+
+from __future__ import annotations
+
+import ast
+import itertools
+import json
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from tests.integration.faults.line import Line, repeat_through, strike
+
+ROOT = Path(__file__).resolve().parents[3]
+WALL_CLOCK = {
+    ("proxy/net/aio.py", "time.time"),
+    ("proxy/net/session.py", "self._clock.time"),
+}
+"""Every call in the product that reads it: the port's implementation, and the date since when a client is connected."""
+
+LIBRARIES = sorted(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"))
+STEPS = ("+1d", "-1d", "+30d")
+"""Offsets from the true time, one after another."""
+
+
+def wall_clock_calls(root: Path) -> set[tuple[str, str]]:
+    """Calls in the gateway that ask for the time of day, as (file, what is called)."""
+    found = set()
+    for path in sorted((root / "proxy").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call):
+                called = ast.unparse(node.func)
+                if called.endswith((".time", ".time_ns", ".utcnow", ".today", "datetime.now")):
+                    found.add((path.relative_to(root).as_posix(), called))
+    return found
+
+
+def test_only_people_are_told_the_time_of_day() -> None:
+    """Nothing else in the gateway reads the wall clock; what orders, waits and gives up goes by the monotonic one."""
+    assert wall_clock_calls(ROOT) == WALL_CLOCK
+
+
+@pytest.mark.slow
+@pytest.mark.broker
+@pytest.mark.skipif(not LIBRARIES, reason="no libfaketime (Debian's package of that name)")
+def test_the_gateways_clock_is_stepped(line: Line, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A day ahead, two back and a month ahead under load, each with a connection to be made up for: nobody notices."""
+    offset = tmp_path / "offset"
+    write(offset, "+0")
+    line.gateway.stop()
+    with monkeypatch.context() as environment:
+        environment.setenv("LD_PRELOAD", str(LIBRARIES[0]))
+        environment.setenv("FAKETIME_TIMESTAMP_FILE", str(offset))
+        environment.setenv("FAKETIME_CACHE_DURATION", "1")
+        environment.setenv("FAKETIME_DONT_FAKE_MONOTONIC", "1")
+        environment.setenv("DONT_FAKE_MONOTONIC", "1")
+        line.gateway.start()
+    steps = itertools.cycle(STEPS)
+
+    def step() -> None:
+        write(offset, next(steps))
+        strike(line.broker_side, line.broker_side.cut)
+
+    with line.load() as run:
+        repeat_through(run, len(STEPS), step)
+        line.check(run.finish(), set())
+    times = [datetime.fromisoformat(json.loads(text)["time"]) for text in line.gateway.log.read_text().splitlines()]
+    assert max(times) - min(times) > timedelta(days=1), "the clock did not jump: this proves nothing"
+
+
+def write(path: Path, text: str) -> None:
+    """Replace a file that another process reads at any moment."""
+    partial = path.with_suffix(".partial")
+    partial.write_text(text)
+    partial.replace(path)

@@ -1,0 +1,97 @@
+"""Processes that stop for a while and go on, topics that move away, and a wall clock that jumps.
+
+Nobody dies here (`test_kills` is about that): everything that was true before must be true afterwards, and workers
+whose connections stood must not notice.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+
+import httpx
+import pytest
+
+from integration.load.lives import Cause
+from integration.load.options import Batching
+from tests.integration.faults.line import (
+    BROKER_KEEP_ALIVE_S,
+    KEYS,
+    LONGER_THAN_KEEP_ALIVE_S,
+    SHORTER_THAN_KEEP_ALIVE_S,
+    Line,
+    events,
+    last,
+    reach,
+    repeat_through,
+    until,
+)
+
+pytestmark = [pytest.mark.slow, pytest.mark.broker]
+
+UNLOADS = 4
+IDLE_MESSAGES = 500
+
+
+@pytest.mark.parametrize("pause_s", [SHORTER_THAN_KEEP_ALIVE_S, LONGER_THAN_KEEP_ALIVE_S], ids=["short", "long"])
+def test_the_gateway_is_stopped_and_continued(pause_s: float, line: Line) -> None:
+    """A gateway that slept takes nobody for dead whom it did not listen to; the broker that gave it up gets it back."""
+    with line.load() as run:
+        reach(run, 0.3)
+        line.gateway.pause()
+        last(pause_s)
+        line.gateway.resume()
+        line.check(run.finish(), set())
+
+
+def test_an_idle_gateway_is_stopped_and_continued(line: Line) -> None:
+    """Silence that it slept through is nobody's fault: workers and broker that had nothing to say keep their places."""
+    with line.load(count=IDLE_MESSAGES) as run:
+        reach(run, 1.0, IDLE_MESSAGES)
+        last(BROKER_KEEP_ALIVE_S)
+        line.gateway.pause()
+        last(LONGER_THAN_KEEP_ALIVE_S)
+        line.gateway.resume()
+        last(BROKER_KEEP_ALIVE_S)
+        run.produce(count=IDLE_MESSAGES, keys=KEYS)
+        line.check(run.finish(), set(), messages=2 * IDLE_MESSAGES)
+
+
+def test_the_broker_is_stopped_and_continued(line: Line) -> None:
+    """Workers keep their connections; producers at the broker may send again what it had stored and not confirmed."""
+    with line.load() as run:
+        reach(run, 0.3)
+        line.broker.pause()
+        until(line.gateway.log)
+        line.broker.resume()
+        line.check(run.finish(), {Cause.SENT_TWICE})
+
+
+def unload_topic(line: Line) -> None:
+    """Let the broker close the topic, and with it every consumer and producer; whoever asks next opens it again."""
+    put(line, f"{line.topic.replace('://', '/')}/unload")
+
+
+def unload_bundles(line: Line) -> None:
+    """Let the broker give up every bundle of the namespace, as a load balancer does."""
+    namespace = "namespaces/public/default"
+    with httpx.Client(base_url=f"{line.broker.admin_url}/admin/v2", trust_env=False, timeout=30) as http:
+        borders = http.get(f"/{namespace}/bundles").raise_for_status().json()["boundaries"]
+    for low, high in itertools.pairwise(borders):
+        put(line, f"{namespace}/{low}_{high}/unload")
+
+
+def put(line: Line, path: str) -> None:
+    """Tell the broker to do something."""
+    url = f"{line.broker.admin_url}/admin/v2/{path}"
+    with httpx.Client(trust_env=False, timeout=60) as http:
+        http.put(url).raise_for_status()
+
+
+@pytest.mark.parametrize("unload", [unload_topic, unload_bundles], ids=["topic", "bundles"])
+def test_topics_are_unloaded(unload: Callable[[Line], None], line: Line) -> None:
+    """The broker fences the topic and closes the gateway's consumer; producers of the gateway lose theirs too."""
+    with line.load(Batching.NONE, producer_url=line.gateway.service_url) as run:
+        repeat_through(run, UNLOADS, lambda: unload(line))
+        line.check(run.finish(), {Cause.SENT_TWICE})
+    assert events(line.gateway.log).count("upstream consumer lost") >= UNLOADS // 2

@@ -1,0 +1,233 @@
+"""What can happen to a world in one step, by name, and how all of it is undone again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import random
+
+    from tests.sim.network import End
+    from tests.sim.world import World
+
+Action = Callable[["random.Random"], None]
+RESTART_S = 1.0
+DRAIN_S = 3.0
+
+
+class Actions:
+    """Draws and carries out steps."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        faults: dict[str, tuple[float, Action]] = {
+            "worker_crash": (2, self._worker_crash),
+            "worker_leave": (2, self._worker_leave),
+            "worker_stop_reading": (2, self._worker_stop_reading),
+            "worker_pause": (1, self._worker_pause),
+            "cut_worker": (2, lambda dice: self._cut(dice, "worker", silent=False)),
+            "silence_worker": (1, lambda dice: self._cut(dice, "worker", silent=True)),
+            "cut_broker": (2, lambda dice: self._cut(dice, "broker", silent=False)),
+            "silence_broker": (1, lambda dice: self._cut(dice, "broker", silent=True)),
+            "broker_restart": (1, lambda dice: self._broker_ends(dice, killed=False)),
+            "broker_kill": (1, lambda dice: self._broker_ends(dice, killed=True)),
+            "broker_pause": (1, self._broker_pause),
+            "broker_refuse": (1, self._broker_refuse),
+            "unload": (1, self._unload),
+            "gateway_kill": (0.7, self._gateway_kill),
+            "gateway_drain": (0.7, self._gateway_drain),
+            "gateway_pause": (1, self._gateway_pause),
+            "operator_drain": (1, self._operator_drain),
+            "operator_pause": (1, self._operator_pause),
+            "seek": (0.5, self._seek),
+            "long_silence": (0.5, lambda dice: self._world.advance(dice.uniform(20, 140))),
+        }
+        weight = world.swarm.fault_weight
+        chosen = [(name, weight * faults[name][0], faults[name][1]) for name in world.swarm.faults]
+        always: list[tuple[str, float, Action]] = [
+            ("publish", 14, self._publish),
+            ("start_worker", 6, self._start_worker),
+            ("wait", 10, lambda dice: self._world.advance(dice.expovariate(1.0) * 0.3)),
+        ]
+        self._names = [name for name, _, _ in always + chosen]
+        self._weights = [weight for _, weight, _ in always + chosen]
+        self._acts = {name: act for name, _, act in always + chosen}
+
+    def step(self, number: int) -> str:
+        """One step, drawn from dice of its own; returns what it was."""
+        dice = self._world.swarm.dice(f"step/{number}")
+        (name,) = dice.choices(self._names, self._weights)
+        self._acts[name](dice)
+        self._world.advance(dice.expovariate(1.0) * 0.03)
+        return f"{number} {name} at {self._world.schedule.now_s:.3f}"
+
+    def undo_all(self) -> None:
+        """Everything that was stopped, paused or refused goes on."""
+        world = self._world
+        world.network.refusing.clear()
+        for process in [broker.process for broker in world.brokers] + [worker.process for worker in world.workers]:
+            process.go_on()
+        world.gateway.process.go_on()
+        world.advance(0.0)
+        if world.gateway.process.dead or world.gateway.subscriptions._draining:
+            self._restart_gateway()
+        world.gateway.process.run(self._operators_are_done)
+
+    # ---- steps
+
+    def _publish(self, dice: random.Random) -> None:
+        for _ in range(dice.choice((1, 2, 5))):
+            self._world.producer.publish()
+        for broker in self._world.brokers:
+            broker.process.run(broker.dispatch_soon)
+
+    def _start_worker(self, dice: random.Random) -> None:
+        if len(self._world.live) < self._world.swarm.workers_max:
+            self._world.start_worker(dice)
+
+    def _worker_crash(self, dice: random.Random) -> None:
+        if self._world.live:
+            self._world.network.kill(dice.choice(self._world.live).process)
+
+    def _worker_leave(self, dice: random.Random) -> None:
+        if self._world.live:
+            worker = dice.choice(self._world.live)
+            worker.process.run(worker.close)
+
+    def _worker_stop_reading(self, dice: random.Random) -> None:
+        if self._world.live:
+            worker = dice.choice(self._world.live)
+            worker.process.run(worker.stop_reading)
+
+    def _worker_pause(self, dice: random.Random) -> None:
+        if self._world.live:
+            process = dice.choice(self._world.live).process
+            if process.stopped:
+                process.go_on()
+            else:
+                process.stop()
+
+    def _cut(self, dice: random.Random, side: str, *, silent: bool) -> None:
+        ends = [end for end in self._world.network.ends if _between(end, side)]
+        if not ends:
+            return
+        end = dice.choice(ends)
+        if not silent:
+            end.cut()
+            return
+        end.go_deaf()
+        if dice.random() < 0.5 and end.other is not None:
+            end.other.go_deaf()
+
+    def _broker_ends(self, dice: random.Random, *, killed: bool) -> None:
+        """One broker goes away and comes back; killed, it forgets what was not stored."""
+        world = self._world
+        broker = dice.choice(world.brokers)
+        if broker.process.dead:
+            return
+        if killed:
+            world.model.forgot(world.storage.forget(dice))
+        else:
+            world.storage.store_cursor()
+        for consumer in [c for c in world.cluster.consumers if c.session.broker is broker]:
+            consumer.returned()
+            world.cluster.consumers.remove(consumer)
+        world.network.kill(broker.process)
+        if world.cluster.owner == broker.address:
+            world.cluster.owner = dice.choice(world.cluster.addresses)
+        world.advance(dice.expovariate(1.0) * RESTART_S)
+        world.brokers[world.brokers.index(broker)] = world._start_broker(broker.address)
+
+    def _broker_pause(self, dice: random.Random) -> None:
+        process = dice.choice(self._world.brokers).process
+        process.stop()
+        self._world.advance(dice.choice((0.1, 2.0, 80.0)))
+        process.go_on()
+
+    def _broker_refuse(self, dice: random.Random) -> None:
+        address = dice.choice(self._world.cluster.addresses)
+        if address in self._world.network.refusing:
+            self._world.network.refusing.remove(address)
+        else:
+            self._world.network.refusing.add(address)
+
+    def _unload(self, dice: random.Random) -> None:
+        _ = dice
+        owner = next(b for b in self._world.brokers if b.address == self._world.cluster.owner)
+        owner.process.run(self._world.cluster.move)
+
+    def _gateway_kill(self, dice: random.Random) -> None:
+        self._world.network.kill(self._world.gateway.process)
+        self._world.advance(dice.expovariate(1.0) * RESTART_S)
+        self._restart_gateway()
+
+    def _gateway_drain(self, dice: random.Random) -> None:
+        """SIGTERM: drained, closed, and another one in its place."""
+        gateway = self._world.gateway
+        gateway.process.run(lambda: gateway.subscriptions.drain(lambda: None))
+        self._world.advance(dice.random() * DRAIN_S)
+        gateway.process.run(gateway.subscriptions.close)
+        gateway.process.run(gateway.sessions.close_all)
+        self._world.advance(1.0)
+        self._restart_gateway()
+
+    def _restart_gateway(self) -> None:
+        world = self._world
+        if not world.gateway.process.dead:
+            world.network.kill(world.gateway.process)
+        world.gateway = world._start_gateway()
+
+    def _gateway_pause(self, dice: random.Random) -> None:
+        process = self._world.gateway.process
+        process.stop()
+        self._world.advance(dice.choice((0.05, 2.0, 100.0)))
+        process.go_on()
+
+    def _operator_drain(self, dice: random.Random) -> None:
+        subscription = self._world.gateway.subscription
+        if subscription is None or not subscription.dispatcher.workers:
+            return
+        worker = dice.choice(list(subscription.dispatcher.workers.values()))
+
+        def turn() -> None:
+            drained = not worker.drained_by_operator
+            subscription.dispatcher.set_drained(worker, drained, subscription.now())
+            subscription.schedule_flush()
+
+        self._world.gateway.process.run(turn)
+
+    def _operator_pause(self, dice: random.Random) -> None:
+        _ = dice
+        subscription = self._world.gateway.subscription
+        if subscription is None:
+            return
+
+        def turn() -> None:
+            if subscription.dispatcher.paused:
+                subscription.dispatcher.resume(subscription.now())
+            else:
+                subscription.dispatcher.pause()
+            subscription.schedule_flush()
+
+        self._world.gateway.process.run(turn)
+
+    def _operators_are_done(self) -> None:
+        subscription = self._world.gateway.subscription
+        if subscription is not None:
+            subscription.dispatcher.resume(subscription.now())
+            for worker in list(subscription.dispatcher.workers.values()):
+                subscription.dispatcher.set_drained(worker, False, subscription.now())
+            subscription.schedule_flush()
+
+    def _seek(self, dice: random.Random) -> None:
+        joined = [worker for worker in self._world.live if worker.joined]
+        if joined and self._world.storage.entries:
+            worker, entry = dice.choice(joined), dice.choice(self._world.storage.entries)
+            worker.process.run(lambda: worker.seek(entry.ledger, entry.entry))
+
+
+def _between(end: End, side: str) -> bool:
+    """Whether the end is of a connection between the gateway and this side."""
+    names = {end.process.name, end.other.process.name if end.other is not None else ""}
+    return "gateway" in names and ("broker" in names) == (side == "broker")

@@ -1,0 +1,352 @@
+"""A made-up broker that speaks the real protocol: one process of a cluster that serves one topic.
+
+It keeps to what brokers do where a gateway can tell: permits that fall below zero by a batch, redelivery in order
+after a reconnect, ack sets of entries acknowledged in part, a limit of unacknowledged messages per consumer, draining
+hashes among its own consumers, requests carried out in the order they came. Its faults are drawn: refusals, answers
+that come late or never, restarts that forget acknowledgements, topics that move to the other broker.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from proxy.wire import commands, frames
+from proxy.wire import pulsar_pb2 as pb
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Callable
+
+    from proxy.net.ports import Transport
+    from tests.sim.machine import Event, Process
+    from tests.sim.storage import Entry, Storage
+
+T = pb.BaseCommand
+FRAME_BYTES_MAX = 8 << 20
+KEEP_ALIVE_S = 30.0
+PROTOCOL_VERSION = 21
+
+
+@dataclass(frozen=True)
+class Manners:
+    """How well the brokers behave; all chances are 0 in the liveness phase."""
+
+    refuse_chance: float = 0.0
+    """That a request is answered with an error."""
+    forget_answer_chance: float = 0.0
+    """That a request is carried out and never answered."""
+    answer_delay_s: float = 0.0
+    unacked_max: int = 0
+    """Entries a consumer may leave unacknowledged; 0 is no limit."""
+
+
+GOOD_MANNERS = Manners()
+
+
+class Cluster:
+    """What the brokers of one world share: the topic, its consumers, and who serves it."""
+
+    def __init__(self, storage: Storage, dice: random.Random, addresses: list[str], manners: Manners) -> None:
+        self.storage = storage
+        self.dice = dice
+        self.addresses = addresses
+        self.owner = addresses[0]
+        """Address of the broker that serves the topic."""
+        self.manners = manners
+        self.consumers: list[Consumer] = []
+        self.on_close: Callable[[], object] = list
+        """Called when consumers are closed by the broker's own will."""
+
+    def move(self) -> None:
+        """The topic is unloaded: consumers are closed, and another broker serves it, or the same again."""
+        self.storage.store_cursor()
+        self.close_consumers()
+        self.owner = self.dice.choice(self.addresses)
+
+    def close_consumers(self) -> None:
+        """Tell every consumer that it is closed."""
+        consumers, self.consumers = self.consumers, []
+        self.on_close()
+        for consumer in consumers:
+            consumer.returned()
+            consumer.session.send(commands.close_consumer(consumer.consumer_id, 0))
+
+    def dispatch(self) -> None:
+        """Send what may go: every consumer its keys, in order, none that another consumer still holds."""
+        blocked: set[str] = set()
+        holders = {entry.outer_key: consumer for consumer in self.consumers for entry in consumer.pending.values()}
+        if len(self.consumers) > 1:
+            self.storage.astray.update(n for entry in self.storage.open_entries() for n in entry.numbers)
+        if not self._any_ready():
+            return
+        for entry in self.storage.open_entries():
+            if entry.held or not entry.unacked:
+                continue
+            consumer = self._owner_of(entry.outer_key)
+            holder = holders.get(entry.outer_key, consumer)
+            if holder is not consumer or not consumer.ready or entry.outer_key in blocked:
+                blocked.add(entry.outer_key)
+                continue
+            consumer.send(entry)
+            holders[entry.outer_key] = consumer
+            if not self._any_ready():
+                return
+
+    def _any_ready(self) -> bool:
+        return any(consumer.ready for consumer in self.consumers)
+
+    def _owner_of(self, key: str) -> Consumer:
+        return self.consumers[sum(key.encode()) % len(self.consumers)]
+
+
+class Consumer:
+    """A consumer of the subscription, at its session."""
+
+    def __init__(self, session: BrokerSession, consumer_id: int) -> None:
+        self.session = session
+        self.consumer_id = consumer_id
+        self.permits = 0
+        self.pending: dict[tuple[int, int], Entry] = {}
+
+    @property
+    def ready(self) -> bool:
+        """Whether an entry may be sent to it."""
+        limit = self.session.cluster.manners.unacked_max
+        return self.permits > 0 and not (limit and len(self.pending) >= limit)
+
+    def send(self, entry: Entry) -> None:
+        """A MESSAGE."""
+        self.permits -= entry.unacked.bit_count()
+        self.pending[entry.ledger, entry.entry] = entry
+        entry.held = True
+        command = pb.BaseCommand(type=T.MESSAGE)
+        body = command.message
+        body.consumer_id = self.consumer_id
+        body.message_id.ledgerId, body.message_id.entryId = entry.ledger, entry.entry
+        body.message_id.partition = -1
+        if entry.redeliveries:
+            body.redelivery_count = entry.redeliveries
+        if entry.unacked != entry.whole:
+            body.ack_set.append(entry.unacked)
+        self.session.send(frames.encode_message(command.SerializeToString(), entry.tail))
+
+    def returned(self) -> None:
+        """It is gone: what it had will be sent again."""
+        for entry in self.pending.values():
+            entry.redeliveries += 1
+            entry.held = False
+        self.pending.clear()
+
+
+class BrokerSession:
+    """One connection of a client at a broker: implements `ports.Receiver`."""
+
+    def __init__(self, broker: Broker) -> None:
+        self.broker = broker
+        self.cluster = broker.cluster
+        self._transport: Transport | None = None
+        self._feed = frames.FrameSplitter(FRAME_BYTES_MAX).feed
+        self._heard = True
+        self._timer: Event | None = None
+        self._requests: deque[pb.BaseCommand] = deque()
+        self._busy = False
+
+    # ---- ports.Receiver
+
+    def opened(self, transport: Transport) -> None:
+        """As the port says."""
+        self._transport = transport
+        self._timer = self.broker.process.call_later(KEEP_ALIVE_S, self._keep_alive)
+
+    def received(self, data: bytes) -> None:
+        """As the port says."""
+        self._heard = True
+        for frame in self._feed(data):
+            self._take(frames.parse_command(frame))
+
+    def writability_changed(self, writable: bool) -> None:  # noqa: FBT001 - mirrors the port
+        """As the port says; a broker sends as permits allow."""
+
+    def closed(self, reason: str) -> None:
+        """As the port says."""
+        _ = reason
+        if self._timer is not None:
+            self._timer.cancel()
+        self._remove(lambda consumer: consumer.session is self)
+        self._requests.clear()
+
+    # ---- commands
+
+    def send(self, frame: bytes) -> None:
+        """To the client."""
+        if self._transport is not None:
+            self._transport.write(frame)
+
+    def _take(self, command: pb.BaseCommand) -> None:
+        if command.type == T.CONNECT:
+            self.send(commands.connected("sim", PROTOCOL_VERSION, 5 << 20, None))
+        elif command.type == T.PING:
+            self.send(commands.pong())
+        elif command.type in {T.PONG, T.REDELIVER_UNACKNOWLEDGED_MESSAGES}:
+            return  # the gateway never asks for one; what it relays is for a consumer that is no more
+        elif command.type == T.FLOW:
+            consumer = self._consumer(command.flow.consumer_id)
+            if consumer is not None:
+                consumer.permits += command.flow.messagePermits
+                self.broker.dispatch_soon()
+        else:
+            self._requests.append(command)
+            if not self._busy:
+                self._later()
+
+    def _later(self) -> None:
+        """Carry the next request out after a while."""
+        self._busy = True
+        delay_s = self.cluster.dice.expovariate(1.0) * self.cluster.manners.answer_delay_s
+        self.broker.process.call_later(delay_s, self._carry_out)
+
+    def _carry_out(self) -> None:
+        self._busy = False
+        if not self._requests:
+            return
+        command = self._requests.popleft()
+        if self._requests:
+            self._later()
+        dice, manners = self.cluster.dice, self.cluster.manners
+        body = _body(command)
+        if dice.random() < manners.refuse_chance and command.type != T.CLOSE_CONSUMER:
+            answer = _refusal(command, pb.ServiceNotReady, "not now")
+        else:
+            answer = self._HANDLERS[command.type](self, body)
+        if answer and (dice.random() >= manners.forget_answer_chance or command.type == T.LOOKUP):
+            self.send(answer)
+        self.broker.dispatch_soon()
+
+    def _lookup(self, body: Any) -> bytes:
+        answer = pb.CommandLookupTopicResponse(request_id=body.request_id, authoritative=True)
+        answer.brokerServiceUrl = self.cluster.owner
+        mine = self.cluster.owner == self.broker.address
+        kinds = pb.CommandLookupTopicResponse
+        answer.response = kinds.Connect if mine or self.cluster.dice.random() < 0.5 else kinds.Redirect
+        return frames.encode_command(pb.BaseCommand(type=T.LOOKUP_RESPONSE, lookupTopicResponse=answer))
+
+    def _subscribe(self, body: Any) -> bytes:
+        if self.cluster.owner != self.broker.address:
+            return commands.error(body.request_id, pb.ServiceNotReady, "the topic is not served here")
+        if self._consumer(body.consumer_id) is None:
+            for other in self.cluster.consumers:
+                for entry in other.pending.values():
+                    self.cluster.storage.astray.update(entry.numbers)
+            self.cluster.consumers.append(Consumer(self, body.consumer_id))
+        return commands.success(body.request_id)
+
+    def _ack(self, body: Any) -> bytes:
+        consumer = self._consumer(body.consumer_id)
+        if consumer is None:
+            if not body.HasField("request_id"):
+                return b""
+            return commands.ack_response(body.consumer_id, body.request_id, pb.ConsumerNotFound, "no such consumer")
+        for place in body.message_id:
+            self.cluster.storage.acknowledge(place)
+            entry = consumer.pending.get((place.ledgerId, place.entryId))
+            if entry is not None and not entry.unacked:
+                entry.held = False
+                del consumer.pending[place.ledgerId, place.entryId]
+        return commands.ack_response(body.consumer_id, body.request_id)
+
+    def _close_consumer(self, body: Any) -> bytes:
+        self._remove(lambda consumer: consumer.session is self and consumer.consumer_id == body.consumer_id)
+        return commands.success(body.request_id)
+
+    def _last_message_id(self, body: Any) -> bytes:
+        answer = pb.CommandGetLastMessageIdResponse(request_id=body.request_id)
+        last = self.cluster.storage.entries[-1] if self.cluster.storage.entries else None
+        answer.last_message_id.ledgerId = last.ledger if last is not None else 0
+        answer.last_message_id.entryId = last.entry if last is not None else 0
+        ledger, entry = self.cluster.storage.mark_delete()
+        answer.consumer_mark_delete_position.ledgerId = ledger
+        answer.consumer_mark_delete_position.entryId = entry % (1 << 64)
+        kind = T.GET_LAST_MESSAGE_ID_RESPONSE
+        return frames.encode_command(pb.BaseCommand(type=kind, getLastMessageIdResponse=answer))
+
+    def _seek(self, body: Any) -> bytes:
+        place = body.message_id.ledgerId, body.message_id.entryId
+        storage = self.cluster.storage
+        storage.move_cursor(storage.entries.index(storage.by_place[place]))
+        self.broker.on_seek()
+        self.cluster.close_consumers()
+        return commands.success(body.request_id)
+
+    _HANDLERS = {  # noqa: RUF012 - a table, never changed
+        T.LOOKUP: _lookup,
+        T.SUBSCRIBE: _subscribe,
+        T.ACK: _ack,
+        T.CLOSE_CONSUMER: _close_consumer,
+        T.GET_LAST_MESSAGE_ID: _last_message_id,
+        T.SEEK: _seek,
+    }
+
+    # ---- within
+
+    def _consumer(self, consumer_id: int) -> Consumer | None:
+        mine = (c for c in self.cluster.consumers if c.session is self and c.consumer_id == consumer_id)
+        return next(mine, None)
+
+    def _remove(self, gone: Callable[[Consumer], bool]) -> None:
+        for consumer in [consumer for consumer in self.cluster.consumers if gone(consumer)]:
+            consumer.returned()
+            self.cluster.consumers.remove(consumer)
+        self.broker.dispatch_soon()
+
+    def _keep_alive(self) -> None:
+        assert self._transport is not None
+        if not self._heard:
+            self._transport.abort()
+            return
+        self._heard = False
+        self.send(commands.ping())
+        self._timer = self.broker.process.call_later(KEEP_ALIVE_S, self._keep_alive)
+
+
+class Broker:
+    """One broker of the cluster, as a process."""
+
+    def __init__(self, process: Process, address: str, cluster: Cluster, on_seek: Callable[[], None]) -> None:
+        self.process = process
+        self.address = address
+        self.cluster = cluster
+        self.on_seek = on_seek
+        self._due = False
+
+    def accept(self, peer: str) -> BrokerSession:
+        """A client has connected."""
+        _ = peer
+        return BrokerSession(self)
+
+    def dispatch_soon(self) -> None:
+        """Something may go now."""
+        if not self._due:
+            self._due = True
+            self.process.call_soon(self._dispatch)
+
+    def _dispatch(self) -> None:
+        self._due = False
+        if self.cluster.consumers:
+            self.cluster.dispatch()
+
+
+def _body(command: pb.BaseCommand) -> Any:
+    return getattr(command, T.DESCRIPTOR.fields_by_number[command.type].name)
+
+
+def _refusal(command: pb.BaseCommand, code: int, message: str) -> bytes:
+    body = _body(command)
+    if command.type == T.ACK:
+        return commands.ack_response(body.consumer_id, body.request_id, code, message)  # type: ignore[arg-type]
+    if command.type == T.LOOKUP:
+        answer = pb.CommandLookupTopicResponse(request_id=body.request_id, error=code, message=message)  # type: ignore[arg-type]
+        answer.response = pb.CommandLookupTopicResponse.Failed
+        return frames.encode_command(pb.BaseCommand(type=T.LOOKUP_RESPONSE, lookupTopicResponse=answer))
+    return commands.error(body.request_id, code, message)  # type: ignore[arg-type]

@@ -1,0 +1,371 @@
+"""The guarantees, held against every byte that enters or leaves the gateway on the workers' side.
+
+Outside the code under test: they read frames at the network's edge and keep a model that is as plain as can be: of each
+message, who has acknowledged it and who holds it now. A message is held from the moment the gateway writes it until
+the gateway is told otherwise (an ack, a request for redelivery, the end of the consumer or of its connection).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from proxy.wire import frames
+from proxy.wire import pulsar_pb2 as pb
+from proxy.wire.batch import index_batch
+from proxy.wire.codecs import decompress
+from proxy.wire.metadata import peek
+from tests.sim.storage import bits_of, number_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from tests.sim.network import End
+    from tests.sim.storage import Entry, Storage
+
+T = pb.BaseCommand
+FRAME_BYTES_MAX = 8 << 20
+PAYLOAD_BYTES_MAX = 1 << 20
+
+
+class Violation(AssertionError):
+    """A guarantee was broken; the text begins with its name."""
+
+
+@dataclass(eq=False)
+class Seat:
+    """A worker's consumer as the gateway's edge shows it."""
+
+    name: str
+    end: End
+    consumer_id: int
+    request_id: int
+    joined: bool = False
+    granted: int = 0
+    received: int = 0
+    held: dict[tuple[int, int], list[int]] = field(default_factory=dict)
+    """Message id to the numbers in it, in the order delivered, -1 where acknowledged."""
+
+    @property
+    def permits(self) -> int:
+        """Messages it may still get."""
+        return self.granted - self.received
+
+
+@dataclass
+class Connection:
+    """A client's connection, and the frames in both directions."""
+
+    seats: dict[int, Seat] = field(default_factory=dict)
+    incoming: frames.FrameSplitter = field(default_factory=lambda: frames.FrameSplitter(FRAME_BYTES_MAX))
+    receipts: dict[int, list[Entry]] = field(default_factory=dict)
+    """Request id of an ack to the entries it made complete."""
+    outgoing: frames.FrameSplitter = field(default_factory=lambda: frames.FrameSplitter(FRAME_BYTES_MAX))
+
+
+class Model:
+    """Who holds what, and what is done."""
+
+    def __init__(self, storage: Storage, *, ordered: bool, mixed: bool) -> None:
+        """`ordered` False where the subscription's mode promises no order; `mixed` where batches have several keys."""
+        self._excused = storage.astray if mixed else frozenset[int]()
+        self._storage = storage
+        self._ordered = ordered
+        self.connections: dict[End, Connection] = {}
+        self.acked: set[int] = set()
+        """Messages that some worker acknowledged, in whichever life."""
+        self._acked_ever: set[int] = set()
+        """The same, also before a seek."""
+        self.meant: set[int] = set()
+        """Messages that a worker meant to acknowledge, whatever ids it used; the workers tell."""
+        self._moves = 0
+        self._seek_asked = False
+        self.acked_in_life: set[int] = set()
+        """Those acknowledged in the life of the subscription at the gateway: they may not come again."""
+        self.forgotten: set[int] = set()
+        """Messages whose acknowledgement a broker confirmed and forgot."""
+        self._excused_acks: set[int] = set()
+        """Those of them that the gateway has a right to deliver again."""
+        self.holder: dict[int, Seat] = {}
+        self.by_key: dict[str, set[int]] = {}
+        """Key to its messages that are held."""
+        self._open: dict[str, list[int]] = {}
+        """Key to its messages that were never acknowledged, ascending."""
+        self._known = 0
+        self.deliveries = 0
+        self.duplicates = 0
+        storage.on_acked = self.acked_at_broker
+
+    # ---- what the world tells
+
+    def new_life(self) -> None:
+        """The gateway has a new memory: what it knew of acknowledgements is gone with the old one (G3, not G4)."""
+        self.acked_in_life.clear()
+        if self._moves:
+            self._moves -= 1
+            entries = self._storage.entries
+            self.acked = {
+                n for entry in entries for place, n in enumerate(entry.numbers) if not entry.unacked >> place & 1
+            }
+            self._open.clear()
+            self._known = 0
+
+    def cursor_moved(self) -> None:
+        """A seek was carried out: until the gateway begins anew because of it, what it sends may be old or new."""
+        self._moves += 1
+
+    @property
+    def unsettled(self) -> bool:
+        """Whether a seek was carried out that the gateway has not begun anew after."""
+        return self._moves > 0
+
+    def forgot(self, numbers: Iterable[int]) -> None:
+        """A killed broker forgot these acknowledgements: the gateway, which lives, has not."""
+        self.forgotten.update(numbers)
+        if self._seek_asked:
+            self._excused_acks.update(numbers)
+
+    def consumer_closed(self) -> None:
+        """A broker closed the gateway's consumer by itself: it means what it sends from now on (see `Outstanding`)."""
+        self._excused_acks |= self.forgotten
+
+    def acked_at_broker(self, entry: Entry, bits: int) -> None:
+        """G3: nothing is acknowledged at the broker that no worker acknowledged."""
+        for place, number in enumerate(entry.numbers):
+            if bits >> place & 1:
+                if number not in self._acked_ever or number not in self.meant:
+                    raise Violation(f"G3: message {number} was acknowledged at the broker, by no worker")
+                self.forgotten.discard(number)
+                self._excused_acks.discard(number)
+                self._no_longer_open(number)  # an ack that was on its way while a seek was carried out
+
+    # ---- towards the worker
+
+    def wrote(self, end: End, data: bytes) -> None:
+        """The gateway sends this to a worker."""
+        connection = self.connections[end]
+        for frame in connection.outgoing.feed(data):
+            kind = frames.frame_type(frame)
+            if kind == T.MESSAGE:
+                self._delivered(connection, frame)
+            elif kind in {T.SUCCESS, T.ERROR, T.CLOSE_CONSUMER}:
+                self._answered(connection, frames.parse_command(frame))
+            elif kind == T.ACK_RESPONSE:
+                self._receipt(connection, frames.parse_command(frame).ackResponse)
+
+    def _answered(self, connection: Connection, command: pb.BaseCommand) -> None:
+        if command.type == T.CLOSE_CONSUMER:
+            seat = connection.seats.get(command.close_consumer.consumer_id)
+            if seat is not None:
+                self._end(connection, seat)
+            return
+        success = command.type == T.SUCCESS
+        request_id = command.success.request_id if success else command.error.request_id
+        for seat in list(connection.seats.values()):
+            if seat.request_id == request_id and not seat.joined:
+                seat.joined = success
+                if not success:
+                    self._end(connection, seat)
+
+    def _receipt(self, connection: Connection, body: pb.CommandAckResponse) -> None:
+        """G3: who is told that an ack is done may let go of it, so the broker must have it."""
+        promised = connection.receipts.pop(body.request_id, [])
+        if body.HasField("error") or self.unsettled:
+            return
+        for entry in promised:
+            missing = [n for place, n in enumerate(entry.numbers) if entry.unacked >> place & 1]
+            if any(number not in self.forgotten for number in missing):
+                raise Violation(f"G3: a receipt for {entry.ledger}:{entry.entry}, of which the broker lacks {missing}")
+
+    def _delivered(self, connection: Connection, frame: bytes) -> None:
+        message = frames.parse_command(frame).message
+        seat = connection.seats.get(message.consumer_id)
+        if seat is None or not seat.joined:
+            raise Violation(f"a message for consumer {message.consumer_id}, which has not joined or has ended")
+        numbers, opaque = numbers_in(frame[frames.payload_start(frame) :])
+        place = message.message_id.ledgerId, message.message_id.entryId
+        if any(number >= 0 for number in seat.held.get(place, ())):
+            raise Violation(f"G4: {place} is at {seat.name} already")
+        if seat.permits < (1 if opaque else len(numbers)):
+            raise Violation(f"G5: {len(numbers)} messages for {seat.name}, which granted {seat.permits}")
+        seat.received += len(numbers)
+        for number in numbers:
+            self._check_delivery(seat, number, opaque=opaque)
+            self.holder[number] = seat
+            self.by_key.setdefault(self._storage.messages[number].key, set()).add(number)
+        seat.held[place] = list(numbers)
+        self.deliveries += len(numbers)
+
+    def _check_delivery(self, seat: Seat, number: int, *, opaque: bool) -> None:
+        key = self._storage.messages[number].key
+        if number in self.holder:
+            raise Violation(f"G4: message {number} for {seat.name} is at {self.holder[number].name} already")
+        if number in self.acked:
+            # A batch that cannot be opened goes whole again while any message of it is not acknowledged.
+            excused = opaque or self.unsettled or number in self._excused_acks
+            if number in self.acked_in_life and not excused:
+                raise Violation(f"G4: message {number} for {seat.name} was acknowledged already")
+            self.duplicates += 1
+        if not self._ordered or self.unsettled:
+            return
+        for other in self.by_key.get(key, ()):
+            if self.holder[other] is not seat:
+                raise Violation(f"G1: {key}: message {number} for {seat.name}, {other} is at {self.holder[other].name}")
+        self._check_order(seat, key, number)
+
+    def _check_order(self, seat: Seat, key: str, number: int) -> None:
+        begun = self._begun(seat, number)
+        for earlier in self.open_of(key):
+            if earlier >= number:
+                break
+            if earlier < begun:
+                continue
+            if self.holder.get(earlier) is not seat and earlier not in self._excused:
+                raise Violation(f"G2: {key}: message {number} for {seat.name} overtakes {earlier}")
+
+    def _begun(self, seat: Seat, number: int) -> int:
+        """The first piece of the chunked message that the worker has begun and this one continues; 0 for any other.
+
+        The rest goes to who has the beginning even while an earlier message waits that was asked for again meanwhile:
+        it is part of a message that this worker had before.
+        """
+        messages = self._storage.messages
+        if not messages[number].follows or self.holder.get(number - 1) is not seat:
+            return 0
+        while messages[number].follows:
+            number -= 1
+        return number
+
+    def open_of(self, key: str) -> list[int]:
+        """Messages of the key that no worker has acknowledged, ascending."""
+        messages = self._storage.messages
+        for number in range(self._known, len(messages)):
+            if number not in self.acked:
+                self._open.setdefault(messages[number].key, []).append(number)
+        self._known = len(messages)
+        return self._open.get(key, [])
+
+    # ---- from the worker
+
+    def arrives(self, end: End, data: bytes) -> None:
+        """The gateway is given this by a worker."""
+        connection = self.connections[end]
+        for frame in connection.incoming.feed(data):
+            kind = frames.frame_type(frame)
+            command = frames.parse_command(frame)
+            if kind == T.SUBSCRIBE:
+                body = command.subscribe
+                seat = Seat(body.consumer_name, end, body.consumer_id, body.request_id)
+                connection.seats[body.consumer_id] = seat
+                continue
+            if kind == T.SEEK:
+                # While its outcome is not known the gateway may take nothing for confirmed.
+                self._seek_asked = True
+                self._excused_acks |= self.forgotten
+            if kind not in _ABOUT_CONSUMER:
+                continue
+            about: Any = getattr(command, _ABOUT_CONSUMER[kind])
+            found = connection.seats.get(about.consumer_id)
+            if found is not None:
+                self._said(connection, found, kind, about)
+
+    def _said(self, connection: Connection, seat: Seat, kind: int, body: Any) -> None:
+        if kind == T.FLOW:
+            seat.granted += body.messagePermits
+        elif kind == T.CLOSE_CONSUMER:
+            self._end(connection, seat)
+        elif kind == T.ACK:
+            touched: list[int] = []
+            for place in body.message_id:
+                touched += self._acked(seat, (place.ledgerId, place.entryId), list(place.ack_set))
+            if body.HasField("request_id"):
+                entries = [self._storage.messages[number].entry for number in touched]
+                connection.receipts[body.request_id] = [entry for entry in entries if self._complete(entry)]
+        else:
+            wanted = [(place.ledgerId, place.entryId) for place in body.message_ids] or list(seat.held)
+            for given_back in wanted:
+                self._release(seat, given_back)
+
+    def _complete(self, entry: Entry) -> bool:
+        """Whether everything in it is acknowledged, to this life of the subscription or at the broker."""
+        done = self.acked_in_life
+        return all(number in done or not entry.unacked >> place & 1 for place, number in enumerate(entry.numbers))
+
+    def _acked(self, seat: Seat, place: tuple[int, int], ack_set: list[int]) -> list[int]:
+        """Numbers that this id of an ack acknowledges."""
+        numbers = seat.held.get(place)
+        if numbers is None:
+            return []
+        done: list[int] = []
+        left = bits_of(ack_set)
+        for index, number in enumerate(numbers):
+            if number >= 0 and not left >> index & 1:
+                numbers[index] = -1
+                self._free(number)
+                self._done(number)
+                done.append(number)
+        if all(number < 0 for number in numbers):
+            del seat.held[place]
+        return done
+
+    def _done(self, number: int) -> None:
+        self._no_longer_open(number)
+        self._acked_ever.add(number)
+        self.acked_in_life.add(number)
+
+    def _no_longer_open(self, number: int) -> None:
+        self.open_of("")  # so that what was published meanwhile is known
+        if number not in self.acked:
+            self._open[self._storage.messages[number].key].remove(number)
+            self.acked.add(number)
+
+    def _free(self, number: int) -> None:
+        del self.holder[number]
+        self.by_key[self._storage.messages[number].key].discard(number)
+
+    def _release(self, seat: Seat, place: tuple[int, int]) -> None:
+        for number in seat.held.pop(place, ()):
+            if number >= 0:
+                self._free(number)
+
+    # ---- ends
+
+    def opened(self, end: End) -> None:
+        """A client connected."""
+        self.connections[end] = Connection()
+
+    def ended(self, end: End) -> None:
+        """A client's connection is over at the gateway's end."""
+        connection = self.connections.pop(end, None)
+        if connection is not None:
+            for seat in list(connection.seats.values()):
+                self._end(connection, seat)
+
+    def _end(self, connection: Connection, seat: Seat) -> None:
+        for place in list(seat.held):
+            self._release(seat, place)
+        if connection.seats.get(seat.consumer_id) is seat:
+            del connection.seats[seat.consumer_id]
+
+
+_ABOUT_CONSUMER: dict[int, str] = {
+    T.FLOW: "flow",
+    T.ACK: "ack",
+    T.CLOSE_CONSUMER: "close_consumer",
+    T.REDELIVER_UNACKNOWLEDGED_MESSAGES: "redeliverUnacknowledgedMessages",
+}
+
+
+def numbers_in(tail: bytes) -> tuple[list[int], bool]:
+    """Numbers of the messages of an entry or a slice, and whether the gateway could not open it."""
+    metadata, _, start = peek(tail)
+    payload = tail[start:]
+    if metadata.compression:
+        payload = decompress(metadata.compression, payload, metadata.uncompressed_size, PAYLOAD_BYTES_MAX)
+    if not metadata.HasField("num_messages_in_batch"):
+        return [number_of(payload)], False
+    numbers = []
+    for single in index_batch(payload, metadata.num_messages_in_batch):
+        metadata_bytes = int.from_bytes(payload[single.start : single.start + 4], "big")
+        numbers.append(number_of(payload[single.start + 4 + metadata_bytes : single.end]))
+    return numbers, bool(metadata.encryption_keys)

@@ -1,0 +1,162 @@
+"""A gateway on the made-up network: every part but sockets, loop and clock is the real one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import mmh3
+
+from proxy.core.dispatcher import OrderingMode
+from proxy.limits import Limits
+from proxy.net.broker_settings import BrokerSettings
+from proxy.net.brokers import Brokers
+from proxy.net.handshake import parse_service_url
+from proxy.net.server import Sessions
+from proxy.net.session_settings import SessionSettings
+from proxy.net.subscriptions import Subscriptions
+from tests.sim.checkers import Violation
+from tests.sim.network import Listener
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from proxy.core.worker import Worker
+    from proxy.net.subscription import Subscription
+    from proxy.net.subscription_settings import SubscriptionSettings
+    from tests.sim.checkers import Model, Seat
+    from tests.sim.machine import Process
+    from tests.sim.network import Network
+    from tests.sim.storage import Storage
+
+ADDRESS = "pulsar://gateway:6650"
+BURST_BYTES = 100 * 1_300
+"""What may come above the budget: the first grant, made before anything is known of the messages' size, at what one
+message with its place in the queues costs."""
+
+
+class Gateway:
+    """One life of a gateway process."""
+
+    def __init__(
+        self, process: Process, network: Network, brokers: list[str], settings: SubscriptionSettings, limits: Limits
+    ) -> None:
+        """Listens at once."""
+        self.process = process
+        connector = network.connector(process)
+        broker_settings = BrokerSettings(
+            service_urls=tuple(brokers), client_version="Keyline-sim", keep_alive_s=limits.keep_alive_s
+        )
+        self.brokers = Brokers(connector, process, broker_settings)
+        self.subscriptions = Subscriptions(self.brokers, process, settings)
+        session_settings = SessionSettings(tuple(parse_service_url(url) for url in brokers))
+        self.sessions = Sessions(connector, process, self.subscriptions, session_settings, limits)
+        network.listeners[ADDRESS] = Listener(process, self.sessions.admit)
+        self.settings = settings
+        self.life: Subscription | None = None
+
+    @property
+    def subscription(self) -> Subscription | None:
+        """The one there is, if any worker has joined."""
+        return next(iter(self.subscriptions._subscriptions.values()), None)
+
+
+class WakeUps:
+    """G6 and G7, at the end of the gateway's turns."""
+
+    def __init__(self, storage: Storage, model: Model, kinds: Sequence[str]) -> None:
+        """`kinds` of entries that are published."""
+        self._storage = storage
+        self._model = model
+        self._kinds = kinds
+        self.looked = 0
+
+    def look(self, gateway: Gateway) -> None:
+        """Nothing that could go waits, and memory is bounded."""
+        self.looked += 1
+        settings = gateway.settings
+        held = gateway.subscriptions._bytes_held
+        if held > settings.gateway_memory_bytes + BURST_BYTES:
+            raise Violation(f"G7: {held} bytes held, {settings.gateway_memory_bytes} allowed")
+        subscription = gateway.subscription
+        if subscription is None or subscription.ended or subscription.dispatcher.paused or self._model.unsettled:
+            return
+        for number in self._arrived_heads(subscription):
+            self._could_go(subscription, number)
+
+    def _arrived_heads(self, subscription: Subscription) -> list[int]:
+        """Of every key, the first message that arrived here and that nobody has acknowledged or holds."""
+        heads = []
+        arrived = subscription.dispatcher.outstanding.entries
+        for key in list(self._model._open):
+            waiting = (number for number in self._model.open_of(key) if number not in self._model.holder)
+            first = next(waiting, None)
+            if first is not None:
+                entry = self._storage.messages[first].entry
+                if (entry.ledger << 40) + entry.entry in arrived:
+                    heads.append(first)
+        return heads
+
+    def _could_go(self, subscription: Subscription, number: int) -> None:
+        beginner = self._began(number)
+        if beginner is not None:
+            if beginner.permits > 0 and beginner.end.writable:
+                raise Violation(f"G6: piece {number} of a message waits that {beginner.name} has begun")
+            return
+        dispatcher = subscription.dispatcher
+        slot = slot_of(subscription, self._storage.messages[number].key)
+        owner = dispatcher.select(slot)
+        if owner is None or owner.join_gate is not None or not _takes(owner):
+            return
+        seat = self._seat(subscription, owner)
+        if seat is None or seat.permits <= 0 or not seat.end.writable:
+            return
+        others = self._holders(subscription, slot) - {seat}
+        if others and (subscription.policy.mode is not OrderingMode.UNORDERED or "chunked" in self._kinds):
+            return  # without order, too, the rest of a message that another has begun may stand before it
+        raise Violation(
+            f"G6: message {number} waits though {owner.name} has {seat.permits} permits and nobody holds it"
+        )
+
+    def _began(self, number: int) -> Seat | None:
+        """Who holds every piece of a chunked message before this one."""
+        messages, holder = self._storage.messages, self._model.holder
+        if not messages[number].follows:
+            return None
+        seat = holder.get(number - 1)
+        while messages[number].follows:
+            number -= 1
+            if holder.get(number) is not seat:
+                return None
+        return seat
+
+    def _seat(self, subscription: Subscription, worker: Worker) -> Seat | None:
+        link: Any = subscription.subscribers[worker.index].link
+        connection = self._model.connections.get(link._transport)
+        return connection.seats.get(link.consumer_id) if connection is not None else None
+
+    def _holders(self, subscription: Subscription, slot: int) -> set[Seat]:
+        """Who holds messages of the slot, by the model."""
+        return {
+            self._model.holder[next(iter(held))]
+            for key, held in self._model.by_key.items()
+            if held and slot_of(subscription, key) == slot
+        }
+
+
+def _takes(worker: Worker) -> bool:
+    """No reason of the worker's own keeps messages from it."""
+    return not worker.drained_by_operator and not (worker.max_unacked and worker.over_unacked)
+
+
+_slots: dict[tuple[bool, str], int] = {}
+
+
+def slot_of(subscription: Subscription, key: str) -> int:
+    """The key's slot, from the facts' formula."""
+    ring = subscription.settings.selector == "consistent_hashing" and not subscription.policy.sticky
+    slot = _slots.get((ring, key))
+    if slot is None:
+        hashed = mmh3.hash(key.encode(), 0, signed=False) & 0x7FFF_FFFF
+        slot = hashed % 65_535 + 1 if ring else hashed % 65_536 or 1
+        _slots[ring, key] = slot
+    return slot

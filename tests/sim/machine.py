@@ -1,0 +1,162 @@
+"""Time and processes: who runs when, all of it decided by the events' order and nothing else.
+
+There is one list of events for the whole world. An event belongs to a process and runs there as one turn of its loop:
+the call itself, then what it asked to be called soon. A process can be stopped (its events wait, as for SIGSTOP) and
+killed (they never come, as for kill -9). Nothing sleeps, and nothing reads a real clock.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from collections import deque
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+ORIGIN_S = 86_400.25
+"""Where simulated time starts: not 0, so that an elapsed time taken for a moment shows."""
+
+TURN_CALLS_MAX = 100_000
+"""Calls of one turn; more is a loop that never ends."""
+
+
+class Event:
+    """A call that is due."""
+
+    __slots__ = ("callback", "process")
+
+    def __init__(self, process: Process, callback: Callable[[], None] | None) -> None:
+        self.process = process
+        self.callback = callback
+
+    def cancel(self) -> None:
+        """Forget the call; harmless after it was made. Makes this a `ports.Timer`."""
+        self.callback = None
+
+
+class Schedule:
+    """The world's list of events."""
+
+    def __init__(self) -> None:
+        self.now_s = ORIGIN_S
+        self.turns = 0
+        self.digest = 0
+        """Depends on every turn made: equal digests, equal histories."""
+        self._order = itertools.count()
+        self._events: list[tuple[float, int, Event]] = []
+
+    def at(self, due_s: float, event: Event) -> None:
+        """Make the call at this moment, after all that were asked for the same moment before."""
+        assert due_s >= self.now_s, "the past does not change"
+        heapq.heappush(self._events, (due_s, next(self._order), event))
+
+    def run_until(self, end_s: float) -> None:
+        """Make every call due up to `end_s`."""
+        events = self._events
+        while events and events[0][0] <= end_s:
+            due_s, order, event = heapq.heappop(events)
+            self.now_s = due_s
+            if event.callback is not None:
+                self.turns += 1
+                self.digest = hash((self.digest, due_s, order, event.process.number))
+                event.process.take(event)
+        self.now_s = end_s
+
+
+class Process:
+    """One process; as its clock it implements `ports.Clock`."""
+
+    def __init__(self, schedule: Schedule, number: int, name: str) -> None:
+        """`number` is unique in the world."""
+        self.number = number
+        self.name = name
+        self.dead = False
+        self.after_turn: Callable[[], None] = _nothing
+        """Called at the end of each turn: for those who watch."""
+        self._schedule = schedule
+        self._soon: deque[Event] = deque()
+        self._stopped = False
+        self._waiting: list[Event] = []
+        self._in_turn = False
+
+    # ---- ports.Clock
+
+    def now(self) -> float:
+        """As the port says."""
+        return self._schedule.now_s
+
+    def time(self) -> float:
+        """As the port says; far from `now`, so that mixing them up shows."""
+        return 1_700_000_000.0 + self._schedule.now_s
+
+    def call_later(self, delay_s: float, callback: Callable[[], None]) -> Event:
+        """As the port says."""
+        event = Event(self, callback)
+        self._schedule.at(self._schedule.now_s + delay_s, event)
+        return event
+
+    def call_soon(self, callback: Callable[[], None]) -> Event:
+        """As the port says; asked for outside a turn, the call has a turn of its own."""
+        event = Event(self, callback)
+        if self._in_turn:
+            self._soon.append(event)
+        else:
+            self._schedule.at(self._schedule.now_s, event)
+        return event
+
+    # ---- for the world
+
+    def take(self, event: Event) -> None:
+        """The event is due."""
+        if self.dead:
+            return
+        if self._stopped:
+            self._waiting.append(event)
+            return
+        self._turn(event)
+
+    def run(self, callback: Callable[[], None]) -> None:
+        """A turn now: what a person does at this process, between its own events."""
+        assert not self._in_turn
+        if not self.dead and not self._stopped:
+            self._turn(Event(self, callback))
+
+    def stop(self) -> None:
+        """As SIGSTOP does."""
+        self._stopped = True
+
+    def go_on(self) -> None:
+        """As SIGCONT does: everything that was due comes at once, in order."""
+        if self._stopped:
+            self._stopped = False
+            waiting, self._waiting = self._waiting, []
+            for event in waiting:
+                self._schedule.at(self._schedule.now_s, event)
+
+    @property
+    def stopped(self) -> bool:
+        """Whether its events wait."""
+        return self._stopped
+
+    def _turn(self, event: Event) -> None:
+        self._in_turn = True
+        soon = self._soon
+        try:
+            if event.callback is not None:
+                event.callback()
+            calls = 0
+            while soon:
+                following = soon.popleft()
+                if following.callback is not None:
+                    following.callback()
+                calls += 1
+                assert calls < TURN_CALLS_MAX, f"{self.name} is busy for ever in one turn"
+        finally:
+            self._in_turn = False
+        self.after_turn()
+
+
+def _nothing() -> None:
+    """Nobody watches."""

@@ -1,0 +1,374 @@
+"""Faults put into the gateway by hand, each of which the simulator or the tests must notice: `make mutants`.
+
+A mutant that survives is a missing checker. Each is a piece of source that is replaced in a copy of the project; a
+piece that is not found exactly once is an error, so that the list follows the source. The simulator is asked first;
+what it lets pass, the tests named beside it must catch.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).parents[2]
+COPIED = ("proxy", "admin_api", "integration", "tests", "pyproject.toml")
+SEEDS = 150
+TIMEOUT_S = 600.0
+
+
+class Mutant(NamedTuple):
+    """One fault."""
+
+    name: str
+    file: str
+    right: str
+    wrong: str
+    tests: str = ""
+    """Tests that catch it where the simulator does not; empty: the simulator must."""
+
+
+DISPATCHER = "proxy/core/dispatcher.py"
+ACKNOWLEDGEMENT = "proxy/core/acknowledgement.py"
+MEMBERSHIP = "proxy/core/membership.py"
+OUTSTANDING = "proxy/core/outstanding.py"
+WAITING = "proxy/core/waiting.py"
+ENTRY = "proxy/core/entry.py"
+SELECTORS = "proxy/core/selectors"
+
+MUTANTS = (
+    Mutant(
+        "a batch goes beyond the permits",
+        DISPATCHER,
+        "if owner is not None and owner.open and owner.permits >= count and",
+        "if owner is not None and owner.open and owner.permits > 0 and",
+    ),
+    Mutant(
+        "a slot with messages at another worker does not wait",
+        DISPATCHER,
+        "            if holder and (owner is None or holder != owner.index):\n",
+        "            if holder and owner is None:\n",
+    ),
+    Mutant("a grant wakes nobody", DISPATCHER, "        if worker.ready:\n            self.serve(worker, now)\n", ""),
+    Mutant(
+        "a socket that empties wakes nobody",
+        DISPATCHER,
+        "        worker.writable = writable\n        if worker.reconsider():",
+        "        worker.writable = writable\n        if worker.reconsider() and False:",
+    ),
+    Mutant(
+        "a slot that has drained is not looked at",
+        DISPATCHER,
+        "if entry is not None and (entry.home is None or self.open_chunks):",
+        "if entry is not None and self.open_chunks:",
+    ),
+    Mutant(
+        "one message too many", DISPATCHER, "while ready and worker.permits > 0", "while ready and worker.permits >= 0"
+    ),
+    Mutant("a batch counts once", DISPATCHER, "        worker.permits -= count\n", "        worker.permits -= 1\n"),
+    Mutant(
+        "a batch counts once when it goes at once",
+        DISPATCHER,
+        "                    owner.permits -= count\n",
+        "                    owner.permits -= 1\n",
+    ),
+    Mutant(
+        "what waits for a pause is forgotten",
+        DISPATCHER,
+        "        self.paused = False\n        self.settle_waiting(now)\n",
+        "        self.paused = False\n",
+    ),
+    Mutant(
+        "after a slot's head its next is forgotten",
+        DISPATCHER,
+        "        elif worker.join_gate is None and sent.chunk is None:\n            worker.ready[slot] = entry\n",
+        "        elif worker.join_gate is None and sent.chunk is None:\n            pass\n",
+    ),
+    Mutant(
+        "the rest of a batch that was cut is forgotten",
+        DISPATCHER,
+        "                self._hold_and_post(worker, head, now)\n                ready[slot] = entry\n",
+        "                self._hold_and_post(worker, head, now)\n",
+    ),
+    Mutant(
+        "what a join moves is not looked at",
+        MEMBERSHIP,
+        "    _move(dispatcher, moves, now)\n    dispatcher.settle_waiting(now)\n    return moves\n\n\ndef leave",
+        "    _move(dispatcher, moves, now)\n    return moves\n\n\ndef leave",
+    ),
+    Mutant(
+        "what a worker leaves behind is lost",
+        MEMBERSHIP,
+        "    units = list(worker.pending.values())\n",
+        "    units: list[object] = []\n",
+    ),
+    Mutant(
+        "what a leave moves is not looked at",
+        MEMBERSHIP,
+        "    dispatcher.settle_waiting(now)\n    return moves\n\n\ndef last_sent",
+        "    return moves\n\n\ndef last_sent",
+    ),
+    Mutant("what comes back goes to the end", WAITING, "parts.extendleft(reversed(ordered))", "parts.extend(ordered)"),
+    Mutant(
+        "what comes back among others goes to the end",
+        WAITING,
+        "parts.insert(bisect_left(parts, part.order, key=_order), part)",
+        "parts.append(part)",
+    ),
+    Mutant(
+        "an ack of some messages counts for all",
+        ACKNOWLEDGEMENT,
+        "    return ~unacked & ((1 << count) - 1)\n",
+        "    return (1 << count) - 1\n",
+    ),
+    Mutant("what was acknowledged is sent again", ACKNOWLEDGEMENT, "            forget_acked(part)\n", ""),
+    Mutant(
+        "what is asked for again is not looked at",
+        ACKNOWLEDGEMENT,
+        "    dispatcher.settle_slots(dict.fromkeys(part.slot for part in returned), now)\n",
+        "",
+    ),
+    Mutant(
+        "an entry is done with a message left",
+        ACKNOWLEDGEMENT,
+        "    if batch.open_parts:\n",
+        "    if batch.open_parts > 1:\n",
+    ),
+    Mutant(
+        "an ack by one who does not hold it counts",
+        ACKNOWLEDGEMENT,
+        "    unit = worker.pending.pop(key, None)\n    if unit is None:\n",
+        "    holder = next((w for w in dispatcher.workers.values() if key in w.pending), worker)\n"
+        "    worker = holder\n    unit = worker.pending.pop(key, None)\n    if unit is None:\n",
+    ),
+    Mutant(
+        "a join gate never opens",
+        ACKNOWLEDGEMENT,
+        "            gate.outstanding -= 1\n",
+        "            gate.outstanding -= 0\n",
+    ),
+    Mutant(
+        "a join gate holds nothing back",
+        DISPATCHER,
+        "        if owner is not None and owner.join_gate is not None and head.position > owner.join_gate.position:",
+        "        if owner is not None and owner.join_gate is not None and head.position < 0:",
+        tests="tests/core/test_pip_282.py",
+    ),
+    Mutant(
+        "an unacknowledged limit never ends",
+        ACKNOWLEDGEMENT,
+        "    if worker.over_unacked:\n        _reopen(dispatcher, worker, now)\n    if unit.redeliveries",
+        "    if unit.redeliveries",
+    ),
+    Mutant(
+        "confirmed acks are forgotten",
+        OUTSTANDING,
+        "        elif position in self.unconfirmed or self.was_confirmed(position):",
+        "        elif position in self.unconfirmed:",
+    ),
+    Mutant(
+        "entries that workers hold are taken for news after a reconnect",
+        OUTSTANDING,
+        "        if known is not None:\n",
+        "        if known is not None and not redeliveries:\n",
+    ),
+    Mutant(
+        "ids of slices do not tell them apart",
+        "proxy/core/slice_id.py",
+        "_DIGEST_MASK: Final = (1 << DIGEST_BITS) - 1",
+        "_DIGEST_MASK: Final = 0",
+        tests="tests/core/test_slice_id.py",
+    ),
+    Mutant(
+        "the rest of a chunked message goes to the new owner",
+        DISPATCHER,
+        "        return not self.ordered or self.slots.holder(slot) == worker.index\n",
+        "        return False\n",
+        tests="tests/core/test_chunks.py",
+    ),
+    Mutant(
+        "a later chunk comes again before the first",
+        DISPATCHER,
+        "        if chunk.index and _holds(worker, chunk.uuid, chunk.index - 1):\n",
+        "        if chunk.index:\n",
+        tests="tests/core/test_chunks.py",
+    ),
+    Mutant(
+        "a worker at its limit never gets the rest of its message",
+        DISPATCHER,
+        "found = self._continuation(worker) if self.open_chunks and worker.writable else None",
+        "found = None",
+        tests="tests/core/test_chunks.py",
+    ),
+    Mutant(
+        "a ring's point belongs to the next worker",
+        f"{SELECTORS}/consistent_hashing.py",
+        "return self._owners[bisect_left(self._points, slot)]",
+        "return self._owners[bisect_left(self._points, slot + 1)]",
+        tests="tests/core/selectors",
+    ),
+    Mutant(
+        "slot 0 holds keys",
+        "proxy/core/sticky_key.py",
+        "return murmur % RANGE_SLOT_COUNT or 1",
+        "return murmur % RANGE_SLOT_COUNT",
+        tests="tests/core/test_sticky_key.py",
+    ),
+    Mutant(
+        "draining is not noted",
+        MEMBERSHIP,
+        "            dispatcher.workers[holder].draining_slots += draining.begin(slots, change)\n",
+        "            draining.begin(slots[:0], change)\n",
+        tests="tests/core/test_pip_379.py",
+    ),
+    Mutant(
+        "a slot that returns to its owner still drains",
+        MEMBERSHIP,
+        "        for slot in held.pop(owner, ()):\n            if draining.end(slot) is not None:",
+        "        for slot in held.pop(owner, ()):\n            if slot < 0:",
+        tests="tests/core/test_pip_379.py",
+    ),
+    Mutant(
+        "permits upstream are counted by entries",
+        "proxy/core/upstream_window.py",
+        "        self.outstanding -= messages\n",
+        "        self.outstanding -= 1\n",
+    ),
+    Mutant(
+        "a receipt does not wait for the broker",
+        "proxy/net/subscription_acks.py",
+        "            receipt.commands_left = len(pieces) + bool(indexes)\n"
+        "            self._in_flight[receipt] = None\n",
+        "            receipt.settle(None)\n",
+    ),
+    Mutant(
+        "an upstream consumer that is lost does not come back",
+        "proxy/net/subscription_upstream.py",
+        '        log.info("upstream consumer lost", topic=self._template.topic, reason=reason)\n'
+        "        self._retry(reason, at_once=True)\n",
+        "",
+    ),
+    Mutant(
+        "the rest of an outbox is forgotten when the socket is full",
+        "proxy/net/subscription.py",
+        "        self.dispatcher.touched.append(worker)\n",
+        "",
+        tests="tests/net/test_subscription_chaos.py",
+    ),
+    Mutant(
+        "a lost connection leaves its workers",
+        "proxy/net/session_workers.py",
+        "                worker.port.lost(reason)\n",
+        "                pass\n",
+    ),
+    Mutant(
+        "every batch is taken for one key's",
+        "proxy/wire/batch.py",
+        "    return _alike(payload, count, first) or _uniform(payload, count, key)\n",
+        "    return True\n",
+    ),
+    Mutant(
+        "a slice holds its messages backwards",
+        "proxy/wire/batch.py",
+        '    chosen = b"".join([payload[single.start : single.end] for single in singles])\n',
+        '    chosen = b"".join([payload[single.start : single.end] for single in singles[::-1]])\n',
+    ),
+    Mutant(
+        "a frame that ends with its piece is kept",
+        "proxy/wire/frames.py",
+        "            if frame_end > end:\n",
+        "            if frame_end >= end:\n",
+    ),
+    Mutant(
+        "bytes that a subscription gave back stay counted",
+        "proxy/net/subscription.py",
+        "        self.directory.account(-self._bytes_reported)\n",
+        "",
+    ),
+)
+
+
+class Verdict(NamedTuple):
+    """Who noticed a mutant."""
+
+    mutant: Mutant
+    caught_by: str
+    """Empty if nobody did."""
+    seconds: float
+
+
+def try_one(mutant: Mutant) -> Verdict:
+    """Make the mutant in a copy of the project, and let the simulator and the tests look at it."""
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="keyline-mutant-") as directory:
+        copy = Path(directory)
+        _copy_project(copy)
+        _mutate(copy / mutant.file, mutant)
+        environment = {**os.environ, "PYTHONPATH": directory, "PYTHONDONTWRITEBYTECODE": "1"}
+        caught_by = _caught_by(mutant, copy, environment)
+    return Verdict(mutant, caught_by, time.monotonic() - began)
+
+
+def _caught_by(mutant: Mutant, copy: Path, environment: dict[str, str]) -> str:
+    simulator = _run(copy, environment, "-m", "tests.sim", "--seeds", str(SEEDS), "--jobs", "1", "--stop")
+    if simulator.returncode:
+        said = (simulator.stdout + simulator.stderr).strip().splitlines()
+        return f"simulator: {next((line for line in said if ' failed: ' in line), said[-1])}"
+    if not mutant.tests:
+        return ""
+    tests = _run(copy, environment, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", mutant.tests)
+    found = [line for line in tests.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))]
+    return f"tests: {found[0]}" if tests.returncode and found else ""
+
+
+def _run(copy: Path, environment: dict[str, str], *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, *arguments]
+    return subprocess.run(
+        command, cwd=copy, env=environment, capture_output=True, text=True, timeout=TIMEOUT_S, check=False
+    )
+
+
+def _copy_project(copy: Path) -> None:
+    for name in COPIED:
+        source = ROOT / name
+        if source.is_dir():
+            shutil.copytree(source, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            shutil.copy(source, copy / name)
+
+
+def _mutate(file: Path, mutant: Mutant) -> None:
+    source = file.read_text()
+    found = source.count(mutant.right)
+    if found != 1:
+        raise SystemExit(f"{mutant.name}: its source stands {found} times in {mutant.file}, not once; mend the list")
+    changed = source.replace(mutant.right, mutant.wrong)
+    compile(changed, mutant.file, "exec")  # a mutant that is no Python would be caught by anything
+    file.write_text(changed)
+
+
+def main() -> int:
+    """Try all, or those whose name has the words asked for; exits with 1 when one survives."""
+    parser = argparse.ArgumentParser(prog="python -m tests.sim.mutants", description=__doc__)
+    parser.add_argument("--only", default="", metavar="WORDS", help="mutants with these words in their names")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, metavar="N", help="at a time (%(default)s)")
+    options = parser.parse_args()
+    chosen = [mutant for mutant in MUTANTS if options.only in mutant.name]
+    survivors = 0
+    with ThreadPoolExecutor(options.jobs) as pool:
+        for verdict in pool.map(try_one, chosen):
+            survivors += not verdict.caught_by
+            print(f"{verdict.seconds:5.0f} s  {verdict.mutant.name}: {verdict.caught_by or 'SURVIVES'}", flush=True)
+    print(f"{len(chosen)} mutants, {survivors} survive")
+    return 1 if survivors or not chosen else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

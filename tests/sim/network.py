@@ -1,0 +1,362 @@
+"""TCP as processes see it: bytes in order, cut anywhere, late, and connections that end in every way they can.
+
+A connection has two ends. What an end writes in one turn leaves together at its end, as in the real transport, arrives
+in order after a delay, in pieces cut at random places. An end that does not read leaves bytes standing; beyond the
+high-water mark the writer is told. A connection may be cut (both ends learn of it, each in its own time, and what is
+under way is lost) or go silent (nothing arrives any more in one direction or both, and nobody is told).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tests.sim.machine import Event
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Callable
+
+    from proxy.net.ports import Receiver, Transport
+    from tests.sim.machine import Process, Schedule
+
+
+@dataclass(frozen=True)
+class Weather:
+    """What the network is like."""
+
+    delay_s: float
+    """Mean of an exponential distribution; each piece has its own, and none overtakes another."""
+    cut_chance: float
+    """That what one turn wrote arrives in several pieces."""
+    high_water_bytes: int
+    low_water_bytes: int
+
+
+class Tap:
+    """Watches one end of connections: told before the process that owns the end."""
+
+    def opened(self, end: End) -> None:
+        """The connection stands at this end."""
+
+    def wrote(self, end: End, data: bytes) -> None:
+        """The process wrote this."""
+
+    def arrives(self, end: End, data: bytes) -> None:
+        """The process is about to be given this."""
+
+    def ended(self, end: End) -> None:
+        """The connection is over for this end: it was told so, or ended it itself."""
+
+
+class End:
+    """One end of a connection: implements `ports.Transport`."""
+
+    def __init__(self, network: Network, process: Process, receiver: Receiver, peer: str) -> None:
+        self.network = network
+        self.process = process
+        self.receiver = receiver
+        self.peer = peer
+        self.other: End | None = None
+        self.over = False
+        """This end was told, or knows by itself, that nothing more comes."""
+        self.deaf = False
+        """What is sent to it gets lost on the way."""
+        self._pieces: list[bytes] = []
+        self._flush_due = False
+        self._closing = False
+        self._reading = True
+        self._read_due = False
+        self._arrived: deque[bytes] = deque()
+        self._unread_bytes = 0
+        """Written to it by the other end and not yet given to its receiver."""
+        self._free_at_s = 0.0
+        """When the last piece under way to it arrives."""
+        self._fin_arrived = False
+        self._full = False
+
+    # ---- ports.Transport
+
+    @property
+    def writable(self) -> bool:
+        """As the port says."""
+        return not self._full
+
+    def write(self, data: bytes) -> None:
+        """As the port says."""
+        if self._closing or self.over:
+            return
+        self.network.tap.wrote(self, data)
+        self._pieces.append(data)
+        self._look_at_water()
+        self._flush_soon()
+
+    def pause_reading(self) -> None:
+        """As the port says."""
+        self._reading = False
+
+    def resume_reading(self) -> None:
+        """As the port says."""
+        if not self._reading:
+            self._reading = True
+            self._read_soon()
+
+    def close(self) -> None:
+        """As the port says."""
+        if not self._closing and not self.over:
+            self._closing = True
+            self._flush_soon()
+
+    def abort(self) -> None:
+        """As the port says."""
+        self._pieces.clear()
+        self._closing = True
+        if not self.over:
+            self.process.call_soon(lambda: self.end("closed by us"))
+            self._tell_other("connection reset by peer")
+
+    # ---- the way to the other end
+
+    def _flush_soon(self) -> None:
+        if not self._flush_due:
+            self._flush_due = True
+            self.process.call_soon(self._flush)
+
+    def _flush(self) -> None:
+        self._flush_due = False
+        data = b"".join(self._pieces)
+        self._pieces.clear()
+        other = self.other
+        if data and other is not None and not self.over:
+            for piece in self.network.cut_up(data):
+                other.send_to(piece)
+        if self._closing and not self.over:
+            if other is not None and not other.deaf:
+                self.network.later(other.process, other.due(), other.take_fin)
+            self.end("closed by us")
+
+    def send_to(self, piece: bytes) -> None:
+        """A piece is on its way to this end."""
+        if self.over:
+            return
+        self._unread_bytes += len(piece)
+        if self.deaf:
+            return  # it stands in buffers on the way for ever
+        self.network.later(self.process, self.due(), lambda: self._take(piece))
+
+    def due(self) -> float:
+        """When what is sent now arrives: never before what was sent earlier."""
+        self._free_at_s = max(self._free_at_s, self.network.now_s + self.network.delay())
+        return self._free_at_s
+
+    # ---- what arrives
+
+    def _take(self, piece: bytes) -> None:
+        if self.over or self.deaf:
+            return
+        self._arrived.append(piece)
+        self._read()
+
+    def _read_soon(self) -> None:
+        if not self._read_due:
+            self._read_due = True
+            self.process.call_soon(self._read)
+
+    def _read(self) -> None:
+        self._read_due = False
+        while self._arrived and self._reading and not self.over:
+            piece = self._arrived.popleft()
+            self._unread_bytes -= len(piece)
+            self.network.tap.arrives(self, piece)
+            self.receiver.received(piece)
+            if self.other is not None:
+                self.other.peer_read()
+        if self._fin_arrived and not self._arrived:
+            self.end("closed by the peer")
+
+    def take_fin(self) -> None:
+        """The other end closed: told when everything before it was read."""
+        self._fin_arrived = True
+        self._read()
+
+    def end(self, reason: str) -> None:
+        """It is over at this end."""
+        if self.over:
+            return
+        self.over = True
+        self._closing = True
+        self._arrived.clear()
+        self._pieces.clear()
+        self.network.forget(self)
+        self.network.tap.ended(self)
+        self.receiver.closed(reason)
+
+    def _tell_other(self, reason: str) -> None:
+        other = self.other
+        if other is not None and not other.over and not other.deaf:
+            self.network.later(other.process, self.network.now_s + self.network.delay(), lambda: other.end(reason))
+
+    # ---- water marks
+
+    def peer_read(self) -> None:
+        """The other end has read some."""
+        if self._full and not self.over:
+            self.process.call_soon(self._look_at_water)
+
+    def _look_at_water(self) -> None:
+        unread = sum(map(len, self._pieces)) + (self.other._unread_bytes if self.other is not None else 0)
+        weather = self.network.weather
+        if not self._full and unread > weather.high_water_bytes:
+            self._full = True
+        elif self._full and unread <= weather.low_water_bytes:
+            self._full = False
+        else:
+            return
+        self.process.call_soon(self._tell_water)
+
+    def _tell_water(self) -> None:
+        if not self.over:
+            self.receiver.writability_changed(not self._full)
+
+    # ---- what the world does to it
+
+    def cut(self) -> None:
+        """Both ends learn of it, in their own time; what is under way is lost."""
+        for end in (self, self.other):
+            if end is not None and not end.over:
+                self.network.later(end.process, self.network.now_s + self.network.delay(), _ending(end))
+                end.deaf = True
+
+    def go_deaf(self) -> None:
+        """Nothing arrives here any more, and nobody is told."""
+        self.deaf = True
+
+    def die(self) -> None:
+        """Its process was killed: the system resets the connection."""
+        self.over = True
+        self.network.forget(self)
+        self.network.tap.ended(self)
+        self._tell_other("connection reset by peer")
+
+
+def _ending(end: End) -> Callable[[], None]:
+    return lambda: end.end("connection reset by peer")
+
+
+class Nobody:
+    """The receiver of a connection that is not accepted yet."""
+
+    def opened(self, transport: Transport) -> None:
+        """Not to be called: a connection is accepted first."""
+        raise AssertionError(transport)
+
+    def received(self, data: bytes) -> None:
+        """Not to be called: bytes come behind the connection."""
+        raise AssertionError(data)
+
+    def writability_changed(self, writable: bool) -> None:  # noqa: FBT001 - mirrors the port
+        """Nothing was written."""
+
+    def closed(self, reason: str) -> None:
+        """It ended before it was accepted."""
+
+
+class Listener:
+    """A process that accepts connections at an address."""
+
+    def __init__(self, process: Process, accept: Callable[[str], Receiver]) -> None:
+        """`accept` makes the receiver for a peer's address."""
+        self.process = process
+        self.accept = accept
+
+
+class Network:
+    """Every connection of the world."""
+
+    def __init__(self, schedule: Schedule, weather: Weather, dice: random.Random, tap: Tap) -> None:
+        """No connection yet."""
+        self.weather = weather
+        self.tap = tap
+        self.listeners: dict[str, Listener] = {}
+        self.refusing: set[str] = set()
+        """Addresses that refuse new connections."""
+        self.ends: dict[End, None] = {}
+        self._schedule = schedule
+        self._dice = dice
+        self._ports = 40_000
+
+    @property
+    def now_s(self) -> float:
+        """The world's time."""
+        return self._schedule.now_s
+
+    def connector(self, process: Process) -> Connector:
+        """A `ports.Connector` for this process."""
+        return Connector(self, process)
+
+    def connect(self, process: Process, address: str, receiver: Receiver) -> None:
+        """`receiver.opened` or `receiver.closed` follows."""
+        self.later(process, self.now_s + self.delay(), lambda: self._try(process, address, receiver))
+
+    def _try(self, process: Process, address: str, receiver: Receiver) -> None:
+        listener = self.listeners.get(address)
+        if listener is None or listener.process.dead or address in self.refusing:
+            receiver.closed("connection refused")
+            return
+        self._ports += 1
+        name = f"{process.name}:{self._ports}"
+        near = End(self, process, receiver, address.partition("://")[2])
+        far = End(self, listener.process, Nobody(), name)
+        near.other, far.other = far, near
+        self.ends[near] = self.ends[far] = None
+        self.later(listener.process, far.due(), lambda: self._accept(far, listener))
+        self._open(near)
+
+    def _accept(self, end: End, listener: Listener) -> None:
+        if not end.over and not end.deaf:
+            end.receiver = listener.accept(end.peer)
+            self._open(end)
+
+    def _open(self, end: End) -> None:
+        self.tap.opened(end)
+        end.receiver.opened(end)
+
+    def kill(self, process: Process) -> None:
+        """The process is gone, as by kill -9."""
+        process.dead = True
+        for address in [address for address, listener in self.listeners.items() if listener.process is process]:
+            del self.listeners[address]
+        for end in [end for end in self.ends if end.process is process]:
+            end.die()
+
+    def forget(self, end: End) -> None:
+        """The end is over."""
+        self.ends.pop(end, None)
+
+    def delay(self) -> float:
+        """How long a piece takes."""
+        return self._dice.expovariate(1.0) * self.weather.delay_s
+
+    def cut_up(self, data: bytes) -> list[bytes]:
+        """The pieces in which bytes arrive."""
+        if len(data) < 2 or self._dice.random() >= self.weather.cut_chance:
+            return [data]
+        cut = self._dice.randrange(1, len(data))
+        return [data[:cut], *self.cut_up(data[cut:])]
+
+    def later(self, process: Process, due_s: float, callback: Callable[[], None]) -> None:
+        """A turn of the process then."""
+        self._schedule.at(due_s, Event(process, callback))
+
+
+class Connector:
+    """Implements `ports.Connector`."""
+
+    def __init__(self, network: Network, process: Process) -> None:
+        self._network = network
+        self._process = process
+
+    def connect(self, address: str, receiver: Receiver) -> None:
+        """As the port says."""
+        self._network.connect(self._process, address, receiver)

@@ -1,0 +1,225 @@
+"""What brokers keep: one topic with one subscription's cursor, and how its acknowledgements can be forgotten.
+
+The messages carry their number in the payload, counted over the whole topic, so that whoever sees one knows its place.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from proxy.wire import pulsar_pb2 as pb
+from proxy.wire.codecs import compress
+from proxy.wire.metadata import build_tail
+from tests.wire.builders import Written, batch_of
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Callable, Iterable, Sequence
+
+LEDGER_ENTRIES = 50
+"""Entries of one ledger, so that positions are more than a count."""
+
+FIRST_LEDGER = 7
+
+
+@dataclass
+class Entry:
+    """One entry of the topic."""
+
+    ledger: int
+    entry: int
+    tail: bytes
+    numbers: tuple[int, ...]
+    """Of its messages."""
+    unacked: int
+    """A bit a message, as the broker stores it."""
+    redeliveries: int = 0
+    held: bool = False
+    """Sent to a consumer that has not acknowledged it whole."""
+    outer_key: str = ""
+    """What the broker tells by whose the entry is."""
+
+    @property
+    def whole(self) -> int:
+        """`unacked` of an entry nobody acknowledged anything of."""
+        return (1 << len(self.numbers)) - 1
+
+
+@dataclass
+class Message:
+    """One message, by its number."""
+
+    key: str
+    """Whose order counts; a message without a key has one of its own."""
+    entry: Entry
+    follows: bool = False
+    """It is a piece of the chunked message whose piece before is the number before."""
+
+
+@dataclass
+class Storage:
+    """The topic and the cursor; what every broker of the cluster sees."""
+
+    entries: list[Entry] = field(default_factory=list)
+    messages: list[Message] = field(default_factory=list)
+    opaque_entries: int = 0
+    """Batches that nobody but a consumer can open; each goes whole to its outer key's owner."""
+    unconfirmed: list[tuple[Entry, int]] = field(default_factory=list)
+    """Latest acknowledgements not stored yet, oldest first, with the bits they cleared: a kill forgets them."""
+    by_place: dict[tuple[int, int], Entry] = field(default_factory=dict)
+    astray: set[int] = field(default_factory=set)
+    """Messages not acknowledged while the subscription had a second consumer: between consumers a broker keeps the
+    order of entries' outer keys only, so that for messages of mixed batches there is none."""
+    _open_from: int = 0
+    """All entries before this one are acknowledged whole."""
+    on_acked: Callable[[Entry, int], None] = lambda _entry, _bits: None
+    """Told of every acknowledgement with the bits it cleared."""
+
+    def append(self, tail: bytes, keys: Sequence[str], outer_key: str) -> Entry:
+        """Store an entry whose messages have these keys."""
+        first = len(self.messages)
+        ledger = FIRST_LEDGER + len(self.entries) // LEDGER_ENTRIES
+        place = ledger, len(self.entries) % LEDGER_ENTRIES
+        entry = Entry(*place, tail, tuple(range(first, first + len(keys))), (1 << len(keys)) - 1, outer_key=outer_key)
+        self.entries.append(entry)
+        self.messages += [Message(key, entry) for key in keys]
+        self.by_place[place] = entry
+        return entry
+
+    def open_entries(self) -> Iterable[Entry]:
+        """Entries with something unacknowledged, from the first, and some behind it that have nothing."""
+        while self._open_from < len(self.entries) and not self.entries[self._open_from].unacked:
+            self._open_from += 1
+        return self.entries[self._open_from :]
+
+    def acknowledge(self, place: pb.MessageIdData) -> None:
+        """Apply one id of an ACK."""
+        entry = self.by_place.get((place.ledgerId, place.entryId))
+        assert entry is not None, f"an ack of {place.ledgerId}:{place.entryId}, which is no entry"
+        left = bits_of(place.ack_set)
+        cleared = entry.unacked & ~left
+        if cleared:
+            entry.unacked &= left
+            self.unconfirmed.append((entry, cleared))
+            self.on_acked(entry, cleared)
+
+    def store_cursor(self) -> None:
+        """What was acknowledged so far stays so."""
+        self.unconfirmed.clear()
+
+    def forget(self, dice: random.Random) -> list[int]:
+        """A broker was killed: some of the latest acknowledgements are gone; returns the messages' numbers."""
+        keep = dice.randint(0, len(self.unconfirmed))
+        lost, self.unconfirmed = self.unconfirmed[keep:], []
+        for entry, bits in lost:
+            entry.unacked |= bits
+        for entry in self.entries:
+            entry.redeliveries = 0
+        self._open_from = 0
+        return [number for entry, bits in lost for place, number in enumerate(entry.numbers) if bits >> place & 1]
+
+    def move_cursor(self, index: int) -> None:
+        """As a seek: what stands before entry number `index` counts as acknowledged, all else does not."""
+        for place, entry in enumerate(self.entries):
+            entry.unacked = 0 if place < index else entry.whole
+            entry.redeliveries = 0
+        self.unconfirmed.clear()
+        self._open_from = 0
+
+    def mark_delete(self) -> tuple[int, int]:
+        """Ledger and entry of the last one before which everything is acknowledged; entry -1 for none."""
+        done = list(itertools.takewhile(lambda entry: not entry.unacked, self.entries))
+        return (done[-1].ledger, done[-1].entry) if done else (FIRST_LEDGER, -1)
+
+
+def bits_of(ack_set: Iterable[int]) -> int:
+    """The wire's 64-bit words, lowest first, as one number."""
+    return sum((word & 0xFFFF_FFFF_FFFF_FFFF) << (64 * place) for place, word in enumerate(ack_set))
+
+
+def payload_of(number: int) -> bytes:
+    """A message's payload: its number, at sizes that vary."""
+    return b"%d" % number + b"." * (number * 7 % 40)
+
+
+def number_of(payload: bytes) -> int:
+    """The number in a payload."""
+    return int(payload.rstrip(b"."))
+
+
+class Producer:
+    """Writes entries of every kind a client makes."""
+
+    def __init__(self, storage: Storage, dice: random.Random, keys: Sequence[str], kinds: Sequence[str]) -> None:
+        """`kinds` of entries to draw from: single, keyless, key_batch, mixed_batch, opaque_batch, chunked."""
+        self._storage = storage
+        self._dice = dice
+        self._keys = keys
+        self._kinds = kinds
+        self._weights = [1 / (place + 1) for place in range(len(keys))]
+        self._sequence = 0
+
+    def publish(self) -> Entry:
+        """One entry more."""
+        kind = self._dice.choice(self._kinds)
+        first = len(self._storage.messages)
+        self._sequence += 1
+        if kind == "single":
+            return self._single(self._key(), first)
+        if kind == "keyless":
+            return self._single(None, first)
+        if kind == "chunked":
+            return self._chunks(self._key())
+        count = self._dice.choice((2, 2, 3, 5, 12))
+        keys = [self._key() for _ in range(count)] if kind == "mixed_batch" else [self._key()] * count
+        opaque = kind == "opaque_batch"
+        self._storage.opaque_entries += opaque
+        return self._batch(keys, first, opaque=opaque)
+
+    def _key(self) -> str:
+        return self._dice.choices(self._keys, weights=self._weights)[0]
+
+    def _single(self, key: str | None, number: int) -> Entry:
+        metadata = self._metadata()
+        if key is not None:
+            metadata.partition_key = key.encode()
+        own = key if key is not None else f"shop-{self._sequence}"
+        return self._storage.append(build_tail(metadata, payload_of(number)), [own], own)
+
+    def _chunks(self, key: str) -> Entry:
+        """A message in several entries, each with a number of its own; returns the last."""
+        total = self._dice.choice((2, 3, 5))
+        return [self._chunk(key, chunk, total) for chunk in range(total)][-1]
+
+    def _chunk(self, key: str, chunk: int, total: int) -> Entry:
+        metadata = self._metadata()
+        metadata.partition_key = key.encode()
+        metadata.uuid = f"shop-{self._sequence}"
+        metadata.chunk_id, metadata.num_chunks_from_msg = chunk, total
+        number = len(self._storage.messages)
+        entry = self._storage.append(build_tail(metadata, payload_of(number)), [key], key)
+        self._storage.messages[number].follows = chunk > 0
+        return entry
+
+    def _batch(self, keys: Sequence[str], first: int, *, opaque: bool) -> Entry:
+        metadata = self._metadata()
+        metadata.partition_key = keys[0].encode()
+        metadata.num_messages_in_batch = len(keys)
+        numbers = range(first, first + len(keys))
+        payload = batch_of(
+            Written(payload_of(number), key.encode(), sequence_id=number)
+            for key, number in zip(keys, numbers, strict=True)
+        )
+        if opaque:
+            metadata.encryption_keys.add(key="theirs", value=b"secret")
+        metadata.uncompressed_size = len(payload)
+        codec = self._dice.choice((pb.NONE, pb.NONE, pb.LZ4, pb.ZSTD))
+        if codec != pb.NONE and not opaque:
+            metadata.compression = codec
+            payload = compress(codec, payload)
+        return self._storage.append(build_tail(metadata, payload), keys, keys[0])
+
+    def _metadata(self) -> pb.MessageMetadata:
+        return pb.MessageMetadata(producer_name=b"shop", sequence_id=self._sequence, publish_time=1)

@@ -1,0 +1,146 @@
+"""What one seed draws: which features and faults its world has at all, and how strong they are ("swarm testing").
+
+A world with every fault at once hides some of them behind others; so each seed leaves most of them out.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+
+from proxy.limits import Limits
+from proxy.net.subscription_settings import SubscriptionSettings
+from tests.sim.broker import Manners
+from tests.sim.network import Weather
+from tests.sim.worker import GOOD, Temper
+
+MODES = (
+    "draining_hashes",
+    "draining_hashes",
+    "draining_hashes",
+    "last_sent_position",
+    "last_sent_position",
+    "unordered",
+)
+SELECTORS = ("consistent_hashing", "consistent_hashing", "auto_split", "sticky")
+KINDS = ("single", "single", "keyless", "key_batch", "mixed_batch", "mixed_batch", "opaque_batch")
+CHUNKED = "chunked"
+"""Drawn only where it is asked for: worlds with it are told apart from others, and not yet all clean."""
+FAULTS = (
+    "worker_crash",
+    "worker_leave",
+    "worker_stop_reading",
+    "worker_pause",
+    "cut_worker",
+    "silence_worker",
+    "cut_broker",
+    "silence_broker",
+    "broker_restart",
+    "broker_kill",
+    "broker_pause",
+    "broker_refuse",
+    "unload",
+    "gateway_kill",
+    "gateway_drain",
+    "gateway_pause",
+    "operator_drain",
+    "operator_pause",
+    "seek",
+    "long_silence",
+)
+
+
+@dataclass(frozen=True)
+class Swarm:
+    """The options of one world."""
+
+    seed: str
+    steps: int
+    mode: str
+    selector: str
+    kinds: tuple[str, ...]
+    keys: int
+    faults: tuple[str, ...]
+    fault_weight: float
+    brokers: int
+    workers_max: int
+    backlog: int
+    """Entries published before anybody comes."""
+    names: int
+    tempers: tuple[Temper, ...]
+    weather: Weather
+    manners: Manners
+    settings: SubscriptionSettings
+    limits: Limits
+
+    def dice(self, what: str) -> random.Random:
+        """The dice of one part of the world: what another part draws changes nothing for it."""
+        return random.Random(f"{self.seed}/{what}")  # noqa: S311 - a simulation, no secret
+
+
+def draw(seed: int | str, steps: int = 100, *, chunked: bool = False) -> Swarm:
+    """The options of a seed; `chunked` adds messages in several entries."""
+    dice = random.Random(f"{seed}/swarm")  # noqa: S311 - as above
+    mode, selector = dice.choice(MODES), dice.choice(SELECTORS)
+    small = dice.random() < 0.3
+    return Swarm(
+        seed=str(seed),
+        steps=steps,
+        mode=mode,
+        selector=selector,
+        kinds=tuple(dice.sample(KINDS, dice.randint(1, len(KINDS)))) + ((CHUNKED,) if chunked else ()),
+        keys=dice.choice((1, 3, 8, 40)),
+        faults=tuple(fault for fault in FAULTS if dice.random() < 0.3),
+        fault_weight=dice.choice((0.5, 2.0, 6.0)),
+        brokers=dice.choice((1, 1, 2)),
+        workers_max=dice.choice((1, 2, 4, 7)),
+        backlog=dice.choice((0, 0, 0, 400)),
+        names=dice.choice((2, 10)),
+        tempers=tuple(_temper(dice) for _ in range(3)),
+        weather=Weather(
+            delay_s=dice.choice((0.0, 0.0005, 0.02)),
+            cut_chance=dice.choice((0.0, 0.1, 0.5)),
+            high_water_bytes=dice.choice((600, 60_000)),
+            low_water_bytes=300,
+        ),
+        manners=_manners(dice),
+        settings=SubscriptionSettings(
+            ordering_mode=mode,
+            selector="auto_split" if selector == "auto_split" else "consistent_hashing",
+            look_ahead_messages_per_worker=dice.choice((2, 20, 2_000)),
+            subscription_memory_bytes=60_000 if small else 64 << 20,
+            gateway_memory_bytes=60_000 if small else 512 << 20,
+            max_unacked_messages_per_worker=dice.choice((0, 10, 50_000)),
+            upstream_batch_index_ack=dice.random() < 0.5,
+            reconnect_backoff_max_ms=2_000,
+        ),
+        limits=Limits(unread_high_water_bytes=1 << 20),
+    )
+
+
+def _temper(dice: random.Random) -> Temper:
+    if dice.random() < 0.3:
+        return GOOD
+
+    def some(most: float) -> float:
+        return dice.random() * most if dice.random() < 0.4 else 0.0
+
+    return Temper(
+        think_s=dice.choice((0.0, 0.005, 0.05, 0.5)),
+        queue=dice.choice((1, 2, 7, 50, 1_000)),
+        stuck_chance=some(0.05),
+        nack_chance=some(0.3),
+        twice_chance=some(0.3),
+        foreign_chance=some(0.3),
+        by_index_chance=some(1.0),
+        receipt_chance=some(1.0),
+    )
+
+
+def _manners(dice: random.Random) -> Manners:
+    return Manners(
+        refuse_chance=0.1 if dice.random() < 0.2 else 0.0,
+        forget_answer_chance=0.02 if dice.random() < 0.2 else 0.0,
+        answer_delay_s=dice.choice((0.0, 0.002, 0.05)),
+        unacked_max=dice.choice((0, 0, 40)),
+    )

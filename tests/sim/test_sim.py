@@ -1,0 +1,78 @@
+"""The simulator's seeds, and what makes it worth believing: one history a seed, and failures that can be seen again."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from proxy.core.dispatcher import Dispatcher
+from proxy.core.worker import Worker
+from tests.sim.mutants import MUTANTS, ROOT
+from tests.sim.run import report, run_many, run_seed, shrink
+
+SEEDS = 2_000
+JOBS = 2
+HISTORY_SEEDS = (3, 12, 75)
+
+pytestmark = pytest.mark.slow
+
+
+def test_no_seed_breaks_a_guarantee() -> None:
+    """Whatever network, brokers, workers and operators do, G1 to G8 hold, and in the end everything gets through."""
+    messages = 0
+    for result in run_many(range(SEEDS), JOBS):
+        if result.outcome is None:
+            pytest.fail(report(shrink(result)))
+        messages += result.outcome.messages
+    assert messages > 100 * SEEDS, "worlds in which hardly anything happens prove nothing"
+
+
+@pytest.mark.parametrize("seed", HISTORY_SEEDS)
+def test_a_seed_has_one_history(seed: int) -> None:
+    """Down to each turn of each process, whatever order Python keeps its sets of text in."""
+    program = (
+        "import sys; from tests.sim.run import be_quiet, run_seed; "
+        "be_quiet(); print(run_seed(int(sys.argv[1])).outcome)"
+    )
+    histories = {
+        subprocess.run(
+            [sys.executable, "-c", program, str(seed)],
+            cwd=ROOT,
+            env={**os.environ, "PYTHONHASHSEED": hash_seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for hash_seed in ("1", "2", "3")
+    }
+    assert len(histories) == 1, histories
+
+
+def test_a_failure_is_told_with_a_short_history_that_shows_it_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A grant that wakes nobody is noticed as a broken G6, in a history of a few steps."""
+
+    def flow(_dispatcher: Dispatcher, worker: Worker, permits: int, now: float) -> None:
+        worker.permits += permits
+        worker.last_flow_at = now
+
+    monkeypatch.setattr(Dispatcher, "flow", flow)
+    found = next(result for result in map(run_seed, range(20)) if result.outcome is None)
+    assert found.kind == "G6"
+    short = shrink(found)
+    assert short.kind == "G6"
+    assert len(short.steps) < min(len(found.steps), 10)
+    assert run_seed(short.seed, short.steps).failure == short.failure
+    assert f"SEED={short.seed} STEPS=" in report(short)
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name.replace(" ", "-"))
+def test_the_list_of_mutants_follows_the_source(mutant: tuple[str, str, str, str, str]) -> None:
+    """Each piece to be replaced stands once, and what replaces it is Python; `make mutants` tries them."""
+    _, file, right, wrong, _ = mutant
+    source = Path(ROOT, file).read_text()
+    assert source.count(right) == 1
+    compile(source.replace(right, wrong), file, "exec")

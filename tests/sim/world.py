@@ -1,0 +1,236 @@
+"""One simulated world: it is shaken for a number of steps, then healed, and everything must have got through.
+
+Safety: the checkers raise at the very byte that breaks a guarantee. Liveness: when all faults are off and every worker
+behaves, each message is acknowledged within bounded time, and when the workers have left nothing remains anywhere.
+Each step draws from dice of its own, so that steps can be left out and the others stay what they were: see `shrink`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from proxy.wire import pulsar_pb2 as pb
+from tests.sim.broker import GOOD_MANNERS, Broker, Cluster
+from tests.sim.checkers import Model, Violation
+from tests.sim.gateway import Gateway, WakeUps
+from tests.sim.machine import Process, Schedule
+from tests.sim.network import End, Listener, Network, Tap, Weather
+from tests.sim.storage import Producer, Storage
+from tests.sim.worker import GOOD, SUBSCRIPTION, TOPIC, Worker
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Iterable
+
+    from tests.sim.actions import Actions
+    from tests.sim.swarm import Swarm
+
+HEAL_S = 900.0
+"""Simulated seconds after which a healed world must have delivered everything: keep-alives take up to two minutes."""
+HEAL_STEP_S = 5.0
+PART_S = 150.0
+"""And to have forgotten everything after the workers left."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a world that kept every guarantee has to show."""
+
+    messages: int
+    deliveries: int
+    duplicates: int
+    turns: int
+    digest: int
+    looked: int
+
+
+class Edge(Tap):
+    """Watches the gateway's connections with workers."""
+
+    def __init__(self, model: Model) -> None:
+        self._model = model
+
+    def opened(self, end: End) -> None:
+        """As the base says."""
+        if end.process.name == "gateway" and end.other is not None and end.other.process.name != "broker":
+            self._model.opened(end)
+
+    def wrote(self, end: End, data: bytes) -> None:
+        """As the base says."""
+        if end in self._model.connections:
+            self._model.wrote(end, data)
+
+    def arrives(self, end: End, data: bytes) -> None:
+        """As the base says."""
+        if end in self._model.connections:
+            self._model.arrives(end, data)
+
+    def ended(self, end: End) -> None:
+        """As the base says."""
+        if end in self._model.connections:
+            self._model.ended(end)
+
+
+class World:
+    """Everything of one seed."""
+
+    def __init__(self, swarm: Swarm) -> None:
+        """A gateway, its brokers, no worker yet."""
+        self.swarm = swarm
+        self.schedule = Schedule()
+        self.storage = Storage()
+        self.model = Model(self.storage, ordered=swarm.mode != "unordered", mixed="mixed_batch" in swarm.kinds)
+        self.wake_ups = WakeUps(self.storage, self.model, swarm.kinds)
+        self.network = Network(self.schedule, swarm.weather, swarm.dice("network"), Edge(self.model))
+        self.producer = Producer(
+            self.storage, swarm.dice("producer"), [f"key-{number}" for number in range(swarm.keys)], swarm.kinds
+        )
+        self._processes = 0
+        self._look_dice = swarm.dice("look")
+        addresses = [f"pulsar://broker-{number}:6650" for number in range(swarm.brokers)]
+        self.cluster = Cluster(self.storage, swarm.dice("broker"), addresses, swarm.manners)
+        self.cluster.on_close = self.model.consumer_closed
+        self.brokers = [self._start_broker(address) for address in addresses]
+        self.workers: list[Worker] = []
+        self._seen: list[tuple[int, int, list[int]]] = []
+        self.gateway = self._start_gateway()
+        self.trace: list[str] = []
+        for _ in range(swarm.backlog):
+            self.producer.publish()
+
+    # ---- processes
+
+    def _process(self, name: str) -> Process:
+        self._processes += 1
+        return Process(self.schedule, self._processes, name)
+
+    def _start_broker(self, address: str) -> Broker:
+        process = self._process("broker")
+        broker = Broker(process, address, self.cluster, self.model.cursor_moved)
+        self.network.listeners[address] = Listener(process, broker.accept)
+        return broker
+
+    def _start_gateway(self) -> Gateway:
+        process = self._process("gateway")
+        swarm = self.swarm
+        gateway = Gateway(process, self.network, self.cluster.addresses, swarm.settings, swarm.limits)
+        process.after_turn = self._after_gateway_turn
+        self.model.new_life()
+        return gateway
+
+    def _after_gateway_turn(self) -> None:
+        gateway = self.gateway
+        subscription = gateway.subscription
+        if subscription is not gateway.life:
+            gateway.life = subscription
+            self.model.new_life()
+        if self._look_dice.random() < 0.15:
+            self.wake_ups.look(gateway)
+
+    def start_worker(self, dice: random.Random) -> None:
+        """One worker more."""
+        number = len(self.workers)
+        name = f"worker-{dice.randrange(self.swarm.names)}"
+        subscribe = pb.CommandSubscribe(
+            topic=TOPIC,
+            subscription=SUBSCRIPTION,
+            subType=pb.CommandSubscribe.Key_Shared,
+            consumer_id=1,
+            request_id=1,
+            consumer_name=name,
+            initialPosition=pb.CommandSubscribe.Earliest,
+        )
+        if self.swarm.mode == "unordered":
+            subscribe.keySharedMeta.allowOutOfOrderDelivery = True
+        if self.swarm.selector == "sticky":
+            place = number % self.swarm.workers_max
+            width = 65_536 // self.swarm.workers_max
+            last = 65_535 if place == self.swarm.workers_max - 1 else (place + 1) * width - 1
+            subscribe.keySharedMeta.keySharedMode = pb.STICKY
+            subscribe.keySharedMeta.hashRanges.add(start=place * width, end=last)
+        else:
+            subscribe.keySharedMeta.keySharedMode = pb.AUTO_SPLIT
+        temper = dice.choice(self.swarm.tempers)
+        process = self._process(f"{name}.{number}")
+        worker_dice = self.swarm.dice(f"worker/{number}")
+        self.workers.append(Worker(process, self.network, worker_dice, temper, subscribe, self._seen, self.model.meant))
+
+    @property
+    def live(self) -> list[Worker]:
+        """Workers that run and mean to stay."""
+        return [worker for worker in self.workers if not worker.process.dead and not worker.closed_for_good]
+
+    # ---- the phases
+
+    def run(self, actions: Actions, steps: Iterable[int]) -> Outcome:
+        """All three phases. Raises `Violation`, or whatever the code under test raises."""
+        for step in steps:
+            self.trace.append(actions.step(step))
+        self.heal(actions)
+        self.part()
+        return Outcome(
+            len(self.storage.messages),
+            self.model.deliveries,
+            self.model.duplicates,
+            self.schedule.turns,
+            self.schedule.digest,
+            self.wake_ups.looked,
+        )
+
+    def heal(self, actions: Actions) -> None:
+        """No more faults: every message must be acknowledged, by whoever is there."""
+        actions.undo_all()
+        self.cluster.manners = GOOD_MANNERS
+        self.network.weather = Weather(0.0005, 0.0, 1 << 20, 1 << 18)
+        for worker in self.workers:
+            worker.process.run(worker.read_again)
+        # What a worker is stuck with it gives back when it is gone.
+        self._end_workers([worker for worker in self.live if worker.temper is not GOOD])
+        wanted = self.swarm.workers_max if self.swarm.selector == "sticky" else 2
+        dice = self.swarm.dice("heal")
+        if self.swarm.selector == "sticky":
+            self._end_workers(self.live)
+        while len(self.live) < wanted:
+            self.start_worker(dice)
+            self.workers[-1].temper = GOOD
+        end_s = self.schedule.now_s + HEAL_S
+        while self.schedule.now_s < end_s:
+            self.advance(HEAL_STEP_S)
+            if not any(entry.unacked for entry in self.storage.entries):
+                break
+        else:
+            left = [number for e in self.storage.entries for p, number in enumerate(e.numbers) if e.unacked >> p & 1]
+            raise Violation(f"liveness: messages {left[:20]} ({len(left)}) did not get through in {HEAL_S:g} s")
+        self.advance(HEAL_STEP_S)
+        self._check_counts()
+
+    def part(self) -> None:
+        """Everybody leaves: nothing remains at the gateway, and no consumer at the broker."""
+        for worker in self.live:
+            worker.process.run(worker.close)
+        self.advance(PART_S)
+        subscriptions = self.gateway.subscriptions
+        if subscriptions._subscriptions or subscriptions._bytes_held:
+            raise Violation(f"leak: {subscriptions._bytes_held} bytes held, {len(subscriptions._subscriptions)} left")
+        if self.cluster.consumers:
+            raise Violation("leak: a consumer was left behind at the broker")
+        waiting = {worker.name: sorted(worker.unanswered) for worker in self.workers if worker.unanswered}
+        if any(worker.unanswered and not worker.process.dead for worker in self.workers):
+            raise Violation(f"requests that were never answered: {waiting}")
+
+    def _end_workers(self, workers: Iterable[Worker]) -> None:
+        for worker in workers:
+            self.network.kill(worker.process)
+
+    def _check_counts(self) -> None:
+        """G8: whoever looks sees that there were batches nobody could open."""
+        subscription = self.gateway.subscription
+        if subscription is None or self.storage.opaque_entries:
+            return
+        if subscription.counters.opaque_batches:
+            raise Violation("G8: opaque batches were counted, and there were none")
+
+    def advance(self, seconds: float) -> None:
+        """Let the world run."""
+        self.schedule.run_until(self.schedule.now_s + seconds)
