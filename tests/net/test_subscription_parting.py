@@ -21,6 +21,17 @@ def away(count: int = 2) -> tuple[SubscriptionRig, Worker]:
     return rig, worker
 
 
+def closing() -> tuple[SubscriptionRig, Worker]:
+    """The last worker closes; the broker has been sent its ack of entry 0 and has not answered."""
+    rig = SubscriptionRig()
+    worker = rig.worker("a", permits=9)
+    rig.link.deliver((0, single("k")))
+    rig.link.held.add(T.ACK)
+    worker.ack(0)
+    worker.close()
+    return rig, worker
+
+
 def back(rig: SubscriptionRig) -> FakeBrokerLink:
     """The broker can be found again, over a new connection."""
     link = rig.brokers.new_link()
@@ -67,12 +78,7 @@ def test_without_acks_to_confirm_the_subscription_ends_at_once() -> None:
 
 def test_the_consumer_is_closed_at_the_broker_when_the_acks_are_confirmed() -> None:
     """A close that overtook the broker's word would leave nobody to send the acks again."""
-    rig = SubscriptionRig()
-    worker = rig.worker("a", permits=9)
-    rig.link.deliver((0, single("k")))
-    rig.link.held.add(T.ACK)
-    worker.ack(0)
-    worker.close()
+    rig, worker = closing()
     assert (worker.commands(), rig.link.sent(T.CLOSE_CONSUMER)) == ([], [])
     rig.link.answer(T.ACK)
     assert worker.answers() == [T.SUCCESS]
@@ -82,12 +88,7 @@ def test_the_consumer_is_closed_at_the_broker_when_the_acks_are_confirmed() -> N
 
 def test_a_connection_that_is_lost_before_the_acks_are_confirmed_is_made_up_for() -> None:
     """They may never have arrived: they go again over the next connection. Who closes waits no longer."""
-    rig = SubscriptionRig()
-    worker = rig.worker("a", permits=9)
-    rig.link.deliver((0, single("k")))
-    rig.link.held.add(T.ACK)
-    worker.ack(0)
-    worker.close()
+    rig, worker = closing()
     rig.brokers.held = True
     rig.link.lose()
     assert worker.answers() == [T.SUCCESS]
@@ -98,12 +99,7 @@ def test_a_connection_that_is_lost_before_the_acks_are_confirmed_is_made_up_for(
 
 def test_a_broker_that_refuses_the_acks_is_asked_again() -> None:
     """Who closes does not wait for the second attempt."""
-    rig = SubscriptionRig()
-    worker = rig.worker("a", permits=9)
-    rig.link.deliver((0, single("k")))
-    rig.link.held.add(T.ACK)
-    worker.ack(0)
-    worker.close()
+    rig, worker = closing()
     rig.link.refuse(T.ACK, pb.PersistenceError, "cursor is fenced")
     assert worker.answers() == [T.SUCCESS]
     rig.clock.advance(RETRY_S)
