@@ -118,15 +118,8 @@ def take_back(dispatcher: Dispatcher, worker: Worker, units: Collection[Part | D
             by_slot.setdefault(part.slot, []).append(part)
     for slot, parts in by_slot.items():
         dispatcher.waiting_slot(slot, now).insert_all(parts)
-    _chunks_came_back(dispatcher, worker, returned)
+    dispatcher.chunked.came_back(worker, returned)
     return returned
-
-
-def _chunks_came_back(dispatcher: Dispatcher, worker: Worker, returned: Iterable[Part]) -> None:
-    """The last chunk first, so that the first one given back is the one the worker needs next."""
-    chunks = [part.chunk for part in returned if part.chunk is not None]
-    for chunk in sorted(chunks, key=lambda chunk: -chunk.index):
-        dispatcher.chunk_came_back(worker, chunk)
 
 
 def _forget_unsent(dispatcher: Dispatcher, worker: Worker, unit: Part | Delivery, key: int, now: float) -> None:
@@ -186,7 +179,7 @@ def _finish(dispatcher: Dispatcher, part: Part, worker: Worker, now: float) -> N
         pass_gates(dispatcher, part.position, now)
     if dispatcher.release(part, worker, now):
         dispatcher.settle_freed(part.slot, now)
-    if part.chunk is not None and dispatcher.open_chunks.pop(part.chunk.uuid, None) is not None:
+    if dispatcher.chunked.give_up(part):
         # The worker gave up a message it has not got whole: it needs the rest no more than others do.
         dispatcher.settle_slots((part.slot,), now)
 

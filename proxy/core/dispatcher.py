@@ -23,8 +23,9 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
+from proxy.core.chunked import ChunkedMessages
 from proxy.core.draining_hashes import DrainingHashes
-from proxy.core.entry import PART_BYTES, Batch, Chunk, Delivery, Part, cut, slice_key
+from proxy.core.entry import PART_BYTES, Batch, Delivery, Part, cut, slice_key
 from proxy.core.outstanding import Outstanding, size_of
 from proxy.core.slots import SlotTable
 from proxy.core.waiting import WAITING_SLOT_BYTES, WaitingSlot, WaitReason
@@ -75,8 +76,7 @@ class Dispatcher:
         self.draining = DrainingHashes()
         self.waiting: dict[int, WaitingSlot] = {}
         self.waiting_messages = 0
-        self.open_chunks: dict[str, tuple[Worker, int]] = {}
-        """Chunked messages that a worker has begun and not finished: the worker, and the chunk it needs next."""
+        self.chunked = ChunkedMessages()
         self.touched: list[Worker] = []
         """Workers with something in their outbox."""
         self.gated: list[Worker] = []
@@ -186,13 +186,13 @@ class Dispatcher:
         """The worker granted `permits` more messages."""
         worker.permits += permits
         worker.last_flow_at = now
-        if worker.ready:
+        if worker.ready or self.chunked:
             self.serve(worker, now)
 
     def set_writable(self, worker: Worker, writable: bool, now: float) -> None:  # noqa: FBT001 - one bit of news
         """The worker's socket filled up or emptied."""
         worker.writable = writable
-        if worker.reconsider():
+        if worker.reconsider() or (writable and self.chunked):
             self.serve(worker, now)
 
     def set_drained(self, worker: Worker, drained: bool, now: float) -> None:  # noqa: FBT001 - one bit of news
@@ -209,6 +209,8 @@ class Dispatcher:
         """Undo `pause`."""
         self.paused = False
         self.settle_waiting(now)
+        for worker in self.chunked.workers():
+            self.serve(worker, now)
 
     def free_permits(self) -> int:
         """Messages that the workers would take at once."""
@@ -223,10 +225,14 @@ class Dispatcher:
         self.waiting_messages += part.count
         if self.ordered and slot in self.draining:
             entry.blocked_attempts += 1
-        if entry.parts[0] is part or (part.chunk is not None and self.open_chunks):
+        if entry.parts[0] is part:
             target = self._settle(slot, entry)
             if target is not None:
                 self.serve(target, now)
+        if part.chunk is not None:
+            begun = self._needed_by(part)
+            if begun is not None:
+                self.serve(begun, now)
 
     def waiting_slot(self, slot: int, now: float) -> WaitingSlot:
         """The slot's queue, made if there is none: the caller puts something into it."""
@@ -245,43 +251,23 @@ class Dispatcher:
             entry.home.ready.pop(slot, None)
             entry.home = None
 
-    def _continues_at_holder(self, slot: int, part: Part) -> bool:
-        """Whether the part is a chunk that the slot's holder needs to finish a message it has begun.
-
-        A chunk beyond the next one counts too: what lies between never comes, and the holder can only give the
-        message up when it sees that.
-        """
-        chunk = part.chunk
-        if chunk is None:
-            return False
-        worker, needed = self.open_chunks.get(chunk.uuid, (None, 0))
-        if worker is None or chunk.index < needed:
-            return False
-        return not self.ordered or self.slots.holder(slot) == worker.index
-
     def _target(self, slot: int, head: Part) -> Worker | None:
         """Who may get the slot's head now, permits aside; None while it drains or nobody owns it."""
         owner = self.select(slot)
         if self.ordered:
             holder = self.slots.holder(slot)
             if holder and (owner is None or holder != owner.index):
-                # The rest of a chunked message goes where its beginning went: the holder cannot acknowledge
-                # the beginning without it, so waiting for the drain would be waiting for ever.
-                return self.workers[holder] if self._continues_at_holder(slot, head) else None
-        elif head.chunk is not None and self._continues_at_holder(slot, head):
-            return self.open_chunks[head.chunk.uuid][0]
+                return None
+        elif head.chunk is not None and self._needed_by(head) not in {None, owner}:
+            # Order among messages is not asked for, but a message's own pieces stay together.
+            return None
         if owner is not None and owner.join_gate is not None and head.position > owner.join_gate.position:
-            # The same holds for a join gate: the beginning may be what keeps it shut.
-            return owner if self._continues_at_holder(slot, head) else None
+            return None
         return owner
 
     def _settle(self, slot: int, entry: WaitingSlot) -> Worker | None:
         """Put the slot into the ready queue of its target, and out of any other's; returns the target."""
-        if entry.out_of_order:
-            entry.restore_order()
         target = self._target(slot, entry.parts[0])
-        if target is None and self.open_chunks and self._advance_continuation(slot, entry):
-            target = self._target(slot, entry.parts[0])
         home = entry.home
         if home is not target:
             if home is not None:
@@ -290,14 +276,6 @@ class Dispatcher:
         if target is not None:
             target.ready[slot] = entry
         return target
-
-    def _advance_continuation(self, slot: int, entry: WaitingSlot) -> bool:
-        """A chunk that its slot's holder needs must not wait behind another producer's message."""
-        for part in entry.parts:
-            if self._continues_at_holder(slot, part):
-                entry.put_first(part)
-                return True
-        return False
 
     def settle_slots(self, slots: Iterable[int], now: float) -> None:
         """Settle these waiting slots and serve whom that concerns."""
@@ -320,14 +298,8 @@ class Dispatcher:
     def serve(self, worker: Worker, now: float) -> None:
         """Send from the worker's ready queue while it has permits, one delivery a slot and round."""
         ready = worker.ready
-        while ready and worker.permits > 0 and not self.paused:
-            if worker.open:
-                slot, entry = ready.popitem(last=False)
-            else:
-                found = self._continuation(worker) if self.open_chunks and worker.writable else None
-                if found is None:
-                    return
-                slot, entry = found, ready.pop(found)
+        while ready and worker.open and worker.permits > 0 and not self.paused:
+            slot, entry = ready.popitem(last=False)
             part = entry.parts[0]
             if part.batch is not None and part.batch.open_parts > 1:
                 self._send_siblings(worker, slot, entry, now)
@@ -338,33 +310,46 @@ class Dispatcher:
                 self.waiting_messages -= head.count
                 self._hold_and_post(worker, head, now)
                 ready[slot] = entry
-                return
+                break
             entry.parts.popleft()
             self.waiting_messages -= size
             self._hold_and_post(worker, part, now)
-            self._requeue(worker, slot, entry, part)
+            self._requeue(worker, slot, entry)
+        if self.chunked and worker.permits > 0 and worker.writable and not self.paused:
+            self._finish_begun(worker, now)
 
-    def _continuation(self, worker: Worker) -> int | None:
-        """A slot whose head the worker needs to finish a chunked message, though it is to get nothing new.
+    def _finish_begun(self, worker: Worker, now: float) -> None:
+        """Send the rest of chunked messages that the worker has begun, whatever waits before it: see `chunked`."""
+        for slot in self.chunked.slots_of(worker):
+            entry = self.waiting.get(slot)
+            needed = [part for part in entry.parts if self._needed_by(part) is worker] if entry is not None else ()
+            if entry is None or not needed:
+                continue
+            for part in needed:
+                if worker.permits > 0 and self._needed_by(part) is worker:
+                    entry.parts.remove(part)
+                    self.waiting_messages -= part.count
+                    self._hold_and_post(worker, part, now)
+            if not entry.parts:
+                self.forget_waiting(slot)
+            elif entry.home is None or self._target(slot, entry.parts[0]) is not entry.home:
+                self.settle_slots((slot,), now)
 
-        It has as many unacknowledged messages as it may, or an operator drains it: what it has begun it cannot
-        acknowledge without the rest, and would never come below its limit.
-        """
-        if all(holder is not worker for holder, _ in self.open_chunks.values()):
-            return None
-        for slot, entry in worker.ready.items():
-            if self._continues_at_holder(slot, entry.parts[0]):
-                return slot
+    def _needed_by(self, part: Part) -> Worker | None:
+        """Who needs the part, a chunk, to finish a message of which it holds the beginning."""
+        worker = self.chunked.needed_by(part)
+        if worker is None or not self.ordered or self.slots.holder(part.slot) == worker.index:
+            return worker
         return None
 
-    def _requeue(self, worker: Worker, slot: int, entry: WaitingSlot, sent: Part) -> None:
+    def _requeue(self, worker: Worker, slot: int, entry: WaitingSlot) -> None:
         """After a slot's head left: on to its next, if it has one."""
         if not entry.parts:
             self.forget_waiting(slot)
-        elif worker.join_gate is None and sent.chunk is None:
+        elif worker.join_gate is None and not self.chunked:
             worker.ready[slot] = entry
         else:
-            # Behind a join gate, or after a chunk for a holder that owns the slot no more, the next may not follow.
+            # Behind a join gate, or if it is a piece of what another has begun, the next may not follow.
             self._settle(slot, entry)
 
     def _cut(self, part: Part, size: int) -> Part:
@@ -393,7 +378,7 @@ class Dispatcher:
             place.parts.popleft()
             self.waiting_messages -= part.count
             worker.ready.pop(part.slot, None)
-            self._requeue(worker, part.slot, place, part)
+            self._requeue(worker, part.slot, place)
         for part in self._send_group(worker, group, now):
             self._wait(part, now)
 
@@ -434,30 +419,13 @@ class Dispatcher:
         if self.ordered:
             self.slots.hold(part.slot, worker.index)
         part.holder = worker
-        chunk = part.chunk
-        if chunk is not None:
-            self._follow_chunk(worker, chunk)
+        if part.chunk is not None:
+            self.chunked.sent(worker, part)
         if part.count > worker.permits:
             self.opaque_overshoots += 1
         key = part.key = slice_key(part.position, part.indexes)
         assert key not in worker.pending, "the same messages are pending twice"
         self._post(worker, part, key, part.count, part.wire_bytes, now)
-
-    def _follow_chunk(self, worker: Worker, chunk: Chunk) -> None:
-        if chunk.index + 1 < chunk.total:
-            self.open_chunks[chunk.uuid] = worker, chunk.index + 1
-        else:
-            self.open_chunks.pop(chunk.uuid, None)
-
-    def chunk_came_back(self, worker: Worker, chunk: Chunk) -> None:
-        """The worker gave the chunk back: it needs that one again, or the message from its beginning.
-
-        From its beginning, too, if it gave back the chunk before that one earlier: then all wait, in their order.
-        """
-        if chunk.index and _holds(worker, chunk.uuid, chunk.index - 1):
-            self.open_chunks[chunk.uuid] = worker, chunk.index
-        else:
-            self.open_chunks.pop(chunk.uuid, None)
 
     def _post(self, worker: Worker, part: Part, key: int, count: int, size: int, now: float) -> None:
         """Debit the worker and put the part into its outbox; its slot is held already."""
@@ -532,7 +500,7 @@ class Dispatcher:
     def settle_freed(self, slot: int, now: float) -> None:
         """A slot has become free: its next message goes out in this turn."""
         entry = self.waiting.get(slot)
-        if entry is not None and (entry.home is None or self.open_chunks):
+        if entry is not None and entry.home is None:
             target = self._settle(slot, entry)
             if target is not None:
                 self.serve(target, now)
@@ -544,25 +512,19 @@ class Dispatcher:
         owner = self.select(slot)
         if owner is None:
             return WaitReason.NO_OWNER
-        target = self._target(slot, head)
+        begun = self._needed_by(head)
+        target = begun or self._target(slot, head)
         if target is None:
             gate = owner.join_gate
             gated = gate is not None and head.position > gate.position
             return WaitReason.JOIN_POSITION if gated else WaitReason.DRAINING
-        continues = bool(self.open_chunks) and self._continues_at_holder(slot, head)
-        if target.drained_by_operator and not continues:
+        if target.drained_by_operator and begun is None:
             return WaitReason.DRAINED_BY_OPERATOR
         if not target.writable:
             return WaitReason.NOT_READING
-        if target.over_unacked and not continues:
+        if target.over_unacked and begun is None:
             return WaitReason.UNACKED_LIMIT
         return WaitReason.NO_PERMITS if target.permits <= 0 else None
-
-
-def _holds(worker: Worker, uuid: str, index: int) -> bool:
-    """Whether this chunk is pending at the worker. Walks its pending acks: chunks come back seldom."""
-    chunks = (unit.chunk for unit in worker.pending.values() if isinstance(unit, Part) and unit.chunk is not None)
-    return any(chunk.uuid == uuid and chunk.index == index for chunk in chunks)
 
 
 def _by_order(part: Part) -> tuple[int, int]:

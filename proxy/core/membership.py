@@ -67,8 +67,7 @@ def leave(dispatcher: Dispatcher, worker: Worker, now: float) -> list[RangeMove[
     worker.pending.clear()
     take_back(dispatcher, worker, units, now)
     worker.outbox.clear()
-    for uuid in [uuid for uuid, (holder, _) in dispatcher.open_chunks.items() if holder is worker]:
-        del dispatcher.open_chunks[uuid]
+    dispatcher.chunked.forget_worker(worker)
     assert worker.unacked == 0
     assert worker.draining_slots == 0
     _move(dispatcher, moves, now)

@@ -25,7 +25,7 @@ def reset(dispatcher: Dispatcher) -> None:
     dispatcher.draining = DrainingHashes()
     dispatcher.waiting.clear()
     dispatcher.waiting_messages = 0
-    dispatcher.open_chunks.clear()
+    dispatcher.chunked.clear()
     dispatcher.gated.clear()
     for worker in dispatcher.workers.values():
         worker.pending.clear()
@@ -65,8 +65,7 @@ def discard_up_to(dispatcher: Dispatcher, position: int, now: float) -> int:
 
 def _drop(dispatcher: Dispatcher, part: Part) -> bool:
     """Forget a part that waited; True if nothing is left of its entry."""
-    if part.chunk is not None:
-        dispatcher.open_chunks.pop(part.chunk.uuid, None)
+    dispatcher.chunked.give_up(part)
     batch = part.batch
     if batch is None:
         dispatcher.outstanding.discard(part.position, size_of(part))

@@ -50,15 +50,13 @@ class WaitReason(Enum):
 class WaitingSlot:
     """The waiting parts of one slot."""
 
-    __slots__ = ("blocked_attempts", "home", "out_of_order", "parts", "since")
+    __slots__ = ("blocked_attempts", "home", "parts", "since")
 
     def __init__(self, now: float) -> None:
         """Empty."""
         self.parts: deque[Part] = deque()
         self.home: Worker | None = None
         """The worker in whose ready queue the slot stands, if it stands in one."""
-        self.out_of_order = False
-        """A part that must not wait for the others was put before them."""
         self.since = now
         self.blocked_attempts = 0
         """Messages that found the slot draining (PIP-379's blockedAttempts)."""
@@ -69,13 +67,10 @@ class WaitingSlot:
         if not parts or parts[-1].order < part.order:
             parts.append(part)
         else:
-            # Where a part was put first the place may be wrong: the order is restored before anything else is sent.
             parts.insert(bisect_left(parts, part.order, key=_order), part)
 
     def insert_all(self, returned: Iterable[Part]) -> None:
-        """Put back parts that were pending: before newer ones, never at the end. The order is the topic's again."""
-        if self.out_of_order:
-            self.restore_order()
+        """Put back parts that were pending: before newer ones, never at the end."""
         ordered = sorted(returned, key=_order)
         parts = self.parts
         if not parts or ordered[-1].order < parts[0].order:
@@ -85,17 +80,6 @@ class WaitingSlot:
                 self.insert(part)
         else:
             self.parts = deque(sorted(chain(ordered, parts), key=_order))
-
-    def put_first(self, part: Part) -> None:
-        """One of the waiting parts goes before all others, out of order."""
-        self.parts.remove(part)
-        self.parts.appendleft(part)
-        self.out_of_order = True
-
-    def restore_order(self) -> None:
-        """Undo `put_first`."""
-        self.parts = deque(sorted(self.parts, key=_order))
-        self.out_of_order = False
 
 
 def _order(part: Part) -> tuple[int, int]:

@@ -340,7 +340,7 @@ class World:
         dispatcher = self.dispatcher
         assert not dispatcher.waiting
         assert not dispatcher.gated
-        assert not dispatcher.open_chunks
+        assert not dispatcher.chunked
         assert not dispatcher.outstanding.entries
         assert not dispatcher.outstanding.unconfirmed
         assert dispatcher.outstanding.bytes_held == dispatcher.waiting_messages == 0

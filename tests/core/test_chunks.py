@@ -33,7 +33,7 @@ def test_the_rest_of_a_chunked_message_follows_its_beginning() -> None:
     rig.entries(A, 4)
     rig.ack("c1", 1, 2, 3)
     assert rig.got("c2") == [4]
-    assert rig.dispatcher.open_chunks == {}
+    assert rig.dispatcher.chunked.workers() == []
 
 
 def test_a_chunk_passes_messages_of_others_that_wait_for_the_drain() -> None:
@@ -114,7 +114,7 @@ def test_a_message_given_up_is_finished_by_nobody() -> None:
     rig.entries(A, 2)
     rig.chunk(3, A, "m", 1, 3)
     rig.ack("c1", 1)
-    assert rig.dispatcher.open_chunks == {}
+    assert rig.dispatcher.chunked.workers() == []
     assert rig.got("c2") == [2, 3], "in the topic's order again"
     rig.flow("c1", 10)
     assert rig.got("c1") == []
@@ -142,7 +142,7 @@ def test_chunks_that_never_come_leave_nothing_behind() -> None:
     for number in range(1_000):
         rig.chunk(number, A, f"m{number}", 0, 2)
         rig.ack("c1", number)
-    assert rig.dispatcher.open_chunks == {}
+    assert rig.dispatcher.chunked.workers() == []
 
 
 def test_a_gap_lets_the_holder_see_that_it_will_never_be_whole() -> None:
@@ -197,7 +197,7 @@ def test_chunks_an_operator_skipped_are_not_waited_for() -> None:
     rig = drained(c1=1)
     rig.chunk(2, A, "m", 1, 3)
     discard_up_to(rig.dispatcher, pack(1, 2), 0.0)
-    assert rig.dispatcher.open_chunks == {}
+    assert rig.dispatcher.chunked.workers() == []
     rig.chunk(3, A, "m", 2, 3)
     rig.ack("c1", 1)
     assert rig.got("c2") == [3]
@@ -277,7 +277,7 @@ def test_interleaved_chunked_messages_survive_moving_owners(seed: int) -> None:
         story.read()
     assert story.finished == {"m0", "m1", "m2", "m3"}
     assert not story.rig.dispatcher.waiting
-    assert story.rig.dispatcher.open_chunks == {}
+    assert story.rig.dispatcher.chunked.workers() == []
 
 
 def test_chunks_given_back_one_request_after_another_come_again_from_the_first() -> None:
@@ -344,3 +344,48 @@ def test_chunks_stay_together_where_no_order_is_asked_for() -> None:
     rig.chunk(4, A, "m", 2, 3)
     assert rig.got("c1") == [1, 2, 4]
     assert rig.got("c2") == [3]
+
+
+def test_chunks_given_back_after_the_first_came_again_follow_it() -> None:
+    """The first was given back and sent again at once; the others, given back later, are needed behind it."""
+    rig = Rig(c1=[A])
+    worker = rig.join("c1", 10)
+    for index in range(3):
+        rig.chunk(1 + index, A, "m", index, 3)
+    assert rig.got("c1") == [1, 2, 3]
+    rig.nack("c1", 1)
+    assert rig.got("c1") == [1]
+    rig.dispatcher.pause()
+    rig.nack("c1", 2)
+    rig.nack("c1", 3)
+    rig.dispatcher.set_drained(worker, True, rig.now)
+    rig.dispatcher.resume(rig.now)
+    assert rig.got("c1") == [2, 3]
+
+
+def test_the_rest_passes_an_earlier_message_that_a_full_worker_asked_for_again() -> None:
+    """The earlier one must wait for the limit, the rest must not: without it the worker never gets below."""
+    rig = Rig(c1=[A])
+    rig.join("c1", 10, max_unacked=4)
+    rig.entries(A, 1, 2)
+    rig.chunk(3, A, "m", 0, 3)
+    rig.chunk(4, A, "m", 1, 3)
+    assert rig.got("c1") == [1, 2, 3, 4]
+    rig.nack("c1", 1)
+    rig.chunk(5, A, "m", 2, 3)
+    assert rig.got("c1") == [5]
+    rig.ack("c1", 3, 4, 5)
+    assert rig.got("c1") == [1]
+
+
+def test_without_order_the_rest_passes_a_message_for_another_worker() -> None:
+    """It waits for its new owner's permits; who has begun a message needs the rest of it now."""
+    rig = Rig(OrderingMode.UNORDERED, c1=[A], c2=[A])
+    rig.join("c1", 10)
+    rig.chunk(1, A, "m", 0, 2)
+    rig.join("c2", 0)
+    rig.entries(A, 2)
+    rig.chunk(3, A, "m", 1, 2)
+    assert rig.got("c1") == [1, 3]
+    rig.flow("c2", 1)
+    assert rig.got("c2") == [2]

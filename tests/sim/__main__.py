@@ -17,11 +17,11 @@ def main() -> int:
     """Run what the arguments ask for."""
     options = _options()
     if options.seed is not None:
-        return _one(options.seed, options.steps, chunked=options.chunked)
+        return _one(options.seed, options.steps)
     began, messages, deliveries, duplicates, done = time.monotonic(), 0, 0, 0, 0
     failed: list[Result] = []
     seeds = range(options.first, options.first + options.seeds)
-    for result in run_many(seeds, options.jobs, chunked=options.chunked):
+    for result in run_many(seeds, options.jobs):
         done += 1
         if result.outcome is None:
             failed.append(result)
@@ -44,12 +44,12 @@ def main() -> int:
     return 1 if failed else 0
 
 
-def _one(seed: int, steps: list[int] | None, *, chunked: bool) -> int:
+def _one(seed: int, steps: list[int] | None) -> int:
     """One seed: shrunk if it fails whole, as it is if its steps are named."""
     be_quiet()
-    result = run_seed(seed, steps, chunked=chunked)
+    result = run_seed(seed, steps)
     if result.outcome is not None:
-        print(f"seed {seed} keeps every guarantee: {result.outcome}\n{draw(seed, chunked=chunked)}")
+        print(f"seed {seed} keeps every guarantee: {result.outcome}\n{draw(seed)}")
         return 0
     print(report(result if steps is not None else shrink(result)))
     return 1
@@ -62,7 +62,6 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--seeds", type=int, default=2_000, metavar="N", help="how many (%(default)s)")
     parser.add_argument("--first", type=int, default=0, metavar="N", help="the first one (%(default)s)")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, metavar="N", help="processes (%(default)s)")
-    parser.add_argument("--chunked", action="store_true", help="with chunked messages; these are not yet all clean")
     parser.add_argument("--stop", action="store_true", help="stop at the first failure, and do not shrink it")
     return parser.parse_args()
 

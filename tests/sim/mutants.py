@@ -36,6 +36,7 @@ class Mutant(NamedTuple):
 
 
 DISPATCHER = "proxy/core/dispatcher.py"
+CHUNKED = "proxy/core/chunked.py"
 ACKNOWLEDGEMENT = "proxy/core/acknowledgement.py"
 MEMBERSHIP = "proxy/core/membership.py"
 OUTSTANDING = "proxy/core/outstanding.py"
@@ -56,18 +57,23 @@ MUTANTS = (
         "            if holder and (owner is None or holder != owner.index):\n",
         "            if holder and owner is None:\n",
     ),
-    Mutant("a grant wakes nobody", DISPATCHER, "        if worker.ready:\n            self.serve(worker, now)\n", ""),
+    Mutant(
+        "a grant wakes nobody",
+        DISPATCHER,
+        "        if worker.ready or self.chunked:\n            self.serve(worker, now)\n",
+        "",
+    ),
     Mutant(
         "a socket that empties wakes nobody",
         DISPATCHER,
-        "        worker.writable = writable\n        if worker.reconsider():",
-        "        worker.writable = writable\n        if worker.reconsider() and False:",
+        "        if worker.reconsider() or (writable and self.chunked):",
+        "        if worker.reconsider() and False:",
     ),
     Mutant(
         "a slot that has drained is not looked at",
         DISPATCHER,
-        "if entry is not None and (entry.home is None or self.open_chunks):",
-        "if entry is not None and self.open_chunks:",
+        "if entry is not None and entry.home is None:",
+        "if entry is not None and False:",
     ),
     Mutant(
         "one message too many", DISPATCHER, "while ready and worker.permits > 0", "while ready and worker.permits >= 0"
@@ -189,22 +195,22 @@ MUTANTS = (
     Mutant(
         "the rest of a chunked message goes to the new owner",
         DISPATCHER,
-        "        return not self.ordered or self.slots.holder(slot) == worker.index\n",
-        "        return False\n",
+        "        if worker is None or not self.ordered or self.slots.holder(part.slot) == worker.index:\n",
+        "        if worker is None:\n",
         tests="tests/core/test_chunks.py",
     ),
     Mutant(
         "a later chunk comes again before the first",
-        DISPATCHER,
-        "        if chunk.index and _holds(worker, chunk.uuid, chunk.index - 1):\n",
-        "        if chunk.index:\n",
+        CHUNKED,
+        "            if chunk.index and _holds(worker, chunk.uuid, chunk.index - 1):\n",
+        "            if chunk.index:\n",
         tests="tests/core/test_chunks.py",
     ),
     Mutant(
         "a worker at its limit never gets the rest of its message",
         DISPATCHER,
-        "found = self._continuation(worker) if self.open_chunks and worker.writable else None",
-        "found = None",
+        "        if self.chunked and worker.permits > 0 and worker.writable and not self.paused:\n",
+        "        if self.chunked and worker.open and worker.permits > 0 and not self.paused:\n",
         tests="tests/core/test_chunks.py",
     ),
     Mutant(

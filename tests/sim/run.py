@@ -9,7 +9,6 @@ from __future__ import annotations
 import traceback
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING
 
 import structlog
@@ -32,7 +31,6 @@ class Result:
     """What became of a seed."""
 
     seed: int
-    chunked: bool
     outcome: Outcome | None
     failure: str = ""
     where: str = ""
@@ -51,9 +49,9 @@ def be_quiet() -> None:
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(CRITICAL))
 
 
-def run_seed(seed: int, steps: Sequence[int] | None = None, *, chunked: bool = False) -> Result:
+def run_seed(seed: int, steps: Sequence[int] | None = None) -> Result:
     """One world, whole or with some steps only."""
-    swarm = draw(seed, chunked=chunked)
+    swarm = draw(seed)
     world = World(swarm)
     try:
         outcome = world.run(Actions(world), range(swarm.steps) if steps is None else steps)
@@ -61,19 +59,18 @@ def run_seed(seed: int, steps: Sequence[int] | None = None, *, chunked: bool = F
         made = tuple(range(swarm.steps) if steps is None else steps)[: len(world.trace) + 1]
         text = str(error) if isinstance(error, Violation) else f"{type(error).__name__}: {error}"
         last = traceback.extract_tb(error.__traceback__)[-1]
-        return Result(seed, chunked, None, text, f"{last.filename}:{last.lineno}", made, tuple(world.trace))
-    return Result(seed, chunked, outcome)
+        return Result(seed, None, text, f"{last.filename}:{last.lineno}", made, tuple(world.trace))
+    return Result(seed, outcome)
 
 
-def run_many(seeds: Iterable[int], jobs: int, *, chunked: bool = False) -> Iterator[Result]:
+def run_many(seeds: Iterable[int], jobs: int) -> Iterator[Result]:
     """All of them, in order, on so many processes."""
-    run = partial(run_seed, chunked=chunked)
     if jobs == 1:
         be_quiet()
-        yield from map(run, seeds)
+        yield from map(run_seed, seeds)
         return
     with ProcessPoolExecutor(jobs, initializer=be_quiet) as pool:
-        yield from pool.map(run, seeds, chunksize=SEEDS_AT_A_TIME)
+        yield from pool.map(run_seed, seeds, chunksize=SEEDS_AT_A_TIME)
 
 
 def shrink(found: Result, runs_max: int = SHRINK_RUNS_MAX) -> Result:
@@ -84,7 +81,7 @@ def shrink(found: Result, runs_max: int = SHRINK_RUNS_MAX) -> Result:
     def fails(steps: Sequence[int]) -> bool:
         nonlocal best, runs
         runs += 1
-        result = run_seed(found.seed, steps, chunked=found.chunked)
+        result = run_seed(found.seed, steps)
         if result.kind == found.kind:
             best = result
             return True
@@ -106,9 +103,9 @@ def report(result: Result) -> str:
     lines = [
         f"seed {result.seed}: {result.failure}",
         f"raised at {result.where}",
-        f"options: {draw(result.seed, chunked=result.chunked)}",
+        f"options: {draw(result.seed)}",
         f"the shortest history found, {len(result.steps)} steps:",
         *(f"  {line}" for line in result.trace),
-        f"see it again: make sim SEED={result.seed} STEPS={steps}" + (" ARGS=--chunked" if result.chunked else ""),
+        f"see it again: make sim SEED={result.seed} STEPS={steps}",
     ]
     return "\n".join(lines)

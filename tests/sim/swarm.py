@@ -23,9 +23,7 @@ MODES = (
     "unordered",
 )
 SELECTORS = ("consistent_hashing", "consistent_hashing", "auto_split", "sticky")
-KINDS = ("single", "single", "keyless", "key_batch", "mixed_batch", "mixed_batch", "opaque_batch")
-CHUNKED = "chunked"
-"""Drawn only where it is asked for: worlds with it are told apart from others, and not yet all clean."""
+KINDS = ("single", "single", "keyless", "key_batch", "mixed_batch", "mixed_batch", "opaque_batch", "chunked")
 FAULTS = (
     "worker_crash",
     "worker_leave",
@@ -78,8 +76,8 @@ class Swarm:
         return random.Random(f"{self.seed}/{what}")  # noqa: S311 - a simulation, no secret
 
 
-def draw(seed: int | str, steps: int = 100, *, chunked: bool = False) -> Swarm:
-    """The options of a seed; `chunked` adds messages in several entries."""
+def draw(seed: int | str, steps: int = 100) -> Swarm:
+    """The options of a seed."""
     dice = random.Random(f"{seed}/swarm")  # noqa: S311 - as above
     mode, selector = dice.choice(MODES), dice.choice(SELECTORS)
     small = dice.random() < 0.3
@@ -88,7 +86,7 @@ def draw(seed: int | str, steps: int = 100, *, chunked: bool = False) -> Swarm:
         steps=steps,
         mode=mode,
         selector=selector,
-        kinds=tuple(dice.sample(KINDS, dice.randint(1, len(KINDS)))) + ((CHUNKED,) if chunked else ()),
+        kinds=tuple(dice.sample(KINDS, dice.randint(1, len(KINDS)))),
         keys=dice.choice((1, 3, 8, 40)),
         faults=tuple(fault for fault in FAULTS if dice.random() < 0.3),
         fault_weight=dice.choice((0.5, 2.0, 6.0)),
