@@ -121,6 +121,7 @@ class Consumer:
         self.permits -= entry.unacked.bit_count()
         self.pending[entry.ledger, entry.entry] = entry
         entry.held = True
+        self.session.cluster.storage.opaque_sent += entry.opaque
         command = pb.BaseCommand(type=T.MESSAGE)
         body = command.message
         body.consumer_id = self.consumer_id

@@ -92,6 +92,8 @@ class Model:
         self._open: dict[str, list[int]] = {}
         """Key to its messages that were never acknowledged, ascending."""
         self._known = 0
+        self.opaque_in_life: set[tuple[int, int]] = set()
+        """Entries delivered, in the same life, that the gateway could not open."""
         self.deliveries = 0
         self.duplicates = 0
         storage.on_acked = self.acked_at_broker
@@ -101,6 +103,7 @@ class Model:
     def new_life(self) -> None:
         """The gateway has a new memory: what it knew of acknowledgements is gone with the old one (G3, not G4)."""
         self.acked_in_life.clear()
+        self.opaque_in_life.clear()
         if self._moves:
             self._moves -= 1
             entries = self._storage.entries
@@ -194,6 +197,8 @@ class Model:
             self.holder[number] = seat
             self.by_key.setdefault(self._storage.messages[number].key, set()).add(number)
         seat.held[place] = list(numbers)
+        if opaque:
+            self.opaque_in_life.add(place)
         self.deliveries += len(numbers)
 
     def _check_delivery(self, seat: Seat, number: int, *, opaque: bool) -> None:

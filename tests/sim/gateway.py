@@ -107,7 +107,7 @@ class WakeUps:
         owner = dispatcher.select(slot)
         if owner is None or owner.join_gate is not None or not _takes(owner):
             return
-        seat = self._seat(subscription, owner)
+        seat = seat_of(subscription, owner, self._model)
         if seat is None or seat.permits <= 0 or not seat.end.writable:
             return
         others = self._holders(subscription, slot) - {seat}
@@ -129,11 +129,6 @@ class WakeUps:
                 return None
         return seat
 
-    def _seat(self, subscription: Subscription, worker: Worker) -> Seat | None:
-        link: Any = subscription.subscribers[worker.index].link
-        connection = self._model.connections.get(link._transport)
-        return connection.seats.get(link.consumer_id) if connection is not None else None
-
     def _holders(self, subscription: Subscription, slot: int) -> set[Seat]:
         """Who holds messages of the slot, by the model."""
         return {
@@ -141,6 +136,13 @@ class WakeUps:
             for key, held in self._model.by_key.items()
             if held and slot_of(subscription, key) == slot
         }
+
+
+def seat_of(subscription: Subscription, worker: Worker, model: Model) -> Seat | None:
+    """The worker as the model knows it; None if its connection has ended."""
+    link: Any = subscription.subscribers[worker.index].link
+    connection = model.connections.get(link._transport)
+    return connection.seats.get(link.consumer_id) if connection is not None else None
 
 
 def _takes(worker: Worker) -> bool:

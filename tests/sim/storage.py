@@ -40,6 +40,8 @@ class Entry:
     """Sent to a consumer that has not acknowledged it whole."""
     outer_key: str = ""
     """What the broker tells by whose the entry is."""
+    opaque: bool = False
+    """Nobody but a consumer can open it: it goes whole to its outer key's owner."""
 
     @property
     def whole(self) -> int:
@@ -64,8 +66,8 @@ class Storage:
 
     entries: list[Entry] = field(default_factory=list)
     messages: list[Message] = field(default_factory=list)
-    opaque_entries: int = 0
-    """Batches that nobody but a consumer can open; each goes whole to its outer key's owner."""
+    opaque_sent: int = 0
+    """How often a broker sent an opaque entry."""
     unconfirmed: list[tuple[Entry, int]] = field(default_factory=list)
     """Latest acknowledgements not stored yet, oldest first, with the bits they cleared: a kill forgets them."""
     by_place: dict[tuple[int, int], Entry] = field(default_factory=dict)
@@ -175,8 +177,9 @@ class Producer:
         count = self._dice.choice((2, 2, 3, 5, 12))
         keys = [self._key() for _ in range(count)] if kind == "mixed_batch" else [self._key()] * count
         opaque = kind == "opaque_batch"
-        self._storage.opaque_entries += opaque
-        return self._batch(keys, first, opaque=opaque)
+        entry = self._batch(keys, first, opaque=opaque)
+        entry.opaque = opaque
+        return entry
 
     def _key(self) -> str:
         return self._dice.choices(self._keys, weights=self._weights)[0]
