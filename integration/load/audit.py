@@ -94,7 +94,7 @@ class AuditResult:
     overtakings: tuple[Evidence, ...]
     holder_violations: tuple[Evidence, ...]
     connections_lost: int
-    """Times a worker's client lost its connection without an interruption on record."""
+    """Times a worker's client lost its connection though nothing had been killed or stopped."""
 
     @property
     def unexplained(self) -> tuple[Duplicate, ...]:

@@ -46,13 +46,15 @@ class Cause(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Interruption:
-    """Something that ends the holdings of every worker connected at that time."""
+    """Something that ends the holdings of every worker connected at that time, or of one."""
 
     cause: Cause
     at_ns: int
     """Taken before it was done."""
     acks_lost_since_ns: int | None = None
     """Acknowledgements from then on may be lost; by default those of the last five seconds."""
+    worker: str | None = None
+    """Name of the one worker that it concerns; None concerns all."""
 
     @property
     def acks_unsafe_from_ns(self) -> int:
@@ -141,13 +143,14 @@ class Life:
         """
         self.index = index
         self.label = f"{worker.name} (life {index})"
+        mine = [item for item in interruptions if item.worker in {None, worker.name}]
         records = sorted(worker.records, key=lambda record: record.at_ns)
         self.connected_ns = [record.at_ns for record in records if record.event == Event.CONNECTED]
         began = self.connected_ns[0] if self.connected_ns else 0
         self.garbled = sum(record.event == Event.GARBLED for record in records)
         self.left_ns = next((record.at_ns for record in records if record.event == Event.CLOSING), None)
         self.killed_ns = worker.killed_at_ns
-        self.breaks = self._breaks(records, interruptions, began)
+        self.breaks = self._breaks(records, mine, began)
         """Everything that ended all holdings of this life at once, in order of time."""
         self.deliveries: list[Delivery] = []
         self._read(records)

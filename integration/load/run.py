@@ -107,9 +107,9 @@ class LoadRun:
         """Kill a worker."""
         self.workers.pop(name).kill()
 
-    def interruption(self, cause: Cause, *, acks_lost_since_ns: int | None = None) -> None:
-        """Say that what the workers are connected to is about to be ended; call it before doing so."""
-        self._interruptions.append(Interruption(cause, time.monotonic_ns(), acks_lost_since_ns))
+    def interruption(self, cause: Cause, *, acks_lost_since_ns: int | None = None, worker: str | None = None) -> None:
+        """Say that what the workers, or one of them, are connected to is about to be ended; call it before doing so."""
+        self._interruptions.append(Interruption(cause, time.monotonic_ns(), acks_lost_since_ns, worker))
 
     def wait_until(self, condition: Callable[[], bool], what: str, quiet_s_max: float = QUIET_S_MAX) -> None:
         """Return when the condition holds, looking at it as the workers progress.

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
@@ -19,19 +20,24 @@ from integration.load.options import Batching
 from integration.load.records import Event, RecordReader
 from integration.load.run import LoadRun
 from tests.integration.faults.line import (
+    KEYS,
+    MESSAGES,
     OF_A_CUT,
     RATE_PER_S,
     RECEIVER_QUEUE_SIZE,
     WORKERS,
     Line,
+    reach,
     repeat_through,
     strike,
+    until,
 )
 
 pytestmark = [pytest.mark.slow, pytest.mark.broker]
 both_ways = pytest.mark.parametrize("batching", [Batching.NONE, Batching.DEFAULT], ids=lambda batching: batching.value)
 
 CUTS = 4
+SILENT = "silent"
 
 NARROW_KEYS = 60
 NARROW_PER_KEY = 50
@@ -78,6 +84,31 @@ def test_the_worker_side_ends_inside_frames(line: Line) -> None:
 
         repeat_through(run, CUTS, lambda: strike(line.worker_side, truncate, len(WORKERS)))
         line.check(run.finish(), OF_A_CUT, workers_cut=True)
+
+
+def test_a_worker_that_falls_silent_is_given_up_and_comes_back(line: Line) -> None:
+    """Its messages go to the others, who finish everything without it and notice nothing; then it takes its share."""
+    with FaultProxy(line.gateway.port) as network, line.load() as run:
+        run.start_workers(SILENT, service_url=network.service_url, receiver_queue_size=RECEIVER_QUEUE_SIZE)
+        reach(run, 0.3)
+        run.interruption(Cause.CONNECTION_LOST, worker=SILENT)
+        network.stall()
+        until(line.gateway.log, "worker left")
+        run.wait_acknowledged(MESSAGES)
+        network.heal()
+        lived = run.workers[SILENT].records
+        run.wait_until(lambda: count_of(lived, Event.CONNECTED) > 1, "the silent worker to come back")
+        received = count_of(lived, Event.RECEIVED)
+        run.produce(count=MESSAGES, keys=KEYS, rate_per_s=RATE_PER_S)
+        others = [run.workers[name].records for name in WORKERS]
+        line.check(run.finish(), OF_A_CUT, workers_cut=True, messages=2 * MESSAGES)
+        assert count_of(lived, Event.RECEIVED) > received, "it got nothing after it had come back"
+        assert [count_of(records, Event.CONNECTION_LOST) for records in others] == [0, 0, 0]
+
+
+def count_of(records: Path, event: Event) -> int:
+    """How many such lines a worker has written so far."""
+    return sum(record.event == event for record in RecordReader.all(records))
 
 
 def test_a_worker_with_a_narrow_network_delays_its_own_keys_only(line: Line) -> None:
