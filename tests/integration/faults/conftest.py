@@ -25,11 +25,13 @@ class FaultyBroker:
 
 
 @pytest.fixture(scope="session")
-def faulty_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FaultyBroker]:
+def faulty_broker(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[FaultyBroker]:
     """Run a broker that advertises its proxy's address, so that what looks topics up is led through the proxy too.
 
-    It may be paused, never killed: it is shared by the folder's tests.
+    The newest version unless a test asks for others (`line.every_version`). It may be paused, never killed: it is
+    shared by the folder's tests.
     """
+    version = getattr(request, "param", PULSAR_VERSIONS[0])
     port, network_port = free_ports(2)
     settings = {
         "advertisedAddress": "",
@@ -39,7 +41,7 @@ def faulty_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FaultyBr
     data = tmp_path_factory.mktemp("faulty-pulsar")
     with (
         FaultProxy(port, port=network_port) as network,
-        PulsarStandalone(PULSAR_VERSIONS[0], data=data, port=port, settings=settings) as broker,
+        PulsarStandalone(version, data=data, port=port, settings=settings) as broker,
     ):
         yield FaultyBroker(broker, network)
 

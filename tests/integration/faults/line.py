@@ -14,6 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+import pytest
+
+from integration.artifacts import PULSAR_VERSIONS
 from integration.faults.proxy import FaultProxy
 from integration.gateway import KeylineGateway
 from integration.load.audit import AuditResult
@@ -23,6 +26,9 @@ from integration.load.run import LoadRun
 from integration.standalone import PulsarStandalone
 from tests.integration.conditions import eventually
 from tests.integration.conftest import explain
+
+every_version = pytest.mark.parametrize("faulty_broker", PULSAR_VERSIONS, indirect=True)
+"""For a test of a `line`: once with each version of the broker."""
 
 MESSAGES: Final = 4_000
 KEYS: Final = 300

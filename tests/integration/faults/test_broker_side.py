@@ -17,6 +17,7 @@ from tests.integration.faults.line import (
     WORKERS,
     Line,
     events,
+    every_version,
     last,
     reach,
     repeat_through,
@@ -40,6 +41,7 @@ def test_delay_and_jitter_on_both_sides(line: Line) -> None:
     assert line.broker_side.forwarded_bytes(Direction.TO_SERVER) > 0
 
 
+@every_version
 def test_a_broker_side_that_stalls_longer_than_keep_alive(line: Line) -> None:
     """The gateway gives the silent connection up, finds the broker again, and no worker gets anything twice."""
     with line.load() as run:
@@ -61,6 +63,7 @@ def test_a_broker_side_that_stalls_one_way(direction: Direction, line: Line) -> 
         line.check(run.finish(), set())
 
 
+@every_version
 def test_the_broker_side_is_cut_again_and_again(line: Line) -> None:
     """Each cut brings all that is unacknowledged once more to the gateway, which knows it and sends it to nobody."""
     with line.load() as run:
@@ -94,6 +97,7 @@ def test_workers_are_replaced_while_the_broker_side_is_cut(line: Line) -> None:
         line.check(run.finish(), {Cause.WORKER_KILLED, Cause.BATCH_UNFINISHED})
 
 
+@every_version
 def test_the_broker_side_ends_inside_frames(line: Line) -> None:
     """Half a message is none, and half an acknowledgement neither: both come again with the next connection."""
     network, ways = line.broker_side, itertools.cycle(Direction)
@@ -135,6 +139,7 @@ def stall(line: Line) -> None:
 
 
 @pytest.mark.parametrize("fault", [refuse, stall], ids=["refuse", "stall"])
+@every_version
 def test_all_workers_leave_while_the_broker_is_away(fault: Callable[[Line], None], line: Line) -> None:
     """What they acknowledged meanwhile reaches the broker when it is back: those who come later do not get it again."""
     with line.load(Batching.NONE) as run:

@@ -21,6 +21,7 @@ from tests.integration.faults.line import (
     SHORTER_THAN_KEEP_ALIVE_S,
     Line,
     events,
+    every_version,
     last,
     reach,
     repeat_through,
@@ -57,6 +58,7 @@ def test_an_idle_gateway_is_stopped_and_continued(line: Line) -> None:
         line.check(run.finish(), set(), messages=2 * IDLE_MESSAGES)
 
 
+@every_version
 def test_the_broker_is_stopped_and_continued(line: Line) -> None:
     """Workers keep their connections; producers at the broker may send again what it had stored and not confirmed."""
     with line.load() as run:
@@ -89,6 +91,7 @@ def put(line: Line, path: str) -> None:
 
 
 @pytest.mark.parametrize("unload", [unload_topic, unload_bundles], ids=["topic", "bundles"])
+@every_version
 def test_topics_are_unloaded(unload: Callable[[Line], None], line: Line) -> None:
     """The broker fences the topic and closes the gateway's consumer; producers of the gateway lose theirs too."""
     with line.load(Batching.NONE, producer_url=line.gateway.service_url) as run:

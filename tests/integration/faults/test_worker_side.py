@@ -27,6 +27,7 @@ from tests.integration.faults.line import (
     RECEIVER_QUEUE_SIZE,
     WORKERS,
     Line,
+    every_version,
     reach,
     repeat_through,
     strike,
@@ -48,6 +49,7 @@ NARROW_BYTES_PER_S = 100_000.0
 
 
 @both_ways
+@every_version
 def test_the_worker_side_is_cut_again_and_again(batching: Batching, line: Line) -> None:
     """Workers come back by themselves; what they held is delivered again before anything newer of its keys."""
     with line.load(batching) as run:
