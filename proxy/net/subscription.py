@@ -25,6 +25,7 @@ from proxy.errors import ClientError
 from proxy.net.subscription_acks import UpstreamAcks
 from proxy.net.subscription_admission import Admission
 from proxy.net.subscription_intake import Intake
+from proxy.net.subscription_orders import policy_ordered
 from proxy.net.subscription_outbox import Outbox
 from proxy.net.subscription_parting import Parting
 from proxy.net.subscription_policy import new_worker, policy_of
@@ -72,12 +73,15 @@ class Subscription:
         self.topic, self.name = key
         self.key = key
         self.directory = directory
-        self.settings = directory.settings
+        orders = directory.orders.of(key)
+        self.settings = orders.limits.applied(directory.settings)
         self.clock = directory.clock
         self.now = directory.clock.now
         self.counters = Counters()
-        self.policy = policy_of(command, self.settings)
+        self.policy = policy_ordered(policy_of(command, self.settings), orders)
         self.dispatcher = Dispatcher(self.policy.new_selector(self.settings), self.policy.mode)
+        if orders.paused:
+            self.dispatcher.pause()
         self.window = UpstreamWindow(
             budget_bytes=self.settings.subscription_memory_bytes,
             look_ahead_per_worker=self.settings.look_ahead_messages_per_worker,
@@ -116,6 +120,8 @@ class Subscription:
         name = command.consumer_name or self.directory.new_consumer_name()
         worker = new_worker(command, name, subscriber, self.settings)
         try:
+            worker.drained_by_operator = name in self.directory.orders.of(self.key).drained
+            worker.reconsider()
             membership.join(self.dispatcher, worker, self.now())
         except ConsumerAssignError as error:
             subscriber.refuse(ClientError(str(error), pb.ConsumerAssignError))

@@ -34,6 +34,8 @@ class SubscriptionPolicy:
 
     sticky: bool
     mode: OrderingMode
+    asked: OrderingMode
+    """What its first worker asked for; an operator may have ordered another mode since."""
 
     def new_selector(self, settings: SubscriptionSettings) -> Selector[Worker]:
         """An empty selector of the right kind."""
@@ -60,13 +62,14 @@ def policy_of(command: pb.CommandSubscribe, settings: SubscriptionSettings) -> S
     sticky = meta.keySharedMode == pb.STICKY
     wanted = next((pair.value for pair in command.metadata if pair.key == ORDERING_MODE_PROPERTY), "")
     if meta.allowOutOfOrderDelivery:
-        return SubscriptionPolicy(sticky, OrderingMode.UNORDERED)
+        return SubscriptionPolicy(sticky, OrderingMode.UNORDERED, OrderingMode.UNORDERED)
     try:
-        return SubscriptionPolicy(sticky, OrderingMode(wanted or settings.ordering_mode))
+        mode = OrderingMode(wanted or settings.ordering_mode)
     except ValueError:
         known = ", ".join(mode.value for mode in OrderingMode)
         message = f"consumer property {ORDERING_MODE_PROPERTY}={wanted!r} is not an ordering mode; use one of {known}"
         raise ClientError(message, pb.NotAllowedError) from None
+    return SubscriptionPolicy(sticky, mode, mode)
 
 
 def check_agreement(present: SubscriptionPolicy, command: pb.CommandSubscribe, settings: SubscriptionSettings) -> None:
@@ -88,8 +91,8 @@ def check_agreement(present: SubscriptionPolicy, command: pb.CommandSubscribe, s
         message = f"the subscription's connected consumers have allowOutOfOrderDelivery={present.mode is unordered}"
         raise ClientError(message, pb.ConsumerBusy)
     explicit = any(pair.key == ORDERING_MODE_PROPERTY for pair in command.metadata)
-    if explicit and wanted.mode is not present.mode:
-        message = f"the subscription's connected consumers use {ORDERING_MODE_PROPERTY}={present.mode.value}"
+    if explicit and wanted.mode is not present.asked:
+        message = f"the subscription's connected consumers use {ORDERING_MODE_PROPERTY}={present.asked.value}"
         raise ClientError(message, pb.ConsumerBusy)
 
 

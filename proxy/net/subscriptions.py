@@ -16,6 +16,7 @@ import structlog
 from proxy.core.statistics import DispatcherStatistics, dispatcher_statistics
 from proxy.errors import ClientError, KeylineError, UpstreamUnavailable
 from proxy.net.subscription import Subscription
+from proxy.net.subscription_orders import OrderBook
 from proxy.net.subscription_places import Places
 from proxy.net.subscription_settings import SubscriptionSettings
 from proxy.net.subscription_workers import error_frame
@@ -96,6 +97,7 @@ class Subscriptions:
         self.clock = clock
         self.settings = settings
         self.places = Places(settings)
+        self.orders = OrderBook()
         self.reading_stopped = False
         self.ended_total = 0
         """Subscriptions that have ended."""
@@ -104,11 +106,12 @@ class Subscriptions:
         self._reading_stops = 0
         self._paused_links: list[BrokerLink] = []
         self._names = 0
-        self._draining = False
+        self.draining = False
+        """The gateway is shutting down."""
 
     def subscribe(self, link: WorkerLink, command: pb.CommandSubscribe) -> WorkerPort:
         """A client's SUBSCRIBE of type Key_Shared."""
-        if self._draining:
+        if self.draining:
             return _Refused(self.clock, link, command, UpstreamUnavailable("the gateway is shutting down"))
         key = (command.topic, command.subscription)
         subscription = self._subscriptions.get(key)
@@ -163,7 +166,7 @@ class Subscriptions:
 
     def drain(self, done: Callable[[], None]) -> None:
         """Deliver nothing new; call `done` when every pending message was acknowledged and confirmed."""
-        self._draining = True
+        self.draining = True
         for subscription in self._subscriptions.values():
             subscription.dispatcher.pause()
         self._wait_until_idle(done)
@@ -176,7 +179,7 @@ class Subscriptions:
 
     def close(self) -> None:
         """Close every worker's consumer, so that clients reconnect elsewhere, and ours at the brokers."""
-        self._draining = True
+        self.draining = True
         for subscription in list(self._subscriptions.values()):
             subscription.shut()
 
@@ -193,7 +196,7 @@ class Subscriptions:
             bytes_held=self._bytes_held,
             reading_stopped=self.reading_stopped,
             reading_stops=self._reading_stops,
-            draining=self._draining,
+            draining=self.draining,
         )
 
 

@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from proxy.core.dispatcher import OrderingMode
+from proxy.net import subscription_orders as orders
+
 if TYPE_CHECKING:
     import random
 
+    from proxy.net.subscription import Subscription
     from tests.sim.network import End
     from tests.sim.world import World
 
@@ -40,6 +44,8 @@ class Actions:
             "gateway_pause": (1, self._gateway_pause),
             "operator_drain": (1, self._operator_drain),
             "operator_pause": (1, self._operator_pause),
+            "operator_evict": (1, self._operator_evict),
+            "operator_policy": (1, self._operator_policy),
             "seek": (0.5, self._seek),
             "long_silence": (0.5, lambda dice: self._world.advance(dice.uniform(20, 140))),
         }
@@ -70,7 +76,7 @@ class Actions:
             process.go_on()
         world.gateway.process.go_on()
         world.advance(0.0)
-        if world.gateway.process.dead or world.gateway.subscriptions._draining:
+        if world.gateway.process.dead or world.gateway.subscriptions.draining:
             self._restart_gateway()
         world.gateway.process.run(self._operators_are_done)
 
@@ -184,41 +190,55 @@ class Actions:
         self._world.advance(dice.choice((0.05, 2.0, 100.0)))
         process.go_on()
 
-    def _operator_drain(self, dice: random.Random) -> None:
-        subscription = self._world.gateway.subscription
-        if subscription is None or not subscription.dispatcher.workers:
-            return
-        worker = dice.choice(list(subscription.dispatcher.workers.values()))
+    def _operator(self, order: Callable[[Subscription], object]) -> None:
+        """An order to the subscription, if there is one."""
 
         def turn() -> None:
-            drained = not worker.drained_by_operator
-            subscription.dispatcher.set_drained(worker, drained, subscription.now())
-            subscription.schedule_flush()
+            subscription = self._world.gateway.subscription
+            if subscription is not None and not subscription.ended:
+                order(subscription)
 
         self._world.gateway.process.run(turn)
+
+    def _operator_drain(self, dice: random.Random) -> None:
+        """A worker gets nothing new, or does again; so does everybody who comes under its name."""
+        name, drained = f"worker-{dice.randrange(self._world.swarm.names)}", dice.random() < 0.5
+        self._operator(lambda subscription: orders.drain(subscription, name, drained=drained))
 
     def _operator_pause(self, dice: random.Random) -> None:
-        _ = dice
-        subscription = self._world.gateway.subscription
-        if subscription is None:
-            return
+        order = dice.choice((orders.pause, orders.resume))
+        self._operator(order)
 
-        def turn() -> None:
-            if subscription.dispatcher.paused:
-                subscription.dispatcher.resume(subscription.now())
-            else:
-                subscription.dispatcher.pause()
-            subscription.schedule_flush()
+    def _operator_evict(self, dice: random.Random) -> None:
+        name = f"worker-{dice.randrange(self._world.swarm.names)}"
+        self._operator(lambda subscription: orders.evict(subscription, name))
 
-        self._world.gateway.process.run(turn)
+    def _operator_policy(self, dice: random.Random) -> None:
+        """Another ordered mode, where there is order, or other limits."""
+        mode = dice.choice((OrderingMode.DRAINING_HASHES, OrderingMode.LAST_SENT_POSITION))
+        limits = orders.LimitsWanted(
+            look_ahead_messages_per_worker=dice.choice((None, 1, 5, 500)),
+            look_ahead_messages_per_subscription=dice.choice((None, 10, 10_000)),
+            subscription_memory_bytes=dice.choice((None, self._world.swarm.settings.subscription_memory_bytes // 2)),
+            max_unacked_messages_per_worker=dice.choice((None, 0, 3, 1_000)),
+        )
+        if dice.random() < 0.5 and self._world.swarm.mode != OrderingMode.UNORDERED.value:
+            self._operator(lambda subscription: orders.change_mode(subscription, mode))
+        else:
+            self._operator(lambda subscription: orders.change_limits(subscription, limits))
 
     def _operators_are_done(self) -> None:
+        """Whatever was ordered is taken back, also for those who are not there now."""
+        subscriptions = self._world.gateway.subscriptions
+        for key in list(subscriptions.orders.keys()):
+            standing = subscriptions.orders.of(key)
+            standing.paused = False
+            standing.drained.clear()
         subscription = self._world.gateway.subscription
         if subscription is not None:
-            subscription.dispatcher.resume(subscription.now())
+            orders.resume(subscription)
             for worker in list(subscription.dispatcher.workers.values()):
-                subscription.dispatcher.set_drained(worker, False, subscription.now())
-            subscription.schedule_flush()
+                orders.drain(subscription, worker.name, drained=False)
 
     def _seek(self, dice: random.Random) -> None:
         joined = [worker for worker in self._world.live if worker.joined]

@@ -43,6 +43,8 @@ FAULTS = (
     "gateway_pause",
     "operator_drain",
     "operator_pause",
+    "operator_evict",
+    "operator_policy",
     "seek",
     "long_silence",
 )

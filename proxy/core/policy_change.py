@@ -1,0 +1,41 @@
+"""What an operator may change of a dispatcher while it runs; functions of its state.
+
+The two ordered modes keep the same contract (one holder a slot), so either may take over from the other at any moment.
+Delivery without order keeps no account of who holds which slot: there is no way back from it, nor into it, while
+messages are pending, and it is the clients' own wish.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from proxy.core.dispatcher import Dispatcher, OrderingMode
+
+if TYPE_CHECKING:
+    from proxy.core.worker import Worker
+
+
+def change_mode(dispatcher: Dispatcher, mode: OrderingMode, now: float) -> None:
+    """Go on under another ordered mode: worker by worker that joins from now on.
+
+    Join gates that stand (PIP-282) are opened with the mode that knows none: draining keeps the order as well.
+    """
+    assert dispatcher.ordered
+    assert mode is not OrderingMode.UNORDERED
+    dispatcher.mode = mode
+    if mode is not OrderingMode.LAST_SENT_POSITION and dispatcher.gated:
+        for worker in dispatcher.gated:
+            worker.join_gate = None
+        dispatcher.gated.clear()
+        dispatcher.settle_waiting(now)
+
+
+def change_max_unacked(dispatcher: Dispatcher, worker: Worker, max_unacked: int, now: float) -> None:
+    """Let the worker hold so many unacknowledged messages, 0 for any number.
+
+    One that holds more keeps them, and gets new ones when it is below half of the bound, as after any such stop.
+    """
+    worker.max_unacked = max_unacked
+    worker.over_unacked = bool(max_unacked) and worker.unacked >= max_unacked
+    if worker.reconsider():
+        dispatcher.serve(worker, now)
