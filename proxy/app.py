@@ -72,9 +72,8 @@ class Gateway:
         self._subscriptions = Subscriptions(self._brokers, clock, _picked(SubscriptionSettings, config))
         sessions = Sessions(connector, clock, self._subscriptions, session_settings(config), limits)
         self._server = GatewayServer(sessions, limits, loop)
-        self._collector = Collector(
-            clock, sessions.__len__, lambda: sessions.ended_total, lambda: self._subscriptions.ended_total
-        )
+        subscriptions = self._subscriptions
+        self._collector = Collector(clock, subscriptions.__len__, lambda: subscriptions.ended_total)
         self._admin = AdminServer(admin_app(self, version("keyline")))
         self._listening = False
         self._draining = False

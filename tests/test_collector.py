@@ -8,12 +8,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from proxy.collector import ENDED_BEFORE_COLLECTING, LOOK_S, SUBSCRIPTION_WEIGHT, Collector
+from proxy.collector import ENDED_BEFORE_COLLECTING, LOOK_S, Collector
 from tests.net.fakes import FakeClock
 
 
 class Ring:
-    """A cycle, as ended sessions are."""
+    """A cycle, as ended subscriptions are."""
 
     def __init__(self) -> None:
         """Refer to oneself."""
@@ -26,8 +26,8 @@ class Bench:
     def __init__(self) -> None:
         """Nothing has ended."""
         self.clock = FakeClock()
-        self.alive = self.sessions = self.subscriptions = 0
-        self.collector = Collector(self.clock, lambda: self.alive, lambda: self.sessions, lambda: self.subscriptions)
+        self.alive = self.ended = 0
+        self.collector = Collector(self.clock, lambda: self.alive, lambda: self.ended)
         self.collector.start()
 
     def looked(self) -> int:
@@ -45,15 +45,15 @@ def _by_hand() -> Iterator[None]:
 
 
 def test_cycles_that_grew_old_are_found_when_enough_has_ended() -> None:
-    """However old they are: a session lives longer than the young generations."""
+    """However old they are: a subscription lives longer than the young generations."""
     bench, ring = Bench(), Ring()
     gone = weakref.ref(ring)
     gc.collect()
     del ring
-    bench.sessions = ENDED_BEFORE_COLLECTING - 1
+    bench.ended = ENDED_BEFORE_COLLECTING - 1
     assert bench.looked() == 0
     assert gone() is not None
-    bench.sessions += 1
+    bench.ended += 1
     assert bench.looked() == 1
     assert gone() is None
 
@@ -62,21 +62,14 @@ def test_nothing_is_walked_while_nothing_ends() -> None:
     """A gateway whose clients stay never pauses for it, and one storm costs one walk for so many that left."""
     bench = Bench()
     assert [bench.looked() for _ in range(100)] == [0] * 100
-    bench.sessions = 3 * ENDED_BEFORE_COLLECTING
+    bench.ended = 3 * ENDED_BEFORE_COLLECTING
     assert [bench.looked() for _ in range(100)] == [1] * 100
 
 
-def test_a_subscription_counts_as_several_sessions() -> None:
-    """It is larger."""
-    bench = Bench()
-    bench.subscriptions = ENDED_BEFORE_COLLECTING // SUBSCRIPTION_WEIGHT
-    assert bench.looked() == 1
-
-
 def test_a_larger_gateway_waits_for_more_to_end() -> None:
-    """Its walk takes longer: each session that ended is worth the same share of one."""
+    """Its walk takes longer: each that ended is worth the same share of one."""
     bench = Bench()
-    bench.alive, bench.sessions = 3 * ENDED_BEFORE_COLLECTING, 3 * ENDED_BEFORE_COLLECTING - 1
+    bench.alive, bench.ended = 3 * ENDED_BEFORE_COLLECTING, 3 * ENDED_BEFORE_COLLECTING - 1
     assert bench.looked() == 0
-    bench.sessions += 1
+    bench.ended += 1
     assert bench.looked() == 1

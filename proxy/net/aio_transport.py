@@ -166,6 +166,8 @@ class AioTransport(asyncio.Protocol):
                 self._receiver.closed(reason)
             except Exception:  # noqa: BLE001 - a bug of ours in the receiver, see `_failed`
                 self._failed()
+            # A connector's `make_receiver` knows the receiver as well, and the receiver knows us.
+            self._receiver, self._received, self._make_receiver = None, _too_early, _no_receiver
 
     # ---- within
 
@@ -210,6 +212,12 @@ class AioTransport(asyncio.Protocol):
 def _too_early(_data: bytes) -> None:
     """Stand in for the receiver until there is one; no byte comes before `connection_made`."""
     message = "bytes before the connection was made"
+    raise AssertionError(message)
+
+
+def _no_receiver(_transport: Transport) -> Receiver:
+    """Stand in for who made the receiver, when the connection is over."""
+    message = "a connection was made that had been lost"
     raise AssertionError(message)
 
 

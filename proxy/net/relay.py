@@ -132,8 +132,9 @@ class Relay:
         """The client has gone."""
         self._state = RelayState.ENDED
         self._lookups.close()
-        if self._leg is not None:
-            self._leg.close()
+        leg, self._leg = self._leg, None
+        if leg is not None:
+            leg.close()
 
     def client_writable(self, writable: bool) -> None:  # noqa: FBT001 - the port's one bit of news
         """Read from the broker only what the client takes."""

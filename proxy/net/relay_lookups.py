@@ -50,8 +50,9 @@ class RelayedLookups:
         return self._redirects.connections
 
     def close(self) -> None:
-        """The client has gone."""
+        """The client has gone; the relay that made us goes with it."""
         self._redirects.close()
+        self._deliver = _nowhere
 
     def answered(self, command: pb.BaseCommand, *, tls: bool) -> None:
         """Follow, rewrite or pass on an answer; `tls` says how we dial brokers. Drops what nobody waits for."""
@@ -87,6 +88,10 @@ class RelayedLookups:
         lookup.authoritative = answer.authoritative
         self._redirects.ask(broker, lookup, lambda command: self.answered(command, tls=tls))
         return True
+
+
+def _nowhere(_frame: bytes) -> None:
+    """Stand in for a client that has gone."""
 
 
 def stay_here(answer: pb.CommandLookupTopicResponse, *, tls: bool) -> None:

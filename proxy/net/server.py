@@ -97,11 +97,6 @@ class Sessions:
         """Count the connections that stand."""
         return len(self._sessions)
 
-    @property
-    def ended_total(self) -> int:
-        """Count the connections that have ended."""
-        return self._ended.total()
-
     def admit(self, peer: str) -> Receiver:
         """Give the receiver for a connection from `peer` (``host:port``): a session, or one that turns it away."""
         self._connections_total += 1

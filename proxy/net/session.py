@@ -150,6 +150,8 @@ class ClientSession:
         self._end(EndCause.READS_NOTHING if reason == LEFT_UNREAD else EndCause.CLIENT_LEFT, reason)
         self._stop_timer()
         self._ended(self)
+        # What remains refers to us at most, not we to it: so all of it goes now, and not when a collector comes by.
+        self._relay = self._workers = self._router = None
 
     # ---- RelayClient
 

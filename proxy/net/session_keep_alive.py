@@ -43,10 +43,12 @@ class Heartbeat:
         self._look_later()
 
     def stop(self) -> None:
-        """Cease; idempotent."""
+        """Cease for good, and let go of the owner: nobody waits for the collector to tell the two apart. Idempotent."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+        self._ping = self._dead = _nothing
+        self._paused = bool
 
     def heard(self) -> None:
         """Bytes came."""
@@ -64,3 +66,7 @@ class Heartbeat:
 
     def _look_later(self) -> None:
         self._timer = self._clock.call_later(self._look_every_s, self._look)
+
+
+def _nothing() -> None:
+    """Stand in for what an ended owner would do."""

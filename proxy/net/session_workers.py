@@ -129,6 +129,7 @@ class SessionWorkers:
         for worker in workers.values():
             if worker.port is not None:
                 worker.port.lost(reason)
+                worker.port = None
 
     def answer_duplicate(self, request_id: int, *, ready: bool) -> None:
         """Answer a SUBSCRIBE for an id in use: a client that gave up waiting asks again, and is told what is.
@@ -144,3 +145,4 @@ class SessionWorkers:
     def _forget(self, worker: Worker) -> None:
         if self._workers.get(worker.consumer_id) is worker:  # its id may have been taken anew since
             del self._workers[worker.consumer_id]
+        worker.port = None

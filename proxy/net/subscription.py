@@ -184,6 +184,7 @@ class Subscription:
         """As the broker does on seek and unsubscribe: every consumer is closed and may come again."""
         for subscriber in self.subscribers.values():
             subscriber.end()
+            subscriber.worker = None
         self.subscribers.clear()
         self.admission.refuse_all(ended_meanwhile())
 

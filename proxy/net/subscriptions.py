@@ -109,6 +109,10 @@ class Subscriptions:
         self.draining = False
         """The gateway is shutting down."""
 
+    def __len__(self) -> int:
+        """How many there are."""
+        return len(self._subscriptions)
+
     def subscribe(self, link: WorkerLink, command: pb.CommandSubscribe) -> WorkerPort:
         """A client's SUBSCRIBE of type Key_Shared."""
         if self.draining:

@@ -1,0 +1,130 @@
+"""What a client leaves behind when it goes: nothing, at once, without a collector.
+
+A cycle of references would keep a session, its relay and its workers until the collector walks everything that lives,
+which stops a large gateway's loop for a fifth of a second; clients come and go far too often for that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from collections import Counter
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from proxy.core.worker import Worker
+from proxy.limits import Limits
+from proxy.net.aio import AioClock, AioConnector
+from proxy.net.aio_transport import AioTransport
+from proxy.net.handshake import parse_service_url
+from proxy.net.relay import Relay
+from proxy.net.relay_leg import UpstreamLeg
+from proxy.net.server import GatewayServer, Sessions
+from proxy.net.session import ClientSession
+from proxy.net.session_keep_alive import Heartbeat
+from proxy.net.session_settings import SessionSettings
+from proxy.net.session_workers import SessionWorkers
+from proxy.net.session_workers import Worker as WorkerOfSession
+from proxy.net.subscription_settings import SubscriptionSettings
+from proxy.net.subscription_workers import SubscribedWorker
+from proxy.net.subscriptions import Subscriptions
+from proxy.wire import commands, frames
+from proxy.wire import pulsar_pb2 as pb
+from tests.net.fakes import FakeClock
+from tests.net.session_rig import T, connect
+from tests.net.subscription_rig_broker import TOPIC, FakeBrokers
+from tests.net.test_server import Bench, Client, run
+
+OF_A_CLIENT = (
+    AioTransport,
+    ClientSession,
+    Heartbeat,
+    Relay,
+    SessionWorkers,
+    SubscribedWorker,
+    UpstreamLeg,
+    Worker,
+    WorkerOfSession,
+)
+CLIENTS = 20
+
+
+@pytest.fixture(autouse=True)
+def _without_collector() -> Iterator[None]:
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Let the loop run until something is so; `run` bounds it."""
+    while not condition():  # noqa: ASYNC110 - nobody would set an event
+        await asyncio.sleep(0.005)
+
+
+class Gateway:
+    """Sessions on real sockets and a real subscription; its broker alone is made up."""
+
+    def __init__(self, bench: Bench) -> None:
+        self._bench = bench
+        clock = FakeClock()
+        self.subscriptions = Subscriptions(FakeBrokers(clock), clock, SubscriptionSettings())
+        self._clock = clock
+
+    async def start(self) -> None:
+        """Listen."""
+        bench = self._bench
+        await bench.broker.start()
+        settings, limits = SessionSettings((parse_service_url(bench.broker.url),)), Limits()
+        connector, clock = AioConnector(bench.loop, limits), AioClock(bench.loop)
+        sessions = Sessions(connector, clock, self.subscriptions, settings, limits)
+        bench._server = GatewayServer(sessions, limits, bench.loop)
+        await bench._server.listen("127.0.0.1", 0)
+
+    async def worker(self) -> Client:
+        """A client with one Key_Shared consumer that has joined."""
+        client = await self._bench.client()
+        client.write(connect())
+        assert (await client.read()).type == T.CONNECTED
+        body = pb.CommandSubscribe(
+            topic=TOPIC, subscription="s", subType=pb.CommandSubscribe.Key_Shared, consumer_id=1, request_id=7
+        )
+        client.write(frames.encode_command(pb.BaseCommand(type=T.SUBSCRIBE, subscribe=body)))
+        before = self.subscriptions.places.workers
+        await until(lambda: self.subscriptions.places.workers > before)
+        self._clock.settle()
+        assert (await client.read()).type == T.SUCCESS
+        client.write(commands.flow(1, 10))
+        return client
+
+    async def left(self, sessions: int) -> Counter[str]:
+        """Objects of clients that are alive when so many sessions stand and their brokers know who has gone."""
+        server = self._bench._server
+        assert server is not None
+        await until(lambda: server.statistics().connections == sessions)
+        await asyncio.sleep(0.1)
+        self._clock.settle()
+        return Counter(type(item).__name__ for item in gc.get_objects() if isinstance(item, OF_A_CLIENT))
+
+
+@pytest.mark.parametrize("closes", [True, False], ids=["closes-its-consumer", "just-goes"])
+def test_nothing_of_a_client_outlives_it(closes: bool) -> None:  # noqa: FBT001 - a parameter of the test
+    """Others stay and keep the subscription up; all that belonged to those who went has gone with them."""
+
+    async def test(bench: Bench) -> None:
+        gateway = Gateway(bench)
+        await gateway.start()
+        await gateway.worker()
+        alone = await gateway.left(1)
+        clients = [await gateway.worker() for _ in range(CLIENTS)]
+        assert (await gateway.left(1 + CLIENTS))["ClientSession"] == 1 + CLIENTS
+        for client in clients:
+            if closes:
+                client.write(commands.close_consumer(1, 9))
+                assert (await client.read()).type == T.SUCCESS
+            client.close()
+        assert await gateway.left(1) == alone
+
+    run(test)
