@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from proxy.core.dispatcher import OrderingMode
 from proxy.net import subscription_orders as orders
+from tests.sim.gateway import decided
 
 if TYPE_CHECKING:
     import random
@@ -203,10 +204,27 @@ class Actions:
     def _operator_drain(self, dice: random.Random) -> None:
         """A worker gets nothing new, or does again; so does everybody who comes under its name."""
         name, drained = f"worker-{dice.randrange(self._world.swarm.names)}", dice.random() < 0.5
-        self._operator(lambda subscription: orders.drain(subscription, name, drained=drained))
+
+        def order(subscription: Subscription) -> None:
+            orders.drain(subscription, name, drained=drained)
+            if drained:
+                self._world.model.forbidden.drain(name, decided(subscription, self._world.model))
+            else:
+                self._world.model.forbidden.allow(name)
+
+        self._operator(order)
 
     def _operator_pause(self, dice: random.Random) -> None:
-        order = dice.choice((orders.pause, orders.resume))
+        paused = dice.random() < 0.5
+
+        def order(subscription: Subscription) -> None:
+            if paused:
+                orders.pause(subscription)
+                self._world.model.forbidden.pause(decided(subscription, self._world.model))
+            else:
+                self._world.model.forbidden.resume()
+                orders.resume(subscription)
+
         self._operator(order)
 
     def _operator_evict(self, dice: random.Random) -> None:
@@ -230,6 +248,7 @@ class Actions:
     def _operators_are_done(self) -> None:
         """Whatever was ordered is taken back, also for those who are not there now."""
         subscriptions = self._world.gateway.subscriptions
+        self._world.model.forbidden.clear()
         for key in list(subscriptions.orders.keys()):
             standing = subscriptions.orders.of(key)
             standing.paused = False

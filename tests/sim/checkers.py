@@ -15,6 +15,7 @@ from proxy.wire import pulsar_pb2 as pb
 from proxy.wire.batch import index_batch
 from proxy.wire.codecs import decompress
 from proxy.wire.metadata import peek
+from tests.sim.forbidden import Forbidden
 from tests.sim.storage import bits_of, number_of
 
 if TYPE_CHECKING:
@@ -69,6 +70,7 @@ class Model:
     def __init__(self, storage: Storage, *, ordered: bool, mixed: bool) -> None:
         """`ordered` False where the subscription's mode promises no order; `mixed` where batches have several keys."""
         self._excused = storage.astray if mixed else frozenset[int]()
+        self.forbidden = Forbidden()
         self._storage = storage
         self._ordered = ordered
         self.connections: dict[End, Connection] = {}
@@ -191,6 +193,9 @@ class Model:
             raise Violation(f"G4: {place} is at {seat.name} already")
         if seat.permits < (1 if opaque else len(numbers)):
             raise Violation(f"G5: {len(numbers)} messages for {seat.name}, which granted {seat.permits}")
+        order = self.forbidden.forbids(seat, continues=self._begun(seat, max(numbers)) > 0)
+        if order:
+            raise Violation(f"operators: {numbers} for {seat.name}, but {order}")
         seat.received += len(numbers)
         for number in numbers:
             self._check_delivery(seat, number, opaque=opaque)

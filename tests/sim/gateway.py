@@ -145,6 +145,12 @@ def seat_of(subscription: Subscription, worker: Worker, model: Model) -> Seat | 
     return connection.seats.get(link.consumer_id) if connection is not None else None
 
 
+def decided(subscription: Subscription, model: Model) -> dict[Seat, int]:
+    """Deliveries that were decided on and not written yet, by whom they are for."""
+    seats = ((seat_of(subscription, worker, model), worker) for worker in subscription.dispatcher.workers.values())
+    return {seat: len(worker.outbox) for seat, worker in seats if seat is not None}
+
+
 def _takes(worker: Worker) -> bool:
     """No reason of the worker's own keeps messages from it."""
     return not worker.drained_by_operator and not (worker.max_unacked and worker.over_unacked)

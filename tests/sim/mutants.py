@@ -76,7 +76,34 @@ MUTANTS = (
         "if entry is not None and False:",
     ),
     Mutant(
-        "one message too many", DISPATCHER, "while ready and worker.permits > 0", "while ready and worker.permits >= 0"
+        "one message too many",
+        DISPATCHER,
+        "while ready and worker.open and worker.permits > 0 and",
+        "while ready and worker.open and worker.permits >= 0 and",
+    ),
+    Mutant(
+        "a paused subscription delivers",
+        DISPATCHER,
+        "while ready and worker.open and worker.permits > 0 and not self.paused:",
+        "while ready and worker.open and worker.permits > 0:",
+    ),
+    Mutant(
+        "a drained worker gets more",
+        "proxy/core/worker.py",
+        "self.writable and not self.over_unacked and not self.drained_by_operator",
+        "self.writable and not self.over_unacked",
+    ),
+    Mutant(
+        "an order is forgotten when another is taken back",
+        "proxy/net/subscription_orders.py",
+        "        if key in self._orders and not self._orders[key].any:\n",
+        "        if key in self._orders:\n",
+    ),
+    Mutant(
+        "a drain that ended is still counted",
+        DISPATCHER,
+        "        holder.draining_slots -= 1\n",
+        "",
     ),
     Mutant("a batch counts once", DISPATCHER, "        worker.permits -= count\n", "        worker.permits -= 1\n"),
     Mutant(
@@ -94,8 +121,8 @@ MUTANTS = (
     Mutant(
         "after a slot's head its next is forgotten",
         DISPATCHER,
-        "        elif worker.join_gate is None and sent.chunk is None:\n            worker.ready[slot] = entry\n",
-        "        elif worker.join_gate is None and sent.chunk is None:\n            pass\n",
+        "        elif worker.join_gate is None and not self.chunked:\n            worker.ready[slot] = entry\n",
+        "        elif worker.join_gate is None and not self.chunked:\n            pass\n",
     ),
     Mutant(
         "the rest of a batch that was cut is forgotten",

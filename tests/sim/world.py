@@ -125,6 +125,7 @@ class World:
         gateway = Gateway(process, self.network, self.cluster.addresses, swarm.settings, swarm.limits)
         process.after_turn = self._after_gateway_turn
         self.model.new_life()
+        self.model.forbidden.clear()
         return gateway
 
     def _after_gateway_turn(self) -> None:
