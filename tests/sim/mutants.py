@@ -145,8 +145,8 @@ MUTANTS = (
     Mutant(
         "what a leave moves is not looked at",
         MEMBERSHIP,
-        "    dispatcher.settle_waiting(now)\n    return moves\n\n\ndef last_sent",
-        "    return moves\n\n\ndef last_sent",
+        "    dispatcher.settle_waiting(now)\n    return moves\n\n\ndef _join",
+        "    return moves\n\n\ndef _join",
     ),
     Mutant("what comes back goes to the end", WAITING, "parts.extendleft(reversed(ordered))", "parts.extend(ordered)"),
     Mutant(
