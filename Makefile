@@ -23,10 +23,10 @@ SECONDS_EACH ?= 20
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup artifacts pulsar pulsar-stop pulsar-status test sim mutants fuzz lint types fmt demo bench soak proto clean
+.PHONY: help setup artifacts pulsar pulsar-stop pulsar-status test sim mutants fuzz lint types fmt demo bench soak console-screenshots proto clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-20s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo "variables: PULSAR_VERSION=$(PULSAR_VERSION) PULSAR_PORT=$(PULSAR_PORT) PULSAR_WEB_PORT=$(PULSAR_WEB_PORT)" \
 		"PULSAR_DATA=$(PULSAR_DATA) SECONDS=$(SECONDS) ARGS=$(ARGS)"
 
@@ -83,6 +83,9 @@ bench: setup ## measure the gateway against a direct connection
 
 soak: setup ## thousands of workers, rolling restarts, MINUTES=30; memory, descriptors, latency, order
 	@$(PYTHON) -m integration.soak --version $(PULSAR_VERSION) --minutes $(MINUTES) $(ARGS)
+
+console-screenshots: setup ## take the console's pictures in docs/images anew, in the system's Chromium
+	@$(PYTHON) -m tests.integration.console_screenshots
 
 proto: $(VENV)/.ready ## regenerate proxy/wire/pulsar_pb2.py and .pyi from pulsar.proto
 	@$(PYTHON) -m tests.wire.regenerate

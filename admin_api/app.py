@@ -1,4 +1,4 @@
-"""The admin API as a value: routes over a read-only view of the gateway."""
+"""The admin API as a value: routes over a view of the gateway, and over what operators may order."""
 
 from __future__ import annotations
 
@@ -6,16 +6,60 @@ from typing import TYPE_CHECKING
 
 from fastapi import FastAPI
 
+from admin_api.document import document_truly
+from admin_api.problems import answer_problems
+from admin_api.routes.configuration import configuration_routes
+from admin_api.routes.console import console_routes
+from admin_api.routes.events import event_routes
+from admin_api.routes.hashes import hash_routes
 from admin_api.routes.health import health_routes
+from admin_api.routes.metrics import metrics_routes
+from admin_api.routes.orders import order_routes
+from admin_api.routes.pulsar import pulsar_routes
 from admin_api.routes.subscriptions import subscription_routes
 
 if TYPE_CHECKING:
-    from admin_api.ports import GatewayView
+    from admin_api.ports import GatewayControl, GatewayView
+    from admin_api.ports_metrics import MetricsView
+    from admin_api.pulsar.proxying import BrokerAdmin
+
+DESCRIPTION = """
+What a Keyline gateway does with its Key_Shared subscriptions, and orders to it. Times are seconds; moments (`now`,
+`since`, `joined_at`, ...) are on the gateway's monotonic clock, to be compared with `now` of the same answer. Errors
+are problem details (RFC 9457).
+"""
 
 
-def admin_app(view: GatewayView, version: str) -> FastAPI:
-    """Put the routes together. FastAPI's own documentation pages are off: they load scripts from elsewhere."""
-    app = FastAPI(title="Keyline", version=version, docs_url=None, redoc_url=None)
+def admin_app(
+    view: GatewayView,
+    control: GatewayControl,
+    version: str,
+    *,
+    read_only: bool = False,
+    broker: BrokerAdmin | None = None,
+    broker_writes: bool = False,
+    metrics: MetricsView | None = None,
+    metrics_consumers_max: int = 0,
+    metrics_pulsar_names: bool = False,
+) -> FastAPI:
+    """Put the routes together. FastAPI's own documentation pages are off: they load scripts from elsewhere.
+
+    With `read_only` every order is refused with 403. With `broker` its admin API is there as well, changes included
+    with `broker_writes`. With `metrics` they are at ``/metrics``; see `metrics_routes`.
+    """
+    app = FastAPI(title="Keyline", version=version, description=DESCRIPTION, docs_url=None, redoc_url=None)
+    answer_problems(app)
+    document_truly(app)
     app.include_router(health_routes(view))
     app.include_router(subscription_routes(view))
+    app.include_router(hash_routes(view))
+    app.include_router(order_routes(control, read_only=read_only))
+    app.include_router(event_routes(view))
+    app.include_router(configuration_routes(view))
+    app.include_router(console_routes())
+    if metrics is not None:
+        made = metrics_routes(metrics, consumers_max=metrics_consumers_max, pulsar_names=metrics_pulsar_names)
+        app.include_router(made)
+    if broker is not None:  # last, so that our own routes win
+        app.include_router(pulsar_routes(view, broker, writes=broker_writes, read_only=read_only))
     return app

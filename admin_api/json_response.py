@@ -1,19 +1,88 @@
-"""Snapshots as JSON.
+"""Snapshots as JSON, without holding up the messages.
 
 pydantic's Rust serialiser writes dataclasses as they are, without a schema for each: a tenth of the time of
-`dataclasses.asdict` and `json`, which matters because a snapshot may list thousands of hashes. It still runs in a
-worker thread, for the loop of this process carries messages.
+`dataclasses.asdict` and `json`. It holds the interpreter's lock all the while, so a thread would not help; what may be
+long is gathered and written in pieces instead, and the loop turns between them.
 """
 
 from __future__ import annotations
 
-from typing import Any
+import asyncio
+from dataclasses import fields, is_dataclass
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from fastapi import Response
-from fastapi.concurrency import run_in_threadpool
 from pydantic_core import to_json
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterator, Sequence
+
+    from admin_api.ports import Steps
+
+T = TypeVar("T")
+
+SLICE_S = 0.0005
+"""How long an answer may be worked on before messages get their turn."""
+ITEMS_AT_ONCE = 200
+
+
+async def in_slices(steps: Generator[Any, None, T]) -> T:
+    """Run to the end, with turns of the loop in between."""
+    until = perf_counter() + SLICE_S
+    while True:
+        try:
+            next(steps)
+        except StopIteration as stop:
+            answer: T = stop.value
+            return answer
+        if perf_counter() >= until:
+            await asyncio.sleep(0)
+            until = perf_counter() + SLICE_S
 
 
 async def snapshot_response(snapshot: Any) -> Response:
     """Write a frozen snapshot as a JSON body."""
-    return Response(await run_in_threadpool(to_json, snapshot), media_type="application/json")
+    pieces: list[bytes] = []
+    await in_slices(_written(snapshot, pieces))
+    return Response(b"".join(pieces), media_type="application/json")
+
+
+async def steps_response(steps: Steps) -> Response:
+    """Gather a snapshot and write it."""
+    return await snapshot_response(await in_slices(steps))
+
+
+def _written(snapshot: Any, pieces: list[bytes]) -> Generator[None, None, None]:
+    for piece in _pieces(snapshot):
+        pieces.append(piece)
+        yield
+
+
+def _pieces(value: Any) -> Iterator[bytes]:
+    """JSON in pieces that are each soon made: a dataclass field by field, what is long some items at a time."""
+    if is_dataclass(value):
+        opening = b"{"
+        for field in fields(value):
+            yield opening + to_json(field.name) + b":"
+            yield from _pieces(getattr(value, field.name))
+            opening = b","
+        yield b"}" if opening == b"," else b"{}"
+    elif isinstance(value, tuple) and (len(value) > ITEMS_AT_ONCE or any(map(is_dataclass, value))):
+        yield from _long(value)
+    else:
+        yield to_json(value)
+
+
+def _long(value: Sequence[Any]) -> Iterator[bytes]:
+    opening = b"["
+    if is_dataclass(value[0]) and any(isinstance(getattr(value[0], field.name), tuple) for field in fields(value[0])):
+        for item in value:  # which may be long themselves
+            yield opening
+            yield from _pieces(item)
+            opening = b","
+    else:
+        for start in range(0, len(value), ITEMS_AT_ONCE):
+            yield opening + to_json(value[start : start + ITEMS_AT_ONCE])[1:-1]
+            opening = b","
+    yield b"]"

@@ -19,11 +19,15 @@ import structlog
 import uvloop
 
 from admin_api.app import admin_app
+from admin_api.pulsar.proxying import BrokerAdmin
 from admin_api.server import AdminServer
+from proxy.admin import Admin
 from proxy.collector import Collector, spare_the_collector
+from proxy.config_show import effective_json
 from proxy.config_types import service_urls, split_host_port
 from proxy.errors import KeylineError
 from proxy.limits import Limits
+from proxy.metrics_source import MetricsSource
 from proxy.net.aio import AioClock, AioConnector
 from proxy.net.broker_probe import BrokerProbe
 from proxy.net.broker_settings import (
@@ -42,9 +46,10 @@ from proxy.net.subscriptions import Subscriptions
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     from proxy.config import Config
-    from proxy.net.subscriptions import SubscriptionsStatistics
+    from proxy.config_load import Loaded
 
 FAREWELL_S = 2.0
 """How long clients may take to read what was sent to them before their connections are cut."""
@@ -59,11 +64,11 @@ class StartFailure(KeylineError):
 
 
 class Gateway:
-    """All parts of one gateway on one event loop. Implements `admin_api.ports.GatewayView`."""
+    """All parts of one gateway on one event loop."""
 
-    def __init__(self, config: Config, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, loaded: Loaded, loop: asyncio.AbstractEventLoop) -> None:
         """Make every part; nothing listens or connects yet. Raises `StartFailure`."""
-        self._config = config
+        config = self._config = loaded.config
         limits = _picked(Limits, config)
         clock = AioClock(loop)
         connector = AioConnector(loop, limits, _broker_tls(config))
@@ -74,12 +79,28 @@ class Gateway:
         self._server = GatewayServer(sessions, limits, loop)
         subscriptions = self._subscriptions
         self._collector = Collector(clock, subscriptions.__len__, lambda: subscriptions.ended_total)
-        self._admin = AdminServer(admin_app(self, version("keyline")))
+        admin = Admin(subscriptions, self.not_ready_because, effective_json(loaded)["settings"])
+        metrics = MetricsSource(
+            version("keyline"), self.not_ready_because, self._server, subscriptions, self._brokers, self._collector
+        )
+        serving = config.serving
+        self._broker_admin = _broker_admin(config)
+        self._admin = AdminServer(
+            admin_app(
+                admin,
+                admin,
+                version("keyline"),
+                read_only=serving.admin_read_only,
+                broker=self._broker_admin,
+                broker_writes=serving.admin_writes_to_broker,
+                metrics=metrics,
+                metrics_consumers_max=serving.metrics_consumers_max,
+                metrics_pulsar_names=serving.metrics_pulsar_names,
+            )
+        )
         self._listening = False
         self._draining = False
         self.admin_address = ("", 0)
-
-    # ------------------------------------------------------------------ admin_api.ports.GatewayView
 
     def not_ready_because(self) -> Sequence[str]:
         """Every reason why no client should be sent here now."""
@@ -91,10 +112,6 @@ class Gateway:
         if self._probe.unreachable_because is not None:
             reasons.append(f"broker: {self._probe.unreachable_because}")
         return reasons
-
-    def subscriptions(self) -> SubscriptionsStatistics:
-        """All Key_Shared subscriptions, frozen."""
-        return self._subscriptions.statistics()
 
     # ------------------------------------------------------------------ life
 
@@ -147,17 +164,19 @@ class Gateway:
         gone = asyncio.Event()
         self._brokers.close(gone.set)
         await _first_of(farewell_s, gone)
+        self._subscriptions.events.close()  # or the streams would hold the admin API open
         await self._admin.stop()
+        await self._broker_admin.close()
         log.info("gateway stopped", drained=complete)
         return complete
 
 
-def run(config: Config) -> None:
+def run(loaded: Loaded) -> None:
     """Serve until a signal, then drain. Raises `StartFailure`."""
-    uvloop.run(_serve(config))
+    uvloop.run(_serve(loaded))
 
 
-async def _serve(config: Config) -> None:
+async def _serve(loaded: Loaded) -> None:
     loop = asyncio.get_running_loop()
     stop, hurry = asyncio.Event(), asyncio.Event()
 
@@ -167,7 +186,7 @@ async def _serve(config: Config) -> None:
 
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, signalled, number.name)
-    gateway = Gateway(config, loop)
+    gateway = Gateway(loaded, loop)
     await gateway.start()
     spare_the_collector()
     await stop.wait()
@@ -222,14 +241,22 @@ def _credentials(config: Config) -> CredentialsProvider:
     return no_credentials
 
 
+def _broker_admin(config: Config) -> BrokerAdmin:
+    broker = config.broker
+    tls = _trusting(broker.broker_tls_ca_file) if broker.broker_admin_url.startswith("https:") else None
+    return BrokerAdmin(broker.broker_admin_url, timeout_s=broker.upstream_request_timeout_s, tls=tls)
+
+
 def _broker_tls(config: Config) -> ssl.SSLContext | None:
     broker = config.broker
-    if not broker.broker_url.startswith(f"{TLS}://"):
-        return None
+    return _trusting(broker.broker_tls_ca_file) if broker.broker_url.startswith(f"{TLS}://") else None
+
+
+def _trusting(ca_file: Path | None) -> ssl.SSLContext:
     try:
-        return ssl.create_default_context(cafile=broker.broker_tls_ca_file)
+        return ssl.create_default_context(cafile=ca_file)
     except OSError as error:  # ssl.SSLError is one
-        raise StartFailure(f"broker_tls_ca_file {broker.broker_tls_ca_file}: {error}") from error
+        raise StartFailure(f"broker_tls_ca_file {ca_file}: {error}") from error
 
 
 def _picked(kind: type[T], config: Config) -> T:

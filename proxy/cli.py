@@ -1,4 +1,4 @@
-"""The command line: serve, and check a configuration without serving."""
+"""The command line: serve, check a configuration without serving, and ask or order a running gateway."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from proxy.cli_operate import add_commands
 from proxy.config_load import CONFIG_FILE_VARIABLE, InvalidConfiguration, Loaded, load
 from proxy.config_show import effective, effective_json, mistakes, mistakes_json
 
@@ -80,6 +81,9 @@ def check_config(config: ConfigFile = None, as_json: _Json = False) -> None:  # 
     typer.echo(json.dumps(effective_json(loaded), indent=2) if as_json else effective(loaded))
 
 
+add_commands(app)
+
+
 def _run(loaded: Loaded) -> None:
     from proxy.app import StartFailure, run  # noqa: PLC0415 - `check-config` and `--version` need not load the gateway
     from proxy.log import configure_logging  # noqa: PLC0415
@@ -87,7 +91,7 @@ def _run(loaded: Loaded) -> None:
     serving = loaded.config.serving
     configure_logging(serving.log_level, serving.log_format, serving.replica_name)
     try:
-        run(loaded.config)
+        run(loaded)
     except StartFailure as error:
         typer.echo(f"keyline: {error}", err=True)
         raise typer.Exit(EXIT_FAILED) from None

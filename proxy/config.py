@@ -81,6 +81,23 @@ class Serving(Group):
     admin_listen: HostPort = setting(
         "127.0.0.1:8750", "Address of the admin API and the health checks.", takes="host:port"
     )
+    admin_read_only: bool = setting(
+        default=False,
+        description="Refuse every order of the admin API (pause, drain, evict, limits, ...) with 403.",
+    )
+    admin_writes_to_broker: bool = setting(
+        default=False,
+        description="Pass what would change something at the broker (POST, PUT, DELETE below /admin) on to "
+        "`broker_admin_url`; if false it is refused with 405. Reads are passed on in any case.",
+    )
+    metrics_consumers_max: int = setting(
+        0, "Consumers that get metrics of their own, over all subscriptions; 0 for none.",
+        unit="consumers", ge=0, le=100_000,
+    )  # fmt: skip
+    metrics_pulsar_names: bool = setting(
+        default=False,
+        description="Tell metrics also under the broker's names (`pulsar_subscription_*`, `pulsar_consumer_*`).",
+    )
     replica_name: Name = Field(
         default_factory=socket.gethostname,
         description="Name of this gateway: its consumers carry it at the brokers. Must differ between replicas.",

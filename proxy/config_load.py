@@ -25,9 +25,8 @@ from proxy.errors import ConfigurationError
 CONFIG_FILE_VARIABLE = "KEYLINE_CONFIG"
 """Names the file; read by the command line."""
 
-_NO_SETTINGS = frozenset(
-    {CONFIG_FILE_VARIABLE, "KEYLINE_CACHE"}
-)  # the latter: where `integration` keeps Pulsar's artifacts
+_NO_SETTINGS = frozenset({CONFIG_FILE_VARIABLE, "KEYLINE_ADMIN_URL", "KEYLINE_CACHE"})
+"""Variables of the commands, and where `integration` keeps Pulsar's artifacts."""
 
 MASK = "********"
 

@@ -28,6 +28,18 @@ class ClientError(KeylineError):
         self.wire_code = wire_code
 
 
+class NotFound(KeylineError):
+    """What an operator named is not here; the message says which part of the name, and what is."""
+
+    http_status = 404
+
+
+class Conflict(KeylineError):
+    """What an operator asked for does not go together with how things are."""
+
+    http_status = 409
+
+
 class UpstreamError(KeylineError):
     """The broker refused; its own code and words are passed on."""
 

@@ -2,23 +2,95 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
-from fastapi import APIRouter, Response
+from fastapi import APIRouter, Query, Response
 
-from admin_api.json_response import snapshot_response
+from admin_api.json_response import snapshot_response, steps_response
+from admin_api.names import CONSUMER_PATH, SUBSCRIPTION_PATH, ConsumerName, Key, MessageKey
+from admin_api.schemas.hashes import DrainingPage, Ring
+from admin_api.schemas.orders import StandingOrders
+from admin_api.schemas.pending import PendingPage
+from admin_api.schemas.problem import Problem
+from admin_api.schemas.subscriptions import Consumer, Subscription, Subscriptions
 
 if TYPE_CHECKING:
+    from typing import Any
+
     from admin_api.ports import GatewayView
+
+PAGE_MAX = 1_000
+
+Limit = Annotated[int, Query(ge=1, le=PAGE_MAX, description="Most items of the page.")]
+After = Annotated[str | None, Query(max_length=10_000, description="`next` of the page before.")]
+AfterHash = Annotated[int, Query(ge=-1, le=65_536, description="`next` of the page before.")]
 
 
 def subscription_routes(view: GatewayView) -> APIRouter:
-    """Make ``/api/v1/subscriptions``."""
-    router = APIRouter(prefix="/api/v1", tags=["subscriptions"])
+    """Make what tells of subscriptions and their consumers."""
+    errors: dict[int | str, dict[str, Any]] = {400: {"model": Problem}, 404: {"model": Problem}}
+    router = APIRouter(prefix="/api/v1", tags=["subscriptions"], default_response_class=Response)
 
-    @router.get("/subscriptions", response_class=Response)
-    async def subscriptions() -> Response:
-        """All subscriptions of this gateway with their workers, as of this moment."""
-        return await snapshot_response(view.subscriptions())
+    @router.get(
+        "/subscriptions",
+        responses={200: {"model": Subscriptions}, 400: {"model": Problem}},
+        summary="All subscriptions",
+    )
+    async def subscriptions(after: After = None, limit: Limit = 100) -> Response:
+        """Key_Shared subscriptions of this gateway with their workers, by topic and name, a page at a time."""
+        return await steps_response(view.subscriptions(after, limit))
+
+    @router.get("/orders", responses={200: {"model": list[StandingOrders]}}, summary="Standing orders")
+    async def orders() -> Response:
+        """Everything that operators ordered and did not take back, also for subscriptions that nobody consumes now."""
+        return await snapshot_response(view.orders())
+
+    @router.get(SUBSCRIPTION_PATH, responses=errors | {200: {"model": Subscription}}, summary="One subscription")
+    async def subscription(key: Key) -> Response:
+        """Its workers, what waits, what drains, and the latest hand-overs."""
+        return await steps_response(view.subscription(key))
+
+    @router.get(SUBSCRIPTION_PATH + "/ring", responses=errors | {200: {"model": Ring}}, summary="Who owns which hashes")
+    async def ring(key: Key) -> Response:
+        """Every range of the hash space with its owner."""
+        return await steps_response(view.ring(key))
+
+    @router.get(
+        SUBSCRIPTION_PATH + "/draining-hashes",
+        responses=errors | {200: {"model": DrainingPage}},
+        summary="Draining hashes of a subscription",
+    )
+    async def draining_hashes(key: Key, after: AfterHash = -1, limit: Limit = 100) -> Response:
+        """Hashes whose former owner still holds messages of them, so that the new owner waits (PIP-379)."""
+        return await snapshot_response(view.draining(key, None, after, limit))
+
+    @router.get(CONSUMER_PATH, responses=errors | {200: {"model": Consumer}}, summary="One consumer")
+    async def consumer(key: Key, consumer: ConsumerName) -> Response:
+        """Its permits, its share of the hash space, what it holds, and which of its former hashes drain."""
+        return await steps_response(view.consumer(key, consumer))
+
+    @router.get(
+        CONSUMER_PATH + "/draining-hashes",
+        responses=errors | {200: {"model": DrainingPage}},
+        summary="Draining hashes of a consumer",
+    )
+    async def draining_hashes_of_consumer(
+        key: Key, consumer: ConsumerName, after: AfterHash = -1, limit: Limit = 100
+    ) -> Response:
+        """Hashes that this consumer lost and still holds messages of."""
+        return await snapshot_response(view.draining(key, consumer, after, limit))
+
+    @router.get(
+        CONSUMER_PATH + "/pending-acks",
+        responses=errors | {200: {"model": PendingPage}},
+        summary="What a consumer has not acknowledged",
+    )
+    async def pending_acks(
+        key: Key, consumer: ConsumerName, of: MessageKey, after: After = None, limit: Limit = 100
+    ) -> Response:
+        """In topic order, a page at a time; of one key or hash only, if one is named."""
+        return await snapshot_response(
+            view.pending(key, consumer, message_key=of.message_key, slot=of.slot, after=after, limit=limit)
+        )
 
     return router

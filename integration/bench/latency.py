@@ -82,7 +82,7 @@ def measure(stage: Stage) -> list[Row]:
     blocks = WARM_UP_BLOCKS + max(1, int(stage.sizes.latency_s))
     topics = {side: f"persistent://public/default/latency-{side}" for side in SIDES}
     with ExitStack() as ends:
-        workers = {side: _start(stage, side, topics[side], blocks * RATE) for side in SIDES}
+        workers = {side: start_workers(stage, side, topics[side], blocks * RATE) for side in SIDES}
         for each in workers.values():
             ends.callback(each.process.kill)
             each.wait(each.result.with_suffix(".ready"), START_S_MAX)
@@ -92,14 +92,15 @@ def measure(stage: Stage) -> list[Row]:
         for each in workers.values():
             each.wait(each.result, END_S_MAX)
         usage = meter.read()
-    done = {side: _blocks(workers[side].result) for side in SIDES}
+    done = {side: blocks_of(workers[side].result) for side in SIDES}
     for side, blocks_done in done.items():
         note(f"  latency {side}: p50 {statistics.median(block.p50_ms for block in blocks_done):.2f} ms")
     note(f"  others {usage.others_share:.0%}, reference {usage.reference_ns:.0f} ns")
     return _rows(done)
 
 
-def _start(stage: Stage, side: Side, topic: str, count: int) -> Workers:
+def start_workers(stage: Stage, side: Side, topic: str, count: int) -> Workers:
+    """Four workers in a process of their own, until they have `count` messages."""
     log, result = (stage.directory / f"latency-{side}.{suffix}" for suffix in ("log", "json"))
     arguments = ["-m", "integration.bench.latency_worker", stage.url(side), topic, str(count), str(result)]
     return Workers(OwnedProcess([sys.executable, *arguments], log), log, result)
@@ -114,7 +115,7 @@ def _produce_in_turns(service_url: str, topics: dict[Side, str], blocks: int) ->
         ]
         due = time.monotonic()
         for producer in producers * blocks:
-            _produce_block(producer, due)
+            produce_block(producer, due)
             due = max(due + 1, time.monotonic())
         for producer in producers:
             producer.flush()
@@ -122,7 +123,8 @@ def _produce_in_turns(service_url: str, topics: dict[Side, str], blocks: int) ->
         client.close()
 
 
-def _produce_block(producer: pulsar.Producer, due: float) -> None:
+def produce_block(producer: pulsar.Producer, due: float) -> None:
+    """Send a second's messages at `RATE`, the first at `due`; one that is late is sent at once."""
     filling = bytes(PAYLOAD_BYTES - struct.calcsize(SENT_AT))
     for number, key in zip(range(RATE), _keys(), strict=False):
         early_s = due + number / RATE - time.monotonic()
@@ -140,7 +142,7 @@ def _ignore(_result: pulsar.Result, _message_id: object) -> None:
     """A message that was not stored is missed by the workers."""
 
 
-def _blocks(result: Path) -> list[Block]:
+def blocks_of(result: Path) -> list[Block]:
     """Cut what the workers wrote into the seconds it was sent in."""
     ages = [age / 1e6 for _, age in sorted(json.loads(result.read_text()))]
     blocks = []

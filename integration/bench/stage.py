@@ -41,6 +41,7 @@ class Sizes:
     latency_s: float = 15.0
     relay_messages: int = 50_000
     hand_over_keys: int = 300
+    draining_hashes: int = 10_000
     micro_messages: int = 5_000
     tracked_slots: int = 65_000
     waiting_messages: int = 10_000
@@ -54,6 +55,7 @@ QUICK: Final = Sizes(
     latency_s=2.0,
     relay_messages=1_000,
     hand_over_keys=40,
+    draining_hashes=200,
     micro_messages=500,
     tracked_slots=5_000,
     waiting_messages=500,

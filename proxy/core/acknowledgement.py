@@ -34,6 +34,13 @@ def ack(dispatcher: Dispatcher, worker: Worker, key: int, now: float) -> bool:
         worker.acks_unknown += 1
         return False
     worker.last_acked_at = now
+    # `Histogram.observe`, in place where it only counts: an ack command mostly names what was sent together.
+    latency = dispatcher.ack_latency
+    latency_s = now - unit.sent_at
+    if latency_s == latency.latest_s:
+        latency.latest_count += 1
+    else:
+        latency.observe(latency_s)
     if isinstance(unit, Part):
         if unit.batch is None and unit.chunk is None and not dispatcher.gated:
             _finish_plain(dispatcher, unit, worker, now)
@@ -66,12 +73,13 @@ def ack_indexes(dispatcher: Dispatcher, worker: Worker, key: int, unacked: int, 
     worker.last_acked_at = now
     if isinstance(unit, Part):
         _ack_bits(dispatcher, unit, worker, _cleared(unit.count, unacked), now)
-        if unit.holder is None:
-            del worker.pending[key]
+        finished = unit.holder is None
     else:
         _ack_delivery_bits(dispatcher, unit, worker, unacked, now)
-        if not unit.parts:
-            del worker.pending[key]
+        finished = not unit.parts
+    if finished:
+        del worker.pending[key]
+        dispatcher.ack_latency.observe(now - unit.sent_at)
     _reopen(dispatcher, worker, now)
     if unit.redeliveries and worker.outbox:
         _forget_unsent(dispatcher, worker, unit, key, now)

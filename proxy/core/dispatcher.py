@@ -24,8 +24,10 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from proxy.core.chunked import ChunkedMessages
+from proxy.core.delivery_totals import DeliveryTotals
 from proxy.core.draining_hashes import DrainingHashes
 from proxy.core.entry import PART_BYTES, Batch, Delivery, Part, cut, slice_key
+from proxy.core.histogram import Histogram
 from proxy.core.outstanding import Outstanding, size_of
 from proxy.core.slots import SlotTable
 from proxy.core.waiting import WAITING_SLOT_BYTES, WaitingSlot, WaitReason
@@ -86,6 +88,14 @@ class Dispatcher:
         self.draining_cleared_total = 0
         self.opaque_overshoots = 0
         """Deliveries larger than the permits because the entry could not be cut."""
+        self.departed = DeliveryTotals()
+        """Counts of the workers that have left."""
+        self.ack_latency = Histogram()
+        """From each delivery to the ack of its last message."""
+        self.hand_over_duration = Histogram()
+        """From a membership change until the former holder of a slot that moved had nothing of it left."""
+        self.blocked_time = Histogram()
+        """How long slots had something waiting: from the first that had to wait until the last of it was sent."""
 
     # ---- entries from the broker ------------------------------------------------------------------------------
 
@@ -212,6 +222,11 @@ class Dispatcher:
         for worker in self.chunked.workers():
             self.serve(worker, now)
 
+    @property
+    def draining_begun_total(self) -> int:
+        """Slots that have begun to drain."""
+        return len(self.draining) + self.draining_cleared_total
+
     def free_permits(self) -> int:
         """Messages that the workers would take at once."""
         return sum(worker.permits for worker in self.workers.values() if worker.open and worker.permits > 0)
@@ -314,7 +329,7 @@ class Dispatcher:
             entry.parts.popleft()
             self.waiting_messages -= size
             self._hold_and_post(worker, part, now)
-            self._requeue(worker, slot, entry)
+            self._requeue(worker, slot, entry, now)
         if self.chunked and worker.permits > 0 and worker.writable and not self.paused:
             self._finish_begun(worker, now)
 
@@ -331,7 +346,7 @@ class Dispatcher:
                     self.waiting_messages -= part.count
                     self._hold_and_post(worker, part, now)
             if not entry.parts:
-                self.forget_waiting(slot)
+                self._end_wait(slot, entry, now)
             elif entry.home is None or self._target(slot, entry.parts[0]) is not entry.home:
                 self.settle_slots((slot,), now)
 
@@ -342,10 +357,16 @@ class Dispatcher:
             return worker
         return None
 
-    def _requeue(self, worker: Worker, slot: int, entry: WaitingSlot) -> None:
+    def _end_wait(self, slot: int, entry: WaitingSlot, now: float) -> None:
+        """The last of what waited has left. What left in the moment it came passed through and was not blocked."""
+        if now > entry.since:
+            self.blocked_time.observe(now - entry.since)
+        self.forget_waiting(slot)
+
+    def _requeue(self, worker: Worker, slot: int, entry: WaitingSlot, now: float) -> None:
         """After a slot's head left: on to its next, if it has one."""
         if not entry.parts:
-            self.forget_waiting(slot)
+            self._end_wait(slot, entry, now)
         elif worker.join_gate is None and not self.chunked:
             worker.ready[slot] = entry
         else:
@@ -378,7 +399,7 @@ class Dispatcher:
             place.parts.popleft()
             self.waiting_messages -= part.count
             worker.ready.pop(part.slot, None)
-            self._requeue(worker, part.slot, place)
+            self._requeue(worker, part.slot, place, now)
         for part in self._send_group(worker, group, now):
             self._wait(part, now)
 
@@ -410,6 +431,8 @@ class Dispatcher:
             part.holder = worker
             part.sent_at = now
             part.attempts += 1
+        delivery.sent_at = now
+        delivery.attempts = max(part.attempts for part in delivery.parts)
         self._debit(worker, delivery.count, delivery.wire_bytes, now)
         assert delivery.key not in worker.pending, "the same messages are pending twice"
         worker.pending[delivery.key] = delivery
@@ -495,6 +518,7 @@ class Dispatcher:
         if entry is not None:
             waiting = sum(part.count for part in entry.parts)
             entry.blocked_attempts = 0
+        self.hand_over_duration.observe(now - began)
         self.hand_overs.append(HandOver(slot, holder.name, owner.name if owner else None, began, now, waiting))
 
     def settle_freed(self, slot: int, now: float) -> None:

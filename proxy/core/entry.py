@@ -154,7 +154,19 @@ class Part:
 class Delivery:
     """Several parts of one batch at one worker, sent as one batch."""
 
-    __slots__ = ("count", "holder", "indexes", "key", "parts", "position", "redeliveries", "wire_bytes")
+    __slots__ = (
+        "attempts",
+        "count",
+        "holder",
+        "indexes",
+        "key",
+        "parts",
+        "position",
+        "received_at",
+        "redeliveries",
+        "sent_at",
+        "wire_bytes",
+    )
 
     def __init__(self, parts: Sequence[Part], holder: Worker) -> None:
         """All parts are of one batch; what leaves is their messages in the batch's order."""
@@ -164,6 +176,9 @@ class Delivery:
         self.parts = list(parts)
         """Those with something unacknowledged; as delivered at first, fewer later."""
         self.holder = holder
+        self.received_at = parts[0].received_at
+        self.sent_at = 0.0
+        self.attempts = 0
         self.redeliveries = max(part.redeliveries for part in parts)
         indexes = sorted(index for part in parts for index in part.message_indexes())
         self.count = len(indexes)

@@ -13,6 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from proxy.core.acknowledgement import take_back
+from proxy.core.delivery_totals import sum_of, totals_of
 from proxy.core.dispatcher import Dispatcher, OrderingMode
 from proxy.core.last_sent_position import LastSentPosition
 from proxy.core.slots import MAX_HOLDER
@@ -66,6 +67,7 @@ def leave(dispatcher: Dispatcher, worker: Worker, now: float) -> list[RangeMove[
     units = list(worker.pending.values())
     worker.pending.clear()
     take_back(dispatcher, worker, units, now)
+    dispatcher.departed = sum_of((dispatcher.departed, totals_of(worker)))
     worker.outbox.clear()
     dispatcher.chunked.forget_worker(worker)
     assert worker.unacked == 0
@@ -75,22 +77,8 @@ def leave(dispatcher: Dispatcher, worker: Worker, now: float) -> list[RangeMove[
     return moves
 
 
-def last_sent_position(dispatcher: Dispatcher) -> LastSentPosition:
-    """PIP-282's positions as of now, derived: what was read, less what never left.
-
-    Walks what waits, which look-ahead bounds; the hot path pays nothing for it.
-    """
-    positions = LastSentPosition()
-    highest = dispatcher.outstanding.highest
-    if highest >= 0:
-        positions.read(highest)
-    for position in unsent_positions(dispatcher):
-        positions.hold(position)
-    return positions
-
-
 def _join_position(dispatcher: Dispatcher) -> int | None:
-    """`last_sent_position(...).position`, without telling where the holes above it are."""
+    """`statistics.last_sent_position(...).position`, without telling where the holes above it are."""
     positions = LastSentPosition()
     if dispatcher.outstanding.highest >= 0:
         positions.read(dispatcher.outstanding.highest)
@@ -100,12 +88,6 @@ def _join_position(dispatcher: Dispatcher) -> int | None:
     if lowest is not None:
         positions.hold(lowest)
     return positions.position
-
-
-def unsent_positions(dispatcher: Dispatcher) -> list[int]:
-    """Entries of which some message was never sent to anybody, ascending."""
-    waiting = dispatcher.waiting.values()
-    return sorted({part.position for entry in waiting for part in entry.parts if not part.attempts})
 
 
 def _free_index(dispatcher: Dispatcher) -> int:

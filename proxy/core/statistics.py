@@ -1,18 +1,21 @@
 """A subscription's state as frozen values: what the admin API, metrics and the console may see.
 
-Taken on request and outside the hot path. The names are the PIPs' where a PIP names something.
+Taken on request and outside the hot path, in steps: see `proxy.core.steps`. The names are the PIPs' where a PIP names
+something.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from proxy.core.membership import last_sent_position
+from proxy.core.last_sent_position import LastSentPosition, format_ranges
 from proxy.core.positions import format_position
+from proxy.core.steps import finished, in_steps
 
 if TYPE_CHECKING:
     from proxy.core.dispatcher import Dispatcher
+    from proxy.core.steps import Steps
     from proxy.core.worker import Worker
 
 
@@ -38,6 +41,7 @@ class WorkerStatistics:
     pending_deliveries: int
     blocked_on_unacked_messages: bool
     writable: bool
+    drained_by_operator: bool
     sent_messages: int
     sent_bytes: int
     acked_messages: int
@@ -81,21 +85,30 @@ class DispatcherStatistics:
 
 DRAINING_LISTED_MAX = 1_000
 """Draining hashes listed per worker; the counts are always whole."""
+POSITIONS_LISTED_MAX = 100
+"""Ranges of individually sent positions listed, the lowest."""
 
 
 def dispatcher_statistics(dispatcher: Dispatcher) -> DispatcherStatistics:
     """Everything at this moment."""
-    draining = _draining_by_worker(dispatcher)
-    positions = last_sent_position(dispatcher)
+    return finished(dispatcher_statistics_steps(dispatcher))
+
+
+def dispatcher_statistics_steps(dispatcher: Dispatcher) -> Steps[DispatcherStatistics]:
+    """Everything, each worker at its own moment."""
+    draining = yield from _draining_by_worker(dispatcher)
+    positions = yield from _last_sent_position(dispatcher)
+    workers = []
+    for worker in list(dispatcher.workers.values()):
+        if dispatcher.workers.get(worker.index) is worker:
+            workers.append(_worker_statistics(dispatcher, worker, draining.get(worker.index, _NONE_DRAIN)))
+            yield
     last_sent = positions.position
-    workers = tuple(
-        _worker_statistics(dispatcher, worker, draining.get(worker.index, [])) for worker in dispatcher.workers.values()
-    )
     outstanding = dispatcher.outstanding
     return DispatcherStatistics(
         ordering_mode=dispatcher.mode.value,
         paused=dispatcher.paused,
-        workers=workers,
+        workers=tuple(workers),
         outstanding_entries=len(outstanding.entries),
         bytes_held=outstanding.bytes_held,
         waiting_messages=dispatcher.waiting_messages,
@@ -107,30 +120,80 @@ def dispatcher_statistics(dispatcher: Dispatcher) -> DispatcherStatistics:
         repeated_entries=outstanding.repeated,
         permit_overshoots=dispatcher.opaque_overshoots,
         last_sent_position=format_position(last_sent) if last_sent is not None else None,
-        individually_sent_positions=str(positions.individually_sent()),
+        individually_sent_positions=format_ranges(positions.individually_sent()[:POSITIONS_LISTED_MAX]),
         oldest_wait_since=min((entry.since for entry in dispatcher.waiting.values()), default=None),
     )
 
 
-def _draining_by_worker(dispatcher: Dispatcher) -> dict[int, list[DrainingHash]]:
-    by_worker: dict[int, list[DrainingHash]] = {}
-    for slot in dispatcher.draining.slots():
-        waiting = dispatcher.waiting.get(slot)
-        owner = dispatcher.select(slot)
-        by_worker.setdefault(dispatcher.slots.holder(slot), []).append(
-            DrainingHash(
-                hash=slot,
-                unack_msgs=dispatcher.slots.count(slot),
-                blocked_attempts=waiting.blocked_attempts if waiting is not None else 0,
-                waiting_messages=sum(part.count for part in waiting.parts) if waiting is not None else 0,
-                since=dispatcher.draining.since(slot) or 0.0,
-                owner=owner.name if owner is not None else None,
-            )
-        )
+def worker_statistics_steps(dispatcher: Dispatcher, worker: Worker) -> Steps[WorkerStatistics]:
+    """One worker."""
+    draining = yield from _draining_by_worker(dispatcher)
+    return _worker_statistics(dispatcher, worker, draining.get(worker.index, _NONE_DRAIN))
+
+
+def draining_hash(dispatcher: Dispatcher, slot: int) -> DrainingHash:
+    """One slot that drains."""
+    waiting = dispatcher.waiting.get(slot)
+    owner = dispatcher.select(slot)
+    return DrainingHash(
+        hash=slot,
+        unack_msgs=dispatcher.slots.count(slot),
+        blocked_attempts=waiting.blocked_attempts if waiting is not None else 0,
+        waiting_messages=sum(part.count for part in waiting.parts) if waiting is not None else 0,
+        since=dispatcher.draining.since(slot) or 0.0,
+        owner=owner.name if owner is not None else None,
+    )
+
+
+class _Draining(NamedTuple):
+    """What drains at one worker."""
+
+    listed: list[DrainingHash]
+    pending: list[int]
+    """Deliveries of each slot."""
+
+
+_NONE_DRAIN: Final = _Draining([], [])
+
+
+def _draining_by_worker(dispatcher: Dispatcher) -> Steps[dict[int, _Draining]]:
+    by_worker: dict[int, _Draining] = {}
+    slots = dispatcher.slots
+    for run in in_steps(dispatcher.draining.slots()):
+        for slot in run:
+            if slot in dispatcher.draining:
+                found = by_worker.setdefault(slots.holder(slot), _Draining([], []))
+                found.pending.append(slots.count(slot))
+                if len(found.listed) < DRAINING_LISTED_MAX:
+                    found.listed.append(draining_hash(dispatcher, slot))
+        yield
     return by_worker
 
 
-def _worker_statistics(dispatcher: Dispatcher, worker: Worker, draining: list[DrainingHash]) -> WorkerStatistics:
+def last_sent_position(dispatcher: Dispatcher) -> LastSentPosition:
+    """PIP-282's positions at this moment, derived: what was read, less what never left.
+
+    Walks what waits, which look-ahead bounds; the hot path pays nothing for it.
+    """
+    return finished(_last_sent_position(dispatcher))
+
+
+def _last_sent_position(dispatcher: Dispatcher) -> Steps[LastSentPosition]:
+    positions = LastSentPosition()
+    unsent: set[int] = set()
+    for run in in_steps(list(dispatcher.waiting.values())):
+        unsent.update(part.position for entry in run for part in entry.parts if not part.attempts)
+        yield
+    highest = dispatcher.outstanding.highest
+    if highest >= 0:
+        positions.read(highest)
+        for position in unsent:
+            if position <= highest:  # unless a seek came between
+                positions.hold(position)
+    return positions
+
+
+def _worker_statistics(dispatcher: Dispatcher, worker: Worker, draining: _Draining) -> WorkerStatistics:
     ranges = dispatcher.selector.ranges(worker)
     joining = worker.last_sent_position_when_joining
     return WorkerStatistics(
@@ -140,6 +203,7 @@ def _worker_statistics(dispatcher: Dispatcher, worker: Worker, draining: list[Dr
         pending_deliveries=len(worker.pending),
         blocked_on_unacked_messages=worker.over_unacked,
         writable=worker.writable,
+        drained_by_operator=worker.drained_by_operator,
         sent_messages=worker.sent_messages,
         sent_bytes=worker.sent_bytes,
         acked_messages=worker.acked_messages,
@@ -152,9 +216,9 @@ def _worker_statistics(dispatcher: Dispatcher, worker: Worker, draining: list[Dr
         key_hash_ranges=tuple((span.start, span.end) for span in ranges),
         hash_space_share=sum(span.slot_count for span in ranges) / dispatcher.selector.range_size,
         draining_hashes_count=worker.draining_slots,
-        draining_hashes_pending_messages=sum(item.unack_msgs for item in draining),
+        draining_hashes_pending_messages=sum(draining.pending),
         draining_hashes_cleared_total=worker.draining_cleared,
-        draining_hashes=tuple(draining[:DRAINING_LISTED_MAX]),
+        draining_hashes=tuple(draining.listed),
         last_sent_position_when_joining=format_position(joining) if joining is not None else None,
         waits_for_join_position=worker.join_gate is not None,
     )

@@ -65,12 +65,15 @@ class UpstreamWindow:
         else:
             self._mean_bytes += (mean - self._mean_bytes) * _SHRINK
 
+    def look_ahead(self, workers: int) -> int:
+        """Messages that may wait, for so many workers."""
+        return min(self.look_ahead_per_worker * workers, self.look_ahead_total)
+
     def grant(self, *, workers: int, free_permits: int, waiting_messages: int, bytes_held: int) -> int:
         """Permits to grant now, 0 for none; they count as outstanding from here on."""
         if not workers:
             return 0
-        look_ahead = min(self.look_ahead_per_worker * workers, self.look_ahead_total)
-        window = min(free_permits + look_ahead - waiting_messages, MESSAGES_MAX)
+        window = min(free_permits + self.look_ahead(workers) - waiting_messages, MESSAGES_MAX)
         if not self._mean_bytes:
             window = min(window, FIRST_GRANT_MESSAGES)
         else:

@@ -49,9 +49,18 @@ class SessionCounters:
     dropped_frames_total: int = 0
 
     def add(self, other: SessionCounters) -> None:
-        """Add another session's counts to these."""
-        for field in fields(self):
-            setattr(self, field.name, getattr(self, field.name) + getattr(other, field.name))
+        """Add another session's counts to these. Spelt out: a scrape adds up thousands of sessions in one turn."""
+        self.frames_received_total += other.frames_received_total
+        self.bytes_received_total += other.bytes_received_total
+        self.relayed_to_broker_frames_total += other.relayed_to_broker_frames_total
+        self.relayed_to_broker_bytes_total += other.relayed_to_broker_bytes_total
+        self.relayed_to_client_frames_total += other.relayed_to_client_frames_total
+        self.relayed_to_client_bytes_total += other.relayed_to_client_bytes_total
+        self.intercepted_commands_total += other.intercepted_commands_total
+        self.lookups_rewritten_total += other.lookups_rewritten_total
+        self.lookup_redirects_total += other.lookup_redirects_total
+        self.broker_reconnects_total += other.broker_reconnects_total
+        self.dropped_frames_total += other.dropped_frames_total
 
 
 @dataclass(frozen=True, slots=True)

@@ -94,7 +94,7 @@ class Subscription:
             self.clock.call_later,
             with_indexes=self.settings.upstream_batch_index_ack,
         )
-        self.outbox = Outbox(self.counters, self.settings.batch_peek_max_bytes)
+        self.outbox = Outbox(self.counters, self.now, self.settings.batch_peek_max_bytes)
         self.intake = Intake(self.dispatcher, self.window, self.counters, self.now, self.settings.batch_peek_max_bytes)
         self.message = self.intake.message
         """`ports.UpstreamConsumer.message`, without a call in between."""
@@ -119,10 +119,11 @@ class Subscription:
         command = subscriber.command
         name = command.consumer_name or self.directory.new_consumer_name()
         worker = new_worker(command, name, subscriber, self.settings)
+        begun = self.dispatcher.draining_begun_total
         try:
             worker.drained_by_operator = name in self.directory.orders.of(self.key).drained
             worker.reconsider()
-            membership.join(self.dispatcher, worker, self.now())
+            moves = membership.join(self.dispatcher, worker, self.now())
         except ConsumerAssignError as error:
             subscriber.refuse(ClientError(str(error), pb.ConsumerAssignError))
             return
@@ -130,6 +131,9 @@ class Subscription:
         self.parting.end()
         self.parting.release()
         log.info("worker joined", topic=self.topic, subscription=self.name, consumer=name, peer=subscriber.link.peer)
+        events = self.directory.events
+        events.joined(self.key, name, subscriber.link.peer, moves)
+        events.drains_began(self.key, self.dispatcher.draining_begun_total - begun, len(self.dispatcher.draining))
         subscriber.joined(worker)
         if self._end_of_topic:
             subscriber.tell_end_of_topic()
@@ -142,8 +146,12 @@ class Subscription:
         if worker is not None and worker.index in self.subscribers:
             subscriber.worker = None
             del self.subscribers[worker.index]
-            membership.leave(self.dispatcher, worker, self.now())
+            begun = self.dispatcher.draining_begun_total
+            moves = membership.leave(self.dispatcher, worker, self.now())
             log.info("worker left", topic=self.topic, subscription=self.name, consumer=worker.name, reason=reason)
+            events = self.directory.events
+            events.left(self.key, worker.name, reason, moves)
+            events.drains_began(self.key, self.dispatcher.draining_begun_total - begun, len(self.dispatcher.draining))
             self.schedule_flush()
         if not self.end_if_empty(done) and done is not None:
             done()
@@ -175,6 +183,7 @@ class Subscription:
         self.parting.end()
         self.flush()
         self.ended = True
+        self.directory.events.happened("subscription_ended", self.key)
         self.acks.fail_receipts(ended_meanwhile())
         self.directory.account(-self._bytes_reported)
         self._bytes_reported = 0
@@ -213,6 +222,7 @@ class Subscription:
         self.window.reconnected()
         if self.upstream.connects > 1:
             self.acks.after_reconnect()
+        self.directory.events.happened("upstream_ready", self.key, connects=self.upstream.connects)
         self.admission.admit()
         self.schedule_flush()
 
@@ -244,14 +254,17 @@ class Subscription:
         if self.requests.busy:
             self.requests.consumer_closed()
         else:
-            self.upstream.lost(reason)
-            self.parting.release()
+            self._upstream_lost(reason)
 
     def connection_lost(self, reason: str) -> None:
         """Workers notice nothing of it."""
         if not self.ended:
-            self.upstream.lost(reason)
-            self.parting.release()
+            self._upstream_lost(reason)
+
+    def _upstream_lost(self, reason: str) -> None:
+        self.directory.events.happened("upstream_lost", self.key, reason=reason)
+        self.upstream.lost(reason)
+        self.parting.release()
 
     def reached_end_of_topic(self) -> None:
         """The topic is terminated and read to its end: tell every worker, and those that come later."""
@@ -280,6 +293,7 @@ class Subscription:
         if dispatcher.hand_overs:
             self.hand_over_count += len(dispatcher.hand_overs)
             self.hand_overs.extend(dispatcher.hand_overs)
+            self.directory.events.handed_over(self.key, dispatcher.hand_overs, len(dispatcher.draining))
             dispatcher.hand_overs.clear()
         held = dispatcher.outstanding.bytes_held
         if held != self._bytes_reported:

@@ -120,6 +120,18 @@ def resume(subscription: Subscription) -> None:
     _tell(subscription, "resume")
 
 
+def resume_absent(book: OrderBook, key: tuple[str, str]) -> None:
+    """Take `pause` back while none of the subscription's workers is here."""
+    book.to_change(key).paused = False
+    book.tidy(key)
+
+
+def end_drain_absent(book: OrderBook, key: tuple[str, str], name: str) -> None:
+    """Take `drain` back, likewise."""
+    book.to_change(key).drained.discard(name)
+    book.tidy(key)
+
+
 def drain(subscription: Subscription, name: str, *, drained: bool) -> int:
     """Workers of this name get nothing new, or do again; they keep their slots, and what they hold until it is acked.
 
@@ -147,6 +159,7 @@ def evict(subscription: Subscription, name: str) -> int:
     messages from them.
     """
     found = [item for item in subscription.subscribers.values() if item.worker is not None and item.worker.name == name]
+    _tell(subscription, "evict", consumer=name)
     for subscriber in found:
         subscriber.end()
         subscription.leave(subscriber, "evicted by an operator")
@@ -191,4 +204,5 @@ def change_limits(subscription: Subscription, limits: LimitsWanted) -> None:
 
 
 def _tell(subscription: Subscription, what: str, **more: object) -> None:
+    subscription.directory.events.happened("ordered", subscription.key, order=what, **more)
     log.info("ordered by an operator", order=what, topic=subscription.topic, subscription=subscription.name, **more)

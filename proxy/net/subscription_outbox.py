@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from proxy.core.entry import Batch, Delivery, Part, wire_id
+from proxy.core.histogram import Histogram
 from proxy.core.positions import ENTRY_BITS, ENTRY_MASK
 from proxy.wire.batch import index_batch, repack
 from proxy.wire.codecs import decompress
@@ -18,7 +19,7 @@ from proxy.wire.messages import message_frame
 from proxy.wire.metadata import peek, strip_broker_entry_metadata
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from proxy.core.worker import Worker
     from proxy.net.ports import WorkerLink
@@ -60,12 +61,15 @@ class BatchContent:
 class Outbox:
     """Writes workers' outboxes to their links."""
 
-    __slots__ = ("_counters", "_peek_max_bytes")
+    __slots__ = ("_counters", "_now", "_peek_max_bytes", "dispatch_latency")
 
-    def __init__(self, counters: Counters, peek_max_bytes: int) -> None:
+    def __init__(self, counters: Counters, now: Callable[[], float], peek_max_bytes: int) -> None:
         """`peek_max_bytes` as for the intake: what was opened once can be opened again."""
         self._counters = counters
+        self._now = now
         self._peek_max_bytes = peek_max_bytes
+        self.dispatch_latency = Histogram()
+        """From an entry's arrival to its being written to a worker's socket, for each delivery's first attempt."""
 
     def write(self, link: WorkerLink, worker: Worker, extras: Extras) -> bool:
         """Send what the socket takes; True if that was everything."""
@@ -78,7 +82,8 @@ class Outbox:
                 del units[:sent]
                 return False
             pieces = []
-            for unit in units[sent : sent + FRAMES_AT_A_TIME]:
+            group = units[sent : sent + FRAMES_AT_A_TIME]
+            for unit in group:
                 if unit.__class__ is Part and unit.key == unit.position:
                     tail = unit.tail
                     if not keeps_broker_entry and tail[1:2] == _BROKER_ENTRY_MAGIC:
@@ -98,9 +103,22 @@ class Outbox:
                 else:
                     pieces.append(self._special(consumer_id, unit, extras, keeps_broker_entry=keeps_broker_entry))
             link.send(b"".join(pieces))
+            self._observe(group)
             sent += FRAMES_AT_A_TIME
         worker.outbox = []
         return True
+
+    def _observe(self, group: Sequence[Part | Delivery]) -> None:
+        """Entries that arrived in one run share their time, so they are observed together."""
+        now = self._now()
+        received_at, count = group[0].received_at, 0
+        for unit in group:
+            if unit.attempts == 1:
+                if unit.received_at != received_at:
+                    self.dispatch_latency.observe(now - received_at, count)
+                    received_at, count = unit.received_at, 0
+                count += 1
+        self.dispatch_latency.observe(now - received_at, count)
 
     def _special(self, consumer_id: int, unit: Part | Delivery, extras: Extras, *, keeps_broker_entry: bool) -> bytes:
         """A slice, or a batch that several parts share."""

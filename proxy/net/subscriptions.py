@@ -8,22 +8,28 @@ out, so the stop always ends.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import structlog
 
-from proxy.core.statistics import DispatcherStatistics, dispatcher_statistics
 from proxy.errors import ClientError, KeylineError, UpstreamUnavailable
+from proxy.net.events import Events
 from proxy.net.subscription import Subscription
 from proxy.net.subscription_orders import OrderBook
 from proxy.net.subscription_places import Places
 from proxy.net.subscription_settings import SubscriptionSettings
+from proxy.net.subscription_summary import (
+    SubscribedConsumerSummary,
+    SubscriptionsSummary,
+    SubscriptionSummary,
+    consumer_summaries,
+    subscription_summary,
+)
 from proxy.net.subscription_workers import error_frame
 from proxy.wire import commands
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from proxy.net.ports import BrokerDirectory, BrokerLink, Clock, WorkerLink, WorkerPort
     from proxy.wire import pulsar_pb2 as pb
@@ -33,59 +39,6 @@ DRAIN_POLL_S: Final = 0.02
 """How often a draining gateway looks whether it is done; nobody waits for a message on this."""
 
 log = structlog.get_logger("keyline.subscription")
-
-
-@dataclass(frozen=True, slots=True)
-class HandOverStatistics:
-    """A hash that went from one worker to another after it had drained."""
-
-    hash: int
-    holder: str
-    owner: str | None
-    duration_s: float
-    ended_at: float
-    waiting_messages: int
-
-
-@dataclass(frozen=True, slots=True)
-class SubscriptionStatistics:
-    """One subscription with everything that is known of it."""
-
-    topic: str
-    subscription: str
-    now: float
-    key_shared_mode: str
-    upstream_state: str
-    upstream_connects: int
-    upstream_error: str
-    upstream_permits: int
-    joining: int
-    addresses: tuple[tuple[str, str], ...]
-    acks_refused: int
-    opaque_batches: int
-    unreadable_entries: int
-    peeked_batches: int
-    sliced_deliveries: int
-    budget_stops: int
-    hand_over_count: int
-    hand_overs: tuple[HandOverStatistics, ...]
-    dispatcher: DispatcherStatistics
-
-
-@dataclass(frozen=True, slots=True)
-class SubscriptionsStatistics:
-    """All of them."""
-
-    subscriptions: tuple[SubscriptionStatistics, ...]
-    workers: int
-    """Workers of all subscriptions, joined or joining."""
-    subscriptions_turned_away_total: int
-    workers_turned_away_total: int
-    workers_per_subscription_turned_away_total: int
-    bytes_held: int
-    reading_stopped: bool
-    reading_stops: int
-    draining: bool
 
 
 class Subscriptions:
@@ -98,6 +51,7 @@ class Subscriptions:
         self.settings = settings
         self.places = Places(settings)
         self.orders = OrderBook()
+        self.events = Events(clock.now)
         self.reading_stopped = False
         self.ended_total = 0
         """Subscriptions that have ended."""
@@ -113,6 +67,14 @@ class Subscriptions:
         """How many there are."""
         return len(self._subscriptions)
 
+    def all_keys(self) -> list[tuple[str, str]]:
+        """Topic and name of each."""
+        return list(self._subscriptions)
+
+    def find(self, key: tuple[str, str]) -> Subscription | None:
+        """The one of this topic and name, if it is here."""
+        return self._subscriptions.get(key)
+
     def subscribe(self, link: WorkerLink, command: pb.CommandSubscribe) -> WorkerPort:
         """A client's SUBSCRIBE of type Key_Shared."""
         if self.draining:
@@ -123,6 +85,7 @@ class Subscriptions:
             self.places.check(len(self._subscriptions), None if subscription is None else subscription.worker_count)
             if subscription is None:
                 subscription = self._subscriptions[key] = Subscription(key, command, self)
+                self.events.happened("subscription_began", key)
         except ClientError as error:
             return _Refused(self.clock, link, command, error)
         return subscription.admission.add(link, command)
@@ -189,52 +152,36 @@ class Subscriptions:
 
     # ---- statistics -------------------------------------------------------------------------------------------
 
-    def statistics(self) -> SubscriptionsStatistics:
-        """Everything at this moment."""
-        return SubscriptionsStatistics(
-            subscriptions=tuple(_statistics_of(item) for item in self._subscriptions.values()),
+    def summary(self) -> SubscriptionsSummary:
+        """All of them together, in numbers."""
+        return SubscriptionsSummary(
+            subscriptions=len(self._subscriptions),
+            subscriptions_ended_total=self.ended_total,
             workers=self.places.workers,
             subscriptions_turned_away_total=self.places.subscriptions_turned_away_total,
             workers_turned_away_total=self.places.workers_turned_away_total,
             workers_per_subscription_turned_away_total=self.places.workers_per_subscription_turned_away_total,
             bytes_held=self._bytes_held,
+            memory_bytes=self.settings.gateway_memory_bytes,
             reading_stopped=self.reading_stopped,
             reading_stops=self._reading_stops,
             draining=self.draining,
         )
 
+    def summaries(self) -> Iterator[SubscriptionSummary]:
+        """Each in numbers, as of the moment it is asked for.
 
-def _statistics_of(subscription: Subscription) -> SubscriptionStatistics:
-    counters = subscription.counters
-    hand_overs = tuple(
-        HandOverStatistics(
-            item.slot, item.holder, item.owner, item.ended_at - item.began_at, item.ended_at, item.waiting_messages
-        )
-        for item in subscription.hand_overs
-    )
-    return SubscriptionStatistics(
-        topic=subscription.topic,
-        subscription=subscription.name,
-        now=subscription.now(),
-        key_shared_mode="STICKY" if subscription.policy.sticky else "AUTO_SPLIT",
-        upstream_state=subscription.upstream.state.value,
-        upstream_connects=subscription.upstream.connects,
-        upstream_error=subscription.upstream.last_error,
-        upstream_permits=subscription.window.outstanding,
-        joining=len(subscription.admission),
-        addresses=tuple(
-            (item.worker.name, item.link.peer) for item in subscription.subscribers.values() if item.worker is not None
-        ),
-        acks_refused=counters.acks_refused,
-        opaque_batches=counters.opaque_batches,
-        unreadable_entries=counters.unreadable_entries,
-        peeked_batches=counters.peeked_batches,
-        sliced_deliveries=counters.sliced_deliveries,
-        budget_stops=subscription.window.budget_stops,
-        hand_over_count=subscription.hand_over_count,
-        hand_overs=hand_overs,
-        dispatcher=dispatcher_statistics(subscription.dispatcher),
-    )
+        Others may run between one and the next: what has ended by then is left out, what has come is not there yet.
+        """
+        for subscription in list(self._subscriptions.values()):
+            if not subscription.ended:
+                yield subscription_summary(subscription)
+
+    def consumer_summaries(self) -> Iterator[SubscribedConsumerSummary]:
+        """Each consumer of each, by name; in the same way."""
+        for subscription in list(self._subscriptions.values()):
+            if not subscription.ended:
+                yield from consumer_summaries(subscription)
 
 
 class _Refused:

@@ -1,109 +1,265 @@
-"""The admin API's answers, over a view that is only data."""
+"""The admin API's answers, over a real gateway's subscriptions between fakes."""
 
 from __future__ import annotations
 
-import asyncio
-import enum
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Any
+import pytest
 
-import httpx
-
-from admin_api.app import admin_app
+from proxy.core.sticky_key import consistent_slot, murmur31
+from tests.admin_api.rig import CONFIGURATION, SUBSCRIPTION, AdminRig
+from tests.net.subscription_rig_broker import single
 
 
-class Mode(enum.Enum):
-    """As the gateway's snapshots have them."""
-
-    STICKY = "sticky"
-
-
-@dataclass(frozen=True, slots=True)
-class Inner:
-    """A worker, say."""
-
-    name: str
-    position: tuple[int, int] | None
+def slot_of(key: str) -> int:
+    """The hash of a key, on the ring."""
+    return consistent_slot(murmur31(key.encode()))
 
 
-@dataclass(frozen=True, slots=True)
-class Snapshot:
-    """Any frozen dataclass will do."""
-
-    mode: Mode
-    workers: tuple[Inner, ...]
-    counts: dict[str, int]
-
-
-@dataclass
-class View:
-    """A gateway made of two fields."""
-
-    reasons: list[str] = field(default_factory=list)
-    snapshot: Any = None
-
-    def not_ready_because(self) -> Sequence[str]:
-        """As the port says."""
-        return self.reasons
-
-    def subscriptions(self) -> Any:
-        """As the port says."""
-        return self.snapshot
+def draining_rig() -> tuple[AdminRig, str]:
+    """Worker a holds a message of a key that went to b, with another one waiting for it; and that key."""
+    rig = AdminRig()
+    rig.worker("a", permits=9)
+    rig.worker("probe").close()
+    rig.worker("b", permits=9)
+    key = rig.key_for("b")
+    (b,) = [
+        item for item in rig.subscription.subscribers.values() if item.worker is not None and item.worker.name == "b"
+    ]
+    rig.subscription.leave(b, "for the story")
+    rig.link.deliver((0, single(key)))
+    rig.worker("b", permits=9)
+    rig.link.deliver((1, single(key)))
+    return rig, key
 
 
-def get(view: View, path: str, method: str = "GET") -> httpx.Response:
-    """Ask the app in-process."""
-
-    async def ask() -> httpx.Response:
-        transport = httpx.ASGITransport(app=admin_app(view, "1.2.3"))
-        async with httpx.AsyncClient(transport=transport, base_url="http://gateway") as client:
-            return await client.request(method, path)
-
-    return asyncio.run(ask())
+# ---- health
 
 
 def test_livez_is_live_even_when_not_ready() -> None:
     """A broker that is down is no reason to restart the gateway."""
-    answer = get(View(reasons=["broker: down"]), "/livez")
+    rig = AdminRig()
+    rig.reasons.append("broker: down")
+    answer = rig.ask("GET", "/livez")
     assert (answer.status_code, answer.json()) == (200, {"live": True})
 
 
 def test_readyz_is_200_without_a_reason_against_it() -> None:
     """And says so in its body as well."""
-    answer = get(View(), "/readyz")
+    answer = AdminRig().ask("GET", "/readyz")
     assert (answer.status_code, answer.json()) == (200, {"ready": True, "reasons": []})
 
 
 def test_readyz_is_503_with_every_reason() -> None:
     """An operator reads why without a log."""
-    answer = get(View(reasons=["draining", "broker: down"]), "/readyz")
+    rig = AdminRig()
+    rig.reasons += ["draining", "broker: down"]
+    answer = rig.ask("GET", "/readyz")
     assert answer.status_code == 503
     assert answer.json() == {"ready": False, "reasons": ["draining", "broker: down"]}
 
 
-def test_subscriptions_are_the_snapshot_as_json() -> None:
-    """Nested dataclasses, tuples, enums and dicts, without a schema for each."""
-    snapshot = Snapshot(Mode.STICKY, (Inner("a", (7, 1)), Inner("ü", None)), {"acks": 3})
-    answer = get(View(snapshot=snapshot), "/api/v1/subscriptions")
-    assert (answer.status_code, answer.headers["content-type"]) == (200, "application/json")
-    assert answer.json() == {
-        "mode": "sticky",
-        "workers": [{"name": "a", "position": [7, 1]}, {"name": "ü", "position": None}],
-        "counts": {"acks": 3},
+# ---- reads
+
+
+def test_subscriptions_are_told_by_page() -> None:
+    """In the order of their names, with what all of them share on every page."""
+    rig = AdminRig()
+    for name in ("c", "a", "b"):
+        rig.worker(subscription=name)
+    first = rig.ask("GET", "/api/v1/subscriptions", params={"limit": 2}).json()
+    assert [item["subscription"] for item in first["subscriptions"]] == ["a", "b"]
+    assert (first["subscriptions_count"], first["workers"]) == (3, 3)
+    second = rig.ask("GET", "/api/v1/subscriptions", params={"limit": 2, "after": first["next"]}).json()
+    assert [item["subscription"] for item in second["subscriptions"]] == ["c"]
+    assert second["next"] is None
+
+
+def test_a_subscription_and_its_consumers() -> None:
+    """PIP-379's names, at the holder of what drains."""
+    rig, key = draining_rig()
+    shown = rig.get("")
+    workers = {worker["name"]: worker for worker in shown["dispatcher"]["workers"]}
+    assert shown["topic"] == "persistent://public/default/orders"
+    assert workers["a"]["draining_hashes_count"] == 1
+    assert workers["a"]["draining_hashes_pending_messages"] == 1
+    assert [(item["hash"], item["owner"]) for item in workers["a"]["draining_hashes"]] == [(slot_of(key), "b")]
+    assert workers["b"]["draining_hashes_count"] == 0
+    assert rig.get("/consumers/a") == workers["a"]
+
+
+def test_the_ring_covers_the_whole_hash_space_once() -> None:
+    """Each range behind the one before."""
+    rig, _ = draining_rig()
+    ring = rig.get("/ring")
+    assert ring["consumers"] == ["a", "b"]
+    assert (ring["ranges"][0][0], ring["ranges"][-1][1], ring["hash_space"]) == (1, 65_535, 65_535)
+    assert all(before[1] + 1 == after[0] for before, after in zip(ring["ranges"], ring["ranges"][1:], strict=False))
+    assert {place for _, _, place in ring["ranges"]} == {0, 1}
+
+
+def test_draining_hashes_of_subscription_and_consumer() -> None:
+    """By page; of who holds them, not of who waits for them."""
+    rig, key = draining_rig()
+    page = rig.get("/draining-hashes")
+    assert (page["draining_hashes_count"], page["holders"], page["next"]) == (1, ["a"], None)
+    assert [item["hash"] for item in page["draining_hashes"]] == [slot_of(key)]
+    assert rig.get("/consumers/a/draining-hashes") | {"now": 0} == page | {"now": 0}
+    assert rig.get("/consumers/b/draining-hashes")["draining_hashes"] == []
+    assert rig.get("/draining-hashes", after=slot_of(key))["draining_hashes"] == []
+
+
+def test_a_key_that_waits_is_explained() -> None:
+    """With who must do what; so is its hash by number."""
+    rig, key = draining_rig()
+    answer = rig.get("/explain", key=key)
+    assert (answer["state"], answer["owner"], answer["holder"]) == ("draining", "b", "a")
+    assert answer["blocking"][0]["position"] == "7:0"
+    assert answer["unblocks"].startswith("a must acknowledge")
+    assert rig.get("/explain", hash=slot_of(key)) == answer
+
+
+def test_pending_acks_of_a_consumer() -> None:
+    """All of them, or of one key."""
+    rig, key = draining_rig()
+    page = rig.get("/consumers/a/pending-acks")
+    assert [item["message_id"] for item in page["deliveries"]] == ["7:0"]
+    assert page["deliveries"][0]["draining"]
+    assert rig.get("/consumers/a/pending-acks", key=key) == page
+    assert rig.get("/consumers/a/pending-acks", key=key + "x")["total"] == 0
+
+
+def test_a_join_and_a_leave_are_previewed_without_effect() -> None:
+    """What would happen, then, is what happens."""
+    rig, _ = draining_rig()
+    before = rig.get("/ring")
+    preview = rig.ask("POST", SUBSCRIPTION + "/preview/join", json={"consumer": "c"}).json()
+    assert [worker["name"] for worker in preview["workers"]] == ["a", "b", "c"]
+    assert preview["workers"][2]["joins"]
+    assert rig.get("/ring") == before
+    rig.worker("c")
+    share = next(worker for worker in rig.get("")["dispatcher"]["workers"] if worker["name"] == "c")["hash_space_share"]
+    assert preview["workers"][2]["share_after"] == pytest.approx(share)
+    leave = rig.get("/preview/leave", consumer=["a", "c"])
+    assert [worker["share_after"] for worker in leave["workers"]] == [0, 1, 0]
+    assert leave["messages_redelivered"] == 1
+
+
+def test_the_configuration_is_told_with_secrets_masked() -> None:
+    """As it was given."""
+    assert AdminRig().ask("GET", "/api/v1/configuration").json() == CONFIGURATION
+
+
+# ---- orders
+
+
+def test_pause_and_resume() -> None:
+    """Of what is there, and of what was paused and has left since."""
+    rig = AdminRig()
+    worker = rig.worker("a", permits=9)
+    rig.order("POST", "/pause")
+    rig.link.deliver((0, single("k")))
+    assert worker.entries() == []
+    assert rig.get("")["dispatcher"]["paused"]
+    rig.order("POST", "/resume")
+    assert worker.entries() == [0]
+    rig.order("POST", "/pause")
+    worker.close()
+    (standing,) = rig.ask("GET", "/api/v1/orders").json()
+    assert (standing["present"], standing["paused"], standing["drained"]) == (False, True, [])
+    rig.order("POST", "/resume")
+    assert rig.ask("GET", "/api/v1/orders").json() == []
+
+
+def test_drain_and_evict() -> None:
+    """A drained worker gets nothing new; an evicted one is told to close."""
+    rig = AdminRig()
+    worker = rig.worker("a", permits=9)
+    assert rig.order("POST", "/consumers/a/drain") == {"consumers": 1}
+    rig.link.deliver((0, single("k")))
+    assert worker.entries() == []
+    assert rig.get("/explain", key="k")["state"] == "drained_by_operator"
+    assert rig.order("DELETE", "/consumers/a/drain") == {"consumers": 1}
+    assert worker.entries() == [0]
+    assert rig.order("POST", "/consumers/a/evict") == {"consumers": 1}
+    assert worker.forgotten
+
+
+def test_a_drain_of_a_worker_that_has_left_can_be_taken_back() -> None:
+    """Whether others of its subscription are here or not."""
+    rig = AdminRig()
+    a = rig.worker("a")
+    b = rig.worker("b")
+    rig.order("POST", "/consumers/a/drain")
+    rig.order("POST", "/consumers/b/drain")
+    a.close()
+    assert rig.order("DELETE", "/consumers/a/drain") == {"consumers": 0}
+    b.close()
+    assert rig.order("DELETE", "/consumers/b/drain") == {"consumers": 0}
+    assert rig.ask("GET", "/api/v1/orders").json() == []
+
+
+def test_mode_and_limits_are_changed_live() -> None:
+    """Those not named are the configuration's."""
+    rig = AdminRig()
+    rig.worker("a")
+    rig.order("PUT", "/ordering-mode", {"ordering_mode": "last_sent_position"})
+    assert rig.get("")["dispatcher"]["ordering_mode"] == "last_sent_position"
+    before = rig.order("PUT", "/limits", {})
+    after = rig.order("PUT", "/limits", {"max_unacked_messages_per_worker": 5})
+    assert after == before | {"max_unacked_messages_per_worker": 5}
+    (standing,) = rig.ask("GET", "/api/v1/orders").json()
+    assert (standing["ordering_mode"], standing["limits"]) == (
+        "last_sent_position",
+        {"max_unacked_messages_per_worker": 5},
+    )
+
+
+ORDERS: tuple[tuple[str, str, object], ...] = (
+    ("POST", "/pause", None),
+    ("POST", "/resume", None),
+    ("PUT", "/ordering-mode", {"ordering_mode": "draining_hashes"}),
+    ("PUT", "/limits", {}),
+    ("POST", "/consumers/a/drain", None),
+    ("DELETE", "/consumers/a/drain", None),
+    ("POST", "/consumers/a/evict", None),
+)
+
+
+@pytest.mark.parametrize(("method", "path", "body"), ORDERS)
+def test_a_read_only_gateway_takes_no_order(method: str, path: str, body: object) -> None:
+    """And says which setting makes it so."""
+    rig = AdminRig(read_only=True)
+    rig.worker("a")
+    answer = rig.ask(method, SUBSCRIPTION + path, json=body)
+    assert answer.status_code == 403
+    assert "admin_read_only" in answer.json()["detail"]
+    assert not rig.subscription.dispatcher.paused
+    assert len(rig.subscription.subscribers) == 1
+
+
+@pytest.mark.parametrize(("method", "path", "body"), ORDERS)
+def test_another_sites_page_can_order_nothing(method: str, path: str, body: object) -> None:
+    """A browser says where a request comes from; programs say nothing."""
+    rig = AdminRig()
+    rig.worker("a")
+    refused = rig.ask(method, SUBSCRIPTION + path, json=body, headers={"Sec-Fetch-Site": "cross-site"})
+    assert refused.status_code == 403
+    assert len(rig.subscription.subscribers) == 1
+    assert not rig.subscription.dispatcher.paused
+    own = rig.ask(method, SUBSCRIPTION + path, json=body, headers={"Sec-Fetch-Site": "same-origin"})
+    assert own.is_success
+
+
+@pytest.mark.parametrize(("method", "path", "body"), ORDERS)
+def test_every_order_has_a_test_here(method: str, path: str, body: object) -> None:
+    """Whatever is not a GET is in the list above, or is a preview."""
+    del body
+    paths = AdminRig().app.openapi()["paths"]
+    orders = {
+        (verb.upper(), path)
+        for path, verbs in paths.items()
+        for verb in verbs
+        if verb != "get" and not path.endswith("/preview/join")
     }
-
-
-def test_nothing_can_be_changed() -> None:
-    """The view is read-only, and so are the routes."""
-    for path in ("/livez", "/readyz", "/api/v1/subscriptions"):
-        assert get(View(), path, "POST").status_code == 405
-
-
-def test_the_schema_is_published_and_no_page_loads_scripts_from_elsewhere() -> None:
-    """FastAPI's documentation pages would."""
-    schema = get(View(), "/openapi.json").json()
-    assert schema["info"] == {"title": "Keyline", "version": "1.2.3"}
-    assert {"/livez", "/readyz", "/api/v1/subscriptions"} <= set(schema["paths"])
-    assert get(View(), "/docs").status_code == 404
-    assert get(View(), "/redoc").status_code == 404
+    template = "/api/v1/subscriptions/{tenant}/{namespace}/{topic}/{subscription}"
+    assert (method, template + path.replace("/a/", "/{consumer}/")) in orders
+    assert len(orders) == len(ORDERS)

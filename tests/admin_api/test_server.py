@@ -8,16 +8,15 @@ import signal
 import httpx
 import pytest
 
-from admin_api.app import admin_app
 from admin_api.server import AdminServer
-from tests.admin_api.test_routes import View
+from tests.admin_api.rig import AdminRig
 
 
 def test_it_serves_on_the_address_it_reports_until_it_is_stopped() -> None:
     """Port 0 asks for a free one; after stop nobody listens."""
 
     async def scenario() -> None:
-        server = AdminServer(admin_app(View(), "1.2.3"))
+        server = AdminServer(AdminRig().app)
         host, port = await server.start("127.0.0.1", 0)
         async with httpx.AsyncClient(base_url=f"http://{host}:{port}") as client:
             answer = await client.get("/readyz")
@@ -37,7 +36,7 @@ def test_it_leaves_signals_to_the_gateway() -> None:
 
     async def scenario() -> None:
         before = [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)]
-        server = AdminServer(admin_app(View(), "1.2.3"))
+        server = AdminServer(AdminRig().app)
         host, port = await server.start("127.0.0.1", 0)
         async with httpx.AsyncClient() as client:
             await client.get(f"http://{host}:{port}/livez")
@@ -51,7 +50,7 @@ def test_an_address_in_use_is_an_error_and_not_the_end_of_the_process() -> None:
     """Uvicorn would call sys.exit."""
 
     async def scenario() -> None:
-        first, second = (AdminServer(admin_app(View(), "1.2.3")) for _ in range(2))
+        first, second = (AdminServer(AdminRig().app) for _ in range(2))
         host, port = await first.start("127.0.0.1", 0)
         with pytest.raises(OSError, match="in use"):
             await second.start(host, port)

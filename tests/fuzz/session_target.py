@@ -10,11 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Final
 
+from proxy.core.steps import finished
 from proxy.limits import Limits
 from proxy.net.handshake import parse_service_url
 from proxy.net.session import ClientSession
 from proxy.net.session_settings import SessionSettings
 from proxy.net.subscription_settings import SubscriptionSettings
+from proxy.net.subscription_statistics import subscriptions_statistics_steps
 from proxy.net.subscriptions import Subscriptions
 from proxy.wire import pulsar_pb2 as pb
 from proxy.wire.frames import payload_start
@@ -164,7 +166,7 @@ class Scene:
 
     def leave(self) -> None:
         """The client goes: nothing of it may stay."""
-        self.subscriptions.statistics()
+        finished(subscriptions_statistics_steps(self.subscriptions, None, 10))
         self.client.lose()
         for attempt in self.connector.attempts:
             if not attempt.decided:
@@ -174,7 +176,7 @@ class Scene:
         self.clock.advance(120)
         promise(self.ended == [self.session], "a session ends once")
         promise(self.session.cause is not None, "an end has a cause")
-        held = self.subscriptions.statistics()
+        held = self.subscriptions.summary()
         promise(not held.subscriptions, "no subscription outlives its last worker")
         promise(held.bytes_held == 0, "no message is held for nobody")
         promise(self.clock.waiting == 0, "no timer outlives the session")

@@ -10,10 +10,12 @@ import itertools
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
+from proxy.core.steps import finished
 from proxy.core.sticky_key import murmur31
 from proxy.net.subscription import Subscription
 from proxy.net.subscription_settings import SubscriptionSettings
-from proxy.net.subscriptions import Subscriptions, SubscriptionsStatistics
+from proxy.net.subscription_statistics import SubscriptionsStatistics, subscriptions_statistics_steps
+from proxy.net.subscriptions import Subscriptions
 from proxy.wire import frames
 from proxy.wire import pulsar_pb2 as pb
 from proxy.wire.batch import index_batch
@@ -247,7 +249,7 @@ class SubscriptionRig:
 
     def statistics(self) -> SubscriptionsStatistics:
         """As operators see it."""
-        return self.subscriptions.statistics()
+        return finished(subscriptions_statistics_steps(self.subscriptions, None, 1_000))
 
     def subscribe(self, name: str = "", *, settle: bool = True, **fields: object) -> Worker:
         """SUBSCRIBE of a worker; with `settle` False not even this loop turn ends."""

@@ -1,0 +1,69 @@
+// The gateway's API. Paths are relative, so that the console also works behind a proxy that adds a prefix.
+
+import { topicParts } from "./format.js";
+
+const PATIENCE_MS = 10_000;
+
+/** The gateway answered, and said no; the message is its own sentence (RFC 9457 `detail`). */
+export class Refused extends Error {
+  constructor(status, detail) {
+    super(detail);
+    this.status = status;
+  }
+}
+
+/** Nobody answered, or not in time. */
+export class Unreachable extends Error {}
+
+async function ask(method, path, { query = [], body } = {}) {
+  const url = new URL(`api/v1${path}`, document.baseURI);
+  url.hash = "";
+  url.search = new URLSearchParams(query).toString();
+  const headers = body === undefined ? {} : { "content-type": "application/json" };
+  let answer;
+  let text;
+  try {
+    answer = await fetch(url, {
+      method, headers, cache: "no-store", credentials: "same-origin", signal: AbortSignal.timeout(PATIENCE_MS),
+      body: body === undefined ? undefined : JSON.stringify(body),
+    });
+    text = await answer.text();
+  } catch (error) {
+    throw new Unreachable(error.name === "TimeoutError" ? `no answer in ${PATIENCE_MS / 1000} s` : "no connection");
+  }
+  if (answer.ok) return text ? JSON.parse(text) : null;
+  throw new Refused(answer.status, detailOf(text) ?? `status ${answer.status}`);
+}
+
+function detailOf(text) {
+  try {
+    return JSON.parse(text).detail;
+  } catch {
+    return null;
+  }
+}
+
+function below(chosen, rest = "") {
+  const { tenant, namespace, name } = topicParts(chosen.topic);
+  return `/subscriptions/${[tenant, namespace, name, chosen.subscription].map(encodeURIComponent).join("/")}${rest}`;
+}
+
+const worker = (chosen, name, rest) => below(chosen, `/consumers/${encodeURIComponent(name)}${rest}`);
+
+export const subscriptions = (after, limit) =>
+  ask("GET", "/subscriptions", { query: [["limit", limit], ...(after ? [["after", after]] : [])] });
+export const subscription = (chosen) => ask("GET", below(chosen));
+export const ring = (chosen) => ask("GET", below(chosen, "/ring"));
+export const configuration = () => ask("GET", "/configuration");
+
+/** `by` is "key" or "hash". */
+export const explain = (chosen, by, value) => ask("GET", below(chosen, "/explain"), { query: [[by, value]] });
+export const previewJoin = (chosen, consumer, sticky_ranges) =>
+  ask("POST", below(chosen, "/preview/join"), { body: { consumer, sticky_ranges } });
+export const previewLeave = (chosen, name) => ask("GET", below(chosen, "/preview/leave"), { query: [["consumer", name]] });
+
+export const pause = (chosen) => ask("POST", below(chosen, "/pause"));
+export const resume = (chosen) => ask("POST", below(chosen, "/resume"));
+export const drain = (chosen, name) => ask("POST", worker(chosen, name, "/drain"));
+export const endDrain = (chosen, name) => ask("DELETE", worker(chosen, name, "/drain"));
+export const evict = (chosen, name) => ask("POST", worker(chosen, name, "/evict"));

@@ -1,0 +1,40 @@
+// Whether what is shown is true now. While it is not, values are greyed and their age is told.
+
+import { byId, el, setAttribute, setText, show } from "./dom.js";
+import { duration } from "./format.js";
+
+const STATES = { connecting: "connecting", live: "live", broken: "disconnected" };
+
+export class Banner {
+  #model;
+  #banner = byId("banner");
+
+  constructor(model) {
+    this.#model = model;
+    model.on("connection", () => this.#show());
+    // The age goes on, but is not read out each second: the alert's text is the same but for its last part.
+    setInterval(() => this.#model.connection === "broken" && this.#age(), 1_000);
+  }
+
+  #show() {
+    const { connection, problem, refusal, warning } = this.#model;
+    const place = byId("connection");
+    setText(place, STATES[connection]);
+    place.dataset.state = connection;
+    setAttribute(document.body, "data-stale", connection === "broken" ? "" : null);
+    if (connection !== "broken") {
+      show(this.#banner, [problem, refusal, warning].filter(Boolean).join(" "));
+      return;
+    }
+    this.#banner.hidden = false;
+    this.#banner.replaceChildren(
+      `Disconnected from the gateway (${problem}), reconnecting.`, el("span", { "aria-live": "off" }),
+    );
+    this.#age();
+  }
+
+  #age() {
+    const known = this.#model.subscription !== null;
+    setText(this.#banner.lastElementChild, known ? ` Values are ${duration(Math.floor(this.#model.readAge()))} old.` : "");
+  }
+}

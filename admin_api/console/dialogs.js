@@ -1,0 +1,156 @@
+// What is asked before an order is given, and the order. Every dialog shows what would follow, as the gateway computes it.
+
+import * as api from "./api.js";
+import { byId, el, named, setText, show } from "./dom.js";
+import { counted, percent } from "./format.js";
+import { previewNodes } from "./previews.js";
+
+export class Dialogs {
+  #model;
+  #reread;
+  #dialog = byId("dialog");
+  #shown = 0;
+
+  /** `reread()` is called when something was ordered. */
+  constructor(model, reread) {
+    this.#model = model;
+    this.#reread = reread;
+    byId("preview-join").addEventListener("click", () => this.#previewJoin());
+    byId("pause").addEventListener("click", () => this.#pauseOrResume());
+  }
+
+  // ---- of a worker
+
+  previewLeave(worker) {
+    this.#open(["If ", named(worker.name), " leaves"], [el("p", {}, "Computed on a copy; nothing changes.")], []);
+    this.#showLeave(worker);
+  }
+
+  drain(worker) {
+    const text = [
+      el("p", {}, "It gets nothing new until this is undone, also if it comes again. It keeps its hashes, ",
+        `${percent(worker.hash_space_share)} of all, so their messages wait. `,
+        `It holds ${counted(worker.unacked_messages, "unacknowledged message")}: when they are done, it can stop without a duplicate.`),
+      el("h3", {}, "When it leaves"),
+    ];
+    this.#open(["Drain ", named(worker.name), "?"], text, [
+      this.#orderButton("Drain", "primary", () => api.drain(this.#model.chosen, worker.name), `${worker.name} is drained: it gets nothing new`),
+    ]);
+    this.#showLeave(worker);
+  }
+
+  /** Taking back harms nobody, so nobody is asked. */
+  endDrain(worker) {
+    this.#order(() => api.endDrain(this.#model.chosen, worker.name), `${worker.name} gets messages again`);
+  }
+
+  evict(worker) {
+    const text = [
+      el("p", {}, "Its consumer is closed, and what it holds goes to others. ",
+        worker.drained_by_operator ? "It is drained: if its client comes again, it gets nothing." : "An official client comes again at once; drain it first to keep it empty."),
+      el("h3", {}, "While it is gone"),
+    ];
+    this.#open(["Evict ", named(worker.name), "?"], text, [
+      this.#orderButton("Evict", "danger", () => api.evict(this.#model.chosen, worker.name), `${worker.name} was evicted`),
+    ]);
+    this.#showLeave(worker);
+  }
+
+  #showLeave(worker) {
+    this.#showPreview(() => api.previewLeave(this.#model.chosen, worker.name));
+  }
+
+  // ---- of the subscription
+
+  #pauseOrResume() {
+    const { chosen, subscription } = this.#model;
+    if (subscription.dispatcher.paused) {
+      this.#order(() => api.resume(chosen), "deliveries go on");
+      return;
+    }
+    const { workers, waiting_messages } = subscription.dispatcher;
+    const text = el("p", {}, `${counted(workers.length, "worker")} get nothing new until it is resumed. Acknowledgements, joins and leaves go on. `,
+      `${counted(waiting_messages, "message")} wait now; more will.`);
+    this.#open(["Pause ", named(chosen.subscription), "?"], [text], [
+      this.#orderButton("Pause", "danger", () => api.pause(chosen), "deliveries are paused"),
+    ]);
+  }
+
+  #previewJoin() {
+    const sticky = this.#model.subscription.key_shared_mode === "STICKY";
+    const name = el("input", { type: "text", id: "join-name", value: "new-worker", autocomplete: "off", spellcheck: "false" });
+    const ranges = el("input", { type: "text", id: "join-ranges", placeholder: "0-1000, 5000-6000", autocomplete: "off" });
+    const ask = () => this.#showPreview(() => api.previewJoin(this.#model.chosen, name.value, sticky ? rangesIn(ranges.value) : []));
+    const form = el("form", { class: "join-form", onsubmit: (event) => { event.preventDefault(); ask(); } },
+      el("label", { for: "join-name" }, "Name of the worker"), name,
+      ...(sticky ? [el("label", { for: "join-ranges" }, "Its ranges"), ranges] : []),
+      el("button", { type: "submit", class: "primary" }, "Preview"),
+    );
+    this.#open(["If a worker joins"], [el("p", {}, "Computed on a copy; nothing changes. Its place on the ring follows from its name."), form], []);
+    name.select();
+    if (!sticky) ask();
+  }
+
+  // ---- the dialog
+
+  /** With a title, text above the preview, and buttons beside "Cancel" ("Close", if there is nothing to cancel). */
+  #open(title, text, buttons) {
+    this.#shown += 1;
+    this.#dialog.replaceChildren(
+      el("h2", { id: "dialog-title" }, ...title),
+      ...text,
+      el("div", { id: "preview", "aria-live": "polite" }),
+      el("p", { id: "dialog-problem", class: "note problem", role: "alert", hidden: true }),
+      el("div", { class: "dialog-buttons" }, el("button", { type: "button", onclick: () => this.#dialog.close() }, buttons.length > 0 ? "Cancel" : "Close"), ...buttons),
+    );
+    this.#dialog.showModal();
+  }
+
+  async #showPreview(ask) {
+    const asked = (this.#shown += 1);
+    const place = byId("preview");
+    setText(place, "Computing…");
+    let nodes;
+    try {
+      nodes = previewNodes(await ask());
+    } catch (error) {
+      nodes = [el("p", { class: "problem" }, error.message)];
+    }
+    if (asked === this.#shown) place.replaceChildren(...nodes);
+  }
+
+  #orderButton(text, kind, act, done) {
+    const button = el("button", { type: "button", class: kind, onclick: async () => {
+      button.disabled = true;
+      const problem = await this.#order(act, done);
+      if (problem === "") this.#dialog.close();
+      else if (button.isConnected) show(byId("dialog-problem"), problem);
+      button.disabled = false;
+    } }, text);
+    return button;
+  }
+
+  /** Gives an order; the problem in words, or nothing. A gateway that takes none says so once for all. */
+  async #order(act, done) {
+    show(byId("notice"), "");
+    let problem = "";
+    try {
+      await act();
+    } catch (error) {
+      problem = error.message;
+      if (error.status === 403) {
+        this.#model.readOnly = problem;
+        this.#model.tell("orders");
+      }
+      if (!this.#dialog.open) show(byId("notice"), problem);
+    }
+    if (problem === "") setText(byId("said"), done);
+    this.#reread();
+    return problem;
+  }
+}
+
+/** "0-100, 200-300" as pairs; what is no such text is left to the gateway to refuse. */
+function rangesIn(text) {
+  return text.split(",").map((piece) => piece.split("-").map((end) => Number.parseInt(end.trim(), 10)));
+}

@@ -1,0 +1,71 @@
+// Events in words.
+
+import { counted, duration, listed, percent, topicParts, whole } from "./format.js";
+
+const HASHES = 65_536;
+
+const TELLERS = {
+  worker_joined: ({ consumer, address, ...moved }) => `${consumer} joined from ${address}${gained(moved)}`,
+  worker_left: ({ consumer, reason, ...moved }) => `${consumer} left: ${reason}${lost(moved)}`,
+  drains_began: ({ began_count, draining_hashes_count }) =>
+    `${counted(began_count, "slot")} began to drain; ${whole(draining_hashes_count)} drain now`,
+  drains_ended: handedOver,
+  upstream_lost: ({ reason }) => `connection to the broker lost: ${reason}`,
+  upstream_ready: ({ connects }) => `connected to the broker (connection ${whole(connects)})`,
+  subscription_began: () => "first worker of the subscription came",
+  subscription_ended: () => "last worker of the subscription went",
+  ordered: ({ order, consumer, mode }) => `ordered: ${order}${consumer ? ` of ${consumer}` : ""}${mode ? `, ${mode}` : ""}`,
+};
+
+/** One sentence; of a kind that this page does not know, its name. */
+export function told(event) {
+  const teller = TELLERS[event.kind];
+  return teller === undefined ? event.kind.replaceAll("_", " ") : teller(event.facts, topicParts(event.topic));
+}
+
+const whom = (names) => (names.length > 3 ? counted(names.length, "worker") : listed(names, 3));
+
+function part({ moves, moves_count }) {
+  if (moves_count > moves.length) return counted(moves_count, "range");
+  const slots = moves.reduce((sum, move) => sum + move.end - move.start + 1, 0);
+  return percent(slots / HASHES);
+}
+
+function gained(moved) {
+  if (moved.moves_count === 0) return "; no hashes moved";
+  const sources = [...new Set(moved.moves.map((move) => move.source))].filter((name) => name !== null);
+  return `; took ${part(moved)} of the hashes${sources.length > 0 ? ` from ${whom(sources)}` : ""}`;
+}
+
+function lost(moved) {
+  if (moved.moves_count === 0) return "";
+  const targets = [...new Set(moved.moves.map((move) => move.target))].filter((name) => name !== null);
+  const whither = targets.length > 0 ? ` went to ${whom(targets)}` : " have no owner now";
+  return `; its ${part(moved)} of the hashes${whither}`;
+}
+
+function handedOver({ hand_overs_count, hand_overs, draining_hashes_count }) {
+  const still = draining_hashes_count > 0 ? `${whole(draining_hashes_count)} still drain` : "none drains now";
+  const longest = hand_overs.reduce((most, item) => Math.max(most, item.duration_s), 0);
+  const sources = [...new Set(hand_overs.map((item) => item.source))];
+  const targets = [...new Set(hand_overs.map((item) => item.target ?? "nobody"))];
+  const what = hand_overs_count === 1 ? `slot ${whole(hand_overs[0].hash)} handed over` : `${whole(hand_overs_count)} slots handed over`;
+  return `${what} from ${whom(sources)} to ${whom(targets)} after ${hand_overs_count === 1 ? "" : "up to "}${duration(longest)}; ${still}`;
+}
+
+/** Two events as one, the later second; null if they are better told apart. */
+export function joined(before, event) {
+  const [old, facts] = [before.facts, event.facts];
+  if (event.kind === "drains_ended") {
+    const both = {
+      hand_overs_count: old.hand_overs_count + facts.hand_overs_count,
+      hand_overs: [...old.hand_overs, ...facts.hand_overs].slice(-300),
+      draining_hashes_count: facts.draining_hashes_count,
+    };
+    return { ...event, facts: both };
+  }
+  if (event.kind === "drains_began") {
+    return { ...event, facts: { ...facts, began_count: old.began_count + facts.began_count } };
+  }
+  return null;
+}

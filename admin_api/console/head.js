@@ -1,0 +1,88 @@
+// The head of the chosen subscription: names, figures, and whether it takes orders.
+
+import { byId, el, setAttribute, setText, show } from "./dom.js";
+import { NONE, bytes, counted, duration, rate, topicParts, whole } from "./format.js";
+import { subscriptionState } from "./worker_facts.js";
+
+const MODES = {
+  draining_hashes: "draining hashes (PIP-379)",
+  last_sent_position: "last sent position (PIP-282)",
+  unordered: "without order",
+};
+
+export class Head {
+  #model;
+  #figures = byId("figures");
+
+  constructor(model) {
+    this.#model = model;
+    for (const what of ["chosen", "subscription", "orders", "connection"]) model.on(what, () => this.#show());
+  }
+
+  #show() {
+    const { chosen, subscription, absent } = this.#model;
+    byId("chosen").hidden = subscription === null;
+    byId("empty").hidden = subscription !== null;
+    if (chosen === null) return;
+    const { tenant, namespace, name } = topicParts(chosen.topic);
+    document.title = `${name} / ${chosen.subscription} – Keyline`;
+    if (subscription === null) {
+      this.#showEmpty(absent ? "Nobody consumes it now" : "Reading…", absent || chosen.topic);
+      return;
+    }
+    const title = byId("title");
+    if (title.textContent !== name + chosen.subscription) {
+      title.replaceChildren(el("bdi", {}, name), el("span", { class: "slash", "aria-hidden": "true" }), el("bdi", {}, chosen.subscription));
+      title.setAttribute("aria-label", `${name}, subscription ${chosen.subscription}`);
+    }
+    const mode = MODES[subscription.dispatcher.ordering_mode] ?? subscription.dispatcher.ordering_mode;
+    setText(byId("subtitle"), `${tenant}/${namespace} · ${mode}${subscription.key_shared_mode === "STICKY" ? " · sticky ranges" : ""}`);
+    this.#showFigures(subscription);
+    this.#showOrders(subscription);
+  }
+
+  #showEmpty(heading, text) {
+    setText(byId("empty").firstElementChild, heading);
+    setText(byId("empty-text"), text);
+  }
+
+  #showOrders(subscription) {
+    const { readOnly, connection } = this.#model;
+    const pause = byId("pause");
+    setText(pause, subscription.dispatcher.paused ? "Resume" : "Pause…");
+    pause.disabled = readOnly !== "" || connection === "broken";
+    setAttribute(pause, "title", readOnly || null);
+    byId("preview-join").disabled = connection === "broken";
+    show(byId("read-only"), readOnly && `Orders are disabled: ${readOnly}`);
+  }
+
+  #showFigures(subscription) {
+    const { dispatcher, now } = subscription;
+    const sum = (of) => this.#model.workers.reduce((all, worker) => all + (of(worker) ?? 0), 0);
+    const rated = this.#model.workers.some((worker) => worker.acked_rate !== null);
+    const waited = dispatcher.oldest_wait_since === null ? "" : `oldest ${duration(Math.max(0, now - dispatcher.oldest_wait_since))}`;
+    const state = subscriptionState(subscription);
+    const figures = [
+      ["State", state.text, subscription.upstream_state === "ready" ? "" : subscription.upstream_error, state.tone],
+      ["Workers", whole(dispatcher.workers.length), subscription.joining > 0 ? `${whole(subscription.joining)} joining` : ""],
+      ["Waiting", whole(dispatcher.waiting_messages), waited],
+      ["Draining slots", whole(dispatcher.draining_hashes_count), dispatcher.draining_hashes_count > 0 ? counted(dispatcher.draining_hashes_pending_messages, "message") : "", dispatcher.draining_hashes_count > 0 ? "held" : ""],
+      ["Unacknowledged", whole(sum((worker) => worker.unacked_messages)), ""],
+      ["Acked per second", rated ? rate(sum((worker) => worker.acked_rate)) : NONE, rated ? `sent ${rate(sum((worker) => worker.sent_rate))}` : ""],
+      ["Held in memory", bytes(dispatcher.bytes_held), counted(dispatcher.outstanding_entries, "entry", "entries")],
+    ];
+    this.#write(figures);
+  }
+
+  #write(figures) {
+    if (this.#figures.children.length !== figures.length) {
+      this.#figures.replaceChildren(...figures.map(([term]) => el("div", {}, el("dt", {}, term), el("dd", {}, el("b", {}), el("small", {})))));
+    }
+    figures.forEach(([, value, more, tone], place) => {
+      const told = this.#figures.children[place].lastElementChild;
+      setText(told.firstElementChild, value);
+      setText(told.lastElementChild, more);
+      setAttribute(told, "data-tone", tone || null);
+    });
+  }
+}

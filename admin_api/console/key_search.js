@@ -1,0 +1,137 @@
+// Why does a key wait? The gateway's answer in words, asked again with every reading, and the slot on the ring.
+
+import * as api from "./api.js";
+import { byId, el, fact, named, setText, table } from "./dom.js";
+import { NONE, counted, duration, whole } from "./format.js";
+
+/** The API's states, in a person's words. */
+const STATES = {
+  flowing: { text: "flows", tone: "good", why: "Nothing keeps its next message." },
+  upstream_behind: { text: "behind", tone: "held", why: "Nothing of it is here; the broker has messages that the gateway does not read yet." },
+  no_owner: { text: "no owner", tone: "bad", why: "No worker owns its slot." },
+  draining: { text: "draining", tone: "held", why: "A former owner still holds messages of its slot, so the new owner waits." },
+  no_permits: { text: "no permits", tone: "held", why: "Its owner asks for no more messages." },
+  not_reading: { text: "not reading", tone: "bad", why: "Its owner's client leaves its socket unread." },
+  unacked_limit: { text: "unacked limit", tone: "bad", why: "Its owner holds as many unacknowledged messages as it may." },
+  join_position: { text: "join position", tone: "held", why: "Its owner gets nothing before all is acknowledged that was sent before it joined (PIP-282)." },
+  drained_by_operator: { text: "drained by operator", tone: "held", why: "An operator ordered that its owner gets nothing new." },
+  paused: { text: "paused", tone: "held", why: "An operator paused the subscription." },
+};
+
+const HINT =
+  "Enter a message key, or choose a slot on the ring: which worker owns it, who still holds messages of it, and what " +
+  "must happen before the next one is delivered.";
+
+export class KeySearch {
+  #model;
+  #mark;
+  #answer = byId("key-answer");
+  #kind = byId("key-kind");
+  #text = byId("key-text");
+  #shown = "";
+  #said = "";
+
+  /** `mark(slot)` shows a slot on the ring, -1 none. */
+  constructor(model, mark) {
+    this.#model = model;
+    this.#mark = mark;
+    byId("key-form").addEventListener("submit", (event) => {
+      event.preventDefault();
+      this.ask(this.#text.value === "" ? null : { by: this.#kind.value, value: this.#text.value });
+    });
+    this.#kind.addEventListener("change", () => this.#label());
+    this.#text.addEventListener("search", () => this.#text.value === "" && this.ask(null));
+    model.on("subscription", () => this.#refresh());
+    model.on("asked", () => this.#take());
+  }
+
+  /** A question {by, value}, or null to ask no more. */
+  ask(asked) {
+    this.#model.asked = asked;
+    this.#model.tell("asked");
+  }
+
+  #take() {
+    const { asked } = this.#model;
+    this.#kind.value = asked?.by ?? this.#kind.value;
+    if (asked !== null || document.activeElement !== this.#text) this.#text.value = asked?.value ?? "";
+    this.#label();
+    this.#shown = this.#said = "";
+    this.#answer.replaceChildren();
+    this.#mark(-1);
+    if (this.#model.asked === null) this.#answer.append(el("p", { class: "muted" }, HINT));
+    this.#refresh();
+  }
+
+  #label() {
+    const what = this.#kind.value === "hash" ? "Slot, 0 to 65535" : "Message key";
+    this.#text.placeholder = what;
+    this.#text.setAttribute("aria-label", what);
+    this.#text.inputMode = this.#kind.value === "hash" ? "numeric" : "text";
+  }
+
+  async #refresh() {
+    const { asked, chosen, absent } = this.#model;
+    if (asked === null || chosen === null || absent) return;
+    let told;
+    try {
+      told = this.#explained(asked, await api.explain(chosen, asked.by, asked.value));
+    } catch (error) {
+      told = [el("p", { class: "problem" }, error.message)];
+    }
+    if (asked !== this.#model.asked || chosen !== this.#model.chosen) return;
+    this.#replace(told);
+  }
+
+  /** Said when it becomes another answer, and not each time that an age in it has grown. */
+  #say(answer, state) {
+    const gist = [answer.state, answer.owner, answer.holder].join("\n");
+    if (gist === this.#said) return;
+    this.#said = gist;
+    setText(byId("said"), `Slot ${answer.slot}: ${state.text}. ${answer.unblocks}`);
+  }
+
+  /** Unchanged text stays, so that it is not lost from a selection. */
+  #replace(told) {
+    const made = el("div", {}, ...told);
+    if (made.textContent === this.#shown) return;
+    this.#shown = made.textContent;
+    this.#answer.replaceChildren(made);
+  }
+
+  #explained(asked, answer) {
+    this.#mark(answer.slot);
+    const state = STATES[answer.state] ?? { text: answer.state, tone: "idle", why: "" };
+    this.#say(answer, state);
+    const subject = asked.by === "key" ? asked.value : `slot ${asked.value}`;
+    return [
+      el("p", { class: "verdict" }, el("bdi", { class: "name" }, subject), el("span", { class: "badge", "data-tone": state.tone }, state.text)),
+      el("p", {}, state.why),
+      el("p", { class: "unblocks" }, answer.unblocks),
+      el("dl", { class: "facts" },
+        fact("Slot", whole(answer.slot)),
+        fact("Owner", answer.owner === null ? NONE : named(answer.owner)),
+        fact("Held by", answer.holder === null ? NONE : named(answer.holder)),
+        fact("Waiting", ...waiting(answer)),
+        fact("Pending", answer.pending_messages > 0 ? counted(answer.pending_messages, "message") : "nothing"),
+        ...(answer.join_position === null ? [] : [fact("Join position", `${answer.join_position}, ${counted(answer.join_position_entries, "entry", "entries")} to go`)]),
+      ),
+      blockingTable(answer.blocking),
+    ];
+  }
+}
+
+function waiting(answer) {
+  if (answer.waiting_messages === 0) return ["nothing"];
+  return [`${counted(answer.waiting_messages, "message")} `, el("small", { class: "muted" }, `for ${duration(answer.waiting_age_s)}`)];
+}
+
+function blockingTable(blocking) {
+  if (blocking.length === 0) return "";
+  const rows = blocking.map((item) => [
+    item.position, whole(item.messages), item.holder === null ? "waits itself" : named(item.holder),
+    item.sent_age_s === null ? NONE : duration(item.sent_age_s), whole(item.attempts),
+  ]);
+  const heads = ["Message", "Count", "Held by", "Sent", "Attempts"];
+  return el("div", { class: "blocking" }, el("h3", {}, "What must go first"), table("Deliveries that must go first", heads, rows, [1, 3, 4]));
+}

@@ -1,0 +1,126 @@
+// Puts the page together: what a person chose goes to the model and the address, events lead to readings, readings to views.
+
+import * as api from "./api.js";
+import { Banner } from "./banner.js";
+import { Colours } from "./colours.js";
+import { Dialogs } from "./dialogs.js";
+import { EventStream } from "./stream.js";
+import { Feed } from "./feed.js";
+import { Head } from "./head.js";
+import { KeySearch } from "./key_search.js";
+import { Model } from "./model.js";
+import { Picker } from "./picker.js";
+import { Reader } from "./reader.js";
+import { Refused } from "./api.js";
+import { RingText } from "./ring_text.js";
+import { RingView } from "./ring.js";
+import { WorkersTable } from "./workers.js";
+
+/** A page that was hidden for so long lets its connection go. */
+const HIDDEN_MS = 60_000;
+/** Who owns what changes with these. */
+const MOVING = new Set(["worker_joined", "worker_left", "subscription_began", "subscription_ended"]);
+
+const model = new Model();
+const colours = new Colours();
+// First of all listeners: whoever draws finds its colours.
+model.on("subscription", () => colours.keep(model.workers.map((worker) => worker.key)));
+
+const reader = new Reader(model, () => stream.distrust());
+const feed = new Feed(model);
+const ring = new RingView(model, colours, (slot) => search.ask({ by: "hash", value: String(slot) }));
+const search = new KeySearch(model, (slot) => ring.mark(slot));
+new RingText(model, colours, ring);
+new Head(model);
+new Banner(model);
+new WorkersTable(model, colours, new Dialogs(model, () => reader.now()));
+
+const stream = new EventStream({ opened, happened, missed, broken });
+
+function opened() {
+  if (model.connection === "broken") feed.note("connected again; everything is read anew");
+  model.connected("live");
+  reader.all();
+}
+
+function happened(event) {
+  feed.add(event);
+  reader.soon({ ring: MOVING.has(event.kind) });
+}
+
+function missed() {
+  feed.note("events were missed; everything is read anew");
+  reader.all();
+}
+
+function broken(error) {
+  if (error instanceof Refused) {
+    // The gateway lives, and has no stream for us: readings go on by the clock.
+    model.connected("live", `No live events: ${error.message}.`);
+    reader.now();
+    return;
+  }
+  if (model.connection !== "broken") feed.note("disconnected from the gateway");
+  model.connected("broken", error.name === "TypeError" ? "no connection" : "the stream of events broke");
+}
+
+let hidden = 0;
+document.addEventListener("visibilitychange", () => {
+  clearTimeout(hidden);
+  if (document.visibilityState === "visible") stream.wake();
+  else hidden = setTimeout(() => stream.sleep(), HIDDEN_MS);
+});
+
+// ---- the address keeps what was chosen, so that it can be sent to a colleague
+
+function read() {
+  const told = new URLSearchParams(location.hash.slice(1));
+  const [topic, subscription] = [told.get("topic"), told.get("subscription")];
+  const by = told.has("key") ? "key" : "hash";
+  const asked = told.has(by) ? { by, value: told.get(by) } : null;
+  if (topic === null || subscription === null) return;
+  const { chosen } = model;
+  if (chosen === null || chosen.topic !== topic || chosen.subscription !== subscription) follow({ topic, subscription }, asked);
+  else if (asked?.by !== model.asked?.by || asked?.value !== model.asked?.value) search.ask(asked);
+}
+
+function write() {
+  const { chosen, asked } = model;
+  const told = new URLSearchParams(chosen);
+  if (asked !== null) told.set(asked.by, asked.value);
+  const hash = `#${told}`;
+  if (hash !== location.hash) history.pushState(null, "", hash);
+}
+
+function follow(chosen, asked = null) {
+  model.choose(chosen);
+  model.connected("connecting");
+  stream.follow(chosen);
+  search.ask(asked);
+}
+
+model.on("asked", () => model.chosen !== null && write());
+addEventListener("hashchange", read);
+addEventListener("popstate", read);
+
+// ---- begin
+
+const picker = new Picker(model, (chosen) => follow(chosen));
+read();
+await picker.read();
+// With one subscription there is nothing to choose.
+if (model.chosen === null && picker.items.length === 1) {
+  const [{ topic, subscription }] = picker.items;
+  follow({ topic, subscription });
+}
+if (model.chosen === null) picker.open();
+
+try {
+  const { admin_read_only: readOnly } = await api.configuration();
+  if (readOnly?.value === true || readOnly?.value === "true") {
+    model.readOnly = "this gateway takes no orders (its setting admin_read_only is true)";
+    model.tell("orders");
+  }
+} catch {
+  // The first order that is refused tells it as well.
+}

@@ -1,0 +1,63 @@
+// The ring in words: a legend of the largest shares, and a table of all of them.
+
+import { byId, el, named, table } from "./dom.js";
+import { counted, percent, whole } from "./format.js";
+import { themeNow } from "./colours.js";
+
+const LEGEND_MAX = 6;
+
+export class RingText {
+  #model;
+  #colours;
+  #ring;
+  #legend = byId("legend");
+  #details = byId("ring-details");
+
+  constructor(model, colours, ring) {
+    this.#model = model;
+    this.#colours = colours;
+    this.#ring = ring;
+    for (const what of ["ring", "picked"]) model.on(what, () => this.#show());
+    document.addEventListener("themechange", () => this.#show());
+    this.#details.addEventListener("toggle", () => this.#showTable());
+  }
+
+  #show() {
+    const largest = this.#ring.shares().sort((a, b) => b.slots - a.slots);
+    // Whoever is picked is in it, or the picture would be of nobody.
+    const shown = largest.filter((share, place) => place < LEGEND_MAX || share.key === this.#model.picked);
+    const focused = document.activeElement?.dataset?.legend;
+    const rest = largest.length - shown.length;
+    this.#legend.replaceChildren(
+      ...shown.map((share) => el("li", {}, this.#chip(share))),
+      rest > 0 ? el("li", { class: "muted" }, `${counted(rest, "more worker")} with less`) : "",
+    );
+    if (focused !== undefined) this.#legend.querySelector(`[data-legend="${CSS.escape(focused)}"]`)?.focus();
+    this.#showTable();
+  }
+
+  #chip(share) {
+    const swatch = el("i", { class: "swatch" });
+    swatch.style.backgroundColor = this.#colours.css(share.key, themeNow());
+    const pressed = String(share.key === this.#model.picked);
+    return el("button",
+      { type: "button", class: "chip", "aria-pressed": pressed, "data-legend": share.key, onclick: () => this.#model.pick(share.key) },
+      swatch, named(share.name), el("span", { class: "muted" }, percent(this.#part(share))),
+    );
+  }
+
+  #part(share) {
+    return share.slots / (this.#model.ring?.hash_space ?? 1);
+  }
+
+  #showTable() {
+    if (!this.#details.open) return;
+    const draining = new Map(this.#model.workers.map((worker) => [worker.key, worker.draining_hashes_count]));
+    const rows = this.#ring.shares().map((share) => [
+      named(share.name), whole(share.ranges), whole(share.slots), percent(this.#part(share)), whole(draining.get(share.key) ?? 0),
+    ]);
+    const made = table("Who owns which part of the hash space", ["Worker", "Ranges", "Slots", "Share", "Draining"], rows, [1, 2, 3, 4]);
+    made.id = "ring-table";
+    byId("ring-table").replaceWith(made);
+  }
+}

@@ -1,0 +1,129 @@
+"""A scrape: numbers gathered from the gateway, and their text, both in turns with the messages.
+
+Each subscription and consumer is whole in itself; they are not all of one moment. The text is made family by family, as
+the formats want it, and goes out while it is made: that of 1,000 subscriptions takes 10 MB.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator, Sequence
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from prometheus_client import Metric
+
+from admin_api.metrics import families
+from admin_api.metrics.formats import Format, Frozen, encoded
+from admin_api.metrics.template import Template, empty_metric, escaped
+
+if TYPE_CHECKING:
+    from admin_api.metrics.families import Family
+    from admin_api.metrics.turns import Turns
+    from admin_api.ports_metrics import MetricsView
+
+GIVEN: Final = ("topic", "subscription", "namespace", "consumer", "consumer_name")
+"""Labels whose values a row has, in this order."""
+
+
+class Row(NamedTuple):
+    """A subscription or consumer."""
+
+    label_values: tuple[str, ...]
+    """Of `GIVEN`, escaped."""
+    summary: Any
+
+
+class Scrape(NamedTuple):
+    """Everything that is to be shown."""
+
+    gateway: Any
+    subscriptions: list[Row]
+    consumers: list[Row]
+
+
+class Level(NamedTuple):
+    """Families with the same labels, and what they are told of."""
+
+    families: Sequence[Family]
+    labels: Sequence[str]
+    rows: list[Row]
+
+
+async def gather(view: MetricsView, consumers_max: int, turns: Turns) -> Scrape:
+    """Ask the gateway for everything, with at most so many of its consumers."""
+    return Scrape(
+        view.gateway(),
+        [row async for row in _in_turns(map(_subscription_row, view.subscriptions()), turns)],
+        [row async for row in _in_turns(map(_consumer_row, islice(view.consumers(), consumers_max)), turns)],
+    )
+
+
+async def exposition(scrape: Scrape, form: Format, turns: Turns, *, pulsar_names: bool) -> AsyncIterator[str]:
+    """The gateway's metrics in pieces of text; not the format's end, for others may follow."""
+    yield encoded(Frozen(gateway_metrics(scrape)), form)
+    await turns.next()
+    pieces: list[str] = []
+    for level in _levels(scrape, pulsar_names=pulsar_names):
+        for family in level.families:
+            if not level.rows:
+                continue
+            template = Template(family, level.labels, GIVEN, level.rows[0].summary, form)
+            pieces.append(template.head)
+            for row in level.rows:
+                pieces.append(template.lines(row.label_values, row.summary))
+                if turns.over:
+                    yield "".join(pieces)
+                    pieces.clear()
+                    await turns.next()
+    yield "".join(pieces)
+
+
+def gateway_metrics(scrape: Scrape) -> Iterator[Metric]:
+    """What has no topic."""
+    build = Metric("keyline_build", "The gateway's version.", "info")
+    build.add_sample("keyline_build_info", {"version": scrape.gateway.version}, 1)
+    yield build
+    for family in families.GATEWAY:
+        metric = empty_metric(family)
+        found = scrape.gateway
+        for part in family.source.split("."):
+            found = found[part] if isinstance(found, dict) else getattr(found, part)
+        for value, number in found.items() if family.label else [("", found)]:
+            metric.add_sample(family.name, {family.label: value} if family.label else {}, number)
+        yield metric
+    shown = Metric("keyline_gateway_consumers_shown", "Consumers that this scrape shows one by one.", "gauge")
+    shown.add_sample(shown.name, {}, len(scrape.consumers))
+    yield shown
+
+
+async def _in_turns(rows: Iterator[Row], turns: Turns) -> AsyncIterator[Row]:
+    for row in rows:
+        yield row
+        if turns.over:
+            await turns.next()
+
+
+def _subscription_row(summary: Any) -> Row:
+    return _row(summary, "")
+
+
+def _consumer_row(summary: Any) -> Row:
+    return _row(summary, summary.consumer.name)
+
+
+def _row(summary: Any, consumer: str) -> Row:
+    values = (summary.topic, summary.subscription, _namespace(summary.topic), consumer, consumer)
+    return Row(tuple(map(escaped, values)), summary)
+
+
+def _levels(scrape: Scrape, *, pulsar_names: bool) -> Iterator[Level]:
+    yield Level(families.SUBSCRIPTION, families.SUBSCRIPTION_LABELS, scrape.subscriptions)
+    yield Level(families.CONSUMER, families.CONSUMER_LABELS, scrape.consumers)
+    if pulsar_names:
+        yield Level(families.PULSAR_SUBSCRIPTION, families.PULSAR_SUBSCRIPTION_LABELS, scrape.subscriptions)
+        yield Level(families.PULSAR_CONSUMER, families.PULSAR_CONSUMER_LABELS, scrape.consumers)
+
+
+def _namespace(topic: str) -> str:
+    """``tenant/namespace`` of a full topic name."""
+    return topic.partition("://")[2].rpartition("/")[0]

@@ -1,0 +1,92 @@
+"""A family's lines for one subscription or consumer, with places for labels and numbers.
+
+prometheus-client writes 100,000 lines, those of 1,000 subscriptions, in 0.8 s, and in 1.4 s as OpenMetrics: for each
+anew it sorts labels, escapes them and puts names together. So it writes each family once a scrape, with marks for label
+values, and what it wrote is filled in for every other: the same lines in a tenth of the time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from itertools import accumulate
+from operator import attrgetter
+from typing import Any, Final
+
+from prometheus_client import Metric
+from prometheus_client.core import HistogramMetricFamily
+from prometheus_client.utils import floatToGoString
+
+from admin_api.metrics.families import Family
+from admin_api.metrics.formats import Format, Frozen, encoded
+
+_NUMBERS_KEPT: Final = 4_096
+"""Texts of numbers that are remembered: most are small and come again."""
+
+_go: Callable[[float], str] = lru_cache(_NUMBERS_KEPT)(floatToGoString)
+
+
+class Template:
+    """One family at one level, in one format."""
+
+    def __init__(self, family: Family, labels: Sequence[str], given: Sequence[str], like: Any, form: Format) -> None:
+        """`labels` of those whose values will be `given`, in that order; `like` is any summary of the level."""
+        metric, self._numbers = _read_histogram(family, like) if family.kind == "histogram" else _read_number(family)
+        for sample in metric.samples:
+            sample.labels.update({label: _mark(given.index(label)) for label in labels})
+        lines = encoded(Frozen([metric]), form).split("\n")[:-1]
+        self.head = "".join(f"{line}\n" for line in lines if line.startswith("#"))
+        series = [line.rpartition(" ")[0] for line in lines if not line.startswith("#")]
+        self._body = "".join(_with_places(text, len(given), number) for number, text in enumerate(series))
+
+    def lines(self, label_values: Sequence[str], summary: Any) -> str:
+        """The family's lines; the values are `escaped`."""
+        return self._body.format(*label_values, *map(_go, self._numbers(summary)))
+
+
+def escaped(label_value: str) -> str:
+    """As both formats want it between quotes."""
+    return label_value.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")
+
+
+def empty_metric(family: Family) -> Metric:
+    """The family without its samples."""
+    return Metric(family.name.removesuffix("_total"), family.documentation, family.kind, family.unit)
+
+
+def _read_number(family: Family) -> tuple[Metric, Callable[[Any], Sequence[float]]]:
+    metric = empty_metric(family)
+    find = attrgetter(family.source)
+    if not family.values:
+        metric.add_sample(family.name, {}, 0.0)
+        return metric, lambda summary: (find(summary),)
+    for value in family.values:
+        metric.add_sample(family.name, {family.label: value}, 0.0)
+    return metric, lambda summary: [value == find(summary) for value in family.values]
+
+
+def _read_histogram(family: Family, like: Any) -> tuple[Metric, Callable[[Any], Sequence[float]]]:
+    """Prometheus's buckets count what is at or below their bounds; ours only what fell into them."""
+    find = attrgetter(family.source)
+    metric = HistogramMetricFamily(family.name, family.documentation, labels=(), unit=family.unit)
+    bounds = [*map(floatToGoString, find(like).bounds_s), "+Inf"]
+    metric.add_metric((), [(bound, 0.0) for bound in bounds], 0.0)
+
+    def numbers(summary: Any) -> Sequence[float]:
+        found = find(summary)
+        buckets = tuple(accumulate(found.counts))
+        return (*buckets, buckets[-1], found.sum_s)
+
+    return metric, numbers
+
+
+def _mark(place: int) -> str:
+    """What no name, bound or text of ours contains."""
+    return chr(place + 1)
+
+
+def _with_places(series: str, given: int, number: int) -> str:
+    text = series.replace("{", "{{").replace("}", "}}")
+    for place in range(given):
+        text = text.replace(_mark(place), f"{{{place}}}")
+    return f"{text} {{{given + number}}}\n"

@@ -1,0 +1,74 @@
+"""Errors as RFC 9457 problem details, whoever raised them: a route, the framework, or a bug."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any
+
+from fastapi import Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from starlette.exceptions import HTTPException
+
+from admin_api.schemas.problem import InvalidParameter, Problem
+from proxy.errors import KeylineError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from fastapi import FastAPI
+
+MEDIA_TYPE = "application/problem+json"
+
+
+class Forbidden(KeylineError):
+    """The caller may not do this; the message says what would let it."""
+
+    http_status = 403
+
+
+class Unavailable(KeylineError):
+    """Not now; the message says what must end first."""
+
+    http_status = 503
+
+
+def problem(
+    status: int, detail: str, request: Request, headers: Mapping[str, str] | None = None, **more: Any
+) -> JSONResponse:
+    """Write one answer; its type is the default one, so that the title is the status' own phrase."""
+    body = Problem(title=HTTPStatus(status).phrase, status=status, detail=detail, instance=request.url.path, **more)
+    return JSONResponse(
+        body.model_dump(mode="json", exclude_none=True), status, headers=dict(headers or {}), media_type=MEDIA_TYPE
+    )
+
+
+def answer_problems(app: FastAPI) -> None:
+    """Let every error of the app leave as a problem."""
+
+    @app.exception_handler(KeylineError)
+    async def ours(request: Request, error: KeylineError) -> JSONResponse:
+        return problem(error.http_status, str(error), request)
+
+    @app.exception_handler(HTTPException)
+    async def of_the_framework(request: Request, error: HTTPException) -> JSONResponse:
+        detail = str(error.detail)
+        if error.status_code == HTTPStatus.NOT_FOUND and detail == HTTPStatus.NOT_FOUND.phrase:
+            detail = f"there is nothing at {request.url.path}; /openapi.json lists what there is"
+        elif error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
+            allowed = (error.headers or {}).get("Allow", "")
+            detail = f"{request.method} is not served here" + (f"; what is: {allowed}" if allowed else "")
+        return problem(error.status_code, detail, request, error.headers)
+
+    @app.exception_handler(Exception)
+    async def a_fault(request: Request, _: Exception) -> JSONResponse:
+        return problem(HTTPStatus.INTERNAL_SERVER_ERROR, "a fault of the gateway; its log tells more", request)
+
+    @app.exception_handler(RequestValidationError)
+    async def bad_input(request: Request, error: RequestValidationError) -> JSONResponse:
+        wrong = [
+            InvalidParameter(name=".".join(map(str, item["loc"][1:])) or str(item["loc"][0]), reason=item["msg"])
+            for item in error.errors()
+        ]
+        detail = "; ".join(f"{item.name}: {item.reason}" for item in wrong)
+        return problem(HTTPStatus.BAD_REQUEST, detail, request, invalid_params=wrong)

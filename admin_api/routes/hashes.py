@@ -1,0 +1,56 @@
+"""Where keys go and why they wait: explanations and previews."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+from fastapi import APIRouter, Body, Query, Response
+
+from admin_api.json_response import snapshot_response, steps_response
+from admin_api.names import SUBSCRIPTION_PATH, Key, MessageKey
+from admin_api.schemas.hashes import Explanation, JoinAsked, Preview
+from admin_api.schemas.problem import Problem
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    from admin_api.ports import GatewayView
+
+
+def hash_routes(view: GatewayView) -> APIRouter:
+    """Make ``explain`` and ``preview``."""
+    errors: dict[int | str, dict[str, Any]] = {400: {"model": Problem}, 404: {"model": Problem}}
+    router = APIRouter(prefix="/api/v1", tags=["keys"], default_response_class=Response)
+
+    @router.get(
+        SUBSCRIPTION_PATH + "/explain", responses=errors | {200: {"model": Explanation}}, summary="Why a key waits"
+    )
+    async def explain(key: Key, of: MessageKey) -> Response:
+        """Who owns the key and who holds it, what its next message waits for, and what would let it go."""
+        named = of.required()
+        return await snapshot_response(view.explain(key, message_key=named.message_key, slot=named.slot))
+
+    @router.post(
+        SUBSCRIPTION_PATH + "/preview/join",
+        responses=errors | {200: {"model": Preview}, 409: {"model": Problem}},
+        summary="What a join would move",
+    )
+    async def preview_join(key: Key, asked: Annotated[JoinAsked, Body()]) -> Response:
+        """Computed on a copy: nothing changes."""
+        return await steps_response(
+            view.preview_join(key, asked.consumer, [(start, end) for start, end in asked.sticky_ranges])
+        )
+
+    @router.get(
+        SUBSCRIPTION_PATH + "/preview/leave",
+        responses=errors | {200: {"model": Preview}},
+        summary="What a leave would move",
+    )
+    async def preview_leave(
+        key: Key,
+        consumer: Annotated[list[str], Query(min_length=1, max_length=1_000, description="Who would leave, together.")],
+    ) -> Response:
+        """Computed on a copy: nothing changes."""
+        return await steps_response(view.preview_leave(key, consumer))
+
+    return router

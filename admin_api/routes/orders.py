@@ -1,0 +1,77 @@
+"""Operators' orders. They stand until they are taken back or the gateway ends, also while no worker is there."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fastapi import APIRouter, Depends, Request, status
+
+from admin_api.names import CONSUMER_PATH, SUBSCRIPTION_PATH, ConsumerName, Key
+from admin_api.problems import Forbidden
+from admin_api.schemas.orders import Concerned, Limits, LimitsInEffect, Mode
+from admin_api.schemas.problem import Problem
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    from admin_api.ports import GatewayControl
+
+
+def order_routes(control: GatewayControl, *, read_only: bool) -> APIRouter:
+    """Make what changes something; with `read_only` all of it is refused."""
+    errors: dict[int | str, dict[str, Any]] = {code: {"model": Problem} for code in (400, 403, 404)}
+
+    async def allowed(request: Request) -> None:
+        if read_only:
+            raise Forbidden("this gateway takes no orders: its setting admin_read_only is true")
+        if request.headers.get("sec-fetch-site", "none") not in {"none", "same-origin"}:
+            raise Forbidden("orders are taken from the gateway's own pages and from programs, not from other sites")
+
+    router = APIRouter(prefix="/api/v1", tags=["orders"], responses=errors, dependencies=[Depends(allowed)])
+    _orders_to_subscriptions(router, control)
+    _orders_to_consumers(router, control)
+    return router
+
+
+def _orders_to_subscriptions(router: APIRouter, control: GatewayControl) -> None:
+    done = status.HTTP_204_NO_CONTENT
+    conflicts: dict[int | str, dict[str, Any]] = {409: {"model": Problem}}
+
+    @router.post(SUBSCRIPTION_PATH + "/pause", status_code=done, summary="Pause a subscription")
+    async def pause(key: Key) -> None:
+        """Deliver nothing more; acknowledgements, joins and leaves go on."""
+        control.pause(key)
+
+    @router.post(SUBSCRIPTION_PATH + "/resume", status_code=done, summary="Resume a subscription")
+    async def resume(key: Key) -> None:
+        """Deliver again."""
+        control.resume(key)
+
+    @router.put(
+        SUBSCRIPTION_PATH + "/ordering-mode", status_code=done, responses=conflicts, summary="Change the ordering mode"
+    )
+    async def change_mode(key: Key, mode: Mode) -> None:
+        """Between the two ordered modes, at any time; workers that join from now on are treated by it."""
+        control.change_mode(key, mode.ordering_mode)
+
+    @router.put(SUBSCRIPTION_PATH + "/limits", summary="Change limits")
+    async def change_limits(key: Key, limits: Limits) -> LimitsInEffect:
+        """All of them at once: one that is absent or null is the configuration's again. Answers those in effect."""
+        return LimitsInEffect(**control.change_limits(key, limits.model_dump()))
+
+
+def _orders_to_consumers(router: APIRouter, control: GatewayControl) -> None:
+    @router.post(CONSUMER_PATH + "/drain", summary="Drain a worker")
+    async def drain(key: Key, consumer: ConsumerName) -> Concerned:
+        """Give it nothing new. It keeps its hashes, so they wait; evict it when it has acknowledged what it holds."""
+        return Concerned(consumers=control.drain(key, consumer, drained=True))
+
+    @router.delete(CONSUMER_PATH + "/drain", summary="End a worker's drain")
+    async def end_drain(key: Key, consumer: ConsumerName) -> Concerned:
+        """Let it have messages again."""
+        return Concerned(consumers=control.drain(key, consumer, drained=False))
+
+    @router.post(CONSUMER_PATH + "/evict", summary="Evict a worker")
+    async def evict(key: Key, consumer: ConsumerName) -> Concerned:
+        """Close its consumer; what it held goes to others. Official clients reconnect at once, drained or not."""
+        return Concerned(consumers=control.evict(key, consumer))

@@ -1,0 +1,134 @@
+"""Hashes: who owns them, why they wait, and what a join or leave would move."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from admin_api.schemas.subscriptions import DrainingHash
+
+HashNumber = Annotated[int, Field(ge=0, le=65_535)]
+
+
+class Ring(BaseModel):
+    """The whole hash space of a subscription; hashes in no range have no owner."""
+
+    hash_space: int = Field(description="How many hashes there are; with 65,535 the first is 1, else 0.")
+    consumers: list[str] = Field(description="Names, in join order.")
+    ranges: list[Annotated[list[int], Field(min_length=3, max_length=3)]] = Field(
+        description="First hash, last hash, and the owner's place in `consumers`; ascending."
+    )
+    draining_hashes_count: int
+
+
+class DrainingPage(BaseModel):
+    """Some of the hashes that drain, ascending."""
+
+    now: float
+    draining_hashes_count: int = Field(description="All there are, of the subscription or the consumer.")
+    draining_hashes: list[DrainingHash]
+    holders: list[str] = Field(description="Who holds each of them.")
+    next: int | None = Field(description="Give it as `after` for the next page; null if this is the last.")
+
+
+class WaitingHead(BaseModel):
+    """The first message, or batch of messages, that waits."""
+
+    position: str = Field(description="ledger:entry", examples=["17:4"])
+    messages: int
+    age_s: float = Field(description="Since the broker sent it to the gateway.")
+    attempts: int = Field(description="How often it was sent to a worker.")
+    redeliveries: int
+
+
+class BlockingDelivery(BaseModel):
+    """Something unacknowledged that must go first."""
+
+    position: str = Field(description="ledger:entry", examples=["17:3"])
+    slot: int
+    messages: int
+    sent_age_s: float | None = Field(description="Since it was last sent; null if it waits itself.")
+    attempts: int
+    redeliveries: int
+    holder: str | None = Field(description="Who has it; null if it waits itself.")
+
+
+class Explanation(BaseModel):
+    """A hash at one moment."""
+
+    slot: int = Field(description="The hash, or that of the key.")
+    owner: str | None
+    holder: str | None = Field(description="Who has unacknowledged messages of it.")
+    state: Literal[
+        "flowing",
+        "upstream_behind",
+        "no_owner",
+        "draining",
+        "no_permits",
+        "not_reading",
+        "unacked_limit",
+        "join_position",
+        "drained_by_operator",
+        "paused",
+    ]
+    waiting_messages: int
+    waiting_age_s: float | None
+    pending_deliveries: int
+    pending_messages: int
+    head: WaitingHead | None
+    join_position: str | None = Field(description="PIP-282: everything up to it must be acknowledged first.")
+    join_position_entries: int
+    blocking: list[BlockingDelivery] = Field(description="What must go first; at most 10.")
+    unblocks: str = Field(
+        description="One sentence: who must do what.",
+        examples=["w1 must acknowledge, give back or lose 3 messages, the oldest 17:3 sent 12.1 s ago to w1"],
+    )
+
+
+class JoinAsked(BaseModel):
+    """A worker that might come."""
+
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"consumer": "worker-4"}]})
+
+    consumer: str = Field(min_length=1, max_length=1_000)
+    sticky_ranges: list[Annotated[list[HashNumber], Field(min_length=2, max_length=2)]] = Field(
+        [], max_length=1_000, description="What it would ask for, both ends inclusive; of a STICKY subscription only."
+    )
+
+
+class PreviewedMove(BaseModel):
+    """Hashes that would go from one owner to another."""
+
+    start: int
+    end: int = Field(description="Inclusive.")
+    source: str | None
+    target: str | None
+
+
+class PreviewedWorker(BaseModel):
+    """One worker before and after."""
+
+    name: str
+    joins: bool
+    leaves: bool
+    slots_before: int
+    slots_after: int
+    share_before: float
+    share_after: float
+    hashes_that_would_drain: int
+    messages_that_would_drain: int
+
+
+class Preview(BaseModel):
+    """What a join, or leaves, would change."""
+
+    moves: list[PreviewedMove] = Field(description="Ascending, at most 1,000.")
+    moves_count: int
+    slots_moved: int
+    share_moved: float
+    hashes_that_would_drain: int
+    messages_that_would_drain: int
+    messages_redelivered: int = Field(description="Sent to workers that would leave, to be sent again.")
+    waiting_messages_moved: int
+    workers: list[PreviewedWorker]

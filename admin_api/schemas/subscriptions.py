@@ -1,0 +1,126 @@
+"""Subscriptions and their consumers. Names that PIP-379 and PIP-282 give are used as they are; times are seconds.
+
+Moments (`joined_at`, `since`, ...) are on the gateway's monotonic clock: compare them with `now` of the same answer.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, Field
+
+
+class DrainingHash(BaseModel):
+    """A hash whose former owner still holds messages of it, so that the new owner waits (PIP-379)."""
+
+    hash: int
+    unack_msgs: int = Field(description="Deliveries of it that are pending at the holder.")
+    blocked_attempts: int = Field(description="Messages that found it draining.")
+    waiting_messages: int
+    since: float
+    owner: str | None
+
+
+class Consumer(BaseModel):
+    """One worker."""
+
+    name: str
+    available_permits: int
+    unacked_messages: int
+    pending_deliveries: int
+    blocked_on_unacked_messages: bool
+    writable: bool = Field(description="False while the client leaves its socket unread.")
+    drained_by_operator: bool
+    sent_messages: int
+    sent_bytes: int
+    acked_messages: int
+    redelivered_messages: int
+    unknown_acks: int = Field(description="Acks for what it did not hold: late, repeated, or not its own.")
+    joined_at: float
+    last_sent_at: float = Field(description="0 if never.")
+    last_acked_at: float = Field(description="0 if never.")
+    last_flow_at: float = Field(description="0 if never.")
+    key_hash_ranges: list[Annotated[list[int], Field(min_length=2, max_length=2)]] = Field(
+        description="Both ends inclusive."
+    )
+    hash_space_share: float
+    draining_hashes_count: int
+    draining_hashes_pending_messages: int
+    draining_hashes_cleared_total: int
+    draining_hashes: list[DrainingHash] = Field(description="At most 1,000; the counts are whole.")
+    last_sent_position_when_joining: str | None = Field(description="PIP-282: ledger:entry.")
+    waits_for_join_position: bool
+
+
+class Dispatcher(BaseModel):
+    """What the subscription decides by."""
+
+    ordering_mode: Literal["draining_hashes", "last_sent_position", "unordered"]
+    paused: bool
+    workers: list[Consumer]
+    outstanding_entries: int
+    bytes_held: int
+    waiting_messages: int
+    waiting_hashes: int
+    draining_hashes_count: int
+    draining_hashes_pending_messages: int
+    draining_hashes_cleared_total: int
+    unconfirmed_acks: int = Field(description="Sent to the broker, which has not answered yet.")
+    repeated_entries: int = Field(description="Came again from the broker and were known.")
+    permit_overshoots: int
+    last_sent_position: str | None
+    individually_sent_positions: str
+    oldest_wait_since: float | None
+
+
+class HandOver(BaseModel):
+    """A hash that went from one worker to another after it had drained."""
+
+    hash: int
+    holder: str
+    owner: str | None
+    duration_s: float
+    ended_at: float
+    waiting_messages: int
+
+
+class Subscription(BaseModel):
+    """One Key_Shared subscription of one topic partition."""
+
+    topic: str
+    subscription: str
+    now: float
+    key_shared_mode: Literal["AUTO_SPLIT", "STICKY"]
+    upstream_state: str
+    upstream_connects: int
+    upstream_error: str
+    upstream_permits: int = Field(description="Granted to the broker and not used yet.")
+    joining: int
+    addresses: list[Annotated[list[str], Field(min_length=2, max_length=2)]] = Field(
+        description="Consumer name and client address."
+    )
+    acks_refused: int
+    opaque_batches: int
+    unreadable_entries: int
+    peeked_batches: int
+    sliced_deliveries: int
+    budget_stops: int
+    hand_over_count: int
+    hand_overs: list[HandOver]
+    dispatcher: Dispatcher
+
+
+class Subscriptions(BaseModel):
+    """A page of them, by topic and name, and what all of them share."""
+
+    subscriptions: list[Subscription]
+    next: str | None = Field(description="Give it as `after` for the next page; null if this is the last.")
+    subscriptions_count: int
+    workers: int
+    subscriptions_turned_away_total: int
+    workers_turned_away_total: int
+    workers_per_subscription_turned_away_total: int
+    bytes_held: int
+    reading_stopped: bool
+    reading_stops: int
+    draining: bool

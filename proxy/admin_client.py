@@ -1,0 +1,84 @@
+"""A running gateway's admin API, asked from the command line."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+import httpx
+
+from proxy.errors import KeylineError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+TIMEOUT_S = 30.0
+DEFAULT_NAMESPACE = "public/default"
+
+
+class Unanswered(KeylineError):
+    """The gateway refused, or there is none; the message is what it said."""
+
+
+def subscription_path(topic: str, subscription: str) -> str:
+    """Where the API has a subscription; a topic may be named as briefly as with Pulsar's own tools.
+
+    Raises:
+        Unanswered: that is no topic.
+    """
+    scheme, found, name = topic.rpartition("://")
+    if found and scheme != "persistent":
+        raise Unanswered(
+            f"topic {topic}: expected persistent://tenant/namespace/name, tenant/namespace/name, or a name"
+        )
+    pieces = name.split("/") if "/" in name else [*DEFAULT_NAMESPACE.split("/"), name]
+    if len(pieces) != len(("tenant", "namespace", "name")) or not all(pieces):
+        raise Unanswered(
+            f"topic {topic}: expected persistent://tenant/namespace/name, tenant/namespace/name, or a name"
+        )
+    return "/subscriptions/" + "/".join(quote(piece, safe="") for piece in (*pieces, subscription))
+
+
+def consumer_path(topic: str, subscription: str, consumer: str) -> str:
+    """Where it has a consumer. Raises as `subscription_path`."""
+    return f"{subscription_path(topic, subscription)}/consumers/{quote(consumer, safe='')}"
+
+
+class AdminClient:
+    """One gateway, asked for one command."""
+
+    def __init__(self, url: str) -> None:
+        """`url` as ``http://127.0.0.1:8750``."""
+        self._url = url.rstrip("/")
+
+    def ask(self, method: str, path: str, *, json: Any = None, query: Mapping[str, Any] | None = None) -> Any:
+        """The answer of ``/api/v1`` + path, None where there is no body.
+
+        Raises:
+            Unanswered: nobody answers there, or the answer is a refusal.
+        """
+        given = {name: value for name, value in (query or {}).items() if value is not None}
+        try:
+            answer = httpx.request(method, f"{self._url}/api/v1{path}", json=json, params=given, timeout=TIMEOUT_S)
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            raise Unanswered(f"no gateway answers at {self._url}: {error}; name it with --admin-url") from error
+        if answer.is_success:
+            return answer.json() if answer.content else None
+        raise Unanswered(_refusal(answer))
+
+    def pages(self, path: str, items: str) -> Any:
+        """An answer with the items of all pages in its list `items`. Raises as `ask`."""
+        whole = page = self.ask("GET", path, query={"limit": 1_000})
+        while page["next"] is not None:
+            page = self.ask("GET", path, query={"limit": 1_000, "after": page["next"]})
+            whole[items] += page[items]
+        whole["next"] = None
+        return whole
+
+
+def _refusal(answer: httpx.Response) -> str:
+    """What a problem's body says, or as much as can be said without one."""
+    try:
+        return str(answer.json()["detail"])
+    except (ValueError, KeyError, TypeError):
+        return f"{answer.url} answered {answer.status_code} {answer.reason_phrase}; is that a gateway's admin API?"

@@ -1,0 +1,177 @@
+"""Answers of the admin API as tables for people."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+LISTED_MAX = 20
+"""Rows of what may be long; `--json` has them all."""
+
+TWO_MINUTES_S = 120.0
+
+WIDTH_PIPED = 160
+"""Columns where there is no terminal to ask."""
+
+
+def console() -> Console:
+    """Standard output; wide enough for whoever pipes it on."""
+    out = Console(highlight=False, soft_wrap=False)
+    if not out.is_terminal:
+        out = Console(highlight=False, width=WIDTH_PIPED)
+    return out
+
+
+def table(title: str, columns: Sequence[str]) -> Table:
+    """An empty one; columns whose names begin with ``#`` hold numbers."""
+    made = Table(title=title or None, box=SIMPLE_HEAD, title_justify="left", title_style="bold", pad_edge=False)
+    for column in columns:
+        made.add_column(column.lstrip("#"), justify="right" if column.startswith("#") else "left", overflow="fold")
+    return made
+
+
+def add(made: Table, *cells: object) -> None:
+    """A row; names that clients chose are text, whatever is in them, never markup."""
+    made.add_row(*(Text(str(cell)) for cell in cells))
+
+
+def seconds(value: float | None) -> str:
+    """A duration as one reads it."""
+    if value is None:
+        return "-"
+    if value < 1:
+        return f"{value * 1000:.0f} ms"
+    return f"{value:.1f} s" if value < TWO_MINUTES_S else f"{value / 60:.0f} min"
+
+
+def subscriptions(answer: dict[str, Any]) -> Table:
+    """One row a subscription."""
+    columns = "topic", "subscription", "state", "#workers", "#waiting", "#oldest", "#unacked", "#draining", "upstream"
+    count = answer["subscriptions_count"]
+    made = table(f"{count} Key_Shared subscription{'s' * (count != 1)}", columns)
+    for item in answer["subscriptions"]:
+        numbers = item["dispatcher"]
+        oldest = numbers["oldest_wait_since"]
+        add(
+            made,
+            item["topic"].removeprefix("persistent://"),
+            item["subscription"],
+            "paused" if numbers["paused"] else numbers["ordering_mode"],
+            len(numbers["workers"]),
+            numbers["waiting_messages"],
+            seconds(item["now"] - oldest if oldest is not None else None),
+            sum(worker["unacked_messages"] for worker in numbers["workers"]),
+            numbers["draining_hashes_count"],
+            item["upstream_state"],
+        )
+    return made
+
+
+def workers(item: dict[str, Any]) -> Table:
+    """One row a worker of a subscription."""
+    columns = "worker", "address", "state", "#share", "#permits", "#unacked", "#acked", "#draining", "#last ack"
+    made = table(f"{item['topic']} {item['subscription']}", columns)
+    addresses = dict(item["addresses"])
+    for worker in item["dispatcher"]["workers"]:
+        acked_at = worker["last_acked_at"]
+        add(
+            made,
+            worker["name"],
+            addresses.get(worker["name"], "-"),
+            worker_state(worker),
+            f"{worker['hash_space_share']:.1%}",
+            worker["available_permits"],
+            worker["unacked_messages"],
+            worker["acked_messages"],
+            worker["draining_hashes_count"],
+            f"{seconds(item['now'] - acked_at)} ago" if acked_at else "never",
+        )
+    return made
+
+
+def worker_state(worker: dict[str, Any]) -> str:
+    """What keeps messages from it, if anything does."""
+    reasons = {
+        "drained by an operator": worker["drained_by_operator"],
+        "reads nothing": not worker["writable"],
+        "unacked limit": worker["blocked_on_unacked_messages"],
+        "join position": worker["waits_for_join_position"],
+        "no permits": worker["available_permits"] <= 0,
+    }
+    return ", ".join(reason for reason, holds in reasons.items() if holds) or "takes messages"
+
+
+def draining(item: dict[str, Any]) -> Table:
+    """The hashes that drain, longest first."""
+    made = table("Draining hashes", ("#hash", "held by", "goes to", "#pending", "#waiting", "#for"))
+    found = [(worker, hash_) for worker in item["dispatcher"]["workers"] for hash_ in worker["draining_hashes"]]
+    found.sort(key=lambda pair: float(pair[1]["since"]))
+    for worker, hash_ in found[:LISTED_MAX]:
+        age = seconds(item["now"] - hash_["since"])
+        owner = hash_["owner"] or "nobody"
+        add(made, hash_["hash"], worker["name"], owner, hash_["unack_msgs"], hash_["waiting_messages"], age)
+    rest = item["dispatcher"]["draining_hashes_count"] - LISTED_MAX
+    if rest > 0:
+        made.caption = f"and {rest} more; --json has them"
+    return made
+
+
+def explanation(answer: dict[str, Any]) -> Table:
+    """A slot, field by field."""
+    made = table("", ("hash", str(answer["slot"])))
+    add(made, "state", answer["state"])
+    add(made, "owner", answer["owner"] or "nobody")
+    add(made, "held by", answer["holder"] or "nobody")
+    waiting = f"{answer['waiting_messages']} messages"
+    if answer["waiting_age_s"] is not None:
+        waiting += f", for {seconds(answer['waiting_age_s'])}"
+    add(made, "waiting", waiting)
+    add(made, "pending", f"{answer['pending_messages']} messages in {answer['pending_deliveries']} deliveries")
+    for delivery in answer["blocking"]:
+        sent = f"sent {seconds(delivery['sent_age_s'])} ago to {delivery['holder']}" if delivery["holder"] else "waits"
+        add(made, "blocked by", f"{delivery['position']}: {sent}, attempt {delivery['attempts']}")
+    add(made, "unblocks", answer["unblocks"])
+    return made
+
+
+def preview(answer: dict[str, Any]) -> Table:
+    """What a join or leave would do to each worker."""
+    title = (
+        f"{answer['share_moved']:.1%} of the hash space would move ({answer['slots_moved']} hashes in "
+        f"{answer['moves_count']} ranges); {answer['hashes_that_would_drain']} hashes would drain, "
+        f"{answer['messages_that_would_drain']} messages first; {answer['messages_redelivered']} messages sent again"
+    )
+    made = table(title, ("worker", "", "#share now", "#then", "#hashes draining from it", "#messages"))
+    for worker in answer["workers"]:
+        what = "joins" if worker["joins"] else "leaves" if worker["leaves"] else ""
+        shares = f"{worker['share_before']:.1%}", f"{worker['share_after']:.1%}"
+        add(made, worker["name"], what, *shares, worker["hashes_that_would_drain"], worker["messages_that_would_drain"])
+    return made
+
+
+def pending(answer: dict[str, Any]) -> Table:
+    """What a worker holds."""
+    made = table(
+        f"{answer['total']} deliveries", ("message id", "hashes", "#messages", "#attempt", "#sent", "draining")
+    )
+    for item in answer["deliveries"]:
+        hashes = ", ".join(map(str, item["hashes"]))
+        drains = "another waits" if item["draining"] else ""
+        sent = f"{seconds(item['sent_age_s'])} ago"
+        add(made, item["message_id"], hashes, item["messages"], item["attempts"], sent, drains)
+    return made
+
+
+def limits(answer: dict[str, Any]) -> Table:
+    """Those in effect."""
+    made = table("", ("limit", "#in effect"))
+    for name, value in answer.items():
+        add(made, name, f"{value:,}")
+    return made

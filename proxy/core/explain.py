@@ -1,0 +1,380 @@
+"""Why does a hash slot's next message wait?
+
+What the dispatcher decided is asked of it (`Dispatcher.wait_reason`) and not decided again; what is added here is who
+keeps it so, and with which deliveries. Everything is read at one moment and nothing is changed.
+
+Why not keep these answers ready: they are asked for by people, and would cost every message. Cost of asking: what waits
+in the slot, and at most one worker's pending acks, walked until the slot's own are found. For a join position (PIP-282)
+also the entries outstanding, for a chunked message what waits in its slot. Never all workers' pending acks.
+
+Longer than most files because each reason stands here with its evidence and its sentence, side by side.
+
+Specifications: PIP-379 (draining hashes), PIP-282 (join positions), design section 7.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from heapq import nsmallest
+from itertools import islice
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from proxy.core.acknowledgement import parts_of
+from proxy.core.entry import Batch, Part
+from proxy.core.positions import format_position
+from proxy.core.sticky_key import RANGE_SLOT_COUNT
+from proxy.core.waiting import WaitReason
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from proxy.core.dispatcher import Dispatcher
+    from proxy.core.worker import JoinGate, Worker
+
+BLOCKING_LISTED_MAX: Final = 10
+"""Blocking deliveries listed; the counts are always whole."""
+
+
+class SlotState(Enum):
+    """What a slot's next message does: a `WaitReason`, or one of two states in which nothing waits for a reason."""
+
+    FLOWING = "flowing"
+    """Nothing waits, or what does could go at once."""
+    UPSTREAM_BEHIND = "upstream_behind"
+    """Nothing of the slot is here, and the broker has a backlog that was not read yet."""
+    NO_OWNER = WaitReason.NO_OWNER.value
+    DRAINING = WaitReason.DRAINING.value
+    NO_PERMITS = WaitReason.NO_PERMITS.value
+    NOT_READING = WaitReason.NOT_READING.value
+    UNACKED_LIMIT = WaitReason.UNACKED_LIMIT.value
+    JOIN_POSITION = WaitReason.JOIN_POSITION.value
+    DRAINED_BY_OPERATOR = WaitReason.DRAINED_BY_OPERATOR.value
+    PAUSED = WaitReason.PAUSED.value
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingHead:
+    """The first message, or batch of messages, that waits in the slot."""
+
+    position: str
+    """``ledger:entry``."""
+    messages: int
+    age_s: float
+    """Since the broker sent it to us."""
+    attempts: int
+    """How often it was sent to a worker."""
+    redeliveries: int
+
+
+@dataclass(frozen=True, slots=True)
+class BlockingDelivery:
+    """Something unacknowledged that must go before the slot's head can."""
+
+    position: str
+    """``ledger:entry``."""
+    slot: int
+    """Of its first unacknowledged message: where it waits, if it waits itself."""
+    messages: int
+    """Those not acknowledged, of the slot alone where only the slot's count."""
+    sent_age_s: float | None
+    """Since it was last sent; None if it waits itself."""
+    attempts: int
+    redeliveries: int
+    holder: str | None
+    """Who has it; None if it waits itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class SlotExplanation:
+    """A slot at one moment. Ages are in seconds."""
+
+    slot: int
+    owner: str | None
+    holder: str | None
+    """Who has unacknowledged messages of the slot; None if nobody, and without order, where several may."""
+    state: SlotState
+    waiting_messages: int
+    waiting_age_s: float | None
+    """Since something of the slot began to wait; None if nothing does."""
+    pending_deliveries: int
+    """Deliveries with messages of the slot, at the holder; without order, at the worker that is next to get some."""
+    pending_messages: int
+    """The slot's messages in them that are not acknowledged."""
+    head: WaitingHead | None
+    """None if nothing waits."""
+    join_position: str | None
+    """PIP-282: what must be acknowledged first, up to and with it, where the state is `JOIN_POSITION`."""
+    join_position_entries: int
+    """Entries at or below the join position that are not acknowledged, 0 in any other state."""
+    blocking: tuple[BlockingDelivery, ...]
+    """What must go first, at most `BLOCKING_LISTED_MAX`: before a join position in topic order, else as sent."""
+    unblocks: str
+    """One sentence: who must do what."""
+
+
+class _Pending(NamedTuple):
+    """What a worker has of a slot."""
+
+    deliveries: int
+    messages: int
+    oldest: tuple[BlockingDelivery, ...]
+
+
+class _Findings(NamedTuple):
+    """Why a slot's head waits, or its next message would, and what that hangs on."""
+
+    reason: WaitReason | None
+    slot: int
+    owner: Worker | None
+    taker: Worker | None
+    """Who holds the slot; else who would get its next message."""
+    pending: _Pending
+    """Of the slot, at the taker."""
+    gate: JoinGate | None
+    """The owner's, if that is the reason."""
+    blocking: tuple[BlockingDelivery, ...]
+    unfinished: str
+    """What a chunked message wants that the blocking worker has begun: it cannot acknowledge it before. Or nothing."""
+
+
+_NOTHING_PENDING: Final = _Pending(0, 0, ())
+
+
+def explain_slot(dispatcher: Dispatcher, slot: int, now: float, *, upstream_backlog: bool = False) -> SlotExplanation:
+    """Say whether the slot flows, or what its next message waits for. Changes nothing.
+
+    `now` is in seconds, on the clock of the dispatcher's other calls. `upstream_backlog` tells that the broker has
+    entries of the subscription that were not sent to us: a slot of which nothing is here may then be behind
+    (`SlotState.UPSTREAM_BEHIND`).
+
+    Raises:
+        ValueError: there is no such slot.
+    """
+    if not 0 <= slot < RANGE_SLOT_COUNT:
+        raise ValueError(f"not a hash slot: {slot}; expected 0 to {RANGE_SLOT_COUNT - 1}")
+    waiting = dispatcher.waiting.get(slot)
+    # Where nothing waits, the reason is that of a message yet to come: the sentence tells of it, the state does not.
+    head = waiting.parts[0] if waiting is not None else Part(dispatcher.outstanding.highest + 1, slot, 1, b"", 0, now)
+    found = _find(dispatcher, slot, head, now)
+    gate = found.gate if waiting is not None else None
+    state = _state(found, waits=waiting is not None, upstream_backlog=upstream_backlog)
+    holder = dispatcher.workers.get(dispatcher.slots.holder(slot))
+    return SlotExplanation(
+        slot=slot,
+        owner=found.owner.name if found.owner is not None else None,
+        holder=holder.name if holder is not None else None,
+        state=state,
+        waiting_messages=sum(part.count for part in waiting.parts) if waiting is not None else 0,
+        waiting_age_s=now - waiting.since if waiting is not None else None,
+        pending_deliveries=found.pending.deliveries,
+        pending_messages=found.pending.messages,
+        head=_shown_head(head, now) if waiting is not None else None,
+        join_position=format_position(gate.position) if gate is not None else None,
+        join_position_entries=gate.outstanding if gate is not None else 0,
+        blocking=found.blocking if waiting is not None else (),
+        unblocks=_sentence(found) if waiting is not None else _sentence_for_next(state, found),
+    )
+
+
+def _find(dispatcher: Dispatcher, slot: int, head: Part, now: float) -> _Findings:
+    reason = dispatcher.wait_reason(slot, head)
+    owner = dispatcher.select(slot)
+    taker = dispatcher.workers.get(dispatcher.slots.holder(slot)) or owner
+    if not dispatcher.ordered:
+        # Order among messages is not asked for, but who has begun a chunked message gets the rest of it.
+        taker = dispatcher.chunked.needed_by(head) or owner
+    pending = _pending_of(dispatcher, slot, taker, now)
+    gate = owner.join_gate if owner is not None and reason is WaitReason.JOIN_POSITION else None
+    blocking: tuple[BlockingDelivery, ...] = ()
+    unfinished = ""
+    if gate is not None:
+        blocking = _before_gate(dispatcher, gate, now)
+        unfinished = _unfinished_before_gate(dispatcher)
+    elif reason is WaitReason.DRAINING and taker is not None:
+        blocking = pending.oldest
+        unfinished = _unfinished(dispatcher, taker, (slot,))
+    elif reason is WaitReason.UNACKED_LIMIT and taker is not None:
+        blocking = _oldest_of(taker, now)
+        unfinished = _unfinished(dispatcher, taker, dispatcher.chunked.slots_of(taker))
+    return _Findings(reason, slot, owner, taker, pending, gate, blocking, unfinished)
+
+
+def _state(found: _Findings, *, waits: bool, upstream_backlog: bool) -> SlotState:
+    if waits:
+        return SlotState(found.reason.value) if found.reason is not None else SlotState.FLOWING
+    behind = upstream_backlog and not found.pending.deliveries
+    return SlotState.UPSTREAM_BEHIND if behind else SlotState.FLOWING
+
+
+def _shown_head(head: Part, now: float) -> WaitingHead:
+    return WaitingHead(
+        position=format_position(head.position),
+        messages=head.count,
+        age_s=now - head.received_at,
+        attempts=head.attempts,
+        redeliveries=head.redeliveries,
+    )
+
+
+# ---- what is pending ------------------------------------------------------------------------------------------
+
+
+def _pending_of(dispatcher: Dispatcher, slot: int, worker: Worker | None, now: float) -> _Pending:
+    """What the worker has of the slot. Walks its pending acks, which stand in the order sent, until all is found."""
+    unseen = dispatcher.slots.count(slot)
+    if worker is None or (dispatcher.ordered and not unseen):
+        return _NOTHING_PENDING
+    deliveries = messages = 0
+    oldest: list[BlockingDelivery] = []
+    for unit in worker.pending.values():
+        own = [part for part in parts_of(unit) if part.slot == slot]
+        if not own:
+            continue
+        deliveries += 1
+        messages += sum(part.remaining for part in own)
+        if len(oldest) < BLOCKING_LISTED_MAX:
+            oldest.append(_blocking(own, now))
+        unseen -= len(own)
+        if not unseen:
+            # Without order nothing is counted, and this is never true.
+            break
+    return _Pending(deliveries, messages, tuple(oldest))
+
+
+def _oldest_of(worker: Worker, now: float) -> tuple[BlockingDelivery, ...]:
+    """What the worker has had longest, of any slot."""
+    return tuple(_blocking(parts_of(unit), now) for unit in islice(worker.pending.values(), BLOCKING_LISTED_MAX))
+
+
+def _before_gate(dispatcher: Dispatcher, gate: JoinGate, now: float) -> tuple[BlockingDelivery, ...]:
+    """What keeps a join gate shut, in topic order. Some of it may wait itself."""
+    entries = dispatcher.outstanding.entries
+    listed: list[BlockingDelivery] = []
+    for position in nsmallest(min(gate.outstanding, BLOCKING_LISTED_MAX), entries):
+        by_holder: dict[int, list[Part]] = {}
+        for part in _parts_at(dispatcher, position):
+            by_holder.setdefault(part.holder.index if part.holder is not None else 0, []).append(part)
+        listed += [_blocking(held, now) for held in by_holder.values()]
+    return tuple(listed[:BLOCKING_LISTED_MAX])
+
+
+def _parts_at(dispatcher: Dispatcher, position: int) -> Sequence[Part]:
+    entry = dispatcher.outstanding.entries[position]
+    return entry.parts if isinstance(entry, Batch) else (entry,)
+
+
+def _blocking(parts: Sequence[Part], now: float) -> BlockingDelivery:
+    """Parts of one entry that are at one worker, or that all wait."""
+    first = parts[0]
+    holder = first.holder
+    return BlockingDelivery(
+        position=format_position(first.position),
+        slot=first.slot,
+        messages=sum(part.remaining for part in parts),
+        sent_age_s=now - min(part.sent_at for part in parts) if holder is not None else None,
+        attempts=max(part.attempts for part in parts),
+        redeliveries=max(part.redeliveries for part in parts),
+        holder=holder.name if holder is not None else None,
+    )
+
+
+# ---- chunked messages that cannot be acknowledged yet ---------------------------------------------------------
+
+
+def _unfinished_before_gate(dispatcher: Dispatcher) -> str:
+    """For the oldest entry, which is the one the sentence names."""
+    oldest = _parts_at(dispatcher, min(dispatcher.outstanding.entries))[0]
+    return _unfinished(dispatcher, oldest.holder, (oldest.slot,)) if oldest.holder is not None else ""
+
+
+def _unfinished(dispatcher: Dispatcher, worker: Worker, slots: Sequence[int]) -> str:
+    """What the worker lacks to finish a chunked message that it has begun in one of the slots; empty if nothing."""
+    chunked = dispatcher.chunked
+    begun = [slot for slot in chunked.slots_of(worker) if slot in slots] if chunked else []
+    if not begun:
+        return ""
+    queues = [dispatcher.waiting[slot].parts for slot in begun if slot in dispatcher.waiting]
+    if not any(chunked.needed_by(part) is worker for parts in queues for part in parts):
+        return f"; the rest of a chunked message that {worker.name} has begun has not come from the broker yet"
+    if not worker.writable:
+        return f"; {worker.name} must read its socket to get the rest of a chunked message that it has begun"
+    if worker.permits <= 0:
+        permits = _counted(1 - worker.permits, "permit")
+        return f"; {worker.name} must grant at least {permits} to get the rest of a chunked message that it has begun"
+    return ""
+
+
+# ---- what must happen -----------------------------------------------------------------------------------------
+
+
+def _sentence(found: _Findings) -> str:
+    """Who must do what."""
+    owner, taker = found.owner, found.taker
+    if found.reason is WaitReason.PAUSED:
+        return "an operator must resume the subscription, unless the gateway is shutting down"
+    if found.reason is WaitReason.NO_OWNER or owner is None or taker is None:
+        return f"a worker must join that covers slot {found.slot}"
+    match found.reason:
+        case WaitReason.JOIN_POSITION:
+            return _sentence_for_gate(owner, found)
+        case WaitReason.DRAINING:
+            return _sentence_for_drain(taker, found)
+        case WaitReason.NO_PERMITS:
+            return f"{taker.name} must grant at least {_counted(1 - taker.permits, 'permit')}"
+        case WaitReason.NOT_READING:
+            return f"{taker.name} must read its socket"
+        case WaitReason.UNACKED_LIMIT:
+            return _sentence_for_limit(taker, found)
+        case WaitReason.DRAINED_BY_OPERATOR:
+            return f"an operator must let {taker.name} have new messages again, or {taker.name} must leave"
+        case _:
+            return f"nothing: it goes to {taker.name} at once"
+
+
+def _sentence_for_gate(owner: Worker, found: _Findings) -> str:
+    assert found.gate is not None
+    return (
+        f"{_counted(found.gate.outstanding, 'entry', 'entries')} up to {format_position(found.gate.position)}, the "
+        f"join position of {owner.name}, must be acknowledged{_the_oldest(found.blocking)}{found.unfinished}"
+    )
+
+
+def _sentence_for_drain(holder: Worker, found: _Findings) -> str:
+    unread = "" if holder.writable else f"{holder.name} must read its socket, and then "
+    return (
+        f"{unread}{holder.name} must acknowledge or give back {_counted(found.pending.messages, 'message')} of the "
+        f"slot, or leave{_the_oldest(found.blocking)}{found.unfinished}"
+    )
+
+
+def _sentence_for_limit(worker: Worker, found: _Findings) -> str:
+    above = worker.unacked - worker.max_unacked // 2
+    return (
+        f"{worker.name} must acknowledge or give back {above} of its {_counted(worker.unacked, 'message')} "
+        f"(its limit is {worker.max_unacked}){_the_oldest(found.blocking)}{found.unfinished}"
+    )
+
+
+def _sentence_for_next(state: SlotState, found: _Findings) -> str:
+    """Of a message that is not here."""
+    if state is SlotState.UPSTREAM_BEHIND:
+        opening = "the broker must send more of its backlog, where the slot's next message may lie"
+    else:
+        opening = "nothing waits"
+    if found.reason is None:
+        return opening
+    return f"{opening}; before a next message can go, {_sentence(found)}"
+
+
+def _the_oldest(blocking: Sequence[BlockingDelivery]) -> str:
+    if not blocking:
+        return ""
+    first = blocking[0]
+    if first.holder is None or first.sent_age_s is None:
+        return f", the oldest {first.position}, which waits itself in slot {first.slot}"
+    return f", the oldest {first.position} sent {first.sent_age_s:.1f} s ago to {first.holder}"
+
+
+def _counted(count: int, one: str, many: str = "") -> str:
+    return f"{count} {one if count == 1 else many or one + 's'}"

@@ -1,0 +1,126 @@
+"""A subscription in numbers, for metrics: what `statistics` tells, less everything that is long.
+
+Scrapes come every few seconds to a gateway with thousands of subscriptions, on the loop that carries messages. So
+nothing here lists hashes, ranges or positions; what takes longer in a larger subscription is only to walk what waits,
+what drains and who is there, and each of them is bounded. Consumers are asked for by name: several may share one, and
+whoever tells them apart by name must see them as one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from proxy.core.delivery_totals import DeliveryTotals, sum_of, totals_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from proxy.core.dispatcher import Dispatcher
+    from proxy.core.histogram import HistogramStatistics
+    from proxy.core.worker import Worker
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerSummary:
+    """The workers of one name, mostly one; names as in `WorkerStatistics`, sums where there are several."""
+
+    name: str
+    workers: int
+    available_permits: int
+    unacked_messages: int
+    pending_deliveries: int
+    blocked_on_unacked_messages: bool
+    hash_space_share: float
+    draining_hashes_count: int
+    draining_hashes_cleared_total: int
+    totals: DeliveryTotals
+
+
+@dataclass(frozen=True, slots=True)
+class DispatcherSummary:
+    """One subscription; names as in `DispatcherStatistics`, sums over its workers as in `WorkerStatistics`."""
+
+    paused: bool
+    workers: int
+    available_permits: int
+    unacked_messages: int
+    pending_deliveries: int
+    workers_blocked_on_unacked_messages: int
+    outstanding_entries: int
+    bytes_held: int
+    waiting_messages: int
+    waiting_bytes: int
+    waiting_hashes: int
+    draining_hashes_count: int
+    draining_hashes_pending_messages: int
+    draining_hashes_cleared_total: int
+    unconfirmed_acks: int
+    repeated_entries: int
+    permit_overshoots: int
+    oldest_wait_since: float | None
+    totals: DeliveryTotals
+    """Workers that have left included."""
+    ack_latency: HistogramStatistics
+    hand_over_duration: HistogramStatistics
+    blocked_time: HistogramStatistics
+
+
+def dispatcher_summary(dispatcher: Dispatcher) -> DispatcherSummary:
+    """Everything at this moment."""
+    workers = dispatcher.workers.values()
+    outstanding = dispatcher.outstanding
+    waiting = dispatcher.waiting.values()
+    count_of = dispatcher.slots.count
+    return DispatcherSummary(
+        paused=dispatcher.paused,
+        workers=len(workers),
+        available_permits=sum(worker.permits for worker in workers if worker.permits > 0),
+        unacked_messages=sum(worker.unacked for worker in workers),
+        pending_deliveries=sum(len(worker.pending) for worker in workers),
+        workers_blocked_on_unacked_messages=sum(worker.over_unacked for worker in workers),
+        outstanding_entries=len(outstanding.entries),
+        bytes_held=outstanding.bytes_held,
+        waiting_messages=dispatcher.waiting_messages,
+        waiting_bytes=sum(
+            len(part.tail) if part.indexes is None else part.wire_bytes for entry in waiting for part in entry.parts
+        ),
+        waiting_hashes=len(waiting),
+        draining_hashes_count=len(dispatcher.draining),
+        draining_hashes_pending_messages=sum(map(count_of, dispatcher.draining.slots())),
+        draining_hashes_cleared_total=dispatcher.draining_cleared_total,
+        unconfirmed_acks=len(outstanding.unconfirmed),
+        repeated_entries=outstanding.repeated,
+        permit_overshoots=dispatcher.opaque_overshoots,
+        oldest_wait_since=min((entry.since for entry in waiting), default=None),
+        totals=sum_of([dispatcher.departed, *map(totals_of, workers)]),
+        ack_latency=dispatcher.ack_latency.statistics(),
+        hand_over_duration=dispatcher.hand_over_duration.statistics(),
+        blocked_time=dispatcher.blocked_time.statistics(),
+    )
+
+
+def workers_by_name(dispatcher: Dispatcher) -> dict[str, list[Worker]]:
+    """In the order in which the first of each name joined."""
+    by_name: dict[str, list[Worker]] = {}
+    for worker in dispatcher.workers.values():
+        by_name.setdefault(worker.name, []).append(worker)
+    return by_name
+
+
+def consumer_summary(dispatcher: Dispatcher, name: str, workers: Sequence[Worker]) -> ConsumerSummary:
+    """The workers of this name at this moment."""
+    ranges_of = dispatcher.selector.ranges
+    slots = sum(span.slot_count for worker in workers for span in ranges_of(worker))
+    return ConsumerSummary(
+        name=name,
+        workers=len(workers),
+        available_permits=sum(worker.permits for worker in workers if worker.permits > 0),
+        unacked_messages=sum(worker.unacked for worker in workers),
+        pending_deliveries=sum(len(worker.pending) for worker in workers),
+        blocked_on_unacked_messages=any(worker.over_unacked for worker in workers),
+        hash_space_share=slots / dispatcher.selector.range_size,
+        draining_hashes_count=sum(worker.draining_slots for worker in workers),
+        draining_hashes_cleared_total=sum(worker.draining_cleared for worker in workers),
+        totals=sum_of(map(totals_of, workers)),
+    )

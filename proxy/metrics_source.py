@@ -1,0 +1,81 @@
+"""What metrics show of this gateway. Implements `admin_api.ports_metrics.MetricsView` over the parts that count.
+
+Scraping must not hold the loop for as long as there are subscriptions, so these and their consumers are given one by
+one: whoever asks lets others run in between, and each is whole in itself.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from proxy.net.broker_statistics import State
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from proxy.collector import Collector
+    from proxy.net.brokers import Brokers
+    from proxy.net.server import GatewayServer, ServerStatistics
+    from proxy.net.subscription_summary import SubscribedConsumerSummary, SubscriptionsSummary, SubscriptionSummary
+    from proxy.net.subscriptions import Subscriptions
+
+
+@dataclass(frozen=True, slots=True)
+class GatewaySummary:
+    """The gateway in numbers, its subscriptions aside."""
+
+    version: str
+    ready: bool
+    server: ServerStatistics
+    subscriptions: SubscriptionsSummary
+    broker_connections: dict[str, int]
+    """The gateway's own, by state; every state is there."""
+    lookups_total: int
+    lookup_failures_total: int
+    collections_total: int
+
+
+class MetricsSource:
+    """The parts of one gateway that count something."""
+
+    def __init__(
+        self,
+        version: str,
+        not_ready_because: Callable[[], Sequence[str]],
+        server: GatewayServer,
+        subscriptions: Subscriptions,
+        brokers: Brokers,
+        collector: Collector,
+    ) -> None:
+        """All of one gateway."""
+        self._version = version
+        self._not_ready_because = not_ready_because
+        self._server = server
+        self._subscriptions = subscriptions
+        self._brokers = brokers
+        self._collector = collector
+
+    def gateway(self) -> GatewaySummary:
+        """Everything but the subscriptions, frozen."""
+        brokers = self._brokers.statistics()
+        states = Counter(connection.state for connection in brokers.connections)
+        return GatewaySummary(
+            version=self._version,
+            ready=not self._not_ready_because(),
+            server=self._server.statistics(),
+            subscriptions=self._subscriptions.summary(),
+            broker_connections={state.value: states[state.value] for state in State},
+            lookups_total=brokers.lookups_total,
+            lookup_failures_total=brokers.lookup_failures_total,
+            collections_total=self._collector.collections_total,
+        )
+
+    def subscriptions(self) -> Iterator[SubscriptionSummary]:
+        """Each subscription as of the moment it is asked for."""
+        return self._subscriptions.summaries()
+
+    def consumers(self) -> Iterator[SubscribedConsumerSummary]:
+        """Each consumer of each subscription, by name, as of the moment it is asked for."""
+        return self._subscriptions.consumer_summaries()

@@ -1,0 +1,166 @@
+"""What happens to subscriptions, told to whoever listens: joins, leaves, moved hashes, drains, hand-overs, orders.
+
+A stateful worker learns here which keys it gained and lost (apache/pulsar issue 6555), a console what to draw anew. The
+latest events are kept, so that a listener whose connection broke goes on where it was. A listener that does not keep
+up loses events rather than memory, and is told so.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from proxy.core.dispatcher import HandOver
+    from proxy.core.hash_ranges import RangeMove
+    from proxy.core.worker import Worker
+
+    Key = tuple[str, str]
+
+KEPT_MAX: Final = 500
+"""Events for listeners that come again."""
+QUEUED_MAX: Final = 1_000
+"""Events that a listener may be behind."""
+LISTED_MAX: Final = 300
+"""Ranges and hashes listed in one event; counts are whole. With the other bounds, at most some 20 MB."""
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One thing that happened."""
+
+    number: int
+    """One more than the event's before it, from 1 on, in one life of the gateway."""
+    kind: str
+    at: float
+    """On the gateway's clock."""
+    topic: str
+    subscription: str
+    facts: dict[str, Any]
+    """By kind; plain values only."""
+
+
+class Listener:
+    """Somebody's place in the stream. Implements `admin_api.ports.EventListener`."""
+
+    def __init__(self, events: Events, wake: Callable[[], None]) -> None:
+        """`wake` is called when there is something to take after there was nothing, and at the end."""
+        self._events = events
+        self._wake = wake
+        self._queue: deque[Event] = deque()
+        self.missed = 0
+        """Events lost since the last `take`."""
+
+    @property
+    def ended(self) -> bool:
+        """No more will come: the gateway stops."""
+        return self._events.closed
+
+    def take(self) -> tuple[int, list[Event]]:
+        """How many were lost before these, and all that came since the last look."""
+        missed, self.missed = self.missed, 0
+        taken = list(self._queue)
+        self._queue.clear()
+        return missed, taken
+
+    def close(self) -> None:
+        """Listen no more."""
+        self._events.listeners.discard(self)
+
+    def put(self, event: Event) -> None:
+        """One more, or the oldest is lost for it."""
+        if len(self._queue) >= QUEUED_MAX:
+            self._queue.popleft()
+            self.missed += 1
+        self._queue.append(event)
+        if len(self._queue) == 1:
+            self._wake()
+
+    def end(self) -> None:
+        """Wake whoever waits, for the last time."""
+        self._wake()
+
+
+class Events:
+    """The stream of one gateway."""
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        """Nothing has happened."""
+        self._now = now
+        self._kept: deque[Event] = deque(maxlen=KEPT_MAX)
+        self._count = 0
+        self.listeners: set[Listener] = set()
+        self.closed = False
+
+    def listen(self, wake: Callable[[], None], after: int | None = None) -> Listener:
+        """Everything from now on, or everything `after` an event's number as far as it is kept.
+
+        A number that is not this gateway's, as after a restart, is as good as the first.
+        """
+        listener = Listener(self, wake)
+        if after is not None:
+            after = after if after <= self._count else 0
+            missed = [event for event in self._kept if event.number > after]
+            listener.missed = self._count - after - len(missed)
+            for event in missed:
+                listener.put(event)
+        self.listeners.add(listener)
+        return listener
+
+    def close(self) -> None:
+        """The gateway stops: every listener's stream ends."""
+        self.closed = True
+        for listener in list(self.listeners):
+            listener.end()
+
+    def happened(self, kind: str, key: Key, **facts: Any) -> None:
+        """Tell it."""
+        self._count += 1
+        event = Event(self._count, kind, self._now(), *key, facts)
+        self._kept.append(event)
+        for listener in self.listeners:
+            listener.put(event)
+
+    def joined(self, key: Key, consumer: str, address: str, moves: Iterable[RangeMove[Worker]]) -> None:
+        """A worker joined and hashes moved."""
+        self.happened("worker_joined", key, consumer=consumer, address=address, **_moved(moves))
+
+    def left(self, key: Key, consumer: str, reason: str, moves: Iterable[RangeMove[Worker]]) -> None:
+        """A worker left, likewise."""
+        self.happened("worker_left", key, consumer=consumer, reason=reason, **_moved(moves))
+
+    def drains_began(self, key: Key, began: int, draining: int) -> None:
+        """So many hashes began to drain, if any; so many drain now."""
+        if began:
+            self.happened("drains_began", key, began_count=began, draining_hashes_count=draining)
+
+    def handed_over(self, key: Key, hand_overs: Iterable[HandOver], draining: int) -> None:
+        """Hashes drained and went to their new owners; so many drain still."""
+        done = [
+            {
+                "hash": item.slot,
+                "source": item.holder,
+                "target": item.owner,
+                "duration_s": item.ended_at - item.began_at,
+            }
+            for item in hand_overs
+        ]
+        facts = {"hand_overs_count": len(done), "hand_overs": done[:LISTED_MAX], "draining_hashes_count": draining}
+        self.happened("drains_ended", key, **facts)
+
+
+def _moved(moves: Iterable[RangeMove[Worker]]) -> dict[str, Any]:
+    """Hashes with a new owner: first and last, both inclusive, whose they were and whose they are."""
+    told = [
+        {
+            "start": move.start,
+            "end": move.end,
+            "source": move.before.name if move.before is not None else None,
+            "target": move.after.name if move.after is not None else None,
+        }
+        for move in moves
+    ]
+    return {"moves_count": len(told), "moves": told[:LISTED_MAX]}

@@ -1,0 +1,132 @@
+"""Subscriptions as frozen values, for the admin API and the console: in steps, see `proxy.core.steps`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from heapq import nsmallest
+from typing import TYPE_CHECKING
+
+from proxy.core.statistics import DispatcherStatistics, dispatcher_statistics_steps
+
+if TYPE_CHECKING:
+    from proxy.core.steps import Steps
+    from proxy.net.subscription import Subscription
+    from proxy.net.subscriptions import Subscriptions
+
+
+@dataclass(frozen=True, slots=True)
+class HandOverStatistics:
+    """A hash that went from one worker to another after it had drained."""
+
+    hash: int
+    holder: str
+    owner: str | None
+    duration_s: float
+    ended_at: float
+    waiting_messages: int
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriptionStatistics:
+    """One subscription with everything that is known of it."""
+
+    topic: str
+    subscription: str
+    now: float
+    key_shared_mode: str
+    upstream_state: str
+    upstream_connects: int
+    upstream_error: str
+    upstream_permits: int
+    joining: int
+    addresses: tuple[tuple[str, str], ...]
+    acks_refused: int
+    opaque_batches: int
+    unreadable_entries: int
+    peeked_batches: int
+    sliced_deliveries: int
+    budget_stops: int
+    hand_over_count: int
+    hand_overs: tuple[HandOverStatistics, ...]
+    dispatcher: DispatcherStatistics
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriptionsStatistics:
+    """A page of them, by topic and name, and what all of them share."""
+
+    subscriptions: tuple[SubscriptionStatistics, ...]
+    next: str | None
+    """What to ask the next page `after`; None if this is the last."""
+    subscriptions_count: int
+    workers: int
+    """Workers of all subscriptions, joined or joining."""
+    subscriptions_turned_away_total: int
+    workers_turned_away_total: int
+    workers_per_subscription_turned_away_total: int
+    bytes_held: int
+    reading_stopped: bool
+    reading_stops: int
+    draining: bool
+
+
+def subscription_statistics_steps(subscription: Subscription) -> Steps[SubscriptionStatistics]:
+    """One of them."""
+    dispatcher = yield from dispatcher_statistics_steps(subscription.dispatcher)
+    counters = subscription.counters
+    hand_overs = tuple(
+        HandOverStatistics(
+            item.slot, item.holder, item.owner, item.ended_at - item.began_at, item.ended_at, item.waiting_messages
+        )
+        for item in subscription.hand_overs
+    )
+    return SubscriptionStatistics(
+        topic=subscription.topic,
+        subscription=subscription.name,
+        now=subscription.now(),
+        key_shared_mode="STICKY" if subscription.policy.sticky else "AUTO_SPLIT",
+        upstream_state=subscription.upstream.state.value,
+        upstream_connects=subscription.upstream.connects,
+        upstream_error=subscription.upstream.last_error,
+        upstream_permits=subscription.window.outstanding,
+        joining=len(subscription.admission),
+        addresses=tuple(
+            (item.worker.name, item.link.peer) for item in subscription.subscribers.values() if item.worker is not None
+        ),
+        acks_refused=counters.acks_refused,
+        opaque_batches=counters.opaque_batches,
+        unreadable_entries=counters.unreadable_entries,
+        peeked_batches=counters.peeked_batches,
+        sliced_deliveries=counters.sliced_deliveries,
+        budget_stops=subscription.window.budget_stops,
+        hand_over_count=subscription.hand_over_count,
+        hand_overs=hand_overs,
+        dispatcher=dispatcher,
+    )
+
+
+def subscriptions_statistics_steps(
+    directory: Subscriptions, after: str | None, limit: int
+) -> Steps[SubscriptionsStatistics]:
+    """A page of at most `limit` of them, by topic and name; of those that end meanwhile nothing is told."""
+    keys = {"/".join(key): key for key in directory.all_keys()}
+    page = nsmallest(limit, (name for name in keys if after is None or name > after))
+    told = []
+    for name in page:
+        subscription = directory.find(keys[name])
+        if subscription is not None:
+            told.append((yield from subscription_statistics_steps(subscription)))
+    shared = directory.summary()
+    return SubscriptionsStatistics(
+        subscriptions=tuple(told),
+        next=page[-1] if page and page[-1] != max(keys) else None,
+        subscriptions_count=shared.subscriptions,
+        workers=shared.workers,
+        subscriptions_turned_away_total=shared.subscriptions_turned_away_total,
+        workers_turned_away_total=shared.workers_turned_away_total,
+        workers_per_subscription_turned_away_total=shared.workers_per_subscription_turned_away_total,
+        bytes_held=shared.bytes_held,
+        reading_stopped=shared.reading_stopped,
+        reading_stops=shared.reading_stops,
+        draining=shared.draining,
+    )

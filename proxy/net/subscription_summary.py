@@ -1,0 +1,108 @@
+"""All subscriptions in numbers, for metrics: see `proxy.core.summary`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from proxy.core.summary import ConsumerSummary, DispatcherSummary, consumer_summary, dispatcher_summary, workers_by_name
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from proxy.core.histogram import HistogramStatistics
+    from proxy.net.subscription import Subscription
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriptionSummary:
+    """One subscription."""
+
+    topic: str
+    subscription: str
+    upstream_state: str
+    upstream_connects: int
+    upstream_permits: int
+    joining: int
+    look_ahead_messages: int
+    """Messages that may wait, with as many workers as there are."""
+    look_ahead_used: float
+    """Those that wait, as a share of those that may; above 1 while more came back than are read ahead."""
+    memory_bytes: int
+    """Bytes the subscription may hold; what it does is in `dispatcher`."""
+    oldest_wait_s: float
+    """How long the slot has waited that has waited longest; 0 if none does."""
+    acks_refused: int
+    opaque_batches: int
+    unreadable_entries: int
+    peeked_batches: int
+    sliced_deliveries: int
+    budget_stops: int
+    dispatch_latency: HistogramStatistics
+    dispatcher: DispatcherSummary
+
+
+@dataclass(frozen=True, slots=True)
+class SubscribedConsumerSummary:
+    """The workers of one name on one subscription."""
+
+    topic: str
+    subscription: str
+    consumer: ConsumerSummary
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriptionsSummary:
+    """All of them together; names as in `SubscriptionsStatistics`."""
+
+    subscriptions: int
+    subscriptions_ended_total: int
+    workers: int
+    subscriptions_turned_away_total: int
+    workers_turned_away_total: int
+    workers_per_subscription_turned_away_total: int
+    bytes_held: int
+    memory_bytes: int
+    """Bytes all may hold together."""
+    reading_stopped: bool
+    reading_stops: int
+    draining: bool
+
+
+def subscription_summary(subscription: Subscription) -> SubscriptionSummary:
+    """One at this moment."""
+    counters = subscription.counters
+    window = subscription.window
+    dispatcher = dispatcher_summary(subscription.dispatcher)
+    waits_since = dispatcher.oldest_wait_since
+    look_ahead = window.look_ahead(dispatcher.workers)
+    return SubscriptionSummary(
+        topic=subscription.topic,
+        subscription=subscription.name,
+        upstream_state=subscription.upstream.state.value,
+        upstream_connects=subscription.upstream.connects,
+        upstream_permits=window.outstanding,
+        joining=len(subscription.admission),
+        look_ahead_messages=look_ahead,
+        look_ahead_used=dispatcher.waiting_messages / max(look_ahead, 1),
+        memory_bytes=window.budget_bytes,
+        oldest_wait_s=subscription.now() - waits_since if waits_since is not None else 0.0,
+        acks_refused=counters.acks_refused,
+        opaque_batches=counters.opaque_batches,
+        unreadable_entries=counters.unreadable_entries,
+        peeked_batches=counters.peeked_batches,
+        sliced_deliveries=counters.sliced_deliveries,
+        budget_stops=window.budget_stops,
+        dispatch_latency=subscription.outbox.dispatch_latency.statistics(),
+        dispatcher=dispatcher,
+    )
+
+
+def consumer_summaries(subscription: Subscription) -> Iterator[SubscribedConsumerSummary]:
+    """Its consumers by name, each as of the moment it is asked for; who has left by then is left out."""
+    dispatcher = subscription.dispatcher
+    for name, known in workers_by_name(dispatcher).items():
+        here = [worker for worker in known if dispatcher.workers.get(worker.index) is worker]
+        if here:
+            consumer = consumer_summary(dispatcher, name, here)
+            yield SubscribedConsumerSummary(subscription.topic, subscription.name, consumer)

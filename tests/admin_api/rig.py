@@ -1,0 +1,50 @@
+"""The admin API in-process, over a real gateway's subscriptions between fakes."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import httpx
+
+from admin_api.app import admin_app
+from proxy.admin import Admin
+from tests.net.subscription_rig import SubscriptionRig
+from tests.net.subscription_rig_broker import TOPIC
+
+CONFIGURATION = {"broker_token": {"value": "********", "origin": "environment"}}
+SUBSCRIPTION = "/api/v1/subscriptions/" + TOPIC.removeprefix("persistent://") + "/s"
+
+
+class AdminRig(SubscriptionRig):
+    """Workers, broker and clock as in its base; `ask` speaks HTTP."""
+
+    def __init__(self, *, read_only: bool = False, **settings: object) -> None:
+        super().__init__(**settings)
+        self.reasons: list[str] = []
+        admin = Admin(self.subscriptions, lambda: self.reasons, CONFIGURATION)
+        self.app = admin_app(admin, admin, "1.2.3", read_only=read_only)
+
+    def ask(self, method: str, path: str, *, faulty: bool = False, **more: Any) -> httpx.Response:
+        """One request; the gateway's clock settles behind it. A fault of ours fails the test unless it is `faulty`."""
+
+        async def asked() -> httpx.Response:
+            transport = httpx.ASGITransport(app=self.app, raise_app_exceptions=not faulty)
+            async with httpx.AsyncClient(transport=transport, base_url="http://gateway") as client:
+                return await client.request(method, path, **more)
+
+        answer = asyncio.run(asked())
+        self.clock.settle()
+        return answer
+
+    def get(self, path: str, **query: Any) -> Any:
+        """The JSON of a successful GET below the subscription."""
+        answer = self.ask("GET", SUBSCRIPTION + path, params=query)
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+    def order(self, method: str, path: str, body: Any = None) -> Any:
+        """The JSON of a successful order below the subscription, None without a body."""
+        answer = self.ask(method, SUBSCRIPTION + path, json=body)
+        assert answer.is_success, answer.text
+        return answer.json() if answer.content else None

@@ -1,0 +1,182 @@
+"""The stream of events, over a real server and sockets."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx
+import pytest
+
+from admin_api.routes import events as route
+from admin_api.server import AdminServer
+from tests.admin_api.rig import AdminRig
+
+PATIENCE_S = 30.0
+
+
+class Stream:
+    """What a client reads."""
+
+    def __init__(self, answer: httpx.Response) -> None:
+        self.answer = answer
+        self._lines = answer.aiter_lines()
+
+    async def next(self) -> dict[str, str]:
+        """The next event's fields; a comment is the field ``""``."""
+        fields: dict[str, str] = {}
+        async with asyncio.timeout(PATIENCE_S):
+            async for line in self._lines:
+                if not line and fields:
+                    return fields
+                name, _, value = line.partition(": ")
+                fields[name] = value
+        return fields
+
+    async def until(self, kind: str) -> dict[str, Any]:
+        """The data of the next event of this kind."""
+        while (fields := await self.next()).get("event") != kind:
+            assert fields, "the stream ended"
+        data: dict[str, Any] = json.loads(fields["data"])
+        return data
+
+
+@asynccontextmanager
+async def listening(
+    rig: AdminRig, headers: dict[str, str] | None = None, **query: str
+) -> AsyncIterator[tuple[Stream, AdminServer]]:
+    """A client on ``/api/v1/events``."""
+    server = AdminServer(rig.app)
+    host, port = await server.start("127.0.0.1", 0)
+    url = f"http://{host}:{port}/api/v1/events"
+    async with (
+        httpx.AsyncClient(timeout=PATIENCE_S) as client,
+        client.stream("GET", url, params=query, headers=headers or {}) as answer,
+    ):
+        stream = Stream(answer)
+        assert await stream.next() == {"retry": "2000"}
+        yield stream, server
+    await server.stop()
+
+
+def told(scenario: Callable[[], Awaitable[None]]) -> None:
+    """Run it."""
+    asyncio.run(scenario())  # type: ignore[arg-type]
+
+
+def test_events_come_as_they_happen() -> None:
+    """With what a stateful worker needs: which hashes it gained, from whom."""
+
+    async def scenario() -> None:
+        rig = AdminRig()
+        async with listening(rig) as (stream, _):
+            assert stream.answer.headers["content-type"].startswith("text/event-stream")
+            rig.worker("a")
+            joined = await stream.until("worker_joined")
+            assert joined["subscription"] == "s"
+            assert joined["facts"]["consumer"] == "a"
+            assert joined["facts"]["moves"] == [{"start": 1, "end": 65_535, "source": None, "target": "a"}]
+            assert rig.subscriptions.events.listeners
+
+    told(scenario)
+
+
+def test_a_listener_may_ask_for_some_only() -> None:
+    """Of a subscription, or what one worker gains and loses."""
+
+    async def scenario() -> None:
+        rig = AdminRig()
+        async with listening(rig, subscription="t", consumer="b") as (stream, _):
+            rig.worker("b", subscription="other")
+            rig.worker("a", subscription="t")
+            rig.worker("b", subscription="t")
+            joined = await stream.until("worker_joined")
+            assert (joined["subscription"], joined["facts"]["consumer"]) == ("t", "b")
+            rig.worker("c", subscription="t")
+            lost = await stream.until("worker_joined")
+            assert "b" in {move["source"] for move in lost["facts"]["moves"]}
+
+    told(scenario)
+
+
+def test_a_listener_goes_on_after_the_last_event_it_had() -> None:
+    """As browsers do by themselves."""
+
+    async def scenario() -> None:
+        rig = AdminRig()
+        rig.worker("a")
+        rig.worker("b")
+        async with listening(rig, {"Last-Event-ID": "3"}) as (stream, _):
+            first = await stream.next()
+            assert (first["id"], first["event"]) == ("4", "worker_joined")
+            assert json.loads(first["data"])["facts"]["consumer"] == "b"
+
+    told(scenario)
+
+
+def test_a_stream_ends_with_the_gateway() -> None:
+    """Or it would hold the admin API open."""
+
+    async def scenario() -> None:
+        rig = AdminRig()
+        async with listening(rig) as (stream, _):
+            rig.subscriptions.events.close()
+            assert await stream.next() == {}
+
+    told(scenario)
+
+
+def test_a_client_that_goes_is_forgotten() -> None:
+    """Its queue as well."""
+
+    async def scenario() -> None:
+        rig = AdminRig()
+        async with listening(rig):
+            assert len(rig.subscriptions.events.listeners) == 1
+        async with asyncio.timeout(PATIENCE_S):
+            while rig.subscriptions.events.listeners:  # noqa: ASYNC110 - the server tells nobody else
+                await asyncio.sleep(0.01)
+
+    told(scenario)
+
+
+def test_streams_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The one too many is told so."""
+    monkeypatch.setattr(route, "STREAMS_MAX", 0)
+    answer = AdminRig().ask("GET", "/api/v1/events")
+    assert answer.status_code == 503
+    assert "streams are open already" in answer.json()["detail"]
+
+
+def test_a_quiet_stream_shows_that_it_lives() -> None:
+    """And a slow listener is told what it missed."""
+
+    class Slow:
+        """A listener that lost something before each look."""
+
+        ended = False
+
+        def take(self) -> tuple[int, list[Any]]:
+            """Nothing but a loss."""
+            return 7, []
+
+        def close(self) -> None:
+            """Nothing to close."""
+
+    class View:
+        """Gives it."""
+
+        def listen(self, _wake: Callable[[], None], _after: int | None) -> Slow:
+            """As the port says."""
+            return Slow()
+
+    async def scenario() -> None:
+        pieces = route._stream(View(), None, lambda _: True, set(), 0.01)  # type: ignore[arg-type]
+        seen = [await anext(pieces) for _ in range(3)]
+        await pieces.aclose()  # type: ignore[attr-defined]
+        assert seen == [b"retry: 2000\n\n", b'event: missed\ndata: {"count": 7}\n\n', b": still here\n\n"]
+
+    told(scenario)

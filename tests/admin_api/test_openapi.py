@@ -1,0 +1,97 @@
+"""What the API's document promises, and what the gateway's own values are."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+from admin_api.schemas import hashes, orders, pending, subscriptions
+from proxy import admin_values
+from proxy.core import explain, preview, statistics
+from proxy.core import pending as core_pending
+from proxy.net import subscription_statistics
+from tests.admin_api.rig import AdminRig
+
+PAIRS: list[tuple[type[BaseModel], type]] = [
+    (subscriptions.DrainingHash, statistics.DrainingHash),
+    (subscriptions.Consumer, statistics.WorkerStatistics),
+    (subscriptions.Dispatcher, statistics.DispatcherStatistics),
+    (subscriptions.HandOver, subscription_statistics.HandOverStatistics),
+    (subscriptions.Subscription, subscription_statistics.SubscriptionStatistics),
+    (subscriptions.Subscriptions, subscription_statistics.SubscriptionsStatistics),
+    (hashes.Ring, admin_values.Ring),
+    (hashes.DrainingPage, admin_values.DrainingPage),
+    (hashes.WaitingHead, explain.WaitingHead),
+    (hashes.BlockingDelivery, explain.BlockingDelivery),
+    (hashes.Explanation, explain.SlotExplanation),
+    (hashes.PreviewedMove, preview.PreviewedMove),
+    (hashes.PreviewedWorker, preview.PreviewedWorker),
+    (hashes.Preview, preview.MembershipPreview),
+    (pending.PendingDelivery, core_pending.PendingDelivery),
+    (pending.PendingPage, core_pending.PendingPage),
+    (orders.StandingOrders, admin_values.StandingOrders),
+]
+
+
+@pytest.mark.parametrize(("schema", "value"), PAIRS, ids=lambda kind: str(getattr(kind, "__name__", kind)))
+def test_the_document_names_the_fields_that_answers_have(schema: type[BaseModel], value: type) -> None:
+    """Answers are written from the gateway's values, not through the schemas, so that they cost little."""
+    assert list(schema.model_fields) == [field.name for field in dataclasses.fields(value)]
+
+
+def test_every_state_of_a_hash_is_in_the_document() -> None:
+    """Or a client made from it would fail on one."""
+    document = AdminRig().app.openapi()["components"]["schemas"]["Explanation"]["properties"]["state"]["enum"]
+    assert set(document) == {state.value for state in explain.SlotState}
+
+
+def operations() -> list[tuple[str, str, dict[str, Any]]]:
+    """(path, method, operation) of everything under /api."""
+    paths = AdminRig().app.openapi()["paths"]
+    return [(path, verb, told) for path, verbs in paths.items() if "/api/" in path for verb, told in verbs.items()]
+
+
+@pytest.mark.parametrize(("path", "method"), [operation[:2] for operation in operations()])
+def test_every_operation_is_told_whole(path: str, method: str) -> None:
+    """A summary, a description, a success with a schema, and its errors as problems."""
+    told = AdminRig().app.openapi()["paths"][path][method]
+    assert told["summary"]
+    assert told["description"]
+    success = next(answer for code, answer in told["responses"].items() if code.startswith("2"))
+    assert (
+        method != "get" or "text/event-stream" in success["content"] or success["content"]["application/json"]["schema"]
+    )
+    if "{" in path:
+        for code in ("400", "404"):
+            schema = told["responses"][code]["content"]["application/problem+json"]["schema"]
+            assert schema["$ref"].endswith("/Problem")
+    assert "422" not in told["responses"]
+
+
+def test_the_document_is_published_and_no_page_loads_scripts_from_elsewhere() -> None:
+    """FastAPI's documentation pages would."""
+    rig = AdminRig()
+    document = rig.ask("GET", "/openapi.json").json()
+    assert (document["info"]["title"], document["info"]["version"]) == ("Keyline", "1.2.3")
+    assert {"/livez", "/readyz", "/api/v1/subscriptions"} <= set(document["paths"])
+    assert rig.ask("GET", "/docs").status_code == 404
+    assert rig.ask("GET", "/redoc").status_code == 404
+
+
+def test_answers_hold_what_the_document_says() -> None:
+    """Read back by the schemas, strictly."""
+    rig = AdminRig()
+    rig.worker("a", permits=9)
+    path = "/subscriptions"
+    answer = rig.ask("GET", "/api/v1" + path).content
+    subscriptions.Subscriptions.model_validate_json(answer, strict=True)
+    for below, schema in (
+        ("", subscriptions.Subscription),
+        ("/ring", hashes.Ring),
+        ("/explain?hash=5", hashes.Explanation),
+    ):
+        from_gateway = rig.ask("GET", "/api/v1/subscriptions/public/default/orders/s" + below).content
+        schema.model_validate_json(from_gateway, strict=True)

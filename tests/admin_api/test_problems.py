@@ -1,0 +1,105 @@
+"""Bad input: each is answered with what is wrong, as RFC 9457 has it, and changes nothing."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.admin_api.rig import SUBSCRIPTION, AdminRig
+
+ELSEWHERE = "/api/v1/subscriptions/public/default"
+
+
+@pytest.fixture
+def rig() -> AdminRig:
+    """One subscription s of topic orders, with worker a."""
+    made = AdminRig()
+    made.worker("a")
+    return made
+
+
+@pytest.mark.parametrize(
+    ("path", "words"),
+    [
+        (ELSEWHERE + "/payments/s", "no worker of this gateway consumes topic persistent://public/default/payments"),
+        (ELSEWHERE + "/orders/t", "has no Key_Shared subscription t here; it has: s"),
+        (SUBSCRIPTION + "/consumers/b", "subscription s has no consumer b here; it has: a"),
+        (SUBSCRIPTION + "/consumers/b/pending-acks", "has no consumer b"),
+        (SUBSCRIPTION + "/consumers/b/draining-hashes", "has no consumer b"),
+        (SUBSCRIPTION + "/preview/leave?consumer=b", "has no consumer b"),
+        (SUBSCRIPTION + "/nothing", "there is nothing at"),
+    ],
+)
+def test_what_is_not_here_is_404_with_the_part_that_is_wrong(rig: AdminRig, path: str, words: str) -> None:
+    """And with what there is instead, where that is short."""
+    answer = rig.ask("GET", path)
+    assert answer.status_code == 404
+    assert answer.headers["content-type"] == "application/problem+json"
+    body = answer.json()
+    assert (body["status"], body["title"], body["type"]) == (404, "Not Found", "about:blank")
+    assert words in body["detail"]
+
+
+@pytest.mark.parametrize(
+    ("path", "words"),
+    [
+        (SUBSCRIPTION + "/explain", "name a key"),
+        (SUBSCRIPTION + "/explain?key=k&hash=1", "not both"),
+        (SUBSCRIPTION + "/explain?hash=x", "hash: "),
+        (SUBSCRIPTION + "/explain?hash=65536", "hash: "),
+        (SUBSCRIPTION + "/explain?hash=-1", "hash: "),
+        (SUBSCRIPTION + "/consumers/a/pending-acks?limit=1001", "limit: "),
+        (SUBSCRIPTION + "/consumers/a/pending-acks?after=x", "not a cursor"),
+        (SUBSCRIPTION + "/draining-hashes?limit=0", "limit: "),
+        (SUBSCRIPTION + "/preview/leave", "consumer: "),
+        ("/api/v1/subscriptions?limit=100000", "limit: "),
+        ("/api/v1/subscriptions/pub!lic/default/orders/s", "tenant: "),
+    ],
+)
+def test_a_malformed_request_is_400_with_what_would_be_right(rig: AdminRig, path: str, words: str) -> None:
+    """Named by the parameter."""
+    answer = rig.ask("GET", path)
+    assert answer.status_code == 400, answer.text
+    assert words in answer.json()["detail"]
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "words"),
+    [
+        ("/ordering-mode", {"ordering_mode": "unordered"}, "ordering_mode"),
+        ("/ordering-mode", {}, "ordering_mode"),
+        ("/limits", {"look_ahead": 1}, "look_ahead"),
+        ("/limits", {"look_ahead_messages_per_worker": 0}, "look_ahead_messages_per_worker"),
+        ("/limits", [], "body"),
+    ],
+)
+def test_a_malformed_order_is_400_and_changes_nothing(rig: AdminRig, path: str, body: object, words: str) -> None:
+    """With the field that is wrong."""
+    answer = rig.ask("PUT", SUBSCRIPTION + path, json=body)
+    assert answer.status_code == 400
+    assert words in answer.json()["detail"]
+    assert rig.ask("GET", "/api/v1/orders").json() == []
+
+
+def test_a_method_that_is_not_served_is_405(rig: AdminRig) -> None:
+    """With those that are."""
+    answer = rig.ask("POST", "/api/v1/subscriptions")
+    assert answer.status_code == 405
+    assert "GET" in answer.json()["detail"]
+
+
+def test_a_mode_that_does_not_go_with_what_clients_asked_for_is_409() -> None:
+    """Delivery without order is theirs to end."""
+    rig = AdminRig(ordering_mode="unordered")
+    rig.worker("a")
+    answer = rig.ask("PUT", SUBSCRIPTION + "/ordering-mode", json={"ordering_mode": "draining_hashes"})
+    assert answer.status_code == 409
+    assert "allowOutOfOrderDelivery" in answer.json()["detail"]
+
+
+def test_a_fault_of_ours_is_500_without_a_word_about_the_inside(rig: AdminRig) -> None:
+    """A problem as well; the log has the rest."""
+    del rig.subscription.dispatcher.slots
+    answer = rig.ask("GET", SUBSCRIPTION + "/explain?key=k", faulty=True)
+    assert answer.status_code == 500
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert "slots" not in answer.text

@@ -1,0 +1,151 @@
+"""Pictures of the console for the documentation: ``make console-screenshots``.
+
+A broker, a gateway and official clients of its own tell a small story: orders are billed by four workers, one of which
+holds what it got, so that a fifth that joins waits for some of its hashes.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from itertools import count
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import urlencode
+
+import httpx
+import pulsar
+from playwright.sync_api import Browser, expect
+
+from integration.artifacts import PULSAR_VERSIONS
+from integration.gateway import KeylineGateway
+from integration.standalone import PulsarStandalone
+from tests.integration.browser import NARROW, WIDE, chromium, fresh_page
+from tests.integration.clients import available, key_shared
+
+IMAGES: Final = Path(__file__).parents[2] / "docs" / "images"
+TOPIC: Final = "persistent://public/default/orders"
+SUBSCRIPTION: Final = "billing"
+KEYS: Final = [f"customer-{number}" for number in range(400)]
+SLOW: Final = "billing-2"
+LATE: Final = "billing-5"
+SETTLED_MS: Final = 7_000
+"""Until rates come from two whole readings."""
+
+
+class Story:
+    """Who sends, who works, who does not."""
+
+    def __init__(self, gateway: KeylineGateway) -> None:
+        """Nobody is there yet."""
+        logger = pulsar.ConsoleLogger(pulsar.LoggerLevel.Error)
+        self.client = pulsar.Client(gateway.service_url, logger=logger)
+        self.ended = threading.Event()
+        self._producer = self.client.create_producer(TOPIC)
+        self._threads: list[threading.Thread] = []
+
+    def join(self, name: str) -> pulsar.Consumer:
+        """A worker that so far does nothing."""
+        options: dict[str, Any] = {"subscription_name": SUBSCRIPTION, "receiver_queue_size": 200}
+        return key_shared(self.client, TOPIC, name, **options).consumers[name]
+
+    def work(self, consumer: pulsar.Consumer) -> None:
+        """Acknowledge what comes."""
+        self._run(lambda: [consumer.acknowledge(message) for message in available(consumer)])
+
+    def send(self) -> None:
+        """Some 200 messages a second."""
+        numbers = count()
+
+        def some() -> None:
+            for _ in range(20):
+                self._producer.send_async(b"x" * 200, lambda *_: None, partition_key=KEYS[next(numbers) % len(KEYS)])
+            self._producer.flush()
+            self.ended.wait(0.1)
+
+        self._run(some)
+
+    def end(self) -> None:
+        """Everybody goes."""
+        self.ended.set()
+        for thread in self._threads:
+            thread.join(10)
+        self.client.close()
+
+    def _run(self, step: Any) -> None:
+        def loop() -> None:
+            with suppress(pulsar.AlreadyClosed):
+                while not self.ended.is_set():
+                    step()
+
+        self._threads.append(threading.Thread(target=loop, daemon=True))
+        self._threads[-1].start()
+
+
+@contextmanager
+def told(gateway: KeylineGateway) -> Iterator[str]:
+    """The story, up to the moment of the picture; gives a key that waits."""
+    story = Story(gateway)
+    for name in ("billing-1", "billing-3", "billing-4"):
+        story.work(story.join(name))
+    story.join(SLOW)
+    # Somebody who consumes something else.
+    other = key_shared(
+        story.client, "persistent://public/default/clicks", "counter-1", "counter-2", subscription_name="dashboard"
+    )
+    story.send()
+    story.ended.wait(1.5)
+    story.work(story.join(LATE))
+    story.ended.wait(8)
+    try:
+        yield waiting_key(gateway)
+    finally:
+        story.end()
+        other.consumers.clear()
+
+
+def waiting_key(gateway: KeylineGateway) -> str:
+    """A key that the late worker owns and the slow one holds."""
+    path = f"{gateway.admin_url}/api/v1/subscriptions/public/default/orders/{SUBSCRIPTION}/explain"
+    for key in KEYS:
+        answer = httpx.get(path, params={"key": key}, trust_env=False).json()
+        if answer["state"] == "draining" and answer["owner"] == LATE:
+            return key
+    raise AssertionError("no key waits for the slow worker")
+
+
+def take(browser: Browser, gateway: KeylineGateway, key: str, name: str, size: tuple[int, int], scheme: str) -> None:
+    """One picture."""
+    with fresh_page(browser, size, scheme) as (page, complaints):
+        asked = urlencode({"topic": TOPIC, "subscription": SUBSCRIPTION, "key": key})
+        page.goto(f"{gateway.admin_url}/#{asked}")
+        expect(page.locator("#workers-count")).to_have_text("5 workers", timeout=30_000)
+        page.wait_for_timeout(SETTLED_MS)
+        page.screenshot(path=IMAGES / name)
+        assert complaints.errors == [], complaints.errors
+        print(f"wrote {IMAGES / name}")
+
+
+def main() -> int:
+    """Take them all."""
+    IMAGES.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as directory:
+        place = Path(directory)
+        with (
+            PulsarStandalone(PULSAR_VERSIONS[0], data=place / "pulsar") as broker,
+            KeylineGateway(
+                broker.service_url, broker.admin_url, place / "gateway", settings={"drain_timeout_s": "0"}
+            ) as gateway,
+            told(gateway) as key,
+            chromium() as browser,
+        ):
+            take(browser, gateway, key, "console-1440x900-light.png", WIDE, "light")
+            take(browser, gateway, key, "console-420x900-dark.png", NARROW, "dark")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

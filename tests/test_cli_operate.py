@@ -1,0 +1,158 @@
+"""The commands to a running gateway, over a served admin API of subscriptions between fakes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from admin_api.server import AdminServer
+from proxy.cli import app
+from tests.admin_api.rig import AdminRig
+from tests.admin_api.test_routes import draining_rig
+from tests.net.subscription_rig_broker import single
+
+TARGET = ("orders", "s")
+
+
+@contextmanager
+def served(rig: AdminRig) -> Iterator[str]:
+    """Its admin API's URL, from another thread's loop; the test leaves the rig alone meanwhile."""
+    started, done = threading.Event(), threading.Event()
+    where: list[str] = []
+
+    async def serve() -> None:
+        server = AdminServer(rig.app)
+        host, port = await server.start("127.0.0.1", 0)
+        where.append(f"http://{host}:{port}")
+        started.set()
+        await asyncio.to_thread(done.wait)
+        await server.stop()
+
+    thread = threading.Thread(target=lambda: asyncio.run(serve()))
+    thread.start()
+    assert started.wait(30)
+    try:
+        yield where[0]
+    finally:
+        done.set()
+        thread.join(30)
+    rig.clock.settle()
+
+
+def run(rig: AdminRig, *arguments: str) -> Result:
+    """One command to its end."""
+    with served(rig) as url:
+        return CliRunner().invoke(app, [*arguments, "--admin-url", url])
+
+
+def printed(rig: AdminRig, *arguments: str) -> str:
+    """What a successful command prints."""
+    done = run(rig, *arguments)
+    assert done.exit_code == 0, done.output
+    return done.stdout
+
+
+def test_stats_show_the_subscriptions() -> None:
+    """One row each, from however many pages."""
+    rig = AdminRig()
+    for name in ("billing", "audit"):
+        rig.worker(subscription=name)
+    text = printed(rig, "stats")
+    assert "2 Key_Shared subscriptions" in text
+    assert [line.split()[:2] for line in text.splitlines() if "public/default" in line] == [
+        ["public/default/orders", "audit"],
+        ["public/default/orders", "billing"],
+    ]
+
+
+def test_stats_of_one_show_workers_and_what_drains() -> None:
+    """As one reads them; JSON has the rest."""
+    rig, _ = draining_rig()
+    text = printed(rig, "stats", *TARGET)
+    assert "takes messages" in text
+    assert "Draining hashes" in text
+    shown = json.loads(printed(rig, "stats", *TARGET, "--json"))
+    assert shown["dispatcher"]["draining_hashes_count"] == 1
+
+
+def test_explain_says_who_must_do_what() -> None:
+    """In a sentence."""
+    rig, key = draining_rig()
+    text = " ".join(printed(rig, "explain", *TARGET, "--key", key).split())
+    assert "draining" in text
+    assert "a must acknowledge" in text
+
+
+def test_pending_lists_what_a_worker_holds() -> None:
+    """By message id."""
+    rig, key = draining_rig()
+    assert "7:0" in printed(rig, "pending", *TARGET, "a", "--key", key)
+    assert json.loads(printed(rig, "pending", *TARGET, "a", "--limit", "1", "--json"))["total"] == 1
+
+
+def test_previews_change_nothing() -> None:
+    """Of a join and of leaves."""
+    rig, _ = draining_rig()
+    assert "joins" in printed(rig, "preview", "join", *TARGET, "c")
+    assert "leaves" in printed(rig, "preview", "leave", *TARGET, "a", "b")
+    assert sorted(worker.name for worker in rig.subscription.dispatcher.workers.values()) == ["a", "b"]
+
+
+def test_orders_are_carried_out_and_taken_back() -> None:
+    """Each says what it did."""
+    rig = AdminRig()
+    worker = rig.worker("a", permits=9)
+    assert "is paused" in printed(rig, "pause", *TARGET)
+    rig.link.deliver((0, single("k")))
+    assert worker.entries() == []
+    assert "goes on" in printed(rig, "resume", *TARGET)
+    assert worker.entries() == [0]
+    assert "a gets nothing new (1 connected)" in printed(rig, "drain", *TARGET, "a")
+    assert "a takes messages again (1 connected)" in printed(rig, "drain", *TARGET, "a", "--undo")
+    assert "last_sent_position" in printed(rig, "mode", *TARGET, "last_sent_position")
+    assert "1,234" in printed(rig, "limits", *TARGET, "--max-unacked-messages-per-worker", "1234")
+    assert "1 closed" in printed(rig, "evict", *TARGET, "a")
+    assert worker.forgotten
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("stats", "orders"), "name the subscription after the topic"),
+        (("stats", "payments", "s"), "no worker of this gateway consumes topic"),
+        (("explain", "orders", "s"), "name a key"),
+        (("explain", "a/b", "s", "--key", "k"), "expected persistent://"),
+        (("pause", "kafka://a/b/c", "s"), "expected persistent://"),
+        (("drain", "orders", "s", "nobody"), "has no consumer nobody"),
+    ],
+)
+def test_a_refusal_is_one_line_and_exit_code_1(arguments: tuple[str, ...], words: str) -> None:
+    """On standard error, without a stack."""
+    rig = AdminRig()
+    rig.worker("a")
+    done = run(rig, *arguments)
+    assert done.exit_code == 1
+    assert done.stdout == ""
+    assert words in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_nobody_answering_is_said_with_the_address() -> None:
+    """And how to name another."""
+    done = CliRunner().invoke(app, ["stats", "--admin-url", "http://127.0.0.1:9"])
+    assert done.exit_code == 1
+    assert "no gateway answers at http://127.0.0.1:9" in done.stderr
+    assert "--admin-url" in done.stderr
+
+
+def test_names_that_look_like_markup_are_shown_as_they_are() -> None:
+    """A client may call itself anything."""
+    rig = AdminRig()
+    rig.worker("[red]x[/red]")
+    assert "[red]x[/red]" in printed(rig, "stats", *TARGET)
