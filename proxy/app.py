@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import ssl
+import time
 from dataclasses import fields
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -78,6 +79,7 @@ class Gateway:
         sessions = Sessions(connector, clock, self._subscriptions, session_settings(config), limits)
         self._server = GatewayServer(sessions, limits, loop)
         subscriptions = self._subscriptions
+        subscriptions.events.number_from(time.time_ns() // 1_000_000)  # more than any life before could have had
         self._collector = Collector(clock, subscriptions.__len__, lambda: subscriptions.ended_total)
         admin = Admin(subscriptions, self.not_ready_because, effective_json(loaded)["settings"])
         metrics = MetricsSource(

@@ -33,7 +33,7 @@ class Event:
     """One thing that happened."""
 
     number: int
-    """One more than the event's before it, from 1 on, in one life of the gateway."""
+    """One more than the event's before it."""
     kind: str
     at: float
     """On the gateway's clock."""
@@ -91,21 +91,31 @@ class Events:
         """Nothing has happened."""
         self._now = now
         self._kept: deque[Event] = deque(maxlen=KEPT_MAX)
-        self._count = 0
+        self._first = self._latest = 0
         self.listeners: set[Listener] = set()
         self.closed = False
 
-    def listen(self, wake: Callable[[], None], after: int | None = None) -> Listener:
-        """Everything from now on, or everything `after` an event's number as far as it is kept.
+    def number_from(self, number: int) -> None:
+        """Let the first event's number come after this one; before anything happened.
 
-        A number that is not this gateway's, as after a restart, is as good as the first.
+        With numbers that grow from one life of the gateway to the next, a listener that was here before is known.
+        """
+        assert not self._kept, "events are numbered already"
+        self._first = self._latest = number
+
+    def listen(self, wake: Callable[[], None], after: int | None = None) -> Listener:
+        """Everything from now on, or everything `after` an event's number as far as it is kept; after 0 all that is.
+
+        Who had an event of an earlier life of the gateway missed something, though nobody knows how much.
         """
         listener = Listener(self, wake)
         if after is not None:
-            after = after if after <= self._count else 0
-            missed = [event for event in self._kept if event.number > after]
-            listener.missed = self._count - after - len(missed)
-            for event in missed:
+            kept = [event for event in self._kept if event.number > after or after > self._latest]
+            if after > self._latest or 0 < after < self._first:
+                listener.missed = 1
+            elif after:
+                listener.missed = self._latest - after - len(kept)
+            for event in kept:
                 listener.put(event)
         self.listeners.add(listener)
         return listener
@@ -118,8 +128,8 @@ class Events:
 
     def happened(self, kind: str, key: Key, **facts: Any) -> None:
         """Tell it."""
-        self._count += 1
-        event = Event(self._count, kind, self._now(), *key, facts)
+        self._latest += 1
+        event = Event(self._latest, kind, self._now(), *key, facts)
         self._kept.append(event)
         for listener in self.listeners:
             listener.put(event)
