@@ -23,7 +23,7 @@ SECONDS_EACH ?= 20
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup artifacts pulsar pulsar-stop pulsar-status test sim mutants fuzz lint types fmt demo bench soak console-screenshots proto clean
+.PHONY: help setup test-tools artifacts pulsar pulsar-stop pulsar-status test sim mutants fuzz lint types fmt demo bench soak console-screenshots proto clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-20s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -52,7 +52,10 @@ pulsar-stop: $(VENV)/.ready ## stop it; its data stays
 pulsar-status: $(VENV)/.ready ## say whether it runs, and where
 	@$(PYTHON) -m integration.pulsar status --version $(PULSAR_VERSION) --data $(PULSAR_DATA)
 
-test: setup artifacts lint types ## lint, types and every test, against real brokers too
+test-tools:
+	@integration/setup.sh tests
+
+test: setup test-tools artifacts lint types ## lint, types and every test, against real brokers too
 	@$(PYTHON) -m pytest $(ARGS)
 
 sim: $(VENV)/.ready ## simulate whole gateways: SEEDS=2000 from FIRST=0 on, or SEED=... (STEPS=...) again

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Makes a bare Debian or Ubuntu able to run the project; the Makefile calls it.
 #   setup.sh system [--with-go]   Java 17+, Maven and Python's venv, through apt when something is missing
+#   setup.sh tests                what only tests need: a browser, Prometheus, network namespaces, stepped clocks
 #   setup.sh venv DIRECTORY       a virtual environment with the project and its dev dependencies
 # It installs system packages only as root or with sudo that asks no password; otherwise it says what to run.
 set -euo pipefail
@@ -109,6 +110,32 @@ system() {
   [ -z "$missing" ] || fail "still missing after installing: ${missing//$'\n'/, }"
 }
 
+missing_for_tests() {
+  command -v chromium >/dev/null || printf '%s\n' chromium fonts-dejavu-core
+  command -v prometheus >/dev/null && command -v promtool >/dev/null || echo prometheus
+  command -v ip >/dev/null || echo iproute2
+  compgen -G '/usr/lib/*/faketime/libfaketimeMT.so.1' >/dev/null || echo libfaketime
+}
+
+# Tests say themselves what they lack, so nothing here is an error.
+tests() {
+  local missing
+  missing=$(missing_for_tests)
+  [ -n "$missing" ] || return 0
+  if ! command -v apt-get >/dev/null || ! as_root true 2>/dev/null; then
+    echo "setup: tests will miss ${missing//$'\n'/, }. As root, run: apt-get update && apt-get install -y ${missing//$'\n'/ }" >&2
+    return 0
+  fi
+  echo "setup: installing ${missing//$'\n'/ } for the tests" >&2
+  as_root apt-get update -qq || true
+  # One by one: what a distribution lacks must not keep the rest away.
+  local name
+  for name in $missing; do
+    as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq -o Dpkg::Use-Pty=0 --no-install-recommends "$name" >&2 ||
+      echo "setup: $name cannot be installed here" >&2
+  done
+}
+
 venv() {
   local directory=$1 python
   if ! "$directory/bin/python" -c 'import pip' 2>/dev/null; then
@@ -124,6 +151,7 @@ venv() {
 
 case ${1:-} in
   system) system "${2:-}" ;;
+  tests) tests ;;
   venv) venv "${2:?directory}" ;;
-  *) fail "usage: setup.sh system [--with-go] | venv DIRECTORY" ;;
+  *) fail "usage: setup.sh system [--with-go] | tests | venv DIRECTORY" ;;
 esac
