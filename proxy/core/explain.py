@@ -359,7 +359,7 @@ def _sentence_for_limit(worker: Worker, found: _Findings) -> str:
 def _sentence_for_next(state: SlotState, found: _Findings) -> str:
     """Of a message that is not here."""
     if state is SlotState.UPSTREAM_BEHIND:
-        opening = "the broker must send more of its backlog, where the slot's next message may lie"
+        opening = "the gateway must read on in the broker's backlog, where the slot's next message may lie"
     else:
         opening = "nothing waits"
     if found.reason is None:

@@ -80,7 +80,7 @@ def test_a_slot_with_nothing_here_is_behind_if_the_broker_has_a_backlog() -> Non
     rig.entries(A, 1)
     assert explained(rig, B, upstream_backlog=True).state is SlotState.UPSTREAM_BEHIND
     assert explained(rig, B, upstream_backlog=True).unblocks == (
-        "the broker must send more of its backlog, where the slot's next message may lie; "
+        "the gateway must read on in the broker's backlog, where the slot's next message may lie; "
         "before a next message can go, c1 must grant at least 1 permit"
     )
     assert explained(rig, A, upstream_backlog=True).state is SlotState.FLOWING

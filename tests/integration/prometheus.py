@@ -39,7 +39,9 @@ def program(name: str) -> str:
     """
     path = shutil.which(name)
     if path is None:
-        raise ToolMissingError(f"the dashboards' tests need {name}, of Debian's package prometheus: {PACKAGE}")
+        raise ToolMissingError(
+            f"the dashboards' tests need {name}, of Debian's package prometheus: make test installs it, or {PACKAGE}"
+        )
     return path
 
 
@@ -127,6 +129,8 @@ def prometheus(
         _wait_ready(process, f"http://{address}/-/ready")
         running = Prometheus(f"http://{address}")
         try:
+            # It waits for five seconds before it scrapes for the first time.
+            eventually(lambda: len(running.now("up == 1")) == len(jobs), "the first scrapes")
             yield running
         finally:
             running.close()

@@ -1,0 +1,203 @@
+"""Workers: what each asks for, holds and gets. All but the first row needs `metrics_consumers_max` above 0."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from dashboards.grafana import NO_LIMIT, Dashboard, Panel, Query, Row, Thresholds, above
+from dashboards.panels import lines, stat
+from dashboards.promql import (
+    CONSUMER_VARIABLES,
+    SERIES_MAX,
+    consumer,
+    gateway,
+    rate,
+    subscription,
+    subscription_sum,
+)
+
+LEGEND: Final = "{{consumer}} {{subscription}}"
+NEEDS: Final = " Needs metrics_consumers_max."
+ENOUGH_ABOVE_ZERO: Final[Thresholds] = (("orange", None), ("green", 1))
+
+
+def _by_worker(series: str) -> str:
+    return f"sum by (topic, subscription, consumer) ({series})"
+
+
+def _workers(title: str, description: str, series: str, *, unit: str = "short") -> Panel:
+    """A line for each of the workers that have most."""
+    expression = f"topk({SERIES_MAX}, {_by_worker(series)})"
+    return lines(title, f"{description} The {SERIES_MAX} highest.{NEEDS}", unit, (LEGEND, expression), width=8)
+
+
+_SENT: Final = _by_worker(rate(consumer("keyline_consumer_sent_messages_total")))
+_SENT_TO_ALL: Final = f"sum by (topic, subscription) ({rate(subscription('keyline_subscription_sent_messages_total'))})"
+_TRAFFIC_SHARE: Final = f"{_SENT} / on (topic, subscription) group_left () ({_SENT_TO_ALL} > 0)"
+# The highest and not the sum: gateways that serve one subscription each have a ring of their own.
+_HASH_SHARE: Final = f"max by (topic, subscription, consumer) ({consumer('keyline_consumer_hash_space_ratio')})"
+
+_TOGETHER: Final = Row(
+    "All workers together",
+    (
+        stat(
+            "Workers shown one by one",
+            "Workers that have series of their own, of all there are. Below 100%, raise metrics_consumers_max, unless "
+            "several workers share a name and so their series.",
+            "percentunit",
+            (("orange", None), ("green", 0.999)),
+            f"sum({gateway('keyline_gateway_consumers_shown')}) / (sum({gateway('keyline_gateway_workers')}) > 0)",
+            width=6,
+        ),
+        stat(
+            "Permits",
+            "Messages that workers have asked for and not got. At 0 they are the bottleneck.",
+            "short",
+            ENOUGH_ABOVE_ZERO,
+            subscription_sum("available_permits"),
+            width=6,
+        ),
+        stat(
+            "Unacknowledged",
+            "Messages that workers hold.",
+            "short",
+            NO_LIMIT,
+            subscription_sum("unacked_messages"),
+            width=6,
+        ),
+        stat(
+            "Workers at their limit",
+            "Workers that get nothing because they hold as many unacknowledged messages as they may.",
+            "short",
+            above(1),
+            subscription_sum("workers_blocked_on_unacked_messages"),
+            width=6,
+        ),
+    ),
+)
+
+_SHARES: Final = Row(
+    "Share of the hash space against share of the traffic",
+    (
+        lines(
+            "Traffic by hash space",
+            "A worker's share of the messages sent, by its share of the hash space: 1 is fair, 2 is twice its part. "
+            f"Far from 1, few keys make most of the traffic. The {SERIES_MAX} highest.{NEEDS}",
+            "short",
+            (LEGEND, f"topk({SERIES_MAX}, {_TRAFFIC_SHARE} / ({_HASH_SHARE} > 0))"),
+            width=8,
+            thresholds=above(2, red=4),
+        ),
+        lines(
+            "Share of the hash space",
+            f"What the ring assigns to a worker. The {SERIES_MAX} highest.{NEEDS}",
+            "percentunit",
+            (LEGEND, f"topk({SERIES_MAX}, {_HASH_SHARE})"),
+            width=8,
+        ),
+        lines(
+            "Share of the traffic",
+            f"A worker's share of the messages sent on its subscription. The {SERIES_MAX} highest.{NEEDS}",
+            "percentunit",
+            (LEGEND, f"topk({SERIES_MAX}, {_TRAFFIC_SHARE})"),
+            width=8,
+        ),
+        Panel(
+            "Workers",
+            f"Each worker as it is now.{NEEDS}",
+            "short",
+            NO_LIMIT,
+            (
+                Query(_HASH_SHARE, "Hash space"),
+                Query(_TRAFFIC_SHARE, "Traffic"),
+                Query(_SENT, "Sent"),
+                Query(_by_worker(consumer("keyline_consumer_available_permits")), "Permits"),
+                Query(_by_worker(consumer("keyline_consumer_unacked_messages")), "Unacknowledged"),
+                Query(_by_worker(consumer("keyline_consumer_draining_hashes")), "Draining hashes"),
+            ),
+            kind="table",
+            width=24,
+            units=(("Hash space", "percentunit"), ("Traffic", "percentunit"), ("Sent", "mps")),
+        ),
+    ),
+)
+
+_EACH: Final = Row(
+    "Each worker",
+    (
+        _workers(
+            "Permits",
+            "Messages it has asked for and not got. At 0 for long, it is slower than its keys.",
+            consumer("keyline_consumer_available_permits"),
+        ),
+        _workers(
+            "Unacknowledged messages",
+            "Messages it holds. Level and without acknowledgements, it is stuck.",
+            consumer("keyline_consumer_unacked_messages"),
+        ),
+        _workers(
+            "Pending deliveries",
+            "Deliveries it has not acknowledged; a batch may be one.",
+            consumer("keyline_consumer_pending_acks"),
+        ),
+        _workers(
+            "Messages sent to it",
+            "At each attempt.",
+            rate(consumer("keyline_consumer_sent_messages_total")),
+            unit="mps",
+        ),
+        _workers(
+            "Messages it acknowledged",
+            "A message counts once, however often it was sent.",
+            rate(consumer("keyline_consumer_acked_messages_total")),
+            unit="mps",
+        ),
+        _workers(
+            "Messages it gave back",
+            "To be delivered once more.",
+            rate(consumer("keyline_consumer_redelivered_messages_total")),
+            unit="mps",
+        ),
+        _workers(
+            "Bytes sent to it",
+            "At each attempt.",
+            rate(consumer("keyline_consumer_sent_bytes_total")),
+            unit="binBps",
+        ),
+        _workers(
+            "Hashes that drain at it",
+            "They moved away from it, and it still holds messages of them.",
+            consumer("keyline_consumer_draining_hashes"),
+        ),
+        _workers(
+            "Hashes handed over by it",
+            "Hashes that ceased to drain at it.",
+            rate(consumer("keyline_consumer_draining_hashes_cleared_total")),
+            unit="cps",
+        ),
+        _workers(
+            "At its limit",
+            "1 while it gets nothing because it holds as many unacknowledged messages as it may.",
+            consumer("keyline_consumer_blocked_on_unacked_messages"),
+        ),
+        _workers(
+            "Unknown acknowledgements",
+            "Of what it did not hold, late ones mostly.",
+            rate(consumer("keyline_consumer_unknown_acks_total")),
+            unit="cps",
+        ),
+        _workers(
+            "Workers of one name",
+            "Above 1 where several share a name, and so the rest of these series.",
+            consumer("keyline_consumer_workers"),
+        ),
+    ),
+)
+
+WORKERS: Final = Dashboard(
+    "workers",
+    "Keyline / Workers",
+    "What each worker asks for, holds and gets; its share of the hash space against its share of the traffic.",
+    CONSUMER_VARIABLES,
+    (_TOGETHER, _SHARES, _EACH),
+)
