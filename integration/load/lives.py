@@ -78,6 +78,7 @@ class Delivery:
         "acked_at_ns",
         "at_ns",
         "ended_ns",
+        "given_back_ns",
         "life",
         "nacked_at_ns",
         "number",
@@ -97,6 +98,8 @@ class Delivery:
         self.redelivery_count = record.redelivery_count
         self.acked_at_ns: int | None = None
         self.nacked_at_ns: int | None = None
+        self.given_back_ns: int | None = None
+        """When it, or what came under one id with it, was refused: clients ask for whole ids again."""
         self.ended_ns: int | None = None
         """None: it was held to the end of the record."""
         self.stale = False
@@ -174,15 +177,22 @@ class Life:
 
     def _read(self, records: Iterable[Record]) -> None:
         open_deliveries: dict[tuple[int, int, int, int, int], Delivery] = {}
+        together: dict[tuple[int, int, int], list[Delivery]] = {}
         for record in records:
             identity = (record.producer, record.key, record.sequence, record.ledger, record.entry)
             if record.event == Event.RECEIVED:
                 delivery = open_deliveries[identity] = Delivery(self, record)
                 self.deliveries.append(delivery)
+                together.setdefault(_sent_as(record), []).append(delivery)
             elif record.event == Event.ACKED:
                 open_deliveries[identity].acked_at_ns = record.at_ns
             elif record.event == Event.NACKED:
                 open_deliveries[identity].nacked_at_ns = record.at_ns
+        for siblings in together.values():
+            # What the client had queued behind the refused message goes back with it, though it was handed over later.
+            refused_ns = min((item.nacked_at_ns for item in siblings if item.nacked_at_ns is not None), default=None)
+            for sibling in siblings:
+                sibling.given_back_ns = max(refused_ns, sibling.at_ns) if refused_ns is not None else None
 
     def _settle(self) -> None:
         """Find for each delivery whether it is stale, and the end of its holding."""
@@ -190,7 +200,7 @@ class Life:
         for delivery in self.deliveries:
             at_ns = delivery.at_ns
             ends = [item.at_ns for item in self.breaks if item.at_ns > at_ns][:1]
-            ends += [end for end in (delivery.acked_at_ns, delivery.nacked_at_ns) if end is not None]
+            ends += [end for end in (delivery.acked_at_ns, delivery.given_back_ns) if end is not None]
             delivery.ended_ns = min(ends, default=None)
             broken_ns = max((item.at_ns for item in links if item.at_ns <= at_ns), default=None)
             if broken_ns is not None:
@@ -199,3 +209,8 @@ class Life:
             if self.killed_ns is not None and at_ns >= self.killed_ns:
                 # Received between the parent's decision and the process' end: it held nothing any more.
                 delivery.ended_ns = at_ns
+
+
+def _sent_as(record: Record) -> tuple[int, int, int]:
+    """What a client can only ask for as a whole: a message id, or a slice's, at one attempt."""
+    return record.ledger, record.entry, record.redelivery_count

@@ -179,6 +179,16 @@ def test_a_batch_is_given_back_whole_when_one_message_is_refused() -> None:
     assert result.ok
 
 
+def test_what_came_under_one_id_with_a_refused_message_is_held_no_more() -> None:
+    """The client gives the id back, so another worker may have the key; what came under another id stays."""
+    refuser = Script("w1").got(10, 1, 0, entry=5).got(11, 1, 1, entry=5).nacked(12, 1, 0, entry=5)
+    refuser.nacked(13, 1, 1, entry=5).got(14, 2, 0, entry=6)
+    refuser.got(15, 1, 2, entry=5)  # from the client's queue, and given back with the others
+    other = Script("w2").did(150, 1, 0, entry=5).did(151, 1, 1, entry=5).did(152, 1, 2, entry=5)
+    assert judge({1: 3, 2: 1}, refuser, other).holder_violations == ()
+    assert len(judge({1: 3, 2: 2}, refuser, other.did(160, 2, 1, entry=7)).holder_violations) == 1
+
+
 def test_slices_of_one_entry_are_known_as_such() -> None:
     """A part of a batch has an id of its own; what it was cut from decides whether the topic holds it twice."""
     scripts = (

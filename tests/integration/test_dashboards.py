@@ -66,7 +66,7 @@ def load(run: LoadRun, watching: Prometheus) -> float:
     """Let keys flow, drain, wait, come back and move on; return when Prometheus has seen all of it, with the time."""
     worker = {"ack_delay_ms": HOLD_MS, "nack_fraction": 0.05}
     run.start_workers("a", "b", **worker)
-    run.produce(in_process=False, rate_per_s=150, keys=100, batching=Batching.NONE)
+    run.produce(in_process=False, rate_per_s=150, keys=100, batching=Batching.DEFAULT)
     run.wait_acknowledged(100)
     run.start_workers("c", **worker)
     eventually(lambda: watching.holds(HAPPENED[2]), HAPPENED[2])
