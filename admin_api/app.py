@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from fastapi import FastAPI
 
 from admin_api.document import document_truly
+from admin_api.origins import LoopbackOnly
 from admin_api.problems import answer_problems
 from admin_api.routes.configuration import configuration_routes
 from admin_api.routes.console import console_routes
@@ -41,15 +42,19 @@ def admin_app(
     metrics: MetricsView | None = None,
     metrics_consumers_max: int = 0,
     metrics_pulsar_names: bool = False,
+    loopback: bool = False,
 ) -> FastAPI:
     """Put the routes together. FastAPI's own documentation pages are off: they load scripts from elsewhere.
 
     With `read_only` every order is refused with 403. With `broker` its admin API is there as well, changes included
-    with `broker_writes`. With `metrics` they are at ``/metrics``; see `metrics_routes`.
+    with `broker_writes`. With `metrics` they are at ``/metrics``; see `metrics_routes`. With
+    `loopback`, which is where it will listen, requests for other names are refused.
     """
     app = FastAPI(title="Keyline", version=version, description=DESCRIPTION, docs_url=None, redoc_url=None)
     answer_problems(app)
     document_truly(app)
+    if loopback:
+        app.add_middleware(LoopbackOnly)
     app.include_router(health_routes(view))
     app.include_router(subscription_routes(view))
     app.include_router(hash_routes(view))

@@ -21,6 +21,9 @@ ConsumerName = Annotated[
     str, Path(max_length=1_000, description="As the client named it, or as the gateway did.", examples=["worker-1"])
 ]
 
+BODY_BYTES_MAX = 1 << 18
+"""Of a request; what is asked here takes some kilobytes."""
+
 SUBSCRIPTION_PATH = "/subscriptions/{tenant}/{namespace}/{topic}/{subscription}"
 CONSUMER_PATH = SUBSCRIPTION_PATH + "/consumers/{consumer}"
 

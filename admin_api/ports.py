@@ -54,7 +54,7 @@ class GatewayView(Protocol):
 
     def pending(
         self, key: Key, name: str, *, message_key: bytes | None, slot: int | None, after: str | None, limit: int
-    ) -> Any:
+    ) -> Steps:
         """A page of what a worker holds; of a key or slot only, if one is given."""
 
     def explain(self, key: Key, *, message_key: bytes | None, slot: int | None) -> Any:
@@ -72,8 +72,8 @@ class GatewayView(Protocol):
     def connected(self, topic: str, *, partitions: bool) -> list[Steps]:
         """What a broker would show of this topic's subscriptions here, or of those of its partitions; see `Steps`."""
 
-    def listen(self, wake: Callable[[], None], after: int | None) -> EventListener:
-        """Every event from now on, or after one by its number; `wake` is called when there is something to take."""
+    def listen(self, wake: Callable[[], None], after: int | None, wanted: Callable[[Any], bool]) -> EventListener:
+        """Events that are wanted from now on, or after one by its number; `wake` tells that there are some to take."""
 
     def configuration(self) -> dict[str, Any]:
         """Every setting in effect, secrets masked."""
@@ -94,8 +94,8 @@ class GatewayControl(Protocol):
     def evict(self, key: Key, name: str) -> int:
         """Close consumers of this name; how many there were."""
 
-    def change_mode(self, key: Key, mode: str) -> None:
-        """Order by another mode."""
+    def change_mode(self, key: Key, mode: str | None) -> None:
+        """Order by another mode; None takes that back."""
 
     def change_limits(self, key: Key, limits: dict[str, int | None]) -> dict[str, int]:
         """Set limits by name, None for the configuration's; those in effect."""

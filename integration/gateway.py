@@ -9,8 +9,10 @@ from __future__ import annotations
 import signal
 import sys
 import time
+from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
+from urllib.parse import quote
 
 import httpx
 
@@ -148,8 +150,28 @@ class KeylineGateway(Lifetime):
         Raises:
             httpx.HTTPError: it does not answer.
         """
-        answer = self._http.get("/api/v1/subscriptions").raise_for_status()
+        values = self._page(None)
+        page = values
+        while page["next"] is not None:
+            page = self._page(page["next"])
+            values["subscriptions"] += page["subscriptions"]
+        listed = values["subscriptions"]
+        values["subscriptions"] = [item for row in listed if (item := self._subscription(row)) is not None]
+        return values
+
+    def _page(self, after: str | None) -> dict[str, Any]:
+        query = {"limit": "1000"} | ({"after": after} if after is not None else {})
+        answer = self._http.get("/api/v1/subscriptions", params=query).raise_for_status()
         values: dict[str, Any] = answer.json()
+        return values
+
+    def _subscription(self, row: dict[str, Any]) -> dict[str, Any] | None:
+        """Everything about a listed one; None if it has ended since."""
+        topic, name = row["topic"].removeprefix("persistent://"), quote(row["subscription"], safe="")
+        answer = self._http.get(f"/api/v1/subscriptions/{topic}/{name}")
+        if answer.status_code == HTTPStatus.NOT_FOUND:
+            return None
+        values: dict[str, Any] = answer.raise_for_status().json()
         return values
 
     def close(self) -> None:

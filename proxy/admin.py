@@ -17,6 +17,7 @@ from proxy.core.errors import ConsumerAssignError
 from proxy.core.statistics import draining_hash, worker_statistics_steps
 from proxy.core.sticky_key import RANGE_SLOT_COUNT, murmur31
 from proxy.errors import ClientError, Conflict, NotFound
+from proxy.limits import Limits
 from proxy.net import subscription_orders
 from proxy.net.subscription_statistics import subscription_statistics_steps, subscriptions_statistics_steps
 from proxy.net.subscription_upstream import UpstreamState
@@ -27,8 +28,9 @@ if TYPE_CHECKING:
     from proxy.core.statistics import WorkerStatistics
     from proxy.core.steps import Steps
     from proxy.core.worker import Worker
-    from proxy.net.events import Listener
+    from proxy.net.events import Event, Listener
     from proxy.net.subscription import Subscription
+    from proxy.net.subscription_settings import SubscriptionSettings
     from proxy.net.subscription_statistics import SubscriptionsStatistics, SubscriptionStatistics
     from proxy.net.subscriptions import Subscriptions
 
@@ -48,11 +50,14 @@ class Admin:
         subscriptions: Subscriptions,
         not_ready_because: Callable[[], Sequence[str]],
         configuration: dict[str, Any],
+        max_frame_bytes: int = Limits().max_frame_bytes,
     ) -> None:
         """Of these; `not_ready_because` gives every reason why no client should be sent here.
 
-        `configuration` is what is told as the configuration in effect, secrets masked.
+        `configuration` is what is told as the configuration in effect, secrets masked; no entry from a broker is larger
+        than `max_frame_bytes`.
         """
+        self._max_frame_bytes = max_frame_bytes
         self._subscriptions = subscriptions
         self._configuration = configuration
         self.not_ready_because = not_ready_because
@@ -60,8 +65,8 @@ class Admin:
     # ---- reads
 
     def subscriptions(self, after: str | None, limit: int) -> Steps[SubscriptionsStatistics]:
-        """A page of them."""
-        return subscriptions_statistics_steps(self._subscriptions, after, limit)
+        """A page of them, without what may be long."""
+        return subscriptions_statistics_steps(self._subscriptions, after, limit, brief=True)
 
     def configuration(self) -> dict[str, Any]:
         """Every setting in effect with where it comes from."""
@@ -82,9 +87,9 @@ class Admin:
         found = [self._subscriptions.find(key) for key in keys if is_of(key[0], topic, partitions=partitions)]
         return [connected_steps(subscription) for subscription in found if subscription is not None]
 
-    def listen(self, wake: Callable[[], None], after: int | None) -> Listener:
-        """Every event from now on, or after one by its number."""
-        return self._subscriptions.events.listen(wake, after)
+    def listen(self, wake: Callable[[], None], after: int | None, wanted: Callable[[Event], bool]) -> Listener:
+        """Every event that is wanted from now on, or after one by its number."""
+        return self._subscriptions.events.listen(wake, after, wanted)
 
     def ring(self, key: Key) -> Steps[Ring]:
         """Who owns which slots. Raises `NotFound`."""
@@ -142,7 +147,7 @@ class Admin:
         slot: int | None,
         after: str | None,
         limit: int,
-    ) -> pending.PendingPage:
+    ) -> Steps[pending.PendingPage]:
         """A page of what a worker holds. Raises `NotFound`, and `ClientError` for a cursor that is none."""
         subscription = self._find(key)
         worker = self._workers(subscription, name)[0]
@@ -150,8 +155,10 @@ class Admin:
         if message_key is not None or slot is not None:
             place = self._slot(subscription, message_key, slot)
         try:
-            return pending.pending_page(
-                subscription.dispatcher, worker, slot=place, after=after, limit=limit, now=subscription.now()
+            return (
+                yield from pending.pending_page_steps(
+                    subscription.dispatcher, worker, slot=place, after=after, limit=limit, now=subscription.now()
+                )
             )
         except ValueError as error:
             raise ClientError(str(error)) from error
@@ -193,19 +200,40 @@ class Admin:
         self._workers(subscription, name)
         return subscription_orders.evict(subscription, name)
 
-    def change_mode(self, key: Key, mode: str) -> None:
-        """Order by another mode. Raises `NotFound`, and `Conflict` into or out of delivery without order."""
-        subscription = self._find(key)
-        try:
-            subscription_orders.change_mode(subscription, OrderingMode(mode))
-        except ClientError as error:
-            raise Conflict(str(error)) from error
+    def change_mode(self, key: Key, mode: str | None) -> None:
+        """Order by another mode, None for what the clients or the configuration say.
+
+        Raises `NotFound`, and `Conflict` into or out of delivery without order.
+        """
+        book = self._subscriptions.orders
+        if mode is None and book.of(key).mode is None:
+            self._find(key)
+            return
+        if mode is not None or self._subscriptions.find(key) is not None:
+            subscription = self._find(key)
+            try:
+                wanted = OrderingMode(mode) if mode is not None else subscription.policy.asked
+                subscription_orders.change_mode(subscription, wanted)
+            except ClientError as error:
+                raise Conflict(str(error)) from error
+        if mode is None:
+            subscription_orders.forget_mode(book, key)
 
     def change_limits(self, key: Key, limits: dict[str, int | None]) -> dict[str, int]:
-        """Set limits by their names in the configuration; None, or none, leaves the configuration's. The effective."""
-        subscription = self._find(key)
-        subscription_orders.change_limits(subscription, subscription_orders.LimitsWanted(**limits))
-        settings = subscription.settings
+        """Set limits by their names in the configuration; None, or none, leaves the configuration's. The effective.
+
+        Raises `NotFound`, unless standing ones of a subscription without workers are taken back, and `Conflict` where
+        they do not go together.
+        """
+        book = self._subscriptions.orders
+        wanted = subscription_orders.LimitsWanted(**limits)
+        settings = wanted.applied(self._subscriptions.settings)
+        _check_limits(settings, self._max_frame_bytes)
+        nothing = subscription_orders.LimitsWanted()
+        if self._subscriptions.find(key) is None and wanted == nothing and book.of(key).limits != nothing:
+            subscription_orders.forget_limits(book, key)
+        else:
+            subscription_orders.change_limits(self._find(key), wanted)
         return {name: getattr(settings, name) for name in subscription_orders.LimitsWanted.__slots__}
 
     # ---- within
@@ -239,3 +267,17 @@ class Admin:
         if slot is None or not 0 <= slot < RANGE_SLOT_COUNT:
             raise ClientError(f"hash {slot} is none: 0 to {RANGE_SLOT_COUNT - 1}")
         return slot
+
+
+def _check_limits(settings: SubscriptionSettings, max_frame_bytes: int) -> None:
+    """What the configuration's relations ask of the same settings."""
+    if settings.subscription_memory_bytes < max_frame_bytes:
+        raise Conflict(
+            f"subscription_memory_bytes {settings.subscription_memory_bytes:,}: at least max_frame_bytes, "
+            f"{max_frame_bytes:,}, or the largest entry would not fit"
+        )
+    if settings.look_ahead_messages_per_worker > settings.look_ahead_messages_per_subscription:
+        raise Conflict(
+            f"look_ahead_messages_per_worker {settings.look_ahead_messages_per_worker:,}: at most "
+            f"look_ahead_messages_per_subscription, {settings.look_ahead_messages_per_subscription:,}"
+        )

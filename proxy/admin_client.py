@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 TIMEOUT_S = 30.0
 DEFAULT_NAMESPACE = "public/default"
+PAGE = 100
 
 
 class Unanswered(KeylineError):
@@ -59,18 +60,23 @@ class AdminClient:
         """
         given = {name: value for name, value in (query or {}).items() if value is not None}
         try:
-            answer = httpx.request(method, f"{self._url}/api/v1{path}", json=json, params=given, timeout=TIMEOUT_S)
+            answer = httpx.request(
+                method, f"{self._url}/api/v1{path}", json=json, params=given, timeout=TIMEOUT_S, trust_env=False
+            )
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             raise Unanswered(f"no gateway answers at {self._url}: {error}; name it with --admin-url") from error
-        if answer.is_success:
+        if not answer.is_success:
+            raise Unanswered(_refusal(answer))
+        try:
             return answer.json() if answer.content else None
-        raise Unanswered(_refusal(answer))
+        except ValueError as error:
+            raise Unanswered(_refusal(answer)) from error
 
     def pages(self, path: str, items: str) -> Any:
         """An answer with the items of all pages in its list `items`. Raises as `ask`."""
-        whole = page = self.ask("GET", path, query={"limit": 1_000})
+        whole = page = self.ask("GET", path, query={"limit": PAGE})
         while page["next"] is not None:
-            page = self.ask("GET", path, query={"limit": 1_000, "after": page["next"]})
+            page = self.ask("GET", path, query={"limit": PAGE, "after": page["next"]})
             whole[items] += page[items]
         whole["next"] = None
         return whole

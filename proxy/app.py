@@ -20,6 +20,7 @@ import structlog
 import uvloop
 
 from admin_api.app import admin_app
+from admin_api.origins import is_loopback
 from admin_api.pulsar.proxying import BrokerAdmin
 from admin_api.server import AdminServer
 from proxy.admin import Admin
@@ -81,7 +82,7 @@ class Gateway:
         subscriptions = self._subscriptions
         subscriptions.events.number_from(time.time_ns() // 1_000_000)  # more than any life before could have had
         self._collector = Collector(clock, subscriptions.__len__, lambda: subscriptions.ended_total)
-        admin = Admin(subscriptions, self.not_ready_because, effective_json(loaded)["settings"])
+        admin = Admin(subscriptions, self.not_ready_because, effective_json(loaded)["settings"], limits.max_frame_bytes)
         metrics = MetricsSource(
             version("keyline"), self.not_ready_because, self._server, subscriptions, self._brokers, self._collector
         )
@@ -93,6 +94,7 @@ class Gateway:
                 admin,
                 version("keyline"),
                 read_only=serving.admin_read_only,
+                loopback=is_loopback(split_host_port(serving.admin_listen)[0]),
                 broker=self._broker_admin,
                 broker_writes=serving.admin_writes_to_broker,
                 metrics=metrics,

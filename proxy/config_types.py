@@ -74,6 +74,8 @@ def _check_http_url(text: str) -> str:
     parts = urlsplit(text)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ValueError("must be http://host:port or https://host:port")
+    if parts.username is not None or parts.query or parts.fragment:
+        raise ValueError("must have no user, query or fragment: it is shown, and used for everybody")
     return text.rstrip("/")
 
 

@@ -101,6 +101,11 @@ def test_models_are_frozen() -> None:
         ("broker_url", "http://broker:8080", "the scheme is 'http', it should be pulsar or pulsar+ssl"),
         ("broker_url", "broker:6650", "must begin with pulsar:// or pulsar+ssl://"),
         ("broker_admin_url", "broker:8080", "must be http://host:port or https://host:port"),
+        (
+            "broker_admin_url",
+            "http://admin:hush@broker:8080",
+            "must have no user, query or fragment: it is shown, and used for everybody",
+        ),
         ("ordering_mode", "strict", "must be one of draining_hashes, last_sent_position, unordered"),
         ("drain_timeout_s", "-1", "must be a number from 0 to 3,600 (seconds)"),
         ("drain_timeout_s", "nan", "must be a number from 0 to 3,600 (seconds)"),

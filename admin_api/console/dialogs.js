@@ -26,7 +26,10 @@ export class Dialogs {
     this.#showLeave(worker);
   }
 
+  // What is ordered is meant for the subscription that was chosen when the dialog opened, wherever the page went since.
+
   drain(worker) {
+    const { chosen } = this.#model;
     const text = [
       el("p", {}, "It gets nothing new until this is undone, also if it comes again. It keeps its hashes, ",
         `${percent(worker.hash_space_share)} of all, so their messages wait. `,
@@ -34,30 +37,33 @@ export class Dialogs {
       el("h3", {}, "When it leaves"),
     ];
     this.#open(["Drain ", named(worker.name), "?"], text, [
-      this.#orderButton("Drain", "primary", () => api.drain(this.#model.chosen, worker.name), `${worker.name} is drained: it gets nothing new`),
+      this.#orderButton("Drain", "primary", () => api.drain(chosen, worker.name), `${worker.name} is drained: it gets nothing new`),
     ]);
     this.#showLeave(worker);
   }
 
   /** Taking back harms nobody, so nobody is asked. */
   endDrain(worker) {
-    this.#order(() => api.endDrain(this.#model.chosen, worker.name), `${worker.name} gets messages again`);
+    const { chosen } = this.#model;
+    this.#order(() => api.endDrain(chosen, worker.name), `${worker.name} gets messages again`);
   }
 
   evict(worker) {
+    const { chosen } = this.#model;
     const text = [
       el("p", {}, "Its consumer is closed, and what it holds goes to others. ",
         worker.drained_by_operator ? "It is drained: if its client comes again, it gets nothing." : "An official client comes again at once; drain it first to keep it empty."),
       el("h3", {}, "While it is gone"),
     ];
     this.#open(["Evict ", named(worker.name), "?"], text, [
-      this.#orderButton("Evict", "danger", () => api.evict(this.#model.chosen, worker.name), `${worker.name} was evicted`),
+      this.#orderButton("Evict", "danger", () => api.evict(chosen, worker.name), `${worker.name} was evicted`),
     ]);
     this.#showLeave(worker);
   }
 
   #showLeave(worker) {
-    this.#showPreview(() => api.previewLeave(this.#model.chosen, worker.name));
+    const { chosen } = this.#model;
+    this.#showPreview(() => api.previewLeave(chosen, worker.name));
   }
 
   // ---- of the subscription

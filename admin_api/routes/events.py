@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import APIRouter, Header, Query
@@ -20,6 +20,12 @@ if TYPE_CHECKING:
 HEARTBEAT_S = 15.0
 """Between two signs of life on a stream where nothing happens, so that proxies and clients keep it open."""
 STREAMS_MAX = 200
+GATHER_S = 0.05
+"""How long events are gathered before they are written: in a rebalance there may be a thousand a second."""
+EVENTS_AT_ONCE = 20
+EVERYBODYS = "subscription_ended"
+"""What concerns every worker."""
+TOLD = ("number", "kind", "at", "topic", "subscription", "facts")
 
 Chosen = Annotated[str | None, Query(max_length=10_000)]
 
@@ -45,7 +51,9 @@ def event_routes(view: GatewayView, heartbeat_s: float = HEARTBEAT_S) -> APIRout
             Chosen,
             Query(description="Only what this worker gains or loses: joins, leaves and hand-overs with its name."),
         ] = None,
-        last_event_id: Annotated[str | None, Header(description="Go on after this event, as browsers ask.")] = None,
+        last_event_id: Annotated[
+            str | None, Header(max_length=20, description="Go on after this event, as browsers ask.")
+        ] = None,
     ) -> StreamingResponse:
         """Server-Sent Events: joins, leaves, moved hashes, drains begun and ended, upstream changes, orders.
 
@@ -59,7 +67,7 @@ def event_routes(view: GatewayView, heartbeat_s: float = HEARTBEAT_S) -> APIRout
             return (
                 (topic is None or event.topic == topic)
                 and (subscription is None or event.subscription == subscription)
-                and (consumer is None or _concerns(event.facts, consumer))
+                and (consumer is None or consumer in event.concerned or event.kind == EVERYBODYS)
             )
 
         after = int(last_event_id) if last_event_id is not None and last_event_id.isdecimal() else None
@@ -78,37 +86,37 @@ async def _stream(
     heartbeat_s: float,
 ) -> AsyncIterator[bytes]:
     awake = asyncio.Event()
-    listener = view.listen(awake.set, after)
+    listener = view.listen(awake.set, after, wanted)
     open_streams.add(listener)
     try:
         yield b"retry: 2000\n\n"
         while not listener.ended:
-            yield _written(listener, wanted)
+            for piece in _written(listener):
+                yield piece
+                await asyncio.sleep(0)
             try:
                 async with asyncio.timeout(heartbeat_s):
                     await awake.wait()
             except TimeoutError:
                 yield b": still here\n\n"
             awake.clear()
-        yield _written(listener, wanted)
+            await asyncio.sleep(GATHER_S)
+        for piece in _written(listener):
+            yield piece
     finally:
         listener.close()
         open_streams.discard(listener)
 
 
-def _written(listener: EventListener, wanted: Callable[[Any], bool]) -> bytes:
+def _written(listener: EventListener) -> Iterator[bytes]:
+    """What there is to take, some events at a time."""
     missed, taken = listener.take()
-    pieces = [b'event: missed\ndata: {"count": %d}\n\n' % missed] if missed else []
-    for event in taken:
-        if wanted(event):
-            name = event.kind.encode()
-            pieces.append(b"id: %d\nevent: %s\ndata: %s\n\n" % (event.number, name, to_json(event)))
-    return b"".join(pieces)
+    if missed:
+        yield b'event: missed\ndata: {"count": %d}\n\n' % missed
+    for start in range(0, len(taken), EVENTS_AT_ONCE):
+        yield b"".join(map(_line, taken[start : start + EVENTS_AT_ONCE]))
 
 
-def _concerns(facts: dict[str, Any], consumer: str) -> bool:
-    """Whether the worker is named in it, or gains or loses hashes by it."""
-    if facts.get("consumer") == consumer:
-        return True
-    listed = (*facts.get("moves", ()), *facts.get("hand_overs", ()))
-    return any(consumer in {item["source"], item["target"]} for item in listed)
+def _line(event: Any) -> bytes:
+    data = {name: getattr(event, name) for name in TOLD}
+    return b"id: %d\nevent: %s\ndata: %s\n\n" % (event.number, event.kind.encode(), to_json(data))

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from fastapi import APIRouter, Depends, Request, status
 
-from admin_api.names import CONSUMER_PATH, SUBSCRIPTION_PATH, ConsumerName, Key
+from admin_api.names import BODY_BYTES_MAX, CONSUMER_PATH, SUBSCRIPTION_PATH, ConsumerName, Key
+from admin_api.origins import check_origin
 from admin_api.problems import Forbidden
 from admin_api.schemas.orders import Concerned, Limits, LimitsInEffect, Mode
 from admin_api.schemas.problem import Problem
@@ -24,10 +25,15 @@ def order_routes(control: GatewayControl, *, read_only: bool) -> APIRouter:
     async def allowed(request: Request) -> None:
         if read_only:
             raise Forbidden("this gateway takes no orders: its setting admin_read_only is true")
-        if request.headers.get("sec-fetch-site", "none") not in {"none", "same-origin"}:
-            raise Forbidden("orders are taken from the gateway's own pages and from programs, not from other sites")
+        check_origin(request)
 
-    router = APIRouter(prefix="/api/v1", tags=["orders"], responses=errors, dependencies=[Depends(allowed)])
+    router = APIRouter(
+        prefix="/api/v1",
+        tags=["orders"],
+        responses=errors,
+        dependencies=[Depends(allowed)],
+        max_body_size=BODY_BYTES_MAX,
+    )
     _orders_to_subscriptions(router, control)
     _orders_to_consumers(router, control)
     return router
@@ -51,10 +57,13 @@ def _orders_to_subscriptions(router: APIRouter, control: GatewayControl) -> None
         SUBSCRIPTION_PATH + "/ordering-mode", status_code=done, responses=conflicts, summary="Change the ordering mode"
     )
     async def change_mode(key: Key, mode: Mode) -> None:
-        """Between the two ordered modes, at any time; workers that join from now on are treated by it."""
+        """Between the two ordered modes, at any time; workers that join from now on are treated by it.
+
+        Null takes it back.
+        """
         control.change_mode(key, mode.ordering_mode)
 
-    @router.put(SUBSCRIPTION_PATH + "/limits", summary="Change limits")
+    @router.put(SUBSCRIPTION_PATH + "/limits", responses=conflicts, summary="Change limits")
     async def change_limits(key: Key, limits: Limits) -> LimitsInEffect:
         """All of them at once: one that is absent or null is the configuration's again. Answers those in effect."""
         return LimitsInEffect(**control.change_limits(key, limits.model_dump()))

@@ -11,6 +11,7 @@ from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse, StreamingResponse
 
 from admin_api.json_response import in_slices
+from admin_api.origins import check_origin
 from admin_api.problems import MEDIA_TYPE, Forbidden
 from admin_api.pulsar.merge import merge_topic, without_consumers
 from admin_api.pulsar.moments import Epoch
@@ -161,8 +162,7 @@ def _check_write(request: Request, *, writes: bool, read_only: bool) -> None:
         )
     if read_only:
         raise Forbidden("this gateway takes no orders: its setting admin_read_only is true")
-    if request.headers.get("sec-fetch-site", "none") not in {"none", "same-origin"}:
-        raise Forbidden("changes are taken from the gateway's own pages and from programs, not from other sites")
+    check_origin(request)
     length = request.headers.get("content-length", "")
     if length.isdecimal() and int(length) > BODY_BYTES_MAX:
         raise TooLarge(f"a request's body may have {BODY_BYTES_MAX} bytes here, not {length}")

@@ -37,7 +37,10 @@ def subscription_routes(view: GatewayView) -> APIRouter:
         summary="All subscriptions",
     )
     async def subscriptions(after: After = None, limit: Limit = 100) -> Response:
-        """Key_Shared subscriptions of this gateway with their workers, by topic and name, a page at a time."""
+        """Key_Shared subscriptions of this gateway with their workers, by topic and name, a page at a time.
+
+        Lists that may be long (ranges, draining hashes, hand-overs) are empty here: ask for a subscription by itself.
+        """
         return await steps_response(view.subscriptions(after, limit))
 
     @router.get("/orders", responses={200: {"model": list[StandingOrders]}}, summary="Standing orders")
@@ -89,7 +92,7 @@ def subscription_routes(view: GatewayView) -> APIRouter:
         key: Key, consumer: ConsumerName, of: MessageKey, after: After = None, limit: Limit = 100
     ) -> Response:
         """In topic order, a page at a time; of one key or hash only, if one is named."""
-        return await snapshot_response(
+        return await steps_response(
             view.pending(key, consumer, message_key=of.message_key, slot=of.slot, after=after, limit=limit)
         )
 

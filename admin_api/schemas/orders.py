@@ -12,7 +12,9 @@ class Mode(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    ordering_mode: Literal["draining_hashes", "last_sent_position"]
+    ordering_mode: Literal["draining_hashes", "last_sent_position"] | None = Field(
+        description="Null is what the clients or the configuration say."
+    )
 
 
 class Limits(BaseModel):

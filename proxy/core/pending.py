@@ -17,16 +17,17 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from heapq import nsmallest
 from typing import TYPE_CHECKING, Final
 
 from proxy.core.acknowledgement import parts_of
 from proxy.core.entry import Delivery, Part, delivery_key, wire_id
 from proxy.core.positions import format_position, is_packable, pack
 from proxy.core.slice_id import original_entry
+from proxy.core.steps import finished, in_steps
 
 if TYPE_CHECKING:
     from proxy.core.dispatcher import Dispatcher
+    from proxy.core.steps import Steps
     from proxy.core.worker import Worker
 
 PAGE_MAX: Final = 1_000
@@ -80,6 +81,13 @@ class PendingPage:
 def pending_page(
     dispatcher: Dispatcher, worker: Worker, *, slot: int | None, after: str | None, limit: int, now: float
 ) -> PendingPage:
+    """`pending_page_steps`, without pausing."""
+    return finished(pending_page_steps(dispatcher, worker, slot=slot, after=after, limit=limit, now=now))
+
+
+def pending_page_steps(
+    dispatcher: Dispatcher, worker: Worker, *, slot: int | None, after: str | None, limit: int, now: float
+) -> Steps[PendingPage]:
     """Give the deliveries that the worker holds behind the cursor `after`, from the beginning if it is None.
 
     Changes nothing. `slot` leaves out deliveries without messages of that slot; `limit` is at most how many
@@ -91,15 +99,20 @@ def pending_page(
     if not 1 <= limit <= PAGE_MAX:
         raise ValueError(f"not a page's limit: {limit}; expected 1 to {PAGE_MAX}")
     start = _parse(after) if after is not None else (-1, 0)
-    units = [
-        unit for unit in worker.pending.values() if slot is None or any(part.slot == slot for part in parts_of(unit))
-    ]
-    found = nsmallest(limit + 1, (unit for unit in units if _order(unit) > start), key=_order)
-    page = found[:limit]
+    total = 0
+    found: list[Part | Delivery] = []
+    for run in in_steps(list(worker.pending.values())):
+        units = [unit for unit in run if slot is None or any(part.slot == slot for part in parts_of(unit))]
+        total += len(units)
+        ahead = [unit for unit in units if _order(unit) > start]
+        if ahead:
+            found = sorted((*found, *ahead), key=_order)[: limit + 1]
+        yield
+    pending = [unit for unit in found[:limit] if unit.key in worker.pending]
     return PendingPage(
-        deliveries=tuple(_shown(dispatcher, unit, now) for unit in page),
-        next=_cursor(page[-1]) if len(found) > limit else None,
-        total=len(units),
+        deliveries=tuple(_shown(dispatcher, unit, now) for unit in pending),
+        next=_cursor(found[limit - 1]) if len(found) > limit else None,
+        total=total,
     )
 
 

@@ -94,14 +94,15 @@ def dispatcher_statistics(dispatcher: Dispatcher) -> DispatcherStatistics:
     return finished(dispatcher_statistics_steps(dispatcher))
 
 
-def dispatcher_statistics_steps(dispatcher: Dispatcher) -> Steps[DispatcherStatistics]:
-    """Everything, each worker at its own moment."""
-    draining = yield from _draining_by_worker(dispatcher)
+def dispatcher_statistics_steps(dispatcher: Dispatcher, *, brief: bool = False) -> Steps[DispatcherStatistics]:
+    """Everything, each worker at its own moment; `brief` is without ranges and draining hashes one by one."""
+    listed_max = 0 if brief else DRAINING_LISTED_MAX
+    draining = yield from _draining_by_worker(dispatcher, listed_max)
     positions = yield from _last_sent_position(dispatcher)
     workers = []
     for worker in list(dispatcher.workers.values()):
         if dispatcher.workers.get(worker.index) is worker:
-            workers.append(_worker_statistics(dispatcher, worker, draining.get(worker.index, _NONE_DRAIN)))
+            workers.append(_worker_statistics(dispatcher, worker, draining.get(id(worker), _NONE_DRAIN), brief=brief))
             yield
     last_sent = positions.position
     outstanding = dispatcher.outstanding
@@ -127,8 +128,8 @@ def dispatcher_statistics_steps(dispatcher: Dispatcher) -> Steps[DispatcherStati
 
 def worker_statistics_steps(dispatcher: Dispatcher, worker: Worker) -> Steps[WorkerStatistics]:
     """One worker."""
-    draining = yield from _draining_by_worker(dispatcher)
-    return _worker_statistics(dispatcher, worker, draining.get(worker.index, _NONE_DRAIN))
+    draining = yield from _draining_by_worker(dispatcher, DRAINING_LISTED_MAX)
+    return _worker_statistics(dispatcher, worker, draining.get(id(worker), _NONE_DRAIN))
 
 
 def draining_hash(dispatcher: Dispatcher, slot: int) -> DrainingHash:
@@ -156,15 +157,17 @@ class _Draining(NamedTuple):
 _NONE_DRAIN: Final = _Draining([], [])
 
 
-def _draining_by_worker(dispatcher: Dispatcher) -> Steps[dict[int, _Draining]]:
+def _draining_by_worker(dispatcher: Dispatcher, listed_max: int) -> Steps[dict[int, _Draining]]:
+    """By the holder's identity: an index is given again when its worker has left."""
     by_worker: dict[int, _Draining] = {}
     slots = dispatcher.slots
     for run in in_steps(dispatcher.draining.slots()):
         for slot in run:
             if slot in dispatcher.draining:
-                found = by_worker.setdefault(slots.holder(slot), _Draining([], []))
+                holder = dispatcher.workers[slots.holder(slot)]
+                found = by_worker.setdefault(id(holder), _Draining([], []))
                 found.pending.append(slots.count(slot))
-                if len(found.listed) < DRAINING_LISTED_MAX:
+                if len(found.listed) < listed_max:
                     found.listed.append(draining_hash(dispatcher, slot))
         yield
     return by_worker
@@ -193,7 +196,9 @@ def _last_sent_position(dispatcher: Dispatcher) -> Steps[LastSentPosition]:
     return positions
 
 
-def _worker_statistics(dispatcher: Dispatcher, worker: Worker, draining: _Draining) -> WorkerStatistics:
+def _worker_statistics(
+    dispatcher: Dispatcher, worker: Worker, draining: _Draining, *, brief: bool = False
+) -> WorkerStatistics:
     ranges = dispatcher.selector.ranges(worker)
     joining = worker.last_sent_position_when_joining
     return WorkerStatistics(
@@ -213,7 +218,7 @@ def _worker_statistics(dispatcher: Dispatcher, worker: Worker, draining: _Draini
         last_sent_at=worker.last_sent_at,
         last_acked_at=worker.last_acked_at,
         last_flow_at=worker.last_flow_at,
-        key_hash_ranges=tuple((span.start, span.end) for span in ranges),
+        key_hash_ranges=() if brief else tuple((span.start, span.end) for span in ranges),
         hash_space_share=sum(span.slot_count for span in ranges) / dispatcher.selector.range_size,
         draining_hashes_count=worker.draining_slots,
         draining_hashes_pending_messages=sum(draining.pending),

@@ -78,6 +78,8 @@ class UpstreamWindow:
             window = min(window, FIRST_GRANT_MESSAGES)
         else:
             affordable = int((self.budget_bytes - bytes_held) / self._mean_bytes)
+            if not bytes_held:
+                affordable = max(affordable, 1)  # or a message larger than the budget would be the last to be read
             if affordable < window:
                 window = affordable
                 if window <= self.outstanding:

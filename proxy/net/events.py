@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from proxy.core.dispatcher import HandOver
     from proxy.core.hash_ranges import RangeMove
@@ -41,15 +41,18 @@ class Event:
     subscription: str
     facts: dict[str, Any]
     """By kind; plain values only."""
+    concerned: frozenset[str]
+    """Names of workers that it tells of, those included that are not listed."""
 
 
 class Listener:
     """Somebody's place in the stream. Implements `admin_api.ports.EventListener`."""
 
-    def __init__(self, events: Events, wake: Callable[[], None]) -> None:
-        """`wake` is called when there is something to take after there was nothing, and at the end."""
+    def __init__(self, events: Events, wake: Callable[[], None], wanted: Callable[[Event], bool]) -> None:
+        """`wake` is called when there is something `wanted` to take after there was nothing, and at the end."""
         self._events = events
         self._wake = wake
+        self._wanted = wanted
         self._queue: deque[Event] = deque()
         self.missed = 0
         """Events lost since the last `take`."""
@@ -71,7 +74,9 @@ class Listener:
         self._events.listeners.discard(self)
 
     def put(self, event: Event) -> None:
-        """One more, or the oldest is lost for it."""
+        """One more, if it is wanted, or the oldest is lost for it."""
+        if not self._wanted(event):
+            return
         if len(self._queue) >= QUEUED_MAX:
             self._queue.popleft()
             self.missed += 1
@@ -103,12 +108,14 @@ class Events:
         assert not self._kept, "events are numbered already"
         self._first = self._latest = number
 
-    def listen(self, wake: Callable[[], None], after: int | None = None) -> Listener:
-        """Everything from now on, or everything `after` an event's number as far as it is kept; after 0 all that is.
+    def listen(
+        self, wake: Callable[[], None], after: int | None = None, wanted: Callable[[Event], bool] = lambda _: True
+    ) -> Listener:
+        """Everything wanted from now on, or `after` an event's number as far as it is kept; after 0 all that is.
 
         Who had an event of an earlier life of the gateway missed something, though nobody knows how much.
         """
-        listener = Listener(self, wake)
+        listener = Listener(self, wake, wanted)
         if after is not None:
             kept = [event for event in self._kept if event.number > after or after > self._latest]
             if after > self._latest or 0 < after < self._first:
@@ -126,28 +133,31 @@ class Events:
         for listener in list(self.listeners):
             listener.end()
 
-    def happened(self, kind: str, key: Key, **facts: Any) -> None:
-        """Tell it."""
+    def happened(self, kind: str, key: Key, *, concerned: Iterable[str | None] = (), **facts: Any) -> None:
+        """Tell it; `concerned` are workers besides the one that the fact `consumer` names."""
         self._latest += 1
-        event = Event(self._latest, kind, self._now(), *key, facts)
+        names = frozenset(name for name in (*concerned, facts.get("consumer")) if name is not None)
+        event = Event(self._latest, kind, self._now(), *key, facts, names)
         self._kept.append(event)
         for listener in self.listeners:
             listener.put(event)
 
-    def joined(self, key: Key, consumer: str, address: str, moves: Iterable[RangeMove[Worker]]) -> None:
+    def joined(self, key: Key, consumer: str, address: str, moves: Sequence[RangeMove[Worker]]) -> None:
         """A worker joined and hashes moved."""
-        self.happened("worker_joined", key, consumer=consumer, address=address, **_moved(moves))
+        told, concerned = _moved(moves)
+        self.happened("worker_joined", key, concerned=concerned, consumer=consumer, address=address, **told)
 
-    def left(self, key: Key, consumer: str, reason: str, moves: Iterable[RangeMove[Worker]]) -> None:
+    def left(self, key: Key, consumer: str, reason: str, moves: Sequence[RangeMove[Worker]]) -> None:
         """A worker left, likewise."""
-        self.happened("worker_left", key, consumer=consumer, reason=reason, **_moved(moves))
+        told, concerned = _moved(moves)
+        self.happened("worker_left", key, concerned=concerned, consumer=consumer, reason=reason, **told)
 
     def drains_began(self, key: Key, began: int, draining: int) -> None:
         """So many hashes began to drain, if any; so many drain now."""
         if began:
             self.happened("drains_began", key, began_count=began, draining_hashes_count=draining)
 
-    def handed_over(self, key: Key, hand_overs: Iterable[HandOver], draining: int) -> None:
+    def handed_over(self, key: Key, hand_overs: Sequence[HandOver], draining: int) -> None:
         """Hashes drained and went to their new owners; so many drain still."""
         done = [
             {
@@ -159,11 +169,12 @@ class Events:
             for item in hand_overs
         ]
         facts = {"hand_overs_count": len(done), "hand_overs": done[:LISTED_MAX], "draining_hashes_count": draining}
-        self.happened("drains_ended", key, **facts)
+        concerned = {name for item in hand_overs for name in (item.holder, item.owner)}
+        self.happened("drains_ended", key, concerned=concerned, **facts)
 
 
-def _moved(moves: Iterable[RangeMove[Worker]]) -> dict[str, Any]:
-    """Hashes with a new owner: first and last, both inclusive, whose they were and whose they are."""
+def _moved(moves: Sequence[RangeMove[Worker]]) -> tuple[dict[str, Any], set[str]]:
+    """Hashes with a new owner: first and last, both inclusive, whose they were and whose they are; and all of those."""
     told = [
         {
             "start": move.start,
@@ -173,4 +184,5 @@ def _moved(moves: Iterable[RangeMove[Worker]]) -> dict[str, Any]:
         }
         for move in moves
     ]
-    return {"moves_count": len(told), "moves": told[:LISTED_MAX]}
+    concerned = {owner.name for move in moves for owner in (move.before, move.after) if owner is not None}
+    return {"moves_count": len(told), "moves": told[:LISTED_MAX]}, concerned

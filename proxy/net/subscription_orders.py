@@ -166,6 +166,18 @@ def evict(subscription: Subscription, name: str) -> int:
     return len(found)
 
 
+def forget_mode(book: OrderBook, key: tuple[str, str]) -> None:
+    """Take `change_mode` back for whoever comes; who is here is asked by `change_mode` before."""
+    book.to_change(key).mode = None
+    book.tidy(key)
+
+
+def forget_limits(book: OrderBook, key: tuple[str, str]) -> None:
+    """Take `change_limits` back while none of the subscription's workers is here."""
+    book.to_change(key).limits = LimitsWanted()
+    book.tidy(key)
+
+
 def change_mode(subscription: Subscription, mode: OrderingMode) -> None:
     """Order by another mode from now on.
 
@@ -203,6 +215,6 @@ def change_limits(subscription: Subscription, limits: LimitsWanted) -> None:
     _tell(subscription, "limits")
 
 
-def _tell(subscription: Subscription, what: str, **more: object) -> None:
+def _tell(subscription: Subscription, what: str, **more: str) -> None:
     subscription.directory.events.happened("ordered", subscription.key, order=what, **more)
     log.info("ordered by an operator", order=what, topic=subscription.topic, subscription=subscription.name, **more)

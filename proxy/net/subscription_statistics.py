@@ -70,15 +70,15 @@ class SubscriptionsStatistics:
     draining: bool
 
 
-def subscription_statistics_steps(subscription: Subscription) -> Steps[SubscriptionStatistics]:
-    """One of them."""
-    dispatcher = yield from dispatcher_statistics_steps(subscription.dispatcher)
+def subscription_statistics_steps(subscription: Subscription, *, brief: bool = False) -> Steps[SubscriptionStatistics]:
+    """One of them; `brief` is without what may be long: ranges, draining hashes, hand-overs."""
+    dispatcher = yield from dispatcher_statistics_steps(subscription.dispatcher, brief=brief)
     counters = subscription.counters
     hand_overs = tuple(
         HandOverStatistics(
             item.slot, item.holder, item.owner, item.ended_at - item.began_at, item.ended_at, item.waiting_messages
         )
-        for item in subscription.hand_overs
+        for item in (() if brief else subscription.hand_overs)
     )
     return SubscriptionStatistics(
         topic=subscription.topic,
@@ -106,7 +106,7 @@ def subscription_statistics_steps(subscription: Subscription) -> Steps[Subscript
 
 
 def subscriptions_statistics_steps(
-    directory: Subscriptions, after: str | None, limit: int
+    directory: Subscriptions, after: str | None, limit: int, *, brief: bool = False
 ) -> Steps[SubscriptionsStatistics]:
     """A page of at most `limit` of them, by topic and name; of those that end meanwhile nothing is told."""
     keys = {"/".join(key): key for key in directory.all_keys()}
@@ -115,7 +115,7 @@ def subscriptions_statistics_steps(
     for name in page:
         subscription = directory.find(keys[name])
         if subscription is not None:
-            told.append((yield from subscription_statistics_steps(subscription)))
+            told.append((yield from subscription_statistics_steps(subscription, brief=brief)))
     shared = directory.summary()
     return SubscriptionsStatistics(
         subscriptions=tuple(told),

@@ -19,11 +19,11 @@ SUBSCRIPTION = "/api/v1/subscriptions/" + TOPIC.removeprefix("persistent://") + 
 class AdminRig(SubscriptionRig):
     """Workers, broker and clock as in its base; `ask` speaks HTTP."""
 
-    def __init__(self, *, read_only: bool = False, **settings: object) -> None:
+    def __init__(self, *, read_only: bool = False, loopback: bool = False, **settings: object) -> None:
         super().__init__(**settings)
         self.reasons: list[str] = []
         admin = Admin(self.subscriptions, lambda: self.reasons, CONFIGURATION)
-        self.app = admin_app(admin, admin, "1.2.3", read_only=read_only)
+        self.app = admin_app(admin, admin, "1.2.3", read_only=read_only, loopback=loopback)
 
     def ask(self, method: str, path: str, *, faulty: bool = False, **more: Any) -> httpx.Response:
         """One request; the gateway's clock settles behind it. A fault of ours fails the test unless it is `faulty`."""

@@ -13,6 +13,7 @@ import pytest
 
 from admin_api.routes import events as route
 from admin_api.server import AdminServer
+from proxy.admin import Admin
 from tests.admin_api.rig import AdminRig
 
 PATIENCE_S = 30.0
@@ -102,6 +103,47 @@ def test_a_listener_may_ask_for_some_only() -> None:
     told(scenario)
 
 
+def test_what_others_do_does_not_silence_a_quiet_stream() -> None:
+    """A client tells a dead connection by the missing sign of life."""
+
+    async def scenario() -> None:
+        rig = AdminRig()
+        events = rig.subscriptions.events
+        wanted = route._stream(
+            Admin(rig.subscriptions, list, {}), None, lambda event: event.subscription == "quiet", set(), 0.2
+        )
+        assert await anext(wanted) == b"retry: 2000\n\n"
+        waiting = asyncio.ensure_future(anext(wanted))
+        async with asyncio.timeout(PATIENCE_S):
+            while not waiting.done():
+                events.happened("x", ("t", "busy"))
+                await asyncio.sleep(0.02)
+        assert waiting.result() == b": still here\n\n"
+        await wanted.aclose()  # type: ignore[attr-defined]
+
+    told(scenario)
+
+
+def test_who_listens_for_a_worker_hears_that_the_subscription_ended() -> None:
+    """Nobody owns anything then, and no leave was told when a seek closed everybody."""
+
+    async def scenario() -> None:
+        rig = AdminRig()
+        worker = rig.worker("a")
+        async with listening(rig, consumer="a") as (stream, _):
+            worker.close()
+            assert (await stream.until("worker_left"))["facts"]["consumer"] == "a"
+            assert (await stream.until("subscription_ended"))["subscription"] == "s"
+
+    told(scenario)
+
+
+def test_a_last_event_id_that_is_none_is_refused() -> None:
+    """However long."""
+    answer = AdminRig().ask("GET", "/api/v1/events", headers={"Last-Event-ID": "9" * 5_000})
+    assert answer.status_code == 400
+
+
 def test_a_listener_goes_on_after_the_last_event_it_had() -> None:
     """As browsers do by themselves."""
 
@@ -169,7 +211,7 @@ def test_a_quiet_stream_shows_that_it_lives() -> None:
     class View:
         """Gives it."""
 
-        def listen(self, _wake: Callable[[], None], _after: int | None) -> Slow:
+        def listen(self, _wake: Callable[[], None], _after: int | None, _wanted: object) -> Slow:
             """As the port says."""
             return Slow()
 

@@ -80,6 +80,38 @@ def test_a_malformed_order_is_400_and_changes_nothing(rig: AdminRig, path: str, 
     assert rig.ask("GET", "/api/v1/orders").json() == []
 
 
+@pytest.mark.parametrize(
+    ("limits", "words"),
+    [
+        ({"subscription_memory_bytes": 1 << 20}, "at least max_frame_bytes"),
+        ({"look_ahead_messages_per_worker": 1_000_000}, "at most look_ahead_messages_per_subscription"),
+    ],
+)
+def test_limits_that_do_not_go_together_are_409(rig: AdminRig, limits: dict[str, int], words: str) -> None:
+    """As the configuration would refuse them; a budget below the largest entry would stop the subscription for good."""
+    answer = rig.ask("PUT", SUBSCRIPTION + "/limits", json=limits)
+    assert answer.status_code == 409
+    assert words in answer.json()["detail"]
+    assert rig.ask("GET", "/api/v1/orders").json() == []
+
+
+def test_a_body_that_is_too_large_is_413(rig: AdminRig) -> None:
+    """Before it is read whole."""
+    answer = rig.ask("PUT", SUBSCRIPTION + "/limits", content=b" " * (1 << 20))
+    assert answer.status_code == 413
+
+
+def test_on_loopback_no_other_name_is_answered() -> None:
+    """A page whose name leads here could read and order everything."""
+    rig = AdminRig(loopback=True)
+    for host in ("127.0.0.1:8750", "localhost", "[::1]:8750", "keyline.localhost:1"):
+        assert rig.ask("GET", "/livez", headers={"Host": host}).status_code == 200, host
+    for host in ("elsewhere.example:8750", "", "10.0.0.1", "127.0.0.1.elsewhere.example"):
+        refused = rig.ask("GET", "/livez", headers={"Host": host})
+        assert refused.status_code == 403, host
+        assert "loopback" in refused.json()["detail"]
+
+
 def test_a_method_that_is_not_served_is_405(rig: AdminRig) -> None:
     """With those that are."""
     answer = rig.ask("POST", "/api/v1/subscriptions")

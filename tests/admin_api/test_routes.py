@@ -197,6 +197,36 @@ def test_a_drain_of_a_worker_that_has_left_can_be_taken_back() -> None:
     assert rig.ask("GET", "/api/v1/orders").json() == []
 
 
+def test_a_list_is_without_what_may_be_long() -> None:
+    """A page may have a thousand subscriptions, each with thousands of hashes; counts are there."""
+    rig, _ = draining_rig()
+    (row,) = rig.ask("GET", "/api/v1/subscriptions").json()["subscriptions"]
+    whole = rig.get("")
+    assert row["dispatcher"]["draining_hashes_count"] == whole["dispatcher"]["draining_hashes_count"] == 1
+    for worker, entire in zip(row["dispatcher"]["workers"], whole["dispatcher"]["workers"], strict=True):
+        assert entire["key_hash_ranges"]
+        assert worker == entire | {"key_hash_ranges": [], "draining_hashes": []}
+    assert row["hand_overs"] == []
+
+
+def test_mode_and_limits_can_be_taken_back() -> None:
+    """While workers are here and when they have left."""
+    rig = AdminRig()
+    worker = rig.worker("a")
+    rig.order("PUT", "/ordering-mode", {"ordering_mode": "last_sent_position"})
+    rig.order("PUT", "/ordering-mode", {"ordering_mode": None})
+    assert rig.get("")["dispatcher"]["ordering_mode"] == "draining_hashes"
+    assert rig.ask("GET", "/api/v1/orders").json() == []
+    rig.order("PUT", "/ordering-mode", {"ordering_mode": "last_sent_position"})
+    rig.order("PUT", "/limits", {"max_unacked_messages_per_worker": 5})
+    worker.close()
+    rig.order("PUT", "/limits", {})
+    rig.order("PUT", "/ordering-mode", {"ordering_mode": None})
+    assert rig.ask("GET", "/api/v1/orders").json() == []
+    for path, body in (("/limits", {}), ("/ordering-mode", {"ordering_mode": None})):
+        assert rig.ask("PUT", SUBSCRIPTION + path, json=body).status_code == 404
+
+
 def test_mode_and_limits_are_changed_live() -> None:
     """Those not named are the configuration's."""
     rig = AdminRig()
@@ -247,6 +277,18 @@ def test_another_sites_page_can_order_nothing(method: str, path: str, body: obje
     assert not rig.subscription.dispatcher.paused
     own = rig.ask(method, SUBSCRIPTION + path, json=body, headers={"Sec-Fetch-Site": "same-origin"})
     assert own.is_success
+
+
+@pytest.mark.parametrize(("method", "path", "body"), ORDERS)
+def test_another_sites_page_can_order_nothing_over_plain_http(method: str, path: str, body: object) -> None:
+    """There a browser does not say where a request comes from, but whose page it is."""
+    rig = AdminRig()
+    rig.worker("a")
+    for origin in ("http://elsewhere", "http://gateway:1", "null"):
+        refused = rig.ask(method, SUBSCRIPTION + path, json=body, headers={"Origin": origin})
+        assert refused.status_code == 403, origin
+    assert len(rig.subscription.subscribers) == 1
+    assert rig.ask(method, SUBSCRIPTION + path, json=body, headers={"Origin": "http://gateway"}).status_code != 403
 
 
 @pytest.mark.parametrize(("method", "path", "body"), ORDERS)

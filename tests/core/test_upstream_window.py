@@ -135,3 +135,13 @@ def test_it_never_grants_beyond_any_bound(steps: list[tuple[int, int, int, int]]
             assert upstream.outstanding <= min(MESSAGES_MAX, free + 1_000 - waiting)
             assert upstream.outstanding * (10 + MESSAGE_OVERHEAD_BYTES) <= MIB - held
         upstream.received(arrived, arrived * 10)
+
+
+def test_a_message_larger_than_the_budget_is_read_alone() -> None:
+    """An operator may have lowered the budget; without a grant no smaller message would ever come."""
+    window = UpstreamWindow(budget_bytes=1_000, look_ahead_per_worker=10, look_ahead_total=10)
+    window.grant(workers=1, free_permits=0, waiting_messages=0, bytes_held=0)
+    window.received(1, 5_000)
+    window.reconnected()
+    assert window.grant(workers=1, free_permits=0, waiting_messages=0, bytes_held=0) == 1
+    assert window.grant(workers=1, free_permits=0, waiting_messages=1, bytes_held=5_000) == 0

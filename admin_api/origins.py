@@ -1,0 +1,61 @@
+"""Who may ask: pages of other sites may order nothing, and on loopback nothing comes in under another name.
+
+A browser sends requests for whatever page asks it to. Over https and to loopback it says from where
+(`Sec-Fetch-Site`); else, for what changes something, it names the page's origin. A page whose own name leads to a
+loopback address (DNS rebinding) is of the same site by both, but not by the name it asks for.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from starlette.requests import Request
+
+from admin_api.problems import Forbidden, problem
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Receive, Scope, Send
+
+
+def check_origin(request: Request) -> None:
+    """Raise `Forbidden` for a request that a page of another site makes."""
+    site = request.headers.get("sec-fetch-site")
+    if site is not None:
+        ours = site in {"none", "same-origin"}
+    else:
+        origin = request.headers.get("origin")
+        ours = origin is None or urlsplit(origin).netloc == request.headers.get("host")
+    if not ours:
+        raise Forbidden("orders are taken from the gateway's own pages and from programs, not from other sites")
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a host, as in a URL, is this machine and no other."""
+    name = host.strip("[]").lower()
+    if name == "localhost" or name.endswith(".localhost"):
+        return True
+    try:
+        return ipaddress.ip_address(name).is_loopback
+    except ValueError:
+        return False
+
+
+class LoopbackOnly:
+    """Refuses requests for another name than this machine's."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        """Around the whole app, which listens on loopback."""
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass on, or answer 403."""
+        if scope["type"] == "http":
+            request = Request(scope)
+            host = urlsplit(f"//{request.headers.get('host', '')}").hostname or ""
+            if not is_loopback(host):
+                detail = f"this gateway listens on loopback and answers to that name only, not to {host!r}"
+                await problem(Forbidden.http_status, detail, request)(scope, receive, send)
+                return
+        await self._app(scope, receive, send)
