@@ -67,8 +67,8 @@ def measure(stage: Stage) -> list[Row]:
     for name in ("p50", "p99"):
         without, beside = ([getattr(block, f"{name}_ms") for block in part] for part in (quiet, called))
         row = Row(
-            f"{CALLS_PER_S} statistics calls a second, {draining:,} draining hashes",
-            f"{name} of a second, send to listener, with calls",
+            "statistics",
+            f"{name} of a second, send to listener, {CALLS_PER_S} calls a second",
             "ms",
             gateway=Spread.of(beside),
             repetitions=[{"quiet_ms": without, "called_ms": beside, "calls_s": calls}],

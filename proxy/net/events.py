@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
     Key = tuple[str, str]
 
-KEPT_MAX: Final = 500
+KEPT_MAX: Final = 200
 """Events for listeners that come again."""
 QUEUED_MAX: Final = 1_000
 """Events that a listener may be behind."""
 LISTED_MAX: Final = 300
-"""Ranges and hashes listed in one event; counts are whole. With the other bounds, at most some 20 MB."""
+"""Ranges and hashes listed in one event; counts are whole. With the other bounds, at most some 15 MB."""
 
 
 @dataclass(frozen=True, slots=True)
