@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
+import httpx
 import pytest
 
 from integration.artifacts import PULSAR_VERSIONS
@@ -20,6 +21,7 @@ from integration.load.lives import Cause
 from integration.load.options import Batching
 from integration.load.run import LoadRun
 from integration.standalone import PulsarStandalone
+from tests.integration.conditions import eventually
 from tests.integration.conftest import StartGateway, explain
 
 MESSAGES = 24_000
@@ -127,7 +129,8 @@ def test_everything_is_killed_at_once(
 ) -> None:
     """A power cut: broker, gateway and a worker. The broker's data is what everything is made up from."""
     gateway = start_gateway(mortal_broker)
-    with LoadRun(tmp_path, gateway.service_url, new_topic("power-cut")) as run:
+    topic = new_topic("power-cut")
+    with LoadRun(tmp_path, gateway.service_url, topic) as run:
         start_load(run, Batching.DEFAULT)
         wait_for_kill(run, 0)
         run.kill_worker("w1")
@@ -136,5 +139,11 @@ def test_everything_is_killed_at_once(
         mortal_broker.kill()
         mortal_broker.start()
         gateway.start()
+        # A broker may lack its bookies for a moment yet, and the client's first subscription hangs for good when it is
+        # told so ("Ignoring reconnection request since we're already connected").
+        statistics = f"{mortal_broker.admin_url}/admin/v2/{topic.replace('://', '/')}/stats"
+        eventually(
+            lambda: httpx.get(statistics, trust_env=False, timeout=30).is_success, "the broker to serve the topic"
+        )
         run.start_workers("w1", receiver_queue_size=RECEIVER_QUEUE_SIZE, ack_delay_ms=5)
         check(run.finish(), OF_THE_GATEWAY | OF_A_WORKER, gateway)
