@@ -7,13 +7,13 @@ long is gathered and written in pieces instead, and the loop turns between them.
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import fields, is_dataclass
-from time import perf_counter
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from fastapi import Response
 from pydantic_core import to_json
+
+from admin_api.turns import SLICE_S, Turns
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Sequence
@@ -22,23 +22,20 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-SLICE_S = 0.0005
-"""How long an answer may be worked on before messages get their turn."""
 ITEMS_AT_ONCE = 200
 
 
 async def in_slices(steps: Generator[Any, None, T]) -> T:
     """Run to the end, with turns of the loop in between."""
-    until = perf_counter() + SLICE_S
+    turns = Turns(turn_s=SLICE_S)
     while True:
         try:
             next(steps)
         except StopIteration as stop:
             answer: T = stop.value
             return answer
-        if perf_counter() >= until:
-            await asyncio.sleep(0)
-            until = perf_counter() + SLICE_S
+        if turns.over:
+            await turns.next()
 
 
 async def snapshot_response(snapshot: Any) -> Response:

@@ -83,8 +83,8 @@ class Admin:
 
     def connected(self, topic: str, *, partitions: bool) -> list[Steps[ConnectedSubscription]]:
         """What a broker would show of the topic's subscriptions here, or of those of its partitions; each on demand."""
-        keys = [key for key in self._subscriptions.all_keys() if key[0].startswith(topic)]
-        found = [self._subscriptions.find(key) for key in keys if is_of(key[0], topic, partitions=partitions)]
+        keys = [key for key in self._subscriptions.all_keys() if is_of(key[0], topic, partitions=partitions)]
+        found = map(self._subscriptions.find, keys)
         return [connected_steps(subscription) for subscription in found if subscription is not None]
 
     def listen(self, wake: Callable[[], None], after: int | None, wanted: Callable[[Event], bool]) -> Listener:
@@ -178,7 +178,8 @@ class Admin:
         """Deliver again. Raises `NotFound`, unless a pause stands for a subscription without workers."""
         book = self._subscriptions.orders
         if self._subscriptions.find(key) is None and book.of(key).paused:
-            subscription_orders.resume_absent(book, key)
+            with book.changing(key) as orders:
+                orders.paused = False
         else:
             subscription_orders.resume(self._find(key))
 
@@ -187,7 +188,8 @@ class Admin:
         book = self._subscriptions.orders
         stands = name in book.of(key).drained
         if self._subscriptions.find(key) is None and stands and not drained:
-            subscription_orders.end_drain_absent(book, key, name)
+            with book.changing(key) as orders:
+                orders.drained.discard(name)
             return 0
         subscription = self._find(key)
         if drained or not stands:
@@ -206,18 +208,19 @@ class Admin:
         Raises `NotFound`, and `Conflict` into or out of delivery without order.
         """
         book = self._subscriptions.orders
-        if mode is None and book.of(key).mode is None:
-            self._find(key)
+        present = self._subscriptions.find(key)
+        if mode is None and book.of(key).mode is not None:
+            if present is not None and present.policy.mode is not present.policy.asked:
+                subscription_orders.change_mode(present, present.policy.asked)
+            with book.changing(key) as orders:
+                orders.mode = None
             return
-        if mode is not None or self._subscriptions.find(key) is not None:
-            subscription = self._find(key)
+        subscription = present or self._find(key)
+        if mode is not None:
             try:
-                wanted = OrderingMode(mode) if mode is not None else subscription.policy.asked
-                subscription_orders.change_mode(subscription, wanted)
+                subscription_orders.change_mode(subscription, OrderingMode(mode))
             except ClientError as error:
                 raise Conflict(str(error)) from error
-        if mode is None:
-            subscription_orders.forget_mode(book, key)
 
     def change_limits(self, key: Key, limits: dict[str, int | None]) -> dict[str, int]:
         """Set limits by their names in the configuration; None, or none, leaves the configuration's. The effective.
@@ -231,7 +234,8 @@ class Admin:
         _check_limits(settings, self._max_frame_bytes)
         nothing = subscription_orders.LimitsWanted()
         if self._subscriptions.find(key) is None and wanted == nothing and book.of(key).limits != nothing:
-            subscription_orders.forget_limits(book, key)
+            with book.changing(key) as orders:
+                orders.limits = nothing
         else:
             subscription_orders.change_limits(self._find(key), wanted)
         return {name: getattr(settings, name) for name in subscription_orders.LimitsWanted.__slots__}

@@ -18,8 +18,8 @@ from admin_api.metrics.template import Template, empty_metric, escaped
 
 if TYPE_CHECKING:
     from admin_api.metrics.families import Family
-    from admin_api.metrics.turns import Turns
     from admin_api.ports_metrics import MetricsView
+    from admin_api.turns import Turns
 
 GIVEN: Final = ("topic", "subscription", "namespace", "consumer", "consumer_name")
 """Labels whose values a row has, in this order."""

@@ -13,7 +13,7 @@ from prometheus_client import CollectorRegistry, GCCollector, ProcessCollector
 
 from admin_api.metrics.exposition import exposition, gather
 from admin_api.metrics.formats import OPENMETRICS, TEXT, encoded, wanted
-from admin_api.metrics.turns import Turns
+from admin_api.turns import Turns
 
 if TYPE_CHECKING:
     from typing import Any

@@ -131,9 +131,8 @@ class Subscription:
         self.parting.end()
         self.parting.release()
         log.info("worker joined", topic=self.topic, subscription=self.name, consumer=name, peer=subscriber.link.peer)
-        events = self.directory.events
-        events.joined(self.key, name, subscriber.link.peer, moves)
-        events.drains_began(self.key, self.dispatcher.draining_begun_total - begun, len(self.dispatcher.draining))
+        self.directory.events.joined(self.key, name, subscriber.link.peer, moves)
+        self._tell_drains_since(begun)
         subscriber.joined(worker)
         if self._end_of_topic:
             subscriber.tell_end_of_topic()
@@ -149,12 +148,16 @@ class Subscription:
             begun = self.dispatcher.draining_begun_total
             moves = membership.leave(self.dispatcher, worker, self.now())
             log.info("worker left", topic=self.topic, subscription=self.name, consumer=worker.name, reason=reason)
-            events = self.directory.events
-            events.left(self.key, worker.name, reason, moves)
-            events.drains_began(self.key, self.dispatcher.draining_begun_total - begun, len(self.dispatcher.draining))
+            self.directory.events.left(self.key, worker.name, reason, moves)
+            self._tell_drains_since(begun)
             self.schedule_flush()
         if not self.end_if_empty(done) and done is not None:
             done()
+
+    def _tell_drains_since(self, begun: int) -> None:
+        """What a membership change began, `begun` having been the dispatcher's total before it."""
+        dispatcher = self.dispatcher
+        self.directory.events.drains_began(self.key, dispatcher.draining_begun_total - begun, len(dispatcher.draining))
 
     def end_if_empty(self, done: Callable[[], None] | None = None) -> bool:
         """Without workers there is nobody to hold messages for: give them back to the broker, once it has the acks.

@@ -7,6 +7,8 @@ clients name them, for the same reason: a drained worker that reconnects is stil
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
@@ -78,7 +80,7 @@ class OrderBook:
         return self._orders.get(key) or Orders()
 
     def to_change(self, key: tuple[str, str]) -> Orders:
-        """The same, to be changed; `tidy` afterwards.
+        """The same, to be changed; `tidy` afterwards, or use `changing`.
 
         Raises:
             ClientError: so many subscriptions have orders that no further one may.
@@ -87,6 +89,14 @@ class OrderBook:
             message = f"{ORDERS_MAX} subscriptions have standing orders; take some back before giving another"
             raise ClientError(message)
         return self._orders.setdefault(key, Orders())
+
+    @contextmanager
+    def changing(self, key: tuple[str, str]) -> Iterator[Orders]:
+        """What stands for a subscription, present or not, to be changed within. Raises as `to_change`."""
+        try:
+            yield self.to_change(key)
+        finally:
+            self.tidy(key)
 
     def tidy(self, key: tuple[str, str]) -> None:
         """Forget a subscription of which nothing is asked any more."""
@@ -103,33 +113,20 @@ def policy_ordered(policy: SubscriptionPolicy, orders: Orders) -> SubscriptionPo
 
 def pause(subscription: Subscription) -> None:
     """Deliver nothing until `resume`; acks and joins go on."""
-    book, key = subscription.directory.orders, subscription.key
-    book.to_change(key).paused = True
+    with subscription.directory.orders.changing(subscription.key) as orders:
+        orders.paused = True
     subscription.dispatcher.pause()
     _tell(subscription, "pause")
 
 
 def resume(subscription: Subscription) -> None:
     """Take `pause` back. A gateway that is shutting down delivers nothing all the same."""
-    book, key = subscription.directory.orders, subscription.key
-    book.to_change(key).paused = False
-    book.tidy(key)
+    with subscription.directory.orders.changing(subscription.key) as orders:
+        orders.paused = False
     if not subscription.directory.draining:
         subscription.dispatcher.resume(subscription.now())
         subscription.schedule_flush()
     _tell(subscription, "resume")
-
-
-def resume_absent(book: OrderBook, key: tuple[str, str]) -> None:
-    """Take `pause` back while none of the subscription's workers is here."""
-    book.to_change(key).paused = False
-    book.tidy(key)
-
-
-def end_drain_absent(book: OrderBook, key: tuple[str, str], name: str) -> None:
-    """Take `drain` back, likewise."""
-    book.to_change(key).drained.discard(name)
-    book.tidy(key)
 
 
 def drain(subscription: Subscription, name: str, *, drained: bool) -> int:
@@ -137,13 +134,12 @@ def drain(subscription: Subscription, name: str, *, drained: bool) -> int:
 
     Returns how many of them are here; those that come later are meant as well.
     """
-    book, key, dispatcher = subscription.directory.orders, subscription.key, subscription.dispatcher
-    names = book.to_change(key).drained
-    if drained:
-        names.add(name)
-    else:
-        names.discard(name)
-        book.tidy(key)
+    dispatcher = subscription.dispatcher
+    with subscription.directory.orders.changing(subscription.key) as orders:
+        if drained:
+            orders.drained.add(name)
+        else:
+            orders.drained.discard(name)
     workers = [worker for worker in dispatcher.workers.values() if worker.name == name]
     for worker in workers:
         dispatcher.set_drained(worker, drained, subscription.now())
@@ -155,8 +151,8 @@ def drain(subscription: Subscription, name: str, *, drained: bool) -> int:
 def evict(subscription: Subscription, name: str) -> int:
     """Close the consumers of workers of this name, as a broker would; what they held goes to others.
 
-    Returns how many there were. Official clients come again at once, unless their name is drained nothing keeps new
-    messages from them.
+    Returns how many there were. Official clients come again at once, and get messages again unless their name is
+    drained.
     """
     found = [item for item in subscription.subscribers.values() if item.worker is not None and item.worker.name == name]
     _tell(subscription, "evict", consumer=name)
@@ -164,18 +160,6 @@ def evict(subscription: Subscription, name: str) -> int:
         subscriber.end()
         subscription.leave(subscriber, "evicted by an operator")
     return len(found)
-
-
-def forget_mode(book: OrderBook, key: tuple[str, str]) -> None:
-    """Take `change_mode` back for whoever comes; who is here is asked by `change_mode` before."""
-    book.to_change(key).mode = None
-    book.tidy(key)
-
-
-def forget_limits(book: OrderBook, key: tuple[str, str]) -> None:
-    """Take `change_limits` back while none of the subscription's workers is here."""
-    book.to_change(key).limits = LimitsWanted()
-    book.tidy(key)
 
 
 def change_mode(subscription: Subscription, mode: OrderingMode) -> None:
@@ -191,7 +175,8 @@ def change_mode(subscription: Subscription, mode: OrderingMode) -> None:
             "changed at any time"
         )
         raise ClientError(message)
-    subscription.directory.orders.to_change(subscription.key).mode = mode
+    with subscription.directory.orders.changing(subscription.key) as orders:
+        orders.mode = mode
     subscription.policy = replace(subscription.policy, mode=mode)
     policy_change.change_mode(subscription.dispatcher, mode, subscription.now())
     subscription.schedule_flush()
@@ -201,8 +186,8 @@ def change_mode(subscription: Subscription, mode: OrderingMode) -> None:
 def change_limits(subscription: Subscription, limits: LimitsWanted) -> None:
     """Bound the subscription so from now on; what is there already beyond a bound stays and is not added to."""
     directory = subscription.directory
-    directory.orders.to_change(subscription.key).limits = limits
-    directory.orders.tidy(subscription.key)
+    with directory.orders.changing(subscription.key) as orders:
+        orders.limits = limits
     settings = subscription.settings = limits.applied(directory.settings)
     window = subscription.window
     window.budget_bytes = settings.subscription_memory_bytes

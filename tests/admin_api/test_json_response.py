@@ -14,6 +14,7 @@ from pydantic_core import to_json
 
 from admin_api import json_response
 from admin_api.json_response import in_slices, snapshot_response
+from admin_api.turns import SLICE_S
 
 
 class Mode(enum.Enum):
@@ -90,7 +91,7 @@ def test_the_loop_turns_between_steps_that_take_their_time() -> None:
 
     def steps() -> Generator[None, None, str]:
         for _ in range(10):
-            time.sleep(json_response.SLICE_S)
+            time.sleep(SLICE_S)
             yield
         return "done"
 

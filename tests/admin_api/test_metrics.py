@@ -19,8 +19,8 @@ from prometheus_client.parser import text_string_to_metric_families as parse_tex
 from admin_api.metrics import families
 from admin_api.metrics.exposition import exposition, gather
 from admin_api.metrics.formats import OPENMETRICS, TEXT, wanted
-from admin_api.metrics.turns import TURN_S, Turns
 from admin_api.routes.metrics import metrics_routes
+from admin_api.turns import TURN_S, Turns
 from proxy.collector import Collector
 from proxy.limits import Limits
 from proxy.metrics_source import MetricsSource

@@ -7,6 +7,7 @@ import pytest
 from proxy.core.sticky_key import consistent_slot, murmur31
 from tests.admin_api.rig import CONFIGURATION, SUBSCRIPTION, AdminRig
 from tests.net.subscription_rig_broker import single
+from tests.net.test_subscription_join import out_of_order
 
 
 def slot_of(key: str) -> int:
@@ -225,6 +226,18 @@ def test_mode_and_limits_can_be_taken_back() -> None:
     assert rig.ask("GET", "/api/v1/orders").json() == []
     for path, body in (("/limits", {}), ("/ordering-mode", {"ordering_mode": None})):
         assert rig.ask("PUT", SUBSCRIPTION + path, json=body).status_code == 404
+
+
+def test_a_mode_can_be_taken_back_from_clients_that_have_none() -> None:
+    """It stood for a subscription whose next workers ask for delivery without order."""
+    rig = AdminRig()
+    worker = rig.worker("a")
+    rig.order("PUT", "/ordering-mode", {"ordering_mode": "last_sent_position"})
+    worker.close()
+    rig.worker("b", keySharedMeta=out_of_order())
+    rig.order("PUT", "/ordering-mode", {"ordering_mode": None})
+    assert rig.get("")["dispatcher"]["ordering_mode"] == "unordered"
+    assert rig.ask("GET", "/api/v1/orders").json() == []
 
 
 def test_mode_and_limits_are_changed_live() -> None:
