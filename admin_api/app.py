@@ -17,10 +17,13 @@ from admin_api.routes.health import health_routes
 from admin_api.routes.metrics import metrics_routes
 from admin_api.routes.orders import order_routes
 from admin_api.routes.pulsar import pulsar_routes
+from admin_api.routes.sockets import socket_routes
 from admin_api.routes.subscriptions import subscription_routes
 
 if TYPE_CHECKING:
-    from admin_api.ports import GatewayControl, GatewayView
+    from collections.abc import Collection
+
+    from admin_api.ports import GatewayControl, GatewayView, WorkerSockets
     from admin_api.ports_metrics import MetricsView
     from admin_api.pulsar.proxying import BrokerAdmin
 
@@ -43,12 +46,15 @@ def admin_app(
     metrics_consumers_max: int = 0,
     metrics_pulsar_names: bool = False,
     loopback: bool = False,
+    sockets: WorkerSockets | None = None,
+    socket_origins: Collection[str] = (),
 ) -> FastAPI:
     """Put the routes together. FastAPI's own documentation pages are off: they load scripts from elsewhere.
 
     With `read_only` every order is refused with 403. With `broker` its admin API is there as well, changes included
     with `broker_writes`. With `metrics` they are at ``/metrics``; see `metrics_routes`. With
-    `loopback`, which is where it will listen, requests for other names are refused.
+    `loopback`, which is where it will listen, requests for other names are refused. With `sockets` there are WebSocket
+    workers, also for pages of `socket_origins`.
     """
     app = FastAPI(title="Keyline", version=version, description=DESCRIPTION, docs_url=None, redoc_url=None)
     answer_problems(app)
@@ -65,6 +71,8 @@ def admin_app(
     if metrics is not None:
         made = metrics_routes(metrics, consumers_max=metrics_consumers_max, pulsar_names=metrics_pulsar_names)
         app.include_router(made)
+    if sockets is not None:
+        app.include_router(socket_routes(sockets, socket_origins))
     if broker is not None:  # last, so that our own routes win
         app.include_router(pulsar_routes(view, broker, writes=broker_writes, read_only=read_only))
     return app

@@ -11,11 +11,13 @@ import ipaddress
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from starlette.requests import Request
+from starlette.requests import HTTPConnection, Request
 
 from admin_api.problems import Forbidden, problem
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from starlette.types import ASGIApp, Receive, Scope, Send
 
 
@@ -29,6 +31,16 @@ def check_origin(request: Request) -> None:
         ours = origin is None or urlsplit(origin).netloc == request.headers.get("host")
     if not ours:
         raise Forbidden("orders are taken from the gateway's own pages and from programs, not from other sites")
+
+
+def check_socket_origin(connection: HTTPConnection, allowed: Collection[str]) -> None:
+    """Raise `Forbidden` for a WebSocket that a page of another site opens; browsers ask nobody before they do."""
+    origin = connection.headers.get("origin")
+    if origin is None or urlsplit(origin).netloc == connection.headers.get("host"):
+        return
+    if "*" not in allowed and origin not in allowed:
+        message = f"pages of {origin} may open no WebSocket here; `websocket_origins` would allow it"
+        raise Forbidden(message)
 
 
 def is_loopback(host: str) -> bool:
@@ -51,8 +63,8 @@ class LoopbackOnly:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass on, or answer 403."""
-        if scope["type"] == "http":
-            request = Request(scope)
+        if scope["type"] in {"http", "websocket"}:
+            request = HTTPConnection(scope)
             host = urlsplit(f"//{request.headers.get('host', '')}").hostname or ""
             if not is_loopback(host):
                 detail = f"this gateway listens on loopback and answers to that name only, not to {host!r}"

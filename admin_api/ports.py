@@ -9,7 +9,10 @@ part of a name is wrong.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
-from typing import Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+
+if TYPE_CHECKING:
+    from proxy.socket_request import SocketRequest
 
 Steps: TypeAlias = Generator[None, None, Any]
 """An answer that takes its time: pauses, in which the gateway's messages go on, then the value."""
@@ -77,6 +80,42 @@ class GatewayView(Protocol):
 
     def configuration(self) -> dict[str, Any]:
         """Every setting in effect, secrets masked."""
+
+
+class WorkerSocket(Protocol):
+    """A WebSocket as its worker in the gateway sees it; no method calls back."""
+
+    def accept(self) -> None:
+        """The worker has joined."""
+
+    def refuse(self, status: int, detail: str) -> None:
+        """It cannot join."""
+
+    def send(self, frame: str | bytes) -> None:
+        """Queue a message."""
+
+    def close(self, code: int, reason: str) -> None:
+        """Send what is queued, then close."""
+
+
+class SocketWorker(Protocol):
+    """A worker in the gateway as its WebSocket sees it."""
+
+    def received(self, frame: str | bytes) -> None:
+        """The client said something."""
+
+    def writability_changed(self, writable: bool) -> None:  # noqa: FBT001 - one bit of news
+        """Whether the client reads what it gets."""
+
+    def closed(self, reason: str) -> None:
+        """The WebSocket is gone; may be said again."""
+
+
+class WorkerSockets(Protocol):
+    """Where WebSockets become workers."""
+
+    def open(self, request: SocketRequest, socket: WorkerSocket) -> SocketWorker:
+        """Let one join; `socket` hears whether it could, later."""
 
 
 class GatewayControl(Protocol):

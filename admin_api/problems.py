@@ -9,6 +9,7 @@ from fastapi import Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
+from starlette.requests import HTTPConnection
 
 from admin_api.schemas.problem import InvalidParameter, Problem
 from proxy.errors import KeylineError
@@ -34,7 +35,7 @@ class Unavailable(KeylineError):
 
 
 def problem(
-    status: int, detail: str, request: Request, headers: Mapping[str, str] | None = None, **more: Any
+    status: int, detail: str, request: HTTPConnection, headers: Mapping[str, str] | None = None, **more: Any
 ) -> JSONResponse:
     """Write one answer; its type is the default one, so that the title is the status' own phrase."""
     body = Problem(title=HTTPStatus(status).phrase, status=status, detail=detail, instance=request.url.path, **more)

@@ -12,12 +12,16 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import uvicorn
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
+    from uvicorn._types import ASGISendEvent
 
 GRACE_S = 2
 """How long requests under way may take when the server stops."""
+SOCKET_FRAME_BYTES_MAX = 1 << 20
+"""Of what a WebSocket's client sends; the bound of Pulsar's own service."""
 
 
 class _Guest(uvicorn.Server):
@@ -27,11 +31,21 @@ class _Guest(uvicorn.Server):
         yield
 
 
+class _Sockets(WebSocketsSansIOProtocol):
+    """uvicorn's WebSockets, less its complaint that a handshake that was refused did not succeed."""
+
+    async def send(self, message: ASGISendEvent) -> None:
+        """As uvicorn does; the end of a refusal is the end of the handshake."""
+        await super().send(message)
+        if self.initial_response is not None and self.close_sent:
+            self.handshake_complete = True
+
+
 class AdminServer:
     """The admin API on an address of its own."""
 
-    def __init__(self, app: FastAPI) -> None:
-        """Nothing is bound before `start`."""
+    def __init__(self, app: FastAPI, keep_alive_s: float = 30.0) -> None:
+        """Nothing is bound before `start`. A WebSocket is pinged after `keep_alive_s`, and gone after as long again."""
         config = uvicorn.Config(
             app,
             log_config=None,
@@ -40,6 +54,11 @@ class AdminServer:
             lifespan="off",
             server_header=False,
             timeout_graceful_shutdown=GRACE_S,
+            ws=_Sockets,
+            ws_max_size=SOCKET_FRAME_BYTES_MAX,
+            ws_ping_interval=keep_alive_s,
+            ws_ping_timeout=keep_alive_s,
+            ws_per_message_deflate=False,  # it would hold up the loop
         )
         self._server = _Guest(config)
         self._task: asyncio.Task[None] | None = None

@@ -27,6 +27,7 @@ from proxy.admin import Admin
 from proxy.collector import Collector, spare_the_collector
 from proxy.config_show import effective_json
 from proxy.config_types import service_urls, split_host_port
+from proxy.core.sticky_key import consistent_slot, murmur31, range_slot
 from proxy.errors import KeylineError
 from proxy.limits import Limits
 from proxy.metrics_source import MetricsSource
@@ -45,6 +46,7 @@ from proxy.net.server import GatewayServer, Sessions
 from proxy.net.session_settings import SessionSettings
 from proxy.net.subscription_settings import SubscriptionSettings
 from proxy.net.subscriptions import Subscriptions
+from proxy.net.websocket.sockets import WorkerSockets
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -100,11 +102,26 @@ class Gateway:
                 metrics=metrics,
                 metrics_consumers_max=serving.metrics_consumers_max,
                 metrics_pulsar_names=serving.metrics_pulsar_names,
-            )
+                sockets=self._sockets(sessions, clock) if serving.websocket_workers else None,
+                socket_origins=serving.websocket_origins,
+            ),
+            limits.keep_alive_s,
         )
         self._listening = False
         self._draining = False
         self.admin_address = ("", 0)
+
+    def _sockets(self, sessions: Sessions, clock: AioClock) -> WorkerSockets:
+        config = self._config
+        ring = config.ordering.selector == "consistent_hashing"
+        slot = consistent_slot if ring else range_slot
+        return WorkerSockets(
+            sessions.admit,
+            lambda: "the gateway is stopping" if self._draining else None,
+            clock,
+            config.client_side.max_frame_bytes,
+            lambda key: slot(murmur31(key)),
+        )
 
     def not_ready_because(self) -> Sequence[str]:
         """Every reason why no client should be sent here now."""

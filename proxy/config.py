@@ -98,6 +98,15 @@ class Serving(Group):
         default=False,
         description="Tell metrics also under the broker's names (`pulsar_subscription_*`, `pulsar_consumer_*`).",
     )
+    websocket_workers: bool = setting(
+        default=True,
+        description="Take Key_Shared workers on WebSockets too, at `admin_listen`, below /ws.",
+    )
+    websocket_origins: Names = setting(
+        (), "Sites whose pages may open WebSockets from a browser, as `https://host`; `*` for all. Programs need no "
+        "leave, nor do the gateway's own pages.",
+        takes="origins, separated by commas",
+    )  # fmt: skip
     replica_name: Name = Field(
         default_factory=socket.gethostname,
         description="Name of this gateway: its consumers carry it at the brokers. Must differ between replicas.",

@@ -36,8 +36,8 @@ _ASKED: Final = {
 class Peer(asyncio.Protocol):
     """A connection; one request at a time."""
 
-    def __init__(self, pushed: Callable[[int, bytes], None], lost: Callable[[], None]) -> None:
-        """`pushed` gets what was not asked for as (type, frame); `lost` is called unless we closed it ourselves."""
+    def __init__(self, pushed: Callable[[int, bytes], None], lost: Callable[[str], None]) -> None:
+        """`pushed` gets what was not asked for as (type, frame); `lost` is told why, unless we closed it ourselves."""
         self._pushed = pushed
         self._lost = lost
         self._splitter = FrameSplitter(FRAME_BYTES_MAX)
@@ -105,7 +105,7 @@ class Peer(asyncio.Protocol):
             self._answer.set_exception(IntegrationError(f"connection lost: {exc}"))
         if not self.closed:
             self.closed = True
-            self._lost()
+            self._lost(f"connection lost: {exc or 'closed by the gateway'}")
 
 
 def lookup(topic: str) -> bytes:

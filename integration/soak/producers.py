@@ -100,8 +100,8 @@ class Producers:
         else:
             self.failure = f"a command of type {kind}"
 
-    def _lost(self) -> None:
-        self.failure = "the connection was lost"
+    def _lost(self, why: str) -> None:
+        self.failure = why
 
 
 async def main(path: Path, plan: Plan) -> None:

@@ -26,7 +26,8 @@ class Tally:
     lost: tuple[str, ...]
     """Keys that did not get all their messages."""
     restarts: int
-    connections_lost: int
+    losses: tuple[str, ...]
+    """Workers that lost their connection, and why."""
     refusals: int
     unasked: int
 
@@ -124,9 +125,10 @@ class SoakResult:
             ),
             (
                 "clients",
-                f"{tally.connections_lost:,} connections lost, {tally.refusals:,} refusals",
+                f"{len(tally.losses):,} connections lost, {tally.refusals:,} refusals",
                 f"{tally.unasked:,} commands unasked for",
             ),
+            *(("lost", loss) for loss in tally.losses[:5]),
             *(("gateway's log", f"{count:,} x {what}") for what, count in sorted(self.complaints.items())),
             *(("FAILED", what) for what in self.failures),
         ]

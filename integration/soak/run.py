@@ -164,9 +164,10 @@ def _tally(end: dict[str, Any], workers: list[Helper]) -> Tally:
         if reached.get((topic, key), 0) < sent
     ]
     examples = [example for sample in last for example in sample["examples"]]
-    names = ("delivered", "duplicates", "violations", "restarts", "connections_lost", "refusals", "unasked")
+    losses = tuple(loss for sample in last for loss in sample["losses"])
+    names = ("delivered", "duplicates", "violations", "restarts", "refusals", "unasked")
     sums = {name: sum(sample[name] for sample in last) for name in names}
-    return Tally(sent=end["total"], examples=tuple(examples[:5]), lost=tuple(lost), **sums)
+    return Tally(sent=end["total"], examples=tuple(examples[:5]), lost=tuple(lost), losses=losses, **sums)
 
 
 def _when_gone(watch: Watch, before: Footprint) -> Footprint:

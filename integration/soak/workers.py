@@ -25,6 +25,7 @@ from integration.soak.peer import Peer
 from integration.soak.plan import Plan
 from proxy.wire import commands
 from proxy.wire import pulsar_pb2 as pb
+from proxy.wire.frames import parse_command
 from proxy.wire.messages import parse_message
 
 PERMITS: Final = 100
@@ -42,7 +43,8 @@ class Crowd:
         self.plan = plan
         self.audit = KeyAudit()
         self.latencies = Histogram()
-        self.connections_lost = 0
+        self.losses: list[str] = []
+        """Who lost its connection to the gateway, and why, as far as a client can tell."""
         self.refusals = 0
         self.restarts = 0
         self.unasked = 0
@@ -89,7 +91,7 @@ class Crowd:
             duplicates=self.audit.duplicates,
             violations=self.audit.violations,
             examples=self.audit.examples,
-            connections_lost=self.connections_lost,
+            losses=self.losses,
             refusals=self.refusals,
             restarts=self.restarts,
             unasked=self.unasked,
@@ -149,7 +151,7 @@ class SoakWorker:
             self._message(self._peer, frame)
         elif kind == pb.BaseCommand.CLOSE_CONSUMER:
             self._peer.close()
-            self._lost()
+            self._lost(f"CLOSE_CONSUMER: {parse_command(frame).close_consumer}")
         else:
             self._crowd.unasked += 1
 
@@ -175,9 +177,9 @@ class SoakWorker:
                 self._crowd.audit.acknowledged(self._name, message)
             peer.send(frames_made.ack(CONSUMER_ID, [place]))
 
-    def _lost(self) -> None:
+    def _lost(self, why: str) -> None:
         """Not our doing: counted, and made good."""
-        self._crowd.connections_lost += 1
+        self._crowd.losses.append(f"{self._name}: {why}")
         self._crowd.audit.gone(self._name)
         self._rejoining = asyncio.get_running_loop().create_task(self.join())
 

@@ -61,7 +61,14 @@ RULES = {
         ("proxy/net",),
         rooms("proxy", "admin_api", "spark_reports"),
         rooms(
-            "proxy.net", "proxy.core", "proxy.wire", "proxy.producers", "proxy.groups", "proxy.errors", "proxy.limits"
+            "proxy.net",
+            "proxy.core",
+            "proxy.wire",
+            "proxy.producers",
+            "proxy.groups",
+            "proxy.errors",
+            "proxy.limits",
+            "proxy.socket_request",
         ),
     ),
     "net reaches devices through its ports only": Rule(

@@ -115,7 +115,7 @@ FINE = SoakResult(
     descriptors_before=10,
     descriptors_after=10,
     latencies=(Histogram({"100": 3}),) * 6,
-    tally=Tally(9, 9, 0, 0, (), (), 1, 0, 0, 0),
+    tally=Tally(9, 9, 0, 0, (), (), 1, (), 0, 0),
     complaints={"warning: slow": 2},
 )
 

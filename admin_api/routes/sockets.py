@@ -1,0 +1,106 @@
+"""WebSocket workers: Pulsar's own protocol below ``/ws/v2``, and Keyline's below ``/ws/v1``. See docs/websocket.md."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from http import HTTPStatus
+from typing import TYPE_CHECKING
+
+from fastapi import APIRouter, Request, Response, WebSocket
+from starlette.websockets import WebSocketDisconnect
+
+from admin_api.origins import check_socket_origin
+from admin_api.problems import problem
+from admin_api.socket_names import socket_request
+from admin_api.socket_queue import SocketQueue
+from proxy.errors import ClientError, KeylineError
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from admin_api.ports import SocketWorker, WorkerSockets
+
+PREFIX = "/ws/"
+BEARER = "bearer "
+
+
+def socket_routes(sockets: WorkerSockets, origins: Collection[str]) -> APIRouter:
+    """Make ``/ws``; pages of other sites may connect from `origins` only, ``*`` being any."""
+    router = APIRouter()
+
+    @router.websocket("/ws/{rest:path}")
+    async def worker(websocket: WebSocket) -> None:
+        try:
+            check_socket_origin(websocket, origins)
+            request = socket_request(_raw_path(websocket), websocket.query_params, _token(websocket), _peer(websocket))
+        except KeylineError as error:
+            await websocket.send_denial_response(problem(error.http_status, str(error), websocket))
+            return
+        socket = SocketQueue(asyncio.get_running_loop())
+        await _serve(websocket, socket, sockets.open(request, socket))
+
+    @router.get("/ws/{rest:path}", include_in_schema=False)  # noqa: FAST003 - the request has it
+    async def no_upgrade(request: Request) -> Response:
+        detail = "this is for WebSockets: the request must ask for an upgrade"
+        return problem(HTTPStatus.UPGRADE_REQUIRED, detail, request, {"upgrade": "websocket"})
+
+    return router
+
+
+async def _serve(websocket: WebSocket, socket: SocketQueue, worker: SocketWorker) -> None:
+    socket.writability_changed = worker.writability_changed
+    await websocket.receive()  # that it wants to connect, which is known
+    reading = asyncio.create_task(_read(websocket, socket, worker))
+    try:
+        with suppress(WebSocketDisconnect):
+            await _write(websocket, socket)
+            await reading  # until the client has answered, or is gone
+    finally:
+        worker.closed("the WebSocket is gone")
+        reading.cancel()
+        with suppress(asyncio.CancelledError):
+            await reading
+
+
+async def _write(websocket: WebSocket, socket: SocketQueue) -> None:
+    """Accept or refuse, then say what there is to say."""
+    refused = await socket.outcome
+    if refused is not None:
+        status, detail = refused
+        await websocket.send_denial_response(problem(status, detail, websocket))
+        return
+    await websocket.accept()
+    await socket.write_to(websocket)
+
+
+async def _read(websocket: WebSocket, socket: SocketQueue, worker: SocketWorker) -> None:
+    """What the client says, until it goes."""
+    while (event := await websocket.receive())["type"] == "websocket.receive":
+        text = event.get("text")
+        worker.received(text if text is not None else event["bytes"])
+    worker.closed(f"the client closed the WebSocket: {event.get('code')} {event.get('reason') or ''}".strip())
+    socket.gone()
+
+
+def _raw_path(websocket: WebSocket) -> str:
+    """What stands behind ``/ws/``, still encoded: a name may have a slash in it."""
+    raw: bytes = websocket.scope.get("raw_path") or websocket.url.path.encode()
+    return raw.decode("ascii", errors="replace").removeprefix(PREFIX)
+
+
+def _token(websocket: WebSocket) -> str | None:
+    """Raises `ClientError` for another kind of credentials."""
+    given = websocket.headers.get("authorization")
+    if given is None:
+        return None
+    if not given.lower().startswith(BEARER):
+        raise ClientError("Authorization: only 'Bearer' and a token is taken here")
+    return given[len(BEARER) :].strip()
+
+
+def _peer(websocket: WebSocket) -> str:
+    if websocket.client is None:
+        return "unknown:0"
+    host, port = websocket.client
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

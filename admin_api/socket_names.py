@@ -1,0 +1,141 @@
+"""The address of a WebSocket worker: which topic and subscription, and how it wants its messages.
+
+Pulsar's own parameters mean what they mean at Pulsar's WebSocket service. What changes how messages are consumed and is
+not served here is refused, never ignored.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
+from urllib.parse import unquote
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+
+from proxy.errors import ClientError, NotFound
+from proxy.socket_request import OUTSTANDING_MAX, SocketRequest
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_ENTITY: Final = re.compile(r"[-=:.\w]+")
+_PARTS_MIN: Final = 6
+"""consumer, persistent, tenant, namespace, topic, subscription."""
+OWN_WORDS: Final = "Value error, "
+"""What pydantic puts before the text of a check of ours."""
+NAME_CHARACTERS_MAX: Final = 1_000
+_ACK_TIMEOUT_MS_MIN: Final = 1_000
+"""Pulsar's clients allow nothing shorter."""
+
+
+def _key_shared(value: str) -> str:
+    if value != "Key_Shared":
+        message = (
+            f"{value} is not served here: this gateway takes Key_Shared workers; for others ask the broker's own "
+            "WebSocket service"
+        )
+        raise ValueError(message)
+    return value
+
+
+def _not_served(_: object) -> object:
+    message = "dead letter topics are not served on WebSockets here; refused messages are delivered again"
+    raise ValueError(message)
+
+
+def _ack_timeout(value: int) -> int:
+    if 0 < value < _ACK_TIMEOUT_MS_MIN:
+        message = f"must be 0 or at least {_ACK_TIMEOUT_MS_MIN}"
+        raise ValueError(message)
+    return value
+
+
+class ParametersV2(BaseModel):
+    """As Pulsar's documentation has them; unknown ones are ignored, as there."""
+
+    model_config = ConfigDict(frozen=True)
+
+    subscriptionType: Annotated[str, AfterValidator(_key_shared)] = Field("Exclusive", validate_default=True)  # noqa: N815
+    subscriptionMode: Literal["Durable", "NonDurable"] = "Durable"  # noqa: N815
+    subscriptionInitialPosition: Literal["Latest", "Earliest"] = "Latest"  # noqa: N815
+    receiverQueueSize: Annotated[int, Field(ge=0)] = OUTSTANDING_MAX  # noqa: N815
+    consumerName: Annotated[str, Field(max_length=NAME_CHARACTERS_MAX)] = ""  # noqa: N815
+    priorityLevel: Annotated[int, Field(ge=0, lt=1 << 31)] | None = None  # noqa: N815
+    ackTimeoutMillis: Annotated[int, Field(ge=0), AfterValidator(_ack_timeout)] = 0  # noqa: N815
+    negativeAckRedeliveryDelay: Annotated[int, Field(ge=0)] = 60_000  # noqa: N815
+    pullMode: Annotated[bool, BeforeValidator(lambda value: str(value).lower() == "true")] = False  # noqa: N815
+    cryptoFailureAction: Literal["FAIL", "DISCARD", "CONSUME"] = "FAIL"  # noqa: N815
+    token: str | None = None
+    maxRedeliverCount: Annotated[str | None, BeforeValidator(_not_served)] = None  # noqa: N815
+    deadLetterTopic: Annotated[str | None, BeforeValidator(_not_served)] = None  # noqa: N815
+
+
+class ParametersV1(ParametersV2):
+    """The same, and ours; unknown ones are refused."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    subscriptionType: Annotated[str, AfterValidator(_key_shared)] = "Key_Shared"  # noqa: N815
+    frames: Literal["text", "binary"] = "text"
+
+
+_PARAMETERS: Final[dict[str, type[ParametersV2]]] = {"v1": ParametersV1, "v2": ParametersV2}
+
+
+def socket_request(raw_path: str, query: Mapping[str, str], token: str | None, peer: str) -> SocketRequest:
+    """Read path, behind ``/ws/``, and query of an upgrade. Raises `ClientError` and `NotFound`."""
+    dialect, _, rest = raw_path.partition("/")
+    model = _PARAMETERS.get(dialect)
+    if model is None:
+        message = f"/ws/{dialect}: there are /ws/v2/consumer/... and /ws/v1/consumer/..."
+        raise NotFound(message)
+    topic, subscription = _names(dialect, rest)
+    try:
+        wanted = model.model_validate(dict(query))
+    except ValidationError as error:
+        raise ClientError(
+            "; ".join(f"{item['loc'][0]}: {item['msg'].removeprefix(OWN_WORDS)}" for item in error.errors())
+        ) from error
+    return SocketRequest(
+        dialect="v1" if dialect == "v1" else "v2",
+        topic=topic,
+        subscription=subscription,
+        peer=peer,
+        token=token or wanted.token,
+        consumer_name=wanted.consumerName,
+        outstanding_max=min(max(wanted.receiverQueueSize, 1), OUTSTANDING_MAX),
+        pull=wanted.pullMode,
+        earliest=wanted.subscriptionInitialPosition == "Earliest",
+        durable=wanted.subscriptionMode == "Durable",
+        priority_level=wanted.priorityLevel,
+        ack_timeout_s=wanted.ackTimeoutMillis / 1_000,
+        nack_delay_s=wanted.negativeAckRedeliveryDelay / 1_000,
+        encrypted=wanted.cryptoFailureAction,
+        binary=isinstance(wanted, ParametersV1) and wanted.frames == "binary",
+    )
+
+
+def _names(dialect: str, rest: str) -> tuple[str, str]:
+    """Topic and subscription; a topic's name may have slashes in it, as with Pulsar's service."""
+    parts = [unquote(part) for part in rest.split("/")]
+    right = f"/ws/{dialect}/consumer/persistent/{{tenant}}/{{namespace}}/{{topic}}/{{subscription}}"
+    if parts[0] in {"producer", "reader"}:
+        message = f"a {parts[0]} is not served here, consumers are: {right}; ask the broker's own WebSocket service"
+        raise NotFound(message)
+    if parts[0] != "consumer" or len(parts) < _PARTS_MIN or not all(parts):
+        message = f"the path should be {right}"
+        raise ClientError(message)
+    _, domain, tenant, namespace, *topic, subscription = parts
+    if domain != "persistent":
+        message = f"{domain}: only persistent topics are served here"
+        raise ClientError(message)
+    for name, value in (("tenant", tenant), ("namespace", namespace)):
+        if not _ENTITY.fullmatch(value):
+            message = f"{name} {value[:100]!r}: only letters, digits and -=:._ may be in it"
+            raise ClientError(message)
+    names: dict[str, Any] = {"topic": "/".join(topic), "subscription": subscription}
+    for name, value in names.items():
+        if len(value) > NAME_CHARACTERS_MAX:
+            message = f"{name}: at most {NAME_CHARACTERS_MAX} characters, not {len(value)}"
+            raise ClientError(message)
+    return f"persistent://{tenant}/{namespace}/{names['topic']}", subscription

@@ -1,0 +1,58 @@
+"""Things that are due a fixed time after they came: refused messages, and those nobody acknowledged in time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from proxy.net.ports import Clock, Timer
+    from proxy.net.websocket.places import Place
+
+
+class Deadlines:
+    """Messages in the order they are due; one timer for all of them."""
+
+    def __init__(self, clock: Clock, delay_s: float, due: Callable[[list[Place]], None]) -> None:
+        """`due` gets those whose time is over."""
+        self._clock = clock
+        self._delay_s = delay_s
+        self._due = due
+        self._at: dict[Place, float] = {}
+        self._timer: Timer | None = None
+
+    def __contains__(self, place: Place) -> bool:
+        """Whether its time runs."""
+        return place in self._at
+
+    def add(self, place: Place) -> None:
+        """Begin its time, or begin it again."""
+        self._at.pop(place, None)
+        self._at[place] = self._clock.now() + self._delay_s
+        if self._timer is None:
+            self._timer = self._clock.call_later(self._delay_s, self._look)
+
+    def discard(self, place: Place) -> bool:
+        """Forget one; whether it was here."""
+        return self._at.pop(place, None) is not None
+
+    def stop(self) -> None:
+        """Forget all."""
+        self._at.clear()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _look(self) -> None:
+        self._timer = None
+        now = self._clock.now()
+        over = []
+        for place, at in self._at.items():
+            if at > now:
+                self._timer = self._clock.call_later(at - now, self._look)
+                break
+            over.append(place)
+        for place in over:
+            del self._at[place]
+        if over:
+            self._due(over)

@@ -1,0 +1,80 @@
+"""Pulsar's own language on WebSockets, so that existing clients work unchanged.
+
+Source: `ConsumerMessage`, `ConsumerCommand` and `ConsumerHandler` of Pulsar's WebSocket service; its documentation,
+"Pulsar WebSocket API".
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from proxy.net.websocket.json_words import base64, encryption_context, place_of, read_object, to_json
+from proxy.net.websocket.words import (
+    Acknowledge,
+    AskEndOfTopic,
+    Permit,
+    Refuse,
+    Unsubscribe,
+    Word,
+    WordError,
+    moment,
+    whole_number,
+)
+
+if TYPE_CHECKING:
+    from proxy.net.websocket.link import Frame
+    from proxy.net.websocket.message import SocketMessage
+
+
+class DialectV2:
+    """What it has no word for (receipts, news) is not said."""
+
+    forgiving = False
+
+    def read(self, frame: Frame) -> Word:
+        """As the protocol says; whatever has no known type acknowledges a message."""
+        said = read_object(frame)
+        match said.get("type"):
+            case "permit":
+                return Permit(whole_number(said.get("permitMessages"), "permitMessages"))
+            case "unsubscribe":
+                return Unsubscribe()
+            case "negativeAcknowledge":
+                return Refuse((place_of(said.get("messageId")),))
+            case "isEndOfTopic":
+                return AskEndOfTopic()
+            case _:
+                return Acknowledge((place_of(said.get("messageId")),), None)
+
+    def message(self, message: SocketMessage) -> Frame:
+        """As the protocol says."""
+        values: dict[str, Any] = {
+            "messageId": message.place.message_id,
+            "payload": base64(message.payload),
+            "properties": message.properties,
+            "publishTime": moment(message.publish_time_ms),
+            "redeliveryCount": message.redelivery_count,
+        }
+        if message.event_time_ms:
+            values["eventTime"] = moment(message.event_time_ms)
+        if message.encryption is not None:
+            values["encryptionContext"] = encryption_context(message.encryption)
+        if message.key is not None:
+            values["key"] = message.key.decode(errors="replace")
+        return to_json(values)
+
+    def joined(self, topics: list[str]) -> None:  # noqa: ARG002 - the protocol's, there is no word for it
+        """Nothing is said first."""
+        return
+
+    def receipt(self, request_id: int, not_held: list[str], error: str | None) -> None:  # noqa: ARG002 - as above
+        """Nobody can ask for one."""
+        return
+
+    def end_of_topic(self, *, reached: bool, asked: bool) -> Frame | None:
+        """Said only when asked."""
+        return to_json({"endOfTopic": reached}) if asked else None
+
+    def mistake(self, error: WordError) -> None:  # noqa: ARG002 - as above
+        """The connection ends instead, with the text as its reason."""
+        return

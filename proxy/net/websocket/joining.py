@@ -1,0 +1,121 @@
+"""How a WebSocket worker joins: CONNECT, how many partitions, SUBSCRIBE to each. Then it is told, or why it cannot.
+
+The session does for it what it does for every client: the broker checks its token and says how many partitions there
+are; every partition's Key_Shared subscription is the gateway's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Final
+
+from proxy.wire import pulsar_pb2 as pb
+from proxy.wire.frames import encode_command
+
+if TYPE_CHECKING:
+    from proxy.net.websocket.requests import Requests
+    from proxy.socket_request import SocketRequest
+
+PROTOCOL_VERSION: Final = 21
+_T = pb.BaseCommand
+_Metadata = pb.CommandPartitionedTopicMetadataResponse
+
+_STATUS: Final = {
+    pb.AuthenticationError: HTTPStatus.UNAUTHORIZED,
+    pb.AuthorizationError: HTTPStatus.FORBIDDEN,
+    pb.TopicNotFound: HTTPStatus.NOT_FOUND,
+    pb.SubscriptionNotFound: HTTPStatus.NOT_FOUND,
+    pb.ConsumerBusy: HTTPStatus.CONFLICT,
+    pb.ConsumerAssignError: HTTPStatus.CONFLICT,
+    pb.IncompatibleSchema: HTTPStatus.CONFLICT,
+    pb.InvalidTopicName: HTTPStatus.BAD_REQUEST,
+    pb.NotAllowedError: HTTPStatus.FORBIDDEN,
+    pb.TooManyRequests: HTTPStatus.TOO_MANY_REQUESTS,
+    pb.ServiceNotReady: HTTPStatus.SERVICE_UNAVAILABLE,
+    pb.TopicTerminatedError: HTTPStatus.SERVICE_UNAVAILABLE,
+}
+
+
+def http_status(code: int) -> int:
+    """What an upgrade is answered with where a binary client gets this ServerError."""
+    return _STATUS.get(code, HTTPStatus.INTERNAL_SERVER_ERROR)  # type: ignore[call-overload, no-any-return]
+
+
+def connect_frame(request: SocketRequest) -> bytes:
+    """CONNECT with the client's token."""
+    connect = pb.CommandConnect(
+        client_version=f"Keyline-WebSocket-{request.dialect}", protocol_version=PROTOCOL_VERSION
+    )
+    if request.token is not None:
+        connect.auth_method_name = "token"
+        connect.auth_data = request.token.encode()
+    return encode_command(_T(type=_T.CONNECT, connect=connect))
+
+
+class Joining:
+    """The way from CONNECTED to the last SUCCESS."""
+
+    def __init__(
+        self,
+        request: SocketRequest,
+        requests: Requests,
+        joined: Callable[[list[tuple[str, int]]], None],
+        refused: Callable[[int, str], None],
+    ) -> None:
+        """`joined` gets topic and partition of every consumer, by its id; `refused` a status and the reason."""
+        self._request = request
+        self._requests = requests
+        self._joined = joined
+        self._refused = refused
+        self._topics: list[tuple[str, int]] = []
+        self._missing = 0
+
+    def connected(self) -> None:
+        """The broker took us in."""
+        topic = self._request.topic
+
+        def ask(request_id: int) -> bytes:
+            body = pb.CommandPartitionedTopicMetadata(topic=topic, request_id=request_id)
+            return encode_command(_T(type=_T.PARTITIONED_METADATA, partitionMetadata=body))
+
+        self._requests.ask(ask, self._partitions)
+
+    def _partitions(self, answer: pb.BaseCommand) -> None:
+        if answer.type == _T.ERROR:
+            self._refused(http_status(answer.error.error), answer.error.message)
+            return
+        body = answer.partitionMetadataResponse
+        if body.response == _Metadata.Failed:
+            self._refused(http_status(body.error), body.message)
+            return
+        topic = self._request.topic
+        self._topics = [(f"{topic}-partition-{number}", number) for number in range(body.partitions)] or [(topic, -1)]
+        self._missing = len(self._topics)
+        for consumer_id in range(len(self._topics)):
+            self._requests.ask(partial(self._subscribe, consumer_id), self._answered)
+
+    def _subscribe(self, consumer_id: int, request_id: int) -> bytes:
+        request = self._request
+        body = pb.CommandSubscribe(
+            topic=self._topics[consumer_id][0],
+            subscription=request.subscription,
+            subType=pb.CommandSubscribe.Key_Shared,
+            consumer_id=consumer_id,
+            request_id=request_id,
+            consumer_name=request.consumer_name,
+            durable=request.durable,
+            initialPosition=pb.CommandSubscribe.Earliest if request.earliest else pb.CommandSubscribe.Latest,
+        )
+        if request.priority_level is not None:
+            body.priority_level = request.priority_level
+        return encode_command(_T(type=_T.SUBSCRIBE, subscribe=body))
+
+    def _answered(self, answer: pb.BaseCommand) -> None:
+        if answer.type == _T.ERROR:
+            self._refused(http_status(answer.error.error), answer.error.message)
+            return
+        self._missing -= 1
+        if not self._missing:
+            self._joined(self._topics)

@@ -1,0 +1,163 @@
+"""From an entry to its messages: what a Pulsar client does with a MESSAGE before its application sees any of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from proxy.net.websocket.message import Encryption, SocketMessage
+from proxy.net.websocket.places import WHOLE, Place
+from proxy.wire import pulsar_pb2 as pb
+from proxy.wire.batch import Single, index_batch, single_key
+from proxy.wire.codecs import decompress
+from proxy.wire.errors import WireError
+from proxy.wire.metadata import can_peek, peek, sticky_key, verify_checksum
+from proxy.wire.pulsar_pb2 import MessageMetadata, SingleMessageMetadata
+
+if TYPE_CHECKING:
+    from proxy.wire.messages import MessageHead
+
+OPENED_BYTES_MAX: Final = 64 << 20
+"""Of one payload, uncompressed."""
+
+_WORD_BITS: Final = 64
+
+
+class Entry(NamedTuple):
+    """A MESSAGE, read so far as its metadata."""
+
+    head: MessageHead
+    metadata: MessageMetadata
+    payload: bytes
+    topic: str
+    partition: int
+
+    @property
+    def messages(self) -> int:
+        """How many permits it took."""
+        return self.metadata.num_messages_in_batch
+
+    @property
+    def chunk(self) -> bool:
+        """Whether it is one of several that make one message."""
+        return self.metadata.num_chunks_from_msg > 1
+
+    @property
+    def encrypted(self) -> bool:
+        """Whether only its consumers can read it."""
+        return not can_peek(self.metadata)
+
+    @property
+    def place(self) -> Place:
+        """Of the entry as a whole."""
+        return Place(self.partition, self.head.ledger, self.head.entry, WHOLE, 0)
+
+
+class UnreadableError(Exception):
+    """An entry that no client could read; `why` is what Pulsar's clients say when they acknowledge it as such."""
+
+    def __init__(self, message: str, why: pb.CommandAck.ValidationError) -> None:
+        """`message` says what is wrong."""
+        super().__init__(message)
+        self.why = why
+
+
+def read_entry(head: MessageHead, topic: str, partition: int) -> Entry:
+    """Read an entry's metadata. Raises `UnreadableError`."""
+    try:
+        if not verify_checksum(head.tail):
+            raise UnreadableError("the checksum is wrong", pb.CommandAck.ChecksumMismatch)
+        metadata, _, start = peek(head.tail)
+    except WireError as error:
+        raise UnreadableError(str(error), pb.CommandAck.BatchDeSerializeError) from error
+    return Entry(head, metadata, head.tail[start:], topic, partition)
+
+
+def open_entry(entry: Entry, payload: bytes) -> list[SocketMessage]:
+    """Every message of an entry that is still to be acknowledged; `payload` is that of all chunks, if it is one.
+
+    Raises `UnreadableError`.
+    """
+    metadata = entry.metadata
+    if entry.encrypted:
+        return [_whole(entry, payload, _encryption(metadata))]
+    try:
+        plain = decompress(metadata.compression, payload, metadata.uncompressed_size, OPENED_BYTES_MAX)
+    except WireError as error:
+        raise UnreadableError(str(error), pb.CommandAck.DecompressionError) from error
+    if not metadata.HasField("num_messages_in_batch"):
+        return [_whole(entry, b"" if metadata.null_value else plain, None)]
+    try:
+        singles = index_batch(plain, metadata.num_messages_in_batch)
+    except WireError as error:
+        raise UnreadableError(str(error), pb.CommandAck.BatchDeSerializeError) from error
+    wanted = _unacknowledged(entry.head.ack_set, len(singles))
+    return [_single(entry, plain, index, singles) for index in wanted if not singles[index].compacted_out]
+
+
+def _unacknowledged(ack_set: tuple[int, ...] | None, size: int) -> list[int]:
+    if ack_set is None:
+        return list(range(size))
+    bits = sum((word % (1 << _WORD_BITS)) << (_WORD_BITS * number) for number, word in enumerate(ack_set))
+    return [index for index in range(size) if bits >> index & 1]
+
+
+def _whole(entry: Entry, payload: bytes, encryption: Encryption | None) -> SocketMessage:
+    metadata = entry.metadata
+    return SocketMessage(
+        place=entry.place,
+        topic=entry.topic,
+        payload=payload,
+        key=metadata.partition_key if metadata.HasField("partition_key") else None,
+        key_base64=metadata.partition_key_b64_encoded,
+        ordering_key=metadata.ordering_key if metadata.HasField("ordering_key") else None,
+        sticky_key=sticky_key(metadata),
+        properties={item.key: item.value for item in metadata.properties},
+        publish_time_ms=metadata.publish_time,
+        event_time_ms=metadata.event_time,
+        producer_name=_text(metadata.producer_name),
+        sequence_id=metadata.sequence_id,
+        schema_version=metadata.schema_version,
+        redelivery_count=entry.head.redelivery_count,
+        encryption=encryption,
+    )
+
+
+def _single(entry: Entry, plain: bytes, index: int, singles: list[Single]) -> SocketMessage:
+    single, outer = singles[index], entry.metadata
+    size = int.from_bytes(plain[single.start : single.start + 4], "big")
+    start = single.start + 4 + size
+    own = SingleMessageMetadata.FromString(plain[single.start + 4 : start])
+    return SocketMessage(
+        place=Place(entry.partition, entry.head.ledger, entry.head.entry, index, len(singles)),
+        topic=entry.topic,
+        payload=b"" if own.null_value else plain[start : single.end],
+        key=own.partition_key if own.HasField("partition_key") else None,
+        key_base64=own.partition_key_b64_encoded,
+        ordering_key=own.ordering_key if own.HasField("ordering_key") else None,
+        sticky_key=single_key(single, outer),
+        properties={item.key: item.value for item in own.properties},
+        publish_time_ms=outer.publish_time,
+        event_time_ms=own.event_time or outer.event_time,
+        producer_name=_text(outer.producer_name),
+        sequence_id=own.sequence_id if own.HasField("sequence_id") else outer.sequence_id,
+        schema_version=outer.schema_version,
+        redelivery_count=entry.head.redelivery_count,
+        encryption=None,
+    )
+
+
+def _encryption(metadata: MessageMetadata) -> Encryption:
+    return Encryption(
+        keys={
+            key.key: (key.value, {item.key: item.value for item in key.metadata}) for key in metadata.encryption_keys
+        },
+        param=metadata.encryption_param,
+        algorithm=metadata.encryption_algo,
+        compression=pb.CompressionType.Name(metadata.compression),
+        uncompressed_bytes=metadata.uncompressed_size,
+        batch_size=metadata.num_messages_in_batch if metadata.HasField("num_messages_in_batch") else None,
+    )
+
+
+def _text(data: bytes | str) -> str:
+    return data if isinstance(data, str) else data.decode(errors="replace")

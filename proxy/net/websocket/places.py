@@ -1,0 +1,84 @@
+"""Which message an acknowledgement means: ids as clients get them, and what they stand for.
+
+An id is the Base64 of the `MessageIdData` that Pulsar's clients serialize, so that it can be logged, compared and
+handed on to them. For the worker's books it is a `Place`.
+"""
+
+from __future__ import annotations
+
+from base64 import b64decode, b64encode
+from binascii import Error as Base64Error
+from functools import lru_cache
+from typing import NamedTuple
+
+from google.protobuf.message import DecodeError, EncodeError
+
+from proxy.wire import pulsar_pb2 as pb
+
+WHOLE = -1
+"""Index of a message that is an entry of its own."""
+_WORD_BITS = 64
+_SIGN_BIT = 1 << (_WORD_BITS - 1)
+
+
+class Place(NamedTuple):
+    """One message of a worker."""
+
+    partition: int
+    """Its number; -1 if the topic has none."""
+    ledger: int
+    entry: int
+    batch_index: int
+    """In its batch; `WHOLE` without one."""
+    batch_size: int
+    """Messages of the batch; 0 without one."""
+
+    @property
+    def message_id(self) -> str:
+        """For the client."""
+        place = pb.MessageIdData(ledgerId=self.ledger, entryId=self.entry)
+        if self.partition >= 0:
+            place.partition = self.partition
+        if self.batch_index != WHOLE:
+            place.batch_index = self.batch_index
+        place.batch_size = self.batch_size
+        return b64encode(place.SerializeToString()).decode()
+
+    def to_acknowledge(self) -> pb.MessageIdData:
+        """Name this message, and of a batch no other, in an ACK."""
+        place = pb.MessageIdData(ledgerId=self.ledger, entryId=self.entry)
+        if self.batch_index != WHOLE:
+            place.ack_set.extend(_all_but(self.batch_index, self.batch_size))
+        return place
+
+
+def read_place(message_id: str) -> Place:
+    """Read an id that a client sent. Raises ValueError that says what is wrong with it."""
+    try:
+        place = pb.MessageIdData.FromString(b64decode(message_id, validate=True))
+        place.SerializeToString()
+    except (Base64Error, DecodeError, EncodeError, ValueError) as error:
+        message = f"{message_id[:100]!r} is not a messageId as it was delivered: {error}"
+        raise ValueError(message) from error
+    if not place.HasField("batch_index") or place.batch_index < 0:
+        return Place(place.partition, place.ledgerId, place.entryId, WHOLE, 0)
+    if not place.batch_index < place.batch_size <= _BATCH_MAX:
+        message = f"{message_id[:100]!r}: index {place.batch_index} in a batch of {place.batch_size}"
+        raise ValueError(message)
+    return Place(place.partition, place.ledgerId, place.entryId, place.batch_index, place.batch_size)
+
+
+_BATCH_MAX = 1 << 20
+"""More messages than any batch has: bounds what an id made up by a client can cost."""
+
+
+@lru_cache(maxsize=4_096)
+def _all_but(index: int, size: int) -> tuple[int, ...]:
+    """The words of an ack set that leaves all messages of a batch unacknowledged except one; signed, as on the wire."""
+    bits = ((1 << size) - 1) ^ (1 << index)
+    words = []
+    for _ in range(-(-size // _WORD_BITS)):
+        word = bits & ((1 << _WORD_BITS) - 1)
+        words.append(word - (1 << _WORD_BITS) if word & _SIGN_BIT else word)
+        bits >>= _WORD_BITS
+    return tuple(words)

@@ -1,0 +1,162 @@
+"""What becomes of the messages that a WebSocket's client got: acknowledged, refused, or forgotten by it.
+
+A refused message waits a while and is then given back; until then the client may still acknowledge it. One that is
+neither acknowledged nor refused in time is given back as well, if the client asked for that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING
+
+from proxy.net.websocket.books import Books, EntryKey, entry_key
+from proxy.net.websocket.deadlines import Deadlines
+from proxy.wire import commands
+from proxy.wire import pulsar_pb2 as pb
+from proxy.wire.frames import encode_command
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from proxy.net.ports import Clock
+    from proxy.net.websocket.permits import Permits
+    from proxy.net.websocket.pipe import Pipe
+    from proxy.net.websocket.places import Place
+    from proxy.net.websocket.requests import Requests
+    from proxy.socket_request import SocketRequest
+
+_T = pb.BaseCommand
+
+
+class Settling:
+    """The client's end of every message."""
+
+    def __init__(
+        self,
+        request: SocketRequest,
+        pipe: Pipe,
+        requests: Requests,
+        permits: Permits,
+        clock: Clock,
+        taken_back: Callable[[set[EntryKey]], None],
+    ) -> None:
+        """`taken_back` gets entries that go back, before the gateway is asked for them again."""
+        self._pipe = pipe
+        self._requests = requests
+        self._permits = permits
+        self._taken_back = taken_back
+        self._books = Books()
+        self._refused = Deadlines(clock, request.nack_delay_s, self._refused_long_enough)
+        self._forgotten: Deadlines | None = None
+        if request.ack_timeout_s:
+            self._forgotten = Deadlines(clock, request.ack_timeout_s, self._forgotten_too_long)
+        self._consumers: dict[int, int] = {}
+        """By partition."""
+
+    def __len__(self) -> int:
+        """Count messages at the client."""
+        return len(self._books)
+
+    def open(self, partitions: Iterable[int]) -> None:
+        """These are the consumers' partitions, in the order of their ids."""
+        self._consumers = {partition: consumer_id for consumer_id, partition in enumerate(partitions)}
+
+    def stop(self) -> None:
+        """Give nothing back any more: the session does."""
+        self._refused.stop()
+        if self._forgotten is not None:
+            self._forgotten.stop()
+
+    def sent(self, place: Place, chunks: tuple[Place, ...]) -> None:
+        """The client has it."""
+        self._books.sent(place, chunks)
+        if self._forgotten is not None:
+            self._forgotten.add(place)
+
+    def refuse(self, places: Iterable[Place]) -> None:
+        """Give these again, later. What the client does not hold is none of its business."""
+        for place in places:
+            if place in self._books:
+                if place not in self._refused:
+                    self._permits.settled()
+                self._refused.add(place)
+
+    def acknowledge(self, places: Iterable[Place], told: Callable[[list[str], str | None], None] | None) -> None:
+        """The client is done with these; `told` gets those it did not hold, and an error, when the broker knows.
+
+        All are passed on: what is not in the books may have been delivered to the client over an earlier connection.
+        """
+        ids: dict[int, list[pb.MessageIdData]] = {}
+        not_held = []
+        for place in places:
+            chunks = self._done(place)
+            if chunks is None:
+                not_held.append(place.message_id)
+            consumer_id = self._consumers.get(place.partition)
+            if consumer_id is not None:
+                ids.setdefault(consumer_id, []).extend(each.to_acknowledge() for each in (place, *(chunks or ())))
+        receipt = Receipt(len(ids), partial(told, not_held)) if told is not None else None
+        for consumer_id, named in ids.items():
+            ack = pb.CommandAck(consumer_id=consumer_id, ack_type=pb.CommandAck.Individual, message_id=named)
+            if receipt is None:
+                self._pipe.send(encode_command(_T(type=_T.ACK, ack=ack)))
+            else:
+                self._requests.ask(partial(_numbered, ack), receipt.answered)
+
+    def _done(self, place: Place) -> tuple[Place, ...] | None:
+        chunks = self._books.acknowledged(place)
+        if chunks is not None:
+            if not self._refused.discard(place):
+                self._permits.settled()
+            if self._forgotten is not None:
+                self._forgotten.discard(place)
+        return chunks
+
+    def _refused_long_enough(self, places: list[Place]) -> None:
+        self._give_back(places, settled=frozenset(places))
+
+    def _forgotten_too_long(self, places: list[Place]) -> None:
+        self._give_back(places, settled=frozenset())
+
+    def _give_back(self, places: Iterable[Place], settled: frozenset[Place]) -> None:
+        """Ask for the entries of these again, and forget every message of them; of those settled there is room."""
+        again: dict[int, set[tuple[int, int]]] = {}
+        keys = {entry_key(place) for place in places}
+        for key in keys:
+            for place, chunks in self._books.given_back(key):
+                if place not in settled and not self._refused.discard(place):
+                    self._permits.settled()
+                if self._forgotten is not None:
+                    self._forgotten.discard(place)
+                entries = again.setdefault(self._consumers[place.partition], set())
+                entries.update((each.ledger, each.entry) for each in (place, *chunks))
+        self._taken_back(keys)
+        for consumer_id, entries in again.items():
+            self._pipe.send(commands.redeliver(consumer_id, sorted(entries)))
+
+
+class Receipt:
+    """What the gateway's subscriptions say of one acknowledgement, partition by partition."""
+
+    def __init__(self, awaited: int, done: Callable[[str | None], None]) -> None:
+        """`done` gets the first error, when all have answered; at once if there is nothing to wait for."""
+        self._awaited = awaited
+        self._done = done
+        self._error: str | None = None
+        if not awaited:
+            done(None)
+
+    def answered(self, command: pb.BaseCommand) -> None:
+        """One of them."""
+        body = command.error if command.type == _T.ERROR else command.ackResponse
+        if body.message and self._error is None:
+            self._error = body.message
+        self._awaited -= 1
+        if not self._awaited:
+            self._done(self._error)
+
+
+def _numbered(ack: pb.CommandAck, request_id: int) -> bytes:
+    ack.request_id = request_id
+    return encode_command(_T(type=_T.ACK, ack=ack))

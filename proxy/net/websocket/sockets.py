@@ -1,0 +1,53 @@
+"""Opens workers for WebSockets: each gets a session of its own, counted and bounded like every other client's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from http import HTTPStatus
+from typing import TYPE_CHECKING
+
+from proxy.net.websocket.dialect_v1 import DialectV1
+from proxy.net.websocket.dialect_v2 import DialectV2
+from proxy.net.websocket.pipe import Pipe
+from proxy.net.websocket.worker import SocketWorker
+
+if TYPE_CHECKING:
+    from proxy.net.ports import Clock, Receiver
+    from proxy.net.websocket.link import WorkerSocket
+    from proxy.net.websocket.words import Dialect
+    from proxy.socket_request import SocketRequest
+
+
+class WorkerSockets:
+    """Where the admin API brings its WebSockets."""
+
+    def __init__(
+        self,
+        admit: Callable[[str], Receiver],
+        closed_because: Callable[[], str | None],
+        clock: Clock,
+        max_frame_bytes: int,
+        slot_of: Callable[[bytes], int],
+    ) -> None:
+        """`admit` gives a session for a client's address; `slot_of` the hash slot of a sticky key.
+
+        `closed_because` says why nobody may come now, if so.
+        """
+        self._admit = admit
+        self._closed_because = closed_because
+        self._clock = clock
+        self._max_frame_bytes = max_frame_bytes
+        self._slot_of = slot_of
+
+    def open(self, request: SocketRequest, socket: WorkerSocket) -> SocketWorker:
+        """Let one join; `socket` is told whether it could, from the loop."""
+        dialect: Dialect = DialectV2()
+        if request.dialect == "v1":
+            dialect = DialectV1(self._slot_of, binary=request.binary)
+        pipe = Pipe(self._clock, request.peer, self._max_frame_bytes)
+        worker = SocketWorker(request, dialect, socket, pipe, self._clock)
+        if (reason := self._closed_because()) is not None:
+            worker.refuse(HTTPStatus.SERVICE_UNAVAILABLE, reason)
+        else:
+            pipe.open(self._admit(request.peer), worker)
+        return worker

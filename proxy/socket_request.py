@@ -1,0 +1,41 @@
+"""What a WebSocket worker asks for: plain values that the admin API reads from a URL and the gateway joins with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+OUTSTANDING_MAX: int = 1_000
+"""Most messages sent to one WebSocket and not acknowledged; the bound Pulsar's own WebSocket service has."""
+
+
+@dataclass(frozen=True, slots=True)
+class SocketRequest:
+    """One worker's wishes, checked for form."""
+
+    dialect: Literal["v1", "v2"]
+    """v2 is Pulsar's, v1 is ours."""
+    topic: str
+    """With everything before its name; a partitioned one means all its partitions."""
+    subscription: str
+    peer: str
+    """``host:port``."""
+    token: str | None = None
+    """For the broker, which decides who may consume."""
+    consumer_name: str = ""
+    outstanding_max: int = OUTSTANDING_MAX
+    """Most messages sent and not acknowledged."""
+    pull: bool = False
+    """Send only what the client has permitted, whatever is unacknowledged."""
+    earliest: bool = False
+    """Where a new subscription begins: with the first message there is, or behind the last."""
+    durable: bool = True
+    priority_level: int | None = None
+    ack_timeout_s: float = 0.0
+    """After this long without an acknowledgement a message is given back; 0 for never."""
+    nack_delay_s: float = 60.0
+    """How long a refused message waits before it is given back."""
+    encrypted: Literal["FAIL", "DISCARD", "CONSUME"] = "FAIL"
+    """What to do with a message that a producer encrypted, which the gateway cannot read."""
+    binary: bool = False
+    """Payloads as they are, behind a JSON header, instead of Base64 within JSON; v1 only."""
