@@ -55,7 +55,7 @@ async def _serve(websocket: WebSocket, socket: SocketQueue, worker: SocketWorker
     try:
         with suppress(WebSocketDisconnect):
             await _write(websocket, socket)
-            await reading  # until the client has answered, or is gone
+        await reading  # what the client said before it went may be unread still: acknowledgements perhaps
     finally:
         worker.closed("the WebSocket is gone")
         reading.cancel()

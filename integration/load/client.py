@@ -5,8 +5,10 @@ The library tells of a lost and a regained connection in its log only, so two of
 
 from __future__ import annotations
 
+import faulthandler
 import logging
 import os
+import signal
 import sys
 from typing import TYPE_CHECKING, Final, NoReturn
 
@@ -46,7 +48,8 @@ def client_logger(watch: ConnectionWatch) -> logging.Logger:
 
 
 def log_to_stderr() -> None:
-    """Write all log lines to standard error, which is the process' log file."""
+    """Write all log lines to standard error, which is the process' log file; on SIGUSR1 where every thread is, too."""
+    faulthandler.register(signal.SIGUSR1)
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
 
 

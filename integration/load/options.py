@@ -82,3 +82,5 @@ class WorkerOptions(Options):
     batch_index_ack: bool = False
     seed: int = 1
     properties: dict[str, str] = field(default_factory=dict)
+    websocket: str = ""
+    """For a worker on a WebSocket: ``ws://host:port/ws/v1/`` or v2, and more for its query behind a ``?``."""

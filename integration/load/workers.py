@@ -23,6 +23,8 @@ JOIN_S_MAX: Final = 90.0
 STOP_S_MAX: Final = 90.0
 """A worker that waits for a gateway which restarts is in no hurry."""
 POLL_S: Final = 0.02
+TRACE_S: Final = 0.5
+"""For a worker that hangs to write down where."""
 
 
 class WorkerFailedError(IntegrationError):
@@ -42,8 +44,9 @@ class WorkerProcess:
         self._killed_at_ns: int | None = None
         self._asked_to_stop = False
         self._reader = RecordReader(self.records)
+        module = "socket_worker" if options.websocket else "worker"
         self._process = OwnedProcess(
-            [sys.executable, "-m", "integration.load.worker", options.to_json(), str(self.records)], self._log
+            [sys.executable, "-m", f"integration.load.{module}", options.to_json(), str(self.records)], self._log
         )
 
     @property
@@ -79,6 +82,8 @@ class WorkerProcess:
         try:
             code = self._process.process.wait(timeout_s)
         except subprocess.TimeoutExpired:
+            self._process.signal(signal.SIGUSR1)
+            time.sleep(TRACE_S)
             self.kill()
             raise self._failure("did not stop") from None
         self._process.kill()

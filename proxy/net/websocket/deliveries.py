@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import structlog
 
-from proxy.net.websocket.books import EntryKey, entry_key
 from proxy.net.websocket.chunks import Chunks
 from proxy.net.websocket.opening import UnreadableError, open_entry, read_entry
 from proxy.wire import commands
@@ -82,17 +81,6 @@ class Deliveries:
     def came(self, frame: bytes) -> None:
         """A MESSAGE."""
         self._frames.append(frame)
-        self.soon()
-
-    def take_back(self, keys: set[EntryKey]) -> None:
-        """These entries will come again: what waits of them is not delivered twice."""
-        kept: deque[Waiting] = deque()
-        for waiting in self._waiting:
-            if entry_key(waiting.message.place) in keys:
-                self._permits.used(waiting.consumer_id, 1)
-            else:
-                kept.append(waiting)
-        self._waiting = kept
         self.soon()
 
     def soon(self) -> None:

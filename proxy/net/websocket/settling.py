@@ -10,7 +10,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from proxy.net.websocket.books import Books, EntryKey, entry_key
+from proxy.net.websocket.books import Books, entry_key
 from proxy.net.websocket.deadlines import Deadlines
 from proxy.wire import commands
 from proxy.wire import pulsar_pb2 as pb
@@ -39,13 +39,11 @@ class Settling:
         requests: Requests,
         permits: Permits,
         clock: Clock,
-        taken_back: Callable[[set[EntryKey]], None],
     ) -> None:
-        """`taken_back` gets entries that go back, before the gateway is asked for them again."""
+        """Nothing was sent yet."""
         self._pipe = pipe
         self._requests = requests
         self._permits = permits
-        self._taken_back = taken_back
         self._books = Books()
         self._refused = Deadlines(clock, request.nack_delay_s, self._refused_long_enough)
         self._forgotten: Deadlines | None = None
@@ -69,7 +67,9 @@ class Settling:
             self._forgotten.stop()
 
     def sent(self, place: Place, chunks: tuple[Place, ...]) -> None:
-        """The client has it."""
+        """The client has it; if it had it before and not settled it, that one counts no more."""
+        if place in self._books and not self._refused.discard(place):
+            self._permits.settled()
         self._books.sent(place, chunks)
         if self._forgotten is not None:
             self._forgotten.add(place)
@@ -120,7 +120,11 @@ class Settling:
         self._give_back(places, settled=frozenset())
 
     def _give_back(self, places: Iterable[Place], settled: frozenset[Place]) -> None:
-        """Ask for the entries of these again, and forget every message of them; of those settled there is room."""
+        """Ask for the entries of these again, and forget every message of them; of those settled there is room.
+
+        What of such an entry is still on its way to the client goes on, and comes twice: were it taken out, later
+        messages of its key would come first.
+        """
         again: dict[int, set[tuple[int, int]]] = {}
         keys = {entry_key(place) for place in places}
         for key in keys:
@@ -131,7 +135,6 @@ class Settling:
                     self._forgotten.discard(place)
                 entries = again.setdefault(self._consumers[place.partition], set())
                 entries.update((each.ledger, each.entry) for each in (place, *chunks))
-        self._taken_back(keys)
         for consumer_id, entries in again.items():
             self._pipe.send(commands.redeliver(consumer_id, sorted(entries)))
 

@@ -57,7 +57,7 @@ class SocketWorker:
         self._topics: list[tuple[str, int]] = []
         permits = self._permits = Permits(request.outstanding_max, pull=request.pull)
         self._deliveries = Deliveries(request, pipe, permits, clock, self._deliver)
-        self._settling = Settling(request, pipe, self._requests, permits, clock, self._deliveries.take_back)
+        self._settling = Settling(request, pipe, self._requests, permits, clock)
         self._ended_topics: set[int] = set()
         self._ended = False
         self._last_error: pb.CommandError | None = None
