@@ -18,6 +18,8 @@ import pytest
 from integration.artifacts import PULSAR_VERSIONS
 from integration.standalone import PulsarStandalone
 
+SHARED = {"webSocketServiceEnabled": "true"}
+"""For the brokers that tests share: their own WebSocket service is what ours is compared with."""
 BROKER_FIXTURES = frozenset({"pulsar", "pulsar_4_0", "broker", "start_pulsar"})
 
 
@@ -44,14 +46,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def pulsar(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PulsarStandalone]:
     """The current Pulsar, shared by the run."""
-    with PulsarStandalone(PULSAR_VERSIONS[0], data=tmp_path_factory.mktemp("pulsar")) as standalone:
+    data = tmp_path_factory.mktemp("pulsar")
+    with PulsarStandalone(PULSAR_VERSIONS[0], data=data, settings=SHARED) as standalone:
         yield standalone
 
 
 @pytest.fixture(scope="session")
 def pulsar_4_0(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PulsarStandalone]:
     """The Pulsar with long support, shared by the run."""
-    with PulsarStandalone(PULSAR_VERSIONS[1], data=tmp_path_factory.mktemp("pulsar-4-0")) as standalone:
+    data = tmp_path_factory.mktemp("pulsar-4-0")
+    with PulsarStandalone(PULSAR_VERSIONS[1], data=data, settings=SHARED) as standalone:
         yield standalone
 
 

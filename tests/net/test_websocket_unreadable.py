@@ -7,8 +7,9 @@ import pytest
 from proxy.net.websocket import chunks
 from proxy.wire import pulsar_pb2 as pb
 from proxy.wire.codecs import compress
+from proxy.wire.messages import message_frame
 from proxy.wire.metadata import build_tail
-from tests.net.websocket_rig import PUBLISHED_MS, WebsocketRig, batch, chunk, id_of, member, metadata, single
+from tests.net.websocket_rig import LEDGER, PUBLISHED_MS, WebsocketRig, batch, chunk, id_of, member, metadata, single
 
 Ack = pb.CommandAck
 KEYS = [pb.EncryptionKeys(key="me", value=b"\x01", metadata=[pb.KeyValue(key="v", value="2")])]
@@ -154,6 +155,15 @@ def test_what_nobody_can_read_is_acknowledged_as_such(tail: bytes, why: pb.Comma
     assert rig.session.granted[0] >= 2
     rig.deliver(2, single(b"next"))
     assert rig.got() == [(id_of(2), b"next")]
+
+
+def test_unreadable_entries_in_a_row_stop_nothing() -> None:
+    """What came with them in one piece is opened all the same."""
+    rig = WebsocketRig().join()
+    tails = [UNREADABLE[0][0], UNREADABLE[3][0], SEALED, single(b"next"), b"", single(b"last")]
+    rig.tell(*(message_frame(0, LEDGER, entry, 0, tail) for entry, tail in enumerate(tails)))
+    assert rig.got() == [(id_of(3), b"next"), (id_of(5), b"last")]
+    assert [entries(ack) for ack in rig.take_acks()] == [[(0, [])], [(1, [])], [(4, [])]]
 
 
 def test_very_old_producers_write_no_checksum() -> None:

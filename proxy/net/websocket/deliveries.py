@@ -125,26 +125,25 @@ class Deliveries:
         messages: list[SocketMessage] = []
         chunks: tuple[Place, ...] = ()
         try:
-            messages, chunks = self._messages(entry)
+            payload, chunks = self._payload(entry)
+            messages = [] if payload is None else open_entry(entry, payload)
         except UnreadableError as error:
-            self._discard(consumer_id, entry.place.to_acknowledge(), error)
+            for place in (*chunks, entry.place):
+                self._discard(consumer_id, place.to_acknowledge(), error)
         self._permits.used(consumer_id, entry.messages - len(messages))
         self._waiting.extend(Waiting(consumer_id, message, chunks) for message in messages)
 
-    def _messages(self, entry: Entry) -> tuple[list[SocketMessage], tuple[Place, ...]]:
-        """What an entry has for the client now. Raises `UnreadableError`."""
+    def _payload(self, entry: Entry) -> tuple[bytes | None, tuple[Place, ...]]:
+        """What to open now, if anything, and the places of earlier chunks. Raises `UnreadableError`."""
         if entry.encrypted and self._request.encrypted != "CONSUME":
             if self._request.encrypted == "DISCARD":
                 raise UnreadableError("encrypted", pb.CommandAck.DecryptionError)
             log.warning("encrypted message held back", peer=self._request.peer, topic=entry.topic)
-            return [], ()
+            return None, ()
         if not entry.chunk:
-            return open_entry(entry, entry.payload), ()
+            return entry.payload, ()
         whole = self._chunks.add(entry)
-        if whole is None:
-            return [], ()
-        payload, chunks = whole
-        return open_entry(entry, payload), tuple(chunks)
+        return (None, ()) if whole is None else (whole[0], tuple(whole[1]))
 
     def _discard(self, consumer_id: int, place: pb.MessageIdData, error: UnreadableError) -> None:
         """Acknowledge what no client could read, as Pulsar's clients do."""

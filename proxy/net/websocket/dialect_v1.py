@@ -6,8 +6,6 @@ often it was tried, payloads may travel as bytes, mistakes are answered and forg
 
 from __future__ import annotations
 
-from binascii import Error as Base64Error
-from binascii import a2b_base64
 from typing import TYPE_CHECKING, Any
 
 from proxy.net.websocket.json_words import base64, encryption_context, place_of, read_object, to_json
@@ -22,6 +20,7 @@ from proxy.net.websocket.words import (
     moment,
     whole_number,
 )
+from proxy.wire.metadata import NONE_KEY, decode_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -134,10 +133,8 @@ def _decoded(message: SocketMessage) -> bytes | None:
     """The key's own bytes; as they came where they are no Base64 though the producer says so."""
     if message.key is None or not message.key_base64:
         return message.key
-    try:
-        return a2b_base64(message.key)
-    except Base64Error:
-        return message.key
+    decoded = decode_key(message.key)
+    return message.key if decoded == NONE_KEY else decoded
 
 
 def _key(name: str, value: bytes | None) -> dict[str, str]:

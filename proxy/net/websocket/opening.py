@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from proxy.net.subscription_intake import BATCH_MESSAGES_MAX
 from proxy.net.websocket.message import Encryption, SocketMessage
 from proxy.net.websocket.places import WHOLE, Place
 from proxy.wire import pulsar_pb2 as pb
@@ -14,6 +15,8 @@ from proxy.wire.metadata import can_peek, peek, sticky_key, verify_checksum
 from proxy.wire.pulsar_pb2 import MessageMetadata, SingleMessageMetadata
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from proxy.wire.messages import MessageHead
 
 OPENED_BYTES_MAX: Final = 64 << 20
@@ -34,7 +37,7 @@ class Entry(NamedTuple):
     @property
     def messages(self) -> int:
         """How many permits it took."""
-        return self.metadata.num_messages_in_batch
+        return min(max(self.metadata.num_messages_in_batch, 1), BATCH_MESSAGES_MAX)
 
     @property
     def chunk(self) -> bool:
@@ -111,7 +114,7 @@ def _whole(entry: Entry, payload: bytes, encryption: Encryption | None) -> Socke
         key_base64=metadata.partition_key_b64_encoded,
         ordering_key=metadata.ordering_key if metadata.HasField("ordering_key") else None,
         sticky_key=sticky_key(metadata),
-        properties={item.key: item.value for item in metadata.properties},
+        properties=_properties(metadata.properties),
         publish_time_ms=metadata.publish_time,
         event_time_ms=metadata.event_time,
         producer_name=_text(metadata.producer_name),
@@ -135,7 +138,7 @@ def _single(entry: Entry, plain: bytes, index: int, singles: list[Single]) -> So
         key_base64=own.partition_key_b64_encoded,
         ordering_key=own.ordering_key if own.HasField("ordering_key") else None,
         sticky_key=single_key(single, outer),
-        properties={item.key: item.value for item in own.properties},
+        properties=_properties(own.properties),
         publish_time_ms=outer.publish_time,
         event_time_ms=own.event_time or outer.event_time,
         producer_name=_text(outer.producer_name),
@@ -148,15 +151,17 @@ def _single(entry: Entry, plain: bytes, index: int, singles: list[Single]) -> So
 
 def _encryption(metadata: MessageMetadata) -> Encryption:
     return Encryption(
-        keys={
-            key.key: (key.value, {item.key: item.value for item in key.metadata}) for key in metadata.encryption_keys
-        },
+        keys={_text(key.key): (key.value, _properties(key.metadata)) for key in metadata.encryption_keys},
         param=metadata.encryption_param,
         algorithm=metadata.encryption_algo,
         compression=pb.CompressionType.Name(metadata.compression),
         uncompressed_bytes=metadata.uncompressed_size,
         batch_size=metadata.num_messages_in_batch if metadata.HasField("num_messages_in_batch") else None,
     )
+
+
+def _properties(pairs: Iterable[pb.KeyValue]) -> dict[str, str]:
+    return {_text(pair.key): _text(pair.value) for pair in pairs}
 
 
 def _text(data: bytes | str) -> str:

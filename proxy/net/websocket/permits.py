@@ -19,7 +19,10 @@ class Permits:
         self.room = 0 if pull else outstanding_max
         """Messages that may be sent now."""
         self._outstanding: list[int] = []
-        """By consumer: permits granted and not used, with what has come and was not sent on."""
+        """By consumer: permits granted and not used, with what has come and was not sent on.
+
+        Less than none after a batch that could not be cut and was larger than what was granted: the gateway counts so.
+        """
         self._changed = True
 
     def open(self, consumers: int) -> None:
@@ -33,7 +36,7 @@ class Permits:
 
     def used(self, consumer_id: int, messages: int) -> None:
         """Permits were spent, on messages that left or that never will."""
-        self._outstanding[consumer_id] = max(self._outstanding[consumer_id] - messages, 0)
+        self._outstanding[consumer_id] = self._outstanding[consumer_id] - messages
         self._changed = True
 
     def settled(self) -> None:

@@ -122,7 +122,7 @@ class Pipe:
         if self._to_client and self._client is not None:
             data, self._to_client = b"".join(self._to_client), []
             self._client.frames(self._splitter.feed(data))
-        if self._to_session and self._session is not None and self._reading:
+        if self._to_session and self._session is not None and (self._reading or closed is not None):
             data, self._to_session = b"".join(self._to_session), []
             self._session.received(data)
         if closed is not None:

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from base64 import b64decode, b64encode
 from binascii import Error as Base64Error
-from functools import lru_cache
 from typing import NamedTuple
 
 from google.protobuf.message import DecodeError, EncodeError
 
+from proxy.net.subscription_intake import BATCH_MESSAGES_MAX
 from proxy.wire import pulsar_pb2 as pb
 
 WHOLE = -1
@@ -62,23 +62,18 @@ def read_place(message_id: str) -> Place:
         raise ValueError(message) from error
     if not place.HasField("batch_index") or place.batch_index < 0:
         return Place(place.partition, place.ledgerId, place.entryId, WHOLE, 0)
-    if not place.batch_index < place.batch_size <= _BATCH_MAX:
+    if not place.batch_index < place.batch_size <= BATCH_MESSAGES_MAX:
         message = f"{message_id[:100]!r}: index {place.batch_index} in a batch of {place.batch_size}"
         raise ValueError(message)
     return Place(place.partition, place.ledgerId, place.entryId, place.batch_index, place.batch_size)
 
 
-_BATCH_MAX = 1 << 20
-"""More messages than any batch has: bounds what an id made up by a client can cost."""
-
-
-@lru_cache(maxsize=4_096)
-def _all_but(index: int, size: int) -> tuple[int, ...]:
+def _all_but(index: int, size: int) -> list[int]:
     """The words of an ack set that leaves all messages of a batch unacknowledged except one; signed, as on the wire."""
-    bits = ((1 << size) - 1) ^ (1 << index)
-    words = []
-    for _ in range(-(-size // _WORD_BITS)):
-        word = bits & ((1 << _WORD_BITS) - 1)
-        words.append(word - (1 << _WORD_BITS) if word & _SIGN_BIT else word)
-        bits >>= _WORD_BITS
-    return tuple(words)
+    words = [-1] * (size // _WORD_BITS)
+    if rest := size % _WORD_BITS:
+        words.append((1 << rest) - 1)
+    word, bit = divmod(index, _WORD_BITS)
+    cleared = (words[word] ^ (1 << bit)) % (1 << _WORD_BITS)
+    words[word] = cleared - (1 << _WORD_BITS) if cleared & _SIGN_BIT else cleared
+    return words

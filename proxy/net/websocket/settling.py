@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from proxy.net.websocket.books import Books, entry_key
 from proxy.net.websocket.deadlines import Deadlines
@@ -17,7 +17,7 @@ from proxy.wire import pulsar_pb2 as pb
 from proxy.wire.frames import encode_command
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from proxy.net.ports import Clock
     from proxy.net.websocket.permits import Permits
@@ -27,6 +27,10 @@ if TYPE_CHECKING:
     from proxy.socket_request import SocketRequest
 
 _T = pb.BaseCommand
+ACK_WORDS_MAX: Final = 10_000
+"""Of 64 messages each, in one ACK; some 100 kB."""
+STRANGE_BATCH_MAX: Final = 1 << 16
+"""An id that nobody was sent may claim no larger batch: what it says would be written out."""
 
 
 class Settling:
@@ -39,11 +43,13 @@ class Settling:
         requests: Requests,
         permits: Permits,
         clock: Clock,
+        room_made: Callable[[], None],
     ) -> None:
-        """Nothing was sent yet."""
+        """`room_made` is called when time, not the client, has made room."""
         self._pipe = pipe
         self._requests = requests
         self._permits = permits
+        self._room_made = room_made
         self._books = Books()
         self._refused = Deadlines(clock, request.nack_delay_s, self._refused_long_enough)
         self._forgotten: Deadlines | None = None
@@ -81,6 +87,8 @@ class Settling:
                 if place not in self._refused:
                     self._permits.settled()
                 self._refused.add(place)
+                if self._forgotten is not None:
+                    self._forgotten.discard(place)
 
     def acknowledge(self, places: Iterable[Place], told: Callable[[list[str], str | None], None] | None) -> None:
         """The client is done with these; `told` gets those it did not hold, and an error, when the broker knows.
@@ -94,11 +102,15 @@ class Settling:
             if chunks is None:
                 not_held.append(place.message_id)
             consumer_id = self._consumers.get(place.partition)
-            if consumer_id is not None:
+            if consumer_id is not None and (chunks is not None or place.batch_size <= STRANGE_BATCH_MAX):
                 ids.setdefault(consumer_id, []).extend(each.to_acknowledge() for each in (place, *(chunks or ())))
-        receipt = Receipt(len(ids), partial(told, not_held)) if told is not None else None
-        for consumer_id, named in ids.items():
-            ack = pb.CommandAck(consumer_id=consumer_id, ack_type=pb.CommandAck.Individual, message_id=named)
+        acks = [
+            pb.CommandAck(consumer_id=consumer_id, ack_type=pb.CommandAck.Individual, message_id=some)
+            for consumer_id, named in ids.items()
+            for some in pieces(named)
+        ]
+        receipt = Receipt(len(acks), partial(told, not_held)) if told is not None else None
+        for ack in acks:
             if receipt is None:
                 self._pipe.send(encode_command(_T(type=_T.ACK, ack=ack)))
             else:
@@ -137,6 +149,21 @@ class Settling:
                 entries.update((each.ledger, each.entry) for each in (place, *chunks))
         for consumer_id, entries in again.items():
             self._pipe.send(commands.redeliver(consumer_id, sorted(entries)))
+        self._room_made()
+
+
+def pieces(named: Iterable[pb.MessageIdData]) -> Iterator[list[pb.MessageIdData]]:
+    """Cut into so many acknowledgements that each fits into a frame."""
+    piece: list[pb.MessageIdData] = []
+    words = 0
+    for place in named:
+        piece.append(place)
+        words += len(place.ack_set)
+        if words >= ACK_WORDS_MAX:
+            yield piece
+            piece, words = [], 0
+    if piece:
+        yield piece
 
 
 class Receipt:
@@ -152,12 +179,17 @@ class Receipt:
 
     def answered(self, command: pb.BaseCommand) -> None:
         """One of them."""
-        body = command.error if command.type == _T.ERROR else command.ackResponse
-        if body.message and self._error is None:
-            self._error = body.message
+        if command.type == _T.ERROR:
+            self._failed(command.error.error, command.error.message)
+        elif command.ackResponse.HasField("error"):
+            self._failed(command.ackResponse.error, command.ackResponse.message)
         self._awaited -= 1
         if not self._awaited:
             self._done(self._error)
+
+    def _failed(self, code: int, message: str) -> None:
+        if self._error is None:
+            self._error = message or pb.ServerError.Name(code)
 
 
 def _numbered(ack: pb.CommandAck, request_id: int) -> bytes:

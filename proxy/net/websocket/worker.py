@@ -7,6 +7,7 @@ entries and hands their messages on one by one (`deliveries`), acknowledges and 
 from __future__ import annotations
 
 from functools import partial
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
 
 import structlog
@@ -57,7 +58,7 @@ class SocketWorker:
         self._topics: list[tuple[str, int]] = []
         permits = self._permits = Permits(request.outstanding_max, pull=request.pull)
         self._deliveries = Deliveries(request, pipe, permits, clock, self._deliver)
-        self._settling = Settling(request, pipe, self._requests, permits, clock)
+        self._settling = Settling(request, pipe, self._requests, permits, clock, self._deliveries.soon)
         self._ended_topics: set[int] = set()
         self._ended = False
         self._last_error: pb.CommandError | None = None
@@ -126,11 +127,18 @@ class SocketWorker:
         elif command.type == _T.ERROR:
             self._last_error = command.error
         elif command.type == _T.CLOSE_CONSUMER:
-            self._close(CloseCode.SERVICE_RESTART, "the consumer was closed: connect again")
+            self._consumer_closed()
         elif command.type == _T.REACHED_END_OF_TOPIC:
             self._ended_topics.add(command.reachedEndOfTopic.consumer_id)
             if self._joining is None and self._at_end:
                 self._say(self._dialect.end_of_topic(reached=True, asked=False))
+
+    def _consumer_closed(self) -> None:
+        reason = "the consumer was closed: connect again"
+        if self._joining is None:
+            self._close(CloseCode.SERVICE_RESTART, reason)
+        else:
+            self.refuse(HTTPStatus.SERVICE_UNAVAILABLE, reason)
 
     @property
     def _at_end(self) -> bool:
@@ -150,7 +158,7 @@ class SocketWorker:
 
     def _too_late(self) -> None:
         self._timer = None
-        self.refuse(504, f"the subscription was not ready in {JOIN_S_MAX:g} s")
+        self.refuse(HTTPStatus.GATEWAY_TIMEOUT, f"the subscription was not ready in {JOIN_S_MAX:g} s")
 
     def refuse(self, status: int, detail: str) -> None:
         """It cannot join."""
