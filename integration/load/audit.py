@@ -246,7 +246,9 @@ def _reason(before: Delivery, again: Delivery, batch: Sequence[Delivery]) -> Rea
     # The latest that fits: the message may have outlived earlier ones, and later messages gone out rightly meanwhile.
     for broken in reversed(before.life.breaks):
         late_ns = LOSS_SEEN_LATE_NS if broken.cause is Cause.CONNECTION_LOST else 0
-        if not before.at_ns < broken.at_ns <= again.at_ns + late_ns:
+        # What a worker got between the decision to kill it and its end went with it like the rest.
+        since_ns = -1 if broken.cause is Cause.WORKER_KILLED else before.at_ns
+        if not since_ns < broken.at_ns <= again.at_ns + late_ns:
             continue
         if not before.acknowledged_before(broken):
             return Reason(broken.cause, broken)

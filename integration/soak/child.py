@@ -11,6 +11,7 @@ import json
 import resource
 import signal
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -42,13 +43,20 @@ def raise_descriptor_limit() -> int:
     return hard
 
 
-async def every(interval_s: float, action: Callable[[], Coroutine[Any, Any, None] | None]) -> None:
-    """Do it again and again, counting the interval from start to start."""
+async def every(
+    interval_s: float, action: Callable[[], Coroutine[Any, Any, None] | None], finish: asyncio.Event
+) -> None:
+    """Do it again and again, counting the interval from start to start, until `finish`; what has begun is ended.
+
+    Were it cancelled instead, a connection that is being made would be cut, and counted as lost.
+    """
     loop = asyncio.get_running_loop()
     due = loop.time()
-    while True:
+    while not finish.is_set():
         due += interval_s
-        await asyncio.sleep(max(0.0, due - loop.time()))
+        with suppress(TimeoutError):
+            await asyncio.wait_for(finish.wait(), max(0.0, due - loop.time()))
+            return
         pending = action()
         if pending is not None:
             await pending

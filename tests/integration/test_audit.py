@@ -109,6 +109,13 @@ def test_a_killed_workers_messages_may_go_elsewhere() -> None:
     assert causes(result) == [Cause.WORKER_KILLED]
 
 
+def test_what_a_worker_gets_while_it_is_being_killed_may_go_elsewhere() -> None:
+    """The moment on record is that of the decision; the process lives a moment longer."""
+    result = judge({1: 1}, Script("w1").got(21, 1, 0).killed(20), Script("w2").did(25, 1, 0))
+    assert result.ok
+    assert causes(result) == [Cause.WORKER_KILLED]
+
+
 def test_an_acknowledgement_shortly_before_death_may_be_lost() -> None:
     """The client groups them for a tenth of a second."""
     result = judge({1: 1}, Script("w1").did(10, 1, 0).killed(50), Script("w2").did(60, 1, 0))
