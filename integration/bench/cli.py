@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 import structlog
 
 from integration.artifacts import DEFAULT_VERSION, PULSAR_VERSIONS
-from integration.bench import drain, hand_over, latency, micro, profiling, relay, statistics_calls
+from integration.bench import drain, hand_over, latency, micro, profiling, relay, scrape, sockets, statistics_calls
 from integration.bench.machine import describe, note
 from integration.bench.report import Row, show, table_as_text, write_json
 from integration.bench.stage import QUICK, Sizes, Stage, open_stage
@@ -31,6 +31,8 @@ SERVED: Final[dict[str, Callable[[Stage], list[Row]]]] = {
     "hand-over": hand_over.measure,
     "relay": relay.measure,
     "statistics": statistics_calls.measure,
+    "scrape": scrape.measure,
+    "websockets": sockets.measure,
 }
 """Sections that need a broker and a gateway, in the table's order."""
 INSIDE: Final = "inside"

@@ -57,6 +57,11 @@ class RawWorker:
         self._await(_T.SUCCESS)
         self._send(frames_made.flow(CONSUMER_ID, permits))
 
+    def request(self, frame: bytes) -> None:
+        """Send a request of another consumer on this connection, and wait until it is granted."""
+        self._send(frame)
+        self._await(_T.SUCCESS)
+
     def take(self, wait_s: float) -> list[Received]:
         """Messages that came, waiting for the first until `wait_s` have passed."""
         deadline = time.monotonic() + wait_s

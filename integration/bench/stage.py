@@ -25,6 +25,7 @@ QUIET_SHARE_MAX: Final = 0.15
 BROKER_SETTINGS: Final = {
     "ledgerStorageClass": "org.apache.bookkeeper.bookie.storage.ldb.DbLedgerStorage",
     "maxUnackedMessagesPerConsumer": "50000",
+    "webSocketServiceEnabled": "true",
 }
 
 
@@ -42,6 +43,8 @@ class Sizes:
     relay_messages: int = 50_000
     hand_over_keys: int = 300
     draining_hashes: int = 10_000
+    scraped_subscriptions: int = 1_000
+    socket_messages: int = 50_000
     micro_messages: int = 5_000
     tracked_slots: int = 65_000
     waiting_messages: int = 10_000
@@ -56,6 +59,8 @@ QUICK: Final = Sizes(
     relay_messages=1_000,
     hand_over_keys=40,
     draining_hashes=200,
+    scraped_subscriptions=20,
+    socket_messages=500,
     micro_messages=500,
     tracked_slots=5_000,
     waiting_messages=500,

@@ -1,33 +1,22 @@
 """Whether asking for statistics delays messages: the latency of one subscription while those of another are read.
 
 The other has so many draining hashes that telling them takes a while: a worker holds a message of every key, then
-others join. The calls come `CALLS_PER_S` times a second, as from several open consoles, in every second second; what
-they add is told from neighbouring seconds.
+others join. The calls come several times a second, as from several open consoles.
 """
 
 from __future__ import annotations
 
 import statistics
-import threading
-import time
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Final
 
 import httpx
 import pulsar
 
-from integration.bench.latency import (
-    END_S_MAX,
-    RATE,
-    START_S_MAX,
-    WARM_UP_BLOCKS,
-    blocks_of,
-    produce_block,
-    start_workers,
-)
+from integration.bench.beside import Calls, measure_beside
 from integration.bench.machine import note
 from integration.bench.raw_worker import RawWorker
-from integration.bench.report import Row, Spread, differences
+from integration.bench.report import Row
 from integration.errors import IntegrationError
 
 if TYPE_CHECKING:
@@ -51,29 +40,11 @@ def measure(stage: Stage) -> list[Row]:
     Raises:
         IntegrationError: too few hashes drain, or messages were lost.
     """
-    blocks = WARM_UP_BLOCKS + 2 * max(1, int(stage.sizes.latency_s))
-    with ExitStack() as ends:
-        draining = ends.enter_context(_draining(stage))
-        workers = start_workers(stage, "gateway", TOPIC, blocks * RATE)
-        ends.callback(workers.process.kill)
-        workers.wait(workers.result.with_suffix(".ready"), START_S_MAX)
-        stage.wait_until_quiet()
-        calls = _produce(stage, blocks)
-        workers.wait(workers.result, END_S_MAX)
-    done = blocks_of(workers.result)
-    quiet, called = done[0::2], done[1::2]
-    note(f"  statistics: {draining:,} draining hashes, a call takes {statistics.median(calls) * 1e3:.0f} ms")
-    rows = []
-    for name in ("p50", "p99"):
-        without, beside = ([getattr(block, f"{name}_ms") for block in part] for part in (quiet, called))
-        row = Row(
-            "statistics",
-            f"{name} of a second, send to listener, {CALLS_PER_S} calls a second",
-            "ms",
-            gateway=Spread.of(beside),
-            repetitions=[{"quiet_ms": without, "called_ms": beside, "calls_s": calls}],
+    with _draining(stage) as draining:
+        rows, took = measure_beside(
+            stage, Calls("statistics", TOPIC, _url(stage), CALLS_PER_S, added_target_ms=ADDED_TARGET_MS)
         )
-        rows.append(row.with_added(differences(without, beside), ADDED_TARGET_MS if name == "p99" else None))
+    note(f"  statistics: {draining:,} draining hashes, a call takes {statistics.median(took) * 1e3:.0f} ms")
     return rows
 
 
@@ -106,39 +77,3 @@ def _draining(stage: Stage) -> Iterator[int]:
 def _url(stage: Stage) -> str:
     path = BUSY_TOPIC.removeprefix("persistent://")
     return f"{stage.gateway.admin_url}/api/v1/subscriptions/{path}/{SUBSCRIPTION}"
-
-
-def _produce(stage: Stage, blocks: int) -> list[float]:
-    """Send second by second, with calls beside every second one after the warm-up; how long the calls took."""
-    took: list[float] = []
-    calling = threading.Event()
-    over = threading.Event()
-    caller = threading.Thread(target=_call, args=(_url(stage), calling, over, took))
-    caller.start()
-    client = pulsar.Client(stage.broker.service_url, logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Warn))
-    try:
-        producer = client.create_producer(TOPIC, batching_enabled=False, block_if_queue_full=True)
-        due = time.monotonic()
-        for number in range(blocks):
-            if number >= WARM_UP_BLOCKS and (number - WARM_UP_BLOCKS) % 2:
-                calling.set()
-            else:
-                calling.clear()
-            produce_block(producer, due)
-            due = max(due + 1, time.monotonic())
-        producer.flush()
-    finally:
-        over.set()
-        calling.set()
-        caller.join()
-        client.close()
-    return took
-
-
-def _call(url: str, calling: threading.Event, over: threading.Event, took: list[float]) -> None:
-    with httpx.Client(trust_env=False) as http:
-        while calling.wait() and not over.is_set():
-            began = time.monotonic()
-            http.get(url).raise_for_status()
-            took.append(time.monotonic() - began)
-            time.sleep(max(0.0, 1 / CALLS_PER_S - took[-1]))

@@ -73,11 +73,11 @@ def test_a_quick_run_fills_every_row_of_the_table(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr[-4_000:]
     rows = json.loads(result.read_text())["rows"]
     assert {row["section"].split()[0] for row in rows} == {
-        "drain", "latency", "hand-over", "relay", "statistics", "inside",
+        "drain", "latency", "hand-over", "relay", "statistics", "scrape", "websockets", "inside",
     }  # fmt: skip
     for row in rows:
         assert row["gateway"] is not None, row
         assert row["gateway"]["low"] <= row["gateway"]["median"] <= row["gateway"]["high"]
-        if row["compared"] and row["section"] != "statistics":  # which compares the gateway with itself
+        if row["compared"] and row["section"] not in {"statistics", "scrape"}:  # which compares the gateway with itself
             assert row["direct"]["median"] > 0, row
         assert row["measured"] in done.stdout
