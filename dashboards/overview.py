@@ -139,6 +139,12 @@ _SUBSCRIPTIONS: Final = Row(
         ),
         worst("Unacknowledged messages", "Messages that workers hold.", "unacked_messages"),
         worst(
+            "Oldest unacknowledged delivery",
+            "How long ago that was sent which no worker has acknowledged for longest.",
+            "oldest_unacknowledged_seconds",
+            unit="s",
+        ),
+        worst(
             "Look-ahead used",
             "Waiting messages as a share of those that may wait. At 100% nothing more is asked of the broker, and keys "
             "behind those that wait are not seen.",

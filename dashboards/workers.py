@@ -136,6 +136,12 @@ _EACH: Final = Row(
             consumer("keyline_consumer_unacked_messages"),
         ),
         _workers(
+            "Oldest unacknowledged delivery",
+            "How long ago that was sent which it has not acknowledged for longest. It grows while a worker is stuck.",
+            consumer("keyline_consumer_oldest_unacknowledged_seconds"),
+            unit="s",
+        ),
+        _workers(
             "Pending deliveries",
             "Deliveries it has not acknowledged; a batch may be one.",
             consumer("keyline_consumer_pending_acks"),

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from proxy.core.delivery_totals import DeliveryTotals, sum_of, totals_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from proxy.core.dispatcher import Dispatcher
     from proxy.core.histogram import HistogramStatistics
@@ -30,6 +30,8 @@ class ConsumerSummary:
     available_permits: int
     unacked_messages: int
     pending_deliveries: int
+    oldest_delivery_at: float | None
+    """When that was sent which has been unacknowledged longest."""
     blocked_on_unacked_messages: bool
     hash_space_share: float
     draining_hashes_count: int
@@ -46,6 +48,7 @@ class DispatcherSummary:
     available_permits: int
     unacked_messages: int
     pending_deliveries: int
+    oldest_delivery_at: float | None
     workers_blocked_on_unacked_messages: int
     outstanding_entries: int
     bytes_held: int
@@ -78,6 +81,7 @@ def dispatcher_summary(dispatcher: Dispatcher) -> DispatcherSummary:
         available_permits=sum(worker.permits for worker in workers if worker.permits > 0),
         unacked_messages=sum(worker.unacked for worker in workers),
         pending_deliveries=sum(len(worker.pending) for worker in workers),
+        oldest_delivery_at=_oldest_delivery_at(workers),
         workers_blocked_on_unacked_messages=sum(worker.over_unacked for worker in workers),
         outstanding_entries=len(outstanding.entries),
         bytes_held=outstanding.bytes_held,
@@ -100,6 +104,11 @@ def dispatcher_summary(dispatcher: Dispatcher) -> DispatcherSummary:
     )
 
 
+def _oldest_delivery_at(workers: Iterable[Worker]) -> float | None:
+    """Of each worker the first, since what is pending stands in the order in which it was sent."""
+    return min((next(iter(worker.pending.values())).sent_at for worker in workers if worker.pending), default=None)
+
+
 def workers_by_name(dispatcher: Dispatcher) -> dict[str, list[Worker]]:
     """In the order in which the first of each name joined."""
     by_name: dict[str, list[Worker]] = {}
@@ -118,6 +127,7 @@ def consumer_summary(dispatcher: Dispatcher, name: str, workers: Sequence[Worker
         available_permits=sum(worker.permits for worker in workers if worker.permits > 0),
         unacked_messages=sum(worker.unacked for worker in workers),
         pending_deliveries=sum(len(worker.pending) for worker in workers),
+        oldest_delivery_at=_oldest_delivery_at(workers),
         blocked_on_unacked_messages=any(worker.over_unacked for worker in workers),
         hash_space_share=slots / dispatcher.selector.range_size,
         draining_hashes_count=sum(worker.draining_slots for worker in workers),

@@ -32,6 +32,8 @@ class SubscriptionSummary:
     """Bytes the subscription may hold; what it does is in `dispatcher`."""
     oldest_wait_s: float
     """How long the slot has waited that has waited longest; 0 if none does."""
+    oldest_unacknowledged_s: float
+    """How long ago the delivery was sent that has been unacknowledged longest; 0 without any."""
     acks_refused: int
     opaque_batches: int
     unreadable_entries: int
@@ -48,6 +50,8 @@ class SubscribedConsumerSummary:
 
     topic: str
     subscription: str
+    oldest_unacknowledged_s: float
+    """As for the whole subscription."""
     consumer: ConsumerSummary
 
 
@@ -74,7 +78,6 @@ def subscription_summary(subscription: Subscription) -> SubscriptionSummary:
     counters = subscription.counters
     window = subscription.window
     dispatcher = dispatcher_summary(subscription.dispatcher)
-    waits_since = dispatcher.oldest_wait_since
     look_ahead = window.look_ahead(dispatcher.workers)
     return SubscriptionSummary(
         topic=subscription.topic,
@@ -86,7 +89,8 @@ def subscription_summary(subscription: Subscription) -> SubscriptionSummary:
         look_ahead_messages=look_ahead,
         look_ahead_used=dispatcher.waiting_messages / max(look_ahead, 1),
         memory_bytes=window.budget_bytes,
-        oldest_wait_s=subscription.now() - waits_since if waits_since is not None else 0.0,
+        oldest_wait_s=_age(subscription, dispatcher.oldest_wait_since),
+        oldest_unacknowledged_s=_age(subscription, dispatcher.oldest_delivery_at),
         acks_refused=counters.acks_refused,
         opaque_batches=counters.opaque_batches,
         unreadable_entries=counters.unreadable_entries,
@@ -105,4 +109,9 @@ def consumer_summaries(subscription: Subscription) -> Iterator[SubscribedConsume
         here = [worker for worker in known if dispatcher.workers.get(worker.index) is worker]
         if here:
             consumer = consumer_summary(dispatcher, name, here)
-            yield SubscribedConsumerSummary(subscription.topic, subscription.name, consumer)
+            oldest_s = _age(subscription, consumer.oldest_delivery_at)
+            yield SubscribedConsumerSummary(subscription.topic, subscription.name, oldest_s, consumer)
+
+
+def _age(subscription: Subscription, since: float | None) -> float:
+    return subscription.now() - since if since is not None else 0.0

@@ -191,6 +191,7 @@ def test_a_slot_is_blocked_from_its_first_message_that_waits_to_its_last() -> No
     rig.clock.advance(4)
     waiting = summary(rig)
     assert waiting.oldest_wait_s == 5.0
+    assert waiting.oldest_unacknowledged_s == 0.0, "nothing was sent"
     assert (waiting.dispatcher.waiting_messages, waiting.dispatcher.waiting_hashes) == (3, 2)
     assert waiting.dispatcher.waiting_bytes == 2 * len(single("k", BODY)) + len(single("l", BODY))
     assert told(waiting.dispatcher.blocked_time) == (0, 0.0)
@@ -198,6 +199,10 @@ def test_a_slot_is_blocked_from_its_first_message_that_waits_to_its_last() -> No
     assert told(summary(rig).dispatcher.blocked_time) == (1, 4.0), "the slots take turns: the second is through"
     worker.flow(1)
     assert told(summary(rig).dispatcher.blocked_time) == (2, 9.0)
+    rig.clock.advance(3)
+    assert summary(rig).oldest_unacknowledged_s == 3.0
+    worker.ack(0)
+    assert summary(rig).oldest_unacknowledged_s == 3.0, "the others were sent in the same moment"
     assert summary(rig).oldest_wait_s == 0.0
 
 

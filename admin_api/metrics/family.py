@@ -1,0 +1,41 @@
+"""One metric: its name, its kind, where its number is found, what it means."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Kind = Literal["counter", "gauge", "histogram"]
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """One metric of a level; `source` leads to its number from the level's summary."""
+
+    name: str
+    kind: Kind
+    source: str
+    documentation: str
+    unit: str = ""
+    """The name ends with it; for OpenMetrics, which tells it apart."""
+    label: str = ""
+    """A label of its own: what stands at `source` is a number for each of its values, or the one that holds now."""
+    values: tuple[str, ...] = ()
+    """Every value of `label`, where the source tells only which one holds: that is 1, the others 0."""
+
+
+def counter(name: str, source: str, documentation: str, *, label: str = "", unit: str = "") -> Family:
+    """One that never falls."""
+    return Family(name, "counter", source, documentation, unit, label)
+
+
+def gauge(
+    name: str, source: str, documentation: str, *, unit: str = "", label: str = "", values: tuple[str, ...] = ()
+) -> Family:
+    """One that rises and falls."""
+    return Family(name, "gauge", source, documentation, unit, label, values)
+
+
+def seconds(name: str, source: str, documentation: str) -> Family:
+    """A histogram of durations."""
+    return Family(name, "histogram", source, documentation, "seconds")

@@ -1,0 +1,130 @@
+"""The metrics of the gateway itself, see `families`."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from admin_api.metrics.family import counter, gauge
+
+GATEWAY: Final = (
+    gauge("keyline_gateway_ready", "ready", "1 if clients may be sent here, as /readyz tells."),
+    gauge("keyline_gateway_draining", "subscriptions.draining", "1 while the gateway is shutting down."),
+    gauge("keyline_gateway_connections", "server.connections", "Client connections that stand."),
+    counter(
+        "keyline_gateway_connections_opened_total",
+        "server.connections_total",
+        "Client connections opened, those turned away included.",
+    ),
+    counter(
+        "keyline_gateway_connections_turned_away_total",
+        "server.turned_away_total",
+        "Client connections refused because the gateway had as many as it may.",
+    ),
+    counter(
+        "keyline_gateway_connections_per_address_turned_away_total",
+        "server.turned_away_per_address_total",
+        "Client connections refused because their address had as many as it may.",
+    ),
+    counter(
+        "keyline_gateway_connections_ended_total",
+        "server.ended_total",
+        "Client connections ended, by cause; bad_frame, unknown_command, bad_flow and such are refused frames.",
+        label="cause",
+    ),
+    counter("keyline_gateway_frames_received_total", "server.counters.frames_received_total", "Frames from clients."),
+    counter(
+        "keyline_gateway_received_bytes_total",
+        "server.counters.bytes_received_total",
+        "Bytes from clients.",
+        unit="bytes",
+    ),
+    counter(
+        "keyline_gateway_dropped_frames_total",
+        "server.counters.dropped_frames_total",
+        "Frames that went no further, their connection having gone.",
+    ),
+    counter(
+        "keyline_gateway_intercepted_commands_total",
+        "server.counters.intercepted_commands_total",
+        "Commands of clients that the gateway carried out itself.",
+    ),
+    counter(
+        "keyline_gateway_relayed_to_broker_frames_total",
+        "server.counters.relayed_to_broker_frames_total",
+        "Frames of clients passed on to brokers as they were.",
+    ),
+    counter(
+        "keyline_gateway_relayed_to_broker_bytes_total",
+        "server.counters.relayed_to_broker_bytes_total",
+        "Their bytes.",
+        unit="bytes",
+    ),
+    counter(
+        "keyline_gateway_relayed_to_client_frames_total",
+        "server.counters.relayed_to_client_frames_total",
+        "Frames of brokers passed on to clients as they were.",
+    ),
+    counter(
+        "keyline_gateway_relayed_to_client_bytes_total",
+        "server.counters.relayed_to_client_bytes_total",
+        "Their bytes.",
+        unit="bytes",
+    ),
+    counter(
+        "keyline_gateway_relay_reconnects_total",
+        "server.counters.broker_reconnects_total",
+        "Times a client's way to its broker was opened anew.",
+    ),
+    gauge("keyline_gateway_subscriptions", "subscriptions.subscriptions", "Key_Shared subscriptions dispatched here."),
+    counter(
+        "keyline_gateway_subscriptions_ended_total", "subscriptions.subscriptions_ended_total", "Subscriptions ended."
+    ),
+    counter(
+        "keyline_gateway_subscriptions_turned_away_total",
+        "subscriptions.subscriptions_turned_away_total",
+        "Subscriptions refused because the gateway had as many as it may.",
+    ),
+    gauge("keyline_gateway_workers", "subscriptions.workers", "Workers of all subscriptions, joined or joining."),
+    counter(
+        "keyline_gateway_workers_turned_away_total",
+        "subscriptions.workers_turned_away_total",
+        "Workers refused because the gateway had as many as it may.",
+    ),
+    counter(
+        "keyline_gateway_workers_per_subscription_turned_away_total",
+        "subscriptions.workers_per_subscription_turned_away_total",
+        "Workers refused because their subscription had as many as it may.",
+    ),
+    gauge(
+        "keyline_gateway_held_bytes",
+        "subscriptions.bytes_held",
+        "Memory budget used: bytes of entries that no worker has acknowledged.",
+        unit="bytes",
+    ),
+    gauge(
+        "keyline_gateway_memory_limit_bytes",
+        "subscriptions.memory_bytes",
+        "Memory budget: held bytes above which nothing is read from brokers.",
+        unit="bytes",
+    ),
+    gauge(
+        "keyline_gateway_reading_stopped",
+        "subscriptions.reading_stopped",
+        "1 while nothing is read from brokers because the memory budget is spent.",
+    ),
+    counter("keyline_gateway_reading_stops_total", "subscriptions.reading_stops", "Times that reading was stopped."),
+    gauge(
+        "keyline_gateway_broker_connections",
+        "broker_connections",
+        "The gateway's own connections to brokers, by state.",
+        label="state",
+    ),
+    counter("keyline_gateway_lookups_total", "lookups_total", "Lookups of topics' brokers."),
+    counter("keyline_gateway_lookup_failures_total", "lookup_failures_total", "Those that failed."),
+    counter(
+        "keyline_gateway_garbage_walks_total",
+        "collections_total",
+        "Times that everything was walked for garbage because subscriptions had ended.",
+    ),
+)
+"""Of the gateway; no labels but what the families have of their own."""
