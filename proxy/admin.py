@@ -6,11 +6,13 @@ wrong, and hands out frozen values only. Everything here runs on the gateway's l
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from proxy.admin_answers import connected_steps, is_of, ring_steps, standing
 from proxy.admin_values import ConnectedSubscription, DrainingPage, Ring, StandingOrders
+from proxy.config import unmet
 from proxy.core import explain, pending, preview
 from proxy.core.dispatcher import OrderingMode
 from proxy.core.errors import ConsumerAssignError
@@ -275,13 +277,6 @@ class Admin:
 
 def _check_limits(settings: SubscriptionSettings, max_frame_bytes: int) -> None:
     """What the configuration's relations ask of the same settings."""
-    if settings.subscription_memory_bytes < max_frame_bytes:
-        raise Conflict(
-            f"subscription_memory_bytes {settings.subscription_memory_bytes:,}: at least max_frame_bytes, "
-            f"{max_frame_bytes:,}, or the largest entry would not fit"
-        )
-    if settings.look_ahead_messages_per_worker > settings.look_ahead_messages_per_subscription:
-        raise Conflict(
-            f"look_ahead_messages_per_worker {settings.look_ahead_messages_per_worker:,}: at most "
-            f"look_ahead_messages_per_subscription, {settings.look_ahead_messages_per_subscription:,}"
-        )
+    values = dict(asdict(settings), max_frame_bytes=max_frame_bytes)
+    if broken := list(unmet(values)):
+        raise Conflict("; ".join(broken))

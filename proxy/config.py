@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import operator
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -280,6 +280,13 @@ GROUP_OF: dict[str, tuple[str, type[Group]]] = {
 """Setting -> the group it is in; names are unique over all groups."""
 
 
+def unmet(values: Mapping[str, Any]) -> Iterator[str]:
+    """Every relation that does not hold between settings of which both are among the values, in words."""
+    for relation in RELATIONS:
+        if relation.left in values and relation.right in values and not relation.holds_in(values):
+            yield relation.broken(values)
+
+
 class Relation(NamedTuple):
     """`left` must stand in this relation to `right`."""
 
@@ -288,6 +295,15 @@ class Relation(NamedTuple):
     words: str
     right: str
     why: str
+
+    def holds_in(self, values: Mapping[str, Any]) -> bool:
+        """Whether it holds between these."""
+        return bool(self.holds(values[self.left], values[self.right]))
+
+    def broken(self, values: Mapping[str, Any]) -> str:
+        """Say that it does not."""
+        left, right = values[self.left], values[self.right]
+        return f"{self.left} ({left}) must be {self.words} {self.right} ({right}): {self.why}"
 
 
 RELATIONS = (

@@ -190,11 +190,10 @@ def _related(config: Config, given: Mapping[str, _Given]) -> list[Problem]:
         _problem_with(
             relation.left if relation.left in given or relation.right not in given else relation.right,
             given,
-            f"{relation.left} ({values[relation.left]}) must be {relation.words} {relation.right} "
-            f"({values[relation.right]}): {relation.why}",
+            relation.broken(values),
         )
         for relation in RELATIONS
-        if not relation.holds(values[relation.left], values[relation.right])
+        if not relation.holds_in(values)
     ]
     if values["broker_token"] is not None and values["broker_token_file"] is not None:
         problems.append(

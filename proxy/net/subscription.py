@@ -257,16 +257,17 @@ class Subscription:
         if self.requests.busy:
             self.requests.consumer_closed()
         else:
-            self._upstream_lost(reason)
+            self.upstream_lost(reason)
 
     def connection_lost(self, reason: str) -> None:
         """Workers notice nothing of it."""
         if not self.ended:
-            self._upstream_lost(reason)
+            self.upstream_lost(reason)
 
-    def _upstream_lost(self, reason: str) -> None:
+    def upstream_lost(self, reason: str, *, tell_broker: bool = False) -> None:
+        """The consumer at the broker is gone, or with `tell_broker` perhaps not: come back."""
         self.directory.events.happened("upstream_lost", self.key, reason=reason)
-        self.upstream.lost(reason)
+        (self.upstream.begin_anew if tell_broker else self.upstream.lost)(reason)
         self.parting.release()
 
     def reached_end_of_topic(self) -> None:

@@ -136,12 +136,12 @@ class SubscriptionRequests:
         if not isinstance(error, UpstreamError):
             # It may have been done, or be done yet. If the cursor was moved back, nothing may be taken for confirmed.
             subscription.dispatcher.outstanding.forget_confirmed()
-            subscription.upstream.begin_anew(f"the outcome of a request ({what}) is not known")
+            subscription.upstream_lost(f"the outcome of a request ({what}) is not known", tell_broker=True)
         elif self._consumer_closed:
-            subscription.upstream.lost(f"the broker closed the consumer and refused the request ({what})")
+            subscription.upstream_lost(f"the broker closed the consumer and refused the request ({what})")
         elif what == "unsubscribe" and error.wire_code != pb.MetadataError:
             # Not refused but failed, and a broker removes the consumer before it tries, without a word.
-            subscription.upstream.begin_anew("an unsubscribe failed")
+            subscription.upstream_lost("an unsubscribe failed", tell_broker=True)
 
     def _ready_link(self, asker: SubscribedWorker, request_id: int) -> BrokerLink | None:
         """The link to ask on; without one the asker is told to try again."""

@@ -83,8 +83,9 @@ def test_a_malformed_order_is_400_and_changes_nothing(rig: AdminRig, path: str, 
 @pytest.mark.parametrize(
     ("limits", "words"),
     [
-        ({"subscription_memory_bytes": 1 << 20}, "at least max_frame_bytes"),
-        ({"look_ahead_messages_per_worker": 1_000_000}, "at most look_ahead_messages_per_subscription"),
+        ({"subscription_memory_bytes": 1 << 20}, "must be at most subscription_memory_bytes (1048576)"),
+        ({"subscription_memory_bytes": 1 << 40}, "must be at most gateway_memory_bytes"),
+        ({"look_ahead_messages_per_worker": 1_000_000}, "must be at most look_ahead_messages_per_subscription"),
     ],
 )
 def test_limits_that_do_not_go_together_are_409(rig: AdminRig, limits: dict[str, int], words: str) -> None:

@@ -85,9 +85,11 @@ def test_a_seek_that_timed_out_closes_our_consumer_and_begins_anew() -> None:
     worker.ack(0)
     rig.link.held.add(T.SEEK)
     worker.seek(0)
+    ear = rig.subscriptions.events.listen(lambda: None)
     rig.link.time_out(T.SEEK)
     assert worker.error()[0] == pb.ServiceNotReady
     assert len(rig.link.sent(T.CLOSE_CONSUMER)) == 1
+    assert [event.kind for event in ear.take()[1]] == ["upstream_lost"]
     rig.clock.advance(0)
     worker.messages()
     rig.link.deliver((0, single("k")))
