@@ -11,6 +11,7 @@ from integration.gateway import KeylineGateway
 from tests.conftest import StartPulsar
 from tests.integration.clients import Workers, by_key, subscribe
 from tests.integration.conftest import StartGateway
+from tests.integration.socket_client import payload, worker
 
 LARGE = bytes(range(256)) * 50_000
 """12.8 MB; the broker takes 5 MiB, so it becomes three chunks."""
@@ -23,6 +24,25 @@ def large_gateway(start_pulsar: StartPulsar, start_gateway: StartGateway) -> Key
     """A gateway in front of a broker whose bookie takes what the broker takes, as the distribution's does."""
     broker = start_pulsar(settings={"nettyMaxFrameSizeBytes": str(5 * 1024 * 1024 + 10 * 1024)})
     return start_gateway(broker)
+
+
+def arrive_on_websockets(gateway: KeylineGateway, topic: str) -> None:
+    """Whole in both languages, one at a time; acknowledged with all their chunks."""
+    for dialect, more in (("v2", {}), ("v1", {"frames": "binary"})):
+        with worker(gateway.admin_url, dialect, topic, dialect, receiverQueueSize=1, **more) as socket:
+            contents: dict[str, list[bytes]] = {}
+            while sum(map(len, contents.values())) < len(("before", "large", "after")) * len(("k1", "k2")):
+                message = socket.hear()
+                if message.get("type", "message") != "message":
+                    continue
+                contents.setdefault(message["key"], []).append(payload(message))
+                if dialect == "v2":
+                    socket.acknowledge(message)
+                else:
+                    socket.say(type="ack", messageIds=[message["messageId"]])
+            assert contents == {key: [b"before", LARGE, b"after"] for key in ("k1", "k2")}
+        with worker(gateway.admin_url, "v2", topic, dialect) as again:
+            assert again.hear_nothing()
 
 
 def test_chunked_messages_arrive_whole(large_gateway: KeylineGateway, new_topic: Callable[[str], str]) -> None:
@@ -40,5 +60,7 @@ def test_chunked_messages_arrive_whole(large_gateway: KeylineGateway, new_topic:
                 producer.send(b"after", partition_key=key)
             assert by_key(workers.receive(6)) == {key: [b"before", LARGE, b"after"] for key in ("k1", "k2")}
             workers.worker_of_each_key()
+            if kind is pulsar.ConsumerType.KeyShared:
+                arrive_on_websockets(large_gateway, topic)
     finally:
         client.close()
