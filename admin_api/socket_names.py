@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 _ENTITY: Final = re.compile(r"[-=:.\w]+")
 _PARTS_MIN: Final = 6
 """consumer, persistent, tenant, namespace, topic, subscription."""
+PERSISTENT: Final = "persistent://"
 OWN_WORDS: Final = "Value error, "
 """What pydantic puts before the text of a check of ours."""
 NAME_CHARACTERS_MAX: Final = 1_000
@@ -36,11 +37,6 @@ def _key_shared(value: str) -> str:
         )
         raise ValueError(message)
     return value
-
-
-def _not_served(_: object) -> object:
-    message = "dead letter topics are not served on WebSockets here; refused messages are delivered again"
-    raise ValueError(message)
 
 
 def _ack_timeout(value: int) -> int:
@@ -66,8 +62,8 @@ class ParametersV2(BaseModel):
     pullMode: Annotated[bool, BeforeValidator(lambda value: str(value).lower() == "true")] = False  # noqa: N815
     cryptoFailureAction: Literal["FAIL", "DISCARD", "CONSUME"] = "FAIL"  # noqa: N815
     token: str | None = None
-    maxRedeliverCount: Annotated[str | None, BeforeValidator(_not_served)] = None  # noqa: N815
-    deadLetterTopic: Annotated[str | None, BeforeValidator(_not_served)] = None  # noqa: N815
+    maxRedeliverCount: Annotated[int, Field(ge=1)] | None = None  # noqa: N815
+    deadLetterTopic: Annotated[str, Field(max_length=NAME_CHARACTERS_MAX)] | None = None  # noqa: N815
 
 
 class ParametersV1(ParametersV2):
@@ -111,8 +107,26 @@ def socket_request(raw_path: str, query: Mapping[str, str], token: str | None, p
         ack_timeout_s=wanted.ackTimeoutMillis / 1_000,
         nack_delay_s=wanted.negativeAckRedeliveryDelay / 1_000,
         encrypted=wanted.cryptoFailureAction,
+        redeliveries_max=wanted.maxRedeliverCount,
+        dead_letter_topic=_dead_letter_topic(wanted, topic, subscription),
         binary=isinstance(wanted, ParametersV1) and wanted.frames == "binary",
     )
+
+
+def _dead_letter_topic(wanted: ParametersV2, topic: str, subscription: str) -> str:
+    """Empty without one. Raises `ClientError`."""
+    if wanted.maxRedeliverCount is None:
+        if wanted.deadLetterTopic is not None:
+            raise ClientError("deadLetterTopic: maxRedeliverCount must be given too")
+        return ""
+    name = wanted.deadLetterTopic or f"{topic}-{subscription}-DLQ"
+    if "://" not in name:
+        name = f"{PERSISTENT}{name if '/' in name else f'public/default/{name}'}"
+    parts = name.removeprefix(PERSISTENT).split("/", 2)
+    if not name.startswith(PERSISTENT) or len(parts) != len(("tenant", "namespace", "topic")) or not all(parts):
+        message = f"deadLetterTopic: {name[:100]!r} should be the name of a persistent topic"
+        raise ClientError(message)
+    return name
 
 
 def _names(dialect: str, rest: str) -> tuple[str, str]:

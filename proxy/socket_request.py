@@ -37,5 +37,9 @@ class SocketRequest:
     """How long a refused message waits before it is given back."""
     encrypted: Literal["FAIL", "DISCARD", "CONSUME"] = "FAIL"
     """What to do with a message that a producer encrypted, which the gateway cannot read."""
+    redeliveries_max: int | None = None
+    """After so many, what is refused once more goes to `dead_letter_topic`; None for never."""
+    dead_letter_topic: str = ""
+    """With everything before its name."""
     binary: bool = False
     """Payloads as they are, behind a JSON header, instead of Base64 within JSON; v1 only."""

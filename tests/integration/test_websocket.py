@@ -95,6 +95,64 @@ def test_acknowledged_is_acknowledged(
     eventually(lambda: backlog(topic_statistics, topic) == 0, "an empty backlog")
 
 
+def letters(client: pulsar.Client, topic: str, count: int) -> list[tuple[Any, ...]]:
+    """What lies in a topic of dead letters."""
+    reader = client.create_reader(topic, pulsar.MessageId.earliest)
+    found = [reader.read_next(timeout_millis=20_000) for _ in range(count)]
+    reader.close()
+    own = ("n", "REAL_TOPIC")
+    for each in found:
+        assert each.properties()["ORIGIN_MESSAGE_ID"].split(":")[1] == "0", "the topic's first entry"
+    return sorted(
+        (each.data(), each.partition_key(), [each.properties()[name] for name in own], each.event_timestamp())
+        for each in found
+    )
+
+
+def refuse_twos(url: str, topic: str, subscription: str) -> list[int]:
+    """Refuse message 2 each time it comes, three times; the redelivery counts it came with."""
+    query = {"maxRedeliverCount": 2, "negativeAckRedeliveryDelay": 50}
+    tries: list[int] = []
+    with worker(url, "v2", topic, subscription, **query) as side:
+        while len(tries) < 1 + 2:
+            message = side.hear()
+            if payload(message) == b"2":
+                tries.append(message["redeliveryCount"])
+                side.say(type="negativeAcknowledge", messageId=message["messageId"])
+            else:
+                side.acknowledge(message)
+        assert side.hear_nothing()
+    return tries
+
+
+@pytest.mark.parametrize("batched", [False, True])
+def test_what_is_refused_too_often_becomes_a_dead_letter(
+    broker: PulsarStandalone,
+    gateway: KeylineGateway,
+    client: pulsar.Client,
+    new_topic: NewTopic,
+    topic_statistics: Statistics,
+    *,
+    batched: bool,
+) -> None:
+    """After as many tries as at the broker's own service, in the same topic; of a batch alone."""
+    topic = new_topic("dead")
+    producer = client.create_producer(topic, batching_enabled=batched)
+    for number in (2, 3, 4):
+        producer.send_async(
+            b"%d" % number, lambda *_: None, partition_key=f"k{number}", properties={"n": str(number)},
+            event_timestamp=1_234_567_890_123,
+        )  # fmt: skip
+    producer.flush()
+    assert refuse_twos(gateway.admin_url, topic, "s") == [0, 1, 2]
+    found = letters(client, f"{topic}-s-DLQ", 1)
+    assert found == [(b"2", "k2", ["2", topic], 1_234_567_890_123)]
+    eventually(lambda: backlog(topic_statistics, topic) == 0, "an empty backlog")
+    if not batched:
+        assert refuse_twos(broker.admin_url, topic, "direct") == [0, 1, 2]
+        assert letters(client, f"{topic}-direct-DLQ", 1) == found
+
+
 def test_pull_mode_gets_what_it_permits(gateway: KeylineGateway, client: pulsar.Client, new_topic: NewTopic) -> None:
     """Nothing before, and no more than that, acknowledged or not."""
     topic = new_topic("pull")

@@ -149,6 +149,8 @@ class FakeSession:
     def __init__(self) -> None:
         self.transport: Transport | None = None
         self.commands: list[pb.BaseCommand] = []
+        self.latest = b""
+        """The last frame, as it came."""
         self.granted: Counter[int] = Counter()
         self.writability: list[bool] = []
         self.ends: list[str] = []
@@ -163,6 +165,7 @@ class FakeSession:
         """As the port says."""
         assert not self.ends, "bytes behind the end"
         for frame in self._splitter.feed(data):
+            self.latest = frame
             command = parse_command(frame)
             if command.type == T.FLOW:
                 self.granted[command.flow.consumer_id] += command.flow.messagePermits
@@ -186,6 +189,8 @@ class WebsocketRig:
         self.clock = FakeClock()
         self.socket = FakeSocket()
         self.session = FakeSession()
+        self.more: list[FakeSession] = []
+        """Of connections beside the worker's own, for dead letters."""
         self.admitted: list[str] = []
         values: dict[str, Any] = {
             "dialect": "v1",
@@ -201,7 +206,10 @@ class WebsocketRig:
 
     def _admit(self, peer: str) -> FakeSession:
         self.admitted.append(peer)
-        return self.session
+        if len(self.admitted) == 1:
+            return self.session
+        self.more.append(FakeSession())
+        return self.more[-1]
 
     # ---- as the session
 

@@ -43,15 +43,23 @@ def http_status(code: int) -> int:
     return _STATUS.get(code, HTTPStatus.INTERNAL_SERVER_ERROR)  # type: ignore[call-overload, no-any-return]
 
 
-def connect_frame(request: SocketRequest) -> bytes:
-    """CONNECT with the client's token."""
+def connect_frame(request: SocketRequest, broker: str = "") -> bytes:
+    """CONNECT with the client's token, to a broker by its ``host:port`` or to any."""
     connect = pb.CommandConnect(
         client_version=f"Keyline-WebSocket-{request.dialect}", protocol_version=PROTOCOL_VERSION
     )
+    if broker:
+        connect.proxy_to_broker_url = broker
     if request.token is not None:
         connect.auth_method_name = "token"
         connect.auth_data = request.token.encode()
     return encode_command(_T(type=_T.CONNECT, connect=connect))
+
+
+def metadata_frame(topic: str, request_id: int) -> bytes:
+    """How many partitions has it?"""
+    body = pb.CommandPartitionedTopicMetadata(topic=topic, request_id=request_id)
+    return encode_command(_T(type=_T.PARTITIONED_METADATA, partitionMetadata=body))
 
 
 class Joining:
@@ -74,13 +82,7 @@ class Joining:
 
     def connected(self) -> None:
         """The broker took us in."""
-        topic = self._request.topic
-
-        def ask(request_id: int) -> bytes:
-            body = pb.CommandPartitionedTopicMetadata(topic=topic, request_id=request_id)
-            return encode_command(_T(type=_T.PARTITIONED_METADATA, partitionMetadata=body))
-
-        self._requests.ask(ask, self._partitions)
+        self._requests.ask(partial(metadata_frame, self._request.topic), self._partitions)
 
     def _partitions(self, answer: pb.BaseCommand) -> None:
         if answer.type == _T.ERROR:

@@ -17,6 +17,8 @@ _BODIES: Final = {
     _T.ERROR: "error",
     _T.ACK_RESPONSE: "ackResponse",
     _T.PARTITIONED_METADATA_RESPONSE: "partitionMetadataResponse",
+    _T.LOOKUP_RESPONSE: "lookupTopicResponse",
+    _T.PRODUCER_SUCCESS: "producer_success",
 }
 
 

@@ -11,24 +11,26 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from proxy.net.websocket.books import Books, entry_key
+from proxy.net.websocket.burial import Burial
+from proxy.net.websocket.dead_letters import DeadLetters
 from proxy.net.websocket.deadlines import Deadlines
+from proxy.net.websocket.receipts import Receipt, numbered, pieces
 from proxy.wire import commands
 from proxy.wire import pulsar_pb2 as pb
 from proxy.wire.frames import encode_command
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
 
     from proxy.net.ports import Clock
+    from proxy.net.websocket.message import SocketMessage
     from proxy.net.websocket.permits import Permits
-    from proxy.net.websocket.pipe import Pipe
+    from proxy.net.websocket.pipe import Pipe, PipeClient
     from proxy.net.websocket.places import Place
     from proxy.net.websocket.requests import Requests
     from proxy.socket_request import SocketRequest
 
 _T = pb.BaseCommand
-ACK_WORDS_MAX: Final = 10_000
-"""Of 64 messages each, in one ACK; some 100 kB."""
 STRANGE_BATCH_MAX: Final = 1 << 16
 """An id that nobody was sent may claim no larger batch: what it says would be written out."""
 
@@ -43,18 +45,25 @@ class Settling:
         requests: Requests,
         permits: Permits,
         clock: Clock,
+        dial: Callable[[PipeClient], Pipe],
         room_made: Callable[[], None],
     ) -> None:
-        """`room_made` is called when time, not the client, has made room."""
+        """`dial` opens a connection for dead letters; `room_made` is called when time, not the client, made room."""
         self._pipe = pipe
         self._requests = requests
         self._permits = permits
         self._room_made = room_made
         self._books = Books()
+        self._given_up: set[Place] = set()
+        """Refused and waited out: there is room for another already."""
         self._refused = Deadlines(clock, request.nack_delay_s, self._refused_long_enough)
         self._forgotten: Deadlines | None = None
         if request.ack_timeout_s:
-            self._forgotten = Deadlines(clock, request.ack_timeout_s, self._forgotten_too_long)
+            self._forgotten = Deadlines(clock, request.ack_timeout_s, self._take_back)
+        self._burial: Burial | None = None
+        if request.redeliveries_max is not None:
+            letters = DeadLetters(request, dial, clock)
+            self._burial = Burial(request.redeliveries_max, letters, self._taken_away, self._give_back)
         self._consumers: dict[int, int] = {}
         """By partition."""
 
@@ -71,19 +80,24 @@ class Settling:
         self._refused.stop()
         if self._forgotten is not None:
             self._forgotten.stop()
+        if self._burial is not None:
+            self._burial.stop()
 
-    def sent(self, place: Place, chunks: tuple[Place, ...]) -> None:
+    def sent(self, message: SocketMessage, chunks: tuple[Place, ...]) -> None:
         """The client has it; if it had it before and not settled it, that one counts no more."""
+        place = message.place
         if place in self._books and not self._refused.discard(place):
             self._permits.settled()
         self._books.sent(place, chunks)
         if self._forgotten is not None:
             self._forgotten.add(place)
+        if self._burial is not None:
+            self._burial.sent(message)
 
     def refuse(self, places: Iterable[Place]) -> None:
         """Give these again, later. What the client does not hold is none of its business."""
         for place in places:
-            if place in self._books:
+            if place in self._books and not (self._burial is not None and place in self._burial):
                 if place not in self._refused:
                     self._permits.settled()
                 self._refused.add(place)
@@ -114,25 +128,40 @@ class Settling:
             if receipt is None:
                 self._pipe.send(encode_command(_T(type=_T.ACK, ack=ack)))
             else:
-                self._requests.ask(partial(_numbered, ack), receipt.answered)
+                self._requests.ask(partial(numbered, ack), receipt.answered)
 
     def _done(self, place: Place) -> tuple[Place, ...] | None:
         chunks = self._books.acknowledged(place)
         if chunks is not None:
-            if not self._refused.discard(place):
-                self._permits.settled()
-            if self._forgotten is not None:
-                self._forgotten.discard(place)
+            self._settle(place)
         return chunks
 
+    def _settle(self, place: Place) -> None:
+        """The client has it no longer: there is room for another, unless there was since it refused this one."""
+        if not self._refused.discard(place) and place not in self._given_up:
+            self._permits.settled()
+        self._given_up.discard(place)
+        if self._forgotten is not None:
+            self._forgotten.discard(place)
+        if self._burial is not None:
+            self._burial.settled(place)
+
     def _refused_long_enough(self, places: list[Place]) -> None:
-        self._give_back(places, settled=frozenset(places))
+        self._given_up.update(places)
+        self._take_back(places)
 
-    def _forgotten_too_long(self, places: list[Place]) -> None:
-        self._give_back(places, settled=frozenset())
+    def _take_back(self, places: Iterable[Place]) -> None:
+        rest = self._burial.take(places) if self._burial is not None else set(places)
+        if rest:
+            self._give_back(rest)
 
-    def _give_back(self, places: Iterable[Place], settled: frozenset[Place]) -> None:
-        """Ask for the entries of these again, and forget every message of them; of those settled there is room.
+    def _taken_away(self, place: Place) -> None:
+        """It is a dead letter now: done with here."""
+        self.acknowledge((place,), None)
+        self._room_made()
+
+    def _give_back(self, places: Iterable[Place]) -> None:
+        """Ask for the entries of these again, and forget every message of them.
 
         What of such an entry is still on its way to the client goes on, and comes twice: were it taken out, later
         messages of its key would come first.
@@ -141,57 +170,9 @@ class Settling:
         keys = {entry_key(place) for place in places}
         for key in keys:
             for place, chunks in self._books.given_back(key):
-                if place not in settled and not self._refused.discard(place):
-                    self._permits.settled()
-                if self._forgotten is not None:
-                    self._forgotten.discard(place)
+                self._settle(place)
                 entries = again.setdefault(self._consumers[place.partition], set())
                 entries.update((each.ledger, each.entry) for each in (place, *chunks))
         for consumer_id, entries in again.items():
             self._pipe.send(commands.redeliver(consumer_id, sorted(entries)))
         self._room_made()
-
-
-def pieces(named: Iterable[pb.MessageIdData]) -> Iterator[list[pb.MessageIdData]]:
-    """Cut into so many acknowledgements that each fits into a frame."""
-    piece: list[pb.MessageIdData] = []
-    words = 0
-    for place in named:
-        piece.append(place)
-        words += len(place.ack_set)
-        if words >= ACK_WORDS_MAX:
-            yield piece
-            piece, words = [], 0
-    if piece:
-        yield piece
-
-
-class Receipt:
-    """What the gateway's subscriptions say of one acknowledgement, partition by partition."""
-
-    def __init__(self, awaited: int, done: Callable[[str | None], None]) -> None:
-        """`done` gets the first error, when all have answered; at once if there is nothing to wait for."""
-        self._awaited = awaited
-        self._done = done
-        self._error: str | None = None
-        if not awaited:
-            done(None)
-
-    def answered(self, command: pb.BaseCommand) -> None:
-        """One of them."""
-        if command.type == _T.ERROR:
-            self._failed(command.error.error, command.error.message)
-        elif command.ackResponse.HasField("error"):
-            self._failed(command.ackResponse.error, command.ackResponse.message)
-        self._awaited -= 1
-        if not self._awaited:
-            self._done(self._error)
-
-    def _failed(self, code: int, message: str) -> None:
-        if self._error is None:
-            self._error = message or pb.ServerError.Name(code)
-
-
-def _numbered(ack: pb.CommandAck, request_id: int) -> bytes:
-    ack.request_id = request_id
-    return encode_command(_T(type=_T.ACK, ack=ack))

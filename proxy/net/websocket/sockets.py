@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,7 @@ from proxy.net.websocket.worker import SocketWorker
 if TYPE_CHECKING:
     from proxy.net.ports import Clock, Receiver
     from proxy.net.websocket.link import WorkerSocket
+    from proxy.net.websocket.pipe import PipeClient
     from proxy.net.websocket.words import Dialect
     from proxy.socket_request import SocketRequest
 
@@ -44,10 +46,19 @@ class WorkerSockets:
         dialect: Dialect = DialectV2()
         if request.dialect == "v1":
             dialect = DialectV1(self._slot_of, binary=request.binary)
-        pipe = Pipe(self._clock, request.peer, self._max_frame_bytes)
-        worker = SocketWorker(request, dialect, socket, pipe, self._clock)
+        pipe = self._pipe(request)
+        worker = SocketWorker(request, dialect, socket, pipe, self._clock, partial(self._dial, request))
         if (reason := self._closed_because()) is not None:
             worker.refuse(HTTPStatus.SERVICE_UNAVAILABLE, reason)
         else:
             pipe.open(self._admit(request.peer), worker)
         return worker
+
+    def _pipe(self, request: SocketRequest) -> Pipe:
+        return Pipe(self._clock, request.peer, self._max_frame_bytes)
+
+    def _dial(self, request: SocketRequest, client: PipeClient) -> Pipe:
+        """Another connection for a worker that has one."""
+        pipe = self._pipe(request)
+        pipe.open(self._admit(request.peer), client)
+        return pipe

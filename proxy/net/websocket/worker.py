@@ -6,6 +6,7 @@ entries and hands their messages on one by one (`deliveries`), acknowledges and 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from proxy.net.ports import Clock, Timer
     from proxy.net.websocket.link import Frame, WorkerSocket
     from proxy.net.websocket.message import SocketMessage
-    from proxy.net.websocket.pipe import Pipe
+    from proxy.net.websocket.pipe import Pipe, PipeClient
     from proxy.net.websocket.places import Place
     from proxy.net.websocket.words import Dialect
     from proxy.socket_request import SocketRequest
@@ -45,9 +46,15 @@ class SocketWorker:
     """One client's worker; implements `pipe.PipeClient`."""
 
     def __init__(
-        self, request: SocketRequest, dialect: Dialect, socket: WorkerSocket, pipe: Pipe, clock: Clock
+        self,
+        request: SocketRequest,
+        dialect: Dialect,
+        socket: WorkerSocket,
+        pipe: Pipe,
+        clock: Clock,
+        dial: Callable[[PipeClient], Pipe],
     ) -> None:
-        """Begin to join as soon as the pipe is open."""
+        """Begin to join as soon as the pipe is open; `dial` opens another."""
         self._request = request
         self._dialect = dialect
         self._socket = socket
@@ -58,7 +65,7 @@ class SocketWorker:
         self._topics: list[tuple[str, int]] = []
         permits = self._permits = Permits(request.outstanding_max, pull=request.pull)
         self._deliveries = Deliveries(request, pipe, permits, clock, self._deliver)
-        self._settling = Settling(request, pipe, self._requests, permits, clock, self._deliveries.soon)
+        self._settling = Settling(request, pipe, self._requests, permits, clock, dial, self._deliveries.soon)
         self._ended_topics: set[int] = set()
         self._ended = False
         self._last_error: pb.CommandError | None = None
@@ -225,5 +232,5 @@ class SocketWorker:
             self._requests.ask(partial(commands.unsubscribe, consumer_id), answered)
 
     def _deliver(self, message: SocketMessage, chunks: tuple[Place, ...]) -> None:
-        self._settling.sent(message.place, chunks)
+        self._settling.sent(message, chunks)
         self._socket.send(self._dialect.message(message))

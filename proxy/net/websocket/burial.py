@@ -1,0 +1,91 @@
+"""Messages at their last try, and those on their way to the dead letter topic.
+
+A batch can be given back only as a whole: while one of its messages is being taken away, the others wait with it, or it
+would be delivered once more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING
+
+from proxy.net.websocket.books import EntryKey, entry_key
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from proxy.net.websocket.dead_letters import DeadLetters
+    from proxy.net.websocket.message import SocketMessage
+    from proxy.net.websocket.places import Place
+
+
+class Burial:
+    """Of one worker."""
+
+    def __init__(
+        self,
+        redeliveries_max: int,
+        dead_letters: DeadLetters,
+        gone: Callable[[Place], None],
+        again: Callable[[set[Place]], None],
+    ) -> None:
+        """`gone` gets each message that was taken away; `again` those of an entry that are to be given back now."""
+        self._redeliveries_max = redeliveries_max
+        self._dead_letters = dead_letters
+        self._gone = gone
+        self._again = again
+        self._last_tries: dict[Place, SocketMessage] = {}
+        self._under_way: dict[EntryKey, set[Place]] = {}
+        self._held_up: dict[EntryKey, set[Place]] = {}
+        """What is to be given back once nothing of its entry is under way."""
+
+    def __contains__(self, place: Place) -> bool:
+        """Whether it is being taken away."""
+        return place in self._under_way.get(entry_key(place), ())
+
+    def sent(self, message: SocketMessage) -> None:
+        """The client has it; perhaps for the last time."""
+        if message.redelivery_count >= self._redeliveries_max:
+            self._last_tries[message.place] = message
+
+    def settled(self, place: Place) -> None:
+        """The client is done with it."""
+        self._last_tries.pop(place, None)
+
+    def stop(self) -> None:
+        """The worker has gone."""
+        self._last_tries.clear()
+        self._under_way.clear()
+        self._dead_letters.stop()
+
+    def take(self, places: Iterable[Place]) -> set[Place]:
+        """Take away those at their last try; of the rest those that may be given back now."""
+        rest = set()
+        for place in places:
+            message = self._last_tries.pop(place, None)
+            if message is None:
+                rest.add(place)
+            else:
+                self._under_way.setdefault(entry_key(place), set()).add(place)
+                self._dead_letters.put(message, partial(self._done, place))
+        for place in list(rest):
+            if entry_key(place) in self._under_way:
+                rest.discard(place)
+                self._held_up.setdefault(entry_key(place), set()).add(place)
+        return rest
+
+    def _done(self, place: Place, kept: bool) -> None:  # noqa: FBT001 - `dead_letters.Done`
+        key = entry_key(place)
+        under_way = self._under_way.get(key)
+        if under_way is None:
+            return
+        under_way.discard(place)
+        if kept:
+            self._gone(place)
+        else:
+            self._held_up.setdefault(key, set()).add(place)
+        if not under_way:
+            del self._under_way[key]
+            if held_up := self._held_up.pop(key, None):
+                self._again(held_up)

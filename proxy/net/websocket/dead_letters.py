@@ -1,0 +1,246 @@
+"""The producer that takes away messages which were tried too often: to a topic of their own, as Pulsar's clients do.
+
+It is a client in memory like the worker itself, and comes with the first such message: where the topic is, then a
+connection to that broker, then the producer. What it cannot deliver it gives back, and the message is tried once more.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from itertools import count
+from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
+
+import structlog
+
+from proxy.net.relay_message_ids import unmask
+from proxy.net.websocket.joining import connect_frame, metadata_frame
+from proxy.net.websocket.requests import Requests
+from proxy.wire import commands
+from proxy.wire import pulsar_pb2 as pb
+from proxy.wire.frames import encode_command, encode_message, frame_type, parse_command
+from proxy.wire.metadata import build_tail
+
+if TYPE_CHECKING:
+    from proxy.net.ports import Clock, Timer
+    from proxy.net.websocket.message import SocketMessage
+    from proxy.net.websocket.pipe import Pipe, PipeClient
+    from proxy.net.websocket.places import Place
+    from proxy.socket_request import SocketRequest
+
+log = structlog.get_logger("keyline.websocket")
+
+_T = pb.BaseCommand
+_Lookup = pb.CommandLookupTopicResponse
+ANSWER_S_MAX: Final = 30.0
+"""For the next step, whichever it is; as Pulsar's clients wait."""
+PRODUCER_ID: Final = 0
+
+Done = Callable[[bool], None]
+
+
+class DeadLetters:
+    """One topic's producer; implements `pipe.PipeClient`."""
+
+    def __init__(self, request: SocketRequest, dial: Callable[[PipeClient], Pipe], clock: Clock) -> None:
+        """`dial` opens a connection in memory."""
+        self._request = request
+        self._dial = dial
+        self._clock = clock
+        self._topic = request.dead_letter_topic
+        self._pipe: Pipe | None = None
+        self._requests: Requests | None = None
+        self._next: Callable[[], None] = self._ask_partitions
+        """What to do once connected."""
+        self._ready = False
+        self._producer = ""
+        self._waiting: deque[tuple[SocketMessage, Done]] = deque()
+        self._unconfirmed: dict[int, Done] = {}
+        self._sequence = count()
+        self._timer: Timer | None = None
+
+    def put(self, message: SocketMessage, done: Done) -> None:
+        """Take a message away; `done` is called once, from the loop, with whether the broker has it."""
+        self._waiting.append((message, done))
+        if self._pipe is None:
+            self._topic = self._request.dead_letter_topic
+            self._connect(self._ask_partitions)
+        elif self._ready:
+            self._send_waiting()
+
+    def stop(self) -> None:
+        """Nobody waits for anything any more."""
+        self._waiting.clear()
+        self._unconfirmed.clear()
+        self._hang_up("the worker has gone")
+
+    # ---- pipe.PipeClient
+
+    def frames(self, frames: list[bytes]) -> None:
+        """As the port says."""
+        for frame in frames:
+            kind = frame_type(frame)
+            if kind == _T.PING and self._pipe is not None:
+                self._pipe.send(commands.pong())
+            else:
+                self._command(parse_command(frame))
+
+    def ended(self, reason: str) -> None:
+        """As the port says."""
+        self._fail(reason)
+
+    def _command(self, command: pb.BaseCommand) -> None:
+        if self._requests is not None and self._requests.answered(command):
+            return
+        if command.type == _T.CONNECTED:
+            self._next()
+        elif command.type == _T.SEND_RECEIPT:
+            self._confirmed(command.send_receipt.sequence_id, kept=True)
+        elif command.type == _T.SEND_ERROR:
+            log.warning("dead letter refused", topic=self._topic, reason=command.send_error.message)
+            self._confirmed(command.send_error.sequence_id, kept=False)
+        elif command.type in (_T.CLOSE_PRODUCER, _T.ERROR):
+            self._fail(command.error.message or "the broker closed the producer")
+
+    # ---- the way to the topic
+
+    def _connect(self, then: Callable[[], None], broker: str = "") -> None:
+        self._next = then
+        self._pipe = self._dial(self)
+        self._requests = Requests(self._pipe)
+        self._pipe.send(connect_frame(self._request, broker))
+        self._watch()
+
+    def _ask_partitions(self) -> None:
+        self._ask(partial(metadata_frame, self._topic), self._partitions)
+
+    def _partitions(self, answer: pb.BaseCommand) -> None:
+        body = answer.partitionMetadataResponse
+        if body.response == pb.CommandPartitionedTopicMetadataResponse.Failed:
+            self._fail(body.message)
+            return
+        if body.partitions:
+            self._topic += "-partition-0"  # one, so that a key's messages stay in order
+        self._ask(self._lookup_frame, self._located)
+
+    def _lookup_frame(self, request_id: int) -> bytes:
+        body = pb.CommandLookupTopic(topic=self._topic, request_id=request_id)
+        return encode_command(_T(type=_T.LOOKUP, lookupTopic=body))
+
+    def _located(self, answer: pb.BaseCommand) -> None:
+        body = answer.lookupTopicResponse
+        if body.response != _Lookup.Connect:
+            self._fail(body.message)
+            return
+        self._hang_up("on to the topic's broker")
+        self._connect(self._ask_producer, urlsplit(body.brokerServiceUrl).netloc)
+
+    def _ask_producer(self) -> None:
+        self._ask(self._producer_frame, self._produced)
+
+    def _producer_frame(self, request_id: int) -> bytes:
+        body = pb.CommandProducer(topic=self._topic, producer_id=PRODUCER_ID, request_id=request_id)
+        return encode_command(_T(type=_T.PRODUCER, producer=body))
+
+    def _produced(self, answer: pb.BaseCommand) -> None:
+        self._producer = answer.producer_success.producer_name
+        self._ready = True
+        self._send_waiting()
+
+    def _ask(self, build: Callable[[int], bytes], answered: Callable[[pb.BaseCommand], None]) -> None:
+        """Ask; an ERROR ends the attempt."""
+
+        def checked(answer: pb.BaseCommand) -> None:
+            if answer.type == _T.ERROR:
+                self._fail(answer.error.message)
+            else:
+                answered(answer)
+
+        if self._requests is not None:
+            self._requests.ask(build, checked)
+            self._watch()
+
+    # ---- sending
+
+    def _send_waiting(self) -> None:
+        while self._waiting and self._pipe is not None:
+            message, done = self._waiting.popleft()
+            sequence = next(self._sequence)
+            self._unconfirmed[sequence] = done
+            self._pipe.send(self._send_frame(message, sequence))
+        self._watch()
+
+    def _send_frame(self, message: SocketMessage, sequence: int) -> bytes:
+        origin = _origin(message.place)
+        added = {
+            "REAL_TOPIC": message.topic,
+            "REAL_SUBSCRIPTION": self._request.subscription,
+            "ORIGIN_MESSAGE_ID": origin,
+            "ORIGIN_MESSAGE_IDY_TIME": origin,  # Java's client sets both
+        }
+        metadata = pb.MessageMetadata(
+            producer_name=self._producer.encode(),
+            sequence_id=sequence,
+            publish_time=int(self._clock.time() * 1_000),
+            properties=[pb.KeyValue(key=key, value=value) for key, value in (added | message.properties).items()],
+        )
+        if message.key is not None:
+            metadata.partition_key = message.key
+            metadata.partition_key_b64_encoded = message.key_base64
+        if message.ordering_key is not None:
+            metadata.ordering_key = message.ordering_key
+        if message.event_time_ms:
+            metadata.event_time = message.event_time_ms
+        command = _T(type=_T.SEND, send=pb.CommandSend(producer_id=PRODUCER_ID, sequence_id=sequence))
+        return encode_message(command.SerializeToString(), build_tail(metadata, message.payload))
+
+    def _confirmed(self, sequence: int, *, kept: bool) -> None:
+        done = self._unconfirmed.pop(sequence, None)
+        if done is not None:
+            done(kept)
+        self._watch()
+
+    # ---- when it does not work
+
+    def _watch(self) -> None:
+        """Wait so long for whatever is under way, if anything is."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._unconfirmed or not self._ready:
+            self._timer = self._clock.call_later(ANSWER_S_MAX, self._too_late)
+
+    def _too_late(self) -> None:
+        self._timer = None
+        self._fail(f"no answer in {ANSWER_S_MAX:g} s")
+
+    def _fail(self, reason: str) -> None:
+        """Give back what was to be taken away, and begin anew with the next."""
+        undelivered = [*self._unconfirmed.values(), *(done for _, done in self._waiting)]
+        log.log(30 if undelivered else 20, "dead letters not delivered", topic=self._topic, reason=reason,
+                messages=len(undelivered))  # fmt: skip
+        self._unconfirmed.clear()
+        self._waiting.clear()
+        self._hang_up(reason)
+        for done in undelivered:
+            done(False)
+
+    def _hang_up(self, reason: str) -> None:
+        self._ready = False
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._requests is not None:
+            self._requests.forget()
+        pipe, self._pipe = self._pipe, None
+        if pipe is not None:
+            pipe.leave(reason)
+
+
+def _origin(place: Place) -> str:
+    """The topic's entry the message came in; which of a batch it was, a slice no longer knows."""
+    entry = pb.MessageIdData(ledgerId=place.ledger, entryId=place.entry)
+    unmask(entry)
+    return f"{entry.ledgerId}:{entry.entryId}:{place.partition}"
