@@ -1,12 +1,22 @@
-"""The names in a path, checked: `/{tenant}/{namespace}/{topic}/{subscription}` as Pulsar's own admin API has them."""
+"""The names in a path, checked: `/{tenant}/{namespace}/{topic}/{subscription}` as Pulsar's own admin API has them.
+
+Topics, subscriptions and consumers may have slashes in their names, which a path has as ``%2F``. The framework looks
+for its routes in the decoded path, where such a slash is like any other; `NamesRoute` looks before that.
+"""
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
+from urllib.parse import quote, unquote
 
 from fastapi import Depends, Path, Query
+from fastapi.routing import APIRoute
 
 from proxy.errors import ClientError
+
+if TYPE_CHECKING:
+    from starlette.routing import Match
+    from starlette.types import Scope
 
 _ENTITY = r"^[-=:.\w]+$"
 """What Pulsar lets tenants and namespaces be called."""
@@ -26,6 +36,25 @@ BODY_BYTES_MAX = 1 << 18
 
 SUBSCRIPTION_PATH = "/subscriptions/{tenant}/{namespace}/{topic}/{subscription}"
 CONSUMER_PATH = SUBSCRIPTION_PATH + "/consumers/{consumer}"
+
+
+class NamesRoute(APIRoute):
+    """A route whose names may have slashes in them."""
+
+    def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        """As the framework does, with a name's slashes kept out of its way."""
+        match, child_scope = super().matches({**scope, "path": _path_in_parts(scope)})
+        if "path_params" in child_scope:
+            names = child_scope["path_params"]
+            child_scope["path_params"] = {parameter: unquote(name) for parameter, name in names.items()}
+        return match, child_scope
+
+
+def _path_in_parts(scope: Scope) -> str:
+    """The path decoded, except that what is no separator of its parts is still encoded, and so is the percent sign."""
+    raw: bytes = scope.get("raw_path") or quote(scope["path"]).encode()
+    parts = (unquote(part) for part in raw.decode("ascii", errors="replace").split("/"))
+    return "/".join(part.replace("%", "%25").replace("/", "%2F") for part in parts)
 
 
 def _key(tenant: Tenant, namespace: Namespace, topic: Topic, subscription: SubscriptionName) -> tuple[str, str]:

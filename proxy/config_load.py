@@ -30,6 +30,9 @@ _NO_SETTINGS = frozenset({CONFIG_FILE_VARIABLE, "KEYLINE_ADMIN_URL", "KEYLINE_CA
 
 MASK = "********"
 
+_BEFORE_HOST = re.compile(r"^(\W*(?:[a-z][a-z0-9+.-]*://)?).*@", re.IGNORECASE)
+"""User and password of an address, in its repr; of several addresses whatever stands before the last such host."""
+
 Origin = Literal["default", "file", "environment"]
 
 _SERVICE_LINK = re.compile(
@@ -112,6 +115,10 @@ def is_secret(name: str) -> bool:
     return "SecretStr" in str(GROUP_OF[name][1].model_fields[name].annotation)
 
 
+def _is_path(name: str) -> bool:
+    return "Path" in str(GROUP_OF[name][1].model_fields[name].annotation)
+
+
 def _from_file(file: Path | None, problems: list[Problem]) -> dict[str, _Given]:
     if file is None:
         return {}
@@ -180,8 +187,14 @@ def _problem(detail: dict[str, Any], given: Mapping[str, _Given]) -> Problem:
 def _problem_with(name: str, given: Mapping[str, _Given], wrong: str) -> Problem:
     if name not in given:
         return Problem("the default", name, None, wrong)
-    found = MASK if is_secret(name) else repr(given[name].value)
-    return Problem(given[name].where, name, found, wrong)
+    return Problem(given[name].where, name, _found(name, given[name].value), wrong)
+
+
+def _found(name: str, value: Any) -> str:
+    """Give a value as it was written, less what may be a secret: a wrong address may have a password in it."""
+    if is_secret(name):
+        return MASK
+    return repr(value) if _is_path(name) else _BEFORE_HOST.sub(rf"\1{MASK}@", repr(value))
 
 
 def _related(config: Config, given: Mapping[str, _Given]) -> list[Problem]:

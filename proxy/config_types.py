@@ -54,6 +54,8 @@ def split_host_port(address: str) -> tuple[str, int]:
 
 def service_urls(text: str) -> tuple[str, ...]:
     """Take ``pulsar://a:6650,b:6650`` apart into one URL per host, ports filled in. Raises `ValueError`."""
+    if "@" in text:
+        raise ValueError("must have no user: it is shown; the gateway's token is a setting of its own")
     scheme, separator, hosts = text.partition("://")
     if not separator:
         raise ValueError("must begin with pulsar:// or pulsar+ssl://")
@@ -71,10 +73,12 @@ def _check_service_url(text: str) -> str:
 
 
 def _check_http_url(text: str) -> str:
+    if "@" in text:  # wherever it stands: what is before it may be a password that has a slash in it
+        raise ValueError("must have no user, query or fragment: it is shown, and used for everybody")
     parts = urlsplit(text)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ValueError("must be http://host:port or https://host:port")
-    if parts.username is not None or parts.query or parts.fragment:
+    if parts.query or parts.fragment:
         raise ValueError("must have no user, query or fragment: it is shown, and used for everybody")
     return text.rstrip("/")
 

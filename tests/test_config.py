@@ -120,8 +120,49 @@ def test_models_are_frozen() -> None:
 def test_a_wrong_value_is_named_with_what_would_be_right(setting: str, value: str, said: str) -> None:
     """Variable, setting, value and remedy stand in one line."""
     (line,) = mistakes_of(None, **{setting: value})
-    assert line.startswith(f"KEYLINE_{setting.upper()}: {setting} = {value!r}: ")
+    assert line.startswith(f"KEYLINE_{setting.upper()}: {setting} = {value.replace('admin:hush', MASK)!r}: ")
     assert line.endswith(said)
+
+
+@pytest.mark.parametrize("setting", ["broker_url", "broker_admin_url", "listen", "admin_listen"])
+@pytest.mark.parametrize(
+    "value",
+    [
+        "http://admin:hush@broker:8080",
+        "http://admin:hu/hush@broker:8080",
+        "http://admin:hu?hush@broker:8080",
+        "http://admin:hush@hush@broker:8080",
+        "http://admin:hush\u2100\n@broker:8080",
+        "http//admin:hush@broker:8080",
+        "admin:hush@broker:8080",
+        "pulsar://hush@broker:6650",
+        "pulsar://admin:hush@broker:6650",
+        "pulsar://one:6650,admin:hush@two:6650",
+        "pulsar://admin:hush@one:6650, two:6650",
+        "ftp://admin:hush@broker",
+    ],
+)
+def test_no_address_has_a_password_and_none_is_told(setting: str, value: str) -> None:
+    """Neither in the value found nor in what is wrong with it, for people or programs; so none can be in effect."""
+    with pytest.raises(InvalidConfiguration) as caught:
+        loaded(**{setting: value})
+    told = [str(caught.value), mistakes(caught.value), str(mistakes_json(caught.value)), repr(caught.value)]
+    assert not any("hush" in text or "admin:" in text for text in told)
+    (found,) = [problem.found for problem in caught.value.problems]
+    assert found is not None
+    assert MASK + "@" in found
+
+
+def test_a_password_in_a_list_is_masked_as_well(tmp_path: Path) -> None:
+    """A file may have one where text belongs."""
+    (line,) = mistakes_of(written(tmp_path, 'broker_admin_url = ["http://admin:hush@broker:8080"]\n'))
+    assert f"broker_admin_url = ['http://{MASK}@broker:8080']: " in line
+
+
+def test_a_path_is_told_as_it_was_written() -> None:
+    """An at-sign is nothing special there."""
+    (line,) = mistakes_of(broker_token_file="/nowhere/a@b")
+    assert "broker_token_file = '/nowhere/a@b': there is no such file" in line
 
 
 def test_every_mistake_is_told_at_once(tmp_path: Path) -> None:

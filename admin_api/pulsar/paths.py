@@ -62,6 +62,18 @@ def broker_path(raw: bytes) -> str:
     return path
 
 
+def broker_query(raw: bytes) -> str:
+    """The query, without its question mark, if it may be passed on.
+
+    Raises:
+        ClientError: it may not.
+    """
+    query = raw.decode("latin-1")
+    if query and (not _PRINTABLE.fullmatch(query) or "#" in query):
+        raise ClientError("the query has characters that no query has; they must be percent-encoded")
+    return query
+
+
 def stats_asked(path: str) -> StatsAsked | None:
     """Which statistics a path means, if it means statistics of a persistent topic."""
     root, _, rest = path.partition("/admin/v2/persistent/")
@@ -76,9 +88,10 @@ def stats_asked(path: str) -> StatsAsked | None:
 
 def stats_query(text: str, *, partitioned: bool) -> StatsQuery:
     """The query, with everything wanted that we need to find our own part in the answer."""
-    asked = dict(parse_qsl(text, keep_blank_values=True))
+    # Latin-1 has a character for every byte, so that what stands for no text in UTF-8 stays what it was.
+    asked = dict(parse_qsl(text, keep_blank_values=True, encoding="latin-1"))
     without_consumers = asked.pop("excludeConsumers", "").lower() == _TRUE
     per_partition = asked.pop("perPartition", _TRUE).lower() == _TRUE  # the broker's default
     if partitioned:
         asked["perPartition"] = _TRUE
-    return StatsQuery(urlencode(asked), not without_consumers, per_partition)
+    return StatsQuery(urlencode(asked, encoding="latin-1"), not without_consumers, per_partition)

@@ -6,6 +6,7 @@ here either. Answers are streamed; only statistics that we merge into are held, 
 
 from __future__ import annotations
 
+import re
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from typing import TYPE_CHECKING, Any, Final
 
@@ -31,6 +32,10 @@ _PASSED_TO_CLIENT: Final = (
     "content-type", "etag", "last-modified", "location", "retry-after", "www-authenticate",
 )  # fmt: skip
 """Everything else is between us and the broker, or might be wrong of what we made of it."""
+_HEADER_VALUE: Final = re.compile(r"[\t -~\x80-\xff]*")
+"""RFC 9110, section 5.5: beyond ASCII is whatever the two ends take it for, so it is passed on byte by byte."""
+_HEADER_ENCODING: Final = "latin-1"
+"""As the server reads and writes headers: a character for each byte."""
 
 
 class BadGateway(KeylineError):
@@ -98,12 +103,12 @@ class BrokerAdmin:
         Args:
             method: any; of GET and HEAD redirects are followed.
             path: from `broker_path`.
-            query: as it came.
+            query: from `broker_query`.
             headers: the client's; what concerns the broker is passed on.
             body: the request's, if it has one.
 
         Raises:
-            ClientError: the query is none.
+            ClientError: the query is none, or a header has what no header has.
             UpstreamUnavailable: the broker cannot be reached, or is silent.
             BadGateway: it does not speak HTTP, or redirects in circles or out of its admin API.
         """
@@ -111,10 +116,9 @@ class BrokerAdmin:
             url = httpx.URL(f"{self._base}{path}{'?' if query else ''}{query}")
         except httpx.InvalidURL as error:
             raise ClientError(f"the query cannot be passed on: {error}") from error
-        passed = {name: headers[name] for name in _PASSED_TO_BROKER if name in headers}
-        passed["accept-encoding"] = "identity"
+        passed = _headers_for_broker(headers)
         if body is not None and "content-length" in headers:
-            passed["content-length"] = headers["content-length"]
+            passed[b"content-length"] = headers["content-length"].encode(_HEADER_ENCODING)
         for _ in range(REDIRECTS_MAX + 1):
             answer = await self._send(self._client.build_request(method, url, headers=passed, content=body))
             if not answer.has_redirect_location or method not in SAFE_METHODS:
@@ -138,8 +142,20 @@ class BrokerAdmin:
             await opened.aclose()
 
 
+def _headers_for_broker(headers: Mapping[str, str]) -> dict[bytes, bytes]:
+    """What concerns the broker of a request's headers. Raises `ClientError`."""
+    passed = {b"accept-encoding": b"identity"}
+    for name in _PASSED_TO_BROKER:
+        if name in headers:
+            if not _HEADER_VALUE.fullmatch(headers[name]):
+                raise ClientError(f"the header {name} has characters that no header has")
+            passed[name.encode()] = headers[name].encode(_HEADER_ENCODING)
+    return passed
+
+
 def headers_for_client(answer: httpx.Response) -> dict[str, str]:
     """What concerns the client of an answer's headers."""
+    answer.headers.encoding = _HEADER_ENCODING
     return {name: answer.headers[name] for name in _PASSED_TO_CLIENT if name in answer.headers}
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 from fastapi import APIRouter, Body, Query, Response
 
 from admin_api.json_response import snapshot_response, steps_response
-from admin_api.names import BODY_BYTES_MAX, SUBSCRIPTION_PATH, Key, MessageKey
+from admin_api.names import BODY_BYTES_MAX, SUBSCRIPTION_PATH, Key, MessageKey, NamesRoute
 from admin_api.schemas.hashes import Explanation, JoinAsked, Preview
 from admin_api.schemas.problem import Problem
 
@@ -20,7 +20,13 @@ if TYPE_CHECKING:
 def hash_routes(view: GatewayView) -> APIRouter:
     """Make ``explain`` and ``preview``."""
     errors: dict[int | str, dict[str, Any]] = {400: {"model": Problem}, 404: {"model": Problem}}
-    router = APIRouter(prefix="/api/v1", tags=["keys"], default_response_class=Response, max_body_size=BODY_BYTES_MAX)
+    router = APIRouter(
+        prefix="/api/v1",
+        tags=["keys"],
+        default_response_class=Response,
+        route_class=NamesRoute,
+        max_body_size=BODY_BYTES_MAX,
+    )
 
     @router.get(
         SUBSCRIPTION_PATH + "/explain", responses=errors | {200: {"model": Explanation}}, summary="Why a key waits"

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from fastapi import APIRouter, Depends, Request, status
 
-from admin_api.names import BODY_BYTES_MAX, CONSUMER_PATH, SUBSCRIPTION_PATH, ConsumerName, Key
+from admin_api.names import BODY_BYTES_MAX, CONSUMER_PATH, SUBSCRIPTION_PATH, ConsumerName, Key, NamesRoute
 from admin_api.origins import check_origin
 from admin_api.problems import Forbidden
 from admin_api.schemas.orders import Concerned, Limits, LimitsInEffect, Mode
@@ -32,6 +32,7 @@ def order_routes(control: GatewayControl, *, read_only: bool) -> APIRouter:
         tags=["orders"],
         responses=errors,
         dependencies=[Depends(allowed)],
+        route_class=NamesRoute,
         max_body_size=BODY_BYTES_MAX,
     )
     _orders_to_subscriptions(router, control)

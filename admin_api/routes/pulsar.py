@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import time
+from contextlib import AsyncExitStack, suppress
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote
 
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse, StreamingResponse
@@ -16,7 +18,7 @@ from admin_api.problems import MEDIA_TYPE, Forbidden
 from admin_api.pulsar.merge import merge_topic, without_consumers
 from admin_api.pulsar.moments import Epoch
 from admin_api.pulsar.partitioned import merge_partitions
-from admin_api.pulsar.paths import broker_path, stats_asked, stats_query
+from admin_api.pulsar.paths import broker_path, broker_query, stats_asked, stats_query
 from admin_api.pulsar.proxying import (
     BODY_BYTES_MAX,
     SAFE_METHODS,
@@ -36,7 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     import httpx
-    from starlette.types import Receive, Scope, Send
+    from starlette.types import Message, Receive, Scope, Send
 
     from admin_api.ports import GatewayView, Steps
     from admin_api.pulsar.paths import StatsAsked, StatsQuery
@@ -44,7 +46,9 @@ if TYPE_CHECKING:
 METHODS: Final = [*SAFE_METHODS, "POST", "PUT", "DELETE", "PATCH"]
 PIECES_AT_ONCE: Final = 2_000
 MERGES_MAX: Final = 4
-"""Statistics held in memory at once; further askers wait."""
+"""Statistics held in memory at once, each until its last byte was taken; further askers wait."""
+STALL_S_MAX: Final = 30.0
+"""A client that takes nothing for so long counts as gone, or a few of them would keep all others waiting for good."""
 _TOPIC_DEPTH: Final = 5
 """Levels of a topic's statistics down to its consumers."""
 _PARTITIONS_DEPTH: Final = _TOPIC_DEPTH + 2
@@ -99,15 +103,16 @@ class _Statistics:
         if answer.status_code != HTTPStatus.OK:
             return _Streamed(answer)
         try:
-            async with self._places:
+            async with AsyncExitStack() as place:
+                await place.enter_async_context(self._places)
                 body = await whole(answer)
                 pieces = await self._with_parts(body, query, parts, partitioned=asked.partitioned)
+                headers = headers_for_client(answer)
+                for name in ("content-length", "content-encoding", "etag"):
+                    headers.pop(name, None)
+                return _Merged(pieces, headers, place.pop_all())
         finally:
             await answer.aclose()
-        headers = headers_for_client(answer)
-        for name in ("content-length", "content-encoding", "etag"):
-            headers.pop(name, None)
-        return StreamingResponse(_joined(pieces), headers=headers)
 
     async def _with_parts(
         self, body: bytes, query: StatsQuery, parts: list[Steps], *, partitioned: bool
@@ -138,6 +143,23 @@ async def _joined(pieces: list[bytes]) -> AsyncIterator[bytes]:
     for start in range(0, len(pieces), PIECES_AT_ONCE):
         yield b"".join(pieces[start : start + PIECES_AT_ONCE])
         await asyncio.sleep(0)
+
+
+class _Merged(StreamingResponse):
+    """An answer that was held whole; it keeps its place until it was sent, or nobody is there to take it."""
+
+    def __init__(self, pieces: list[bytes], headers: dict[str, str], place: AsyncExitStack) -> None:
+        super().__init__(_joined(pieces), headers=headers)
+        self._place = place
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def send_in_time(message: Message) -> None:
+            async with asyncio.timeout(STALL_S_MAX):
+                await send(message)
+
+        async with self._place:
+            with suppress(TimeoutError):  # the server closes a connection whose answer was not finished
+                await super().__call__(scope, receive, send_in_time)
 
 
 class _Streamed(StreamingResponse):
@@ -172,15 +194,15 @@ def _refusal(error: KeylineError, request: Request) -> JSONResponse:
     """Problem details, with the name under which `pulsar-admin` looks for the reason."""
     status = error.http_status
     detail = str(error)
-    body = Problem(title=HTTPStatus(status).phrase, status=status, detail=detail, instance=request.url.path)
+    instance = quote(request.scope["path"])  # `request.url` would read the query too, which may be what is refused
+    body = Problem(title=HTTPStatus(status).phrase, status=status, detail=detail, instance=instance)
     content: dict[str, Any] = body.model_dump(mode="json", exclude_none=True) | {"reason": detail}
     headers = {"allow": ", ".join(SAFE_METHODS)} if isinstance(error, _Refused) else {}
     return JSONResponse(content, status, headers=headers, media_type=MEDIA_TYPE)
 
 
 def _query(request: Request) -> str:
-    raw: bytes = request.scope["query_string"]
-    return raw.decode("latin-1")
+    return broker_query(request.scope["query_string"])
 
 
 def _body(request: Request) -> Any:

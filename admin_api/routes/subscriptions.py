@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 from fastapi import APIRouter, Query, Response
 
 from admin_api.json_response import snapshot_response, steps_response
-from admin_api.names import CONSUMER_PATH, SUBSCRIPTION_PATH, ConsumerName, Key, MessageKey
+from admin_api.names import CONSUMER_PATH, SUBSCRIPTION_PATH, ConsumerName, Key, MessageKey, NamesRoute
 from admin_api.schemas.hashes import DrainingPage, Ring
 from admin_api.schemas.orders import StandingOrders
 from admin_api.schemas.pending import PendingPage
@@ -29,7 +29,9 @@ AfterHash = Annotated[int, Query(ge=-1, le=65_536, description="`next` of the pa
 def subscription_routes(view: GatewayView) -> APIRouter:
     """Make what tells of subscriptions and their consumers."""
     errors: dict[int | str, dict[str, Any]] = {400: {"model": Problem}, 404: {"model": Problem}}
-    router = APIRouter(prefix="/api/v1", tags=["subscriptions"], default_response_class=Response)
+    router = APIRouter(
+        prefix="/api/v1", tags=["subscriptions"], default_response_class=Response, route_class=NamesRoute
+    )
 
     @router.get(
         "/subscriptions",

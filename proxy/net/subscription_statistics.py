@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from heapq import nsmallest
 from typing import TYPE_CHECKING
+from urllib.parse import unquote
 
 from proxy.core.statistics import DispatcherStatistics, dispatcher_statistics_steps
 
@@ -109,17 +110,18 @@ def subscriptions_statistics_steps(
     directory: Subscriptions, after: str | None, limit: int, *, brief: bool = False
 ) -> Steps[SubscriptionsStatistics]:
     """A page of at most `limit` of them, by topic and name; of those that end meanwhile nothing is told."""
-    keys = {"/".join(key): key for key in directory.all_keys()}
-    page = nsmallest(limit, (name for name in keys if after is None or name > after))
+    keys = directory.all_keys()
+    last_told = _key_of(after) if after is not None else None
+    page = nsmallest(limit, (key for key in keys if last_told is None or key > last_told))
     told = []
-    for name in page:
-        subscription = directory.find(keys[name])
+    for key in page:
+        subscription = directory.find(key)
         if subscription is not None:
             told.append((yield from subscription_statistics_steps(subscription, brief=brief)))
     shared = directory.summary()
     return SubscriptionsStatistics(
         subscriptions=tuple(told),
-        next=page[-1] if page and page[-1] != max(keys) else None,
+        next=_cursor(page[-1]) if page and page[-1] != max(keys) else None,
         subscriptions_count=shared.subscriptions,
         workers=shared.workers,
         subscriptions_turned_away_total=shared.subscriptions_turned_away_total,
@@ -130,3 +132,15 @@ def subscriptions_statistics_steps(
         reading_stops=shared.reading_stops,
         draining=shared.draining,
     )
+
+
+def _cursor(key: tuple[str, str]) -> str:
+    """Topic and name in one text, from which both can be told again: either may have a slash in it."""
+    topic, name = key
+    return f"{topic}/{name.replace('%', '%25').replace('/', '%2F')}"
+
+
+def _key_of(cursor: str) -> tuple[str, str]:
+    """What `_cursor` made it of; any other text is a place in the order as well."""
+    topic, _, name = cursor.rpartition("/")
+    return topic, unquote(name)
