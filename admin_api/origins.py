@@ -28,7 +28,7 @@ def check_origin(request: Request) -> None:
         ours = site in {"none", "same-origin"}
     else:
         origin = request.headers.get("origin")
-        ours = origin is None or urlsplit(origin).netloc == request.headers.get("host")
+        ours = origin is None or _netloc(origin) == request.headers.get("host")
     if not ours:
         raise Forbidden("orders are taken from the gateway's own pages and from programs, not from other sites")
 
@@ -36,7 +36,7 @@ def check_origin(request: Request) -> None:
 def check_socket_origin(connection: HTTPConnection, allowed: Collection[str]) -> None:
     """Raise `Forbidden` for a WebSocket that a page of another site opens; browsers ask nobody before they do."""
     origin = connection.headers.get("origin")
-    if origin is None or urlsplit(origin).netloc == connection.headers.get("host"):
+    if origin is None or _netloc(origin) == connection.headers.get("host"):
         return
     if "*" not in allowed and origin not in allowed:
         message = f"pages of {origin} may open no WebSocket here; `websocket_origins` would allow it"
@@ -54,6 +54,22 @@ def is_loopback(host: str) -> bool:
         return False
 
 
+def _netloc(origin: str) -> str | None:
+    """Host and port of an origin; None for what is none."""
+    try:
+        return urlsplit(origin).netloc
+    except ValueError:
+        return None
+
+
+def _hostname(host: str) -> str:
+    """The name in a Host header, without its port; empty for what is none."""
+    try:
+        return urlsplit(f"//{host}").hostname or ""
+    except ValueError:
+        return ""
+
+
 class LoopbackOnly:
     """Refuses requests for another name than this machine's."""
 
@@ -65,7 +81,7 @@ class LoopbackOnly:
         """Pass on, or answer 403."""
         if scope["type"] in {"http", "websocket"}:
             request = HTTPConnection(scope)
-            host = urlsplit(f"//{request.headers.get('host', '')}").hostname or ""
+            host = _hostname(request.headers.get("host", ""))
             if not is_loopback(host):
                 detail = f"this gateway listens on loopback and answers to that name only, not to {host!r}"
                 await problem(Forbidden.http_status, detail, request)(scope, receive, send)

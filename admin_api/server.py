@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import uvicorn
+from uvicorn.protocols.utils import ClientDisconnected
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
 if TYPE_CHECKING:
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
 GRACE_S = 2
 """How long requests under way may take when the server stops."""
+FAREWELL_S = 1.0
+"""For a peer to take the reason why it is given up."""
 SOCKET_FRAME_BYTES_MAX = 1 << 20
 """Of what a WebSocket's client sends; the bound of Pulsar's own service."""
 
@@ -32,13 +35,41 @@ class _Guest(uvicorn.Server):
 
 
 class _Sockets(WebSocketsSansIOProtocol):
-    """uvicorn's WebSockets, less its complaint that a handshake that was refused did not succeed."""
+    """uvicorn's WebSockets, with an end to every connection.
+
+    Where a peer reads nothing any more, closing waits for ever; such connections are cut. A handshake that was refused
+    is no fault of ours, and one that is no HTTP gets its answer.
+    """
+
+    def data_received(self, data: bytes) -> None:
+        """As uvicorn does; a request that cannot be read is answered."""
+        super().data_received(data)
+        if not self.handshake_initiated and self.conn.handshake_exc is not None:
+            self.transport.write(b"".join(self.conn.data_to_send()))
+            self.transport.close()
+
+    def handle_ping(self) -> None:
+        """As uvicorn does, unless the answers pile up unread."""
+        if self.writable.is_set():
+            super().handle_ping()
+        else:
+            self.transport.abort()
+
+    def keepalive_timeout(self) -> None:
+        """As uvicorn does; who does not answer may not read either."""
+        super().keepalive_timeout()
+        self.loop.call_later(FAREWELL_S, self.transport.abort)
 
     async def send(self, message: ASGISendEvent) -> None:
-        """As uvicorn does; the end of a refusal is the end of the handshake."""
+        """As uvicorn does; the end of a refusal is the end of the handshake, and a close is one in time."""
+        if self.close_sent and self.initial_response is None:
+            raise ClientDisconnected
         await super().send(message)
         if self.initial_response is not None and self.close_sent:
             self.handshake_complete = True
+        if self.close_timer is not None and message["type"] == "websocket.close":
+            self.close_timer.cancel()
+            self.close_timer = self.loop.call_later(self.close_timeout, self.transport.abort)
 
 
 class AdminServer:

@@ -25,6 +25,7 @@ PERSISTENT: Final = "persistent://"
 OWN_WORDS: Final = "Value error, "
 """What pydantic puts before the text of a check of ours."""
 NAME_CHARACTERS_MAX: Final = 1_000
+_INT_END: Final = 1 << 31
 _ACK_TIMEOUT_MS_MIN: Final = 1_000
 """Pulsar's clients allow nothing shorter."""
 
@@ -56,13 +57,13 @@ class ParametersV2(BaseModel):
     subscriptionInitialPosition: Literal["Latest", "Earliest"] = "Latest"  # noqa: N815
     receiverQueueSize: Annotated[int, Field(ge=0)] = OUTSTANDING_MAX  # noqa: N815
     consumerName: Annotated[str, Field(max_length=NAME_CHARACTERS_MAX)] = ""  # noqa: N815
-    priorityLevel: Annotated[int, Field(ge=0, lt=1 << 31)] | None = None  # noqa: N815
-    ackTimeoutMillis: Annotated[int, Field(ge=0), AfterValidator(_ack_timeout)] = 0  # noqa: N815
-    negativeAckRedeliveryDelay: Annotated[int, Field(ge=0)] = 60_000  # noqa: N815
+    priorityLevel: Annotated[int, Field(ge=0, lt=_INT_END)] | None = None  # noqa: N815
+    ackTimeoutMillis: Annotated[int, Field(ge=0, lt=_INT_END), AfterValidator(_ack_timeout)] = 0  # noqa: N815
+    negativeAckRedeliveryDelay: Annotated[int, Field(ge=0, lt=_INT_END)] = 60_000  # noqa: N815
     pullMode: Annotated[bool, BeforeValidator(lambda value: str(value).lower() == "true")] = False  # noqa: N815
     cryptoFailureAction: Literal["FAIL", "DISCARD", "CONSUME"] = "FAIL"  # noqa: N815
     token: str | None = None
-    maxRedeliverCount: Annotated[int, Field(ge=1)] | None = None  # noqa: N815
+    maxRedeliverCount: Annotated[int, Field(ge=1, lt=_INT_END)] | None = None  # noqa: N815
     deadLetterTopic: Annotated[str, Field(max_length=NAME_CHARACTERS_MAX)] | None = None  # noqa: N815
 
 

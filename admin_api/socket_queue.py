@@ -30,6 +30,8 @@ class SocketQueue:
         self._bytes = 0
         self._writable = True
         self._awake = asyncio.Event()
+        self._room = asyncio.Event()
+        self._room.set()
         self._closing: tuple[int, str] | None = None
         self._gone = False
         self.outcome: asyncio.Future[tuple[int, str] | None] = loop.create_future()
@@ -50,7 +52,7 @@ class SocketQueue:
         """As the port says."""
         if self._closing is None:
             self._frames.append(frame)
-            self._bytes += len(frame)
+            self._bytes += _size(frame)
             self._awake.set()
             if self._writable and self._bytes > UNREAD_HIGH_BYTES:
                 self._writable = False
@@ -66,6 +68,7 @@ class SocketQueue:
         """The client is: nothing can be said any more."""
         self.refuse(HTTPStatus.SERVICE_UNAVAILABLE, "the client has gone")
         self._gone = True
+        self._room.set()
         self._awake.set()
 
     async def write_to(self, websocket: WebSocket) -> None:
@@ -75,7 +78,7 @@ class SocketQueue:
             self._awake.clear()
             while self._frames and not self._gone:
                 frame = self._frames.popleft()
-                self._bytes -= len(frame)
+                self._bytes -= _size(frame)
                 await (websocket.send_text(frame) if isinstance(frame, str) else websocket.send_bytes(frame))
                 if not self._writable and self._bytes < UNREAD_LOW_BYTES:
                     self._writable = True
@@ -84,8 +87,21 @@ class SocketQueue:
                 await websocket.close(*self._closing)
                 return
 
+    async def read_by_client(self) -> None:
+        """Return when the client does not leave much unread: until then nothing more is to be heard from it."""
+        await self._room.wait()
+
     def _tell(self) -> None:
+        if self._writable:
+            self._room.set()
+        else:
+            self._room.clear()
         self.writability_changed(self._writable)
+
+
+def _size(frame: Frame) -> int:
+    """About what it takes: a text with one character beyond Latin may take four bytes for each."""
+    return len(frame) if isinstance(frame, bytes) or frame.isascii() else 4 * len(frame)
 
 
 def _to_nobody(_: bool) -> None:  # noqa: FBT001 - as the port says

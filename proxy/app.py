@@ -119,7 +119,6 @@ class Gateway:
             sessions.admit,
             lambda: "the gateway is stopping" if self._draining else None,
             clock,
-            config.client_side.max_frame_bytes,
             lambda key: slot(murmur31(key)),
         )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 OUTSTANDING_MAX: int = 1_000
@@ -20,7 +20,7 @@ class SocketRequest:
     subscription: str
     peer: str
     """``host:port``."""
-    token: str | None = None
+    token: str | None = field(default=None, repr=False)
     """For the broker, which decides who may consume."""
     consumer_name: str = ""
     outstanding_max: int = OUTSTANDING_MAX

@@ -33,7 +33,7 @@ def socket_routes(sockets: WorkerSockets, origins: Collection[str]) -> APIRouter
     async def worker(websocket: WebSocket) -> None:
         try:
             check_socket_origin(websocket, origins)
-            request = socket_request(_raw_path(websocket), websocket.query_params, _token(websocket), _peer(websocket))
+            request = socket_request(_raw_path(websocket), _query(websocket), _token(websocket), _peer(websocket))
         except KeylineError as error:
             await websocket.send_denial_response(problem(error.http_status, str(error), websocket))
             return
@@ -49,18 +49,25 @@ def socket_routes(sockets: WorkerSockets, origins: Collection[str]) -> APIRouter
 
 
 async def _serve(websocket: WebSocket, socket: SocketQueue, worker: SocketWorker) -> None:
+    """Read and write until the client has gone; whatever else happens, the worker hears of the end."""
     socket.writability_changed = worker.writability_changed
     await websocket.receive()  # that it wants to connect, which is known
     reading = asyncio.create_task(_read(websocket, socket, worker))
+    writing = asyncio.create_task(_write(websocket, socket))
     try:
-        with suppress(WebSocketDisconnect):
-            await _write(websocket, socket)
-        await reading  # what the client said before it went may be unread still: acknowledgements perhaps
+        await asyncio.wait({reading, writing}, return_when=asyncio.FIRST_COMPLETED)
+        if writing.done():
+            with suppress(WebSocketDisconnect):
+                writing.result()
+            await reading  # what the client said before it went may be unread still: acknowledgements perhaps
+        else:
+            reading.result()
     finally:
         worker.closed("the WebSocket is gone")
-        reading.cancel()
-        with suppress(asyncio.CancelledError):
-            await reading
+        socket.gone()
+        for task in (reading, writing):
+            task.cancel()
+        await asyncio.gather(reading, writing, return_exceptions=True)
 
 
 async def _write(websocket: WebSocket, socket: SocketQueue) -> None:
@@ -75,10 +82,11 @@ async def _write(websocket: WebSocket, socket: SocketQueue) -> None:
 
 
 async def _read(websocket: WebSocket, socket: SocketQueue, worker: SocketWorker) -> None:
-    """What the client says, until it goes."""
+    """What the client says, until it goes; no faster than it reads."""
     while (event := await websocket.receive())["type"] == "websocket.receive":
         text = event.get("text")
         worker.received(text if text is not None else event["bytes"])
+        await socket.read_by_client()
     worker.closed(f"the client closed the WebSocket: {event.get('code')} {event.get('reason') or ''}".strip())
     socket.gone()
 
@@ -87,6 +95,11 @@ def _raw_path(websocket: WebSocket) -> str:
     """What stands behind ``/ws/``, still encoded: a name may have a slash in it."""
     raw: bytes = websocket.scope.get("raw_path") or websocket.url.path.encode()
     return raw.decode("ascii", errors="replace").removeprefix(PREFIX)
+
+
+def _query(websocket: WebSocket) -> dict[str, str]:
+    """The parameters; of one that is there twice the first, as at Pulsar's service."""
+    return {name: websocket.query_params.getlist(name)[0] for name in websocket.query_params}
 
 
 def _token(websocket: WebSocket) -> str | None:

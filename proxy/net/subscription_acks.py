@@ -244,7 +244,4 @@ def words_of(bits: int) -> list[int]:
 
 def bits_of(words: Iterable[int]) -> int:
     """The inverse of `words_of`."""
-    bits = 0
-    for place, word in enumerate(words):
-        bits |= (word & 0xFFFF_FFFF_FFFF_FFFF) << (64 * place)
-    return bits
+    return int.from_bytes(b"".join((word & 0xFFFF_FFFF_FFFF_FFFF).to_bytes(8, "little") for word in words), "little")

@@ -15,7 +15,7 @@ Source: Pulsar's "Binary protocol specification", section "Batch messages"; `Com
 
 import re
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -67,6 +67,32 @@ def single_key(single: Single, metadata: MessageMetadata) -> bytes:
     if single.partition_key is not None:
         return decode_key(single.partition_key) if single.partition_key_b64 else single.partition_key
     return keyless(metadata, metadata.sequence_id if single.sequence_id is None else single.sequence_id)
+
+
+def single_sticky_key(single: SingleMessageMetadata, metadata: MessageMetadata) -> bytes:
+    """As `single_key`, of a message's own metadata."""
+    if single.HasField("ordering_key"):
+        return single.ordering_key
+    if single.HasField("partition_key"):
+        return decode_key(single.partition_key) if single.partition_key_b64_encoded else single.partition_key
+    return keyless(metadata, single.sequence_id if single.HasField("sequence_id") else metadata.sequence_id)
+
+
+def walk_batch(payload: bytes, count: int) -> Iterator[tuple[SingleMessageMetadata, int, int]]:
+    """Metadata, and start and end of the payload, of each of the `count` messages of an uncompressed batch payload.
+
+    One at a time, for batches that nobody wants to take apart at once. Raises BatchError as `index_batch` does, but
+    only where the fault is.
+    """
+    if not 0 < count <= len(payload) // MIN_SINGLE_BYTES:
+        raise _miscounted(payload, count)
+    start = 0
+    for _ in range(count):
+        metadata, end = _single_at(payload, start)
+        yield metadata, end - metadata.payload_size, end
+        start = end
+    if start != len(payload):
+        raise _miscounted(payload, count)
 
 
 def index_batch(payload: bytes, count: int) -> list[Single]:

@@ -10,17 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.net.websocket import chunks
 from proxy.net.websocket.books import Books, entry_key
-from proxy.net.websocket.chunks import Chunks
 from proxy.net.websocket.deadlines import Deadlines
-from proxy.net.websocket.opening import read_entry
 from proxy.net.websocket.permits import ROOM_MAX, Permits
 from proxy.net.websocket.places import WHOLE, Place, read_place
 from proxy.wire import pulsar_pb2 as pb
-from proxy.wire.messages import NO_EXTRAS, MessageHead
 from tests.net.fakes import FakeClock
-from tests.net.websocket_rig import WebsocketRig, chunk, id_of
+from tests.net.websocket_rig import WebsocketRig, id_of
 
 A, B, C = Place(0, 7, 1, 0, 2), Place(0, 7, 1, 1, 2), Place(0, 7, 2, WHOLE, 0)
 NUMBERS = st.integers(0, 2**64 - 1)
@@ -264,18 +260,3 @@ def test_books_forget_a_batch_as_a_whole() -> None:
     books.sent(A)
     assert books.given_back(entry_key(B)) == [(B, ()), (A, ())]
     assert (len(books), B in books, books.given_back(entry_key(B))) == (0, False, [])
-
-
-def test_chunks_of_whole_messages_hold_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nor do those of a message that began anew: only what is half here counts against the bound."""
-    monkeypatch.setattr(chunks, "CHUNKED_BYTES_MAX", 10)
-    halves = Chunks()
-
-    def add(entry: int, number: int) -> tuple[bytes, list[Place]] | None:
-        head = MessageHead(0, 7, entry, 0, None, chunk(number, 2, b"123456"), NO_EXTRAS)
-        return halves.add(read_entry(head, "t", 0))
-
-    for entry in range(0, 30, 3):
-        assert add(entry, 0) is None
-        assert add(entry + 1, 0) is None
-        assert add(entry + 2, 1) == (b"123456" * 2, [Place(0, 7, entry + 1, WHOLE, 0)])

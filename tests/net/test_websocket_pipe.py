@@ -5,7 +5,7 @@ from __future__ import annotations
 from proxy.net.websocket.pipe import Pipe
 from proxy.wire import commands
 from tests.net.fakes import FakeClock
-from tests.net.websocket_rig import MAX_FRAME_BYTES, FakeSession, T
+from tests.net.websocket_rig import FakeSession, T
 
 
 class Ends(FakeSession):
@@ -15,7 +15,7 @@ class Ends(FakeSession):
         super().__init__()
         self.clock = FakeClock()
         self.told: list[object] = []
-        self.pipe = Pipe(self.clock, "192.0.2.9:1", MAX_FRAME_BYTES)
+        self.pipe = Pipe(self.clock, "192.0.2.9:1")
         self.pipe.open(self, self)
 
     def frames(self, frames: list[bytes]) -> None:

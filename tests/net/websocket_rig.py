@@ -200,7 +200,7 @@ class WebsocketRig:
             "nack_delay_s": 10.0,
         }
         self.request = SocketRequest(**(values | wishes))
-        sockets = WorkerSockets(self._admit, lambda: closed_because, self.clock, MAX_FRAME_BYTES, len)
+        sockets = WorkerSockets(self._admit, lambda: closed_because, self.clock, len)
         self.worker = sockets.open(self.request, self.socket)
         self.clock.settle()
 

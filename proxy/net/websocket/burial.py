@@ -46,7 +46,8 @@ class Burial:
 
     def sent(self, message: SocketMessage) -> None:
         """The client has it; perhaps for the last time."""
-        if message.redelivery_count >= self._redeliveries_max:
+        # One that its producer encrypted cannot be made anew here.
+        if message.redelivery_count >= self._redeliveries_max and message.encryption is None:
             self._last_tries[message.place] = message
 
     def settled(self, place: Place) -> None:

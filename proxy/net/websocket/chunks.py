@@ -1,20 +1,31 @@
 """Messages that producers cut into chunks, put together again.
 
-All chunks of a message reach one worker, in order. What is half there is bounded in bytes: the pieces of a message
-whose rest never comes are dropped when others need the room, and come again when the worker's connection ends.
+All chunks of a message reach one worker, in order. A producer that reconnects may send some twice, and one that dies
+leaves a message without its end: what was sent twice, and what is not whole after a minute, is acknowledged and told
+of, as Pulsar's clients do; else its key would wait for ever.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from proxy.net.websocket.deadlines import Deadlines
+from proxy.net.websocket.opening import TooLargeError
 
 if TYPE_CHECKING:
+    from proxy.net.ports import Clock
     from proxy.net.websocket.opening import Entry
     from proxy.net.websocket.places import Place
 
 CHUNKED_BYTES_MAX: Final = 64 << 20
-"""Of all half-received messages of one worker."""
+"""Of all half-received messages of one worker: as much as a subscription may hold, unless configured otherwise."""
+WHOLE_S_MAX: Final = 60.0
+"""From the first chunk to the last; the default of Pulsar's clients."""
+
+_Key: TypeAlias = tuple[int, str]
+"""Partition and uuid: the latter tells messages of one producer and partition apart, and no more."""
 
 
 @dataclass(slots=True)
@@ -26,34 +37,73 @@ class _Half:
 class Chunks:
     """Every message of one worker that is partly here."""
 
-    def __init__(self) -> None:
-        """None."""
-        self._halves: dict[str, _Half] = {}
+    def __init__(self, clock: Clock, discard: Callable[[list[Place], str], None]) -> None:
+        """`discard` gets chunks that no message will be made of, and why."""
+        self._discard = discard
+        self._halves: dict[_Key, _Half] = {}
+        self._lonely: set[Place] = set()
+        """Chunks without those before them."""
+        self._overdue = Deadlines(clock, WHOLE_S_MAX, self._too_old)
         self._bytes = 0
 
-    def add(self, entry: Entry) -> tuple[bytes, list[Place]] | None:
+    def add(self, entry: Entry) -> tuple[bytes, tuple[Place, ...]] | None:
         """Take a chunk; with the last one, the message's payload and the places of the chunks before that one.
 
-        Chunks that came already, or whose beginning is unknown, are not taken: whoever redelivers begins anew.
+        Raises `TooLargeError`.
         """
-        metadata = entry.metadata
-        if metadata.chunk_id == 0:
-            self._drop(metadata.uuid)
-            self._halves[metadata.uuid] = _Half()
-        half = self._halves.get(metadata.uuid)
-        if half is None or metadata.chunk_id != len(half.places):
+        metadata, place = entry.metadata, entry.place
+        key, number = (entry.partition, metadata.uuid), metadata.chunk_id
+        half = self._halves.get(key)
+        if half is None and number == 0:
+            half = self._halves[key] = _Half()
+            self._overdue.add(place)
+        if half is None or number > len(half.places):
+            self._lonely.add(place)
+            self._overdue.add(place)
             return None
+        if number < len(half.places):
+            if half.places[number] != place:
+                self._discard([place], "a chunk that its producer sent twice")
+            return None
+        self._check_size(metadata.total_chunk_msg_size, len(entry.payload))
         half.payload += entry.payload
+        half.places.append(place)
         self._bytes += len(entry.payload)
-        if metadata.chunk_id == metadata.num_chunks_from_msg - 1:
-            self._drop(metadata.uuid)
-            return bytes(half.payload), half.places
-        half.places.append(entry.place)
-        while self._bytes > CHUNKED_BYTES_MAX:
-            self._drop(next(iter(self._halves)))
-        return None
+        if number < metadata.num_chunks_from_msg - 1:
+            return None
+        self._drop(key)
+        return bytes(half.payload), tuple(half.places[:-1])
 
-    def _drop(self, uuid: str) -> None:
-        half = self._halves.pop(uuid, None)
-        if half is not None:
-            self._bytes -= len(half.payload)
+    def take_back(self, partition: int) -> list[Place]:
+        """Forget what is half here of a partition; the places of all of it."""
+        taken = [place for place in self._lonely if place.partition == partition]
+        self._lonely.difference_update(taken)
+        for place in taken:
+            self._overdue.discard(place)
+        for key in [key for key in self._halves if key[0] == partition]:
+            taken += self._drop(key)
+        return taken
+
+    def stop(self) -> None:
+        """The worker has gone."""
+        self._overdue.stop()
+
+    def _check_size(self, declared: int, more: int) -> None:
+        if max(declared, self._bytes + more) > CHUNKED_BYTES_MAX:
+            message = f"a message in chunks of {max(declared, more):,} bytes; {CHUNKED_BYTES_MAX:,} fit in here"
+            raise TooLargeError(message)
+
+    def _drop(self, key: _Key) -> list[Place]:
+        half = self._halves.pop(key)
+        self._bytes -= len(half.payload)
+        if half.places:
+            self._overdue.discard(half.places[0])
+        return half.places
+
+    def _too_old(self, places: list[Place]) -> None:
+        due = set(places)
+        for key in [key for key, half in self._halves.items() if half.places[0] in due]:
+            self._discard(self._drop(key), f"a message in chunks that was not whole after {WHOLE_S_MAX:g} s")
+        if lonely := [place for place in places if place in self._lonely]:
+            self._lonely.difference_update(lonely)
+            self._discard(lonely, "chunks without the beginning of their message")

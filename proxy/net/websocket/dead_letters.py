@@ -37,6 +37,9 @@ _Lookup = pb.CommandLookupTopicResponse
 ANSWER_S_MAX: Final = 30.0
 """For the next step, whichever it is; as Pulsar's clients wait."""
 PRODUCER_ID: Final = 0
+MESSAGE_BYTES_DEFAULT: Final = 5 << 20
+METADATA_BYTES: Final = 64 << 10
+"""Left for keys and properties, of what a broker takes as one message."""
 
 Done = Callable[[bool], None]
 
@@ -56,6 +59,7 @@ class DeadLetters:
         """What to do once connected."""
         self._ready = False
         self._producer = ""
+        self._payload_bytes_max = 0
         self._waiting: deque[tuple[SocketMessage, Done]] = deque()
         self._unconfirmed: dict[int, Done] = {}
         self._sequence = count()
@@ -95,6 +99,8 @@ class DeadLetters:
         if self._requests is not None and self._requests.answered(command):
             return
         if command.type == _T.CONNECTED:
+            whole = command.connected.max_message_size or MESSAGE_BYTES_DEFAULT
+            self._payload_bytes_max = whole - METADATA_BYTES
             self._next()
         elif command.type == _T.SEND_RECEIPT:
             self._confirmed(command.send_receipt.sequence_id, kept=True)
@@ -167,6 +173,10 @@ class DeadLetters:
     def _send_waiting(self) -> None:
         while self._waiting and self._pipe is not None:
             message, done = self._waiting.popleft()
+            if len(message.payload) > self._payload_bytes_max:
+                log.warning("dead letter is too large", topic=self._topic, payload_bytes=len(message.payload))
+                self._clock.call_soon(partial(done, False))
+                continue
             sequence = next(self._sequence)
             self._unconfirmed[sequence] = done
             self._pipe.send(self._send_frame(message, sequence))

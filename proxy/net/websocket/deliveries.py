@@ -1,47 +1,59 @@
 """From entries to messages at the client, a few in one turn of the loop.
 
-Opening entries and writing messages takes its time, so what comes is put aside at first, and nothing is opened while
-messages wait that the client has no room for.
+Opening entries and writing messages takes its time, so what comes is put aside at first; one entry is open at a time,
+and its messages are read one by one as there is room for them.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Final, NamedTuple
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
 
 import structlog
 
+from proxy.net.websocket.books import EntryKey, entry_key
 from proxy.net.websocket.chunks import Chunks
-from proxy.net.websocket.opening import UnreadableError, open_entry, read_entry
+from proxy.net.websocket.link import CloseCode
+from proxy.net.websocket.opening import TooLargeError, UnreadableError, open_entry, read_entry
+from proxy.net.websocket.places import WHOLE, Place
 from proxy.wire import commands
 from proxy.wire import pulsar_pb2 as pb
 from proxy.wire.frames import encode_command
 from proxy.wire.messages import parse_message
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from proxy.net.ports import Clock
     from proxy.net.websocket.message import SocketMessage
     from proxy.net.websocket.opening import Entry
     from proxy.net.websocket.permits import Permits
     from proxy.net.websocket.pipe import Pipe
-    from proxy.net.websocket.places import Place
     from proxy.socket_request import SocketRequest
+    from proxy.wire.messages import MessageHead
 
 log = structlog.get_logger("keyline.websocket")
 
 _T = pb.BaseCommand
-MESSAGES_PER_TURN: Final = 32
+STEPS_PER_TURN: Final = 32
+"""Entries opened and messages delivered."""
+BYTES_PER_TURN: Final = 256 << 10
 
 
-class Waiting(NamedTuple):
-    """A message for which the client has had no room yet."""
+@dataclass(slots=True)
+class _Opened:
+    """An entry of which messages are still to be delivered."""
 
     consumer_id: int
-    message: SocketMessage
+    entry: Entry
     chunks: tuple[Place, ...]
-    """Places of its chunks but the last."""
+    """Of a message in chunks, the places of all but the last."""
+    messages: Iterator[SocketMessage | Place]
+    permits_left: int
+    """Of those it took, for messages that have not been delivered."""
+    touched: bool = False
+    """Whether one has."""
 
 
 class Deliveries:
@@ -53,18 +65,24 @@ class Deliveries:
         pipe: Pipe,
         permits: Permits,
         clock: Clock,
-        deliver: Callable[[SocketMessage, tuple[Place, ...]], None],
+        deliver: Callable[[SocketMessage, tuple[Place, ...]], int],
+        failed: Callable[[int, str], None],
     ) -> None:
-        """`deliver` gets each message when there is room, with the places of its chunks but the last."""
+        """`deliver` gets each message when there is room, with the places of its chunks but the last.
+
+        It returns about how many bytes that was. `failed` gets a close code and a reason when it cannot go on.
+        """
         self._request = request
         self._pipe = pipe
         self._permits = permits
         self._clock = clock
         self._deliver = deliver
+        self._failed = failed
         self._topics: Sequence[tuple[str, int]] = ()
-        self._chunks = Chunks()
+        self._chunks = Chunks(clock, self._discard_chunks)
         self._frames: deque[bytes] = deque()
-        self._waiting: deque[Waiting] = deque()
+        self._current: _Opened | None = None
+        self._held_back_told = False
         self._due = False
 
     def open(self, topics: Sequence[tuple[str, int]]) -> None:
@@ -75,13 +93,37 @@ class Deliveries:
     def stop(self) -> None:
         """Deliver nothing more."""
         self._frames.clear()
-        self._waiting.clear()
+        self._current = None
         self._topics = ()
+        self._chunks.stop()
 
     def came(self, frame: bytes) -> None:
         """A MESSAGE."""
         self._frames.append(frame)
         self.soon()
+
+    def take_back(self, consumer_id: int, entries: Iterable[EntryKey]) -> set[tuple[int, int]]:
+        """These entries go back: what else of the consumer has not begun to be delivered goes with them.
+
+        Else later messages of a key would come first. Ledger and entry of everything that goes.
+        """
+        taken = {(place.ledger, place.entry) for place in self._chunks.take_back(self._topics[consumer_id][1])}
+        current = self._current
+        if current is not None and current.consumer_id == consumer_id:
+            key = entry_key(current.entry.place)
+            if key in entries or not current.touched:
+                taken.update((place.ledger, place.entry) for place in (current.entry.place, *current.chunks))
+                self._close_current()
+        kept: deque[bytes] = deque()
+        for frame in self._frames:
+            head = parse_message(frame)
+            if head.consumer_id != consumer_id:
+                kept.append(frame)
+                continue
+            self._permits.used(consumer_id, self._permits_of(head))
+            taken.add((head.ledger, head.entry))
+        self._frames = kept
+        return taken
 
     def soon(self) -> None:
         """There may be something to do: room, messages, permits to grant."""
@@ -89,69 +131,127 @@ class Deliveries:
             self._due = True
             self._clock.call_soon(self._turn)
 
+    # ---- turns
+
     @property
-    def _can_deliver(self) -> bool:
-        return bool(self._waiting) and self._permits.room > 0 and self._pipe.writable
+    def _may_deliver(self) -> bool:
+        return self._permits.room > 0 and self._pipe.writable
 
     def _turn(self) -> None:
         self._due = False
+        try:
+            self._work()
+        except TooLargeError as error:
+            self._failed(CloseCode.TOO_BIG, str(error))
+        except Exception:
+            log.exception("websocket failed", peer=self._request.peer)
+            self._failed(CloseCode.INTERNAL, "a fault of the gateway; its log tells more")
+
+    def _work(self) -> None:
+        steps, left_bytes = STEPS_PER_TURN, BYTES_PER_TURN
+        while self._topics and steps and left_bytes > 0:
+            steps -= 1
+            if self._current is None:
+                if not self._frames:
+                    break
+                self._open(self._frames.popleft())
+            elif not self._may_deliver:
+                break
+            else:
+                left_bytes -= self._next_of(self._current)
         if not self._topics:
             return
-        if not self._waiting and self._frames:
-            self._open(self._frames.popleft())
-        left = MESSAGES_PER_TURN
-        while left and self._can_deliver:
-            waiting = self._waiting.popleft()
-            self._permits.sent(waiting.consumer_id)
-            self._deliver(waiting.message, waiting.chunks)
-            left -= 1
-            if not self._waiting and self._frames:
-                self._open(self._frames.popleft())
         for consumer_id, permits in self._permits.to_grant():
             self._pipe.send(commands.flow(consumer_id, permits))
-        if self._can_deliver or (self._frames and not self._waiting):
+        if (self._frames and self._current is None) or (self._current is not None and self._may_deliver):
             self.soon()
+
+    def _next_of(self, current: _Opened) -> int:
+        """Deliver an entry's next message, or be done with the entry; about how many bytes that was."""
+        consumer_id = current.consumer_id
+        try:
+            message = next(current.messages, None)
+        except UnreadableError as error:
+            self._discard(consumer_id, (*current.chunks, current.entry.place), str(error), error.why)
+            message = None
+        if message is None:
+            self._close_current()
+            return 0
+        if isinstance(message, Place):
+            self._acknowledge(consumer_id, [message])
+            return 0
+        current.touched = True
+        current.permits_left -= 1
+        self._permits.sent(consumer_id)
+        return self._deliver(message, current.chunks)
+
+    def _close_current(self) -> None:
+        current, self._current = self._current, None
+        if current is not None:
+            self._permits.used(current.consumer_id, current.permits_left)
+
+    def _permits_of(self, head: MessageHead) -> int:
+        try:
+            return read_entry(head, *self._topics[head.consumer_id]).messages
+        except UnreadableError:
+            return 1
+
+    # ---- entries
 
     def _open(self, frame: bytes) -> None:
         head = parse_message(frame)
         consumer_id = head.consumer_id
-        topic, partition = self._topics[consumer_id]
         try:
-            entry = read_entry(head, topic, partition)
+            entry = read_entry(head, *self._topics[consumer_id])
         except UnreadableError as error:
             self._permits.used(consumer_id, 1)
-            self._discard(consumer_id, pb.MessageIdData(ledgerId=head.ledger, entryId=head.entry), error)
+            place = Place(self._topics[consumer_id][1], head.ledger, head.entry, WHOLE, 0)
+            self._discard(consumer_id, [place], str(error), error.why)
             return
-        messages: list[SocketMessage] = []
         chunks: tuple[Place, ...] = ()
-        try:
-            payload, chunks = self._payload(entry)
-            messages = [] if payload is None else open_entry(entry, payload)
-        except UnreadableError as error:
-            for place in (*chunks, entry.place):
-                self._discard(consumer_id, place.to_acknowledge(), error)
-        self._permits.used(consumer_id, entry.messages - len(messages))
-        self._waiting.extend(Waiting(consumer_id, message, chunks) for message in messages)
-
-    def _payload(self, entry: Entry) -> tuple[bytes | None, tuple[Place, ...]]:
-        """What to open now, if anything, and the places of earlier chunks. Raises `UnreadableError`."""
+        payload: bytes | None = entry.payload
         if entry.encrypted and self._request.encrypted != "CONSUME":
-            if self._request.encrypted == "DISCARD":
-                raise UnreadableError("encrypted", pb.CommandAck.DecryptionError)
-            log.warning("encrypted message held back", peer=self._request.peer, topic=entry.topic)
-            return None, ()
-        if not entry.chunk:
-            return entry.payload, ()
-        whole = self._chunks.add(entry)
-        return (None, ()) if whole is None else (whole[0], tuple(whole[1]))
+            self._keep_from_client(entry, consumer_id)
+            payload = None
+        elif entry.chunk:
+            whole = self._chunks.add(entry)
+            payload, chunks = (None, ()) if whole is None else whole
+        if payload is None:
+            self._permits.used(consumer_id, entry.messages)
+        else:
+            self._current = _Opened(consumer_id, entry, chunks, open_entry(entry, payload), entry.messages)
 
-    def _discard(self, consumer_id: int, place: pb.MessageIdData, error: UnreadableError) -> None:
+    def _keep_from_client(self, entry: Entry, consumer_id: int) -> None:
+        """A client that takes no encrypted messages: they are acknowledged away if it wants that, or stay here."""
+        if self._request.encrypted == "DISCARD":
+            self._discard(consumer_id, [entry.place], "encrypted", pb.CommandAck.DecryptionError)
+        elif not self._held_back_told:
+            self._held_back_told = True
+            log.warning("encrypted messages are held back", peer=self._request.peer, topic=entry.topic)
+
+    def _discard_chunks(self, places: list[Place], why: str) -> None:
+        for consumer_id, (_, partition) in enumerate(self._topics):
+            of_it = [place for place in places if place.partition == partition]
+            if of_it:
+                self._discard(consumer_id, of_it, why, pb.CommandAck.BatchDeSerializeError)
+
+    def _discard(
+        self, consumer_id: int, places: Iterable[Place], reason: str, why: pb.CommandAck.ValidationError
+    ) -> None:
         """Acknowledge what no client could read, as Pulsar's clients do."""
-        log.warning("unreadable message discarded", peer=self._request.peer, entry=str(place), reason=str(error))
+        named = list(places)
+        entries = [f"{place.ledger}:{place.entry}" for place in named]
+        log.warning("unreadable message discarded", peer=self._request.peer, entries=entries, reason=reason)
+        self._acknowledge(consumer_id, named, why)
+
+    def _acknowledge(
+        self, consumer_id: int, places: list[Place], why: pb.CommandAck.ValidationError | None = None
+    ) -> None:
         ack = pb.CommandAck(
             consumer_id=consumer_id,
             ack_type=pb.CommandAck.Individual,
-            message_id=[place],
-            validation_error=error.why,
+            message_id=[place.to_acknowledge() for place in places],
         )
+        if why is not None:
+            ack.validation_error = why
         self._pipe.send(encode_command(_T(type=_T.ACK, ack=ack)))

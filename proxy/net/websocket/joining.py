@@ -6,6 +6,7 @@ are; every partition's Key_Shared subscription is the gateway's own.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from functools import partial
 from http import HTTPStatus
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from proxy.socket_request import SocketRequest
 
 PROTOCOL_VERSION: Final = 21
+_PARTITION: Final = re.compile(r"[0-9]{1,9}")
 _T = pb.BaseCommand
 _Metadata = pb.CommandPartitionedTopicMetadataResponse
 
@@ -38,8 +40,10 @@ _STATUS: Final = {
 }
 
 
-def http_status(code: int) -> int:
+def http_status(code: int, *, connected: bool = True) -> int:
     """What an upgrade is answered with where a binary client gets this ServerError."""
+    if not connected and code == pb.NotAllowedError:
+        return HTTPStatus.TOO_MANY_REQUESTS  # which is what it means before CONNECTED: no room for another connection
     return _STATUS.get(code, HTTPStatus.INTERNAL_SERVER_ERROR)  # type: ignore[call-overload, no-any-return]
 
 
@@ -60,6 +64,12 @@ def metadata_frame(topic: str, request_id: int) -> bytes:
     """How many partitions has it?"""
     body = pb.CommandPartitionedTopicMetadata(topic=topic, request_id=request_id)
     return encode_command(_T(type=_T.PARTITIONED_METADATA, partitionMetadata=body))
+
+
+def partition_in(topic: str) -> int:
+    """The number of the partition that a topic is; -1 if it is none."""
+    number = topic.rpartition("-partition-")[2]
+    return int(number) if number != topic and _PARTITION.fullmatch(number) else -1
 
 
 class Joining:
@@ -93,7 +103,9 @@ class Joining:
             self._refused(http_status(body.error), body.message)
             return
         topic = self._request.topic
-        self._topics = [(f"{topic}-partition-{number}", number) for number in range(body.partitions)] or [(topic, -1)]
+        self._topics = [(f"{topic}-partition-{number}", number) for number in range(body.partitions)] or [
+            (topic, partition_in(topic))
+        ]
         self._missing = len(self._topics)
         for consumer_id in range(len(self._topics)):
             self._requests.ask(partial(self._subscribe, consumer_id), self._answered)

@@ -15,6 +15,7 @@ class CloseCode:
     INVALID_DATA = 1007
     POLICY = 1008
     TOO_BIG = 1009
+    INTERNAL = 1011
     SERVICE_RESTART = 1012
     """Come again: the gateway stops, or has ended the consumer."""
 

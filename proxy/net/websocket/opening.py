@@ -8,14 +8,14 @@ from proxy.net.subscription_intake import BATCH_MESSAGES_MAX
 from proxy.net.websocket.message import Encryption, SocketMessage
 from proxy.net.websocket.places import WHOLE, Place
 from proxy.wire import pulsar_pb2 as pb
-from proxy.wire.batch import Single, index_batch, single_key
+from proxy.wire.batch import single_sticky_key, walk_batch
 from proxy.wire.codecs import decompress
 from proxy.wire.errors import WireError
 from proxy.wire.metadata import can_peek, peek, sticky_key, verify_checksum
 from proxy.wire.pulsar_pb2 import MessageMetadata, SingleMessageMetadata
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
     from proxy.wire.messages import MessageHead
 
@@ -37,7 +37,7 @@ class Entry(NamedTuple):
     @property
     def messages(self) -> int:
         """How many permits it took."""
-        return min(max(self.metadata.num_messages_in_batch, 1), BATCH_MESSAGES_MAX)
+        return 1 if self.chunk else min(max(self.metadata.num_messages_in_batch, 1), BATCH_MESSAGES_MAX)
 
     @property
     def chunk(self) -> bool:
@@ -64,6 +64,10 @@ class UnreadableError(Exception):
         self.why = why
 
 
+class TooLargeError(Exception):
+    """A message that the gateway does not open; another kind of client may."""
+
+
 def read_entry(head: MessageHead, topic: str, partition: int) -> Entry:
     """Read an entry's metadata. Raises `UnreadableError`."""
     try:
@@ -75,33 +79,43 @@ def read_entry(head: MessageHead, topic: str, partition: int) -> Entry:
     return Entry(head, metadata, head.tail[start:], topic, partition)
 
 
-def open_entry(entry: Entry, payload: bytes) -> list[SocketMessage]:
-    """Every message of an entry that is still to be acknowledged; `payload` is that of all chunks, if it is one.
+def open_entry(entry: Entry, payload: bytes) -> Iterator[SocketMessage | Place]:
+    """Each message of an entry that is still to be acknowledged, one by one as it is asked for.
 
-    Raises `UnreadableError`.
+    `payload` is that of all chunks, if it is one. Of a message that was compacted away there is only its place. Raises
+    `UnreadableError` and `TooLargeError`, perhaps behind messages that could be read.
     """
     metadata = entry.metadata
     if entry.encrypted:
-        return [_whole(entry, payload, _encryption(metadata))]
+        yield _whole(entry, payload, _encryption(metadata))
+        return
+    if metadata.compression != pb.NONE and metadata.uncompressed_size > OPENED_BYTES_MAX:
+        message = f"a payload of {metadata.uncompressed_size:,} bytes; {OPENED_BYTES_MAX:,} fit in here"
+        raise TooLargeError(message)
     try:
         plain = decompress(metadata.compression, payload, metadata.uncompressed_size, OPENED_BYTES_MAX)
     except WireError as error:
         raise UnreadableError(str(error), pb.CommandAck.DecompressionError) from error
-    if not metadata.HasField("num_messages_in_batch"):
-        return [_whole(entry, b"" if metadata.null_value else plain, None)]
+    if not metadata.HasField("num_messages_in_batch") or entry.metadata.num_chunks_from_msg > 1:
+        yield _whole(entry, b"" if metadata.null_value else plain, None)
+        return
+    unacknowledged = _unacknowledged(entry.head.ack_set)
     try:
-        singles = index_batch(plain, metadata.num_messages_in_batch)
+        for index, (own, start, end) in enumerate(walk_batch(plain, metadata.num_messages_in_batch)):
+            if not unacknowledged(index):
+                continue
+            single = _single(entry, index, own, plain[start:end])
+            yield single.place if own.compacted_out else single
     except WireError as error:
         raise UnreadableError(str(error), pb.CommandAck.BatchDeSerializeError) from error
-    wanted = _unacknowledged(entry.head.ack_set, len(singles))
-    return [_single(entry, plain, index, singles) for index in wanted if not singles[index].compacted_out]
 
 
-def _unacknowledged(ack_set: tuple[int, ...] | None, size: int) -> list[int]:
+def _unacknowledged(ack_set: tuple[int, ...] | None) -> Callable[[int], bool]:
+    """Whether a message of a batch is still to be acknowledged, by its index."""
     if ack_set is None:
-        return list(range(size))
-    bits = sum((word % (1 << _WORD_BITS)) << (_WORD_BITS * number) for number, word in enumerate(ack_set))
-    return [index for index in range(size) if bits >> index & 1]
+        return lambda _: True
+    words = ack_set
+    return lambda index: index // _WORD_BITS < len(words) and bool(words[index // _WORD_BITS] >> index % _WORD_BITS & 1)
 
 
 def _whole(entry: Entry, payload: bytes, encryption: Encryption | None) -> SocketMessage:
@@ -125,19 +139,16 @@ def _whole(entry: Entry, payload: bytes, encryption: Encryption | None) -> Socke
     )
 
 
-def _single(entry: Entry, plain: bytes, index: int, singles: list[Single]) -> SocketMessage:
-    single, outer = singles[index], entry.metadata
-    size = int.from_bytes(plain[single.start : single.start + 4], "big")
-    start = single.start + 4 + size
-    own = SingleMessageMetadata.FromString(plain[single.start + 4 : start])
+def _single(entry: Entry, index: int, own: SingleMessageMetadata, payload: bytes) -> SocketMessage:
+    outer = entry.metadata
     return SocketMessage(
-        place=Place(entry.partition, entry.head.ledger, entry.head.entry, index, len(singles)),
+        place=Place(entry.partition, entry.head.ledger, entry.head.entry, index, outer.num_messages_in_batch),
         topic=entry.topic,
-        payload=b"" if own.null_value else plain[start : single.end],
+        payload=b"" if own.null_value else payload,
         key=own.partition_key if own.HasField("partition_key") else None,
         key_base64=own.partition_key_b64_encoded,
         ordering_key=own.ordering_key if own.HasField("ordering_key") else None,
-        sticky_key=single_key(single, outer),
+        sticky_key=single_sticky_key(own, outer),
         properties=_properties(own.properties),
         publish_time_ms=outer.publish_time,
         event_time_ms=own.event_time or outer.event_time,
@@ -153,7 +164,7 @@ def _encryption(metadata: MessageMetadata) -> Encryption:
     return Encryption(
         keys={_text(key.key): (key.value, _properties(key.metadata)) for key in metadata.encryption_keys},
         param=metadata.encryption_param,
-        algorithm=metadata.encryption_algo,
+        algorithm=_text(metadata.encryption_algo),
         compression=pb.CompressionType.Name(metadata.compression),
         uncompressed_bytes=metadata.uncompressed_size,
         batch_size=metadata.num_messages_in_batch if metadata.HasField("num_messages_in_batch") else None,

@@ -60,6 +60,7 @@ class Permits:
         grants = []
         for consumer_id, outstanding in enumerate(self._outstanding):
             if outstanding < share:
-                self._outstanding[consumer_id] = share
-                grants.append((consumer_id, share - outstanding))
+                permits = min(share - outstanding, ROOM_MAX)
+                self._outstanding[consumer_id] += permits
+                grants.append((consumer_id, permits))
         return grants

@@ -6,12 +6,20 @@ are gathered and handed over at the end of the loop's turn, and the end of the c
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
+
+import structlog
 
 from proxy.wire.frames import FrameSplitter
 
 if TYPE_CHECKING:
     from proxy.net.ports import Clock, Receiver
+
+
+log = structlog.get_logger("keyline.websocket")
+
+FRAME_BYTES_MAX: Final = 1 << 31
+"""What the gateway itself has made is not too large, however large: slices of batches are not compressed any more."""
 
 
 class PipeClient(Protocol):
@@ -27,11 +35,11 @@ class PipeClient(Protocol):
 class Pipe:
     """Both ends: `ports.Transport` for the session, `send` and `leave` for the client."""
 
-    def __init__(self, clock: Clock, peer: str, max_frame_bytes: int) -> None:
+    def __init__(self, clock: Clock, peer: str) -> None:
         """Not open yet."""
         self._clock = clock
         self._peer = peer
-        self._splitter = FrameSplitter(max_frame_bytes)
+        self._splitter = FrameSplitter(FRAME_BYTES_MAX)
         self._session: Receiver | None = None
         self._client: PipeClient | None = None
         self._to_session: list[bytes] = []
@@ -119,14 +127,21 @@ class Pipe:
     def _pass_on(self) -> None:
         self._due = False
         closed = self._closed
+        try:
+            self._hand_over(closed=closed is not None)
+        except Exception:  # whatever it is, nobody may be left waiting at an end that is deaf
+            log.exception("connection in memory failed", peer=self._peer)
+            closed = self._closed = "a fault of the gateway; its log tells more"
+        if closed is not None:
+            self._hang_up(closed)
+
+    def _hand_over(self, *, closed: bool) -> None:
         if self._to_client and self._client is not None:
             data, self._to_client = b"".join(self._to_client), []
             self._client.frames(self._splitter.feed(data))
-        if self._to_session and self._session is not None and (self._reading or closed is not None):
+        if self._to_session and self._session is not None and (self._reading or closed):
             data, self._to_session = b"".join(self._to_session), []
             self._session.received(data)
-        if closed is not None:
-            self._hang_up(closed)
 
     def _hang_up(self, reason: str) -> None:
         session, self._session = self._session, None

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from proxy.net.websocket.books import Books, entry_key
+from proxy.net.websocket.books import Books, EntryKey, entry_key
 from proxy.net.websocket.burial import Burial
 from proxy.net.websocket.dead_letters import DeadLetters
 from proxy.net.websocket.deadlines import Deadlines
+from proxy.net.websocket.places import WHOLE
 from proxy.net.websocket.receipts import Receipt, numbered, pieces
 from proxy.wire import commands
 from proxy.wire import pulsar_pb2 as pb
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from proxy.net.ports import Clock
+    from proxy.net.websocket.deliveries import Deliveries
     from proxy.net.websocket.message import SocketMessage
     from proxy.net.websocket.permits import Permits
     from proxy.net.websocket.pipe import Pipe, PipeClient
@@ -31,8 +33,6 @@ if TYPE_CHECKING:
     from proxy.socket_request import SocketRequest
 
 _T = pb.BaseCommand
-STRANGE_BATCH_MAX: Final = 1 << 16
-"""An id that nobody was sent may claim no larger batch: what it says would be written out."""
 
 
 class Settling:
@@ -46,13 +46,13 @@ class Settling:
         permits: Permits,
         clock: Clock,
         dial: Callable[[PipeClient], Pipe],
-        room_made: Callable[[], None],
+        deliveries: Deliveries,
     ) -> None:
-        """`dial` opens a connection for dead letters; `room_made` is called when time, not the client, made room."""
+        """`dial` opens a connection for dead letters; `deliveries` is what goes to the client meanwhile."""
         self._pipe = pipe
         self._requests = requests
         self._permits = permits
-        self._room_made = room_made
+        self._deliveries = deliveries
         self._books = Books()
         self._given_up: set[Place] = set()
         """Refused and waited out: there is room for another already."""
@@ -107,7 +107,8 @@ class Settling:
     def acknowledge(self, places: Iterable[Place], told: Callable[[list[str], str | None], None] | None) -> None:
         """The client is done with these; `told` gets those it did not hold, and an error, when the broker knows.
 
-        All are passed on: what is not in the books may have been delivered to the client over an earlier connection.
+        What is not in the books may have been delivered over an earlier connection, and is passed on if it was a whole
+        entry; of a batch only the books know the size, and a wrong one would acknowledge others too.
         """
         ids: dict[int, list[pb.MessageIdData]] = {}
         not_held = []
@@ -116,7 +117,7 @@ class Settling:
             if chunks is None:
                 not_held.append(place.message_id)
             consumer_id = self._consumers.get(place.partition)
-            if consumer_id is not None and (chunks is not None or place.batch_size <= STRANGE_BATCH_MAX):
+            if consumer_id is not None and (chunks is not None or place.batch_index == WHOLE):
                 ids.setdefault(consumer_id, []).extend(each.to_acknowledge() for each in (place, *(chunks or ())))
         acks = [
             pb.CommandAck(consumer_id=consumer_id, ack_type=pb.CommandAck.Individual, message_id=some)
@@ -158,21 +159,19 @@ class Settling:
     def _taken_away(self, place: Place) -> None:
         """It is a dead letter now: done with here."""
         self.acknowledge((place,), None)
-        self._room_made()
+        self._deliveries.soon()
 
     def _give_back(self, places: Iterable[Place]) -> None:
-        """Ask for the entries of these again, and forget every message of them.
-
-        What of such an entry is still on its way to the client goes on, and comes twice: were it taken out, later
-        messages of its key would come first.
-        """
-        again: dict[int, set[tuple[int, int]]] = {}
-        keys = {entry_key(place) for place in places}
-        for key in keys:
-            for place, chunks in self._books.given_back(key):
-                self._settle(place)
-                entries = again.setdefault(self._consumers[place.partition], set())
-                entries.update((each.ledger, each.entry) for each in (place, *chunks))
-        for consumer_id, entries in again.items():
-            self._pipe.send(commands.redeliver(consumer_id, sorted(entries)))
-        self._room_made()
+        """Ask for the entries of these again, and forget every message of them."""
+        again: dict[int, set[EntryKey]] = {}
+        for place in places:
+            again.setdefault(self._consumers[place.partition], set()).add(entry_key(place))
+        for consumer_id, keys in again.items():
+            entries = self._deliveries.take_back(consumer_id, keys)
+            for key in keys:
+                for place, chunks in self._books.given_back(key):
+                    self._settle(place)
+                    entries.update((each.ledger, each.entry) for each in (place, *chunks))
+            if entries:
+                self._pipe.send(commands.redeliver(consumer_id, sorted(entries)))
+        self._deliveries.soon()

@@ -28,7 +28,6 @@ class WorkerSockets:
         admit: Callable[[str], Receiver],
         closed_because: Callable[[], str | None],
         clock: Clock,
-        max_frame_bytes: int,
         slot_of: Callable[[bytes], int],
     ) -> None:
         """`admit` gives a session for a client's address; `slot_of` the hash slot of a sticky key.
@@ -38,7 +37,6 @@ class WorkerSockets:
         self._admit = admit
         self._closed_because = closed_because
         self._clock = clock
-        self._max_frame_bytes = max_frame_bytes
         self._slot_of = slot_of
 
     def open(self, request: SocketRequest, socket: WorkerSocket) -> SocketWorker:
@@ -55,7 +53,7 @@ class WorkerSockets:
         return worker
 
     def _pipe(self, request: SocketRequest) -> Pipe:
-        return Pipe(self._clock, request.peer, self._max_frame_bytes)
+        return Pipe(self._clock, request.peer)
 
     def _dial(self, request: SocketRequest, client: PipeClient) -> Pipe:
         """Another connection for a worker that has one."""

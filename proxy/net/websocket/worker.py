@@ -64,10 +64,12 @@ class SocketWorker:
         self._joining: Joining | None = Joining(request, self._requests, self._joined, self.refuse)
         self._topics: list[tuple[str, int]] = []
         permits = self._permits = Permits(request.outstanding_max, pull=request.pull)
-        self._deliveries = Deliveries(request, pipe, permits, clock, self._deliver)
-        self._settling = Settling(request, pipe, self._requests, permits, clock, dial, self._deliveries.soon)
+        self._deliveries = Deliveries(request, pipe, permits, clock, self._deliver, self._close)
+        self._settling = Settling(request, pipe, self._requests, permits, clock, dial, self._deliveries)
         self._ended_topics: set[int] = set()
         self._ended = False
+        self._unsubscribing = False
+        self._connected = False
         self._last_error: pb.CommandError | None = None
         self._timer: Timer | None = clock.call_later(JOIN_S_MAX, self._too_late)
         pipe.send(connect_frame(request))
@@ -122,7 +124,7 @@ class SocketWorker:
         if self._joining is None:
             self._close(CloseCode.SERVICE_RESTART, error.message if error is not None else reason)
         elif error is not None:
-            self.refuse(http_status(error.error), error.message)
+            self.refuse(http_status(error.error, connected=self._connected), error.message)
         else:
             self.refuse(http_status(pb.ServiceNotReady), reason)
 
@@ -130,6 +132,7 @@ class SocketWorker:
         if self._requests.answered(command):
             return
         if command.type == _T.CONNECTED and self._joining is not None:
+            self._connected = True
             self._joining.connected()
         elif command.type == _T.ERROR:
             self._last_error = command.error
@@ -218,6 +221,9 @@ class SocketWorker:
 
     def _unsubscribe(self) -> None:
         """Delete the subscription of every partition; the connection ends with it, or says why it was refused."""
+        if self._unsubscribing:
+            return
+        self._unsubscribing = True
         left = len(self._topics)
 
         def answered(answer: pb.BaseCommand) -> None:
@@ -231,6 +237,8 @@ class SocketWorker:
         for consumer_id in range(len(self._topics)):
             self._requests.ask(partial(commands.unsubscribe, consumer_id), answered)
 
-    def _deliver(self, message: SocketMessage, chunks: tuple[Place, ...]) -> None:
+    def _deliver(self, message: SocketMessage, chunks: tuple[Place, ...]) -> int:
+        frame = self._dialect.message(message)
         self._settling.sent(message, chunks)
-        self._socket.send(self._dialect.message(message))
+        self._socket.send(frame)
+        return len(frame)
