@@ -116,7 +116,8 @@ def test_a_refused_connect_refuses_the_upgrade(code: pb.ServerError, status: int
     rig.tell(commands.error(UNNUMBERED, code, "no, since"))
     assert not rig.socket.ended
     rig.hang_up()
-    assert rig.socket.refusals == [(status, "no, since")]
+    full = code == pb.NotAllowedError  # what it means before CONNECTED
+    assert rig.socket.refusals == [(429 if full else status, "no, since")]
 
 
 @pytest.mark.parametrize("after", [(), (connected(),), (connected(), partitions(1, 2))])
