@@ -58,18 +58,24 @@ class _Sockets(WebSocketsSansIOProtocol):
     def keepalive_timeout(self) -> None:
         """As uvicorn does; who does not answer may not read either."""
         super().keepalive_timeout()
-        self.loop.call_later(FAREWELL_S, self.transport.abort)
+        self.loop.call_later(FAREWELL_S, self._cut)
 
     async def send(self, message: ASGISendEvent) -> None:
-        """As uvicorn does; the end of a refusal is the end of the handshake, and a close is one in time."""
+        """As uvicorn does; the end of a refusal is the end of the handshake, and behind a close nothing is said."""
         if self.close_sent and self.initial_response is None:
             raise ClientDisconnected
         await super().send(message)
         if self.initial_response is not None and self.close_sent:
             self.handshake_complete = True
-        if self.close_timer is not None and message["type"] == "websocket.close":
-            self.close_timer.cancel()
-            self.close_timer = self.loop.call_later(self.close_timeout, self.transport.abort)
+
+    async def run_asgi(self) -> None:
+        """As uvicorn does; what is left of the connection then has an end too."""
+        await super().run_asgi()
+        self.loop.call_later(FAREWELL_S, self._cut)
+
+    def _cut(self) -> None:
+        if not self.disconnected:
+            self.transport.abort()
 
 
 class AdminServer:

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 Frame = str | bytes
 UNREAD_HIGH_BYTES = 1 << 20
+CLOSE_S_MAX = 5.0
+"""For a client to read what was said before it was to go, and that it is to go."""
 UNREAD_LOW_BYTES = 1 << 18
 
 
@@ -33,6 +35,8 @@ class SocketQueue:
         self._room = asyncio.Event()
         self._room.set()
         self._closing: tuple[int, str] | None = None
+        self.over = asyncio.Event()
+        """Set when the client has had long enough to read what was said before the close."""
         self._gone = False
         self.outcome: asyncio.Future[tuple[int, str] | None] = loop.create_future()
         """None once accepted, or the status and the reason why not."""
@@ -63,6 +67,7 @@ class SocketQueue:
         if self._closing is None:
             self._closing = (code, reason)
             self._awake.set()
+            self._loop.call_later(CLOSE_S_MAX, self.over.set)
 
     def gone(self) -> None:
         """The client is: nothing can be said any more."""

@@ -7,6 +7,7 @@ from contextlib import suppress
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 
+import structlog
 from fastapi import APIRouter, Request, Response, WebSocket
 from starlette.websockets import WebSocketDisconnect
 
@@ -21,6 +22,10 @@ if TYPE_CHECKING:
 
     from admin_api.ports import SocketWorker, WorkerSockets
 
+log = structlog.get_logger("keyline.admin")
+
+INTERNAL_ERROR = 1011
+"""RFC 6455's close code."""
 PREFIX = "/ws/"
 BEARER = "bearer "
 
@@ -54,39 +59,42 @@ async def _serve(websocket: WebSocket, socket: SocketQueue, worker: SocketWorker
     await websocket.receive()  # that it wants to connect, which is known
     reading = asyncio.create_task(_read(websocket, socket, worker))
     writing = asyncio.create_task(_write(websocket, socket))
+    over = asyncio.create_task(socket.over.wait())
     try:
-        await asyncio.wait({reading, writing}, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait({writing, over}, return_when=asyncio.FIRST_COMPLETED)
+        socket.gone()
         if writing.done():
-            with suppress(WebSocketDisconnect):
-                writing.result()
-            await reading  # what the client said before it went may be unread still: acknowledgements perhaps
-        else:
-            reading.result()
+            await asyncio.wait({reading, over}, return_when=asyncio.FIRST_COMPLETED)
     finally:
         worker.closed("the WebSocket is gone")
-        socket.gone()
-        for task in (reading, writing):
+        for task in (reading, writing, over):
             task.cancel()
-        await asyncio.gather(reading, writing, return_exceptions=True)
+        await asyncio.gather(reading, writing, over, return_exceptions=True)
 
 
 async def _write(websocket: WebSocket, socket: SocketQueue) -> None:
     """Accept or refuse, then say what there is to say."""
-    refused = await socket.outcome
-    if refused is not None:
-        status, detail = refused
-        await websocket.send_denial_response(problem(status, detail, websocket))
-        return
-    await websocket.accept()
-    await socket.write_to(websocket)
+    with suppress(WebSocketDisconnect):
+        refused = await socket.outcome
+        if refused is not None:
+            status, detail = refused
+            await websocket.send_denial_response(problem(status, detail, websocket))
+            return
+        await websocket.accept()
+        await socket.write_to(websocket)
 
 
 async def _read(websocket: WebSocket, socket: SocketQueue, worker: SocketWorker) -> None:
-    """What the client says, until it goes; no faster than it reads."""
-    while (event := await websocket.receive())["type"] == "websocket.receive":
-        text = event.get("text")
-        worker.received(text if text is not None else event["bytes"])
-        await socket.read_by_client()
+    """What the client says, until it goes; no faster than it reads, and also what it said before it went."""
+    try:
+        while (event := await websocket.receive())["type"] == "websocket.receive":
+            text = event.get("text")
+            worker.received(text if text is not None else event["bytes"])
+            await socket.read_by_client()
+    except Exception:
+        log.exception("websocket failed")
+        socket.close(INTERNAL_ERROR, "a fault of the gateway; its log tells more")
+        return
     worker.closed(f"the client closed the WebSocket: {event.get('code')} {event.get('reason') or ''}".strip())
     socket.gone()
 

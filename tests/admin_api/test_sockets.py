@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +14,7 @@ import pytest
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
-from admin_api import socket_queue
+from admin_api import server, socket_queue
 from admin_api.app import admin_app
 from admin_api.server import AdminServer
 from admin_api.socket_names import socket_request
@@ -63,17 +63,19 @@ class Gateway:
 
 
 @asynccontextmanager
-async def serving(gateway: Gateway, *, origins: tuple[str, ...] = (), loopback: bool = False) -> AsyncIterator[str]:
+async def serving(
+    gateway: Gateway, *, origins: tuple[str, ...] = (), loopback: bool = False, keep_alive_s: float = 30.0
+) -> AsyncIterator[str]:
     """The admin API on a free port; its address."""
     rig = SubscriptionRig()
     admin = Admin(rig.subscriptions, list, {})
     app = admin_app(admin, admin, "1.2.3", sockets=gateway, socket_origins=origins, loopback=loopback)
-    server = AdminServer(app)
-    host, port = await server.start("127.0.0.1", 0)
+    admin_server = AdminServer(app, keep_alive_s)
+    host, port = await admin_server.start("127.0.0.1", 0)
     try:
         yield f"{host}:{port}"
     finally:
-        await server.stop()
+        await admin_server.stop()
 
 
 def play(scenario: Coroutine[Any, Any, None]) -> None:
@@ -168,10 +170,7 @@ def test_a_client_that_goes_while_it_joins_is_told_to_the_gateway() -> None:
         async with serving(gateway) as address:
             host, _, port = address.rpartition(":")
             _, writer = await asyncio.open_connection(host, int(port))
-            writer.write(
-                f"GET /ws/{WORKER} HTTP/1.1\r\nHost: {address}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
-                "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n".encode()
-            )
+            writer.write(UPGRADE.format(address=address).encode())
             await until(lambda: gateway.requests)
             writer.close()
             await writer.wait_closed()
@@ -362,3 +361,157 @@ def test_pulsars_default_type_is_exclusive() -> None:
     with pytest.raises(KeylineError, match="Exclusive is not served here"):
         socket_request("v2/" + PATH, {}, None, PLAIN.peer)
     assert socket_request("v1/" + PATH, {}, None, PLAIN.peer).dialect == "v1"
+
+
+async def upgraded(address: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """A WebSocket that answers nothing by itself."""
+    host, _, port = address.rpartition(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    writer.write(UPGRADE.format(address=address).encode())
+    assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 101")
+    return reader, writer
+
+
+UPGRADE = (
+    f"GET /ws/{WORKER} HTTP/1.1\r\nHost: {{address}}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+    "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n"
+)
+
+
+def test_a_client_that_neither_reads_nor_answers_is_cut() -> None:
+    """Closing would wait for it to read, and its keys with it."""
+
+    async def scenario() -> None:
+        gateway = Gateway(accept)
+        async with serving(gateway, keep_alive_s=0.05) as address:
+            _, writer = await upgraded(address)
+            await until(lambda: gateway.requests)
+            while False not in gateway.writable:
+                gateway.socket.send("x" * 100_000)
+                await asyncio.sleep(0)
+            await until(lambda: gateway.ends)
+            writer.close()
+
+    play(scenario())
+
+
+def test_a_client_that_does_not_take_the_close_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Evicted, it would keep its socket for ever."""
+    monkeypatch.setattr(socket_queue, "CLOSE_S_MAX", 0.05)
+    monkeypatch.setattr(server, "FAREWELL_S", 0.05)
+
+    async def scenario() -> None:
+        gateway = Gateway(accept)
+        async with serving(gateway) as address:
+            reader, writer = await upgraded(address)
+            await until(lambda: gateway.requests)
+            gateway.socket.send("x" * 20_000_000)
+            gateway.socket.close(1012, "come again")
+            await until(lambda: gateway.ends)
+            await asyncio.sleep(0.5)  # far longer than its farewell takes
+            with pytest.raises((asyncio.IncompleteReadError, ConnectionError)):
+                await reader.readexactly(20_000_000)
+            writer.close()
+
+    play(scenario())
+
+
+def test_commands_are_not_read_while_their_answers_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else questions would pile up answers without end."""
+    monkeypatch.setattr(socket_queue, "UNREAD_HIGH_BYTES", 100_000)
+
+    async def scenario() -> None:
+        gateway = Gateway(accept)
+        async with serving(gateway) as address:
+            _, writer = await upgraded(address)
+            await until(lambda: gateway.requests)
+            while False not in gateway.writable:
+                gateway.socket.send("x" * 100_000)
+                await asyncio.sleep(0)
+            question = bytes((0x81, 0x82, 0, 0, 0, 0)) + b"{}"
+            for _ in range(100):
+                writer.write(question * 100)
+                await asyncio.sleep(0)
+            for _ in range(100):
+                await asyncio.sleep(0)
+            assert len(gateway.said) <= 1
+            writer.transport.abort()
+            await until(lambda: gateway.ends)
+
+    play(scenario())
+
+
+def test_a_command_that_is_too_large_is_no_fault(caplog: pytest.LogCaptureFixture) -> None:
+    """1009, though messages are on their way."""
+
+    async def scenario() -> None:
+        gateway = Gateway(accept)
+        async with (
+            serving(gateway) as address,
+            connect(f"ws://{address}/ws/{WORKER}", proxy=None, max_queue=None) as client,
+        ):
+            await until(lambda: gateway.requests)
+
+            async def talk() -> None:
+                while not gateway.ends:
+                    gateway.socket.send("x")
+                    await asyncio.sleep(0)
+
+            talking = asyncio.create_task(talk())
+            with suppress(ConnectionClosed):
+                await client.send("x" * 2_000_000)
+            with suppress(ConnectionClosed):
+                async for _ in client:
+                    pass
+            assert client.close_code == 1009
+            await until(lambda: gateway.ends)
+            await talking
+
+    play(scenario())
+    assert not [record for record in caplog.records if record.levelname == "ERROR"]
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"X-Large": "x" * 9_000}, b"431"),
+        ({f"X-{number}": "x" for number in range(200)}, b"431"),
+        ({"Origin": "http://["}, b"403"),
+    ],
+)
+def test_an_odd_handshake_is_answered(headers: dict[str, str], status: bytes, caplog: pytest.LogCaptureFixture) -> None:
+    """Whatever the client's library or a proxy has put there; no fault is logged."""
+
+    async def scenario() -> None:
+        async with serving(Gateway(accept)) as address:
+            host, _, port = address.rpartition(":")
+            reader, writer = await asyncio.open_connection(host, int(port))
+            lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+            writer.write(UPGRADE.format(address=address).replace("\r\n\r\n", f"\r\n{lines}\r\n").encode())
+            assert (await reader.readline()).split()[1] == status
+            writer.close()
+            await writer.wait_closed()
+
+    play(scenario())
+    assert not [record for record in caplog.records if record.levelname == "ERROR"]
+
+
+def test_a_fault_in_the_gateway_ends_the_connection() -> None:
+    """A worker whose commands nobody reads would hold its keys for ever."""
+
+    class Faulty(Gateway):
+        def received(self, frame: str | bytes) -> None:
+            super().received(frame)
+            raise RuntimeError("a fault")
+
+    async def scenario() -> None:
+        gateway = Faulty(accept)
+        async with serving(gateway) as address, connect(f"ws://{address}/ws/{WORKER}", proxy=None) as client:
+            await client.send("{}")
+            with pytest.raises(ConnectionClosed) as closed:
+                await client.recv()
+            assert closed.value.rcvd is not None
+            assert closed.value.rcvd.code == 1011
+            await until(lambda: gateway.ends)
+
+    play(scenario())
