@@ -102,3 +102,56 @@ def test_only_changes_of_writability_are_told() -> None:
     ends.pipe.close()
     ends.pipe.set_writable(False)
     assert ends.writability == [False, True]
+
+
+def test_in_step_the_client_knows_all_that_the_session_wrote() -> None:
+    """And what it says then, the session reads before it writes anything more; only while it reads at all."""
+    ends = Ends()
+    seen: list[list[object]] = []
+
+    def act() -> None:
+        seen.append(list(ends.told))
+        ends.pipe.send(PONG)
+
+    ends.pipe.in_step(act)
+    ends.pipe.write(PING)
+    ends.pipe.pause_reading()
+    ends.clock.settle()
+    assert (seen, ends.told) == ([], [PING])
+    ends.pipe.write(PING)
+    ends.pipe.resume_reading()
+    ends.clock.settle()
+    assert seen == [[PING, PING]]
+    assert [command.type for command in ends.commands] == [T.PONG]
+
+
+def test_who_leaves_is_not_in_step() -> None:
+    """Nothing is left to be done for it."""
+    ends = Ends()
+    ends.pipe.in_step(lambda: ends.told.append("acted"))
+    ends.pipe.leave("had enough")
+    ends.clock.settle()
+    assert ends.told == []
+
+
+def test_a_fault_at_one_end_ends_both() -> None:
+    """Neither may be left waiting for the other."""
+
+    class Faulty(Ends):
+        def frames(self, frames: list[bytes]) -> None:
+            super().frames(frames)
+            raise RuntimeError("a fault")
+
+    ends = Faulty()
+    ends.pipe.write(PING)
+    ends.clock.settle()
+    assert (len(ends.ends), len(ends.told)) == (1, 2)
+
+
+def test_what_the_gateway_writes_is_not_too_large() -> None:
+    """A slice of a batch is not compressed any more, and larger than any client may send."""
+    frame = (MAX_FRAME_BYTES + 100).to_bytes(4, "big") + PING[4:] + bytes(MAX_FRAME_BYTES + 100 - len(PING) + 4)
+    ends = Ends()
+    ends.pipe.write(frame)
+    ends.clock.settle()
+    assert ends.told == [frame]

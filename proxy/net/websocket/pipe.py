@@ -6,6 +6,7 @@ are gathered and handed over at the end of the loop's turn, and the end of the c
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, Protocol
 
 import structlog
@@ -44,6 +45,7 @@ class Pipe:
         self._client: PipeClient | None = None
         self._to_session: list[bytes] = []
         self._to_client: list[bytes] = []
+        self._in_step: list[Callable[[], None]] = []
         self._due = False
         self._reading = True
         self._closed: str | None = None
@@ -64,9 +66,18 @@ class Pipe:
             self._to_session.append(frame)
             self._soon()
 
+    def in_step(self, act: Callable[[], None]) -> None:
+        """Call when the client has everything that the session wrote, right before the session gets what is queued.
+
+        What is sent in the call is read by the session before it writes anything more.
+        """
+        self._in_step.append(act)
+        self._soon()
+
     def leave(self, reason: str) -> None:
         """Close; the session hears of it, the client hears nothing more."""
         self._client = None
+        self._in_step.clear()
         self._end(reason)
 
     def set_writable(self, writable: bool) -> None:  # noqa: FBT001 - the port's one bit of news
@@ -139,7 +150,12 @@ class Pipe:
         if self._to_client and self._client is not None:
             data, self._to_client = b"".join(self._to_client), []
             self._client.frames(self._splitter.feed(data))
-        if self._to_session and self._session is not None and (self._reading or closed):
+        if not (self._reading or closed):
+            return
+        acts, self._in_step = self._in_step, []
+        for act in acts:
+            act()
+        if self._to_session and self._session is not None:
             data, self._to_session = b"".join(self._to_session), []
             self._session.received(data)
 

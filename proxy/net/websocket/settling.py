@@ -162,7 +162,14 @@ class Settling:
         self._deliveries.soon()
 
     def _give_back(self, places: Iterable[Place]) -> None:
-        """Ask for the entries of these again, and forget every message of them."""
+        """Ask for the entries of these again, and forget every message of them.
+
+        In step with the session: a message that is on its way here while we ask would be delivered before those that
+        were asked for again.
+        """
+        self._pipe.in_step(partial(self._ask_again, list(places)))
+
+    def _ask_again(self, places: Iterable[Place]) -> None:
         again: dict[int, set[EntryKey]] = {}
         for place in places:
             again.setdefault(self._consumers[place.partition], set()).add(entry_key(place))
