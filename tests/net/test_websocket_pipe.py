@@ -5,7 +5,7 @@ from __future__ import annotations
 from proxy.net.websocket.pipe import Pipe
 from proxy.wire import commands
 from tests.net.fakes import FakeClock
-from tests.net.websocket_rig import FakeSession, T
+from tests.net.websocket_rig import MAX_FRAME_BYTES, FakeSession, T
 
 
 class Ends(FakeSession):
