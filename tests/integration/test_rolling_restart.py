@@ -20,6 +20,7 @@ from integration.load.options import SUBSCRIPTION, Batching
 from integration.load.run import LoadRun
 from tests.integration.conditions import eventually
 from tests.integration.conftest import explain
+from tests.integration.shared_load import share_a_load
 
 MESSAGES = 72_000
 UNLIKE_MESSAGES = 12_000
@@ -106,21 +107,6 @@ def test_unlike_workers_share_a_load(
 ) -> None:
     """Each restarted once, in all ways to receive and to acknowledge. What is refused comes again before newer ones."""
     topic = new_topic(f"unlike-{batching.value}")
-    with LoadRun(tmp_path, gateway.service_url, topic) as run:
-        for name, options in UNLIKE.items():
-            run.start_workers(name, **options)
-        run.produce(count=UNLIKE_MESSAGES, keys=KEYS, batching=batching, run_length=5)
-        for step, (name, options) in enumerate(UNLIKE.items()):
-            run.wait_acknowledged(UNLIKE_MESSAGES * (step + 1) // (len(UNLIKE) + 2))
-            run.stop_worker(name)
-            run.start_workers(name, **options)
-        result = run.finish()
-        assert result.ok, explain(result, gateway)
-        assert result.delivered == result.acknowledged == UNLIKE_MESSAGES, explain(result, gateway)
-        assert result.duplicates_by_cause[Cause.NEGATIVE_ACK] > 0, explain(result, gateway)
-        causes = {Cause.NEGATIVE_ACK, Cause.WORKER_LEFT, Cause.BATCH_UNFINISHED}
-        assert set(result.duplicates_by_cause) <= causes, explain(result, gateway)
-        eventually(
-            lambda: topic_statistics(topic)["subscriptions"][SUBSCRIPTION]["msgBacklog"] == 0,
-            "an empty backlog: every entry acknowledged at the broker too",
-        )
+    share_a_load(
+        tmp_path, gateway, topic, UNLIKE, topic_statistics, messages=UNLIKE_MESSAGES, keys=KEYS, batching=batching
+    )

@@ -9,11 +9,10 @@ from typing import Any
 import pytest
 
 from integration.gateway import KeylineGateway
-from integration.load.lives import Cause
-from integration.load.options import SUBSCRIPTION, Batching
+from integration.load.options import Batching
 from integration.load.run import LoadRun
-from tests.integration.conditions import eventually
 from tests.integration.conftest import explain
+from tests.integration.shared_load import share_a_load
 
 MESSAGES = 12_000
 KEYS = 500
@@ -45,25 +44,9 @@ def test_workers_on_websockets_and_others_share_a_load(
 ) -> None:
     """Each is restarted once: each key stays in order and at one worker, nothing is lost, the broker keeps nothing."""
     topic = new_topic(f"sockets-{batching.value}")
-    workers = kinds(gateway)
-    with LoadRun(tmp_path, gateway.service_url, topic) as run:
-        for name, options in workers.items():
-            run.start_workers(name, **options)
-        run.produce(count=MESSAGES, keys=KEYS, batching=batching, run_length=5)
-        for step, (name, options) in enumerate(workers.items()):
-            run.wait_acknowledged(MESSAGES * (step + 1) // (len(workers) + 2))
-            run.stop_worker(name)
-            run.start_workers(name, **options)
-        result = run.finish()
-        assert result.ok, explain(result, gateway)
-        assert result.delivered == result.acknowledged == MESSAGES, explain(result, gateway)
-        assert result.duplicates_by_cause[Cause.NEGATIVE_ACK] > 0, explain(result, gateway)
-        causes = {Cause.NEGATIVE_ACK, Cause.WORKER_LEFT, Cause.BATCH_UNFINISHED}
-        assert set(result.duplicates_by_cause) <= causes, explain(result, gateway)
-        eventually(
-            lambda: topic_statistics(topic)["subscriptions"][SUBSCRIPTION]["msgBacklog"] == 0,
-            "an empty backlog: every entry acknowledged at the broker too",
-        )
+    share_a_load(
+        tmp_path, gateway, topic, kinds(gateway), topic_statistics, messages=MESSAGES, keys=KEYS, batching=batching
+    )
 
 
 def test_a_killed_worker_on_a_websocket_costs_no_order(
