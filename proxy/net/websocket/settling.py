@@ -86,7 +86,7 @@ class Settling:
     def sent(self, message: SocketMessage, chunks: tuple[Place, ...]) -> None:
         """The client has it; if it had it before and not settled it, that one counts no more."""
         place = message.place
-        if place in self._books and not self._refused.discard(place):
+        if place in self._books and not self._refused.discard(place) and place not in self._given_up:
             self._permits.settled()
         self._books.sent(place, chunks)
         if self._forgotten is not None:
