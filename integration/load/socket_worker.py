@@ -13,6 +13,7 @@ import signal
 import sys
 import time
 from collections import deque
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
 RECEIVE_S: Final = 0.05
 RETRY_S: Final = 0.2
+STOP_SEEN_S: Final = 0.1
 FRAME_BYTES_MAX: Final = 64 << 20
 
 
@@ -187,7 +189,13 @@ class SocketWorker:
 def main() -> None:
     """Run one worker as the command line says."""
     log_to_stderr()
-    SocketWorker(WorkerOptions.from_json(sys.argv[1]), Path(sys.argv[2])).run()
+    worker = SocketWorker(WorkerOptions.from_json(sys.argv[1]), Path(sys.argv[2]))
+    # Not in the main thread, which signals interrupt: a timed wait of a queue may then last for ever (CPython 3.11).
+    with ThreadPoolExecutor(1) as pool:
+        working = pool.submit(worker.run)
+        while not working.done():
+            wait([working], STOP_SEEN_S)
+        working.result()
 
 
 if __name__ == "__main__":
