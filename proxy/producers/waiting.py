@@ -1,0 +1,67 @@
+"""Producers that wait, in the order in which they are to be promoted.
+
+Priority first, the highest leading; among equals whoever came first. Priorities are signed and compared, never
+subtracted. Clocks are not asked: creation times tie, and a sequence number is what they stand for.
+
+Source: PIP-440, "Spec".
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from sortedcontainers import SortedDict
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+PRIORITY_MIN = -(1 << 31)
+PRIORITY_MAX = (1 << 31) - 1
+
+T = TypeVar("T")
+
+
+class WaitingProducers(Generic[T]):
+    """A priority queue of which anybody may leave at any time."""
+
+    __slots__ = ("_by_rank",)
+
+    def __init__(self) -> None:
+        """Nobody waits."""
+        self._by_rank: SortedDict[tuple[int, int], T] = SortedDict()
+
+    def __len__(self) -> int:
+        """Count those that wait."""
+        return len(self._by_rank)
+
+    def __iter__(self) -> Iterator[T]:
+        """All of them, the next one first."""
+        return iter(self._by_rank.values())
+
+    def add(self, rank: tuple[int, int], producer: T) -> None:
+        """Let one wait; `rank` is what `rank_of` gave, and nobody else's."""
+        assert rank not in self._by_rank, "two producers of one rank"
+        self._by_rank[rank] = producer
+
+    def remove(self, rank: tuple[int, int]) -> None:
+        """It waits no longer."""
+        del self._by_rank[rank]
+
+    def first(self) -> tuple[tuple[int, int], T] | None:
+        """Rank and producer of the one to be promoted next; None if nobody waits."""
+        return self._by_rank.peekitem(0) if self._by_rank else None
+
+    def position(self, rank: tuple[int, int]) -> int:
+        """How many are before the one with this rank."""
+        return int(self._by_rank.bisect_left(rank))
+
+
+def rank_of(priority: int, arrival: int) -> tuple[int, int]:
+    """What orders producers: smaller is earlier. `arrival` grows with each producer of the topic.
+
+    Raises ValueError for a priority that is no signed 32-bit number.
+    """
+    if not PRIORITY_MIN <= priority <= PRIORITY_MAX:
+        message = f"priority {priority}: it should be from {PRIORITY_MIN} to {PRIORITY_MAX}"
+        raise ValueError(message)
+    return -priority, arrival
