@@ -4,7 +4,8 @@ Everything goes through the standard library's logging, so that lines of uvicorn
 configuration of logging is global by nature; it is set once, by the command line, and nowhere else.
 
 Nothing secret is logged: credentials hide themselves in their repr, and fields with a name that sounds like a secret
-are masked here in case someone forgets.
+are masked here in case someone forgets. Tracebacks show no values of variables, for credentials, keys and messages are
+among them.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ import structlog
 
 SECRET_WORDS = ("token", "secret", "password", "auth_data", "authorization", "credentials")
 MASK = "********"
+
+_traceback = structlog.processors.ExceptionRenderer(structlog.tracebacks.ExceptionDictTransformer(show_locals=False))
 
 
 def configure_logging(level: str, line_format: str, replica_name: str, stream: TextIO | None = None) -> None:
@@ -36,9 +39,13 @@ def configure_logging(level: str, line_format: str, replica_name: str, stream: T
     output = stream if stream is not None else sys.stderr
     render: list[structlog.types.Processor]
     if line_format == "json":
-        render = [structlog.processors.dict_tracebacks, structlog.processors.JSONRenderer()]
+        render = [_traceback, structlog.processors.JSONRenderer()]
     else:
-        render = [structlog.dev.ConsoleRenderer(colors=output.isatty(), timestamp_key="time")]
+        render = [
+            structlog.dev.ConsoleRenderer(
+                colors=output.isatty(), timestamp_key="time", exception_formatter=structlog.dev.plain_traceback
+            )
+        ]
     handler = logging.StreamHandler(output)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(

@@ -213,6 +213,26 @@ def test_nothing_that_sounds_secret_is_written() -> None:
         assert all("replica-1" in line and MASK in line for line in lines)
 
 
+@pytest.mark.parametrize("line_format", ["json", "console"])
+def test_a_traceback_shows_no_values(line_format: str) -> None:
+    """A fault is logged with where it was, and without what the variables held: tokens, keys and messages."""
+    program = (
+        "import structlog, sys; from proxy.log import configure_logging\n"
+        "configure_logging('info', sys.argv[1], 'replica-1')\n"
+        "def fails(credential):\n"
+        "    raise RuntimeError('a fault')\n"
+        "try:\n"
+        "    fails('hu' + 'sh')\n"
+        "except RuntimeError:\n"
+        "    structlog.get_logger('a').exception('failed')\n"
+    )
+    command = [sys.executable, "-c", program, line_format]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=EXIT_S_MAX, check=True)
+    assert "a fault" in done.stderr
+    assert "fails" in done.stderr
+    assert "hush" not in done.stderr
+
+
 def test_settings_reach_their_parts() -> None:
     """One place for each of the configuration's values."""
     config = load(
