@@ -21,6 +21,11 @@ RUN_S_MAX = 240.0
 pytestmark = [pytest.mark.slow, pytest.mark.broker]
 
 
+BROKEN_OFF = (130, -signal.SIGINT)
+"""A shell tells both as 130. The second is CPython's: an interrupt inside `exec` of a text, as when it makes a dataclass,
+ends the process so even though it was caught."""
+
+
 class RunningDemo:
     """One demo with its output in a file, in a directory of its own."""
 
@@ -98,7 +103,7 @@ def test_ctrl_c_while_the_broker_starts_leaves_nothing(directory: Path) -> None:
     demo.wait_for("Starting a real Apache Pulsar")
     eventually(lambda: any("PulsarStandaloneStarter" in line for line in demo.survivors()), "the broker's process")
     demo.process.send_signal(signal.SIGINT)
-    assert demo.process.wait(RUN_S_MAX) == 130, demo.output
+    assert demo.process.wait(RUN_S_MAX) in BROKEN_OFF, demo.output
     eventually(lambda: not demo.survivors(), "the end of its processes")
 
 
