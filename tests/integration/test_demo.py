@@ -22,8 +22,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.broker]
 
 
 BROKEN_OFF = (130, -signal.SIGINT)
-"""A shell tells both as 130. The second is CPython's: an interrupt inside `exec` of a text, as in making a dataclass, ends
-the process so though it was caught."""
+"""A shell tells both as 130. The second is CPython's: an interrupt inside `exec` of a text, as in making a dataclass,
+ends the process so, though it was caught."""
 
 
 class RunningDemo:
