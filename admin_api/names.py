@@ -18,17 +18,29 @@ if TYPE_CHECKING:
     from starlette.routing import Match
     from starlette.types import Scope
 
-_ENTITY = r"^[-=:.\w]+$"
+NAME_CHARACTERS_MAX = 1_000
+"""Of any name in a path."""
+ENTITY = r"^[-=:.\w]+$"
 """What Pulsar lets tenants and namespaces be called."""
 
-Tenant = Annotated[str, Path(pattern=_ENTITY, max_length=1_000, examples=["public"])]
-Namespace = Annotated[str, Path(pattern=_ENTITY, max_length=1_000, examples=["default"])]
+Tenant = Annotated[str, Path(pattern=ENTITY, max_length=NAME_CHARACTERS_MAX, examples=["public"])]
+Namespace = Annotated[str, Path(pattern=ENTITY, max_length=NAME_CHARACTERS_MAX, examples=["default"])]
 Topic = Annotated[
-    str, Path(max_length=1_000, description="Local name; of a partition with its `-partition-N`.", examples=["orders"])
+    str,
+    Path(
+        max_length=NAME_CHARACTERS_MAX,
+        description="Local name; of a partition with its `-partition-N`.",
+        examples=["orders"],
+    ),
 ]
-SubscriptionName = Annotated[str, Path(max_length=1_000, examples=["billing"])]
+SubscriptionName = Annotated[str, Path(max_length=NAME_CHARACTERS_MAX, examples=["billing"])]
 ConsumerName = Annotated[
-    str, Path(max_length=1_000, description="As the client named it, or as the gateway did.", examples=["worker-1"])
+    str,
+    Path(
+        max_length=NAME_CHARACTERS_MAX,
+        description="As the client named it, or as the gateway did.",
+        examples=["worker-1"],
+    ),
 ]
 
 BODY_BYTES_MAX = 1 << 18
@@ -50,10 +62,15 @@ class NamesRoute(APIRoute):
         return match, child_scope
 
 
+def encoded_path(scope: Scope) -> str:
+    """The path as it was asked for: what is encoded in it may be a slash."""
+    raw: bytes = scope.get("raw_path") or quote(scope["path"]).encode()
+    return raw.decode("ascii", errors="replace")
+
+
 def _path_in_parts(scope: Scope) -> str:
     """The path decoded, except that what is no separator of its parts is still encoded, and so is the percent sign."""
-    raw: bytes = scope.get("raw_path") or quote(scope["path"]).encode()
-    parts = (unquote(part) for part in raw.decode("ascii", errors="replace").split("/"))
+    parts = (unquote(part) for part in encoded_path(scope).split("/"))
     return "/".join(part.replace("%", "%25").replace("/", "%2F") for part in parts)
 
 

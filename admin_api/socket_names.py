@@ -12,19 +12,18 @@ from urllib.parse import unquote
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
+from admin_api.names import ENTITY, NAME_CHARACTERS_MAX
 from proxy.errors import ClientError, NotFound
 from proxy.socket_request import OUTSTANDING_MAX, SocketRequest
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-_ENTITY: Final = re.compile(r"[-=:.\w]+")
 _PARTS_MIN: Final = 6
 """consumer, persistent, tenant, namespace, topic, subscription."""
 PERSISTENT: Final = "persistent://"
 OWN_WORDS: Final = "Value error, "
 """What pydantic puts before the text of a check of ours."""
-NAME_CHARACTERS_MAX: Final = 1_000
 _INT_END: Final = 1 << 31
 _ACK_TIMEOUT_MS_MIN: Final = 1_000
 """Pulsar's clients allow nothing shorter."""
@@ -52,19 +51,19 @@ class ParametersV2(BaseModel):
 
     model_config = ConfigDict(frozen=True)
 
-    subscriptionType: Annotated[str, AfterValidator(_key_shared)] = Field("Exclusive", validate_default=True)  # noqa: N815
-    subscriptionMode: Literal["Durable", "NonDurable"] = "Durable"  # noqa: N815
-    subscriptionInitialPosition: Literal["Latest", "Earliest"] = "Latest"  # noqa: N815
-    receiverQueueSize: Annotated[int, Field(ge=0)] = OUTSTANDING_MAX  # noqa: N815
-    consumerName: Annotated[str, Field(max_length=NAME_CHARACTERS_MAX)] = ""  # noqa: N815
-    priorityLevel: Annotated[int, Field(ge=0, lt=_INT_END)] | None = None  # noqa: N815
-    ackTimeoutMillis: Annotated[int, Field(ge=0, lt=_INT_END), AfterValidator(_ack_timeout)] = 0  # noqa: N815
-    negativeAckRedeliveryDelay: Annotated[int, Field(ge=0, lt=_INT_END)] = 60_000  # noqa: N815
-    pullMode: Annotated[bool, BeforeValidator(lambda value: str(value).lower() == "true")] = False  # noqa: N815
-    cryptoFailureAction: Literal["FAIL", "DISCARD", "CONSUME"] = "FAIL"  # noqa: N815
+    subscriptionType: Annotated[str, AfterValidator(_key_shared)] = Field("Exclusive", validate_default=True)
+    subscriptionMode: Literal["Durable", "NonDurable"] = "Durable"
+    subscriptionInitialPosition: Literal["Latest", "Earliest"] = "Latest"
+    receiverQueueSize: Annotated[int, Field(ge=0)] = OUTSTANDING_MAX
+    consumerName: Annotated[str, Field(max_length=NAME_CHARACTERS_MAX)] = ""
+    priorityLevel: Annotated[int, Field(ge=0, lt=_INT_END)] | None = None
+    ackTimeoutMillis: Annotated[int, Field(ge=0, lt=_INT_END), AfterValidator(_ack_timeout)] = 0
+    negativeAckRedeliveryDelay: Annotated[int, Field(ge=0, lt=_INT_END)] = 60_000
+    pullMode: Annotated[bool, BeforeValidator(lambda value: str(value).lower() == "true")] = False
+    cryptoFailureAction: Literal["FAIL", "DISCARD", "CONSUME"] = "FAIL"
     token: str | None = None
-    maxRedeliverCount: Annotated[int, Field(ge=1, lt=_INT_END)] | None = None  # noqa: N815
-    deadLetterTopic: Annotated[str, Field(max_length=NAME_CHARACTERS_MAX)] | None = None  # noqa: N815
+    maxRedeliverCount: Annotated[int, Field(ge=1, lt=_INT_END)] | None = None
+    deadLetterTopic: Annotated[str, Field(max_length=NAME_CHARACTERS_MAX)] | None = None
 
 
 class ParametersV1(ParametersV2):
@@ -72,7 +71,7 @@ class ParametersV1(ParametersV2):
 
     model_config = ConfigDict(extra="forbid")
 
-    subscriptionType: Annotated[str, AfterValidator(_key_shared)] = "Key_Shared"  # noqa: N815
+    subscriptionType: Annotated[str, AfterValidator(_key_shared)] = "Key_Shared"
     frames: Literal["text", "binary"] = "text"
 
 
@@ -145,7 +144,7 @@ def _names(dialect: str, rest: str) -> tuple[str, str]:
         message = f"{domain}: only persistent topics are served here"
         raise ClientError(message)
     for name, value in (("tenant", tenant), ("namespace", namespace)):
-        if not _ENTITY.fullmatch(value):
+        if not re.fullmatch(ENTITY, value):
             message = f"{name} {value[:100]!r}: only letters, digits and -=:._ may be in it"
             raise ClientError(message)
     names: dict[str, Any] = {"topic": "/".join(topic), "subscription": subscription}

@@ -11,6 +11,7 @@ import structlog
 from fastapi import APIRouter, Request, Response, WebSocket
 from starlette.websockets import WebSocketDisconnect
 
+from admin_api.names import encoded_path
 from admin_api.origins import check_socket_origin
 from admin_api.problems import problem
 from admin_api.socket_names import socket_request
@@ -38,7 +39,12 @@ def socket_routes(sockets: WorkerSockets, origins: Collection[str]) -> APIRouter
     async def worker(websocket: WebSocket) -> None:
         try:
             check_socket_origin(websocket, origins)
-            request = socket_request(_raw_path(websocket), _query(websocket), _token(websocket), _peer(websocket))
+            request = socket_request(
+                encoded_path(websocket.scope).removeprefix(PREFIX),
+                _query(websocket),
+                _token(websocket),
+                _peer(websocket),
+            )
         except KeylineError as error:
             await websocket.send_denial_response(problem(error.http_status, str(error), websocket))
             return
@@ -97,12 +103,6 @@ async def _read(websocket: WebSocket, socket: SocketQueue, worker: SocketWorker)
         return
     worker.closed(f"the client closed the WebSocket: {event.get('code')} {event.get('reason') or ''}".strip())
     socket.gone()
-
-
-def _raw_path(websocket: WebSocket) -> str:
-    """What stands behind ``/ws/``, still encoded: a name may have a slash in it."""
-    raw: bytes = websocket.scope.get("raw_path") or websocket.url.path.encode()
-    return raw.decode("ascii", errors="replace").removeprefix(PREFIX)
 
 
 def _query(websocket: WebSocket) -> dict[str, str]:

@@ -26,7 +26,6 @@ BROKERS: Final = "the broker's own service"
 PULSARS: Final = "v2, Pulsar's language"
 OURS: Final = "v1, binary frames, 50 acknowledgements at once"
 END_S_MAX: Final = 600.0
-START_S_MAX: Final = 60.0
 POLL_S: Final = 0.05
 
 

@@ -71,10 +71,9 @@ def single_key(single: Single, metadata: MessageMetadata) -> bytes:
 
 def single_sticky_key(single: SingleMessageMetadata, metadata: MessageMetadata) -> bytes:
     """As `single_key`, of a message's own metadata."""
-    if single.HasField("ordering_key"):
-        return single.ordering_key
-    if single.HasField("partition_key"):
-        return decode_key(single.partition_key) if single.partition_key_b64_encoded else single.partition_key
+    own = _own_key(single)
+    if own is not None:
+        return own
     return keyless(metadata, single.sequence_id if single.HasField("sequence_id") else metadata.sequence_id)
 
 

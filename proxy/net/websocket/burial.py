@@ -25,12 +25,15 @@ class Burial:
 
     def __init__(
         self,
-        redeliveries_max: int,
+        redeliveries_max: int | None,
         dead_letters: DeadLetters,
         gone: Callable[[Place], None],
         again: Callable[[set[Place]], None],
     ) -> None:
-        """`gone` gets each message that was taken away; `again` those of an entry that are to be given back now."""
+        """`gone` gets each message that was taken away; `again` those of an entry that are to be given back now.
+
+        Without `redeliveries_max` no try is the last.
+        """
         self._redeliveries_max = redeliveries_max
         self._dead_letters = dead_letters
         self._gone = gone
@@ -47,7 +50,9 @@ class Burial:
     def sent(self, message: SocketMessage) -> None:
         """The client has it; perhaps for the last time."""
         # One that its producer encrypted cannot be made anew here.
-        if message.redelivery_count >= self._redeliveries_max and message.encryption is None:
+        if self._redeliveries_max is None or message.encryption is not None:
+            return
+        if message.redelivery_count >= self._redeliveries_max:
             self._last_tries[message.place] = message
 
     def settled(self, place: Place) -> None:

@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 
 import structlog
 
+from proxy.net.broker_requests import refusal_in
 from proxy.net.relay_message_ids import unmask
 from proxy.net.websocket.joining import connect_frame, metadata_frame
 from proxy.net.websocket.requests import Requests
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
 log = structlog.get_logger("keyline.websocket")
 
 _T = pb.BaseCommand
-_Lookup = pb.CommandLookupTopicResponse
 ANSWER_S_MAX: Final = 30.0
 """For the next step, whichever it is; as Pulsar's clients wait."""
 PRODUCER_ID: Final = 0
@@ -123,11 +123,7 @@ class DeadLetters:
         self._ask(partial(metadata_frame, self._topic), self._partitions)
 
     def _partitions(self, answer: pb.BaseCommand) -> None:
-        body = answer.partitionMetadataResponse
-        if body.response == pb.CommandPartitionedTopicMetadataResponse.Failed:
-            self._fail(body.message)
-            return
-        if body.partitions:
+        if answer.partitionMetadataResponse.partitions:
             self._topic += "-partition-0"  # one, so that a key's messages stay in order
         self._ask(self._lookup_frame, self._located)
 
@@ -136,12 +132,8 @@ class DeadLetters:
         return encode_command(_T(type=_T.LOOKUP, lookupTopic=body))
 
     def _located(self, answer: pb.BaseCommand) -> None:
-        body = answer.lookupTopicResponse
-        if body.response != _Lookup.Connect:
-            self._fail(body.message)
-            return
         self._hang_up("on to the topic's broker")
-        self._connect(self._ask_producer, urlsplit(body.brokerServiceUrl).netloc)
+        self._connect(self._ask_producer, urlsplit(answer.lookupTopicResponse.brokerServiceUrl).netloc)
 
     def _ask_producer(self) -> None:
         self._ask(self._producer_frame, self._produced)
@@ -156,11 +148,12 @@ class DeadLetters:
         self._send_waiting()
 
     def _ask(self, build: Callable[[int], bytes], answered: Callable[[pb.BaseCommand], None]) -> None:
-        """Ask; an ERROR ends the attempt."""
+        """Ask; a refusal ends the attempt."""
 
         def checked(answer: pb.BaseCommand) -> None:
-            if answer.type == _T.ERROR:
-                self._fail(answer.error.message)
+            refusal = refusal_in(answer)
+            if refusal is not None:
+                self._fail(str(refusal))
             else:
                 answered(answer)
 

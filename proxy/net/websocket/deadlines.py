@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 class Deadlines:
     """Messages in the order they are due; one timer for all of them."""
 
-    def __init__(self, clock: Clock, delay_s: float, due: Callable[[list[Place]], None]) -> None:
-        """`due` gets those whose time is over."""
+    def __init__(self, clock: Clock, delay_s: float | None, due: Callable[[list[Place]], None]) -> None:
+        """`due` gets those whose time is over; without a delay it never is."""
         self._clock = clock
         self._delay_s = delay_s
         self._due = due
@@ -27,6 +27,8 @@ class Deadlines:
 
     def add(self, place: Place) -> None:
         """Begin its time, or begin it again."""
+        if self._delay_s is None:
+            return
         self._at.pop(place, None)
         self._at[place] = self._clock.now() + self._delay_s
         if self._timer is None:

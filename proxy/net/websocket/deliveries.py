@@ -17,9 +17,9 @@ from proxy.net.websocket.chunks import Chunks
 from proxy.net.websocket.link import CloseCode
 from proxy.net.websocket.opening import TooLargeError, UnreadableError, open_entry, read_entry
 from proxy.net.websocket.places import WHOLE, Place
+from proxy.net.websocket.receipts import ack_frame, ack_of
 from proxy.wire import commands
 from proxy.wire import pulsar_pb2 as pb
-from proxy.wire.frames import encode_command
 from proxy.wire.messages import parse_message
 
 if TYPE_CHECKING:
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger("keyline.websocket")
 
-_T = pb.BaseCommand
 STEPS_PER_TURN: Final = 32
 """Entries opened and messages delivered."""
 BYTES_PER_TURN: Final = 256 << 10
@@ -247,11 +246,7 @@ class Deliveries:
     def _acknowledge(
         self, consumer_id: int, places: list[Place], why: pb.CommandAck.ValidationError | None = None
     ) -> None:
-        ack = pb.CommandAck(
-            consumer_id=consumer_id,
-            ack_type=pb.CommandAck.Individual,
-            message_id=[place.to_acknowledge() for place in places],
-        )
+        ack = ack_of(consumer_id, (place.to_acknowledge() for place in places))
         if why is not None:
             ack.validation_error = why
-        self._pipe.send(encode_command(_T(type=_T.ACK, ack=ack)))
+        self._pipe.send(ack_frame(ack))

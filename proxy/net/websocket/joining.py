@@ -12,6 +12,7 @@ from functools import partial
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
 
+from proxy.net.broker_requests import refusal_in
 from proxy.wire import pulsar_pb2 as pb
 from proxy.wire.frames import encode_command
 
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 PROTOCOL_VERSION: Final = 21
 _PARTITION: Final = re.compile(r"[0-9]{1,9}")
 _T = pb.BaseCommand
-_Metadata = pb.CommandPartitionedTopicMetadataResponse
 
 _STATUS: Final = {
     pb.AuthenticationError: HTTPStatus.UNAUTHORIZED,
@@ -95,17 +95,12 @@ class Joining:
         self._requests.ask(partial(metadata_frame, self._request.topic), self._partitions)
 
     def _partitions(self, answer: pb.BaseCommand) -> None:
-        if answer.type == _T.ERROR:
-            self._refused(http_status(answer.error.error), answer.error.message)
-            return
-        body = answer.partitionMetadataResponse
-        if body.response == _Metadata.Failed:
-            self._refused(http_status(body.error), body.message)
+        if self._refused_by(answer):
             return
         topic = self._request.topic
-        self._topics = [(f"{topic}-partition-{number}", number) for number in range(body.partitions)] or [
-            (topic, partition_in(topic))
-        ]
+        self._topics = [
+            (f"{topic}-partition-{number}", number) for number in range(answer.partitionMetadataResponse.partitions)
+        ] or [(topic, partition_in(topic))]
         self._missing = len(self._topics)
         for consumer_id in range(len(self._topics)):
             self._requests.ask(partial(self._subscribe, consumer_id), self._answered)
@@ -127,9 +122,14 @@ class Joining:
         return encode_command(_T(type=_T.SUBSCRIBE, subscribe=body))
 
     def _answered(self, answer: pb.BaseCommand) -> None:
-        if answer.type == _T.ERROR:
-            self._refused(http_status(answer.error.error), answer.error.message)
+        if self._refused_by(answer):
             return
         self._missing -= 1
         if not self._missing:
             self._joined(self._topics)
+
+    def _refused_by(self, answer: pb.BaseCommand) -> bool:
+        refusal = refusal_in(answer)
+        if refusal is not None:
+            self._refused(http_status(refusal.wire_code), str(refusal))
+        return refusal is not None

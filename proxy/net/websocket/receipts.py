@@ -16,6 +16,11 @@ ACK_WORDS_MAX: Final = 10_000
 """Of 64 messages each, in one ACK; some 100 kB."""
 
 
+def ack_of(consumer_id: int, named: Iterable[pb.MessageIdData]) -> pb.CommandAck:
+    """Acknowledge these, each by itself."""
+    return pb.CommandAck(consumer_id=consumer_id, ack_type=pb.CommandAck.Individual, message_id=named)
+
+
 def pieces(named: Iterable[pb.MessageIdData]) -> Iterator[list[pb.MessageIdData]]:
     """Cut into so many acknowledgements that each fits into a frame."""
     piece: list[pb.MessageIdData] = []
@@ -56,7 +61,8 @@ class Receipt:
             self._error = message or pb.ServerError.Name(code)
 
 
-def numbered(ack: pb.CommandAck, request_id: int) -> bytes:
-    """The frame of an ACK that is to be answered."""
-    ack.request_id = request_id
+def ack_frame(ack: pb.CommandAck, request_id: int | None = None) -> bytes:
+    """The frame of an ACK, of one that is to be answered with an id."""
+    if request_id is not None:
+        ack.request_id = request_id
     return encode_command(_T(type=_T.ACK, ack=ack))

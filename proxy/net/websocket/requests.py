@@ -4,22 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import count
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING
 
-from proxy.wire import pulsar_pb2 as pb
+from proxy.net.broker_requests import REPLY_FIELDS, request_id_of
 
 if TYPE_CHECKING:
     from proxy.net.websocket.pipe import Pipe
-
-_T = pb.BaseCommand
-_BODIES: Final = {
-    _T.SUCCESS: "success",
-    _T.ERROR: "error",
-    _T.ACK_RESPONSE: "ackResponse",
-    _T.PARTITIONED_METADATA_RESPONSE: "partitionMetadataResponse",
-    _T.LOOKUP_RESPONSE: "lookupTopicResponse",
-    _T.PRODUCER_SUCCESS: "producer_success",
-}
+    from proxy.wire import pulsar_pb2 as pb
 
 
 class Requests:
@@ -39,11 +30,9 @@ class Requests:
 
     def answered(self, command: pb.BaseCommand) -> bool:
         """Hand an answer over; false if it is none, or nobody waits for it."""
-        name = _BODIES.get(command.type)
-        if name is None:
+        if command.type not in REPLY_FIELDS:
             return False
-        body: Any = getattr(command, name)
-        waiting = self._waiting.pop(body.request_id, None)
+        waiting = self._waiting.pop(request_id_of(command), None)
         if waiting is None:
             return False
         waiting(command)

@@ -15,10 +15,8 @@ from proxy.net.websocket.burial import Burial
 from proxy.net.websocket.dead_letters import DeadLetters
 from proxy.net.websocket.deadlines import Deadlines
 from proxy.net.websocket.places import WHOLE
-from proxy.net.websocket.receipts import Receipt, numbered, pieces
+from proxy.net.websocket.receipts import Receipt, ack_frame, ack_of, pieces
 from proxy.wire import commands
-from proxy.wire import pulsar_pb2 as pb
-from proxy.wire.frames import encode_command
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -31,8 +29,7 @@ if TYPE_CHECKING:
     from proxy.net.websocket.places import Place
     from proxy.net.websocket.requests import Requests
     from proxy.socket_request import SocketRequest
-
-_T = pb.BaseCommand
+    from proxy.wire import pulsar_pb2 as pb
 
 
 class Settling:
@@ -57,19 +54,11 @@ class Settling:
         self._given_up: set[Place] = set()
         """Refused and waited out: there is room for another already."""
         self._refused = Deadlines(clock, request.nack_delay_s, self._refused_long_enough)
-        self._forgotten: Deadlines | None = None
-        if request.ack_timeout_s:
-            self._forgotten = Deadlines(clock, request.ack_timeout_s, self._take_back)
-        self._burial: Burial | None = None
-        if request.redeliveries_max is not None:
-            letters = DeadLetters(request, dial, clock)
-            self._burial = Burial(request.redeliveries_max, letters, self._taken_away, self._give_back)
+        self._forgotten = Deadlines(clock, request.ack_timeout_s or None, self._take_back)
+        letters = DeadLetters(request, dial, clock)
+        self._burial = Burial(request.redeliveries_max, letters, self._taken_away, self._give_back)
         self._consumers: dict[int, int] = {}
         """By partition."""
-
-    def __len__(self) -> int:
-        """Count messages at the client."""
-        return len(self._books)
 
     def open(self, partitions: Iterable[int]) -> None:
         """These are the consumers' partitions, in the order of their ids."""
@@ -78,10 +67,8 @@ class Settling:
     def stop(self) -> None:
         """Give nothing back any more: the session does."""
         self._refused.stop()
-        if self._forgotten is not None:
-            self._forgotten.stop()
-        if self._burial is not None:
-            self._burial.stop()
+        self._forgotten.stop()
+        self._burial.stop()
 
     def sent(self, message: SocketMessage, chunks: tuple[Place, ...]) -> None:
         """The client has it; if it had it before and not settled it, that one counts no more."""
@@ -89,20 +76,17 @@ class Settling:
         if place in self._books and not self._refused.discard(place) and place not in self._given_up:
             self._permits.settled()
         self._books.sent(place, chunks)
-        if self._forgotten is not None:
-            self._forgotten.add(place)
-        if self._burial is not None:
-            self._burial.sent(message)
+        self._forgotten.add(place)
+        self._burial.sent(message)
 
     def refuse(self, places: Iterable[Place]) -> None:
         """Give these again, later. What the client does not hold is none of its business."""
         for place in places:
-            if place in self._books and not (self._burial is not None and place in self._burial):
+            if place in self._books and place not in self._burial:
                 if place not in self._refused:
                     self._permits.settled()
                 self._refused.add(place)
-                if self._forgotten is not None:
-                    self._forgotten.discard(place)
+                self._forgotten.discard(place)
 
     def acknowledge(self, places: Iterable[Place], told: Callable[[list[str], str | None], None] | None) -> None:
         """The client is done with these; `told` gets those it did not hold, and an error, when the broker knows.
@@ -119,17 +103,13 @@ class Settling:
             consumer_id = self._consumers.get(place.partition)
             if consumer_id is not None and (chunks is not None or place.batch_index == WHOLE):
                 ids.setdefault(consumer_id, []).extend(each.to_acknowledge() for each in (place, *(chunks or ())))
-        acks = [
-            pb.CommandAck(consumer_id=consumer_id, ack_type=pb.CommandAck.Individual, message_id=some)
-            for consumer_id, named in ids.items()
-            for some in pieces(named)
-        ]
+        acks = [ack_of(consumer_id, some) for consumer_id, named in ids.items() for some in pieces(named)]
         receipt = Receipt(len(acks), partial(told, not_held)) if told is not None else None
         for ack in acks:
             if receipt is None:
-                self._pipe.send(encode_command(_T(type=_T.ACK, ack=ack)))
+                self._pipe.send(ack_frame(ack))
             else:
-                self._requests.ask(partial(numbered, ack), receipt.answered)
+                self._requests.ask(partial(ack_frame, ack), receipt.answered)
 
     def _done(self, place: Place) -> tuple[Place, ...] | None:
         chunks = self._books.acknowledged(place)
@@ -142,17 +122,15 @@ class Settling:
         if not self._refused.discard(place) and place not in self._given_up:
             self._permits.settled()
         self._given_up.discard(place)
-        if self._forgotten is not None:
-            self._forgotten.discard(place)
-        if self._burial is not None:
-            self._burial.settled(place)
+        self._forgotten.discard(place)
+        self._burial.settled(place)
 
     def _refused_long_enough(self, places: list[Place]) -> None:
         self._given_up.update(places)
         self._take_back(places)
 
     def _take_back(self, places: Iterable[Place]) -> None:
-        rest = self._burial.take(places) if self._burial is not None else set(places)
+        rest = self._burial.take(places)
         if rest:
             self._give_back(rest)
 
