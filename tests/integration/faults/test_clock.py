@@ -5,11 +5,15 @@ from __future__ import annotations
 import ast
 import itertools
 import json
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
+from email.utils import parsedate_to_datetime
 from pathlib import Path
 
+import httpx
 import pytest
 
+from integration.gateway import KeylineGateway
+from tests.integration.conditions import eventually
 from tests.integration.faults.line import Line, repeat_through, strike
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -24,8 +28,8 @@ of a dead letter, as any producer dates its messages, and the number of a life's
 more than the gateway's age could let come twice."""
 
 LIBRARIES = sorted(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"))
-STEPS = ("+1d", "-1d", "+30d")
-"""Offsets from the true time, one after another."""
+STEPS = (1, -1, 30)
+"""Days from the true date, one after another."""
 
 
 def wall_clock_calls(root: Path) -> set[tuple[str, str]]:
@@ -63,7 +67,9 @@ def test_the_gateways_clock_is_stepped(line: Line, tmp_path: Path, monkeypatch: 
     steps = itertools.cycle(STEPS)
 
     def step() -> None:
-        write(offset, next(steps))
+        days = next(steps)
+        write(offset, f"{days:+}d")
+        eventually(lambda: days_off(line.gateway) == days, f"the gateway's clock to be {days:+} days off")
         strike(line.broker_side, line.broker_side.cut)
 
     with line.load() as run:
@@ -71,6 +77,12 @@ def test_the_gateways_clock_is_stepped(line: Line, tmp_path: Path, monkeypatch: 
         line.check(run.finish(), set())
     times = [datetime.fromisoformat(json.loads(text)["time"]) for text in line.gateway.log.read_text().splitlines()]
     assert max(times) - min(times) > timedelta(days=1), "the clock did not jump: this proves nothing"
+
+
+def days_off(gateway: KeylineGateway) -> int:
+    """How far the clock that dates a gateway's answers is from ours."""
+    date = httpx.get(f"{gateway.admin_url}/livez", trust_env=False).headers["date"]
+    return round((parsedate_to_datetime(date) - datetime.now(UTC)) / timedelta(days=1))
 
 
 def write(path: Path, text: str) -> None:
