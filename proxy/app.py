@@ -42,6 +42,7 @@ from proxy.net.broker_settings import (
 )
 from proxy.net.brokers import Brokers
 from proxy.net.handshake import TLS, TargetPolicy, parse_service_url
+from proxy.net.producer_elections import ElectionSettings, ProducerElections
 from proxy.net.server import GatewayServer, Sessions
 from proxy.net.session_settings import SessionSettings
 from proxy.net.subscription_settings import SubscriptionSettings
@@ -79,10 +80,12 @@ class Gateway:
         self._brokers = Brokers(connector, clock, broker_settings(config))
         self._probe = BrokerProbe(self._brokers, clock)
         self._subscriptions = Subscriptions(self._brokers, clock, _picked(SubscriptionSettings, config))
-        sessions = Sessions(connector, clock, self._subscriptions, session_settings(config), limits)
+        events = self._subscriptions.events
+        self._elections = ProducerElections(clock, events, _picked(ElectionSettings, config))
+        sessions = Sessions(connector, clock, self._subscriptions, self._elections, session_settings(config), limits)
         self._server = GatewayServer(sessions, limits, loop)
         subscriptions = self._subscriptions
-        subscriptions.events.number_from(time.time_ns() // 1_000_000)  # more than any life before could have had
+        events.number_from(time.time_ns() // 1_000_000)  # more than any life before could have had
         self._collector = Collector(clock, subscriptions.__len__, lambda: subscriptions.ended_total)
         admin = Admin(subscriptions, self.not_ready_because, effective_json(loaded)["settings"], limits.max_frame_bytes)
         metrics = MetricsSource(
@@ -175,6 +178,7 @@ class Gateway:
         drained = asyncio.Event()
         self._subscriptions.drain(drained.set)
         await _first_of(timeout_s, drained, hurry)
+        self._elections.close()
         complete = drained.is_set()  # once the subscriptions are closed there is nothing pending either
         self._subscriptions.close()
         self._server.close_sessions()

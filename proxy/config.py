@@ -161,6 +161,23 @@ class Ordering(Group):
     )
 
 
+class Producers(Group):
+    """Producers that wait to be a topic's only one (WaitForExclusive)."""
+
+    producer_return_grace_s: float = setting(
+        3.0,
+        "How long those that wait let the owner come back when a broker has unloaded its topic or gone, and all owners "
+        "after the gateway's start; 0 asks for the next at once, which fences the owner.",
+        unit="seconds",
+        ge=0,
+        le=60,
+    )
+    waiting_producers_bytes_max: ByteSize = setting(
+        256 * MIB, "Memory of all that wait, some 1.2 kB each; one more is refused with TooManyRequests.",
+        unit="bytes", ge=64 * 1024, le=1 << 36,
+    )  # fmt: skip
+
+
 class Memory(Group):
     """How many subscriptions and workers there may be, how far subscriptions read ahead, and what they may hold."""
 
@@ -257,6 +274,7 @@ class Config:
     broker: Broker
     serving: Serving
     ordering: Ordering
+    producers: Producers
     memory: Memory
     client_side: ClientSide
 
@@ -269,6 +287,7 @@ GROUPS: dict[str, type[Group]] = {
     "broker": Broker,
     "serving": Serving,
     "ordering": Ordering,
+    "producers": Producers,
     "memory": Memory,
     "client_side": ClientSide,
 }

@@ -19,6 +19,7 @@ from proxy.limits import Limits
 from proxy.net.broker_settings import BrokerSettings
 from proxy.net.brokers import Brokers
 from proxy.net.handshake import parse_service_url
+from proxy.net.producer_elections import ElectionSettings, ProducerElections
 from proxy.net.session import ClientSession
 from proxy.net.session_settings import SessionSettings
 from proxy.net.subscription_settings import SubscriptionSettings
@@ -159,13 +160,14 @@ class GatewayPath:
         directory = Subscriptions(
             Brokers(self.broker, clock, BrokerSettings((BROKER,), "bench")), clock, SubscriptionSettings()
         )
+        elections = ProducerElections(clock, directory.events, ElectionSettings())
         settings = SessionSettings((parse_service_url(BROKER),))
         self.spent_s = 0.0
         self._workers: list[Wire] = []
         self._granted: list[int] = []
         self._entry = 0
         for _ in range(worker_count):
-            session = ClientSession(self.broker, clock, directory, settings, Limits(), lambda _ended: None)
+            session = ClientSession(self.broker, clock, directory, elections, settings, Limits(), lambda _ended: None)
             self._workers.append(Wire(session))
             self._granted.append(0)
             self._tell([(self._workers[-1], frames_made.connect())])

@@ -20,7 +20,7 @@ producers it throttles. It cannot last for ever: a broker that says nothing for 
 from __future__ import annotations
 
 import enum
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from proxy.errors import LimitExceeded
 from proxy.net.relay_leg import UpstreamLeg
@@ -36,9 +36,12 @@ if TYPE_CHECKING:
     from proxy.limits import Limits
     from proxy.net.handshake import ServiceUrl
     from proxy.net.ports import Clock, Connector
+    from proxy.net.relay_requests import Pending
     from proxy.net.session_statistics import SessionCounters
 
 _T = pb.BaseCommand
+
+_OF_PRODUCERS: Final = frozenset({_T.PRODUCER, _T.CLOSE_PRODUCER})
 
 
 class RelayClient(Protocol):
@@ -52,6 +55,15 @@ class RelayClient(Protocol):
 
     def relay_lost(self, reason: str) -> bool:
         """A leg that stood is lost; answer whether the client's connection is to stay."""
+
+    def relay_dropped(self) -> None:
+        """The client was told of everything that was open on a lost leg, or asked for."""
+
+    def relay_producer_answered(self, pending: Pending, command: pb.BaseCommand) -> bool:
+        """The broker answered PRODUCER or CLOSE_PRODUCER; answer whether the client is to hear it."""
+
+    def relay_producer_closed(self, producer_id: int) -> bool:
+        """The broker closed a producer; answer whether the client is to hear it."""
 
     def send(self, frame: bytes) -> None:
         """Queue whole frames to the client."""
@@ -182,25 +194,26 @@ class Relay:
         else:
             self._counters.dropped_frames_total += 1
 
-    def request(self, kind: int, body: Any, frame: bytes) -> None:
-        """Pass on a command that has a request id, and see to it that it is answered."""
+    def request(self, kind: int, body: Any, frame: bytes) -> bool:
+        """Pass on a command that has a request id, and see to it that it is answered; false if it was refused."""
         if kind in CLOSURES and self._state in (RelayState.DOWN, RelayState.REOPENING):
             if kind == _T.CLOSE_PRODUCER:
                 self._requests.forget_stale(body.producer_id)
             self._client.send(commands.success(body.request_id))
-            return
+            return True
         try:
             self._check_queue(frame)
             self._requests.asked(kind, body)
         except LimitExceeded as error:
             self._client.send(refusal_frame(kind, body, str(error), error.wire_code))
-            return
+            return False
         if self._state is not RelayState.OPEN:
             self._queue(frame)
-            return
+            return True
         if kind == _T.ACK and self._leg is not None:
             self._leg.expect_ack_receipts(True)
         self.forward([frame])
+        return True
 
     def auth_response(self, command: pb.CommandAuthResponse, frame: bytes) -> None:
         """Pass on fresh credentials, and keep them for the next leg where one message holds them whole."""
@@ -234,14 +247,19 @@ class Relay:
         """Take note, rewrite what would lead the client past us, and pass on."""
         if command.type in (_T.CLOSE_PRODUCER, _T.CLOSE_CONSUMER):
             self._requests.closed_by_broker(command)
+            producer = command.type == _T.CLOSE_PRODUCER
+            if producer and not self._client.relay_producer_closed(command.close_producer.producer_id):
+                return
             self._deliver(frames.encode_command(_without_assigned_broker(command)))
         elif command.type == _T.LOOKUP_RESPONSE:
             self._lookups.answered(command, tls=self._broker.tls)
         else:
-            self._requests.answered(command)
+            pending = self._requests.answered(command)
             if command.type == _T.ACK_RESPONSE and not self._requests.acks_pending and self._leg is not None:
                 self._leg.expect_ack_receipts(False)
-            self._deliver(frame)
+            of_producer = pending is not None and pending.kind in _OF_PRODUCERS
+            if pending is None or not of_producer or self._client.relay_producer_answered(pending, command):
+                self._deliver(frame)
 
     def leg_writable(self, writable: bool) -> None:  # noqa: FBT001 - the port's one bit of news
         """Let the client's side pause or go on."""
@@ -265,6 +283,7 @@ class Relay:
             if not self._client.relay_lost(reason):
                 return
         self._client.send(b"".join(self._requests.lose(reason)))
+        self._client.relay_dropped()
 
     # ---- within
 

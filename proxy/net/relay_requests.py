@@ -26,6 +26,9 @@ _T = pb.BaseCommand
 LOOKUPS: Final = frozenset({_T.LOOKUP, _T.PARTITIONED_METADATA, _T.GET_TOPICS_OF_NAMESPACE, _T.GET_SCHEMA})
 """Requests that C++ clients, and those built on them, number apart from all others: one id may be under way twice."""
 
+OURS: Final = 1 << 63
+"""Request ids above this are the gateway's own: Java draws its ids below it, other clients count up from 0."""
+
 _LOOKUP_REPLIES: Final = frozenset(
     {
         _T.LOOKUP_RESPONSE,
@@ -95,7 +98,7 @@ class RelayedRequests:
 
     def asked(self, kind: int, body: Any) -> None:
         """Write down a request that goes to the broker. Raises `LimitExceeded`, and then nothing was written."""
-        if len(self._pending) >= self._requests_max:
+        if len(self._pending) >= self._requests_max and body.request_id <= OURS:
             message = f"{self._requests_max} requests of this connection wait for an answer, no more are taken"
             raise LimitExceeded(message)
         key = kind in LOOKUPS, body.request_id
@@ -137,12 +140,20 @@ class RelayedRequests:
             self._consumers.pop(command.close_consumer.consumer_id, None)
 
     def lose(self, reason: str) -> Iterator[bytes]:
-        """Yield what the client must hear now that the broker is gone, and begin with an empty book."""
+        """Yield what the client must hear now that the broker is gone, and begin with an empty book.
+
+        Of what the gateway asked by itself it hears nothing: not of a producer that was being taken back either.
+        """
         pending, self._pending, self._acks_pending = self._pending, {}, 0
         producers, self._producers = self._producers, {}
         consumers, self._consumers = self._consumers, {}
         self._stale_producers.update(producers)
+        ours = [body for _, body in pending.values() if body.request_id > OURS]
+        for body in ours:
+            producers.pop(body.producer_id, None)
         for kind, body in pending.values():
+            if body.request_id > OURS:
+                continue
             if kind in CLOSURES:
                 yield commands.success(body.request_id)
             else:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from proxy.limits import Limits
     from proxy.net.ports import Clock, Connector, Receiver, SubscriptionDirectory, Transport
+    from proxy.net.producer_elections import ProducerElections
     from proxy.net.session_settings import SessionSettings
 
 log = structlog.get_logger("keyline.server")
@@ -75,6 +76,7 @@ class Sessions:
         connector: Connector,
         clock: Clock,
         directory: SubscriptionDirectory,
+        elections: ProducerElections,
         settings: SessionSettings,
         limits: Limits,
     ) -> None:
@@ -82,6 +84,7 @@ class Sessions:
         self._connector = connector
         self._clock = clock
         self._directory = directory
+        self._elections = elections
         self._settings = settings
         self._limits = limits
         self._sessions: dict[ClientSession, str] = {}
@@ -112,6 +115,7 @@ class Sessions:
             self._connector,
             self._clock,
             self._directory,
+            self._elections,
             self._settings,
             self._limits,
             self._session_ended,

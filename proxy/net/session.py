@@ -25,6 +25,7 @@ from proxy.net.ports import LEFT_UNREAD
 from proxy.net.relay import Relay
 from proxy.net.session_commands import DATA, error_frame, parse_as
 from proxy.net.session_keep_alive import Heartbeat
+from proxy.net.session_producers import SessionProducers
 from proxy.net.session_router import CommandRouter, Violation, command_name
 from proxy.net.session_statistics import NOT_AT_FAULT, EndCause, SessionCounters, SessionStatistics, counts
 from proxy.net.session_workers import SessionWorkers
@@ -35,6 +36,8 @@ from proxy.wire.errors import FrameError
 if TYPE_CHECKING:
     from proxy.limits import Limits
     from proxy.net.ports import Clock, Connector, SubscriptionDirectory, Timer, Transport
+    from proxy.net.producer_elections import ProducerElections
+    from proxy.net.relay_requests import Pending
     from proxy.net.session_settings import SessionSettings
 
 _T = pb.BaseCommand
@@ -60,6 +63,7 @@ class ClientSession:
         connector: Connector,
         clock: Clock,
         directory: SubscriptionDirectory,
+        elections: ProducerElections,
         settings: SessionSettings,
         limits: Limits,
         ended: Callable[[ClientSession], None],
@@ -69,6 +73,7 @@ class ClientSession:
         self._connector = connector
         self._clock = clock
         self._directory = directory
+        self._elections = elections
         self._settings = settings
         self._limits = limits
         self._ended = ended
@@ -82,6 +87,7 @@ class ClientSession:
         self._client_version = ""
         self._relay: Relay | None = None
         self._workers: SessionWorkers | None = None
+        self._producers: SessionProducers | None = None
         self._router: CommandRouter | None = None
         self._reading = True
         self._timer: Timer | None = None
@@ -151,7 +157,7 @@ class ClientSession:
         self._stop_timer()
         self._ended(self)
         # What remains refers to us at most, not we to it: so all of it goes now, and not when a collector comes by.
-        self._relay = self._workers = self._router = None
+        self._relay = self._workers = self._producers = self._router = None
 
     # ---- RelayClient
 
@@ -185,6 +191,19 @@ class ClientSession:
             return True
         self._end(EndCause.BROKER_LOST, reason)
         return False
+
+    def relay_dropped(self) -> None:
+        """Let elections go on without what was lost."""
+        if self._producers is not None:
+            self._producers.broker_lost()
+
+    def relay_producer_answered(self, pending: Pending, command: pb.BaseCommand) -> bool:
+        """Ask whoever waits for it."""
+        return self._producers is None or self._producers.answered(pending, command)
+
+    def relay_producer_closed(self, producer_id: int) -> bool:
+        """Ask whoever waits for it."""
+        return self._producers is None or self._producers.closed_by_broker(producer_id)
 
     def relay_writable(self, writable: bool) -> None:  # noqa: FBT001 - the port's one bit of news
         """Read from the client only what the broker takes."""
@@ -256,7 +275,10 @@ class ClientSession:
         self._workers = SessionWorkers(self._transport, connect, self._directory)
         forwarded = upstream_connect(connect, keep_target=settings.upstream_is_proxy)
         self._relay = Relay(self, self._connector, self._clock, self._limits, brokers, forwarded, self._counters)
-        self._router = CommandRouter(self._relay, self._workers, self._counters)
+        self._producers = SessionProducers(
+            self._relay, self._transport, connect.client_version, self._elections, self._clock
+        )
+        self._router = CommandRouter(self._relay, self._workers, self._producers, self._counters)
         self._relay.open()
 
     # ---- within
@@ -282,6 +304,8 @@ class ClientSession:
             self._timer = self._clock.call_later(self._limits.handshake_timeout_s, self._transport.abort)
         if self._workers is not None:
             self._workers.lose(reason)
+        if self._producers is not None:
+            self._producers.lose(reason, by_broker=cause is EndCause.BROKER_LOST)
         if self._relay is not None:
             self._relay.close()
 

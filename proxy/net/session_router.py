@@ -22,6 +22,7 @@ from proxy.wire import pulsar_pb2 as pb
 if TYPE_CHECKING:
     from proxy.net.ports import WorkerPort
     from proxy.net.relay import Relay
+    from proxy.net.session_producers import SessionProducers
     from proxy.net.session_workers import SessionWorkers
 
 _T = pb.BaseCommand
@@ -45,10 +46,13 @@ class Violation(ClientError):
 class CommandRouter:
     """The fork in one client's road."""
 
-    def __init__(self, relay: Relay, workers: SessionWorkers, counters: SessionCounters) -> None:
-        """Both ways, and the session's counts."""
+    def __init__(
+        self, relay: Relay, workers: SessionWorkers, producers: SessionProducers, counters: SessionCounters
+    ) -> None:
+        """Both ways, what is between them, and the session's counts."""
         self._relay = relay
         self._workers = workers
+        self._producers = producers
         self._counters = counters
 
     def unparsed(self) -> frozenset[int]:
@@ -100,7 +104,9 @@ class CommandRouter:
         elif kind == _T.SUBSCRIBE:
             self._subscribe(command, frame)
         elif kind == _T.PRODUCER:
-            self._producer(body, frame)
+            self._producers.producer(body, frame)
+        elif kind == _T.CLOSE_PRODUCER:
+            self._producers.close(body, frame)
         elif kind == _T.SEEK and body.HasField("message_id") and unmask(body.message_id):
             self._relay.request(kind, body, frames.encode_command(command))
         else:
@@ -124,10 +130,6 @@ class CommandRouter:
             if body.HasField("start_message_id") and unmask(body.start_message_id):
                 frame = frames.encode_command(command)
             self._relay.request(_T.SUBSCRIBE, body, frame)
-
-    def _producer(self, body: pb.CommandProducer, frame: bytes) -> None:
-        """Relay a producer. The seam where one with access mode WaitForExclusive is to be taken (PIP-440)."""
-        self._relay.request(_T.PRODUCER, body, frame)
 
 
 def _permits(body: pb.CommandFlow) -> int:

@@ -1,11 +1,14 @@
 """Who of those that want to be a topic's only producer is asked for at the broker, and when.
 
 The broker promotes in the order of arrival. So at most one of ours is ever there: the best of all that wait, and only
-when none of ours owns the topic. The others wait here, and one that turns out to wait at the broker as well, behind a
-producer that is not ours, is taken back when a better one comes. Nobody who owns the topic is ever replaced.
+when none of ours owns the topic. The others wait here. Nobody who owns the topic is ever replaced.
 
-Rule kept: while anybody waits, one of ours owns the topic or is asked for at the broker. A failure of the one that was
-asked for leads to the next, whatever it was.
+One that was asked for may have to wait at the broker as well, behind a producer that is not ours. It stays there when
+a better one comes: a broker forgets nobody who waits, and would promote who has left, with an epoch spent for nothing.
+Its turn is what goes to the better one, when it comes.
+
+Rule kept: while anybody waits, one of ours owns the topic or is asked for at the broker, or the election is held and
+will be let go. A failure of the one that was asked for leads to the next, whatever it was.
 
 Source: PIP-440, "Producer Failover"; `AbstractTopic` for what a broker does with those that wait.
 """
@@ -16,7 +19,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Generic, TypeAlias, TypeVar
 
-from proxy.producers.waiting import WaitingProducers
+from proxy.producers.waiting import Rank, WaitingProducers
 
 T = TypeVar("T")
 
@@ -38,6 +41,16 @@ class Stage(Enum):
     """It left or was refused."""
 
 
+class Hold(Enum):
+    """Who is not to be asked for at present."""
+
+    NOBODY = "nobody"
+    NEWCOMERS = "newcomers"
+    """The broker took the topic from its owner, which is expected back."""
+    EVERYBODY = "everybody"
+    """The broker has trouble with the topic."""
+
+
 class Act(Enum):
     """What is to be done with a contender now."""
 
@@ -53,11 +66,16 @@ class Act(Enum):
 class Contender(Generic[T]):
     """A producer that wants a topic for itself alone."""
 
-    rank: tuple[int, int]
+    rank: Rank
     """From `rank_of`: smaller is better; no two of a topic share one."""
     producer: T
     stage: Stage = Stage.WAITING
     told_queued: bool = False
+
+    @property
+    def returning(self) -> bool:
+        """Whether it owned the topic before, and nobody of ours has since."""
+        return not self.rank[0]
 
 
 Acts: TypeAlias = list[tuple[Act, Contender[T]]]
@@ -66,7 +84,7 @@ Acts: TypeAlias = list[tuple[Act, Contender[T]]]
 class Election(Generic[T]):
     """One topic's contenders. Every method returns what is to be done because of it, in order."""
 
-    __slots__ = ("at_broker", "owner", "waiting")
+    __slots__ = ("at_broker", "held", "owner", "waiting")
 
     def __init__(self) -> None:
         """Nobody wants the topic."""
@@ -75,6 +93,7 @@ class Election(Generic[T]):
         """Asked for, parked or on its way back."""
         self.owner: Contender[T] | None = None
         """Of ours; None also while somebody owns the topic that is not."""
+        self.held = Hold.NOBODY
 
     @property
     def idle(self) -> bool:
@@ -90,11 +109,16 @@ class Election(Generic[T]):
         return acts
 
     def granted(self, contender: Contender[T]) -> Acts[T]:
-        """The broker made it the owner. One that is on its way back is closed there all the same."""
-        if contender is self.at_broker and contender.stage is not Stage.WITHDRAWING:
-            self.at_broker = None
-            self.owner = contender
-            contender.stage = Stage.OWNER
+        """The broker made it the owner, unless it waited there so long that a better one has come."""
+        if contender is not self.at_broker or contender.stage is Stage.WITHDRAWING:
+            return []
+        first = self.waiting.first()
+        if contender.stage is Stage.PARKED and first is not None and first[0] < contender.rank:
+            contender.stage = Stage.WITHDRAWING
+            return [(Act.WITHDRAW, contender)]
+        self.at_broker = None
+        self.owner = contender
+        contender.stage = Stage.OWNER
         return []
 
     def queued(self, contender: Contender[T]) -> Acts[T]:
@@ -102,24 +126,27 @@ class Election(Generic[T]):
         if contender is not self.at_broker or contender.stage is not Stage.ASKED:
             return []
         contender.stage = Stage.PARKED
-        acts = [] if contender.told_queued else [self._tell_queued(contender)]
-        return acts + self._settle()
+        return [] if contender.told_queued else [self._tell_queued(contender)]
 
     def withdrawn(self, contender: Contender[T]) -> Acts[T]:
         """The broker has closed it: it waits here again, where it stood."""
         if contender is not self.at_broker or contender.stage is not Stage.WITHDRAWING:
             return []
+        return self.put_back(contender)
+
+    def put_back(self, contender: Contender[T]) -> Acts[T]:
+        """The broker does not have it any more, and it is to be tried again."""
+        assert contender is self.at_broker
         self.at_broker = None
         contender.stage = Stage.WAITING
         self.waiting.add(contender.rank, contender)
-        return self._settle()
-
-    def failed(self, contender: Contender[T]) -> Acts[T]:
-        """The broker refused it. What it says of one on its way back is only that it is closed."""
-        return [] if contender.stage is Stage.WITHDRAWING else self.left(contender)
+        acts = self._settle()
+        if not contender.told_queued and contender.stage is Stage.WAITING:
+            acts.append(self._tell_queued(contender))
+        return acts
 
     def left(self, contender: Contender[T]) -> Acts[T]:
-        """Its client closed it, or went; said again it changes nothing."""
+        """Its client closed it or went, or the broker refused it; said again it changes nothing."""
         if contender.stage is Stage.WAITING:
             self.waiting.remove(contender.rank)
         elif contender is self.at_broker:
@@ -129,21 +156,23 @@ class Election(Generic[T]):
         contender.stage = Stage.GONE
         return self._settle()
 
+    def hold(self, held: Hold) -> Acts[T]:
+        """Ask for nobody that this concerns until told otherwise; whoever holds lets go in time."""
+        self.held = held
+        return self._settle()
+
     def _settle(self) -> Acts[T]:
         """Keep the rule."""
         first = self.waiting.first()
-        if first is None or self.owner is not None:
+        if first is None or self.owner is not None or self.at_broker is not None or self.held is Hold.EVERYBODY:
             return []
         rank, best = first
-        if self.at_broker is None:
-            self.waiting.remove(rank)
-            self.at_broker = best
-            best.stage = Stage.ASKED
-            return [(Act.ASK, best)]
-        if self.at_broker.stage is Stage.PARKED and rank < self.at_broker.rank:
-            self.at_broker.stage = Stage.WITHDRAWING
-            return [(Act.WITHDRAW, self.at_broker)]
-        return []
+        if self.held is Hold.NEWCOMERS and not best.returning:
+            return []
+        self.waiting.remove(rank)
+        self.at_broker = best
+        best.stage = Stage.ASKED
+        return [(Act.ASK, best)]
 
     @staticmethod
     def _tell_queued(contender: Contender[T]) -> tuple[Act, Contender[T]]:

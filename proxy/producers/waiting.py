@@ -1,14 +1,15 @@
 """Producers that wait, in the order in which they are to be promoted.
 
-Priority first, the highest leading; among equals whoever came first. Priorities are signed and compared, never
-subtracted. Clocks are not asked: creation times tie, and a sequence number is what they stand for.
+Whoever owned the topic and returns, then by priority, the highest leading; among equals whoever came first.
+Priorities are signed and compared, never subtracted. Clocks are not asked: creation times tie, and a sequence number
+is what they stand for.
 
 Source: PIP-440, "Spec".
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeAlias, TypeVar
 
 from sortedcontainers import SortedDict
 
@@ -19,6 +20,8 @@ PRIORITY_MIN = -(1 << 31)
 PRIORITY_MAX = (1 << 31) - 1
 
 T = TypeVar("T")
+Rank: TypeAlias = tuple[int, int, int]
+"""What orders producers: smaller is earlier."""
 
 
 class WaitingProducers(Generic[T]):
@@ -28,7 +31,7 @@ class WaitingProducers(Generic[T]):
 
     def __init__(self) -> None:
         """Nobody waits."""
-        self._by_rank: SortedDict[tuple[int, int], T] = SortedDict()
+        self._by_rank: SortedDict[Rank, T] = SortedDict()
 
     def __len__(self) -> int:
         """Count those that wait."""
@@ -38,30 +41,33 @@ class WaitingProducers(Generic[T]):
         """All of them, the next one first."""
         return iter(self._by_rank.values())
 
-    def add(self, rank: tuple[int, int], producer: T) -> None:
+    def add(self, rank: Rank, producer: T) -> None:
         """Let one wait; `rank` is what `rank_of` gave, and nobody else's."""
         assert rank not in self._by_rank, "two producers of one rank"
         self._by_rank[rank] = producer
 
-    def remove(self, rank: tuple[int, int]) -> None:
+    def remove(self, rank: Rank) -> None:
         """It waits no longer."""
         del self._by_rank[rank]
 
-    def first(self) -> tuple[tuple[int, int], T] | None:
+    def first(self) -> tuple[Rank, T] | None:
         """Rank and producer of the one to be promoted next; None if nobody waits."""
         return self._by_rank.peekitem(0) if self._by_rank else None
 
-    def position(self, rank: tuple[int, int]) -> int:
+    def position(self, rank: Rank) -> int:
         """How many are before the one with this rank."""
         return int(self._by_rank.bisect_left(rank))
 
 
-def rank_of(priority: int, arrival: int) -> tuple[int, int]:
-    """What orders producers: smaller is earlier. `arrival` grows with each producer of the topic.
+def rank_of(priority: int, arrival: int, *, returning: bool = False) -> Rank:
+    """What orders producers. `arrival` grows with each producer of the topic.
+
+    One that is `returning` owned the topic until its connection broke, and nobody has since: nothing has happened to
+    it that would make it stand behind others.
 
     Raises ValueError for a priority that is no signed 32-bit number.
     """
     if not PRIORITY_MIN <= priority <= PRIORITY_MAX:
         message = f"priority {priority}: it should be from {PRIORITY_MIN} to {PRIORITY_MAX}"
         raise ValueError(message)
-    return -priority, arrival
+    return int(not returning), -priority, arrival

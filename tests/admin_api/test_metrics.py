@@ -32,6 +32,7 @@ from proxy.net.session_settings import SessionSettings
 from proxy.net.subscription_upstream import UpstreamState
 from proxy.wire import pulsar_pb2 as pb
 from tests.net.fakes import FakeConnector, FakeTransport
+from tests.net.session_rig import new_elections
 from tests.net.subscription_rig import SubscriptionRig, Worker
 from tests.net.subscription_rig_broker import TOPIC, batch, single
 
@@ -69,7 +70,10 @@ class Gateway:
         self.limits = limits or Limits()
         connector = FakeConnector(self.clock)
         session_settings = SessionSettings((parse_service_url(BROKER),))
-        self.sessions = Sessions(connector, self.clock, self.subscriptions, session_settings, self.limits)
+        self.elections = new_elections(self.clock, self.subscriptions.events)
+        self.sessions = Sessions(
+            connector, self.clock, self.subscriptions, self.elections, session_settings, self.limits
+        )
         self.brokers = Brokers(connector, self.clock, BrokerSettings((BROKER,), "test"))
         self.collector = Collector(self.clock, lambda: 0, lambda: 0)
         self.reasons: list[str] = []

@@ -23,7 +23,7 @@ from proxy.wire.frames import payload_start
 from proxy.wire.messages import parse_message
 from tests.fuzz.target import Choices, Target, golden_frames, promise, sized
 from tests.net.fakes import FakeClock, FakeConnector, FakeTransport
-from tests.net.session_rig import BROKER, connect, connected, encode, send, subscribe
+from tests.net.session_rig import BROKER, connect, connected, encode, new_elections, send, subscribe
 from tests.net.subscription_rig_broker import TOPIC, FakeBrokerLink, batch, single
 from tests.wire.builders import frame_of
 
@@ -84,7 +84,13 @@ class Scene:
         self.ended: list[ClientSession] = []
         session_settings = SessionSettings((parse_service_url(BROKER),))
         self.session = ClientSession(
-            self.connector, self.clock, self.subscriptions, session_settings, LIMITS, self.ended.append
+            self.connector,
+            self.clock,
+            self.subscriptions,
+            new_elections(self.clock),
+            session_settings,
+            LIMITS,
+            self.ended.append,
         )
         self.client = FakeTransport(self.clock, self.session)
         self.client.open()

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from proxy.limits import Limits
+from proxy.net.events import Events
 from proxy.net.handshake import ANY_TARGET, TargetPolicy, parse_service_url
+from proxy.net.producer_elections import ElectionSettings, ProducerElections
 from proxy.net.session import ClientSession
 from proxy.net.session_settings import SessionSettings
 from proxy.wire import frames
@@ -127,6 +129,14 @@ def flow(consumer_id: int, permits: int) -> bytes:
     return encode(T.FLOW, pb.CommandFlow(consumer_id=consumer_id, messagePermits=permits))
 
 
+def new_elections(clock: FakeClock | None = None, events: Events | None = None, **settings: Any) -> ProducerElections:
+    """Elections of a gateway that has been up for long."""
+    clock = clock or FakeClock()
+    elections = ProducerElections(clock, events or Events(clock.now), ElectionSettings(**settings))
+    clock.advance(ElectionSettings(**settings).producer_return_grace_s)
+    return elections
+
+
 class SessionRig:
     """One session and all its fakes."""
 
@@ -138,16 +148,27 @@ class SessionRig:
         *,
         upstream_is_proxy: bool = False,
         first_broker: int = 0,
+        clock: FakeClock | None = None,
+        elections: ProducerElections | None = None,
     ) -> None:
-        """Stand where a client has connected and said nothing yet."""
-        self.clock = FakeClock()
+        """Stand where a client has connected and said nothing yet; `elections` are shared with others, with `clock`."""
+        self.clock = clock or FakeClock()
         self.connector = FakeConnector(self.clock)
         self.directory = FakeDirectory()
         self.limits = limits or Limits()
         self.ended: list[ClientSession] = []
         settings = SessionSettings(tuple(parse_service_url(url) for url in brokers), targets, upstream_is_proxy)
+        self.events = Events(self.clock.now)
+        self.elections = elections or new_elections(self.clock, self.events)
         self.session = ClientSession(
-            self.connector, self.clock, self.directory, settings, self.limits, self.ended.append, first_broker
+            self.connector,
+            self.clock,
+            self.directory,
+            self.elections,
+            settings,
+            self.limits,
+            self.ended.append,
+            first_broker,
         )
         self.client = FakeTransport(self.clock, self.session, "192.0.2.7:40000")
         self.client.open()

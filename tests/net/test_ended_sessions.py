@@ -32,7 +32,7 @@ from proxy.net.subscriptions import Subscriptions
 from proxy.wire import commands, frames
 from proxy.wire import pulsar_pb2 as pb
 from tests.net.fakes import FakeClock
-from tests.net.session_rig import T, connect
+from tests.net.session_rig import T, connect, new_elections
 from tests.net.subscription_rig_broker import TOPIC, FakeBrokers
 from tests.net.test_server import Bench, Client, run
 
@@ -79,7 +79,7 @@ class Gateway:
         await bench.broker.start()
         settings, limits = SessionSettings((parse_service_url(bench.broker.url),)), Limits()
         connector, clock = AioConnector(bench.loop, limits), AioClock(bench.loop)
-        sessions = Sessions(connector, clock, self.subscriptions, settings, limits)
+        sessions = Sessions(connector, clock, self.subscriptions, new_elections(), settings, limits)
         bench._server = GatewayServer(sessions, limits, bench.loop)
         await bench._server.listen("127.0.0.1", 0)
 

@@ -17,7 +17,7 @@ from proxy.net.session_settings import SessionSettings
 from proxy.wire import frames
 from proxy.wire import pulsar_pb2 as pb
 from tests.net.fakes import FakeClock, FakeConnector, FakeDirectory, FakeTransport
-from tests.net.session_rig import T, connect, connected, lookup, lookup_response, message, parse, send
+from tests.net.session_rig import T, connect, connected, lookup, lookup_response, message, new_elections, parse, send
 
 PATIENCE_S = 20.0
 
@@ -102,7 +102,9 @@ class Bench:
         limits = limits or Limits()
         settings = SessionSettings((parse_service_url(self.broker.url),))
         connector, clock = AioConnector(self.loop, limits), AioClock(self.loop)
-        self._server = GatewayServer(Sessions(connector, clock, FakeDirectory(), settings, limits), limits, self.loop)
+        self._server = GatewayServer(
+            Sessions(connector, clock, FakeDirectory(), new_elections(), settings, limits), limits, self.loop
+        )
         await self._server.listen("127.0.0.1", 0)
         return self._server
 
@@ -219,7 +221,7 @@ def rooms(limits: Limits) -> Sessions:
     """Sessions without sockets."""
     clock = FakeClock()
     settings = SessionSettings((parse_service_url("pulsar://b:6650"),))
-    return Sessions(FakeConnector(clock), clock, FakeDirectory(), settings, limits)
+    return Sessions(FakeConnector(clock), clock, FakeDirectory(), new_elections(), settings, limits)
 
 
 def test_each_address_has_its_own_bound() -> None:
@@ -256,7 +258,7 @@ def test_clients_are_spread_over_the_brokers() -> None:
     clock = FakeClock()
     connector = FakeConnector(clock)
     settings = SessionSettings(tuple(parse_service_url(f"pulsar://{name}:1") for name in "abc"))
-    sessions = Sessions(connector, clock, FakeDirectory(), settings, Limits())
+    sessions = Sessions(connector, clock, FakeDirectory(), new_elections(), settings, Limits())
     for _ in range(6):
         transport = FakeTransport(clock, sessions.admit("192.0.2.1:1000"))
         transport.open()

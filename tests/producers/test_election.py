@@ -1,4 +1,4 @@
-"""Elections: at every step, while anybody waits, one of ours owns the topic or is asked for, and that is the best."""
+"""Elections: at every step, while anybody waits, one of ours owns the topic or is asked for, and that was the best."""
 
 from __future__ import annotations
 
@@ -8,12 +8,14 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from proxy.producers.election import Act, Acts, Contender, Election, Stage
+from proxy.producers.election import Act, Acts, Contender, Election, Hold, Stage
 from proxy.producers.waiting import rank_of
+
+PRIORITIES = st.sampled_from([0, 0, 5, -5, 2**31 - 1, -(2**31)])
 
 
 class Lives(RuleBasedStateMachine):
-    """The broker and all clients are drawn; the model is a list of who waits."""
+    """The broker and all clients are drawn; the model is a list of who is there."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -24,6 +26,10 @@ class Lives(RuleBasedStateMachine):
         """Whom the broker has been asked for and has not been told to close."""
         self.closing: Contender[int] | None = None
 
+    def waiting(self) -> list[Contender[int]]:
+        """Those that are nowhere but here, as a sorted list."""
+        return sorted((each for each in self.alive if each.stage is Stage.WAITING), key=lambda each: each.rank)
+
     def do(self, acts: Acts[int]) -> None:
         """Carry out, and judge."""
         for act, contender in acts:
@@ -31,21 +37,23 @@ class Lives(RuleBasedStateMachine):
                 assert self.asked is None, "two of ours at the broker"
                 assert self.closing is None, "one more at the broker before the other has left"
                 assert self.election.owner is None, "somebody of ours owns the topic"
-                waiting = [each for each in self.alive if each.stage is Stage.WAITING]
-                assert all(contender.rank < each.rank for each in waiting), "not the best of those that wait"
+                assert all(contender.rank < each.rank for each in self.waiting()), "not the best of those that wait"
+                assert self.election.held is not Hold.EVERYBODY
+                assert self.election.held is Hold.NOBODY or contender.returning
                 self.asked = contender
             elif act is Act.WITHDRAW:
                 assert contender is self.asked
                 assert contender.stage is Stage.WITHDRAWING
+                assert self.waiting()[0].rank < contender.rank, "nobody is better"
                 self.asked, self.closing = None, contender
             else:
                 assert contender.told_queued
 
-    @rule(priority=st.sampled_from([0, 0, 5, -5, 2**31 - 1, -(2**31)]))
-    def arrive(self, priority: int) -> None:
+    @rule(priority=PRIORITIES, returning=st.sampled_from([False, False, True]))
+    def arrive(self, priority: int, *, returning: bool) -> None:
         """A new one, which hears at once unless the broker is asked about it."""
         number = next(self.numbers)
-        contender = Contender(rank_of(priority, number), number)
+        contender = Contender(rank_of(priority, number, returning=returning), number)
         self.alive.append(contender)
         self.do(self.election.arrive(contender))
         assert contender.told_queued == (contender.stage is not Stage.ASKED)
@@ -62,19 +70,24 @@ class Lives(RuleBasedStateMachine):
     @precondition(lambda self: self.asked is not None)
     @rule()
     def grant(self) -> None:
-        """The broker makes it the owner, whether it had to wait or not."""
-        granted, self.asked = self.asked, None
+        """The broker makes it the owner; it is, unless it waited there and a better one has come."""
+        granted = self.asked
         assert granted is not None
+        better = granted.stage is Stage.PARKED and any(each.rank < granted.rank for each in self.waiting())
         self.do(self.election.granted(granted))
-        assert self.election.owner is granted
+        if better:
+            assert self.closing is granted
+        else:
+            assert self.election.owner is granted
+            self.asked = None
 
     @precondition(lambda self: self.closing is not None)
     @rule()
     def grant_too_late(self) -> None:
-        """It was promoted while it was being closed."""
+        """What the broker says of one that is on its way back changes nothing."""
         assert self.closing is not None
         self.do(self.election.granted(self.closing))
-        self.do(self.election.failed(self.closing))
+        self.do(self.election.queued(self.closing))
         assert self.election.owner is None
 
     @precondition(lambda self: self.closing is not None)
@@ -87,17 +100,17 @@ class Lives(RuleBasedStateMachine):
 
     @precondition(lambda self: self.asked is not None)
     @rule()
-    def fail(self) -> None:
-        """The broker refuses it, sooner or later."""
-        failed, self.asked = self.asked, None
-        assert failed is not None
-        self.alive.remove(failed)
-        self.do(self.election.failed(failed))
+    def try_again(self) -> None:
+        """The broker refuses it for now."""
+        again, self.asked = self.asked, None
+        assert again is not None
+        self.do(self.election.put_back(again))
+        assert again.told_queued or again.stage is Stage.ASKED
 
     @precondition(lambda self: self.alive)
     @rule(data=st.data())
     def leave(self, data: st.DataObject) -> None:
-        """Anybody, at any stage; once more changes nothing."""
+        """Anybody, at any stage, by itself or because the broker refused it; once more changes nothing."""
         gone = data.draw(st.sampled_from(self.alive))
         self.alive.remove(gone)
         self.asked = None if self.asked is gone else self.asked
@@ -106,50 +119,96 @@ class Lives(RuleBasedStateMachine):
         assert self.election.left(gone) == []
         assert self.election.withdrawn(gone) == self.election.granted(gone) == self.election.queued(gone) == []
 
+    @rule(held=st.sampled_from([Hold.NOBODY, *Hold]))
+    def hold(self, held: Hold) -> None:
+        """The broker has trouble, or has none any more."""
+        self.do(self.election.hold(held))
+
     @invariant()
     def everybody_is_somewhere(self) -> None:
-        """Once, and nobody else is."""
+        """Once, and nobody else is; those that wait in the order of a sorted list."""
         election = self.election
+        assert list(election.waiting) == self.waiting()
         placed = [*election.waiting, *(each for each in (election.at_broker, election.owner) if each is not None)]
         assert sorted(each.producer for each in placed) == sorted(each.producer for each in self.alive)
         assert election.idle == (not self.alive)
 
     @invariant()
     def nobody_waits_for_nothing(self) -> None:
-        """An owner, or somebody at the broker; and no worse one is left to wait there."""
+        """An owner, or somebody at the broker, never both; or a hold that will end."""
         election = self.election
-        first = election.waiting.first()
-        if first is None:
-            return
-        assert (election.owner is None) != (election.at_broker is None)
-        if election.at_broker is not None and election.at_broker.stage is Stage.PARKED:
-            assert election.at_broker.rank < first[0]
+        assert election.owner is None or election.at_broker is None
+        if (first := election.waiting.first()) is not None and election.held is not Hold.EVERYBODY:
+            due = election.held is Hold.NOBODY or first[1].returning
+            assert not due or election.owner is not None or election.at_broker is not None
 
 
 TestLives = Lives.TestCase
 TestLives.settings = settings(max_examples=200, stateful_step_count=50, deadline=None)
 
 
+def contenders(*priorities: int) -> list[Contender[str]]:
+    """One for each priority, in the order of arrival."""
+    return [Contender(rank_of(priority, number), "x") for number, priority in enumerate(priorities)]
+
+
 def test_an_owner_is_never_replaced() -> None:
     """However much better the newcomer; when the owner leaves, the best is asked for."""
     election: Election[str] = Election()
-    owner, low, high = (Contender(rank_of(priority, number), "x") for number, priority in enumerate((-9, 1, 7)))
+    owner, low, high = contenders(-9, 1, 7)
     assert election.arrive(owner) == [(Act.ASK, owner)]
     assert election.granted(owner) == []
     assert election.arrive(low) == [(Act.TELL_QUEUED, low)]
     assert election.arrive(high) == [(Act.TELL_QUEUED, high)]
     assert election.left(owner) == [(Act.ASK, high)]
-    assert election.failed(high) == [(Act.ASK, low)], "whatever became of the first, the next is tried"
+    assert election.left(high) == [(Act.ASK, low)], "whatever became of the first, the next is tried"
 
 
-def test_a_better_one_takes_the_place_at_the_broker() -> None:
-    """Behind a producer that is not ours: the worse one comes back first, and stands where it stood."""
+def test_a_better_one_gets_the_turn_of_one_that_waits_at_the_broker() -> None:
+    """When it comes: until then nothing is closed there, for a broker would promote what is closed."""
     election: Election[str] = Election()
-    first, equal, better = (Contender(rank_of(priority, number), "x") for number, priority in enumerate((0, 0, 1)))
+    first, equal, better = contenders(0, 0, 1)
     assert election.arrive(first) == [(Act.ASK, first)]
     assert election.queued(first) == [(Act.TELL_QUEUED, first)]
     assert election.arrive(equal) == [(Act.TELL_QUEUED, equal)]
-    assert election.arrive(better) == [(Act.WITHDRAW, first), (Act.TELL_QUEUED, better)]
+    assert election.arrive(better) == [(Act.TELL_QUEUED, better)]
+    assert election.granted(first) == [(Act.WITHDRAW, first)]
     assert election.withdrawn(first) == [(Act.ASK, better)]
     assert election.queued(better) == [], "it was told already"
     assert [contender is first for contender in election.waiting] == [True, False]
+
+
+def test_a_better_one_that_comes_while_the_broker_decides_waits() -> None:
+    """The other was asked for in its own turn."""
+    election: Election[str] = Election()
+    first, better = contenders(0, 1)
+    election.arrive(first)
+    election.arrive(better)
+    assert election.granted(first) == []
+    assert election.owner is first
+
+
+def test_newcomers_wait_for_the_owner_that_returns() -> None:
+    """It is asked for at once, and they when nobody is waited for any more."""
+    election: Election[str] = Election()
+    (newcomer,) = contenders(9)
+    owner: Contender[str] = Contender(rank_of(0, 1, returning=True), "x")
+    election.hold(Hold.NEWCOMERS)
+    assert election.arrive(newcomer) == [(Act.TELL_QUEUED, newcomer)]
+    assert election.arrive(owner) == [(Act.ASK, owner)]
+    assert election.left(owner) == []
+    assert election.hold(Hold.NOBODY) == [(Act.ASK, newcomer)]
+
+
+def test_thousands_are_as_quick_as_few() -> None:
+    """Nothing looks at all who wait: neither a newcomer nor a promotion nor a departure from the middle."""
+    election: Election[str] = Election()
+    waiting = contenders(*(number % 100 for number in range(10_000)))
+    asked = [contender for each in waiting for act, contender in election.arrive(each) if act is Act.ASK]
+    for gone in waiting[5_000:6_000]:
+        election.left(gone)
+    while asked:
+        owner = asked.pop()
+        election.granted(owner)
+        asked += [contender for act, contender in election.left(owner) if act is Act.ASK]
+    assert election.idle

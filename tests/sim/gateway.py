@@ -11,6 +11,7 @@ from proxy.limits import Limits
 from proxy.net.broker_settings import BrokerSettings
 from proxy.net.brokers import Brokers
 from proxy.net.handshake import parse_service_url
+from proxy.net.producer_elections import ElectionSettings, ProducerElections
 from proxy.net.server import Sessions
 from proxy.net.session_settings import SessionSettings
 from proxy.net.subscriptions import Subscriptions
@@ -49,7 +50,8 @@ class Gateway:
         self.brokers = Brokers(connector, process, broker_settings)
         self.subscriptions = Subscriptions(self.brokers, process, settings)
         session_settings = SessionSettings(tuple(parse_service_url(url) for url in brokers))
-        self.sessions = Sessions(connector, process, self.subscriptions, session_settings, limits)
+        elections = ProducerElections(process, self.subscriptions.events, ElectionSettings())
+        self.sessions = Sessions(connector, process, self.subscriptions, elections, session_settings, limits)
         network.listeners[ADDRESS] = Listener(process, self.sessions.admit)
         self.settings = settings
         self.life: Subscription | None = None

@@ -64,13 +64,14 @@ def test_keys_and_producer_names_may_be_any_bytes() -> None:
 
 
 def test_queue_priority_is_a_signed_field_of_its_own() -> None:
-    """PIP-440's priority is field 14 of CommandProducer, absent by default, and small when negative."""
+    """PIP-440's priority is field 14 of CommandProducer, absent by default; negative ones are whole."""
     assert CommandProducer.DESCRIPTOR.fields_by_name["queue_priority"].number == 14
     producer = CommandProducer(topic="t", producer_id=1, request_id=2)
     assert not producer.HasField("queue_priority")
     before = producer.ByteSize()
     producer.queue_priority = -5
-    assert producer.ByteSize() == before + 2
+    assert CommandProducer.FromString(producer.SerializeToString()).queue_priority == -5
+    assert producer.ByteSize() == before + 11, "a plain int32, as CommandSubscribe.priority_level: ten bytes and a tag"
 
 
 def test_schema_types_keep_their_numbers_under_our_names() -> None:

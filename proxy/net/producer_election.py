@@ -1,0 +1,404 @@
+"""One topic's election at work: what the broker answers goes in, requests and answers to clients come out.
+
+Around the pure `proxy.producers.election` this adds what takes time. When the broker takes the topic from its owner
+(an unload, a restart), the owner comes back within moments, and everybody else would spend its epoch and fence it: so
+newcomers are held for a grace. When the broker has trouble with the topic rather than with a producer, the next is
+not asked at once: in a moment all would have been refused who have a place in the queue.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from itertools import chain, islice
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
+
+import structlog
+
+from proxy.net.producer_statistics import (
+    ACCESS_MODES,
+    ElectionCounters,
+    ElectionPage,
+    ElectionSummary,
+    TopicOwner,
+    WaitingProducer,
+)
+from proxy.producers.election import Act, Acts, Contender, Election, Hold, Stage
+from proxy.producers.waiting import rank_of
+from proxy.wire import pulsar_pb2 as pb
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from proxy.net.events import Events
+    from proxy.net.ports import Clock, Timer
+
+EXPECTED_S_MAX: Final = 60.0
+"""How long an owner that the broker closed is remembered while nobody else wants the topic."""
+TROUBLE_S_MIN: Final = 0.1
+TROUBLE_S_MAX: Final = 2.0
+"""How long nobody is asked for after the broker had trouble; doubled each time in a row."""
+RETURN_TRIES_S: Final = (0.05, 0.1, 0.2)
+"""When a former owner is tried again: the broker may not have noticed yet that its old connection is closed."""
+
+TROUBLES: Final = frozenset({pb.ServiceNotReady, pb.MetadataError, pb.PersistenceError})
+"""What a broker says when it cannot serve the topic at present, whoever asks."""
+
+Candidacy: TypeAlias = Contender["Candidate"]
+
+log = structlog.get_logger("keyline.producers")
+
+
+class Candidate(Protocol):
+    """A producer of some client, as its topic's election sees it."""
+
+    name: str
+    """Empty until the broker has named it."""
+
+    candidacy: Candidacy
+    """Given by the election when it arrives."""
+
+    @property
+    def priority(self) -> int:
+        """Highest first."""
+
+    @property
+    def topic_epoch(self) -> int | None:
+        """With which it owned the topic before, if it did."""
+
+    @property
+    def arrived_at(self) -> float:
+        """When it came, on the gateway's clock."""
+
+    @property
+    def address(self) -> str:
+        """Of its client."""
+
+    @property
+    def client_version(self) -> str:
+        """What its client calls itself."""
+
+    def ask(self) -> None:
+        """Pass its request on."""
+
+    def withdraw(self) -> None:
+        """Close it at the broker, without a word to its client."""
+
+    def tell_queued(self) -> None:
+        """Tell its client that it is not ready."""
+
+
+class TopicElection:
+    """Everybody connected here that wants to be this topic's only producer."""
+
+    def __init__(
+        self,
+        topic: str,
+        clock: Clock,
+        events: Events,
+        grace_s: float,
+        unsettled_until: float,
+        over: Callable[[TopicElection], None],
+    ) -> None:
+        """`over` is called whenever nothing is left to remember.
+
+        Until `unsettled_until` the gateway has not been up for long: owners of before it are still coming back.
+        """
+        self.topic = topic
+        self.counters = ElectionCounters()
+        self._clock = clock
+        self._events = events
+        self._grace_s = grace_s
+        self._unsettled_until = unsettled_until
+        self._over = over
+        self._election: Election[Candidate] = Election()
+        self._arrivals = 0
+        self._due: deque[tuple[Act, Candidacy]] = deque()
+        self._doing = False
+        self._closed = False
+        self._owner: TopicOwner | None = None
+        self._other: tuple[object, TopicOwner] | None = None
+        """Somebody connected here that owns the topic without having waited."""
+        self._last_owner: tuple[str, int | None] | None = None
+        self._vacant_since: float | None = None
+        self._tries = 0
+        self._troubles = 0
+        self._expecting = False
+        self._timer: Timer | None = None
+
+    # ---- clients
+
+    def arrive(self, candidate: Candidate) -> None:
+        """One more wants the topic."""
+        self.counters.arrivals_total += 1
+        self._arrivals += 1
+        returning = candidate.topic_epoch is not None and (
+            self._last_owner == (candidate.name, candidate.topic_epoch) or self._unsettled
+        )
+        contender = Contender(rank_of(candidate.priority, self._arrivals, returning=returning), candidate)
+        candidate.candidacy = contender
+        if not returning:
+            self._wait_for_owner()
+        self._do(self._election.arrive(contender))
+        if contender.stage is Stage.WAITING:
+            self._tell("producer_queued", candidate, waiting_count=self.waiting_count)
+
+    def left(self, contender: Candidacy, reason: str) -> None:
+        """Its client closed it, or is gone."""
+        if contender.stage is Stage.GONE:
+            return
+        self._note_end(contender, reason)
+        self._do(self._election.left(contender))
+
+    def taken_by_broker(self, contender: Candidacy, reason: str) -> None:
+        """The broker closed the owner, whose client lives and comes back."""
+        self._note_end(contender, reason)
+        if self._grace_s:
+            self._expecting = True
+            self._hold(Hold.NEWCOMERS, self._grace_s if self._election.waiting else EXPECTED_S_MAX)
+        self._do(self._election.left(contender))
+
+    # ---- the broker's answers
+
+    def granted(self, contender: Candidacy, success: pb.CommandProducerSuccess) -> bool:
+        """It owns the topic; answer whether its client is to hear so."""
+        candidate = contender.producer
+        candidate.name = success.producer_name
+        self._do(self._election.granted(contender))
+        if contender.stage is not Stage.OWNER:
+            return False
+        epoch = success.topic_epoch if success.HasField("topic_epoch") else None
+        resumed = candidate.topic_epoch is not None and candidate.topic_epoch == epoch
+        self._note_promotion(candidate, epoch, resumed=resumed)
+        self._last_owner = candidate.name, epoch
+        self._tries = self._troubles = 0
+        self._release()
+        return True
+
+    def queued(self, contender: Candidacy, success: pb.CommandProducerSuccess) -> None:
+        """It waits at the broker, for somebody that is not connected here."""
+        contender.producer.name = success.producer_name
+        self._do(self._election.queued(contender))
+
+    def refused(self, contender: Candidacy, error: int, message: str) -> bool:
+        """The broker refused it; answer whether its client is to hear so."""
+        if contender.stage not in (Stage.ASKED, Stage.PARKED):
+            return True
+        if error == pb.ProducerFenced and contender.producer.topic_epoch is not None and self._try_again(contender):
+            return False
+        self._tries = 0
+        if error == pb.ProducerFenced:
+            self.counters.fencings_total += 1
+        if error in TROUBLES:
+            self._troubles += 1
+            pause_s = min(TROUBLE_S_MIN * 2 ** (self._troubles - 1), TROUBLE_S_MAX)
+            self._hold(Hold.EVERYBODY, pause_s)
+        elif contender.returning:
+            self._release()
+        self._note_end(contender, message)
+        self._do(self._election.left(contender))
+        return True
+
+    def withdrawn(self, contender: Candidacy) -> None:
+        """The broker has closed it, as it was told."""
+        self._do(self._election.withdrawn(contender))
+
+    # ---- those that do not wait
+
+    def taken(self, holder: object, owner: TopicOwner) -> None:
+        """Somebody connected here owns the topic without having waited; `holder` tells it from others."""
+        if self._other is not None and self._other[0] is holder:
+            return
+        former = self._election.owner
+        self._other = holder, owner
+        self._last_owner = None
+        self._events.happened("producer_took_topic", (self.topic, ""), **_told(owner))
+        if former is not None:
+            self.counters.fencings_total += 1
+            self.left(former, f"fenced by {owner.producer_name}")
+
+    def given_up(self, holder: object) -> None:
+        """It does not own the topic any more."""
+        if self._other is not None and self._other[0] is holder:
+            self._other = None
+            self._consider_end()
+
+    # ---- reads
+
+    @property
+    def waiting_count(self) -> int:
+        """How many wait, here or at the broker."""
+        return len(self._election.waiting) + (self._election.at_broker is not None)
+
+    @property
+    def owned(self) -> bool:
+        """Whether somebody connected here owns the topic."""
+        return self._owner is not None or self._other is not None
+
+    def summary(self) -> ElectionSummary:
+        """Freeze its numbers."""
+        owner = self._owner or (self._other[1] if self._other is not None else None)
+        counters = ElectionCounters()
+        counters.add(self.counters)
+        held = self._election.held.value
+        return ElectionSummary(self.topic, self._clock.now(), owner, self.waiting_count, held, counters)
+
+    def page(self, first: int, limit: int) -> ElectionPage:
+        """Freeze some of those that wait, beginning with the one that has so many before it."""
+        at_broker = self._election.at_broker
+        everybody = chain([at_broker] if at_broker is not None else [], self._election.waiting)
+        waiting = tuple(
+            WaitingProducer(
+                position=position,
+                producer_name=contender.producer.name,
+                priority=contender.producer.priority,
+                since=contender.producer.arrived_at,
+                stage=contender.stage.value,
+                returning=contender.returning,
+                address=contender.producer.address,
+                client_version=contender.producer.client_version,
+            )
+            for position, contender in enumerate(islice(everybody, first, first + limit), first)
+        )
+        more = first + limit < self.waiting_count
+        return ElectionPage(self.summary(), waiting, first + limit if more else None)
+
+    # ---- life
+
+    def close(self) -> None:
+        """The gateway stops: nobody is asked for any more, or their epochs would be spent for nothing."""
+        self._closed = True
+        self._stop_timer()
+
+    # ---- within
+
+    def _do(self, acts: Acts[Candidate]) -> None:
+        """Carry out what is due, and what comes of it, one after another: thousands may be refused in a row."""
+        self._due.extend(acts)
+        if self._doing or self._closed:
+            return
+        self._doing = True
+        try:
+            while self._due:
+                self._act(*self._due.popleft())
+        finally:
+            self._doing = False
+        self._consider_end()
+
+    def _act(self, act: Act, contender: Candidacy) -> None:
+        if act is Act.ASK and contender.stage is Stage.ASKED:
+            contender.producer.ask()
+        elif act is Act.WITHDRAW and contender.stage is Stage.WITHDRAWING:
+            contender.producer.withdraw()
+        elif act is Act.TELL_QUEUED and contender.stage is not Stage.GONE:
+            contender.producer.tell_queued()
+
+    def _try_again(self, contender: Candidacy) -> bool:
+        if self._tries >= len(RETURN_TRIES_S):
+            return False
+        self._hold(Hold.EVERYBODY, RETURN_TRIES_S[self._tries])
+        self._tries += 1
+        self._do(self._election.put_back(contender))
+        return True
+
+    @property
+    def _unsettled(self) -> bool:
+        return self._last_owner is None and self._clock.now() < self._unsettled_until
+
+    def _wait_for_owner(self) -> None:
+        """A newcomer is there: from now on an owner that may come back has so long."""
+        if self._expecting and self._election.held is Hold.NEWCOMERS:
+            if not self._election.waiting:
+                self._hold(Hold.NEWCOMERS, self._grace_s)
+        elif self._unsettled and self._election.idle and self._election.held is Hold.NOBODY and self._other is None:
+            self._hold(Hold.NEWCOMERS, self._unsettled_until - self._clock.now())
+
+    def _hold(self, held: Hold, delay_s: float) -> None:
+        self._stop_timer()
+        self._timer = self._clock.call_later(delay_s, self._let_go)
+        self._election.hold(held)
+
+    def _let_go(self) -> None:
+        """Whoever is the best is asked for, an owner that has not come back or not."""
+        self._timer = None
+        self._expecting = False
+        self._do(self._election.hold(Hold.NOBODY))
+
+    def _release(self) -> None:
+        self._stop_timer()
+        self._let_go()
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _consider_end(self) -> None:
+        if self._election.idle and self._other is None and self._timer is None and not self._doing:
+            self._over(self)
+
+    def _note_promotion(self, candidate: Candidate, epoch: int | None, *, resumed: bool) -> None:
+        now = self._clock.now()
+        self._owner = TopicOwner(
+            producer_name=candidate.name,
+            access_mode=ACCESS_MODES[pb.WaitForExclusive],
+            priority=candidate.priority,
+            topic_epoch=epoch,
+            since=now,
+            address=candidate.address,
+            client_version=candidate.client_version,
+        )
+        vacant_s = None if self._vacant_since is None else now - self._vacant_since
+        if vacant_s is not None:
+            self.counters.vacancies_total += 1
+            self.counters.vacancy_seconds_total += vacant_s
+            self._vacant_since = None
+        if resumed:
+            self.counters.resumptions_total += 1
+        else:
+            self.counters.promotions_total += 1
+        kind = "producer_resumed" if resumed else "producer_promoted"
+        self._events.happened(
+            kind, (self.topic, ""), **_told(self._owner), vacant_s=vacant_s, waiting_count=self.waiting_count
+        )
+        log.info(
+            kind.replace("_", " "),
+            topic=self.topic,
+            producer=candidate.name,
+            priority=candidate.priority,
+            epoch=epoch,
+            peer=candidate.address,
+            waiting=self.waiting_count,
+        )
+
+    def _note_end(self, contender: Candidacy, reason: str) -> None:
+        """Tell why somebody does not want the topic any more, or not at present."""
+        candidate = contender.producer
+        if contender.stage is Stage.OWNER:
+            self._owner = None
+            self._vacant_since = self._clock.now() if self.waiting_count else None
+            self._tell("producer_left", candidate, reason=reason)
+            log.info("producer left", topic=self.topic, producer=candidate.name, reason=reason)
+        elif contender.stage in (Stage.ASKED, Stage.PARKED):
+            self.counters.failed_promotions_total += 1
+            self._tell("producer_promotion_failed", candidate, reason=reason)
+            log.info("producer promotion failed", topic=self.topic, peer=candidate.address, reason=reason)
+        else:
+            self._tell("producer_left_queue", candidate, reason=reason)
+
+    def _tell(self, kind: str, candidate: Candidate, **facts: Any) -> None:
+        known: dict[str, Any] = {
+            "producer_name": candidate.name,
+            "priority": candidate.priority,
+            "address": candidate.address,
+        }
+        self._events.happened(kind, (self.topic, ""), **known, **facts)
+
+
+def _told(owner: TopicOwner) -> dict[str, Any]:
+    return {
+        "producer_name": owner.producer_name,
+        "access_mode": owner.access_mode,
+        "priority": owner.priority,
+        "topic_epoch": owner.topic_epoch,
+        "address": owner.address,
+    }

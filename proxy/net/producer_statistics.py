@@ -1,0 +1,113 @@
+"""Elections as frozen values, for whoever shows them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+ACCESS_MODES = ("shared", "exclusive", "wait_for_exclusive", "exclusive_with_fencing")
+"""By their number on the wire."""
+
+
+@dataclass(slots=True)
+class ElectionCounters:
+    """Counts of one topic, or of all."""
+
+    arrivals_total: int = 0
+    """Producers that came to be the only one."""
+    promotions_total: int = 0
+    """Of those, how often one became the owner."""
+    resumptions_total: int = 0
+    """How often one that had owned the topic got it back with the same epoch, nobody else having owned it."""
+    failed_promotions_total: int = 0
+    """How often one that was asked for at the broker did not become the owner: refused, closed, lost."""
+    fencings_total: int = 0
+    """How often an owner, or one that returned, was displaced by somebody who did not wait (ProducerFenced)."""
+    vacancies_total: int = 0
+    """How often an owner left and another one followed while somebody waited."""
+    vacancy_seconds_total: float = 0.0
+    """How long topics had no owner in those."""
+
+    def add(self, other: ElectionCounters) -> None:
+        """Add another topic's counts to these."""
+        for field in fields(self):
+            setattr(self, field.name, getattr(self, field.name) + getattr(other, field.name))
+
+
+@dataclass(frozen=True, slots=True)
+class TopicOwner:
+    """The topic's only producer."""
+
+    producer_name: str
+    access_mode: str
+    """One of `ACCESS_MODES`."""
+    priority: int | None
+    """None for one that did not wait for the topic."""
+    topic_epoch: int | None
+    """None if the broker named none."""
+    since: float
+    """On the gateway's clock."""
+    address: str
+    client_version: str
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingProducer:
+    """Somebody that waits to be it."""
+
+    position: int
+    """How many are before it."""
+    producer_name: str
+    """Empty if the broker is to name it, and was not asked yet."""
+    priority: int
+    since: float
+    """When it came, on the gateway's clock."""
+    stage: str
+    """`waiting` here, `asked` or `parked` at the broker, or `withdrawing` from there."""
+    returning: bool
+    """Whether it owned the topic before, and nobody has since."""
+    address: str
+    client_version: str
+
+
+@dataclass(frozen=True, slots=True)
+class ElectionSummary:
+    """One topic's election in numbers."""
+
+    topic: str
+    now: float
+    owner: TopicOwner | None
+    """Of those connected here; None also if somebody connected elsewhere owns the topic."""
+    waiting_count: int
+    held: str
+    """Who is not asked for at present: `nobody`, `newcomers`, `everybody`."""
+    counters: ElectionCounters
+
+
+@dataclass(frozen=True, slots=True)
+class ElectionPage:
+    """One topic's election with some of those that wait, in order."""
+
+    summary: ElectionSummary
+    waiting: tuple[WaitingProducer, ...]
+    next: int | None
+    """The position at which the next page begins; None if this is the last."""
+
+
+@dataclass(frozen=True, slots=True)
+class ElectionsPage:
+    """Some topics, by name."""
+
+    elections: tuple[ElectionSummary, ...]
+    next: str | None
+    """What to ask the next page `after`; None if this is the last."""
+
+
+@dataclass(frozen=True, slots=True)
+class ElectionsSummary:
+    """All topics in numbers, those included on which nobody wants to be the only producer any more."""
+
+    topics: int
+    owners: int
+    waiting: int
+    waiting_bytes: int
+    counters: ElectionCounters

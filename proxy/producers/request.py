@@ -1,0 +1,61 @@
+"""What a PRODUCER command says of a producer that waits to be its topic's only one.
+
+The priority comes in the field that PIP-440 adds, or, from clients that do not know it, in a property of the producer.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from proxy.errors import ClientError
+from proxy.producers.waiting import PRIORITY_MAX, PRIORITY_MIN
+from proxy.wire import frames
+from proxy.wire import pulsar_pb2 as pb
+
+PRIORITY_PROPERTY: Final = "keyline.queue-priority"
+PROPERTY_PREFIX: Final = "keyline."
+"""Properties that begin so are meant for the gateway: one it does not know is a mistake, never ignored."""
+
+
+def queue_priority(command: pb.CommandProducer) -> int:
+    """How much it wants to be before others: signed, 0 where nothing is said; the field counts if both are there.
+
+    Raises:
+        ClientError: a property for the gateway that it does not know, or a priority that is none. NotAllowedError,
+            after which clients give up at once and show the text.
+    """
+    given = [pair for pair in command.metadata if pair.key.startswith(PROPERTY_PREFIX)]
+    unknown = next((pair.key for pair in given if pair.key != PRIORITY_PROPERTY), None)
+    if unknown is not None:
+        message = f"no such producer property: {unknown}; those for the gateway are: {PRIORITY_PROPERTY}"
+        raise ClientError(message, pb.NotAllowedError)
+    if command.HasField("queue_priority"):
+        return command.queue_priority
+    return _parsed(given[-1].value) if given else 0
+
+
+def _parsed(text: str) -> int:
+    digits = text.removeprefix("-") if text.startswith("-") else text.removeprefix("+")
+    fits = digits.isascii() and digits.isdigit() and len(digits.lstrip("0")) <= len(str(PRIORITY_MAX))
+    priority = int(text) if fits else None
+    if priority is None or not PRIORITY_MIN <= priority <= PRIORITY_MAX:
+        message = (
+            f"producer property {PRIORITY_PROPERTY}={text[:40]!r} is no priority; "
+            f"use a whole number from {PRIORITY_MIN} to {PRIORITY_MAX}, the highest is the first"
+        )
+        raise ClientError(message, pb.NotAllowedError)
+    return priority
+
+
+def without_waiting(command: pb.CommandProducer) -> bytes:
+    """Frame the request of a former owner so that the broker gives it the topic at once or refuses it.
+
+    A broker checks the epoch that a producer brings along when it admits it, and not when it promotes it after a wait:
+    then it sets the topic's epoch back, and lets somebody write who was fenced. So a former owner never waits there.
+
+    Source: `AbstractTopic.handleProducerRemoved`; seen with 4.0.7 and 4.2.4.
+    """
+    rewritten = pb.CommandProducer()
+    rewritten.CopyFrom(command)
+    rewritten.producer_access_mode = pb.Exclusive
+    return frames.encode_command(pb.BaseCommand(type=pb.BaseCommand.PRODUCER, producer=rewritten))

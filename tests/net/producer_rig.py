@@ -1,0 +1,126 @@
+"""Client sessions that share their elections, and short words for what producers of theirs ask and are told."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from proxy.net.events import Events
+from proxy.wire import pulsar_pb2 as pb
+from tests.net.fakes import FakeClock
+from tests.net.session_rig import SessionRig, T, encode, new_elections
+
+if TYPE_CHECKING:
+    from proxy.limits import Limits
+    from proxy.net.producer_statistics import ElectionPage
+
+TOPIC = "persistent://public/default/primary"
+EXCLUSIVE, WAIT, FENCE = pb.Exclusive, pb.WaitForExclusive, pb.ExclusiveWithFencing
+
+
+def want(
+    request_id: int,
+    priority: object = None,
+    *,
+    producer_id: int = 1,
+    mode: int = WAIT,
+    topic: str = TOPIC,
+    name: str = "",
+    epoch: int | None = None,
+    field: int | None = None,
+) -> bytes:
+    """Build PRODUCER; `priority` goes into the property, `field` into the command's own field."""
+    body = pb.CommandProducer(topic=topic, producer_id=producer_id, request_id=request_id)
+    body.producer_access_mode = mode  # type: ignore[assignment]  # a plain number will do
+    if name:
+        body.producer_name = name
+    if epoch is not None:
+        body.topic_epoch = epoch
+    if priority is not None:
+        body.metadata.add(key="keyline.queue-priority", value=str(priority))
+    if field is not None:
+        body.queue_priority = field
+    return encode(T.PRODUCER, body)
+
+
+def ready(request_id: int, *, name: str = "p", epoch: int | None = 0) -> bytes:
+    """Build PRODUCER_SUCCESS of one that owns the topic."""
+    body = pb.CommandProducerSuccess(request_id=request_id, producer_name=name, producer_ready=True)
+    if epoch is not None:
+        body.topic_epoch = epoch
+    return encode(T.PRODUCER_SUCCESS, body)
+
+
+def not_ready(request_id: int, *, name: str = "p") -> bytes:
+    """Build PRODUCER_SUCCESS of one that waits."""
+    body = pb.CommandProducerSuccess(request_id=request_id, producer_name=name, producer_ready=False)
+    return encode(T.PRODUCER_SUCCESS, body)
+
+
+def error(request_id: int, code: int = pb.ProducerBusy, message: str = "no") -> bytes:
+    """Build ERROR."""
+    return encode(T.ERROR, pb.CommandError(request_id=request_id, error=code, message=message))  # type: ignore[arg-type]
+
+
+def close(request_id: int, producer_id: int = 1) -> bytes:
+    """Build CLOSE_PRODUCER."""
+    return encode(T.CLOSE_PRODUCER, pb.CommandCloseProducer(producer_id=producer_id, request_id=request_id))
+
+
+class ProducerRig:
+    """Some clients, each with a broker connection of its own, and what they have in common."""
+
+    def __init__(self, clients: int, **settings: Any) -> None:
+        """All are connected; the gateway has been up for long."""
+        self.clock = FakeClock()
+        self.events = Events(self.clock.now)
+        self.elections = new_elections(self.clock, self.events, **settings)
+        self.listener = self.events.listen(lambda: None)
+        self.clients = [self.client() for _ in range(clients)]
+
+    def client(self, limits: Limits | None = None) -> SessionRig:
+        """One more."""
+        return SessionRig(limits, clock=self.clock, elections=self.elections).connect()
+
+    def owner(self, client: SessionRig, request_id: int = 10, *, name: str = "owner", epoch: int = 0) -> None:
+        """Let this client own the topic."""
+        client.client.deliver(want(request_id, name=name))
+        client.broker.deliver(ready(request_id, name=name, epoch=epoch))
+        client.take_all()
+
+    def page(self) -> ElectionPage:
+        """What is known of the topic."""
+        page = self.elections.waiting(TOPIC, 0, 100)
+        assert page is not None
+        return page
+
+    def kinds(self) -> list[str]:
+        """Events since the last look."""
+        return [event.kind for event in self.listener.take()[1]]
+
+
+def answers(client: SessionRig) -> list[tuple[int, str]]:
+    """Request id and what the client was told since the last look: ready, queued, an error's name, closed."""
+    told: list[tuple[int, str]] = []
+    for command in client.to_client():
+        if command.type == T.PRODUCER_SUCCESS:
+            success = command.producer_success
+            told.append((success.request_id, "ready" if success.producer_ready else "queued"))
+        elif command.type == T.ERROR:
+            told.append((command.error.request_id, pb.ServerError.Name(command.error.error)))
+        elif command.type == T.SUCCESS:
+            told.append((command.success.request_id, "success"))
+        elif command.type == T.CLOSE_PRODUCER:
+            told.append((command.close_producer.producer_id, "closed"))
+        else:
+            told.append((-1, T.Type.Name(command.type)))
+    return told
+
+
+def asked(client: SessionRig) -> list[tuple[str, int]]:
+    """What the broker was asked on this client's connection since the last look, each with its request id."""
+    found = []
+    for command in client.to_broker():
+        name = T.Type.Name(command.type)
+        body = command.producer if command.type == T.PRODUCER else command.close_producer
+        found.append((name, body.request_id))
+    return found

@@ -1,0 +1,280 @@
+"""Producers that come, close, break, fence and fail in any order, the broker's and the network's pace drawn as well.
+
+The clients are sessions of one gateway; the broker is a model of what brokers do, its defects included. Judged is what
+clients were told and what the topic went through.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from typing import TYPE_CHECKING
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from proxy.limits import Limits
+from proxy.net.producer_election import EXPECTED_S_MAX
+from proxy.net.producer_elections import ElectionSettings
+from proxy.wire import pulsar_pb2 as pb
+from tests.net.model_topic import Connection, ModelTopic
+from tests.net.producer_rig import TOPIC, ProducerRig, close, want
+from tests.net.session_rig import T, parse
+
+if TYPE_CHECKING:
+    from tests.net.session_rig import SessionRig
+
+CLIENTS = 4
+GRACE_S = ElectionSettings().producer_return_grace_s
+ROUNDS_MAX = 400
+"""Of waiting for holds to end: everybody may be tried several times."""
+LIMITS = Limits(keep_alive_s=1e6)
+"""Who says nothing is not given up: that is not what this is about."""
+SETTLED_S = 2 * EXPECTED_S_MAX
+"""After so long nothing is held any more."""
+
+
+class Client:
+    """A client as its application sees it."""
+
+    def __init__(self, rig: SessionRig) -> None:
+        self.rig = rig
+        self.broker = Connection()
+        self.to_broker: deque[pb.BaseCommand] = deque()
+        self.waiting: dict[int, int] = {}
+        """Request id of each producer that has no last answer, by producer id."""
+        self.owned: dict[int, tuple[str, int]] = {}
+        """Name and epoch of each that was told it is ready."""
+        self.last_words: dict[int, int] = defaultdict(int)
+        """How often each request was answered for good."""
+        self.alive = True
+
+    def write(self) -> None:
+        """What the gateway wrote to the broker is on its way."""
+        self.to_broker += parse(self.rig.broker.take())
+
+    def read(self) -> None:
+        """Take note of what the gateway says."""
+        for command in self.rig.to_client():
+            if command.type == T.PRODUCER_SUCCESS and command.producer_success.producer_ready:
+                self._ready(command.producer_success)
+            elif command.type == T.ERROR:
+                self._answered(command.error.request_id)
+            elif command.type == T.CLOSE_PRODUCER:
+                self.owned.pop(command.close_producer.producer_id, None)
+
+    def _ready(self, success: pb.CommandProducerSuccess) -> None:
+        producer_id = self._answered(success.request_id)
+        if producer_id is not None and success.HasField("topic_epoch"):
+            self.owned[producer_id] = success.producer_name, success.topic_epoch
+
+    def _answered(self, request_id: int) -> int | None:
+        self.last_words[request_id] += 1
+        found = next((each for each, asked in self.waiting.items() if asked == request_id), None)
+        if found is not None:
+            del self.waiting[found]
+        return found
+
+
+class Lives(RuleBasedStateMachine):
+    """Rules are what clients, the broker and the network may do."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rig = ProducerRig(0)
+        self.topic = ModelTopic()
+        self.requests = 100
+        self.clients = [Client(self.rig.client(LIMITS)) for _ in range(CLIENTS)]
+        self.direct = Connection(direct=True)
+        """Somebody who is connected to the broker itself."""
+
+    def some(self, data: st.DataObject) -> Client:
+        """One of those that are connected."""
+        return data.draw(st.sampled_from([client for client in self.clients if client.alive]))
+
+    def say(self, client: Client, frame: bytes) -> None:
+        """Let a client speak, and everybody hear what comes of it."""
+        client.rig.client.deliver(frame)
+        self.hear()
+
+    def hear(self) -> None:
+        """Collect what the gateway wrote on all sides."""
+        for client in self.clients:
+            client.read()
+            client.write()
+
+    def want(self, client: Client, priority: int, mode: int, former: tuple[str, int] | None = None) -> None:
+        """Let a client create a producer."""
+        self.requests += 1
+        producer_id = self.requests
+        name, epoch = former if former is not None else ("", None)
+        client.waiting[producer_id] = self.requests
+        frame = want(self.requests, priority, producer_id=producer_id, mode=mode, name=name, epoch=epoch)
+        self.say(client, frame)
+
+    # ---- clients
+
+    @rule(data=st.data(), priority=st.integers(-3, 3))
+    def wait(self, data: st.DataObject, priority: int) -> None:
+        """One more that waits."""
+        self.want(self.some(data), priority, pb.WaitForExclusive)
+
+    @rule(data=st.data(), mode=st.sampled_from([pb.Exclusive, pb.ExclusiveWithFencing, pb.Shared]))
+    def take(self, data: st.DataObject, mode: int) -> None:
+        """One that does not wait."""
+        self.want(self.some(data), 0, mode)
+
+    @rule(data=st.data())
+    def close(self, data: st.DataObject) -> None:
+        """Any producer, ready or not."""
+        client = self.some(data)
+        producers = [*client.waiting, *client.owned]
+        if producers:
+            producer_id = data.draw(st.sampled_from(producers))
+            self.requests += 1
+            client.waiting.pop(producer_id, None)
+            client.owned.pop(producer_id, None)
+            self.say(client, close(self.requests, producer_id))
+
+    @rule(data=st.data(), back=st.booleans())
+    def lose_client(self, data: st.DataObject, *, back: bool) -> None:
+        """A connection breaks; its client may come back with a new one, and with what it owned."""
+        client = self.some(data)
+        client.rig.client.lose()
+        self.forget(client)
+        self.come_back(client, back=back)
+
+    @rule(data=st.data(), back=st.booleans())
+    def lose_leg(self, data: st.DataObject, *, back: bool) -> None:
+        """The connection to the broker breaks, and the client's with it."""
+        client = self.some(data)
+        client.rig.broker.lose()
+        self.forget(client)
+        self.come_back(client, back=back)
+
+    def forget(self, client: Client) -> None:
+        """The broker notices, after what it had read already."""
+        client.alive = False
+        for command in client.to_broker:
+            self.topic.take(client.broker, command)
+        self.topic.drop(client.broker)
+        self.hear()
+
+    def come_back(self, former: Client, *, back: bool) -> None:
+        """A new connection, in the place of the other."""
+        client = self.clients[self.clients.index(former)] = Client(self.rig.client(LIMITS))
+        if back:
+            for owned in former.owned.values():
+                self.want(client, 0, pb.WaitForExclusive, owned)
+
+    @rule(mode=st.sampled_from([pb.Exclusive, pb.WaitForExclusive, pb.Shared]))
+    @precondition(lambda self: not self.direct.producers)
+    def go_past_the_gateway(self, mode: int) -> None:
+        """Somebody produces at the broker itself."""
+        self.requests += 1
+        body = pb.CommandProducer(topic=TOPIC, producer_id=1, request_id=self.requests)
+        body.producer_access_mode = mode  # type: ignore[assignment]  # a plain number will do
+        self.topic.take(self.direct, T(type=T.PRODUCER, producer=body))
+
+    @rule()
+    @precondition(lambda self: self.direct.producers)
+    def leave_past_the_gateway(self) -> None:
+        """It is gone again."""
+        self.topic.drop(self.direct)
+
+    # ---- the broker and the network
+
+    @rule(data=st.data())
+    def broker_reads(self, data: st.DataObject) -> None:
+        """One command, of any connection."""
+        due = [client for client in self.clients if client.to_broker]
+        if due:
+            client = data.draw(st.sampled_from(due))
+            self.topic.take(client.broker, client.to_broker.popleft())
+
+    @rule(data=st.data())
+    def gateway_reads(self, data: st.DataObject) -> None:
+        """One answer, from any connection."""
+        due = [client for client in self.clients if client.broker.out]
+        if due:
+            client = data.draw(st.sampled_from(due))
+            client.rig.broker.deliver(client.broker.out.popleft())
+            self.hear()
+
+    @rule(code=st.sampled_from([pb.ServiceNotReady, pb.MetadataError, pb.ProducerBusy, pb.ProducerFenced]))
+    def trouble(self, code: int) -> None:
+        """The next one is refused, for whatever reason."""
+        self.topic.troubles.append(code)
+
+    @rule()
+    @precondition(lambda self: all(each.closed or each.connection.direct for each in list(self.topic.queue)[1:]))
+    def unload(self) -> None:
+        """Not while one of ours waits behind another: a broker forgets it without a word."""
+        self.topic.unload()
+
+    @rule(seconds=st.sampled_from([0.06, 0.3, 3.1]))
+    def pass_time(self, seconds: float) -> None:
+        """Holds end."""
+        self.rig.clock.advance(seconds)
+        self.hear()
+
+    @rule()
+    def settle(self) -> None:
+        """Everything under way arrives and every hold ends: then nobody waits for nothing."""
+        self.topic.troubles.clear()
+        self.run_dry()
+        for _ in range(ROUNDS_MAX):
+            if all(summary.held == "nobody" for summary in self.rig.elections.summaries()):
+                break
+            self.rig.clock.advance(GRACE_S)
+            self.hear()
+            self.run_dry()
+        else:
+            raise AssertionError("held for ever")
+        waiting = sum(len(client.waiting) for client in self.clients)
+        assert waiting == self.rig.elections.summary().waiting
+        if waiting:
+            holders = [self.topic.owner, *self.topic.shared]
+            assert any(holder is not None for holder in holders), "they wait for nobody"
+
+    def run_dry(self) -> None:
+        """Until nobody has anything to read."""
+        while any(client.to_broker or client.broker.out for client in self.clients):
+            for client in self.clients:
+                while client.to_broker:
+                    self.topic.take(client.broker, client.to_broker.popleft())
+                while client.broker.out:
+                    client.rig.broker.deliver(client.broker.out.popleft())
+                self.hear()
+
+    # ---- what must hold at every moment
+
+    @invariant()
+    def every_request_has_one_last_answer(self) -> None:
+        """Ready or an error, once."""
+        for client in self.clients:
+            assert all(count == 1 for count in client.last_words.values())
+
+    @invariant()
+    def epochs_never_go_back(self) -> None:
+        """They grow with each owner, and stay only for one that resumes."""
+        for (before, older, _), (after, newer, _) in zip(self.topic.owners, self.topic.owners[1:], strict=False):
+            assert newer > older or (newer == older and before == after)
+
+    @invariant()
+    def one_of_ours_at_most_waits_at_the_broker(self) -> None:
+        """Alive, that is."""
+        ours = [handle for handle in self.topic.queue if not handle.connection.direct and not handle.closed]
+        assert len(ours) <= 1
+
+    def teardown(self) -> None:
+        """Nothing is kept of what has ended."""
+        for client in self.clients:
+            client.rig.client.lose()
+        self.rig.clock.advance(SETTLED_S)
+        summary = self.rig.elections.summary()
+        assert (summary.topics, summary.owners, summary.waiting, summary.waiting_bytes) == (0, 0, 0, 0)
+
+
+TestLives = Lives.TestCase
+TestLives.settings = settings(max_examples=150, stateful_step_count=60, deadline=None)

@@ -1,0 +1,611 @@
+"""Producers that wait for a topic: what their clients and the broker hear, frame by frame."""
+
+from __future__ import annotations
+
+import pytest
+
+from proxy.limits import Limits
+from proxy.net.producer_election import RETURN_TRIES_S, TROUBLE_S_MIN
+from proxy.net.producer_elections import ElectionSettings, ProducerElections
+from proxy.net.relay_requests import OURS
+from proxy.wire import pulsar_pb2 as pb
+from tests.net.producer_rig import (
+    EXCLUSIVE,
+    FENCE,
+    TOPIC,
+    ProducerRig,
+    answers,
+    asked,
+    close,
+    error,
+    not_ready,
+    ready,
+    want,
+)
+from tests.net.session_rig import SessionRig, T, encode, lookup, parse, success
+
+GRACE_S = 3.0
+
+
+def first_withdrawal(client: SessionRig) -> int:
+    """The id of the request by which the gateway takes this client's producer back."""
+    ((kind, request_id),) = asked(client)
+    assert kind == "CLOSE_PRODUCER"
+    assert request_id > OURS
+    return request_id
+
+
+# ---- who is asked for, and what is told
+
+
+def test_the_first_is_asked_for_at_once_and_hears_only_the_broker() -> None:
+    """Its request goes on as it came, and so does the answer."""
+    rig = ProducerRig(1)
+    (a,) = rig.clients
+    frame = want(7, 5)
+    a.client.deliver(frame)
+    assert a.broker.take() == frame
+    assert answers(a) == []
+    answer = ready(7, name="standalone-0-1", epoch=3)
+    a.broker.deliver(answer)
+    assert a.client.take() == answer
+    owner = rig.page().summary.owner
+    assert owner is not None
+    assert (owner.producer_name, owner.priority, owner.topic_epoch, owner.access_mode) == (
+        "standalone-0-1",
+        5,
+        3,
+        "wait_for_exclusive",
+    )
+
+
+def test_others_are_held_and_told_so() -> None:
+    """Nothing of them reaches the broker while one of ours owns the topic."""
+    rig = ProducerRig(3)
+    a, b, c = rig.clients
+    rig.owner(a)
+    b.client.deliver(want(20, 1))
+    c.client.deliver(want(30, 2))
+    assert answers(b) == [(20, "queued")]
+    assert answers(c) == [(30, "queued")]
+    assert asked(b) == asked(c) == []
+    assert [(item.position, item.priority, item.stage) for item in rig.page().waiting] == [
+        (0, 2, "waiting"),
+        (1, 1, "waiting"),
+    ]
+
+
+def test_the_highest_is_promoted_when_the_owner_closes() -> None:
+    """Once the broker has confirmed that; on its own connection, with its own request id."""
+    rig = ProducerRig(3)
+    a, b, c = rig.clients
+    rig.owner(a)
+    b.client.deliver(want(20, -1))
+    c.client.deliver(want(30))
+    rig.kinds()
+    a.client.deliver(close(11))
+    assert asked(a) == [("CLOSE_PRODUCER", 11)]
+    assert asked(c) == []
+    a.broker.deliver(success(11))
+    assert answers(a) == [(11, "success")]
+    assert asked(b) == []
+    assert asked(c) == [("PRODUCER", 30)]
+    c.take_all()
+    rig.clock.advance(0.25)
+    c.broker.deliver(ready(30, name="c", epoch=1))
+    assert answers(c) == [(30, "ready")]
+    assert rig.kinds() == ["producer_left", "producer_promoted"]
+    counters = rig.elections.summary().counters
+    assert (counters.promotions_total, counters.vacancies_total, counters.vacancy_seconds_total) == (2, 1, 0.25)
+
+
+def test_among_equals_the_first_come_is_the_first_served() -> None:
+    """As ever, where nobody says a priority."""
+    rig = ProducerRig(4)
+    a, *others = rig.clients
+    rig.owner(a)
+    for number, client in enumerate(others):
+        client.client.deliver(want(20 + number))
+    a.client.lose()
+    assert [asked(client) for client in others] == [[("PRODUCER", 20)], [], []]
+
+
+def test_an_owner_is_never_replaced_by_a_better_one() -> None:
+    """It comes to nothing but waiting."""
+    rig = ProducerRig(2)
+    a, b = rig.clients
+    rig.owner(a)
+    b.client.deliver(want(20, 2**31 - 1))
+    assert answers(b) == [(20, "queued")]
+    assert asked(a) == asked(b) == []
+
+
+@pytest.mark.parametrize(
+    "code", [pb.ProducerFenced, pb.ProducerBusy, pb.TopicTerminatedError, pb.NotAllowedError, pb.AuthorizationError]
+)
+def test_when_the_promoted_one_fails_the_next_is_tried(code: int) -> None:
+    """Whatever the reason: until one holds the topic or nobody waits; each of them hears its own."""
+    rig = ProducerRig(4)
+    a, b, c, d = rig.clients
+    rig.owner(a)
+    for number, client in enumerate((b, c, d)):
+        client.client.deliver(want(20 + number))
+        client.take_all()
+    a.client.lose()
+    b.broker.deliver(error(20, code))
+    assert answers(b) == [(20, pb.ServerError.Name(code))]
+    c.broker.deliver(error(21, code))
+    assert asked(d) == [("PRODUCER", 22)]
+    d.broker.deliver(ready(22, epoch=1))
+    assert answers(d) == [(22, "ready")]
+    assert rig.elections.summary().counters.failed_promotions_total == 2
+
+
+def test_a_promoted_client_that_goes_leads_to_the_next() -> None:
+    """At whatever moment its connection breaks."""
+    rig = ProducerRig(3)
+    a, b, c = rig.clients
+    rig.owner(a)
+    b.client.deliver(want(20))
+    c.client.deliver(want(30))
+    a.client.lose()
+    assert asked(b) == [("PRODUCER", 20)]
+    b.client.lose()
+    assert asked(c) == [("PRODUCER", 30)]
+
+
+# ---- behind somebody that is not connected here
+
+
+def test_one_that_waits_at_the_broker_is_told_once() -> None:
+    """Also when the broker says it, having been asked again."""
+    rig = ProducerRig(1)
+    (a,) = rig.clients
+    a.client.deliver(want(10))
+    a.broker.deliver(not_ready(10, name="named"))
+    assert answers(a) == [(10, "queued")]
+    a.broker.deliver(ready(10, epoch=4))
+    assert answers(a) == [(10, "ready")]
+
+
+def test_a_better_one_gets_the_turn_of_the_one_at_the_broker() -> None:
+    """Whose client hears nothing of it, and whose request is put again later."""
+    rig = ProducerRig(2)
+    a, b = rig.clients
+    a.client.deliver(want(10, 1))
+    a.broker.deliver(not_ready(10))
+    a.take_all()
+    b.client.deliver(want(20, 2))
+    assert answers(b) == [(20, "queued")]
+    assert asked(a) == asked(b) == []
+    a.broker.deliver(ready(10, epoch=1))
+    withdrawal = first_withdrawal(a)
+    assert answers(a) == []
+    a.broker.deliver(success(withdrawal))
+    assert answers(a) == []
+    assert asked(b) == [("PRODUCER", 20)]
+    b.broker.deliver(ready(20, epoch=2))
+    assert answers(b) == [(20, "ready")]
+    b.client.lose()
+    assert asked(a) == [("PRODUCER", 10)]
+    a.broker.deliver(ready(10, epoch=3))
+    assert answers(a) == [(10, "ready")]
+
+
+def test_a_client_may_close_what_is_being_taken_back() -> None:
+    """It is told that this has succeeded; the broker's word on it is not passed on."""
+    rig = ProducerRig(2)
+    a, b = rig.clients
+    a.client.deliver(want(10))
+    a.broker.deliver(not_ready(10))
+    b.client.deliver(want(20, 2))
+    a.take_all()
+    a.broker.deliver(ready(10, epoch=1))
+    withdrawal = first_withdrawal(a)
+    a.client.deliver(close(11))
+    assert answers(a) == [(11, "success")]
+    a.broker.deliver(success(withdrawal))
+    assert answers(a) == []
+    assert asked(a) == []
+    assert asked(b) == [("PRODUCER", 20)]
+
+
+def test_the_broker_goes_while_one_is_taken_back() -> None:
+    """The connection stays for its workers: it waits here again, and its client is told nothing."""
+    rig = ProducerRig(2)
+    a, b = rig.clients
+    a.worker()
+    a.client.deliver(want(10))
+    a.broker.deliver(not_ready(10))
+    b.client.deliver(want(20, 2))
+    a.take_all()
+    a.broker.deliver(ready(10, epoch=1))
+    first_withdrawal(a)
+    a.broker.lose()
+    assert answers(a) == []
+    assert asked(b) == [("PRODUCER", 20)]
+    assert [item.stage for item in rig.page().waiting] == ["asked", "waiting"]
+
+
+# ---- leaving
+
+
+def test_one_that_is_held_closes_without_the_broker() -> None:
+    """Which never heard of it."""
+    rig = ProducerRig(2)
+    a, b = rig.clients
+    rig.owner(a)
+    b.client.deliver(want(20))
+    b.client.deliver(close(21))
+    assert answers(b) == [(20, "queued"), (21, "success")]
+    assert asked(b) == []
+    assert rig.page().waiting == ()
+    assert rig.elections.summary().waiting_bytes == 0
+
+
+def test_one_that_was_asked_for_closes_at_the_broker() -> None:
+    """Nobody else is asked for until that is confirmed, whatever is said first."""
+    rig = ProducerRig(2)
+    a, b = rig.clients
+    a.client.deliver(want(10))
+    b.client.deliver(want(20))
+    a.client.deliver(close(11))
+    assert asked(a) == [("PRODUCER", 10), ("CLOSE_PRODUCER", 11)]
+    a.broker.deliver(ready(10, epoch=0) + success(11))
+    assert answers(a) == [(10, "ready"), (11, "success")]
+    assert asked(b) == [("PRODUCER", 20)]
+
+
+def test_the_same_producer_id_may_be_used_anew() -> None:
+    """After a close; and before it the client is told as a broker tells it."""
+    rig = ProducerRig(2)
+    a, b = rig.clients
+    rig.owner(a)
+    b.client.deliver(want(20) + want(21))
+    assert answers(b) == [(20, "queued"), (21, "ServiceNotReady")]
+    b.client.deliver(close(22) + want(23, 4))
+    assert answers(b) == [(22, "success"), (23, "queued")]
+    assert [item.priority for item in rig.page().waiting] == [4]
+
+
+def test_an_owner_that_asks_again_is_the_brokers_to_answer() -> None:
+    """A client that gave up waiting for the answer; the election is not touched by it."""
+    rig = ProducerRig(1)
+    (a,) = rig.clients
+    rig.owner(a)
+    a.client.deliver(want(11))
+    assert asked(a) == [("PRODUCER", 11)]
+    a.broker.deliver(ready(11, epoch=None))
+    assert answers(a) == [(11, "ready")]
+    assert rig.elections.summary().counters.arrivals_total == 1
+
+
+# ---- priorities
+
+
+@pytest.mark.parametrize(
+    ("text", "field", "priority"),
+    [
+        ("7", None, 7),
+        ("-7", None, -7),
+        ("+7", None, 7),
+        ("007", None, 7),
+        ("2147483647", None, 2**31 - 1),
+        ("-2147483648", None, -(2**31)),
+        (None, None, 0),
+        (None, -3, -3),
+        ("9", -3, -3),
+        ("nonsense", 4, 4),
+    ],
+)
+def test_the_priority_is_read(text: str | None, field: int | None, priority: int) -> None:
+    """From the property or the field, which counts if both are there."""
+    rig = ProducerRig(2)
+    a, b = rig.clients
+    rig.owner(a)
+    b.client.deliver(want(20, text, field=field))
+    assert [item.priority for item in rig.page().waiting] == [priority]
+
+
+@pytest.mark.parametrize("text", ["", "high", "1.5", "1e3", "2147483648", "-2147483649", "--1", "1 ", "٣", "9" * 5_000])
+def test_a_priority_that_is_none_is_refused(text: str) -> None:
+    """With what was given and what would be right; nobody else notices."""
+    rig = ProducerRig(1)
+    (a,) = rig.clients
+    a.client.deliver(want(10, text))
+    (command,) = a.to_client()
+    assert (command.error.request_id, command.error.error) == (10, pb.NotAllowedError)
+    assert f"keyline.queue-priority={text[:40]!r}" in command.error.message
+    assert "-2147483648 to 2147483647" in command.error.message
+    assert asked(a) == []
+    assert rig.elections.find(TOPIC) is None
+
+
+def test_a_misspelt_property_is_refused() -> None:
+    """One that is meant for the gateway and that it does not know."""
+    rig = ProducerRig(1)
+    (a,) = rig.clients
+    body = pb.CommandProducer(topic="x", producer_id=1, request_id=1, producer_access_mode=pb.WaitForExclusive)
+    body.metadata.add(key="keyline.priority", value="1")
+    a.client.deliver(encode(T.PRODUCER, body))
+    (command,) = a.to_client()
+    known = "those for the gateway are: keyline.queue-priority"
+    assert command.error.message == f"no such producer property: keyline.priority; {known}"
+
+
+@pytest.mark.parametrize("mode", [pb.Shared, EXCLUSIVE, FENCE])
+def test_other_access_modes_have_no_priority(mode: int) -> None:
+    """Whatever they say of one goes to the broker, which does not care."""
+    rig = ProducerRig(1)
+    (a,) = rig.clients
+    frame = want(10, "nonsense", mode=mode)
+    a.client.deliver(frame)
+    assert a.broker.take() == frame
+
+
+# ---- those that do not wait
+
+
+def test_fencing_takes_the_owners_place_and_not_that_of_those_who_wait() -> None:
+    """They stand as they did; the best of them waits at the broker behind the new owner."""
+    rig = ProducerRig(3)
+    a, b, c = rig.clients
+    rig.owner(a)
+    b.client.deliver(want(20))
+    b.take_all()
+    c.client.deliver(want(30, mode=FENCE))
+    c.broker.deliver(ready(30, name="fencer", epoch=1))
+    assert answers(c) == [(30, "ready")]
+    assert asked(b) == [("PRODUCER", 20)]
+    b.broker.deliver(not_ready(20))
+    assert answers(b) == []
+    owner = rig.page().summary.owner
+    assert owner is not None
+    assert (owner.producer_name, owner.access_mode, owner.priority) == ("fencer", "exclusive_with_fencing", None)
+    assert rig.elections.summary().counters.fencings_total == 1
+    c.client.lose()
+    assert rig.page().summary.owner is None
+    b.broker.deliver(ready(20, epoch=2))
+    assert answers(b) == [(20, "ready")]
+
+
+def test_a_fenced_waiter_at_the_broker_leads_to_the_next() -> None:
+    """Fencing past the gateway fails whoever waits at the broker: that is one of ours at most."""
+    rig = ProducerRig(2)
+    a, b = rig.clients
+    a.client.deliver(want(10))
+    a.broker.deliver(not_ready(10))
+    b.client.deliver(want(20))
+    a.broker.deliver(error(10, pb.ProducerFenced))
+    assert answers(a) == [(10, "queued"), (10, "ProducerFenced")]
+    assert asked(b) == [("PRODUCER", 20)]
+
+
+def test_an_exclusive_owner_is_shown_and_forgotten() -> None:
+    """With its client's close, a close by the broker, or the end of its connection."""
+    for end in ("close", "broker", "connection"):
+        rig = ProducerRig(1)
+        (a,) = rig.clients
+        a.client.deliver(want(10, mode=EXCLUSIVE) + want(11, mode=EXCLUSIVE))
+        a.broker.deliver(ready(10, epoch=0) + error(11, pb.ServiceNotReady))
+        assert rig.elections.summary().owners == 1
+        if end == "close":
+            a.client.deliver(close(12))
+            a.broker.deliver(success(12))
+        elif end == "broker":
+            a.broker.deliver(close(1))
+        else:
+            a.client.lose()
+        assert rig.elections.summary().topics == 0
+
+
+def test_partitions_have_a_queue_each() -> None:
+    """So has every topic; short names are the same topic as long ones."""
+    rig = ProducerRig(2)
+    a, b = rig.clients
+    a.client.deliver(want(10, topic=TOPIC + "-partition-0"))
+    b.client.deliver(want(20, topic=TOPIC + "-partition-1"))
+    b.client.deliver(want(21, topic="primary-partition-0", producer_id=2))
+    assert asked(a) == [("PRODUCER", 10)]
+    assert asked(b) == [("PRODUCER", 20)]
+    assert answers(b) == [(21, "queued")]
+
+
+# ---- the broker takes the topic away
+
+
+def test_an_owner_that_the_broker_closed_resumes_before_anybody_is_promoted() -> None:
+    """A promotion would spend its epoch and fence it."""
+    rig = ProducerRig(2)
+    a, b = rig.clients
+    rig.owner(a, epoch=5)
+    b.client.deliver(want(20, 9))
+    b.take_all()
+    a.broker.deliver(close(1))
+    assert answers(a) == [(1, "closed")]
+    assert asked(b) == []
+    rig.clock.advance(GRACE_S / 2)
+    a.client.deliver(want(12, name="owner", epoch=5))
+    (command,) = a.to_broker()
+    assert command.producer.producer_access_mode == pb.Exclusive, "it must not wait at the broker"
+    assert (command.producer.topic_epoch, command.producer.request_id) == (5, 12)
+    a.broker.deliver(ready(12, name="owner", epoch=5))
+    assert answers(a) == [(12, "ready")]
+    rig.clock.advance(10 * GRACE_S)
+    assert asked(b) == []
+    assert rig.elections.summary().counters.resumptions_total == 1
+
+
+def test_an_owner_that_does_not_come_back_is_not_waited_for_any_longer() -> None:
+    """The grace is over, and the best is promoted."""
+    rig = ProducerRig(2)
+    a, b = rig.clients
+    rig.owner(a)
+    b.client.deliver(want(20))
+    a.broker.deliver(close(1))
+    rig.clock.advance(GRACE_S * 0.99)
+    assert asked(b) == []
+    rig.clock.advance(GRACE_S * 0.02)
+    assert asked(b) == [("PRODUCER", 20)]
+
+
+def test_without_grace_the_next_is_asked_for_at_once() -> None:
+    """Where an operator wants it so."""
+    rig = ProducerRig(2, producer_return_grace_s=0)
+    a, b = rig.clients
+    rig.owner(a)
+    b.client.deliver(want(20))
+    a.broker.deliver(close(1))
+    assert asked(b) == [("PRODUCER", 20)]
+
+
+def test_after_a_broker_restart_the_grace_begins_with_the_first_to_come_back() -> None:
+    """Everybody's connection is gone with the broker, and nobody knows for how long."""
+    rig = ProducerRig(2)
+    a, b = rig.clients
+    rig.owner(a, epoch=2)
+    b.client.deliver(want(20))
+    b.broker.lose()
+    a.broker.lose()
+    rig.clock.advance(20)
+    newcomer = rig.client()
+    newcomer.client.deliver(want(30, 9))
+    assert answers(newcomer) == [(30, "queued")]
+    rig.clock.advance(GRACE_S / 2)
+    owner = rig.client()
+    owner.client.deliver(want(40, name="owner", epoch=2))
+    assert asked(owner) == [("PRODUCER", 40)]
+    owner.broker.deliver(ready(40, name="owner", epoch=2))
+    assert answers(owner) == [(40, "ready")]
+
+
+def test_a_gateway_that_has_just_started_lets_owners_come_back() -> None:
+    """It knows of none; whoever brings an epoch along is one."""
+    rig = ProducerRig(0)
+    rig.elections = ProducerElections(rig.clock, rig.events, ElectionSettings())
+    a, b = rig.client(), rig.client()
+    a.client.deliver(want(10, 9))
+    assert answers(a) == [(10, "queued")]
+    b.client.deliver(want(20, name="old", epoch=7))
+    assert asked(b) == [("PRODUCER", 20)]
+    b.broker.deliver(error(20, pb.ProducerFenced))
+    assert answers(b) == [(20, "queued")], "its own old connection may still be known there"
+    for pause in RETURN_TRIES_S:
+        rig.clock.advance(pause)
+        b.broker.deliver(error(20, pb.ProducerFenced))
+    assert answers(b) == [(20, "ProducerFenced")]
+    assert asked(a) == [("PRODUCER", 10)]
+
+
+def test_trouble_of_the_broker_does_not_drain_the_queue() -> None:
+    """Whoever was asked for hears of it and comes back; the others wait for longer and longer."""
+    rig = ProducerRig(3)
+    a, b, c = rig.clients
+    rig.owner(a)
+    b.client.deliver(want(20, 2))
+    c.client.deliver(want(30, 1))
+    a.client.lose()
+    b.take_all()
+    b.broker.deliver(error(20, pb.ServiceNotReady))
+    assert answers(b) == [(20, "ServiceNotReady")]
+    assert asked(c) == []
+    b.client.deliver(want(21, 2))
+    assert answers(b) == [(21, "queued")]
+    rig.clock.advance(TROUBLE_S_MIN)
+    assert asked(b) == [("PRODUCER", 21)]
+    b.broker.deliver(error(21, pb.ServiceNotReady))
+    rig.clock.advance(TROUBLE_S_MIN)
+    assert asked(c) == []
+    rig.clock.advance(TROUBLE_S_MIN)
+    c.take_all()
+    c.broker.deliver(ready(30, epoch=1))
+    assert answers(c) == [(30, "ready")]
+
+
+def test_the_broker_goes_and_the_connection_stays() -> None:
+    """For its workers: what was asked for there is refused, the owner closed, and who is held stays."""
+    rig = ProducerRig(2)
+    a, b = rig.clients
+    b.worker()
+    rig.owner(a)
+    b.client.deliver(want(20))
+    a.client.lose()
+    b.client.deliver(want(21, producer_id=2))
+    b.take_all()
+    b.broker.lose()
+    assert answers(b) == [(20, "ServiceNotReady")]
+    rig.clock.advance(TROUBLE_S_MIN)
+    leg = b.reopen()
+    assert [command.producer.request_id for command in parse(leg.take())] == [21]
+
+
+def test_an_owner_on_a_connection_that_stays_is_closed_and_resumes() -> None:
+    """As after an unload."""
+    rig = ProducerRig(1)
+    (a,) = rig.clients
+    a.worker()
+    rig.owner(a, epoch=3)
+    a.broker.lose()
+    assert answers(a) == [(1, "closed")]
+    a.client.deliver(want(11, name="owner", epoch=3))
+    leg = a.reopen()
+    assert [command.producer.request_id for command in parse(leg.take())] == [11]
+    leg.deliver(ready(11, name="owner", epoch=3))
+    assert answers(a) == [(11, "ready")]
+    assert rig.elections.summary().counters.resumptions_total == 1
+
+
+# ---- bounds and the end
+
+
+def test_a_bound_on_memory() -> None:
+    """One more than fits is refused with the bound; when one leaves there is room again."""
+    rig = ProducerRig(2, waiting_producers_bytes_max=3_000)
+    a, b = rig.clients
+    rig.owner(a)
+    b.client.deliver(want(20, producer_id=1) + want(21, producer_id=2) + want(22, producer_id=3))
+    told = b.to_client()
+    assert [command.type for command in told] == [T.PRODUCER_SUCCESS, T.PRODUCER_SUCCESS, T.ERROR]
+    assert told[2].error.error == pb.TooManyRequests
+    assert "3000 are all they may (waiting_producers_bytes_max)" in told[2].error.message
+    b.client.deliver(close(23, 1) + want(24, producer_id=3))
+    assert answers(b) == [(23, "success"), (24, "queued")]
+
+
+def test_nothing_is_kept_of_what_has_ended() -> None:
+    """Neither elections nor memory; counts stay."""
+    rig = ProducerRig(3)
+    for number, client in enumerate(rig.clients):
+        client.client.deliver(want(10 + number))
+    for client in rig.clients:
+        client.client.lose()
+    summary = rig.elections.summary()
+    assert (summary.topics, summary.owners, summary.waiting, summary.waiting_bytes) == (0, 0, 0, 0)
+    assert summary.counters.arrivals_total == 3
+    assert rig.clock.waiting == 0
+
+
+def test_a_gateway_that_stops_promotes_nobody() -> None:
+    """Whose connection is about to be closed as well."""
+    rig = ProducerRig(2)
+    a, b = rig.clients
+    rig.owner(a)
+    b.client.deliver(want(20))
+    rig.elections.close()
+    a.session.close()
+    assert asked(b) == []
+
+
+def test_thousands_that_are_refused_one_within_another() -> None:
+    """Their connection has no room for one more request, so that each is refused while the last one's turn is made."""
+    rig = ProducerRig(1)
+    (a,) = rig.clients
+    rig.owner(a)
+    b = rig.client(Limits(relayed_requests_max=1))
+    b.client.deliver(lookup(1))
+    for number in range(5_000):
+        b.client.deliver(want(20 + number, producer_id=number))
+    b.take_all()
+    a.client.lose()
+    assert [told for _, told in answers(b)] == ["TooManyRequests"] * 5_000
+    assert rig.elections.summary().waiting_bytes == rig.elections.summary().topics == 0
