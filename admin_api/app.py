@@ -16,6 +16,7 @@ from admin_api.routes.hashes import hash_routes
 from admin_api.routes.health import health_routes
 from admin_api.routes.metrics import metrics_routes
 from admin_api.routes.orders import order_routes
+from admin_api.routes.producers import producer_routes
 from admin_api.routes.pulsar import pulsar_routes
 from admin_api.routes.sockets import socket_routes
 from admin_api.routes.subscriptions import subscription_routes
@@ -28,9 +29,9 @@ if TYPE_CHECKING:
     from admin_api.pulsar.proxying import BrokerAdmin
 
 DESCRIPTION = """
-What a Keyline gateway does with its Key_Shared subscriptions, and orders to it. Times are seconds; moments (`now`,
-`since`, `joined_at`, ...) are on the gateway's monotonic clock, to be compared with `now` of the same answer. Errors
-are problem details (RFC 9457).
+What a Keyline gateway does with its Key_Shared subscriptions and exclusive producers, and orders to it. Times are
+seconds; moments (`now`, `since`, `joined_at`, ...) are on the gateway's monotonic clock, to be compared with `now` of
+the same answer. Errors are problem details (RFC 9457).
 """
 
 
@@ -64,6 +65,7 @@ def admin_app(
     app.include_router(health_routes(view))
     app.include_router(subscription_routes(view))
     app.include_router(hash_routes(view))
+    app.include_router(producer_routes(view))
     app.include_router(order_routes(control, read_only=read_only))
     app.include_router(event_routes(view))
     app.include_router(configuration_routes(view))

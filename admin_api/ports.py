@@ -69,6 +69,12 @@ class GatewayView(Protocol):
     def preview_leave(self, key: Key, names: Sequence[str]) -> Steps:
         """What would move if these workers left."""
 
+    def elections(self, after: str | None, limit: int) -> Any:
+        """A page of the topics that somebody wants for itself alone, and the sums of all."""
+
+    def election(self, topic: str, first: int, limit: int) -> Any:
+        """One of them with those that wait, from the one that has `first` others before it."""
+
     def orders(self) -> Any:
         """Everything that was ordered and not taken back."""
 

@@ -16,8 +16,11 @@ class MetricsView(Protocol):
     def gateway(self) -> Any:
         """Everything but its subscriptions."""
 
+    def topics(self) -> Iterator[Any]:
+        """Each topic that somebody wants for itself alone, as of the moment it is asked for."""
+
     def subscriptions(self) -> Iterator[Any]:
-        """Each subscription, as of the moment it is asked for: whoever asks lets others run in between."""
+        """Each subscription; whoever asks for these one by one lets others run in between."""
 
     def consumers(self) -> Iterator[Any]:
         """Each consumer of each subscription, by name; in the same way."""

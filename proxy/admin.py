@@ -1,4 +1,4 @@
-"""What the admin API may see and do, over the subscriptions of this gateway.
+"""What the admin API may see and do, over the subscriptions and exclusive producers of this gateway.
 
 Implements `admin_api.ports.GatewayView` and `GatewayControl`: finds what is named, or says which part of the name is
 wrong, and hands out frozen values only. Everything here runs on the gateway's loop, outside the path of messages.
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from proxy.core.steps import Steps
     from proxy.core.worker import Worker
     from proxy.net.events import Event, Listener
+    from proxy.net.producer_elections import ProducerElections
+    from proxy.net.producer_statistics import ElectionPage, ElectionsPage
     from proxy.net.subscription import Subscription
     from proxy.net.subscription_settings import SubscriptionSettings
     from proxy.net.subscription_statistics import SubscriptionsStatistics, SubscriptionStatistics
@@ -50,17 +52,19 @@ class Admin:
     def __init__(
         self,
         subscriptions: Subscriptions,
+        elections: ProducerElections,
         not_ready_because: Callable[[], Sequence[str]],
         configuration: dict[str, Any],
         max_frame_bytes: int = Limits().max_frame_bytes,
     ) -> None:
-        """Of these; `not_ready_because` gives every reason why no client should be sent here.
+        """Over these; `not_ready_because` gives every reason why no client should be sent here.
 
         `configuration` is what is told as the configuration in effect, secrets masked; no entry from a broker is larger
         than `max_frame_bytes`.
         """
         self._max_frame_bytes = max_frame_bytes
         self._subscriptions = subscriptions
+        self._elections = elections
         self._configuration = configuration
         self.not_ready_because = not_ready_because
 
@@ -139,6 +143,18 @@ class Admin:
         for name in names:
             self._workers(subscription, name)
         return preview.preview_leave_steps(subscription.dispatcher, names)
+
+    def elections(self, after: str | None, limit: int) -> ElectionsPage:
+        """A page of the topics that somebody here wants for itself alone, and the sums of all."""
+        return self._elections.page(after, limit)
+
+    def election(self, topic: str, first: int, limit: int) -> ElectionPage:
+        """One, with a page of those that wait. Raises `NotFound`."""
+        found = self._elections.waiting(topic, first, limit)
+        if found is None:
+            message = f"no producer of this gateway owns topic {topic} or waits for it; see /api/v1/exclusive-producers"
+            raise NotFound(message)
+        return found
 
     def pending(
         self,

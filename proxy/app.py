@@ -87,9 +87,21 @@ class Gateway:
         subscriptions = self._subscriptions
         events.number_from(time.time_ns() // 1_000_000)  # more than any life before could have had
         self._collector = Collector(clock, subscriptions.__len__, lambda: subscriptions.ended_total)
-        admin = Admin(subscriptions, self.not_ready_because, effective_json(loaded)["settings"], limits.max_frame_bytes)
+        admin = Admin(
+            subscriptions,
+            self._elections,
+            self.not_ready_because,
+            effective_json(loaded)["settings"],
+            limits.max_frame_bytes,
+        )
         metrics = MetricsSource(
-            version("keyline"), self.not_ready_because, self._server, subscriptions, self._brokers, self._collector
+            version("keyline"),
+            self.not_ready_because,
+            self._server,
+            subscriptions,
+            self._elections,
+            self._brokers,
+            self._collector,
         )
         serving = config.serving
         self._broker_admin = _broker_admin(config)

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
     from proxy.collector import Collector
     from proxy.net.brokers import Brokers
+    from proxy.net.producer_elections import ProducerElections
+    from proxy.net.producer_statistics import ElectionsSummary, ElectionSummary
     from proxy.net.server import GatewayServer, ServerStatistics
     from proxy.net.subscription_summary import SubscribedConsumerSummary, SubscriptionsSummary, SubscriptionSummary
     from proxy.net.subscriptions import Subscriptions
@@ -30,6 +32,7 @@ class GatewaySummary:
     ready: bool
     server: ServerStatistics
     subscriptions: SubscriptionsSummary
+    producers: ElectionsSummary
     broker_connections: dict[str, int]
     """The gateway's own, by state; every state is there."""
     lookups_total: int
@@ -46,6 +49,7 @@ class MetricsSource:
         not_ready_because: Callable[[], Sequence[str]],
         server: GatewayServer,
         subscriptions: Subscriptions,
+        elections: ProducerElections,
         brokers: Brokers,
         collector: Collector,
     ) -> None:
@@ -54,6 +58,7 @@ class MetricsSource:
         self._not_ready_because = not_ready_because
         self._server = server
         self._subscriptions = subscriptions
+        self._elections = elections
         self._brokers = brokers
         self._collector = collector
 
@@ -66,11 +71,16 @@ class MetricsSource:
             ready=not self._not_ready_because(),
             server=self._server.statistics(),
             subscriptions=self._subscriptions.summary(),
+            producers=self._elections.summary(),
             broker_connections={state.value: states[state.value] for state in State},
             lookups_total=brokers.lookups_total,
             lookup_failures_total=brokers.lookup_failures_total,
             collections_total=self._collector.collections_total,
         )
+
+    def topics(self) -> Iterator[ElectionSummary]:
+        """Each topic that somebody wants for itself alone, as of the moment it is asked for."""
+        return self._elections.summaries()
 
     def subscriptions(self) -> Iterator[SubscriptionSummary]:
         """Each subscription as of the moment it is asked for."""

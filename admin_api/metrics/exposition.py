@@ -26,7 +26,7 @@ GIVEN: Final = ("topic", "subscription", "namespace", "consumer", "consumer_name
 
 
 class Row(NamedTuple):
-    """A subscription or consumer."""
+    """A topic, subscription or consumer."""
 
     label_values: tuple[str, ...]
     """Of `GIVEN`, escaped."""
@@ -37,6 +37,7 @@ class Scrape(NamedTuple):
     """Everything that is to be shown."""
 
     gateway: Any
+    topics: list[Row]
     subscriptions: list[Row]
     consumers: list[Row]
 
@@ -53,6 +54,7 @@ async def gather(view: MetricsView, consumers_max: int, turns: Turns) -> Scrape:
     """Ask the gateway for everything, with at most so many of its consumers."""
     return Scrape(
         view.gateway(),
+        [row async for row in _in_turns(map(_topic_row, view.topics()), turns)],
         [row async for row in _in_turns(map(_subscription_row, view.subscriptions()), turns)],
         [row async for row in _in_turns(map(_consumer_row, islice(view.consumers(), consumers_max)), turns)],
     )
@@ -103,20 +105,25 @@ async def _in_turns(rows: Iterator[Row], turns: Turns) -> AsyncIterator[Row]:
             await turns.next()
 
 
+def _topic_row(summary: Any) -> Row:
+    return _row(summary, summary.topic, "", "")
+
+
 def _subscription_row(summary: Any) -> Row:
-    return _row(summary, "")
+    return _row(summary, summary.topic, summary.subscription, "")
 
 
 def _consumer_row(summary: Any) -> Row:
-    return _row(summary, summary.consumer.name)
+    return _row(summary, summary.topic, summary.subscription, summary.consumer.name)
 
 
-def _row(summary: Any, consumer: str) -> Row:
-    values = (summary.topic, summary.subscription, _namespace(summary.topic), consumer, consumer)
+def _row(summary: Any, topic: str, subscription: str, consumer: str) -> Row:
+    values = (topic, subscription, _namespace(topic), consumer, consumer)
     return Row(tuple(map(escaped, values)), summary)
 
 
 def _levels(scrape: Scrape, *, pulsar_names: bool) -> Iterator[Level]:
+    yield Level(families.TOPIC, families.TOPIC_LABELS, scrape.topics)
     yield Level(families.SUBSCRIPTION, families.SUBSCRIPTION_LABELS, scrape.subscriptions)
     yield Level(families.CONSUMER, families.CONSUMER_LABELS, scrape.consumers)
     if pulsar_names:

@@ -1,6 +1,6 @@
 """Every metric: its name, its kind, where its number is found, what it means. `docs/metrics.md` is this as a table.
 
-Names follow Prometheus: one prefix, then whose number it is (`gateway`, `subscription`, `consumer`), base units at the
+Names follow Prometheus: one prefix, then whose number it is (gateway, topic, subscription, consumer), base units at the
 end, `_total` on what never falls. Labels are topic, subscription and consumer; never a key, for keys have no bound.
 """
 
@@ -21,10 +21,43 @@ __all__ = [
     "PULSAR_SUBSCRIPTION_LABELS",
     "SUBSCRIPTION",
     "SUBSCRIPTION_LABELS",
+    "TOPIC",
+    "TOPIC_LABELS",
     "Family",
 ]
 
 UPSTREAM_STATES: Final = ("idle", "locating", "subscribing", "ready", "backing_off", "closed")
+
+TOPIC_LABELS: Final = ("topic",)
+
+TOPIC: Final = (
+    gauge("keyline_topic_owned", "owned", "1 if a producer connected here is the topic's only one."),
+    gauge("keyline_topic_owner_priority", "owner_priority", "Its priority; 0 if there is none, or it did not wait."),
+    gauge("keyline_topic_owner_epoch", "owner_epoch", "The topic's epoch it was told; -1 if there is none."),
+    gauge("keyline_topic_waiting_producers", "waiting_count", "Producers that wait to be the topic's only one."),
+    gauge(
+        "keyline_topic_vacant_seconds",
+        "vacant_s",
+        "How long nobody is known to have owned the topic though somebody wants it; 0 if somebody does.",
+        unit="seconds",
+    ),
+    counter(
+        "keyline_topic_producer_promotions_total",
+        "counters.promotions_total",
+        "Times that one of those that waited became the owner, since somebody wanted the topic.",
+    ),
+    counter(
+        "keyline_topic_producer_failed_promotions_total",
+        "counters.failed_promotions_total",
+        "Times that one whose turn it was did not become the owner.",
+    ),
+    counter(
+        "keyline_topic_producer_fencings_total",
+        "counters.fencings_total",
+        "Times that one was displaced by somebody who did not wait.",
+    ),
+)
+"""Of each topic that somebody connected here owns alone or waits for, while that is so."""
 
 SUBSCRIPTION_LABELS: Final = ("topic", "subscription")
 

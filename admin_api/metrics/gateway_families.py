@@ -119,6 +119,50 @@ GATEWAY: Final = (
         "The gateway's own connections to brokers, by state.",
         label="state",
     ),
+    gauge(
+        "keyline_gateway_exclusive_topics",
+        "producers.topics_count",
+        "Topics that a producer connected here owns alone or waits for.",
+    ),
+    gauge("keyline_gateway_exclusive_owners", "producers.owners_count", "Producers connected here that own a topic."),
+    gauge("keyline_gateway_waiting_producers", "producers.waiting_count", "Producers that wait to own a topic."),
+    gauge(
+        "keyline_gateway_waiting_producers_bytes",
+        "producers.waiting_bytes",
+        "Memory of those that wait; see waiting_producers_bytes_max.",
+        unit="bytes",
+    ),
+    counter(
+        "keyline_gateway_producer_arrivals_total",
+        "producers.counters.arrivals_total",
+        "Producers that came to wait for a topic.",
+    ),
+    counter(
+        "keyline_gateway_producer_promotions_total",
+        "producers.counters.promotions_total",
+        "Times that one of them became its topic's owner.",
+    ),
+    counter(
+        "keyline_gateway_producer_resumptions_total",
+        "producers.counters.resumptions_total",
+        "Times that a former owner got its topic back, with the same epoch.",
+    ),
+    counter(
+        "keyline_gateway_producer_failed_promotions_total",
+        "producers.counters.failed_promotions_total",
+        "Times that one whose turn it was did not become the owner.",
+    ),
+    counter(
+        "keyline_gateway_producer_fencings_total",
+        "producers.counters.fencings_total",
+        "Times that one was displaced by somebody who did not wait.",
+    ),
+    counter(
+        "keyline_gateway_producer_vacancy_seconds_total",
+        "producers.counters.vacancy_seconds_total",
+        "How long topics had no owner though somebody wanted them, until one was promoted or resumed.",
+        unit="seconds",
+    ),
     counter("keyline_gateway_lookups_total", "lookups_total", "Lookups of topics' brokers."),
     counter("keyline_gateway_lookup_failures_total", "lookup_failures_total", "Those that failed."),
     counter(

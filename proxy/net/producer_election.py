@@ -9,19 +9,12 @@ not asked at once: in a moment all would have been refused who have a place in t
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import replace
 from itertools import chain, islice
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Final
 
-import structlog
-
-from proxy.net.producer_statistics import (
-    ACCESS_MODES,
-    ElectionCounters,
-    ElectionPage,
-    ElectionSummary,
-    TopicOwner,
-    WaitingProducer,
-)
+from proxy.net.producer_chronicle import Chronicle
+from proxy.net.producer_statistics import ElectionPage, ElectionSummary, WaitingProducer
 from proxy.producers.election import Act, Acts, Contender, Election, Hold, Stage
 from proxy.producers.waiting import rank_of
 from proxy.wire import pulsar_pb2 as pb
@@ -31,6 +24,8 @@ if TYPE_CHECKING:
 
     from proxy.net.events import Events
     from proxy.net.ports import Clock, Timer
+    from proxy.net.producer_chronicle import Candidacy, Candidate
+    from proxy.net.producer_statistics import ElectionCounters, TopicOwner
 
 EXPECTED_S_MAX: Final = 60.0
 """How long an owner that the broker closed is remembered while nobody else wants the topic."""
@@ -43,49 +38,6 @@ RETURN_TRIES_S: Final = (0.05, 0.1, 0.2)
 TROUBLES: Final = frozenset({pb.ServiceNotReady, pb.MetadataError, pb.PersistenceError})
 """What a broker says when it cannot serve the topic at present, whoever asks."""
 
-Candidacy: TypeAlias = Contender["Candidate"]
-
-log = structlog.get_logger("keyline.producers")
-
-
-class Candidate(Protocol):
-    """A producer of some client, as its topic's election sees it."""
-
-    name: str
-    """Empty until the broker has named it."""
-
-    candidacy: Candidacy
-    """Given by the election when it arrives."""
-
-    @property
-    def priority(self) -> int:
-        """Highest first."""
-
-    @property
-    def topic_epoch(self) -> int | None:
-        """With which it owned the topic before, if it did."""
-
-    @property
-    def arrived_at(self) -> float:
-        """When it came, on the gateway's clock."""
-
-    @property
-    def address(self) -> str:
-        """Of its client."""
-
-    @property
-    def client_version(self) -> str:
-        """What its client calls itself."""
-
-    def ask(self) -> None:
-        """Pass its request on."""
-
-    def withdraw(self) -> None:
-        """Close it at the broker, without a word to its client."""
-
-    def tell_queued(self) -> None:
-        """Tell its client that it is not ready."""
-
 
 class TopicElection:
     """Everybody connected here that wants to be this topic's only producer."""
@@ -97,16 +49,16 @@ class TopicElection:
         events: Events,
         grace_s: float,
         unsettled_until: float,
+        totals: ElectionCounters,
         over: Callable[[TopicElection], None],
     ) -> None:
-        """`over` is called whenever nothing is left to remember.
+        """What is counted is added to `totals` as well; `over` is called whenever nothing is left to remember.
 
         Until `unsettled_until` the gateway has not been up for long: owners of before it are still coming back.
         """
         self.topic = topic
-        self.counters = ElectionCounters()
+        self._chronicle = Chronicle(topic, clock, events, totals)
         self._clock = clock
-        self._events = events
         self._grace_s = grace_s
         self._unsettled_until = unsettled_until
         self._over = over
@@ -115,11 +67,9 @@ class TopicElection:
         self._due: deque[tuple[Act, Candidacy]] = deque()
         self._doing = False
         self._closed = False
-        self._owner: TopicOwner | None = None
         self._other: tuple[object, TopicOwner] | None = None
         """Somebody connected here that owns the topic without having waited."""
         self._last_owner: tuple[str, int | None] | None = None
-        self._vacant_since: float | None = None
         self._tries = 0
         self._troubles = 0
         self._expecting = False
@@ -129,7 +79,7 @@ class TopicElection:
 
     def arrive(self, candidate: Candidate) -> None:
         """One more wants the topic."""
-        self.counters.arrivals_total += 1
+        self._chronicle.count(arrivals_total=1)
         self._arrivals += 1
         returning = candidate.topic_epoch is not None and (
             self._last_owner == (candidate.name, candidate.topic_epoch) or self._unsettled
@@ -140,18 +90,18 @@ class TopicElection:
             self._wait_for_owner()
         self._do(self._election.arrive(contender))
         if contender.stage is Stage.WAITING:
-            self._tell("producer_queued", candidate, waiting_count=self.waiting_count)
+            self._chronicle.queued(candidate, self.waiting_count)
 
     def left(self, contender: Candidacy, reason: str) -> None:
         """Its client closed it, or is gone."""
         if contender.stage is Stage.GONE:
             return
-        self._note_end(contender, reason)
+        self._chronicle.ended(contender, reason)
         self._do(self._election.left(contender))
 
     def taken_by_broker(self, contender: Candidacy, reason: str) -> None:
         """The broker closed the owner, whose client lives and comes back."""
-        self._note_end(contender, reason)
+        self._chronicle.ended(contender, reason)
         if self._grace_s:
             self._expecting = True
             self._hold(Hold.NEWCOMERS, self._grace_s if self._election.waiting else EXPECTED_S_MAX)
@@ -163,12 +113,13 @@ class TopicElection:
         """It owns the topic; answer whether its client is to hear so."""
         candidate = contender.producer
         candidate.name = success.producer_name
+        vacant_s = self._chronicle.vacant_s
         self._do(self._election.granted(contender))
         if contender.stage is not Stage.OWNER:
             return False
         epoch = success.topic_epoch if success.HasField("topic_epoch") else None
         resumed = candidate.topic_epoch is not None and candidate.topic_epoch == epoch
-        self._note_promotion(candidate, epoch, resumed=resumed)
+        self._chronicle.promoted(candidate, epoch, vacant_s, self.waiting_count, resumed=resumed)
         self._last_owner = candidate.name, epoch
         self._tries = self._troubles = 0
         self._release()
@@ -187,14 +138,14 @@ class TopicElection:
             return False
         self._tries = 0
         if error == pb.ProducerFenced:
-            self.counters.fencings_total += 1
+            self._chronicle.count(fencings_total=1)
         if error in TROUBLES:
             self._troubles += 1
             pause_s = min(TROUBLE_S_MIN * 2 ** (self._troubles - 1), TROUBLE_S_MAX)
             self._hold(Hold.EVERYBODY, pause_s)
         elif contender.returning:
             self._release()
-        self._note_end(contender, message)
+        self._chronicle.ended(contender, message)
         self._do(self._election.left(contender))
         return True
 
@@ -211,15 +162,17 @@ class TopicElection:
         former = self._election.owner
         self._other = holder, owner
         self._last_owner = None
-        self._events.happened("producer_took_topic", (self.topic, ""), **_told(owner))
+        self._chronicle.taken(owner)
+        self._note_vacancy()
         if former is not None:
-            self.counters.fencings_total += 1
+            self._chronicle.count(fencings_total=1)
             self.left(former, f"fenced by {owner.producer_name}")
 
     def given_up(self, holder: object) -> None:
         """It does not own the topic any more."""
         if self._other is not None and self._other[0] is holder:
             self._other = None
+            self._note_vacancy()
             self._consider_end()
 
     # ---- reads
@@ -232,15 +185,20 @@ class TopicElection:
     @property
     def owned(self) -> bool:
         """Whether somebody connected here owns the topic."""
-        return self._owner is not None or self._other is not None
+        return self._election.owner is not None or self._other is not None
 
     def summary(self) -> ElectionSummary:
         """Freeze its numbers."""
-        owner = self._owner or (self._other[1] if self._other is not None else None)
-        counters = ElectionCounters()
-        counters.add(self.counters)
-        held = self._election.held.value
-        return ElectionSummary(self.topic, self._clock.now(), owner, self.waiting_count, held, counters)
+        owner = self._chronicle.owner or (self._other[1] if self._other is not None else None)
+        return ElectionSummary(
+            topic=self.topic,
+            now=self._clock.now(),
+            owner=owner,
+            waiting_count=self.waiting_count,
+            vacant_s=self._chronicle.vacant_s,
+            held=self._election.held.value,
+            counters=replace(self._chronicle.counters),
+        )
 
     def page(self, first: int, limit: int) -> ElectionPage:
         """Freeze some of those that wait, beginning with the one that has so many before it."""
@@ -282,6 +240,7 @@ class TopicElection:
                 self._act(*self._due.popleft())
         finally:
             self._doing = False
+        self._note_vacancy()
         self._consider_end()
 
     def _act(self, act: Act, contender: Candidacy) -> None:
@@ -315,7 +274,7 @@ class TopicElection:
     def _hold(self, held: Hold, delay_s: float) -> None:
         self._stop_timer()
         self._timer = self._clock.call_later(delay_s, self._let_go)
-        self._election.hold(held)
+        self._do(self._election.hold(held))
 
     def _let_go(self) -> None:
         """Whoever is the best is asked for, an owner that has not come back or not."""
@@ -336,69 +295,8 @@ class TopicElection:
         if self._election.idle and self._other is None and self._timer is None and not self._doing:
             self._over(self)
 
-    def _note_promotion(self, candidate: Candidate, epoch: int | None, *, resumed: bool) -> None:
-        now = self._clock.now()
-        self._owner = TopicOwner(
-            producer_name=candidate.name,
-            access_mode=ACCESS_MODES[pb.WaitForExclusive],
-            priority=candidate.priority,
-            topic_epoch=epoch,
-            since=now,
-            address=candidate.address,
-            client_version=candidate.client_version,
-        )
-        vacant_s = None if self._vacant_since is None else now - self._vacant_since
-        if vacant_s is not None:
-            self.counters.vacancies_total += 1
-            self.counters.vacancy_seconds_total += vacant_s
-            self._vacant_since = None
-        if resumed:
-            self.counters.resumptions_total += 1
-        else:
-            self.counters.promotions_total += 1
-        kind = "producer_resumed" if resumed else "producer_promoted"
-        self._events.happened(
-            kind, (self.topic, ""), **_told(self._owner), vacant_s=vacant_s, waiting_count=self.waiting_count
-        )
-        log.info(
-            kind.replace("_", " "),
-            topic=self.topic,
-            producer=candidate.name,
-            priority=candidate.priority,
-            epoch=epoch,
-            peer=candidate.address,
-            waiting=self.waiting_count,
-        )
-
-    def _note_end(self, contender: Candidacy, reason: str) -> None:
-        """Tell why somebody does not want the topic any more, or not at present."""
-        candidate = contender.producer
-        if contender.stage is Stage.OWNER:
-            self._owner = None
-            self._vacant_since = self._clock.now() if self.waiting_count else None
-            self._tell("producer_left", candidate, reason=reason)
-            log.info("producer left", topic=self.topic, producer=candidate.name, reason=reason)
-        elif contender.stage in (Stage.ASKED, Stage.PARKED):
-            self.counters.failed_promotions_total += 1
-            self._tell("producer_promotion_failed", candidate, reason=reason)
-            log.info("producer promotion failed", topic=self.topic, peer=candidate.address, reason=reason)
-        else:
-            self._tell("producer_left_queue", candidate, reason=reason)
-
-    def _tell(self, kind: str, candidate: Candidate, **facts: Any) -> None:
-        known: dict[str, Any] = {
-            "producer_name": candidate.name,
-            "priority": candidate.priority,
-            "address": candidate.address,
-        }
-        self._events.happened(kind, (self.topic, ""), **known, **facts)
-
-
-def _told(owner: TopicOwner) -> dict[str, Any]:
-    return {
-        "producer_name": owner.producer_name,
-        "access_mode": owner.access_mode,
-        "priority": owner.priority,
-        "topic_epoch": owner.topic_epoch,
-        "address": owner.address,
-    }
+    def _note_vacancy(self) -> None:
+        election = self._election
+        parked = election.at_broker is not None and election.at_broker.stage is Stage.PARKED
+        owned = election.owner is not None or self._other is not None
+        self._chronicle.vacant(bool(self.waiting_count) and not owned and not parked)

@@ -1,12 +1,11 @@
 """All topics of this gateway that somebody wants for itself alone.
 
-An election lasts while anybody connected here owns the topic, waits for it or is expected back; its counts are added
-up here then, so that totals never fall.
+An election lasts while anybody connected here owns the topic, waits for it or is expected back.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
@@ -47,7 +46,7 @@ class ProducerElections:
         self._settings = settings
         self._unsettled_until = clock.now() + settings.producer_return_grace_s
         self._elections: SortedDict[str, TopicElection] = SortedDict()
-        self._past = ElectionCounters()
+        self._totals = ElectionCounters()
         self._waiting_bytes = 0
         self._closed = False
 
@@ -61,6 +60,7 @@ class ProducerElections:
                 self._events,
                 self._settings.producer_return_grace_s,
                 self._unsettled_until,
+                self._totals,
                 self._over,
             )
             if self._closed:
@@ -101,7 +101,7 @@ class ProducerElections:
         """Freeze some of them, by topic."""
         names = list(islice(self._elections.irange(after, inclusive=(False, True)), limit + 1))
         listed = tuple(self._elections[name].summary() for name in names[:limit])
-        return ElectionsPage(listed, names[limit - 1] if len(names) > limit else None)
+        return ElectionsPage(self.summary(), listed, names[limit - 1] if len(names) > limit else None)
 
     def waiting(self, topic: str, first: int, limit: int) -> ElectionPage | None:
         """Freeze one with some of those that wait; None if there is none."""
@@ -116,20 +116,15 @@ class ProducerElections:
 
     def summary(self) -> ElectionsSummary:
         """Freeze the sums."""
-        counters = ElectionCounters()
-        counters.add(self._past)
         elections = self._elections.values()
-        for election in elections:
-            counters.add(election.counters)
         return ElectionsSummary(
-            topics=len(elections),
-            owners=sum(election.owned for election in elections),
-            waiting=sum(election.waiting_count for election in elections),
+            topics_count=len(elections),
+            owners_count=sum(election.owned for election in elections),
+            waiting_count=sum(election.waiting_count for election in elections),
             waiting_bytes=self._waiting_bytes,
-            counters=counters,
+            counters=replace(self._totals),
         )
 
     def _over(self, election: TopicElection) -> None:
         if self._elections.get(election.topic) is election:
             del self._elections[election.topic]
-            self._past.add(election.counters)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 ACCESS_MODES = ("shared", "exclusive", "wait_for_exclusive", "exclusive_with_fencing")
 """By their number on the wire."""
@@ -22,15 +22,13 @@ class ElectionCounters:
     """How often one that was asked for at the broker did not become the owner: refused, closed, lost."""
     fencings_total: int = 0
     """How often an owner, or one that returned, was displaced by somebody who did not wait (ProducerFenced)."""
-    vacancies_total: int = 0
-    """How often an owner left and another one followed while somebody waited."""
     vacancy_seconds_total: float = 0.0
-    """How long topics had no owner in those."""
+    """How long a topic had no owner before one was promoted or resumed, from when the first wanted it; all in all."""
 
-    def add(self, other: ElectionCounters) -> None:
-        """Add another topic's counts to these."""
-        for field in fields(self):
-            setattr(self, field.name, getattr(self, field.name) + getattr(other, field.name))
+    def count(self, **counts: float) -> None:
+        """Add to these, by name."""
+        for name, number in counts.items():
+            setattr(self, name, getattr(self, name) + number)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,9 +76,26 @@ class ElectionSummary:
     owner: TopicOwner | None
     """Of those connected here; None also if somebody connected elsewhere owns the topic."""
     waiting_count: int
+    vacant_s: float
+    """How long nobody is known to have owned the topic though somebody wants it; 0 if somebody does."""
     held: str
     """Who is not asked for at present: `nobody`, `newcomers`, `everybody`."""
     counters: ElectionCounters
+
+    @property
+    def owned(self) -> bool:
+        """Whether there is an owner."""
+        return self.owner is not None
+
+    @property
+    def owner_priority(self) -> int:
+        """The owner's; 0 if there is none, or it did not wait."""
+        return 0 if self.owner is None else self.owner.priority or 0
+
+    @property
+    def owner_epoch(self) -> int:
+        """The topic's epoch that the owner was told; -1 if there is none."""
+        return -1 if self.owner is None or self.owner.topic_epoch is None else self.owner.topic_epoch
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,20 +109,23 @@ class ElectionPage:
 
 
 @dataclass(frozen=True, slots=True)
-class ElectionsPage:
-    """Some topics, by name."""
+class ElectionsSummary:
+    """All topics in numbers; counts include those on which nobody wants to be the only producer any more."""
 
-    elections: tuple[ElectionSummary, ...]
-    next: str | None
-    """What to ask the next page `after`; None if this is the last."""
+    topics_count: int
+    owners_count: int
+    """Topics that are owned by somebody connected here."""
+    waiting_count: int
+    waiting_bytes: int
+    """Memory of those that wait."""
+    counters: ElectionCounters
 
 
 @dataclass(frozen=True, slots=True)
-class ElectionsSummary:
-    """All topics in numbers, those included on which nobody wants to be the only producer any more."""
+class ElectionsPage:
+    """Some topics, by name."""
 
-    topics: int
-    owners: int
-    waiting: int
-    waiting_bytes: int
-    counters: ElectionCounters
+    summary: ElectionsSummary
+    elections: tuple[ElectionSummary, ...]
+    next: str | None
+    """What to ask the next page `after`; None if this is the last."""

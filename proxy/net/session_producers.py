@@ -26,7 +26,8 @@ from proxy.wire import pulsar_pb2 as pb
 
 if TYPE_CHECKING:
     from proxy.net.ports import Clock, Transport
-    from proxy.net.producer_election import Candidacy, TopicElection
+    from proxy.net.producer_chronicle import Candidacy
+    from proxy.net.producer_election import TopicElection
     from proxy.net.producer_elections import ProducerElections
     from proxy.net.relay import Relay
     from proxy.net.relay_requests import Pending
@@ -38,7 +39,7 @@ TAKERS: Final = frozenset({pb.Exclusive, pb.ExclusiveWithFencing})
 
 
 class WaitingProducer:
-    """One that waits or owns; implements `producer_election.Candidate`."""
+    """One that waits or owns; implements `producer_chronicle.Candidate`."""
 
     __slots__ = (
         "_frame",

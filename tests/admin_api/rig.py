@@ -9,6 +9,7 @@ import httpx
 
 from admin_api.app import admin_app
 from proxy.admin import Admin
+from tests.net.session_rig import new_elections
 from tests.net.subscription_rig import SubscriptionRig
 from tests.net.subscription_rig_broker import TOPIC
 
@@ -22,7 +23,8 @@ class AdminRig(SubscriptionRig):
     def __init__(self, *, read_only: bool = False, loopback: bool = False, **settings: object) -> None:
         super().__init__(**settings)
         self.reasons: list[str] = []
-        admin = Admin(self.subscriptions, lambda: self.reasons, CONFIGURATION)
+        self.elections = new_elections(self.clock, self.subscriptions.events)
+        admin = Admin(self.subscriptions, self.elections, lambda: self.reasons, CONFIGURATION)
         self.app = admin_app(admin, admin, "1.2.3", read_only=read_only, loopback=loopback)
 
     def ask(self, method: str, path: str, *, faulty: bool = False, **more: Any) -> httpx.Response:

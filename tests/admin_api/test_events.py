@@ -15,6 +15,7 @@ from admin_api.routes import events as route
 from admin_api.server import AdminServer
 from proxy.admin import Admin
 from tests.admin_api.rig import AdminRig
+from tests.net.session_rig import new_elections
 
 PATIENCE_S = 30.0
 
@@ -110,7 +111,11 @@ def test_what_others_do_does_not_silence_a_quiet_stream() -> None:
         rig = AdminRig()
         events = rig.subscriptions.events
         wanted = route._stream(
-            Admin(rig.subscriptions, list, {}), None, lambda event: event.subscription == "quiet", set(), 0.2
+            Admin(rig.subscriptions, new_elections(), list, {}),
+            None,
+            lambda event: event.subscription == "quiet",
+            set(),
+            0.2,
         )
         assert await anext(wanted) == b"retry: 2000\n\n"
         waiting = asyncio.ensure_future(anext(wanted))

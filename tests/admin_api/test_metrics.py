@@ -32,7 +32,9 @@ from proxy.net.session_settings import SessionSettings
 from proxy.net.subscription_upstream import UpstreamState
 from proxy.wire import pulsar_pb2 as pb
 from tests.net.fakes import FakeConnector, FakeTransport
-from tests.net.session_rig import new_elections
+from tests.net.producer_rig import TOPIC as PRIMARY
+from tests.net.producer_rig import error, ready, want
+from tests.net.session_rig import SessionRig, new_elections
 from tests.net.subscription_rig import SubscriptionRig, Worker
 from tests.net.subscription_rig_broker import TOPIC, batch, single
 
@@ -44,11 +46,13 @@ AS_PROMETHEUS_ASKS = (
 )
 ALL_FAMILIES = (
     *families.GATEWAY,
+    *families.TOPIC,
     *families.SUBSCRIPTION,
     *families.CONSUMER,
     *families.PULSAR_SUBSCRIPTION,
     *families.PULSAR_CONSUMER,
 )
+NAME = re.compile(r"(keyline_(gateway|topic|subscription|consumer)|pulsar)(_[a-z]+)+")
 EVERYTHING: dict[str, Any] = {"consumers_max": 1_000, "pulsar_names": True}
 
 Numbers = dict[tuple[str, frozenset[tuple[str, str]]], float]
@@ -81,7 +85,9 @@ class Gateway:
     def source(self) -> MetricsSource:
         """In a running loop, as the gateway's own."""
         server = GatewayServer(self.sessions, self.limits, asyncio.get_running_loop())
-        return MetricsSource("1.2.3", lambda: self.reasons, server, self.subscriptions, self.brokers, self.collector)
+        return MetricsSource(
+            "1.2.3", lambda: self.reasons, server, self.subscriptions, self.elections, self.brokers, self.collector
+        )
 
     def get(
         self,
@@ -135,6 +141,7 @@ def of(numbers: Numbers, name: str, **labels: str) -> float:
 def driven(gateway: Gateway) -> tuple[Worker, Worker]:
     """Two workers, of whom the second came later; something of everything has happened."""
     rig = gateway.rig
+    drive_producers(gateway)
     first = rig.worker("a", permits=50)
     keys = [f"key-{number}" for number in range(40)]
     rig.link.deliver(*[(entry, single(key)) for entry, key in enumerate(keys)])
@@ -149,6 +156,21 @@ def driven(gateway: Gateway) -> tuple[Worker, Worker]:
     rig.clock.advance(4)
     second.flow(1)
     return first, second
+
+
+def drive_producers(gateway: Gateway) -> None:
+    """One owned its topic, went and was fenced when it came back; one waited for a second and owns it; one waits."""
+    owner, second, third = (SessionRig(clock=gateway.clock, elections=gateway.elections).connect() for _ in range(3))
+    owner.client.deliver(want(1, 9, name="owner"))
+    owner.broker.deliver(ready(1, name="owner", epoch=3))
+    second.client.deliver(want(2, -4))
+    third.client.deliver(want(3, -5))
+    owner.client.lose()
+    gateway.clock.advance(1)
+    second.broker.deliver(error(2, pb.ProducerFenced))
+    third.broker.deliver(ready(3, name="third", epoch=4))
+    fourth = SessionRig(clock=gateway.clock, elections=gateway.elections).connect()
+    fourth.client.deliver(want(4))
 
 
 # ---- the formats -----------------------------------------------------------------------------------------------------
@@ -215,7 +237,9 @@ def test_names_with_any_characters_are_told_as_they_are(accept: str) -> None:
 def test_names_follow_prometheus() -> None:
     """One prefix, `_total` on counters and on nothing else, the unit at the end, none of the suffixes it reserves."""
     for family in ALL_FAMILIES:
-        assert re.fullmatch(r"(keyline_(gateway|subscription|consumer)|pulsar)(_[a-z]+)+", family.name), family.name
+        assert re.fullmatch(r"(keyline_(gateway|topic|subscription|consumer)|pulsar)(_[a-z]+)+", family.name), (
+            family.name
+        )
         assert family.name.endswith("_total") == (family.kind == "counter")
         base = family.name.removesuffix("_total")
         ends = next((unit for unit in ("seconds", "bytes", "ratio") if base.endswith(f"_{unit}")), "")
@@ -262,6 +286,7 @@ def test_the_docs_list_every_metric_as_it_is() -> None:
     }
     levels = (
         (families.GATEWAY, ()),
+        (families.TOPIC, families.TOPIC_LABELS),
         (families.SUBSCRIPTION, families.SUBSCRIPTION_LABELS),
         (families.CONSUMER, families.CONSUMER_LABELS),
         (families.PULSAR_SUBSCRIPTION, families.PULSAR_SUBSCRIPTION_LABELS),
@@ -275,6 +300,33 @@ def test_the_docs_list_every_metric_as_it_is() -> None:
 
 
 # ---- what is told ----------------------------------------------------------------------------------------------------
+
+
+def test_a_topic_with_one_producer_at_a_time_is_told_as_it_was_driven() -> None:
+    """The topic's own numbers, and the gateway's sums."""
+    gateway = Gateway()
+    drive_producers(gateway)
+    found = gateway.numbers()
+    told = {
+        name: of(found, f"keyline_topic_{name}", topic=PRIMARY)
+        for name in ("owned", "owner_priority", "owner_epoch", "waiting_producers", "vacant_seconds")
+    }
+    assert told == {
+        "owned": 1,
+        "owner_priority": -5,
+        "owner_epoch": 4,
+        "waiting_producers": 1,
+        "vacant_seconds": 0,
+    }
+    for level, labels in (("topic", {"topic": PRIMARY}), ("gateway", {})):
+        assert of(found, f"keyline_{level}_producer_promotions_total", **labels) == 2
+        assert of(found, f"keyline_{level}_producer_failed_promotions_total", **labels) == 1
+        assert of(found, f"keyline_{level}_producer_fencings_total", **labels) == 1
+    assert of(found, "keyline_gateway_producer_arrivals_total") == 4
+    assert of(found, "keyline_gateway_producer_vacancy_seconds_total") == 1
+    assert of(found, "keyline_gateway_exclusive_topics") == of(found, "keyline_gateway_exclusive_owners") == 1
+    assert of(found, "keyline_gateway_waiting_producers") == 1
+    assert of(found, "keyline_gateway_waiting_producers_bytes") > 1_000
 
 
 def test_a_subscription_is_told_as_it_was_driven() -> None:
@@ -485,6 +537,7 @@ class ManySubscriptions:
 
     def __init__(self, source: MetricsSource, count: int) -> None:
         self.gateway = source.gateway
+        self.topics = source.topics
         self.consumers = source.consumers
         self._source = source
         self._count = count

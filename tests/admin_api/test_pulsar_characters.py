@@ -15,6 +15,7 @@ from admin_api.server import AdminServer
 from proxy.admin import Admin
 from tests.admin_api.rig import CONFIGURATION, AdminRig
 from tests.admin_api.test_pulsar_proxy import STATS, PulsarRig, problem, with_workers
+from tests.net.session_rig import new_elections
 
 TENANTS = "/admin/v2/tenants"
 BEYOND_ASCII = "Zoë €".encode() + b"\xff\x80"
@@ -102,7 +103,7 @@ def test_bytes_beyond_ascii_go_through_real_servers_in_both_directions() -> None
             writer.close()
 
         rig = AdminRig()
-        admin = Admin(rig.subscriptions, list, CONFIGURATION)
+        admin = Admin(rig.subscriptions, new_elections(), list, CONFIGURATION)
         broker_server = await asyncio.start_server(answer, "127.0.0.1", 0)
         broker = BrokerAdmin(f"http://127.0.0.1:{broker_server.sockets[0].getsockname()[1]}", timeout_s=30)
         server = AdminServer(admin_app(admin, admin, "1.2.3", broker=broker))

@@ -22,6 +22,7 @@ from admin_api.server import AdminServer
 from proxy.admin import Admin
 from tests.admin_api.rig import CONFIGURATION, SUBSCRIPTION, AdminRig
 from tests.net import subscription_rig_broker
+from tests.net.session_rig import new_elections
 from tests.net.subscription_rig_broker import TOPIC, single
 
 BASE = "http://broker:8080"
@@ -38,7 +39,7 @@ class PulsarRig(AdminRig):
         self.asked: list[httpx.Request] = []
         self.bodies: list[bytes] = []
         self._answer = answer or self._say
-        admin = Admin(self.subscriptions, lambda: self.reasons, CONFIGURATION)
+        admin = Admin(self.subscriptions, new_elections(), lambda: self.reasons, CONFIGURATION)
         broker = BrokerAdmin(BASE, timeout_s=5, transport=httpx.MockTransport(self._asked))
         self.app = admin_app(admin, admin, "1.2.3", read_only=read_only, broker=broker, broker_writes=writes)
 
@@ -189,7 +190,7 @@ def test_a_client_that_leaves_ends_the_brokers_answer() -> None:
             left.set()
 
         rig = AdminRig()
-        admin = Admin(rig.subscriptions, list, CONFIGURATION)
+        admin = Admin(rig.subscriptions, new_elections(), list, CONFIGURATION)
         broker_server = await asyncio.start_server(endless, "127.0.0.1", 0)
         port = broker_server.sockets[0].getsockname()[1]
         broker = BrokerAdmin(f"http://127.0.0.1:{port}", timeout_s=30)

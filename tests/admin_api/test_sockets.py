@@ -21,6 +21,7 @@ from admin_api.socket_names import socket_request
 from proxy.admin import Admin
 from proxy.errors import KeylineError
 from proxy.socket_request import SocketRequest
+from tests.net.session_rig import new_elections
 from tests.net.subscription_rig import SubscriptionRig
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ async def serving(
 ) -> AsyncIterator[str]:
     """The admin API on a free port; its address."""
     rig = SubscriptionRig()
-    admin = Admin(rig.subscriptions, list, {})
+    admin = Admin(rig.subscriptions, new_elections(), list, {})
     app = admin_app(admin, admin, "1.2.3", sockets=gateway, socket_origins=origins, loopback=loopback)
     admin_server = AdminServer(app, keep_alive_s)
     host, port = await admin_server.start("127.0.0.1", 0)

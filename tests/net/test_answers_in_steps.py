@@ -12,6 +12,7 @@ import pytest
 from proxy.admin import Admin
 from proxy.core.errors import ConsumerAssignError
 from proxy.errors import NotFound
+from tests.net.session_rig import new_elections
 from tests.net.subscription_rig import SubscriptionRig, Worker
 from tests.net.subscription_rig_broker import TOPIC, single
 
@@ -34,7 +35,7 @@ class Story:
     def __init__(self, seed: int) -> None:
         self.dice = random.Random(seed)  # noqa: S311 - a test's dice
         self.rig = SubscriptionRig(consistent_hashing_points=5)
-        self.admin = Admin(self.rig.subscriptions, list, {})
+        self.admin = Admin(self.rig.subscriptions, new_elections(), list, {})
         self.workers: dict[str, Worker] = {}
         self.entries = 0
         self.join("w0")

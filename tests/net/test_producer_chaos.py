@@ -232,7 +232,7 @@ class Lives(RuleBasedStateMachine):
         else:
             raise AssertionError("held for ever")
         waiting = sum(len(client.waiting) for client in self.clients)
-        assert waiting == self.rig.elections.summary().waiting
+        assert waiting == self.rig.elections.summary().waiting_count
         if waiting:
             holders = [self.topic.owner, *self.topic.shared]
             assert any(holder is not None for holder in holders), "they wait for nobody"
@@ -273,7 +273,12 @@ class Lives(RuleBasedStateMachine):
             client.rig.client.lose()
         self.rig.clock.advance(SETTLED_S)
         summary = self.rig.elections.summary()
-        assert (summary.topics, summary.owners, summary.waiting, summary.waiting_bytes) == (0, 0, 0, 0)
+        assert (summary.topics_count, summary.owners_count, summary.waiting_count, summary.waiting_bytes) == (
+            0,
+            0,
+            0,
+            0,
+        )
 
 
 TestLives = Lives.TestCase
