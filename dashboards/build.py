@@ -12,10 +12,11 @@ from typing import Final
 from dashboards.grafana import dashboard_json
 from dashboards.key_ordering import KEY_ORDERING
 from dashboards.overview import OVERVIEW
+from dashboards.producers import PRODUCERS
 from dashboards.workers import WORKERS
 
 FOLDER: Final = Path(__file__).parent
-DASHBOARDS: Final = (OVERVIEW, KEY_ORDERING, WORKERS)
+DASHBOARDS: Final = (OVERVIEW, KEY_ORDERING, WORKERS, PRODUCERS)
 
 
 def rendered() -> dict[Path, str]:

@@ -24,6 +24,17 @@ GATEWAY_VARIABLES: Final = (
     Variable("job", "Job", 'label_values(keyline_gateway_ready{cluster=~"$cluster"}, job)', None),
     Variable("instance", "Gateway", f"label_values(keyline_gateway_ready{{{_JOB}}}, instance)", ".+"),
 )
+TOPIC_VARIABLES: Final = (
+    *GATEWAY_VARIABLES,
+    Variable(
+        "namespace",
+        "Namespace",
+        f"label_values(keyline_topic_owned{{{_INSTANCE}}}, topic)",
+        "[^/]+/[^/]+",
+        regex=r"/^[^:]+:\/\/([^\/]+\/[^\/]+)\//",
+    ),
+    Variable("topic", "Topic", f"label_values(keyline_topic_owned{{{_NAMESPACE}}}, topic)", ".+"),
+)
 SUBSCRIPTION_VARIABLES: Final = (
     *GATEWAY_VARIABLES,
     Variable(
@@ -50,6 +61,11 @@ SERIES_MAX: Final = 10
 def gateway(metric: str) -> str:
     """The series of the gateways chosen."""
     return f"{metric}{{{_INSTANCE}}}"
+
+
+def topic(metric: str) -> str:
+    """The series of the topics chosen."""
+    return f"{metric}{{{_TOPIC}}}"
 
 
 def subscription(metric: str) -> str:

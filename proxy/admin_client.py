@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 TIMEOUT_S = 30.0
 DEFAULT_NAMESPACE = "public/default"
+DOMAINS = ("persistent", "non-persistent")
+EXPECTED = "expected persistent://tenant/namespace/name, tenant/namespace/name, or a name"
 PAGE = 100
 
 
@@ -27,17 +29,31 @@ def subscription_path(topic: str, subscription: str) -> str:
     Raises:
         Unanswered: that is no topic.
     """
-    scheme, found, name = topic.rpartition("://")
-    if found and scheme != "persistent":
-        raise Unanswered(
-            f"topic {topic}: expected persistent://tenant/namespace/name, tenant/namespace/name, or a name"
-        )
+    domain, pieces = _topic_parts(topic)
+    if domain != "persistent":
+        raise Unanswered(f"topic {topic}: {EXPECTED}")
+    return _path("/subscriptions", *pieces, subscription)
+
+
+def producers_path(topic: str) -> tuple[str, dict[str, str]]:
+    """Where it has a topic's exclusive producers, with the query. Raises as `subscription_path`."""
+    domain, pieces = _topic_parts(topic)
+    return _path("/exclusive-producers", *pieces), {"domain": domain}
+
+
+def _topic_parts(topic: str) -> tuple[str, list[str]]:
+    """Domain, and tenant, namespace and local name."""
+    domain, found, name = topic.rpartition("://")
     pieces = name.split("/") if "/" in name else [*DEFAULT_NAMESPACE.split("/"), name]
-    if len(pieces) != len(("tenant", "namespace", "name")) or not all(pieces):
-        raise Unanswered(
-            f"topic {topic}: expected persistent://tenant/namespace/name, tenant/namespace/name, or a name"
-        )
-    return "/subscriptions/" + "/".join(quote(piece, safe="") for piece in (*pieces, subscription))
+    right = len(pieces) == len(("tenant", "namespace", "name")) and all(pieces)
+    if not right or (found and domain not in DOMAINS):
+        raise Unanswered(f"topic {topic}: {EXPECTED}")
+    return domain or "persistent", pieces
+
+
+def _path(*pieces: str) -> str:
+    root, *names = pieces
+    return "/".join([root, *(quote(name, safe="") for name in names)])
 
 
 def consumer_path(topic: str, subscription: str, consumer: str) -> str:

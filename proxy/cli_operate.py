@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from proxy import cli_tables as tables
-from proxy.admin_client import AdminClient, Unanswered, consumer_path, subscription_path
+from proxy.admin_client import AdminClient, Unanswered, consumer_path, producers_path, subscription_path
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -48,6 +48,22 @@ def stats(
             raise Unanswered("name the subscription after the topic, or neither")
         answer = AdminClient(url).ask("GET", subscription_path(topic, subscription))
         _show(answer, as_json, tables.workers, *([tables.draining] if _drains(answer) else []))
+
+
+def producers(
+    topic: Annotated[str, typer.Argument(help="Show who waits for it.")] = "",
+    limit: Annotated[int, typer.Option(min=1, max=1_000, help="Most of those that wait.")] = 100,
+    as_json: AsJson = False,  # noqa: FBT002
+    url: Url = LOCAL,
+) -> None:
+    """Show the topics with one producer at a time, or who owns one of them and who waits."""
+    with _refusals_told():
+        if not topic:
+            _show(AdminClient(url).pages("/exclusive-producers", "elections"), as_json, tables.elections)
+            return
+        path, query = producers_path(topic)
+        answer = AdminClient(url).ask("GET", path, query=query | {"limit": str(limit)})
+        _show(answer, as_json, tables.election)
 
 
 def explain(
@@ -180,7 +196,18 @@ def limits(
         _show(AdminClient(url).ask("PUT", path, json=wanted), as_json, tables.limits)
 
 
-COMMANDS: tuple[Callable[..., None], ...] = (stats, explain, pending, drain, evict, pause, resume, mode, limits)
+COMMANDS: tuple[Callable[..., None], ...] = (
+    stats,
+    producers,
+    explain,
+    pending,
+    drain,
+    evict,
+    pause,
+    resume,
+    mode,
+    limits,
+)
 
 
 def add_commands(app: typer.Typer) -> None:

@@ -17,6 +17,17 @@ LISTED_MAX = 20
 
 TWO_MINUTES_S = 120.0
 
+STAGES = {
+    "waiting": "waits here",
+    "asked": "asked for at the broker",
+    "parked": "waits at the broker",
+    "withdrawing": "gives its turn to a better one",
+}
+HELD = {
+    "newcomers": "newcomers wait for the owner to come back",
+    "everybody": "nobody is promoted while the broker has trouble with the topic",
+}
+
 WIDTH_PIPED = 160
 """Columns where there is no terminal to ask."""
 
@@ -121,6 +132,51 @@ def draining(item: dict[str, Any]) -> Table:
     if rest > 0:
         made.caption = f"and {rest} more; --json has them"
     return made
+
+
+def elections(answer: dict[str, Any]) -> Table:
+    """One row a topic that has one producer at a time."""
+    sums = answer["summary"]
+    title = f"{sums['topics_count']} topics, {sums['owners_count']} owned from here, {sums['waiting_count']} waiting"
+    made = table(title, ("topic", "owner", "#priority", "#epoch", "#for", "#waiting"))
+    for item in answer["elections"]:
+        add(made, item["topic"].removeprefix("persistent://"), *_owner(item), item["waiting_count"])
+    return made
+
+
+def election(answer: dict[str, Any]) -> Table:
+    """Who owns a topic, and who waits, in the order of their promotion."""
+    item = answer["summary"]
+    name, priority, epoch, since = _owner(item)
+    made = table(
+        f"{item['topic']}: {name}" + (f", priority {priority}, epoch {epoch}, for {since}" if item["owner"] else ""),
+        ("#", "producer", "#priority", "stage", "#waits for", "address", "client"),
+    )
+    for row in answer["waiting"]:
+        add(
+            made,
+            row["position"] + 1,
+            row["producer_name"] or "not named yet",
+            row["priority"],
+            STAGES[row["stage"]],
+            seconds(item["now"] - row["since"]),
+            row["address"],
+            row["client_version"],
+        )
+    rest = item["waiting_count"] - len(answer["waiting"])
+    made.caption = f"and {rest} more; --limit shows them" if rest > 0 else HELD.get(item["held"])
+    return made
+
+
+def _owner(item: dict[str, Any]) -> tuple[str, str, str, str]:
+    """Name, priority, epoch, and for how long."""
+    owner = item["owner"]
+    if owner is None:
+        vacant = item["vacant_s"]
+        return (f"nobody for {seconds(vacant)}" if vacant else "connected elsewhere"), "-", "-", "-"
+    priority = owner["access_mode"] if owner["priority"] is None else owner["priority"]
+    epoch = "-" if owner["topic_epoch"] is None else str(owner["topic_epoch"])
+    return owner["producer_name"], str(priority), epoch, seconds(item["now"] - owner["since"])
 
 
 def explanation(answer: dict[str, Any]) -> Table:

@@ -14,7 +14,9 @@ from typer.testing import CliRunner, Result
 from admin_api.server import AdminServer
 from proxy.cli import app
 from tests.admin_api.rig import AdminRig
+from tests.admin_api.test_producers import ProducersRig
 from tests.admin_api.test_routes import draining_rig
+from tests.net.producer_rig import not_ready, want
 from tests.net.subscription_rig_broker import single
 
 TARGET = ("orders", "s")
@@ -79,6 +81,42 @@ def test_stats_of_one_show_workers_and_what_drains() -> None:
     assert "Draining hashes" in text
     shown = json.loads(printed(rig, "stats", *TARGET, "--json"))
     assert shown["dispatcher"]["draining_hashes_count"] == 1
+
+
+def test_producers_show_topics_with_their_owners() -> None:
+    """One owned, one that is owned elsewhere, one vacant."""
+    rig = ProducersRig()
+    rig.owned()
+    client = rig.client()
+    client.client.deliver(want(1, topic="elsewhere", producer_id=1) + want(2, topic="vacant", producer_id=2))
+    client.broker.deliver(not_ready(1))
+    rig.clock.advance(50)
+    text = printed(rig, "producers")
+    assert "3 topics, 1 owned from here, 2 waiting" in text
+    rows = {line.split()[0]: " ".join(line.split()[1:]) for line in text.splitlines() if "public/default" in line}
+    assert rows["public/default/primary"] == "first 5 2 50.0 s 0"
+    assert rows["public/default/elsewhere"] == "connected elsewhere - - - 1"
+    assert rows["public/default/vacant"] == "nobody for 50.0 s - - - 1"
+
+
+def test_producers_of_one_topic_are_shown_in_order() -> None:
+    """With what each of them is; JSON has the rest."""
+    rig = ProducersRig()
+    rig.owned()
+    client = rig.client()
+    for number in range(3):
+        client.client.deliver(want(10 + number, number, producer_id=number, name=f"p{number}"))
+    text = printed(rig, "producers", "primary", "--limit", "2")
+    assert "persistent://public/default/primary: first, priority 5, epoch 2" in text
+    assert [line.split()[:5] for line in text.splitlines() if "waits here" in line] == [
+        ["1", "p2", "2", "waits", "here"],
+        ["2", "p1", "1", "waits", "here"],
+    ]
+    assert "and 1 more; --limit shows them" in text
+    assert json.loads(printed(rig, "producers", "primary", "--json"))["summary"]["owner"]["producer_name"] == "first"
+    refused = run(rig, "producers", "non-persistent://public/default/primary")
+    assert refused.exit_code == 1
+    assert "no producer of this gateway owns topic non-persistent://public/default/primary" in refused.output
 
 
 def test_explain_says_who_must_do_what() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -31,6 +32,8 @@ from tests.integration.prometheus import (
     promtool,
     unix_now,
 )
+from tests.integration.raw_client import RawClient
+from tests.net.producer_rig import want
 
 RULES: Final = FOLDER / "rules/keyline.rules.yml"
 RULES_TEST: Final = FOLDER / "rules/keyline.rules.test.yml"
@@ -49,6 +52,7 @@ HAPPENED: Final = (
     "keyline_subscription_hand_over_duration_seconds_count > 0",
     "keyline_subscription_blocked_time_seconds_count > 0",
     'keyline_gateway_connections_ended_total{cause="client_left"} > 0',
+    "keyline_topic_producer_promotions_total > 1",
 )
 
 
@@ -60,6 +64,18 @@ class Scraped:
     began: float
     at: float
     """The moment that dashboards are looked at: everything has happened, and the load still runs."""
+
+
+@contextmanager
+def fail_over(gateway: KeylineGateway, topic: str) -> Iterator[None]:
+    """Let producers wait for a topic, and its owner go."""
+    with ExitStack() as stack:
+        clients = [stack.enter_context(RawClient(gateway.service_url)) for _ in range(3)]
+        for number, client in enumerate(clients):
+            client.locate(topic).send(want(number + 1, number, topic=topic))
+            client.read()
+        clients[0].close()
+        yield
 
 
 def load(run: LoadRun, watching: Prometheus) -> float:
@@ -83,13 +99,19 @@ def load(run: LoadRun, watching: Prometheus) -> float:
 def scraped(pulsar: PulsarStandalone, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scraped]:
     """Load a gateway of its own while Prometheus scrapes it; the load keeps every key's order."""
     directory = tmp_path_factory.mktemp("dashboards")
-    settings = {"metrics_consumers_max": "100", "metrics_pulsar_names": "true"}
+    settings = {
+        "metrics_consumers_max": "100",
+        "metrics_pulsar_names": "true",
+        "producer_return_grace_s": "0",
+        "keep_alive_s": "600",  # raw clients answer no pings while nobody reads
+    }
     topic = f"persistent://public/default/dashboards.{directory.name}"
     with KeylineGateway(pulsar.service_url, pulsar.admin_url, directory, settings=settings) as gateway:
         target = gateway.admin_url.removeprefix("http://")
         with (
             prometheus(directory / "prometheus", JOBS, target, RULES) as running,
             LoadRun(directory / "load", gateway.service_url, topic) as run,
+            fail_over(gateway, f"{topic}.primary"),
         ):
             began = unix_now()
             at = load(run, running)
