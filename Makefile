@@ -23,7 +23,7 @@ SECONDS_EACH ?= 20
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup test-tools artifacts pulsar pulsar-stop pulsar-status test sim mutants fuzz lint types fmt demo bench soak console-screenshots proto clean
+.PHONY: help setup test-tools artifacts pulsar pulsar-stop pulsar-status test sim mutants fuzz lint types fmt demo uptime bench soak console-screenshots proto clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-20s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -80,6 +80,9 @@ fmt: $(VENV)/.ready ## format, and fix what can be fixed safely
 
 demo: setup ## watch keys keep their order while workers come and go
 	@$(PYTHON) -m integration.demo --version $(PULSAR_VERSION) $(if $(SECONDS),--seconds $(SECONDS))
+
+uptime: setup ## PIP-440's scenario: hosts fail one by one, with priorities and without; ARGS='--plot uptime.png'
+	@$(PYTHON) -m integration.uptime --version $(PULSAR_VERSION) $(ARGS)
 
 bench: setup ## measure the gateway against a direct connection
 	@$(PYTHON) -m integration.bench --version $(PULSAR_VERSION) $(ARGS)

@@ -54,6 +54,16 @@ export const subscriptions = (after, limit) =>
   ask("GET", "/subscriptions", { query: [["limit", limit], ...(after ? [["after", after]] : [])] });
 export const subscription = (chosen) => ask("GET", below(chosen));
 export const ring = (chosen) => ask("GET", below(chosen, "/ring"));
+
+export const elections = (after, limit) =>
+  ask("GET", "/exclusive-producers", { query: [["limit", limit], ...(after ? [["after", after]] : [])] });
+/** Some of those that wait for a topic, from the one that has `first` before it. */
+export const election = (topic, first, limit) => {
+  const { domain, tenant, namespace, name } = topicParts(topic);
+  const path = [tenant, namespace, name].map(encodeURIComponent).join("/");
+  return ask("GET", `/exclusive-producers/${path}`, { query: [["first", first], ["limit", limit], ["domain", domain]] });
+};
+
 export const configuration = () => ask("GET", "/configuration");
 
 /** `by` is "key" or "hash". */

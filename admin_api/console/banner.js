@@ -7,10 +7,13 @@ const STATES = { connecting: "connecting", live: "live", broken: "disconnected" 
 
 export class Banner {
   #model;
+  #ageOf;
   #banner = byId("banner");
 
-  constructor(model) {
+  /** `ageOf()`: how many seconds ago the values that are looked at were read; null if there are none. */
+  constructor(model, ageOf) {
     this.#model = model;
+    this.#ageOf = ageOf;
     model.on("connection", () => this.#show());
     // The age goes on, but is not read out each second: the alert's text is the same but for its last part.
     setInterval(() => this.#model.connection === "broken" && this.#age(), 1_000);
@@ -34,7 +37,7 @@ export class Banner {
   }
 
   #age() {
-    const known = this.#model.subscription !== null;
-    setText(this.#banner.lastElementChild, known ? ` Values are ${duration(Math.floor(this.#model.readAge()))} old.` : "");
+    const age = this.#ageOf();
+    setText(this.#banner.lastElementChild, age === null ? "" : ` Values are ${duration(Math.floor(age))} old.`);
   }
 }

@@ -36,6 +36,19 @@ export function show(element, text) {
 /** A term and what it is, for description lists. */
 export const fact = (term, ...told) => el("div", {}, el("dt", {}, term), el("dd", {}, ...told));
 
+/** Figures in a description list, each [term, value, more, tone]; written in place. */
+export function showFigures(list, figures) {
+  if (list.children.length !== figures.length) {
+    list.replaceChildren(...figures.map(([term]) => fact(term, el("b", {}), el("small", {}))));
+  }
+  figures.forEach(([, value, more, tone], place) => {
+    const told = list.children[place].lastElementChild;
+    setText(told.firstElementChild, value);
+    setText(told.lastElementChild, more);
+    setAttribute(told, "data-tone", tone || null);
+  });
+}
+
 /** A table with heads and rows of strings or nodes; columns named in `numeric` are set to the right. */
 export function table(caption, heads, rows, numeric = []) {
   const kind = (place) => (numeric.includes(place) ? "number" : undefined);

@@ -1,6 +1,7 @@
 // Events in words.
 
 import { counted, duration, listed, percent, topicParts, whole } from "./format.js";
+import { modeOf } from "./producers_text.js";
 
 const HASHES = 65_536;
 
@@ -14,6 +15,17 @@ const TELLERS = {
   upstream_ready: ({ connects }) => `connected to the broker (connection ${whole(connects)})`,
   subscription_began: () => "first worker of the subscription came",
   subscription_ended: () => "last worker of the subscription went",
+  producer_queued: ({ priority, address, waiting_count, producer_name }) =>
+    `${producer(producer_name)} at ${address} came to wait, priority ${whole(priority)}; ${whole(waiting_count)} ${waiting_count === 1 ? "waits" : "wait"} now`,
+  producer_promoted: (facts) => `${producer(facts.producer_name)} became the owner${ownership(facts)}`,
+  producer_resumed: (facts) => `${producer(facts.producer_name)} came back and owns the topic again${ownership(facts)}`,
+  producer_took_topic: ({ producer_name, access_mode, topic_epoch, address }) =>
+    `${producer(producer_name)} at ${address} took the topic without waiting (${modeOf(access_mode)}${epoch(topic_epoch)})`,
+  producer_left: ({ producer_name, reason }) => `${producer(producer_name)} owns the topic no more: ${reason}`,
+  producer_promotion_failed: ({ producer_name, priority, address, reason }) =>
+    `${producer(producer_name)} at ${address}, priority ${whole(priority)}, did not become the owner: ${reason}`,
+  producer_left_queue: ({ producer_name, priority, address, reason }) =>
+    `${producer(producer_name)} at ${address}, priority ${whole(priority)}, waits no more: ${reason}`,
   ordered: ({ order, consumer, mode }) => `ordered: ${order}${consumer ? ` of ${consumer}` : ""}${mode ? `, ${mode}` : ""}`,
 };
 
@@ -21,6 +33,17 @@ const TELLERS = {
 export function told(event) {
   const teller = TELLERS[event.kind];
   return teller === undefined ? event.kind.replaceAll("_", " ") : teller(event.facts, topicParts(event.topic));
+}
+
+/** One that waits has no name until the broker gives it one, unless its client chose it. */
+const producer = (name) => name || "a producer";
+const epoch = (number) => (number === null ? "" : `, epoch ${whole(number)}`);
+
+function ownership({ priority, topic_epoch, address, vacant_s, waiting_count }) {
+  const known = `, priority ${whole(priority)}${epoch(topic_epoch)}, from ${address}`;
+  const vacant = vacant_s > 0 ? `, after ${duration(vacant_s)} without an owner` : "";
+  const others = waiting_count === 0 ? "nobody waits now" : `${counted(waiting_count, "other")} still ${waiting_count === 1 ? "waits" : "wait"}`;
+  return `${known}${vacant}; ${others}`;
 }
 
 const whom = (names) => (names.length > 3 ? counted(names.length, "worker") : listed(names, 3));

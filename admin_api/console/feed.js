@@ -12,19 +12,24 @@ const SAY_MS = 3_000;
 
 export class Feed {
   #model;
-  #list = byId("feed");
-  #hold = byId("feed-hold");
+  #list;
+  #hold;
+  #said;
   #lines = [];
   #waiting = [];
   #unsaid = [];
   #drawn = false;
   #quietUntil = 0;
 
-  constructor(model) {
+  /** `model` tells what is chosen, when it was read, and the gateway's clock; `prefix` is that of the feed's ids. */
+  constructor(model, prefix = "feed") {
     this.#model = model;
+    this.#list = byId(prefix);
+    this.#hold = byId(`${prefix}-hold`);
+    this.#said = byId(`${prefix}-said`);
     model.on("chosen", () => this.#clear());
     // Moments become times of day with the gateway's clock, which comes with the first reading.
-    model.on("subscription", () => this.#drawSoon());
+    for (const what of ["subscription", "election"]) model.on(what, () => this.#drawSoon());
     this.#hold.addEventListener("click", () => this.#toggleHold());
     setInterval(() => this.#say(), SAY_MS);
   }
@@ -81,7 +86,7 @@ export class Feed {
   }
 
   #draw() {
-    if (this.#model.subscription === null && this.#model.absent === "" && this.#model.connection !== "broken") return;
+    if (!this.#model.settled) return;
     for (const line of this.#waiting.splice(0)) {
       line.element = this.#element(line);
       this.#list.prepend(line.element);
@@ -96,14 +101,14 @@ export class Feed {
   }
 
   #dateOf(at) {
-    if (this.#model.subscription === null) return null;
-    return new Date(Date.now() - Math.max(0, this.#model.now() - at) * 1000);
+    const now = this.#model.now();
+    return now === 0 ? null : new Date(Date.now() - Math.max(0, now - at) * 1000);
   }
 
   #say() {
     const unsaid = this.#unsaid.splice(0);
     if (unsaid.length === 0 || this.#held()) return;
     const more = unsaid.length > 3 ? `, and ${unsaid.length - 3} more` : "";
-    setText(byId("feed-said"), unsaid.slice(0, 3).map((line) => line.text).join("; ") + more);
+    setText(this.#said, unsaid.slice(0, 3).map((line) => line.text).join("; ") + more);
   }
 }

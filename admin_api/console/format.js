@@ -28,9 +28,15 @@ export function duration(seconds) {
   return `${Math.floor(seconds / 86400)} d`;
 }
 
-/** Since a moment, for tables: whole seconds, so that cells do not flicker. */
+/** For tables: whole seconds, so that cells do not flicker. */
+export function lasted(seconds) {
+  const rounded = Math.max(0, Math.floor(seconds));
+  return rounded < 10 ? `${rounded} s` : duration(rounded);
+}
+
+/** Since a moment, likewise. */
 export function ago(seconds) {
-  return seconds < 1 ? "now" : `${duration(Math.floor(seconds))} ago`;
+  return seconds < 1 ? "now" : `${lasted(seconds)} ago`;
 }
 
 /** Messages per second; null if two readings are not there yet. */
@@ -53,8 +59,9 @@ export function bytes(count) {
 
 /** persistent://tenant/namespace/name in its parts; the local name is shown, the rest is beside it. */
 export function topicParts(topic) {
-  const [tenant, namespace, ...name] = topic.replace(/^persistent:\/\//, "").split("/");
-  return { tenant, namespace, name: name.join("/") };
+  const domain = topic.startsWith("non-persistent:") ? "non-persistent" : "persistent";
+  const [tenant, namespace, ...name] = topic.replace(`${domain}://`, "").split("/");
+  return { domain, tenant, namespace, name: name.join("/") };
 }
 
 /** "a, b and 3 more". */

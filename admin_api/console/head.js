@@ -1,6 +1,6 @@
 // The head of the chosen subscription: names, figures, and whether it takes orders.
 
-import { byId, el, setAttribute, setText, show } from "./dom.js";
+import { byId, el, setAttribute, setText, show, showFigures } from "./dom.js";
 import { NONE, bytes, counted, duration, rate, topicParts, whole } from "./format.js";
 import { subscriptionState } from "./worker_facts.js";
 
@@ -25,7 +25,7 @@ export class Head {
     byId("empty").hidden = subscription !== null;
     if (chosen === null) return;
     const { tenant, namespace, name } = topicParts(chosen.topic);
-    document.title = `${name} / ${chosen.subscription} – Keyline`;
+    if (!this.#model.away) document.title = `${name} / ${chosen.subscription} – Keyline`;
     if (subscription === null) {
       this.#showEmpty(absent ? "Nobody consumes it now" : "Reading…", absent || chosen.topic);
       return;
@@ -71,18 +71,6 @@ export class Head {
       ["Acked per second", rated ? rate(sum((worker) => worker.acked_rate)) : NONE, rated ? `sent ${rate(sum((worker) => worker.sent_rate))}` : ""],
       ["Held in memory", bytes(dispatcher.bytes_held), counted(dispatcher.outstanding_entries, "entry", "entries")],
     ];
-    this.#write(figures);
-  }
-
-  #write(figures) {
-    if (this.#figures.children.length !== figures.length) {
-      this.#figures.replaceChildren(...figures.map(([term]) => el("div", {}, el("dt", {}, term), el("dd", {}, el("b", {}), el("small", {})))));
-    }
-    figures.forEach(([, value, more, tone], place) => {
-      const told = this.#figures.children[place].lastElementChild;
-      setText(told.firstElementChild, value);
-      setText(told.lastElementChild, more);
-      setAttribute(told, "data-tone", tone || null);
-    });
+    showFigures(this.#figures, figures);
   }
 }

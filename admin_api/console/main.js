@@ -10,11 +10,13 @@ import { Head } from "./head.js";
 import { KeySearch } from "./key_search.js";
 import { Model } from "./model.js";
 import { Picker } from "./picker.js";
+import { Producers } from "./producers.js";
 import { Reader } from "./reader.js";
 import { Refused } from "./api.js";
 import { RingText } from "./ring_text.js";
 import { RingView } from "./ring.js";
 import { WorkersTable } from "./workers.js";
+import { byId, setAttribute, setText } from "./dom.js";
 
 /** A page that was hidden for so long lets its connection go. */
 const HIDDEN_MS = 60_000;
@@ -32,7 +34,8 @@ const ring = new RingView(model, colours, (slot) => search.ask({ by: "hash", val
 const search = new KeySearch(model, (slot) => ring.mark(slot));
 new RingText(model, colours, ring);
 new Head(model);
-new Banner(model);
+const producers = new Producers(model);
+new Banner(model, () => (model.away ? producers.age() : model.age()));
 new WorkersTable(model, colours, new Dialogs(model, () => reader.now()));
 
 const stream = new EventStream({ opened, happened, missed, broken });
@@ -67,14 +70,58 @@ function broken(error) {
 let hidden = 0;
 document.addEventListener("visibilitychange", () => {
   clearTimeout(hidden);
-  if (document.visibilityState === "visible") stream.wake();
-  else hidden = setTimeout(() => stream.sleep(), HIDDEN_MS);
+  if (document.visibilityState === "visible") (model.away ? producers : stream).wake();
+  else hidden = setTimeout(() => (stream.sleep(), producers.sleep()), HIDDEN_MS);
+});
+
+// ---- two views: subscriptions, and exclusive producers; the other one is not read meanwhile
+
+function toProducers(topic) {
+  if (!model.away) {
+    model.away = true;
+    stream.sleep();
+    showView();
+  }
+  producers.show(topic);
+}
+
+function toSubscriptions() {
+  if (!model.away) return;
+  model.away = false;
+  producers.hide();
+  showView();
+  stream.wake();
+  if (model.chosen === null) picker.read().then(begin);
+  byId("main").focus();
+}
+
+function showView() {
+  const { away } = model;
+  setAttribute(document.body, "data-view", away ? "producers" : null);
+  byId("producers-view").hidden = !away;
+  setText(byId("skip"), away ? "Skip to the producers" : "Skip to the subscription");
+  setAttribute(byId("to-producers"), "aria-current", away ? "page" : null);
+  setAttribute(byId("to-subscriptions"), "aria-current", away ? null : "page");
+  document.title = "Keyline";
+  // The head of the subscription puts its own title, if one is chosen.
+  model.tell("connection");
+}
+
+// The address says what is looked at, so this link must not change it.
+byId("skip").addEventListener("click", (event) => {
+  event.preventDefault();
+  byId("main").focus();
 });
 
 // ---- the address keeps what was chosen, so that it can be sent to a colleague
 
 function read() {
   const told = new URLSearchParams(location.hash.slice(1));
+  if (told.has("producers")) {
+    toProducers(told.get("producers"));
+    return;
+  }
+  toSubscriptions();
   const [topic, subscription] = [told.get("topic"), told.get("subscription")];
   const by = told.has("key") ? "key" : "hash";
   const asked = told.has(by) ? { by, value: told.get(by) } : null;
@@ -89,6 +136,7 @@ function write() {
   const told = new URLSearchParams(chosen);
   if (asked !== null) told.set(asked.by, asked.value);
   const hash = `#${told}`;
+  byId("to-subscriptions").href = hash;
   if (hash !== location.hash) history.pushState(null, "", hash);
 }
 
@@ -99,7 +147,7 @@ function follow(chosen, asked = null) {
   search.ask(asked);
 }
 
-model.on("asked", () => model.chosen !== null && write());
+model.on("asked", () => model.chosen !== null && !model.away && write());
 addEventListener("hashchange", read);
 addEventListener("popstate", read);
 
@@ -107,13 +155,20 @@ addEventListener("popstate", read);
 
 const picker = new Picker(model, (chosen) => follow(chosen));
 read();
+producers.begun();
 await picker.read();
-// With one subscription there is nothing to choose.
-if (model.chosen === null && picker.items.length === 1) {
-  const [{ topic, subscription }] = picker.items;
-  follow({ topic, subscription });
+begin();
+
+/** With one subscription there is nothing to choose. */
+function begin() {
+  if (model.away || model.chosen !== null) return;
+  if (picker.items.length === 1) {
+    const [{ topic, subscription }] = picker.items;
+    follow({ topic, subscription });
+  } else {
+    picker.open();
+  }
 }
-if (model.chosen === null) picker.open();
 
 try {
   const { admin_read_only: readOnly } = await api.configuration();

@@ -10,6 +10,8 @@ export class Model extends EventTarget {
   chosen = null;
   /** {by: "key" | "hash", value}, or null. */
   asked = null;
+  /** Another view is looked at: nothing is read for this one, and the page's title is not its. */
+  away = false;
   subscription = null;
   ring = null;
   workers = [];
@@ -93,7 +95,12 @@ export class Model extends EventTarget {
     this.tell("connection");
   }
 
-  /** The gateway's clock now, as far as it was read. */
+  /** What there is to know of the chosen subscription was read, or is not to be had. */
+  get settled() {
+    return this.subscription !== null || this.absent !== "" || this.connection === "broken";
+  }
+
+  /** The gateway's clock now, as far as it was read; 0 if it was not. */
   now() {
     return this.subscription === null ? 0 : this.subscription.now + this.readAge();
   }
@@ -101,6 +108,11 @@ export class Model extends EventTarget {
   /** Seconds since the values were read. */
   readAge() {
     return (performance.now() - this.#readAt) / 1000;
+  }
+
+  /** Likewise, or null if there are none. */
+  age() {
+    return this.subscription === null ? null : this.readAge();
   }
 
   /** Per worker, by difference to a reading that is old enough; a counter that fell is another worker's. */

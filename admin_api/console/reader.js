@@ -47,8 +47,8 @@ export class Reader {
       this.#again = true;
       return;
     }
-    const { chosen, connection } = this.#model;
-    if (chosen === null || connection === "broken" || document.visibilityState !== "visible") return;
+    const { chosen, connection, away } = this.#model;
+    if (chosen === null || away || connection === "broken" || document.visibilityState !== "visible") return;
     this.#busy = true;
     await this.#read(chosen);
     this.#busy = false;

@@ -16,7 +16,18 @@ from typing import TYPE_CHECKING, Final
 import structlog
 
 from integration.artifacts import DEFAULT_VERSION, PULSAR_VERSIONS
-from integration.bench import drain, hand_over, latency, micro, profiling, relay, scrape, sockets, statistics_calls
+from integration.bench import (
+    drain,
+    hand_over,
+    latency,
+    micro,
+    profiling,
+    relay,
+    scrape,
+    sockets,
+    statistics_calls,
+    waiters,
+)
 from integration.bench.machine import describe, note
 from integration.bench.report import Row, show, table_as_text, write_json
 from integration.bench.stage import QUICK, Sizes, Stage, open_stage
@@ -33,6 +44,7 @@ SERVED: Final[dict[str, Callable[[Stage], list[Row]]]] = {
     "statistics": statistics_calls.measure,
     "scrape": scrape.measure,
     "websockets": sockets.measure,
+    "waiters": waiters.measure,
 }
 """Sections that need a broker and a gateway, in the table's order."""
 INSIDE: Final = "inside"

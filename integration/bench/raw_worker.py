@@ -37,11 +37,11 @@ class Received(NamedTuple):
     """When its bytes were read, by the monotonic clock."""
 
 
-class RawWorker:
-    """One Key_Shared consumer."""
+class RawConnection:
+    """One blocking connection; what it takes of what comes is for its kind to say."""
 
-    def __init__(self, service_url: str, topic: str, subscription: str, name: str, permits: int) -> None:
-        """Connect, subscribe and grant permits.
+    def __init__(self, service_url: str) -> None:
+        """Connect.
 
         Raises:
             IntegrationError: the server refused.
@@ -50,32 +50,8 @@ class RawWorker:
         self._socket = socket.create_connection((address.hostname, address.port), ANSWER_S_MAX)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._splitter = FrameSplitter(FRAME_BYTES_MAX)
-        self._received: list[Received] = []
         self._send(frames_made.connect())
         self._await(_T.CONNECTED)
-        self._send(frames_made.subscribe(CONSUMER_ID, name, topic, subscription))
-        self._await(_T.SUCCESS)
-        self._send(frames_made.flow(CONSUMER_ID, permits))
-
-    def request(self, frame: bytes) -> None:
-        """Send a request of another consumer on this connection, and wait until it is granted."""
-        self._send(frame)
-        self._await(_T.SUCCESS)
-
-    def take(self, wait_s: float) -> list[Received]:
-        """Messages that came, waiting for the first until `wait_s` have passed."""
-        deadline = time.monotonic() + wait_s
-        while not self._received and (left_s := deadline - time.monotonic()) > 0:
-            self._read(left_s)
-        received, self._received = self._received, []
-        return received
-
-    def acknowledge(self, place: pb.MessageIdData) -> float:
-        """Acknowledge at once; the moment before the bytes left."""
-        frame = frames_made.ack(CONSUMER_ID, [place])
-        at = time.monotonic()
-        self._send(frame)
-        return at
 
     def __enter__(self) -> Self:
         """Close the connection when the block is left."""
@@ -114,10 +90,52 @@ class RawWorker:
         return kinds
 
     def _take(self, kind: int, frame: bytes, at: float) -> None:
-        if kind == _T.MESSAGE:
-            metadata = peek(frame[payload_start(frame) :]).metadata
-            self._received.append(Received(metadata.partition_key, parse_command(frame).message.message_id, at))
-        elif kind == _T.PING:
+        """One command that came, with the time when it was read."""
+        _ = at
+        if kind == _T.PING:
             self._send(commands.pong())
         elif kind == _T.ERROR:
             raise IntegrationError(f"the server refused: {parse_command(frame).error.message}")
+
+
+class RawWorker(RawConnection):
+    """One Key_Shared consumer."""
+
+    def __init__(self, service_url: str, topic: str, subscription: str, name: str, permits: int) -> None:
+        """Connect, subscribe and grant permits.
+
+        Raises:
+            IntegrationError: the server refused.
+        """
+        self._received: list[Received] = []
+        super().__init__(service_url)
+        self._send(frames_made.subscribe(CONSUMER_ID, name, topic, subscription))
+        self._await(_T.SUCCESS)
+        self._send(frames_made.flow(CONSUMER_ID, permits))
+
+    def request(self, frame: bytes) -> None:
+        """Send a request of another consumer on this connection, and wait until it is granted."""
+        self._send(frame)
+        self._await(_T.SUCCESS)
+
+    def take(self, wait_s: float) -> list[Received]:
+        """Messages that came, waiting for the first until `wait_s` have passed."""
+        deadline = time.monotonic() + wait_s
+        while not self._received and (left_s := deadline - time.monotonic()) > 0:
+            self._read(left_s)
+        received, self._received = self._received, []
+        return received
+
+    def acknowledge(self, place: pb.MessageIdData) -> float:
+        """Acknowledge at once; the moment before the bytes left."""
+        frame = frames_made.ack(CONSUMER_ID, [place])
+        at = time.monotonic()
+        self._send(frame)
+        return at
+
+    def _take(self, kind: int, frame: bytes, at: float) -> None:
+        if kind == _T.MESSAGE:
+            metadata = peek(frame[payload_start(frame) :]).metadata
+            self._received.append(Received(metadata.partition_key, parse_command(frame).message.message_id, at))
+        else:
+            super()._take(kind, frame, at)

@@ -45,6 +45,8 @@ class Sizes:
     draining_hashes: int = 10_000
     scraped_subscriptions: int = 1_000
     socket_messages: int = 50_000
+    waiting_producers: int = 10_000
+    promotions: int = 1_000
     micro_messages: int = 5_000
     tracked_slots: int = 65_000
     waiting_messages: int = 10_000
@@ -61,6 +63,8 @@ QUICK: Final = Sizes(
     draining_hashes=200,
     scraped_subscriptions=20,
     socket_messages=500,
+    waiting_producers=300,
+    promotions=30,
     micro_messages=500,
     tracked_slots=5_000,
     waiting_messages=500,

@@ -131,7 +131,8 @@ class WaitingProducer:
             priority: signed 32 bits; the highest is promoted first, among equals whoever came first.
             announcement: attributes for the announcement record; None publishes no record.
             delay_s: gives the seconds to wait before coming back after a loss, for a priority; where priorities
-                above zero are in use: `functools.partial(reconnect_delay_s, highest=...)`.
+                above zero are in use: `functools.partial(reconnect_delay_s, highest=...)`. A connection that breaks
+                is mended by the client itself, at its own pace: the gateway's grace is what keeps order then.
             client_options: for `pulsar.Client`.
             producer_options: for `create_producer`.
 
@@ -214,9 +215,7 @@ class WaitingProducer:
         """Wait for the topic once; None if that failed and should be tried again."""
         client = self._connect()
         try:
-            producer = client.create_producer(
-                self._topic, access_mode=pulsar.ProducerAccessMode.WaitForExclusive, **self._producer_options
-            )
+            producer = self._create(client)
             self._announce(producer)
         except pulsar.PulsarException as error:
             self._give_up()
@@ -243,6 +242,15 @@ class WaitingProducer:
                 raise WaitingProducerClosedError("closed; make a new one")
             self._client = pulsar.Client(self._service_url, **self._client_options)
             return self._client
+
+    def _create(self, client: pulsar.Client) -> pulsar.Producer:
+        mode = pulsar.ProducerAccessMode.WaitForExclusive
+        producer = client.create_producer(self._topic, access_mode=mode, **self._producer_options)
+        if not producer.topic():
+            # Shut down while it looks the topic up, the client (3.13) gives an empty producer instead of an error, on
+            # which most calls crash the process.
+            raise pulsar.NotConnected("the connection was lost while the topic was looked up")
+        return producer
 
     def _announce(self, producer: pulsar.Producer) -> None:
         if self._announcement is None:

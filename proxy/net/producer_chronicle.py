@@ -60,6 +60,9 @@ class Candidate(Protocol):
     def tell_queued(self) -> None:
         """Tell its client that it is not ready."""
 
+    def tell_refused(self, error: int, message: str) -> None:
+        """Tell its client that it will never be."""
+
 
 class Chronicle:
     """Of one topic."""
@@ -128,6 +131,11 @@ class Chronicle:
         """Somebody owns the topic that did not wait for it."""
         self._events.happened("producer_took_topic", self._key, **_told(owner))
         log.info("producer took topic", topic=self._key[0], producer=owner.producer_name, mode=owner.access_mode)
+
+    def given_up(self, owner: TopicOwner) -> None:
+        """It does not own the topic any more."""
+        facts = _told(owner) | {"reason": "closed, or its connection is gone"}
+        self._events.happened("producer_left", self._key, **facts)
 
     def ended(self, contender: Candidacy, reason: str) -> None:
         """It does not want the topic any more, or not at present."""

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 from proxy.net.producer_chronicle import Chronicle
 from proxy.net.producer_statistics import ElectionPage, ElectionSummary, WaitingProducer
 from proxy.producers.election import Act, Acts, Contender, Election, Hold, Stage
+from proxy.producers.turnstile import Turnstile
 from proxy.producers.waiting import rank_of
 from proxy.wire import pulsar_pb2 as pb
 
@@ -37,6 +38,8 @@ RETURN_TRIES_S: Final = (0.05, 0.1, 0.2)
 
 TROUBLES: Final = frozenset({pb.ServiceNotReady, pb.MetadataError, pb.PersistenceError})
 """What a broker says when it cannot serve the topic at present, whoever asks."""
+ENDINGS: Final = frozenset({pb.TopicTerminatedError})
+"""What nobody who waits survives. A broker says it once, and lets whoever asks next wait for ever."""
 
 
 class TopicElection:
@@ -63,6 +66,7 @@ class TopicElection:
         self._unsettled_until = unsettled_until
         self._over = over
         self._election: Election[Candidate] = Election()
+        self._turnstile = Turnstile()
         self._arrivals = 0
         self._due: deque[tuple[Act, Candidacy]] = deque()
         self._doing = False
@@ -98,6 +102,7 @@ class TopicElection:
             return
         self._chronicle.ended(contender, reason)
         self._do(self._election.left(contender))
+        self.end(contender)
 
     def taken_by_broker(self, contender: Candidacy, reason: str) -> None:
         """The broker closed the owner, whose client lives and comes back."""
@@ -106,11 +111,13 @@ class TopicElection:
             self._expecting = True
             self._hold(Hold.NEWCOMERS, self._grace_s if self._election.waiting else EXPECTED_S_MAX)
         self._do(self._election.left(contender))
+        self.end(contender)
 
     # ---- the broker's answers
 
     def granted(self, contender: Candidacy, success: pb.CommandProducerSuccess) -> bool:
         """It owns the topic; answer whether its client is to hear so."""
+        self.end(contender)
         candidate = contender.producer
         candidate.name = success.producer_name
         vacant_s = self._chronicle.vacant_s
@@ -128,12 +135,16 @@ class TopicElection:
     def queued(self, contender: Candidacy, success: pb.CommandProducerSuccess) -> None:
         """It waits at the broker, for somebody that is not connected here."""
         contender.producer.name = success.producer_name
+        if not contender.told_queued:
+            self._chronicle.queued(contender.producer, self.waiting_count)
         self._do(self._election.queued(contender))
+        self.end(contender)
 
     def refused(self, contender: Candidacy, error: int, message: str) -> bool:
         """The broker refused it; answer whether its client is to hear so."""
         if contender.stage not in (Stage.ASKED, Stage.PARKED):
             return True
+        self.end(contender)
         if error == pb.ProducerFenced and contender.producer.topic_epoch is not None and self._try_again(contender):
             return False
         self._tries = 0
@@ -145,20 +156,32 @@ class TopicElection:
             self._hold(Hold.EVERYBODY, pause_s)
         elif contender.returning:
             self._release()
+        if error in ENDINGS:
+            self._refuse_all(error, message)
         self._chronicle.ended(contender, message)
         self._do(self._election.left(contender))
         return True
 
     def withdrawn(self, contender: Candidacy) -> None:
         """The broker has closed it, as it was told."""
+        self.end(contender)
         self._do(self._election.withdrawn(contender))
+
+    # ---- what must not meet at the broker
+
+    def begin(self, token: object, begin: Callable[[], None], *, alone: bool) -> None:
+        """Let a change of the topic's owner begin when it may, `alone` if it fences; see `Turnstile`."""
+        self._turnstile.begin(token, begin, alone=alone)
+
+    def end(self, token: object) -> None:
+        """It was answered, or nobody waits for that."""
+        self._turnstile.end(token)
+        self._consider_end()
 
     # ---- those that do not wait
 
     def taken(self, holder: object, owner: TopicOwner) -> None:
         """Somebody connected here owns the topic without having waited; `holder` tells it from others."""
-        if self._other is not None and self._other[0] is holder:
-            return
         former = self._election.owner
         self._other = holder, owner
         self._last_owner = None
@@ -167,13 +190,21 @@ class TopicElection:
         if former is not None:
             self._chronicle.count(fencings_total=1)
             self.left(former, f"fenced by {owner.producer_name}")
+        self.end(holder)
 
-    def given_up(self, holder: object) -> None:
-        """It does not own the topic any more."""
+    def given_up(self, holder: object, *, in_doubt: bool = False) -> None:
+        """It does not own the topic any more, or never will.
+
+        In doubt it may have fenced the owner, which no broker tells: the next is asked for, and waits at the broker if
+        the owner is there still.
+        """
+        if in_doubt and self._election.owner is not None:
+            self.left(self._election.owner, "fenced, perhaps, by a producer whose connection broke")
         if self._other is not None and self._other[0] is holder:
+            self._chronicle.given_up(self._other[1])
             self._other = None
             self._note_vacancy()
-            self._consider_end()
+        self.end(holder)
 
     # ---- reads
 
@@ -245,11 +276,17 @@ class TopicElection:
 
     def _act(self, act: Act, contender: Candidacy) -> None:
         if act is Act.ASK and contender.stage is Stage.ASKED:
-            contender.producer.ask()
+            self.begin(contender, contender.producer.ask, alone=False)
         elif act is Act.WITHDRAW and contender.stage is Stage.WITHDRAWING:
-            contender.producer.withdraw()
+            self.begin(contender, contender.producer.withdraw, alone=False)
         elif act is Act.TELL_QUEUED and contender.stage is not Stage.GONE:
             contender.producer.tell_queued()
+
+    def _refuse_all(self, error: int, message: str) -> None:
+        """Ask for nobody more of those that wait, and tell them."""
+        for contender in list(self._election.waiting):
+            self.left(contender, message)
+            contender.producer.tell_refused(error, message)
 
     def _try_again(self, contender: Candidacy) -> bool:
         if self._tries >= len(RETURN_TRIES_S):
@@ -292,7 +329,8 @@ class TopicElection:
             self._timer = None
 
     def _consider_end(self) -> None:
-        if self._election.idle and self._other is None and self._timer is None and not self._doing:
+        wanted = not self._election.idle or self._other is not None or not self._turnstile.idle
+        if not wanted and self._timer is None and not self._doing:
             self._over(self)
 
     def _note_vacancy(self) -> None:

@@ -195,12 +195,12 @@ class Relay:
             self._counters.dropped_frames_total += 1
 
     def request(self, kind: int, body: Any, frame: bytes) -> bool:
-        """Pass on a command that has a request id, and see to it that it is answered; false if it was refused."""
+        """Pass on a command that has a request id, and see to it that it is answered; false if it was at once."""
         if kind in CLOSURES and self._state in (RelayState.DOWN, RelayState.REOPENING):
             if kind == _T.CLOSE_PRODUCER:
                 self._requests.forget_stale(body.producer_id)
             self._client.send(commands.success(body.request_id))
-            return True
+            return False
         try:
             self._check_queue(frame)
             self._requests.asked(kind, body)

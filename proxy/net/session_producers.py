@@ -25,6 +25,8 @@ from proxy.wire import commands, frames
 from proxy.wire import pulsar_pb2 as pb
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from proxy.net.ports import Clock, Transport
     from proxy.net.producer_chronicle import Candidacy
     from proxy.net.producer_election import TopicElection
@@ -52,6 +54,7 @@ class WaitingProducer:
         "producer_id",
         "request_id",
         "room",
+        "sent",
         "topic_epoch",
     )
 
@@ -71,6 +74,8 @@ class WaitingProducer:
         self.topic_epoch = body.topic_epoch if body.HasField("topic_epoch") else None
         self.arrived_at = session.clock.now()
         self.room = 0
+        self.sent = False
+        """Its request is at the broker, and not taken back."""
 
     @property
     def address(self) -> str:
@@ -106,16 +111,32 @@ class WaitingProducer:
         command = _T(type=_T.PRODUCER_SUCCESS, producer_success=success)
         self._session.transport.write(frames.encode_command(command))
 
+    def tell_refused(self, error: int, message: str) -> None:
+        """As the port says."""
+        self._session.refuse(self, error, message)
+
 
 class _Taker:
     """One that takes its topic, or has."""
 
-    __slots__ = ("mode", "request_id", "topic")
+    __slots__ = ("answered", "begun", "election", "mode", "request_id")
 
-    def __init__(self, topic: str, body: pb.CommandProducer) -> None:
-        self.topic = topic
+    def __init__(self, election: TopicElection, body: pb.CommandProducer) -> None:
+        self.answered = False
+        self.begun = False
+        self.election = election
         self.mode = body.producer_access_mode
         self.request_id = body.request_id
+
+
+class _Closing:
+    """A close that its client waits for."""
+
+    __slots__ = ("begun", "election")
+
+    def __init__(self, election: TopicElection) -> None:
+        self.begun = False
+        self.election = election
 
 
 class SessionProducers:
@@ -132,6 +153,8 @@ class SessionProducers:
         self.clock = clock
         self._waiting: dict[int, WaitingProducer] = {}
         self._takers: dict[int, _Taker] = {}
+        self._closing: dict[int, _Closing] = {}
+        """Closes that the client waits for, by their requests."""
         self._own_requests = OURS
 
     # ---- from the client
@@ -146,9 +169,9 @@ class SessionProducers:
             self._relay.request(_T.PRODUCER, body, frame)  # the broker answers as it did
         elif body.producer_access_mode == pb.WaitForExclusive:
             self._wait(body, frame)
+        elif body.producer_access_mode in TAKERS and body.producer_id not in self._takers:
+            self._take(body, frame)
         else:
-            if body.producer_access_mode in TAKERS and body.producer_id not in self._takers:
-                self._takers[body.producer_id] = _Taker(full_name(body.topic), body)
             self._relay.request(_T.PRODUCER, body, frame)
 
     def close(self, body: pb.CommandCloseProducer, frame: bytes) -> None:
@@ -158,16 +181,50 @@ class SessionProducers:
             self._forget(producer)
             producer.election.left(producer.candidacy, "closed by its client")
             self.transport.write(commands.success(body.request_id))
-        else:
+            return
+        holder = producer or self._takers.get(body.producer_id)
+        if holder is None:
             self._relay.request(_T.CLOSE_PRODUCER, body, frame)
+            return
+        self._end_closing(body.request_id)  # of a client that uses an id twice
+        # Of one that was fenced the election may be over, and another one held.
+        election = self._elections.of(holder.election.topic)
+        closing = self._closing[body.request_id] = _Closing(election)
+        election.begin(closing, lambda: self._pass_close(body, frame), alone=False)
+
+    def _take(self, body: pb.CommandProducer, frame: bytes) -> None:
+        """Pass one on that does not wait, when nothing that it must not meet is under way."""
+        taker = self._takers[body.producer_id] = _Taker(self._elections.of(full_name(body.topic)), body)
+
+        def begin() -> None:
+            taker.begun = True
+            wanted = self._takers.get(body.producer_id) is taker
+            if wanted and not self._relay.request(_T.PRODUCER, body, frame):
+                self._give_up(body.producer_id)
+
+        taker.election.begin(taker, begin, alone=True)
+
+    def _pass_close(self, body: pb.CommandCloseProducer, frame: bytes) -> None:
+        closing = self._closing.get(body.request_id)
+        if closing is None:
+            return
+        closing.begun = True
+        if not self._relay.request(_T.CLOSE_PRODUCER, body, frame):
+            self._end_closing(body.request_id)
 
     # ---- for its elections
 
     def ask(self, producer: WaitingProducer, body: pb.CommandProducer, frame: bytes) -> None:
         """Pass a producer's request on; one that finds no room has been refused already."""
+        producer.sent = True
         if not self._relay.request(_T.PRODUCER, body, frame):
             self._forget(producer)
             producer.election.left(producer.candidacy, "too many requests of its connection are unanswered")
+
+    def refuse(self, producer: WaitingProducer, error: int, message: str) -> None:
+        """Answer a producer's request with an error."""
+        self._forget(producer)
+        self.transport.write(error_frame(error, message, producer.request_id))
 
     def withdraw(self, producer: WaitingProducer) -> None:
         """Close a producer at the broker."""
@@ -205,23 +262,24 @@ class SessionProducers:
 
     def broker_lost(self) -> None:
         """The broker is gone and the connection stays; the client was told of all that was open or asked for there."""
-        for producer_id in list(self._takers):
-            self._give_up(producer_id)
         for producer in list(self._waiting.values()):
             stage = producer.candidacy.stage
             if stage is Stage.WITHDRAWING:
+                producer.sent = False
                 producer.election.withdrawn(producer.candidacy)
-            elif stage is not Stage.WAITING:
+            elif stage is Stage.OWNER or producer.sent:
                 self._forget(producer)
                 self._lose(producer, "the broker is gone")
+        self._give_up_begun()
 
     # ---- the end
 
     def lose(self, reason: str, *, by_broker: bool) -> None:
         """The connection is gone; `by_broker` if because the broker was, so that the client will be back."""
-        for producer_id in list(self._takers):
-            self._give_up(producer_id)
         producers, self._waiting = self._waiting, {}
+        # None of these is found any more, so that nothing begins that has waited for its turn.
+        closing, self._closing = self._closing, {}
+        takers, self._takers = self._takers, {}
         # Those first that nobody must be asked for any more.
         for producer in sorted(producers.values(), key=lambda each: each.candidacy.stage is not Stage.WAITING):
             self._elections.give_room(producer.let_go())
@@ -229,6 +287,7 @@ class SessionProducers:
                 producer.election.taken_by_broker(producer.candidacy, reason)
             else:
                 producer.election.left(producer.candidacy, reason)
+        _give_up(closing.values(), takers.values())
 
     # ---- within
 
@@ -247,6 +306,7 @@ class SessionProducers:
     def _decided(self, producer: WaitingProducer, command: pb.BaseCommand) -> bool:
         election, candidacy = producer.election, producer.candidacy
         if command.type == _T.ERROR:
+            producer.sent = False
             told = election.refused(candidacy, command.error.error, command.error.message)
             if told:
                 self._forget(producer)
@@ -262,8 +322,10 @@ class SessionProducers:
 
     def _closed(self, body: pb.CommandCloseProducer, producer: WaitingProducer | None) -> bool:
         """Whatever the broker says of a close: it does not know the producer now."""
+        self._end_closing(body.request_id)
         if body.request_id > OURS:
             if producer is not None:
+                producer.sent = False
                 producer.election.withdrawn(producer.candidacy)
             return False
         self._give_up(body.producer_id)
@@ -273,8 +335,9 @@ class SessionProducers:
         return True
 
     def _taken(self, producer_id: int, taker: _Taker, command: pb.BaseCommand) -> None:
+        taker.answered = True
         if command.type == _T.ERROR:
-            del self._takers[producer_id]
+            self._give_up(producer_id)
             return
         success = command.producer_success
         owner = TopicOwner(
@@ -286,12 +349,28 @@ class SessionProducers:
             address=self.transport.peer,
             client_version=self.client_version,
         )
-        self._elections.of(taker.topic).taken(taker, owner)
+        taker.election.taken(taker, owner)
 
     def _give_up(self, producer_id: int) -> None:
+        """One that took its topic, or wanted to, does not any more."""
         taker = self._takers.pop(producer_id, None)
-        if taker is not None and (election := self._elections.find(taker.topic)) is not None:
-            election.given_up(taker)
+        if taker is not None:
+            taker.election.given_up(taker)
+
+    def _give_up_begun(self) -> None:
+        """Those that take, and closes, as far as they are under way; what waits for its turn still has it."""
+        closing = {request_id: each for request_id, each in self._closing.items() if each.begun}
+        takers = {producer_id: each for producer_id, each in self._takers.items() if each.begun}
+        for request_id in closing:
+            del self._closing[request_id]
+        for producer_id in takers:
+            del self._takers[producer_id]
+        _give_up(closing.values(), takers.values())
+
+    def _end_closing(self, request_id: int) -> None:
+        closing = self._closing.pop(request_id, None)
+        if closing is not None:
+            closing.election.end(closing)
 
     @staticmethod
     def _lose(producer: WaitingProducer, reason: str) -> None:
@@ -305,6 +384,14 @@ class SessionProducers:
         if self._waiting.get(producer.producer_id) is producer:
             del self._waiting[producer.producer_id]
             self._elections.give_room(producer.let_go())
+
+
+def _give_up(closing: Iterable[_Closing], takers: Iterable[_Taker]) -> None:
+    for each in closing:
+        each.election.end(each)
+    for taker in takers:
+        in_doubt = taker.mode == pb.ExclusiveWithFencing and taker.begun and not taker.answered
+        taker.election.given_up(taker, in_doubt=in_doubt)
 
 
 def full_name(topic: str) -> str:

@@ -1,7 +1,8 @@
 """Pictures of the console for the documentation: ``make console-screenshots``.
 
 A broker, a gateway and official clients of its own tell a small story: orders are billed by four workers, one of which
-holds what it got, so that a fifth that joins waits for some of its hashes.
+holds what it got, so that a fifth that joins waits for some of its hashes. A ledger has one writer at a time, and three
+more stand by.
 """
 
 from __future__ import annotations
@@ -18,13 +19,15 @@ from urllib.parse import urlencode
 
 import httpx
 import pulsar
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import Browser, Page, expect
 
 from integration.artifacts import PULSAR_VERSIONS
 from integration.gateway import KeylineGateway
 from integration.standalone import PulsarStandalone
-from tests.integration.browser import NARROW, WIDE, chromium, fresh_page
+from tests.integration.browser import NARROW, WIDE, Complaints, chromium, fresh_page
 from tests.integration.clients import available, key_shared
+from tests.integration.conditions import eventually
+from tests.integration.exclusive_rig import PRIORITY
 
 IMAGES: Final = Path(__file__).parents[2] / "docs" / "images"
 TOPIC: Final = "persistent://public/default/orders"
@@ -32,8 +35,13 @@ SUBSCRIPTION: Final = "billing"
 KEYS: Final = [f"customer-{number}" for number in range(400)]
 SLOW: Final = "billing-2"
 LATE: Final = "billing-5"
+SMALL: Final = (1440, 620)
+"""Of views with less to show."""
 SETTLED_MS: Final = 7_000
 """Until rates come from two whole readings."""
+LEDGER: Final = "persistent://public/default/ledger"
+WRITERS: Final = {"ledger-eu-1": 10, "ledger-us-1": 5, "ledger-ap-1": 1, "ledger-eu-2": 10, "ledger-us-2": 5}
+"""Who wants to write it, in the order in which they come, with their priorities."""
 
 
 class Story:
@@ -107,6 +115,71 @@ def told(gateway: KeylineGateway) -> Iterator[str]:
         other.consumers.clear()
 
 
+class Writers:
+    """Those that want a topic for themselves alone, each with a client and a connection of its own."""
+
+    def __init__(self, gateway: KeylineGateway) -> None:
+        """Nobody is there yet."""
+        self._gateway = gateway
+        self._clients: list[pulsar.Client] = []
+        self._made: dict[str, pulsar.Producer] = {}
+
+    def want(self, topic: str, name: str, priority: int, *, service_url: str = "") -> None:
+        """One more, that owns the topic or waits for it when this returns."""
+        quiet = pulsar.ConsoleLogger(pulsar.LoggerLevel.Error)
+        url = service_url or self._gateway.service_url
+        self._clients.append(pulsar.Client(url, operation_timeout_seconds=600, logger=quiet))
+        before = self._known(topic)
+        mode = pulsar.ProducerAccessMode.WaitForExclusive
+        options: dict[str, Any] = {"access_mode": mode, "properties": {PRIORITY: str(priority)}}
+
+        def create() -> None:
+            # Those that still wait at the end are told that their client is closed.
+            with suppress(pulsar.PulsarException):
+                self._made[name] = self._clients[number].create_producer(topic, producer_name=name, **options)
+
+        number = len(self._clients) - 1
+        threading.Thread(target=create, daemon=True).start()
+        if service_url:
+            eventually(lambda: name in self._made, f"{name} owns {topic}")
+        else:
+            eventually(lambda: self._known(topic) > before, f"{name} is known at the gateway")
+
+    def leave(self, name: str) -> None:
+        """Close the owner."""
+        eventually(lambda: name in self._made, f"{name} owns its topic")
+        self._made[name].close()
+
+    def end(self) -> None:
+        """Everybody goes."""
+        for client in self._clients:
+            client.close()
+
+    def _known(self, topic: str) -> int:
+        path = topic.removeprefix("persistent://")
+        answer = httpx.get(f"{self._gateway.admin_url}/api/v1/exclusive-producers/{path}", trust_env=False)
+        if answer.status_code == httpx.codes.NOT_FOUND:
+            return 0
+        told = answer.raise_for_status().json()["summary"]
+        return int(told["waiting_count"]) + (told["owner"] is not None)
+
+
+@contextmanager
+def written(gateway: KeylineGateway, broker: PulsarStandalone) -> Iterator[None]:
+    """The ledger's first writer has gone; another topic's owner is not connected to the gateway."""
+    writers = Writers(gateway)
+    try:
+        for name, priority in WRITERS.items():
+            writers.want(LEDGER, name, priority)
+        writers.leave("ledger-eu-1")
+        writers.want("persistent://public/default/prices", "prices-1", 0)
+        writers.want("persistent://public/default/clock", "clock-1", 0, service_url=broker.service_url)
+        writers.want("persistent://public/default/clock", "clock-2", 0)
+        yield
+    finally:
+        writers.end()
+
+
 def waiting_key(gateway: KeylineGateway) -> str:
     """A key that the late worker owns and the slow one holds."""
     path = f"{gateway.admin_url}/api/v1/subscriptions/public/default/orders/{SUBSCRIPTION}/explain"
@@ -124,9 +197,26 @@ def take(browser: Browser, gateway: KeylineGateway, key: str, name: str, size: t
         page.goto(f"{gateway.admin_url}/#{asked}")
         expect(page.locator("#workers-count")).to_have_text("5 workers", timeout=30_000)
         page.wait_for_timeout(SETTLED_MS)
-        page.screenshot(path=IMAGES / name)
-        assert complaints.errors == [], complaints.errors
-        print(f"wrote {IMAGES / name}")
+        keep(page, complaints, name)
+
+
+def take_producers(
+    browser: Browser, gateway: KeylineGateway, topic: str, name: str, size: tuple[int, int], scheme: str
+) -> None:
+    """One of exclusive producers: of a topic, or of all."""
+    with fresh_page(browser, size, scheme) as (page, complaints):
+        page.goto(f"{gateway.admin_url}/#{urlencode({'producers': topic})}")
+        expect(page.get_by_text("ledger-eu-2", exact=True).first).to_be_visible(timeout=30_000)
+        if topic:
+            expect(page.locator("#election-feed")).to_contain_text("ledger-eu-2 became the owner")
+        keep(page, complaints, name)
+
+
+def keep(page: Page, complaints: Complaints, name: str) -> None:
+    """Write it, if the page is well."""
+    page.screenshot(path=IMAGES / name)
+    assert complaints.errors == [], complaints.errors
+    print(f"wrote {IMAGES / name}")
 
 
 def main() -> int:
@@ -139,11 +229,14 @@ def main() -> int:
             KeylineGateway(
                 broker.service_url, broker.admin_url, place / "gateway", settings={"drain_timeout_s": "0"}
             ) as gateway,
+            written(gateway, broker),
             told(gateway) as key,
             chromium() as browser,
         ):
             take(browser, gateway, key, "console-1440x900-light.png", WIDE, "light")
             take(browser, gateway, key, "console-420x900-dark.png", NARROW, "dark")
+            take_producers(browser, gateway, LEDGER, "console-producers-light.png", SMALL, "light")
+            take_producers(browser, gateway, "", "console-producers-list-dark.png", SMALL, "dark")
     return 0
 
 

@@ -1,7 +1,7 @@
 """A topic at a broker as producers that want it alone meet it, its defects included: who owns it, who waits, the epoch.
 
 Written after `AbstractTopic` and `ServerCnx` of Pulsar 4.0 and 4.2, and checked against both (see
-`tests/integration/test_exclusive_producers.py`): one that waits and is closed stays in the queue, is promoted, costs an
+`tests/integration/test_exclusive_model.py`): one that waits and is closed stays in the queue, is promoted, costs an
 epoch and is found dead then; a promotion does not look at the epoch that a producer brings along; an unload fails the
 first of those that wait and forgets the others.
 """

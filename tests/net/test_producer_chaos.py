@@ -7,7 +7,7 @@ clients were told and what the topic went through.
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from tests.net.session_rig import SessionRig
 
 CLIENTS = 4
+TAKERS = (pb.Exclusive, pb.ExclusiveWithFencing)
 GRACE_S = ElectionSettings().producer_return_grace_s
 ROUNDS_MAX = 400
 """Of waiting for holds to end: everybody may be tried several times."""
@@ -47,11 +48,15 @@ class Client:
         """Name and epoch of each that was told it is ready."""
         self.last_words: dict[int, int] = defaultdict(int)
         """How often each request was answered for good."""
+        self.shared: set[int] = set()
+        """Producers that want the topic for nobody alone."""
         self.alive = True
 
-    def write(self) -> None:
+    def write(self) -> list[pb.BaseCommand]:
         """What the gateway wrote to the broker is on its way."""
-        self.to_broker += parse(self.rig.broker.take())
+        written = parse(self.rig.broker.take())
+        self.to_broker += written
+        return written
 
     def read(self) -> None:
         """Take note of what the gateway says."""
@@ -84,6 +89,8 @@ class Lives(RuleBasedStateMachine):
         self.rig = ProducerRig(0)
         self.topic = ModelTopic()
         self.requests = 100
+        self.under_way: dict[tuple[Client, int], bool] = {}
+        """Changes of the topic's owner that the broker has not answered, by who asked: whether it takes the topic."""
         self.clients = [Client(self.rig.client(LIMITS)) for _ in range(CLIENTS)]
         self.direct = Connection(direct=True)
         """Somebody who is connected to the broker itself."""
@@ -101,7 +108,19 @@ class Lives(RuleBasedStateMachine):
         """Collect what the gateway wrote on all sides."""
         for client in self.clients:
             client.read()
-            client.write()
+            for command in client.write():
+                self.goes_to_broker(client, command)
+
+    def goes_to_broker(self, client: Client, command: pb.BaseCommand) -> None:
+        """Who takes the topic meets nobody: a broker may lock itself up."""
+        body: Any = command.producer if command.type == T.PRODUCER else command.close_producer
+        mode = body.producer_access_mode if command.type == T.PRODUCER else None
+        if mode == pb.Shared or (mode is None and body.producer_id in client.shared):
+            client.shared.add(body.producer_id)
+            return
+        taking = mode in TAKERS and not body.HasField("topic_epoch")
+        assert not self.under_way or not (taking or any(self.under_way.values())), "they met"
+        self.under_way[client, body.request_id] = taking
 
     def want(self, client: Client, priority: int, mode: int, former: tuple[str, int] | None = None) -> None:
         """Let a client create a producer."""
@@ -155,6 +174,7 @@ class Lives(RuleBasedStateMachine):
     def forget(self, client: Client) -> None:
         """The broker notices, after what it had read already."""
         client.alive = False
+        self.under_way = {asked: taking for asked, taking in self.under_way.items() if asked[0] is not client}
         for command in client.to_broker:
             self.topic.take(client.broker, command)
         self.topic.drop(client.broker)
@@ -198,8 +218,16 @@ class Lives(RuleBasedStateMachine):
         due = [client for client in self.clients if client.broker.out]
         if due:
             client = data.draw(st.sampled_from(due))
-            client.rig.broker.deliver(client.broker.out.popleft())
-            self.hear()
+            self.answer(client)
+
+    def answer(self, client: Client) -> None:
+        """The next answer reaches the gateway."""
+        frame = client.broker.out.popleft()
+        (command,) = parse(frame)
+        body = getattr(command, T.DESCRIPTOR.fields_by_number[command.type].name)
+        self.under_way.pop((client, body.request_id), None)
+        client.rig.broker.deliver(frame)
+        self.hear()
 
     @rule(code=st.sampled_from([pb.ServiceNotReady, pb.MetadataError, pb.ProducerBusy, pb.ProducerFenced]))
     def trouble(self, code: int) -> None:
@@ -244,8 +272,7 @@ class Lives(RuleBasedStateMachine):
                 while client.to_broker:
                     self.topic.take(client.broker, client.to_broker.popleft())
                 while client.broker.out:
-                    client.rig.broker.deliver(client.broker.out.popleft())
-                self.hear()
+                    self.answer(client)
 
     # ---- what must hold at every moment
 

@@ -121,7 +121,7 @@ def test_an_owner_is_never_replaced_by_a_better_one() -> None:
 
 
 @pytest.mark.parametrize(
-    "code", [pb.ProducerFenced, pb.ProducerBusy, pb.TopicTerminatedError, pb.NotAllowedError, pb.AuthorizationError]
+    "code", [pb.ProducerFenced, pb.ProducerBusy, pb.IncompatibleSchema, pb.NotAllowedError, pb.AuthorizationError]
 )
 def test_when_the_promoted_one_fails_the_next_is_tried(code: int) -> None:
     """Whatever the reason: until one holds the topic or nobody waits; each of them hears its own."""
@@ -139,6 +139,22 @@ def test_when_the_promoted_one_fails_the_next_is_tried(code: int) -> None:
     d.broker.deliver(ready(22, epoch=1))
     assert answers(d) == [(22, "ready")]
     assert rig.elections.summary().counters.failed_promotions_total == 2
+
+
+def test_all_that_wait_for_a_topic_that_was_terminated_are_told() -> None:
+    """A broker says it to one, and lets whoever asks next wait for ever."""
+    rig = ProducerRig(3)
+    a, b, c = rig.clients
+    rig.owner(a)
+    for number, client in enumerate((b, c)):
+        client.client.deliver(want(20 + number))
+        client.take_all()
+    a.client.lose()
+    b.broker.deliver(error(20, pb.TopicTerminatedError))
+    assert answers(b) == [(20, "TopicTerminatedError")]
+    assert answers(c) == [(21, "TopicTerminatedError")]
+    assert asked(c) == []
+    assert rig.elections.summary().waiting_bytes == rig.elections.summary().topics_count == 0
 
 
 def test_a_promoted_client_that_goes_leads_to_the_next() -> None:
@@ -366,6 +382,74 @@ def test_fencing_takes_the_owners_place_and_not_that_of_those_who_wait() -> None
     c.client.lose()
     assert rig.page().summary.owner is None
     b.broker.deliver(ready(20, epoch=2))
+    assert answers(b) == [(20, "ready")]
+
+
+def test_who_fences_does_not_meet_an_owner_that_closes() -> None:
+    """A broker that gets both at once may lock itself up: the later of the two waits for the answer."""
+    for first in ("close", "fence"):
+        rig = ProducerRig(3)
+        a, b, c = rig.clients
+        rig.owner(a)
+        b.client.deliver(want(20))
+        b.take_all()
+        orders = {"close": (a, close(11)), "fence": (c, want(30, mode=FENCE))}
+        for name in sorted(orders, key=lambda name: name != first):
+            client, frame = orders[name]
+            client.client.deliver(frame)
+        if first == "close":
+            assert asked(c) == []
+            a.broker.deliver(success(11))
+            assert asked(c) == [("PRODUCER", 30)], "it came before the turn of those that wait"
+            assert asked(b) == []
+            c.broker.deliver(ready(30, name="fencer", epoch=1))
+            assert asked(b) == [("PRODUCER", 20)]
+        else:
+            assert asked(a) == []
+            c.broker.deliver(ready(30, name="fencer", epoch=1))
+            assert asked(a) == [("CLOSE_PRODUCER", 11)]
+            a.broker.deliver(success(11))
+            assert answers(a) == [(11, "success")]
+
+
+def test_who_fences_waits_for_a_promotion_and_for_others_that_fence() -> None:
+    """And what it waited for goes on when it has gone itself."""
+    rig = ProducerRig(4)
+    a, b, c, d = rig.clients
+    a.client.deliver(want(10))
+    for number, client in enumerate((b, c)):
+        client.client.deliver(want(20 + number, mode=FENCE))
+    assert asked(a) == [("PRODUCER", 10)]
+    assert asked(b) == asked(c) == []
+    a.broker.deliver(ready(10))
+    assert asked(b) == [("PRODUCER", 20)]
+    assert asked(c) == []
+    d.client.deliver(want(30, mode=EXCLUSIVE))
+    c.client.lose()
+    b.client.lose()
+    assert asked(d) == [("PRODUCER", 30)]
+    d.broker.deliver(error(30, pb.ProducerFenced))
+    assert answers(d) == [(30, "ProducerFenced")]
+    d.client.lose()
+    a.client.lose()
+    assert rig.elections.summary().topics_count == 0
+
+
+def test_who_fences_and_is_gone_before_the_answer_may_have_fenced() -> None:
+    """A broker tells nobody: so the next is asked for, which waits there if the owner was not fenced."""
+    rig = ProducerRig(3)
+    a, b, c = rig.clients
+    rig.owner(a)
+    b.client.deliver(want(20))
+    b.take_all()
+    c.client.deliver(want(30, mode=FENCE))
+    assert asked(c) == [("PRODUCER", 30)]
+    c.client.lose()
+    assert asked(b) == [("PRODUCER", 20)]
+    b.broker.deliver(not_ready(20))
+    a.client.deliver(close(11))
+    assert asked(a) == [("CLOSE_PRODUCER", 11)]
+    b.broker.deliver(ready(20, epoch=1))
     assert answers(b) == [(20, "ready")]
 
 
