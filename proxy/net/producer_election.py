@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from proxy.net.producer_chronicle import Candidacy, Candidate
     from proxy.net.producer_statistics import ElectionCounters, TopicOwner
 
-EXPECTED_S_MAX: Final = 60.0
+EXPECTED_S_MAX: Final = 300.0
 """How long an owner that the broker closed is remembered while nobody else wants the topic."""
 TROUBLE_S_MIN: Final = 0.1
 TROUBLE_S_MAX: Final = 2.0
@@ -76,7 +76,8 @@ class TopicElection:
         self._last_owner: tuple[str, int | None] | None = None
         self._tries = 0
         self._troubles = 0
-        self._expecting = False
+        self._expected_until: float | None = None
+        """How long the owner is remembered that the broker closed; None if nobody is expected."""
         self._timer: Timer | None = None
 
     # ---- clients
@@ -106,9 +107,11 @@ class TopicElection:
 
     def taken_by_broker(self, contender: Candidacy, reason: str) -> None:
         """The broker closed the owner, whose client lives and comes back."""
+        if contender.stage is Stage.GONE:
+            return
         self._chronicle.ended(contender, reason)
         if self._grace_s:
-            self._expecting = True
+            self._expected_until = self._clock.now() + EXPECTED_S_MAX
             self._hold(Hold.NEWCOMERS, self._grace_s if self._election.waiting else EXPECTED_S_MAX)
         self._do(self._election.left(contender))
         self.end(contender)
@@ -302,7 +305,7 @@ class TopicElection:
 
     def _wait_for_owner(self) -> None:
         """A newcomer is there: from now on an owner that may come back has so long."""
-        if self._expecting and self._election.held is Hold.NEWCOMERS:
+        if self._expected_until is not None and self._election.held is Hold.NEWCOMERS:
             if not self._election.waiting:
                 self._hold(Hold.NEWCOMERS, self._grace_s)
         elif self._unsettled and self._election.idle and self._election.held is Hold.NOBODY and self._other is None:
@@ -314,13 +317,22 @@ class TopicElection:
         self._do(self._election.hold(held))
 
     def _let_go(self) -> None:
-        """Whoever is the best is asked for, an owner that has not come back or not."""
+        """Whoever is the best is asked for, also if the owner has not come back.
+
+        If nobody is there the owner is expected still: a broker that restarts takes those that wait with it, and the
+        grace begins with the first to be back.
+        """
         self._timer = None
-        self._expecting = False
+        left_s = 0.0 if self._expected_until is None else self._expected_until - self._clock.now()
+        if left_s > 0 and self._election.idle:
+            self._hold(Hold.NEWCOMERS, left_s)
+            return
+        self._expected_until = None
         self._do(self._election.hold(Hold.NOBODY))
 
     def _release(self) -> None:
         self._stop_timer()
+        self._expected_until = None
         self._let_go()
 
     def _stop_timer(self) -> None:

@@ -23,6 +23,7 @@ from integration.load.run import LoadRun
 from integration.standalone import PulsarStandalone
 from tests.integration.conditions import eventually
 from tests.integration.conftest import StartGateway, explain
+from tests.integration.exclusive_rig import Scene
 
 MESSAGES = 24_000
 KEYS = 1_000
@@ -100,6 +101,27 @@ def mortal_broker(
     """A broker of each version for the tests that kill it; it is alive again when a test ends."""
     with PulsarStandalone(request.param, data=tmp_path_factory.mktemp("mortal-pulsar")) as standalone:
         yield standalone
+
+
+def test_the_broker_is_killed_under_producers_that_wait(
+    mortal_broker: PulsarStandalone, start_gateway: StartGateway, new_topic: Callable[[str], str]
+) -> None:
+    """The owner resumes, though others came back before it; they are promoted by the priorities they bring again."""
+    gateway = start_gateway(mortal_broker)
+    with ExitStack() as stack:
+        scene = Scene(mortal_broker, gateway, new_topic("killed-under-producers"), stack)
+        epoch = scene.ours().owns(0, name="owner")
+        scene.ours().waits(1)
+        scene.ours().waits(5)
+        mortal_broker.kill()
+        mortal_broker.start()
+        low, high = scene.ours().waits(1), scene.ours().waits(5)
+        owner = scene.ours()
+        assert owner.owns(0, name="owner", epoch=epoch) == epoch
+        owner.leaves()
+        assert high.promoted() == epoch + 1
+        high.leaves()
+        assert low.promoted() == epoch + 2
 
 
 def test_the_broker_is_killed_behind_a_living_gateway(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from proxy.limits import Limits
-from proxy.net.producer_election import RETURN_TRIES_S, TROUBLE_S_MIN
+from proxy.net.producer_election import EXPECTED_S_MAX, RETURN_TRIES_S, TROUBLE_S_MIN
 from proxy.net.producer_elections import ElectionSettings, ProducerElections
 from proxy.net.relay_requests import OURS
 from proxy.wire import pulsar_pb2 as pb
@@ -543,15 +543,16 @@ def test_without_grace_the_next_is_asked_for_at_once() -> None:
     assert asked(b) == [("PRODUCER", 20)]
 
 
-def test_after_a_broker_restart_the_grace_begins_with_the_first_to_come_back() -> None:
-    """Everybody's connection is gone with the broker, and nobody knows for how long."""
+@pytest.mark.parametrize("first", ["owner", "other"])
+def test_after_a_broker_restart_the_grace_begins_with_the_first_to_come_back(first: str) -> None:
+    """Everybody's connection is gone with the broker, in any order, and nobody knows for how long."""
     rig = ProducerRig(2)
     a, b = rig.clients
     rig.owner(a, epoch=2)
     b.client.deliver(want(20))
-    b.broker.lose()
-    a.broker.lose()
-    rig.clock.advance(20)
+    for client in (a, b) if first == "owner" else (b, a):
+        client.broker.lose()
+    rig.clock.advance(40)
     newcomer = rig.client()
     newcomer.client.deliver(want(30, 9))
     assert answers(newcomer) == [(30, "queued")]
@@ -561,6 +562,35 @@ def test_after_a_broker_restart_the_grace_begins_with_the_first_to_come_back() -
     assert asked(owner) == [("PRODUCER", 40)]
     owner.broker.deliver(ready(40, name="owner", epoch=2))
     assert answers(owner) == [(40, "ready")]
+    owner.client.lose()
+    assert asked(newcomer) == [("PRODUCER", 30)]
+
+
+def test_an_owner_is_not_remembered_for_ever() -> None:
+    """After a while nothing is left of it."""
+    rig = ProducerRig(1)
+    (a,) = rig.clients
+    rig.owner(a, epoch=2)
+    a.broker.lose()
+    rig.clock.advance(EXPECTED_S_MAX * 0.99)
+    assert rig.elections.summary().topics_count == 1
+    rig.clock.advance(EXPECTED_S_MAX * 0.02)
+    assert rig.elections.summary().topics_count == 0
+    assert rig.clock.waiting == 0
+
+
+def test_a_fenced_owner_that_the_broker_closes_is_not_waited_for() -> None:
+    """It has lost the topic already."""
+    rig = ProducerRig(3)
+    a, b, c = rig.clients
+    rig.owner(a)
+    b.client.deliver(want(20, mode=FENCE))
+    b.broker.deliver(ready(20, name="fencer", epoch=1))
+    a.broker.deliver(close(1))
+    assert answers(a) == [(1, "closed")]
+    b.client.lose()
+    c.client.deliver(want(30))
+    assert asked(c) == [("PRODUCER", 30)]
 
 
 def test_a_gateway_that_has_just_started_lets_owners_come_back() -> None:
