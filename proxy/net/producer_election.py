@@ -281,7 +281,7 @@ class TopicElection:
         if act is Act.ASK and contender.stage is Stage.ASKED:
             self.begin(contender, contender.producer.ask, alone=False)
         elif act is Act.WITHDRAW and contender.stage is Stage.WITHDRAWING:
-            self.begin(contender, contender.producer.withdraw, alone=False)
+            contender.producer.withdraw()
         elif act is Act.TELL_QUEUED and contender.stage is not Stage.GONE:
             contender.producer.tell_queued()
 

@@ -188,9 +188,7 @@ class SessionProducers:
             return
         self._end_closing(body.request_id)  # of a client that uses an id twice
         # Of one that was fenced the election may be over, and another one held.
-        election = self._elections.of(holder.election.topic)
-        closing = self._closing[body.request_id] = _Closing(election)
-        election.begin(closing, lambda: self._pass_close(body, frame), alone=False)
+        self._begin_close(self._elections.of(holder.election.topic), body, frame)
 
     def _take(self, body: pb.CommandProducer, frame: bytes) -> None:
         """Pass one on that does not wait, when nothing that it must not meet is under way."""
@@ -203,6 +201,11 @@ class SessionProducers:
                 self._give_up(body.producer_id)
 
         taker.election.begin(taker, begin, alone=True)
+
+    def _begin_close(self, election: TopicElection, body: pb.CommandCloseProducer, frame: bytes) -> None:
+        """Pass a close on when nothing that it must not meet is under way."""
+        closing = self._closing[body.request_id] = _Closing(election)
+        election.begin(closing, lambda: self._pass_close(body, frame), alone=False)
 
     def _pass_close(self, body: pb.CommandCloseProducer, frame: bytes) -> None:
         closing = self._closing.get(body.request_id)
@@ -231,7 +234,7 @@ class SessionProducers:
         self._own_requests += 1
         body = pb.CommandCloseProducer(producer_id=producer.producer_id, request_id=self._own_requests)
         frame = frames.encode_command(_T(type=_T.CLOSE_PRODUCER, close_producer=body))
-        self._relay.request(_T.CLOSE_PRODUCER, body, frame)
+        self._begin_close(producer.election, body, frame)
 
     # ---- from the broker
 
@@ -358,8 +361,11 @@ class SessionProducers:
             taker.election.given_up(taker)
 
     def _give_up_begun(self) -> None:
-        """Those that take, and closes, as far as they are under way; what waits for its turn still has it."""
-        closing = {request_id: each for request_id, each in self._closing.items() if each.begun}
+        """Those that take, and closes, as far as they are under way; what waits for its turn still has it.
+
+        What the gateway wanted to take back is gone with the broker.
+        """
+        closing = {number: each for number, each in self._closing.items() if each.begun or number > OURS}
         takers = {producer_id: each for producer_id, each in self._takers.items() if each.begun}
         for request_id in closing:
             del self._closing[request_id]

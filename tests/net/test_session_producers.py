@@ -226,6 +226,23 @@ def test_a_client_may_close_what_is_being_taken_back() -> None:
     assert asked(b) == [("PRODUCER", 20)]
 
 
+def test_who_fences_does_not_meet_what_is_being_taken_back() -> None:
+    """Though its client has closed it meanwhile: the broker has not answered."""
+    rig = ProducerRig(3)
+    a, b, c = rig.clients
+    a.client.deliver(want(10))
+    a.broker.deliver(not_ready(10))
+    b.client.deliver(want(20, 2))
+    a.take_all()
+    a.broker.deliver(ready(10, epoch=1))
+    withdrawal = first_withdrawal(a)
+    c.client.deliver(want(30, mode=FENCE))
+    a.client.deliver(close(11))
+    assert asked(c) == []
+    a.broker.deliver(success(withdrawal))
+    assert asked(c) == [("PRODUCER", 30)]
+
+
 def test_the_broker_goes_while_one_is_taken_back() -> None:
     """The connection stays for its workers: it waits here again, and its client is told nothing."""
     rig = ProducerRig(2)
