@@ -73,6 +73,8 @@ class TopicElection:
         self._closed = False
         self._other: tuple[object, TopicOwner] | None = None
         """Somebody connected here that owns the topic without having waited."""
+        self._outrun: tuple[Candidacy | None, int | None] = None, None
+        """Who waited at the broker when somebody took the topic, and the epoch with which that was."""
         self._last_owner: tuple[str, int | None] | None = None
         self._tries = 0
         self._troubles = 0
@@ -123,6 +125,11 @@ class TopicElection:
         self.end(contender)
         candidate = contender.producer
         candidate.name = success.producer_name
+        if self._fenced_meanwhile(contender, success):
+            self._chronicle.count(fencings_total=1)
+            self.left(contender, "fenced as soon as it was promoted")
+            candidate.tell_refused(pb.ProducerFenced, "another producer has fenced this one")
+            return False
         vacant_s = self._chronicle.vacant_s
         self._do(self._election.granted(contender))
         if contender.stage is not Stage.OWNER:
@@ -187,6 +194,7 @@ class TopicElection:
         """Somebody connected here owns the topic without having waited; `holder` tells it from others."""
         former = self._election.owner
         self._other = holder, owner
+        self._outrun = self._election.at_broker, owner.topic_epoch
         self._last_owner = None
         self._chronicle.taken(owner)
         self._note_vacancy()
@@ -284,6 +292,16 @@ class TopicElection:
             contender.producer.withdraw()
         elif act is Act.TELL_QUEUED and contender.stage is not Stage.GONE:
             contender.producer.tell_queued()
+
+    def _fenced_meanwhile(self, contender: Candidacy, success: pb.CommandProducerSuccess) -> bool:
+        """Whether the broker had promoted it before somebody fenced it whose answer was faster than its own."""
+        outrun, epoch = self._outrun
+        return (
+            outrun is contender
+            and epoch is not None
+            and success.HasField("topic_epoch")
+            and success.topic_epoch < epoch
+        )
 
     def _refuse_all(self, error: int, message: str) -> None:
         """Ask for nobody more of those that wait, and tell them."""

@@ -470,6 +470,24 @@ def test_who_fences_and_is_gone_before_the_answer_may_have_fenced() -> None:
     assert answers(b) == [(20, "ready")]
 
 
+def test_a_promotion_that_is_outrun_by_who_fenced_it_is_none() -> None:
+    """Answers come on two connections: the older epoch is heard of last, and its client is told the truth."""
+    rig = ProducerRig(3)
+    a, b, c = rig.clients
+    a.client.deliver(want(10))
+    a.broker.deliver(not_ready(10))
+    b.client.deliver(want(20))
+    c.client.deliver(want(30, mode=FENCE))
+    c.broker.deliver(ready(30, name="fencer", epoch=5))
+    a.take_all()
+    a.broker.deliver(ready(10, epoch=4))
+    assert answers(a) == [(10, "ProducerFenced")]
+    assert asked(b) == [("PRODUCER", 20)]
+    owner = rig.page().summary.owner
+    assert owner is not None
+    assert owner.producer_name == "fencer"
+
+
 def test_a_fenced_waiter_at_the_broker_leads_to_the_next() -> None:
     """Fencing past the gateway fails whoever waits at the broker: that is one of ours at most."""
     rig = ProducerRig(2)
