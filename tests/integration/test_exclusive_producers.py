@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 
+import httpx
 import pulsar
 import pytest
 
@@ -289,6 +290,13 @@ def test_an_owner_that_stays_away_after_an_unload_is_replaced(scene: Scene) -> N
     assert low.promoted() == 2
 
 
+def waiting_here(scene: Scene) -> int:
+    """How many wait for the topic at the gateway; none if it knows nothing of the topic."""
+    path = scene.topic.removeprefix("persistent://")
+    answer = httpx.get(f"{scene.gateway.admin_url}/api/v1/exclusive-producers/{path}", trust_env=False)
+    return int(answer.json()["summary"]["waiting_count"]) if answer.is_success else 0
+
+
 def test_an_owner_resumes_after_a_kill_of_the_gateway(
     broker: PulsarStandalone, start_gateway: StartGateway, new_topic: NewTopic
 ) -> None:
@@ -304,6 +312,7 @@ def test_an_owner_resumes_after_a_kill_of_the_gateway(
         gateway.kill()
         gateway.start()
         producer.send(b"resumed")
+        eventually(lambda: waiting_here(scene) == len(waiting), "all that waited to be back")
         with feed_of(gateway, scene.topic) as feed:
             producer.close()
             producer = waiting[1].producer()
