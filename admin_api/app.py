@@ -12,6 +12,7 @@ from admin_api.problems import answer_problems
 from admin_api.routes.configuration import configuration_routes
 from admin_api.routes.console import console_routes
 from admin_api.routes.events import event_routes
+from admin_api.routes.groups import group_routes
 from admin_api.routes.hashes import hash_routes
 from admin_api.routes.health import health_routes
 from admin_api.routes.metrics import metrics_routes
@@ -66,6 +67,7 @@ def admin_app(
     app.include_router(subscription_routes(view))
     app.include_router(hash_routes(view))
     app.include_router(producer_routes(view))
+    app.include_router(group_routes(view))
     app.include_router(order_routes(control, read_only=read_only))
     app.include_router(event_routes(view))
     app.include_router(configuration_routes(view))

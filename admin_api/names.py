@@ -47,6 +47,7 @@ BODY_BYTES_MAX = 1 << 18
 """Of a request; what is asked here takes some kilobytes."""
 
 SUBSCRIPTION_PATH = "/subscriptions/{tenant}/{namespace}/{topic}/{subscription}"
+GROUP_PATH = "/groups/{tenant}/{namespace}/{topic}/{subscription}"
 CONSUMER_PATH = SUBSCRIPTION_PATH + "/consumers/{consumer}"
 
 

@@ -75,6 +75,12 @@ class GatewayView(Protocol):
     def election(self, topic: str, first: int, limit: int) -> Any:
         """One of them with those that wait, from the one that has `first` others before it."""
 
+    def groups(self, after: str | None, limit: int) -> Any:
+        """A page of the groups that this replica takes part in."""
+
+    def group(self, key: Key) -> Any:
+        """One of them with everything that is known of it here."""
+
     def orders(self) -> Any:
         """Everything that was ordered and not taken back."""
 
@@ -141,6 +147,15 @@ class GatewayControl(Protocol):
 
     def change_mode(self, key: Key, mode: str | None) -> None:
         """Order by another mode; None takes that back."""
+
+    def replay(
+        self,
+        key: Key,
+        position: tuple[int, int] | None,
+        published_ms: int | None,
+        answered: Callable[[str | None], None],
+    ) -> None:
+        """Let a group deliver again from a place, one of both; `answered` hears what was wrong, None if nothing."""
 
     def change_limits(self, key: Key, limits: dict[str, int | None]) -> dict[str, int]:
         """Set limits by name, None for the configuration's; those in effect."""

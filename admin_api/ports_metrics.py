@@ -19,6 +19,9 @@ class MetricsView(Protocol):
     def topics(self) -> Iterator[Any]:
         """Each topic that somebody wants for itself alone, as of the moment it is asked for."""
 
+    def groups(self) -> Iterator[Any]:
+        """Each group that this replica takes part in, in the same way."""
+
     def subscriptions(self) -> Iterator[Any]:
         """Each subscription; whoever asks for these one by one lets others run in between."""
 

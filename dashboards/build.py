@@ -10,13 +10,14 @@ from pathlib import Path
 from typing import Final
 
 from dashboards.grafana import dashboard_json
+from dashboards.groups import GROUPS
 from dashboards.key_ordering import KEY_ORDERING
 from dashboards.overview import OVERVIEW
 from dashboards.producers import PRODUCERS
 from dashboards.workers import WORKERS
 
 FOLDER: Final = Path(__file__).parent
-DASHBOARDS: Final = (OVERVIEW, KEY_ORDERING, WORKERS, PRODUCERS)
+DASHBOARDS: Final = (OVERVIEW, KEY_ORDERING, WORKERS, PRODUCERS, GROUPS)
 
 
 def rendered() -> dict[Path, str]:

@@ -23,13 +23,19 @@ from integration.ports import LOOPBACK, free_ports
 from integration.processes import OwnedProcess
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 START_S_MAX: Final = 60.0
 STOP_S_MAX: Final = 45.0
 """More than the gateway's own deadline for draining."""
 PROBE_INTERVAL_S: Final = 0.05
 PROBE_S_MAX: Final = 5.0
+
+
+def service_url_of(gateways: Sequence[KeylineGateway], first: int = 0) -> str:
+    """What clients of several connect to, as one Service would show them: all, beginning with one of them."""
+    turned = [*gateways[first:], *gateways[:first]]
+    return "pulsar://" + ",".join(f"{LOOPBACK}:{gateway.port}" for gateway in turned)
 
 
 class KeylineGateway(Lifetime):

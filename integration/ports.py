@@ -37,3 +37,14 @@ def free_ports(count: int) -> list[int]:
             ports.append(port)
     msg = f"no {count} free ports between {PORT_MIN} and {PORT_MAX} on {LOOPBACK}"
     raise OSError(msg)
+
+
+def is_free(port: int) -> bool:
+    """Tell whether a server could listen there: connections of one that has just ended do not keep its port."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((LOOPBACK, port))
+        except OSError:
+            return False
+        return True

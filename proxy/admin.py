@@ -1,4 +1,4 @@
-"""What the admin API may see and do, over the subscriptions and exclusive producers of this gateway.
+"""What the admin API may see and do, over the subscriptions, groups and exclusive producers of this gateway.
 
 Implements `admin_api.ports.GatewayView` and `GatewayControl`: finds what is named, or says which part of the name is
 wrong, and hands out frozen values only. Everything here runs on the gateway's loop, outside the path of messages.
@@ -19,10 +19,12 @@ from proxy.core.errors import ConsumerAssignError
 from proxy.core.statistics import draining_hash, worker_statistics_steps
 from proxy.core.sticky_key import RANGE_SLOT_COUNT, murmur31
 from proxy.errors import ClientError, Conflict, NotFound
+from proxy.groups.messages import ReplayTarget
+from proxy.groups.streams import GroupId
 from proxy.limits import Limits
 from proxy.net import subscription_orders
+from proxy.net.group_statistics import GroupsPage
 from proxy.net.subscription_statistics import subscription_statistics_steps, subscriptions_statistics_steps
-from proxy.net.subscription_upstream import UpstreamState
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -31,6 +33,8 @@ if TYPE_CHECKING:
     from proxy.core.steps import Steps
     from proxy.core.worker import Worker
     from proxy.net.events import Event, Listener
+    from proxy.net.group_statistics import GroupStatistics
+    from proxy.net.groups import Groups
     from proxy.net.producer_elections import ProducerElections
     from proxy.net.producer_statistics import ElectionPage, ElectionsPage
     from proxy.net.subscription import Subscription
@@ -56,6 +60,7 @@ class Admin:
         not_ready_because: Callable[[], Sequence[str]],
         configuration: dict[str, Any],
         max_frame_bytes: int = Limits().max_frame_bytes,
+        groups: Groups | None = None,
     ) -> None:
         """Over these; `not_ready_because` gives every reason why no client should be sent here.
 
@@ -65,6 +70,7 @@ class Admin:
         self._max_frame_bytes = max_frame_bytes
         self._subscriptions = subscriptions
         self._elections = elections
+        self._groups = groups
         self._configuration = configuration
         self.not_ready_because = not_ready_because
 
@@ -124,7 +130,7 @@ class Admin:
         """Why a key, or a slot, waits or flows. Raises `NotFound`, and `ClientError` for a slot that cannot be."""
         subscription = self._find(key)
         place = self._slot(subscription, message_key, slot)
-        behind = subscription.window.outstanding <= 0 or subscription.upstream.state is not UpstreamState.READY
+        behind = subscription.inflows.behind
         return explain.explain_slot(subscription.dispatcher, place, subscription.now(), upstream_backlog=behind)
 
     def preview_join(
@@ -154,6 +160,17 @@ class Admin:
         if found is None:
             message = f"no producer of this gateway owns topic {topic} or waits for it; see /api/v1/exclusive-producers"
             raise NotFound(message)
+        return found
+
+    def groups(self, after: str | None, limit: int) -> GroupsPage:
+        """A page of the groups that this replica takes part in."""
+        return GroupsPage(None, (), None) if self._groups is None else self._groups.page(after, limit)
+
+    def group(self, key: Key) -> GroupStatistics:
+        """One with everything that is known of it here. Raises `NotFound`."""
+        found = None if self._groups is None else self._groups.statistics(GroupId(*key))
+        if found is None:
+            raise self._no_group(key)
         return found
 
     def pending(
@@ -258,7 +275,28 @@ class Admin:
             subscription_orders.change_limits(self._find(key), wanted)
         return {name: getattr(settings, name) for name in subscription_orders.LimitsWanted.__slots__}
 
+    def replay(
+        self,
+        key: Key,
+        position: tuple[int, int] | None,
+        published_ms: int | None,
+        answered: Callable[[str | None], None],
+    ) -> None:
+        """Let a whole group deliver again from a place; `answered` hears later what was wrong, None if nothing.
+
+        Raises `NotFound` for a group that this replica is not in.
+        """
+        if self._groups is None or not self._groups.replay(
+            GroupId(*key), ReplayTarget(position, published_ms), answered
+        ):
+            raise self._no_group(key)
+
     # ---- within
+
+    def _no_group(self, key: Key) -> NotFound:
+        shares = "it shares nothing (groups_enabled)" if self._groups is None else "see /api/v1/groups"
+        topic, subscription = key
+        return NotFound(f"this replica is in no group of subscription {subscription!r} on topic {topic}; {shares}")
 
     def _find(self, key: Key) -> Subscription:
         found = self._subscriptions.find(key)

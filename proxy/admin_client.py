@@ -29,16 +29,25 @@ def subscription_path(topic: str, subscription: str) -> str:
     Raises:
         Unanswered: that is no topic.
     """
-    domain, pieces = _topic_parts(topic)
-    if domain != "persistent":
-        raise Unanswered(f"topic {topic}: {EXPECTED}")
-    return _path("/subscriptions", *pieces, subscription)
+    return _path("/subscriptions", *_persistent_parts(topic), subscription)
+
+
+def group_path(topic: str, subscription: str) -> str:
+    """Where it has a group of replicas. Raises as `subscription_path`."""
+    return _path("/groups", *_persistent_parts(topic), subscription)
 
 
 def producers_path(topic: str) -> tuple[str, dict[str, str]]:
     """Where it has a topic's exclusive producers, with the query. Raises as `subscription_path`."""
     domain, pieces = _topic_parts(topic)
     return _path("/exclusive-producers", *pieces), {"domain": domain}
+
+
+def _persistent_parts(topic: str) -> list[str]:
+    domain, pieces = _topic_parts(topic)
+    if domain != "persistent":
+        raise Unanswered(f"topic {topic}: {EXPECTED}")
+    return pieces
 
 
 def _topic_parts(topic: str) -> tuple[str, list[str]]:
@@ -68,7 +77,15 @@ class AdminClient:
         """`url` as ``http://127.0.0.1:8750``."""
         self._url = url.rstrip("/")
 
-    def ask(self, method: str, path: str, *, json: Any = None, query: Mapping[str, Any] | None = None) -> Any:
+    def ask(
+        self,
+        method: str,
+        path: str,
+        *,
+        json: Any = None,
+        query: Mapping[str, Any] | None = None,
+        timeout_s: float = TIMEOUT_S,
+    ) -> Any:
         """The answer of ``/api/v1`` + path, None where there is no body.
 
         Raises:
@@ -77,7 +94,7 @@ class AdminClient:
         given = {name: value for name, value in (query or {}).items() if value is not None}
         try:
             answer = httpx.request(
-                method, f"{self._url}/api/v1{path}", json=json, params=given, timeout=TIMEOUT_S, trust_env=False
+                method, f"{self._url}/api/v1{path}", json=json, params=given, timeout=timeout_s, trust_env=False
             )
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             raise Unanswered(f"no gateway answers at {self._url}: {error}; name it with --admin-url") from error

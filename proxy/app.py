@@ -12,6 +12,7 @@ import asyncio
 import signal
 import ssl
 import time
+import uuid
 from dataclasses import fields
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -41,8 +42,12 @@ from proxy.net.broker_settings import (
     token_file_credentials,
 )
 from proxy.net.brokers import Brokers
+from proxy.net.group_settings import GroupSettings
+from proxy.net.groups import Groups
 from proxy.net.handshake import TLS, TargetPolicy, parse_service_url
+from proxy.net.mail_shared import PulsarSharedMail
 from proxy.net.producer_elections import ElectionSettings, ProducerElections
+from proxy.net.producer_rivals import ProducerRivals, rivals_topic
 from proxy.net.server import GatewayServer, Sessions
 from proxy.net.session_settings import SessionSettings
 from proxy.net.subscription_settings import SubscriptionSettings
@@ -50,7 +55,7 @@ from proxy.net.subscriptions import Subscriptions
 from proxy.net.websocket.sockets import WorkerSockets
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from proxy.config import Config
@@ -79,9 +84,15 @@ class Gateway:
         connector = AioConnector(loop, limits, _broker_tls(config))
         self._brokers = Brokers(connector, clock, broker_settings(config))
         self._probe = BrokerProbe(self._brokers, clock)
-        self._subscriptions = Subscriptions(self._brokers, clock, _picked(SubscriptionSettings, config))
+        self._groups = _groups(config, self._brokers, clock)
+        self._subscriptions = Subscriptions(
+            self._brokers, clock, _picked(SubscriptionSettings, config), self._is_shared
+        )
+        if self._groups is not None:
+            self._subscriptions.new_seat = self._groups.new_seat
         events = self._subscriptions.events
-        self._elections = ProducerElections(clock, events, _picked(ElectionSettings, config))
+        rivals = _rivals(config, self._groups, self._brokers, clock)
+        self._elections = ProducerElections(clock, events, _picked(ElectionSettings, config), rivals)
         sessions = Sessions(connector, clock, self._subscriptions, self._elections, session_settings(config), limits)
         self._server = GatewayServer(sessions, limits, loop)
         subscriptions = self._subscriptions
@@ -93,6 +104,7 @@ class Gateway:
             self.not_ready_because,
             effective_json(loaded)["settings"],
             limits.max_frame_bytes,
+            self._groups,
         )
         metrics = MetricsSource(
             version("keyline"),
@@ -102,6 +114,7 @@ class Gateway:
             self._elections,
             self._brokers,
             self._collector,
+            self._groups,
         )
         serving = config.serving
         self._broker_admin = _broker_admin(config)
@@ -126,9 +139,13 @@ class Gateway:
         self._draining = False
         self.admin_address = ("", 0)
 
+    def _is_shared(self, key: tuple[str, str]) -> bool:
+        """Whether a group shares the subscription of this topic and name: only where there is a cursor to share."""
+        return self._groups is not None and key[0].startswith("persistent://")
+
     def _sockets(self, sessions: Sessions, clock: AioClock) -> WorkerSockets:
         config = self._config
-        ring = config.ordering.selector == "consistent_hashing"
+        ring = config.ordering.selector == "consistent_hashing" and self._groups is None
         slot = consistent_slot if ring else range_slot
         return WorkerSockets(
             sessions.admit,
@@ -172,6 +189,9 @@ class Gateway:
             raise StartFailure(f"listen {serving.listen}: {error.strerror or error}") from error
         self._probe.start()
         self._collector.start()
+        if self._groups is not None:
+            self._groups.start()
+        self._elections.start()
         self._listening = True
         log.info(
             "gateway started",
@@ -188,10 +208,12 @@ class Gateway:
         timeout_s = self._config.serving.drain_timeout_s
         log.info("gateway draining", timeout_s=timeout_s)
         drained = asyncio.Event()
-        self._subscriptions.drain(drained.set)
+        self._drain(drained.set)
         await _first_of(timeout_s, drained, hurry)
         self._elections.close()
         complete = drained.is_set()  # once the subscriptions are closed there is nothing pending either
+        if self._groups is not None:
+            self._groups.close()
         self._subscriptions.close()
         self._server.close_sessions()
         farewell_s = 0.0 if hurry is not None and hurry.is_set() else FAREWELL_S
@@ -205,6 +227,23 @@ class Gateway:
         await self._broker_admin.close()
         log.info("gateway stopped", drained=complete)
         return complete
+
+    def _drain(self, done: Callable[[], None]) -> None:
+        """What is shared goes to other replicas while the rest waits for its acknowledgements."""
+        groups = self._groups
+        if groups is None:
+            self._subscriptions.drain(done)
+            return
+        under_way = 2
+
+        def one_done() -> None:
+            nonlocal under_way
+            under_way -= 1
+            if not under_way:
+                done()
+
+        self._subscriptions.drain(one_done)
+        groups.leave_all(one_done)
 
 
 def run(loaded: Loaded) -> None:
@@ -266,6 +305,22 @@ def session_settings(config: Config) -> SessionSettings:
         ),
         upstream_is_proxy=config.broker.broker_is_proxy,
     )
+
+
+def _groups(config: Config, brokers: Brokers, clock: AioClock) -> Groups | None:
+    """Make this replica's part in groups, under a name that no process had before."""
+    settings = _picked(GroupSettings, config)
+    if not settings.groups_enabled:
+        return None
+    return Groups(f"{config.serving.replica_name}-{uuid.uuid4().hex[:8]}", brokers, clock, settings)
+
+
+def _rivals(config: Config, groups: Groups | None, brokers: Brokers, clock: AioClock) -> ProducerRivals | None:
+    """Make what replicas tell each other of producers that wait, under the same name."""
+    if groups is None:
+        return None
+    topic = rivals_topic(_picked(GroupSettings, config).groups_namespace)
+    return ProducerRivals(groups.replica, PulsarSharedMail(topic, groups.replica, brokers, clock), clock)
 
 
 def _credentials(config: Config) -> CredentialsProvider:

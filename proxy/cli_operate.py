@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from proxy import cli_group_tables as group_tables
 from proxy import cli_tables as tables
-from proxy.admin_client import AdminClient, Unanswered, consumer_path, producers_path, subscription_path
+from proxy.admin_client import AdminClient, Unanswered, consumer_path, group_path, producers_path, subscription_path
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
 ADMIN_URL_VARIABLE = "KEYLINE_ADMIN_URL"
 
 EXIT_REFUSED = 1
+REPLAY_S_MAX = 120.0
+"""Replicas wait for workers first, then a broker looks for the message."""
+NAME_BOTH = "name the subscription after the topic, or neither"
 
 Topic = Annotated[str, typer.Argument(help="persistent://tenant/namespace/name, tenant/namespace/name, or a name.")]
 SubscriptionName = Annotated[str, typer.Argument(metavar="SUBSCRIPTION")]
@@ -45,7 +49,7 @@ def stats(
             _show(AdminClient(url).pages("/subscriptions", "subscriptions"), as_json, tables.subscriptions)
             return
         if not subscription:
-            raise Unanswered("name the subscription after the topic, or neither")
+            raise Unanswered(NAME_BOTH)
         answer = AdminClient(url).ask("GET", subscription_path(topic, subscription))
         _show(answer, as_json, tables.workers, *([tables.draining] if _drains(answer) else []))
 
@@ -64,6 +68,23 @@ def producers(
         path, query = producers_path(topic)
         answer = AdminClient(url).ask("GET", path, query=query | {"limit": str(limit)})
         _show(answer, as_json, tables.election)
+
+
+def groups(
+    topic: Annotated[str, typer.Argument(help="Show the replica's part in one group.")] = "",
+    subscription: Annotated[str, typer.Argument()] = "",
+    as_json: AsJson = False,  # noqa: FBT002
+    url: Url = LOCAL,
+) -> None:
+    """Show the subscriptions that this replica shares with others, or one with its streams."""
+    with _refusals_told():
+        if not topic:
+            _show(AdminClient(url).pages("/groups", "groups"), as_json, group_tables.groups)
+            return
+        if not subscription:
+            raise Unanswered(NAME_BOTH)
+        answer = AdminClient(url).ask("GET", group_path(topic, subscription))
+        _show(answer, as_json, group_tables.streams, *([group_tables.sessions] if answer["leading"] else []))
 
 
 def explain(
@@ -196,9 +217,36 @@ def limits(
         _show(AdminClient(url).ask("PUT", path, json=wanted), as_json, tables.limits)
 
 
+def replay(
+    topic: Topic,
+    subscription: SubscriptionName,
+    place: Annotated[
+        str,
+        typer.Option("--from", help="earliest, latest, a time as 2026-11-22T10:00:00Z, or a message as LEDGER:ENTRY."),
+    ],
+    url: Url = LOCAL,
+) -> None:
+    """Let all replicas of a group deliver again from a place, together."""
+    with _refusals_told():
+        path = group_path(topic, subscription) + "/replay"
+        AdminClient(url).ask("POST", path, json=_place(place), timeout_s=REPLAY_S_MAX)
+        typer.echo(f"{subscription} goes on from {place}, at all replicas")
+
+
+def _place(text: str) -> dict[str, Any]:
+    """What the API is to be told. A time is left to it to read."""
+    if text in ("earliest", "latest"):
+        return {"end": text}
+    ledger, found, entry = text.partition(":")
+    if found and ledger.isdecimal() and entry.isdecimal():
+        return {"position": {"ledger": int(ledger), "entry": int(entry)}}
+    return {"published_at": text}
+
+
 COMMANDS: tuple[Callable[..., None], ...] = (
     stats,
     producers,
+    groups,
     explain,
     pending,
     drain,
@@ -207,6 +255,7 @@ COMMANDS: tuple[Callable[..., None], ...] = (
     resume,
     mode,
     limits,
+    replay,
 )
 
 

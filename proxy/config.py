@@ -18,7 +18,8 @@ from typing import Any, Literal, NamedTuple
 
 from pydantic import ByteSize, Field, SecretStr
 
-from proxy.config_types import Group, HostPort, HttpUrl, Name, Names, Ports, ServiceUrls, setting
+from proxy.config_types import Group, HostPort, HttpUrl, Name, Names, Namespace, Ports, ServiceUrls, setting
+from proxy.groups.streams import STREAMS_MAX
 from proxy.limits import MIB, Limits
 
 ENVIRONMENT_PREFIX = "KEYLINE_"
@@ -178,6 +179,37 @@ class Producers(Group):
     )  # fmt: skip
 
 
+class Replicas(Group):
+    """Several gateways that serve the same subscriptions (EIP-0028)."""
+
+    groups_enabled: bool = setting(
+        default=False,
+        description="Share every Key_Shared subscription with the other replicas: each delivers the slices of the hash "
+        "space that it has a lease on. The same on all replicas; off for a gateway that is alone.",
+    )
+    groups_namespace: Namespace = setting(
+        "public/default",
+        "Where replicas write to each other and keep what groups remember; the same on all replicas. The gateway's own "
+        "token must let it produce and consume there.",
+        takes="tenant/namespace",
+    )
+    group_streams: int = setting(
+        16, "Slices that a shared subscription is cut into; a group keeps its number for as long as somebody is in it. "
+        "1 makes one replica active and the others standby.",
+        unit="slices", ge=1, le=STREAMS_MAX,
+    )  # fmt: skip
+    group_lease_s: float = setting(
+        5.0, "How long a replica delivers without word from the group's leader.", unit="seconds", ge=3.5, le=600
+    )
+    group_drop_s: float = setting(
+        7.0, "Silence after which a replica's slices go to others.", unit="seconds", ge=4, le=900
+    )
+    group_drain_s: float = setting(
+        10.0, "How long workers may keep what they have of a slice that moves; what is left then is delivered again.",
+        unit="seconds", gt=0, le=600,
+    )  # fmt: skip
+
+
 class Memory(Group):
     """How many subscriptions and workers there may be, how far subscriptions read ahead, and what they may hold."""
 
@@ -275,6 +307,7 @@ class Config:
     serving: Serving
     ordering: Ordering
     producers: Producers
+    replicas: Replicas
     memory: Memory
     client_side: ClientSide
 
@@ -288,6 +321,7 @@ GROUPS: dict[str, type[Group]] = {
     "serving": Serving,
     "ordering": Ordering,
     "producers": Producers,
+    "replicas": Replicas,
     "memory": Memory,
     "client_side": ClientSide,
 }
@@ -361,5 +395,9 @@ RELATIONS = (
     Relation(
         "connections_per_address_max", operator.le, "at most", "connections_max",
         "one address cannot have more than all together",
+    ),
+    Relation(
+        "group_lease_s", operator.lt, "less than", "group_drop_s",
+        "a slice would go to others while its replica still delivers it",
     ),
 )  # fmt: skip

@@ -6,6 +6,7 @@ messages and `keyline check-config` are made from that, so they cannot disagree 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Annotated, Any
 from urllib.parse import urlsplit
@@ -89,6 +90,12 @@ def _check_name(text: str) -> str:
     return text
 
 
+def _check_namespace(text: str) -> str:
+    if not re.fullmatch(r"[\w.=:-]+/[\w.=:-]+", text, re.ASCII):
+        raise ValueError("must be tenant/namespace, e.g. public/default")
+    return text
+
+
 def _split(value: Any) -> Any:
     """Take a list from the environment apart at its commas; a file has lists of its own."""
     return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
@@ -98,6 +105,7 @@ HostPort = Annotated[str, AfterValidator(_check_host_port)]
 ServiceUrls = Annotated[str, AfterValidator(_check_service_url)]
 HttpUrl = Annotated[str, AfterValidator(_check_http_url)]
 Name = Annotated[str, AfterValidator(_check_name)]
+Namespace = Annotated[str, AfterValidator(_check_namespace)]
 Names = Annotated[tuple[Name, ...], BeforeValidator(_split)]
 Ports = Annotated[tuple[Annotated[int, Field(ge=1, le=_PORT_MAX)], ...], BeforeValidator(_split)]
 

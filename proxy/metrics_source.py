@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
     from proxy.collector import Collector
     from proxy.net.brokers import Brokers
+    from proxy.net.group_statistics import GroupSummary
+    from proxy.net.groups import Groups
     from proxy.net.producer_elections import ProducerElections
     from proxy.net.producer_statistics import ElectionsSummary, ElectionSummary
     from proxy.net.server import GatewayServer, ServerStatistics
@@ -52,8 +54,10 @@ class MetricsSource:
         elections: ProducerElections,
         brokers: Brokers,
         collector: Collector,
+        groups: Groups | None = None,
     ) -> None:
-        """All of one gateway."""
+        """All of one gateway; `groups` is None for one that shares nothing."""
+        self._groups = groups
         self._version = version
         self._not_ready_because = not_ready_because
         self._server = server
@@ -81,6 +85,10 @@ class MetricsSource:
     def topics(self) -> Iterator[ElectionSummary]:
         """Each topic that somebody wants for itself alone, as of the moment it is asked for."""
         return self._elections.summaries()
+
+    def groups(self) -> Iterator[GroupSummary]:
+        """Each group as of the moment it is asked for."""
+        return iter(()) if self._groups is None else self._groups.summaries()
 
     def subscriptions(self) -> Iterator[SubscriptionSummary]:
         """Each subscription as of the moment it is asked for."""

@@ -3,6 +3,8 @@
 `pulsar` (4.2.4) and `pulsar_4_0` (4.0.7) are shared by the whole run and start when first asked for; `broker` runs a
 test over both. Tests use topics of their own (`new_topic`) there and leave the process alone. A test that restarts,
 kills, pauses or configures a broker makes its own with `start_pulsar`.
+
+Run in several processes, each has brokers of its own, and a file's tests are run by one of them.
 """
 
 from __future__ import annotations

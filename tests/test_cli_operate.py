@@ -13,7 +13,9 @@ from typer.testing import CliRunner, Result
 
 from admin_api.server import AdminServer
 from proxy.cli import app
+from proxy.groups.messages import FindLeader, LeaseStreams, Report, SessionId, Version
 from tests.admin_api.rig import AdminRig
+from tests.admin_api.test_groups import GROUP, GroupsRig
 from tests.admin_api.test_producers import ProducersRig
 from tests.admin_api.test_routes import draining_rig
 from tests.net.producer_rig import not_ready, want
@@ -117,6 +119,40 @@ def test_producers_of_one_topic_are_shown_in_order() -> None:
     refused = run(rig, "producers", "non-persistent://public/default/primary")
     assert refused.exit_code == 1
     assert "no producer of this gateway owns topic non-persistent://public/default/primary" in refused.output
+
+
+def test_groups_show_this_replicas_part() -> None:
+    """Where it shares nothing, so; then with its lease, and one with its streams."""
+    assert "this gateway shares nothing" in printed(AdminRig(), "groups")
+    rig = GroupsRig()
+    rig.worker("a", 1)
+    rig.hear(LeaseStreams(rig.header(1), Version(3, 7), (1, 2), 4))
+    text = printed(rig, "groups")
+    assert "1 groups of replica here-1" in text
+    (row,) = [line.split() for line in text.splitlines() if "public/default/orders" in line]
+    assert row == ["public/default/orders", "s", "replaying", "there-1", "3", "2", "of", "4", "1", "5.0", "s"]
+    text = printed(rig, "groups", "orders", "s")
+    assert "replaying at here-1, led by there-1" in text
+    assert [line.split()[:4] for line in text.splitlines() if "delivered" in line] == [
+        ["1", "16384-32767", "delivered", "ready"],
+        ["2", "32768-49151", "delivered", "ready"],
+    ]
+    refused = run(rig, "groups", "orders")
+    assert (refused.exit_code, "name the subscription after the topic" in refused.output) == (1, True)
+
+
+def test_groups_of_the_leader_show_all_replicas() -> None:
+    """And the streams that nobody has."""
+    rig = GroupsRig()
+    rig.worker("a")
+    rig.lead()
+    rig.hear(FindLeader(Report(GROUP, SessionId("other-9", 4), 1, 3), ()))
+    text = printed(rig, "groups", "orders", "s")
+    assert "which leads the group" in " ".join(text.split())
+    assert [line.split()[:3] for line in text.splitlines() if "other-9" in line] == [
+        ["other-9", "waiting_replaying", "3"]
+    ]
+    assert "nobody has streams 0-3" in text
 
 
 def test_explain_says_who_must_do_what() -> None:

@@ -243,6 +243,7 @@ _BREAKING = {
     "queued_while_connecting_bytes": {"queued_while_connecting_bytes": "10MiB"},
     "workers_per_subscription_max": {"workers_per_subscription_max": "50001"},
     "connections_per_address_max": {"connections_per_address_max": "20001"},
+    "group_lease_s": {"group_lease_s": "7"},
 }
 
 
@@ -251,7 +252,7 @@ def test_a_broken_relation_names_both_settings(relation: Any) -> None:
     """It is blamed on the one the operator wrote."""
     lines = mistakes_of(None, **_BREAKING[relation.left])
     said = f"must be {relation.words} {relation.right} "
-    assert any(re.search(rf"\b{relation.left} \(\d+\) {said}\(\d+\): {relation.why}", line) for line in lines)
+    assert any(re.search(rf"\b{relation.left} \([\d.]+\) {said}\([\d.]+\): {relation.why}", line) for line in lines)
     assert all(line.startswith("KEYLINE_") for line in lines)
 
 

@@ -43,26 +43,40 @@ function detailOf(text) {
   }
 }
 
-function below(chosen, rest = "") {
+function named(chosen) {
   const { tenant, namespace, name } = topicParts(chosen.topic);
-  return `/subscriptions/${[tenant, namespace, name, chosen.subscription].map(encodeURIComponent).join("/")}${rest}`;
+  return [tenant, namespace, name, chosen.subscription].map(encodeURIComponent).join("/");
 }
+
+const below = (chosen, rest = "") => `/subscriptions/${named(chosen)}${rest}`;
 
 const worker = (chosen, name, rest) => below(chosen, `/consumers/${encodeURIComponent(name)}${rest}`);
 
-export const subscriptions = (after, limit) =>
-  ask("GET", "/subscriptions", { query: [["limit", limit], ...(after ? [["after", after]] : [])] });
+const PAGE = 100;
+/** So many of those that wait for a topic are told at once. */
+export const WAITING = 100;
+
+const page = (path, after, limit = PAGE) => ask("GET", path, { query: [["limit", limit], ...(after ? [["after", after]] : [])] });
+/** With what is listed under a name that all lists have. */
+const listed = async (path, name, after) => {
+  const answer = await page(path, after);
+  return { ...answer, items: answer[name] };
+};
+
+export const subscriptions = (after, limit) => page("/subscriptions", after, limit);
 export const subscription = (chosen) => ask("GET", below(chosen));
 export const ring = (chosen) => ask("GET", below(chosen, "/ring"));
 
-export const elections = (after, limit) =>
-  ask("GET", "/exclusive-producers", { query: [["limit", limit], ...(after ? [["after", after]] : [])] });
+export const elections = (after) => listed("/exclusive-producers", "elections", after);
 /** Some of those that wait for a topic, from the one that has `first` before it. */
-export const election = (topic, first, limit) => {
+export const election = (topic, first) => {
   const { domain, tenant, namespace, name } = topicParts(topic);
   const path = [tenant, namespace, name].map(encodeURIComponent).join("/");
-  return ask("GET", `/exclusive-producers/${path}`, { query: [["first", first], ["limit", limit], ["domain", domain]] });
+  return ask("GET", `/exclusive-producers/${path}`, { query: [["first", first], ["limit", WAITING], ["domain", domain]] });
 };
+
+export const groups = (after) => listed("/groups", "groups", after);
+export const group = (chosen) => ask("GET", `/groups/${named(chosen)}`);
 
 export const configuration = () => ask("GET", "/configuration");
 

@@ -28,6 +28,16 @@ export function setAttribute(element, name, value) {
   else if (element.getAttribute(name) !== value) element.setAttribute(name, value);
 }
 
+/** These children in this order, and no others. Only what is elsewhere is moved: moving takes the focus away. */
+export function arrange(parent, children) {
+  const wanted = new Set(children);
+  for (const child of [...parent.children]) if (!wanted.has(child)) child.remove();
+  children.forEach((child, place) => {
+    const there = parent.children[place] ?? null;
+    if (there !== child) parent.insertBefore(child, there);
+  });
+}
+
 export function show(element, text) {
   element.hidden = !text;
   setText(element, text);

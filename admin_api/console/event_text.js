@@ -11,8 +11,8 @@ const TELLERS = {
   drains_began: ({ began_count, draining_hashes_count }) =>
     `${counted(began_count, "slot")} began to drain; ${whole(draining_hashes_count)} drain now`,
   drains_ended: handedOver,
-  upstream_lost: ({ reason }) => `connection to the broker lost: ${reason}`,
-  upstream_ready: ({ connects }) => `connected to the broker (connection ${whole(connects)})`,
+  upstream_lost: ({ reason, ...of }) => `connection to the broker${ofStreams(of)} lost: ${reason}`,
+  upstream_ready: ({ connects, ...of }) => `connected to the broker${ofStreams(of)} (connection ${whole(connects)})`,
   subscription_began: () => "first worker of the subscription came",
   subscription_ended: () => "last worker of the subscription went",
   producer_queued: ({ priority, address, waiting_count, producer_name }) =>
@@ -26,8 +26,33 @@ const TELLERS = {
     `${producer(producer_name)} at ${address}, priority ${whole(priority)}, did not become the owner: ${reason}`,
   producer_left_queue: ({ producer_name, priority, address, reason }) =>
     `${producer(producer_name)} at ${address}, priority ${whole(priority)}, waits no more: ${reason}`,
+  group_joined: () => "this replica takes part in the group",
+  group_session: ({ state, leader, epoch, streams_count, streams }) =>
+    state === "connecting"
+      ? "this replica has no lease: nothing of the subscription is delivered here"
+      : `leases of ${counted(streams_count, "stream")}${streams.length > 0 ? ` (${runsOf(streams)})` : ""} from ${leader}, epoch ${whole(epoch)}`,
+  group_leader: ({ leads, epoch }) => (leads ? `this replica leads the group, epoch ${whole(epoch)}` : "this replica leads the group no more"),
+  group_replayed: ({ problem }) =>
+    problem === null ? "the group delivers again from another place" : `the group could not be moved: ${problem}`,
+  group_stream_given_back: ({ stream, streams = [stream], duration_s, overdue }) =>
+    `${streamsNamed(streams)} given back ${duration_s < 0.001 ? "at once" : `after ${streams.length > 1 ? "up to " : ""}${duration(duration_s)}`}${overdue ? `; workers had messages of ${streams.length > 1 ? "them" : "it"} still` : ""}`,
+  group_left: () => "this replica left the group",
   ordered: ({ order, consumer, mode }) => `ordered: ${order}${consumer ? ` of ${consumer}` : ""}${mode ? `, ${mode}` : ""}`,
 };
+
+/** "0 to 3, 7", as far as there is room for it. */
+function runsOf(streams) {
+  const runs = [];
+  for (const stream of streams.toSorted((a, b) => a - b)) {
+    if (runs.at(-1)?.last === stream - 1) runs.at(-1).last = stream;
+    else runs.push({ first: stream, last: stream });
+  }
+  return listed(runs.map(({ first, last }) => (first === last ? whole(first) : `${whole(first)} to ${whole(last)}`)), 8);
+}
+
+const streamsNamed = (streams) => `stream${streams.length === 1 ? "" : "s"} ${runsOf(streams)}`;
+/** Only what a group shares has streams; events of several are told as one. */
+const ofStreams = ({ stream, streams = [stream] }) => (streams[0] === undefined ? "" : ` for ${streamsNamed(streams)}`);
 
 /** One sentence; of a kind that this page does not know, its name. */
 export function told(event) {
@@ -90,5 +115,14 @@ export function joined(before, event) {
   if (event.kind === "drains_began") {
     return { ...event, facts: { ...facts, began_count: old.began_count + facts.began_count } };
   }
-  return null;
+  return facts.stream === undefined ? null : joinedStreams(old, event);
+}
+
+/** What happened alike to several streams of a group. */
+function joinedStreams(old, event) {
+  const { facts } = event;
+  const alike = ["reason", "connects", "overdue"].every((name) => old[name] === facts[name]);
+  if (!alike || old.stream === undefined) return null;
+  const longest = facts.duration_s === undefined ? {} : { duration_s: Math.max(old.duration_s, facts.duration_s) };
+  return { ...event, facts: { ...facts, ...longest, streams: [...new Set([...(old.streams ?? [old.stream]), facts.stream])] } };
 }

@@ -29,7 +29,7 @@ export class Feed {
     this.#said = byId(`${prefix}-said`);
     model.on("chosen", () => this.#clear());
     // Moments become times of day with the gateway's clock, which comes with the first reading.
-    for (const what of ["subscription", "election"]) model.on(what, () => this.#drawSoon());
+    for (const what of ["subscription", "one"]) model.on(what, () => this.#drawSoon());
     this.#hold.addEventListener("click", () => this.#toggleHold());
     setInterval(() => this.#say(), SAY_MS);
   }

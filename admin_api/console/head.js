@@ -2,6 +2,7 @@
 
 import { byId, el, setAttribute, setText, show, showFigures } from "./dom.js";
 import { NONE, bytes, counted, duration, rate, topicParts, whole } from "./format.js";
+import { groupAddress, streamsOfAll } from "./groups_text.js";
 import { subscriptionState } from "./worker_facts.js";
 
 const MODES = {
@@ -37,6 +38,8 @@ export class Head {
     }
     const mode = MODES[subscription.dispatcher.ordering_mode] ?? subscription.dispatcher.ordering_mode;
     setText(byId("subtitle"), `${tenant}/${namespace} · ${mode}${subscription.key_shared_mode === "STICKY" ? " · sticky ranges" : ""}`);
+    byId("in-group").hidden = subscription.group === null;
+    if (subscription.group !== null) byId("to-group").href = groupAddress(chosen);
     this.#showFigures(subscription);
     this.#showOrders(subscription);
   }
@@ -71,6 +74,13 @@ export class Head {
       ["Acked per second", rated ? rate(sum((worker) => worker.acked_rate)) : NONE, rated ? `sent ${rate(sum((worker) => worker.sent_rate))}` : ""],
       ["Held in memory", bytes(dispatcher.bytes_held), counted(dispatcher.outstanding_entries, "entry", "entries")],
     ];
+    if (subscription.group !== null) figures.splice(1, 0, groupFigure(subscription.group));
     showFigures(this.#figures, figures);
   }
+}
+
+/** This replica's share, and who gave it. */
+function groupFigure(group) {
+  const led = group.leads ? "this replica leads" : group.leader === null ? "no leader found" : `led by ${group.leader}`;
+  return ["Streams here", streamsOfAll(group), group.epoch === null ? led : `${led}, epoch ${whole(group.epoch)}`];
 }

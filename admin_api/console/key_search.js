@@ -15,6 +15,7 @@ const STATES = {
   unacked_limit: { text: "unacked limit", tone: "bad", why: "Its owner holds as many unacknowledged messages as it may." },
   join_position: { text: "join position", tone: "held", why: "Its owner gets nothing before all is acknowledged that was sent before it joined (PIP-282)." },
   drained_by_operator: { text: "drained by operator", tone: "held", why: "An operator ordered that its owner gets nothing new." },
+  no_lease: { text: "no lease", tone: "held", why: "Its slice of the hashes is not leased to this replica now; another may deliver it." },
   paused: { text: "paused", tone: "held", why: "An operator paused the subscription." },
 };
 

@@ -6,6 +6,7 @@ import { Colours } from "./colours.js";
 import { Dialogs } from "./dialogs.js";
 import { EventStream } from "./stream.js";
 import { Feed } from "./feed.js";
+import { Groups } from "./groups.js";
 import { Head } from "./head.js";
 import { KeySearch } from "./key_search.js";
 import { Model } from "./model.js";
@@ -34,8 +35,9 @@ const ring = new RingView(model, colours, (slot) => search.ask({ by: "hash", val
 const search = new KeySearch(model, (slot) => ring.mark(slot));
 new RingText(model, colours, ring);
 new Head(model);
-const producers = new Producers(model);
-new Banner(model, () => (model.away ? producers.age() : model.age()));
+/** Views beside that of subscriptions, by their names in the address. */
+const views = { producers: new Producers(model), groups: new Groups(model) };
+new Banner(model, () => (model.away ?? model).age());
 new WorkersTable(model, colours, new Dialogs(model, () => reader.now()));
 
 const stream = new EventStream({ opened, happened, missed, broken });
@@ -70,38 +72,38 @@ function broken(error) {
 let hidden = 0;
 document.addEventListener("visibilitychange", () => {
   clearTimeout(hidden);
-  if (document.visibilityState === "visible") (model.away ? producers : stream).wake();
-  else hidden = setTimeout(() => (stream.sleep(), producers.sleep()), HIDDEN_MS);
+  if (document.visibilityState === "visible") (model.away ?? stream).wake();
+  else hidden = setTimeout(() => [stream, ...Object.values(views)].forEach((each) => each.sleep()), HIDDEN_MS);
 });
 
-// ---- two views: subscriptions, and exclusive producers; the other one is not read meanwhile
+// ---- views: subscriptions, and those that are listed; only the one that is looked at is read
 
-function toProducers(topic) {
-  if (!model.away) {
-    model.away = true;
-    stream.sleep();
-    showView();
+function toView(name, told) {
+  const view = views[name];
+  if (model.away !== view) {
+    if (model.away === null) stream.sleep();
+    else model.away.hide();
+    model.away = view;
+    showView(name);
   }
-  producers.show(topic);
+  view.show(view.chosenBy(told));
 }
 
 function toSubscriptions() {
-  if (!model.away) return;
-  model.away = false;
-  producers.hide();
-  showView();
+  if (model.away === null) return;
+  model.away.hide();
+  model.away = null;
+  showView("subscriptions");
   stream.wake();
   if (model.chosen === null) picker.read().then(begin);
   byId("main").focus();
 }
 
-function showView() {
-  const { away } = model;
-  setAttribute(document.body, "data-view", away ? "producers" : null);
-  byId("producers-view").hidden = !away;
-  setText(byId("skip"), away ? "Skip to the producers" : "Skip to the subscription");
-  setAttribute(byId("to-producers"), "aria-current", away ? "page" : null);
-  setAttribute(byId("to-subscriptions"), "aria-current", away ? null : "page");
+function showView(name) {
+  setAttribute(document.body, "data-view", model.away === null ? null : name);
+  for (const each of Object.keys(views)) byId(`${each}-view`).hidden = each !== name;
+  for (const each of ["subscriptions", ...Object.keys(views)]) setAttribute(byId(`to-${each}`), "aria-current", each === name ? "page" : null);
+  setText(byId("skip"), `Skip to the ${model.away === null ? "subscription" : name}`);
   document.title = "Keyline";
   // The head of the subscription puts its own title, if one is chosen.
   model.tell("connection");
@@ -117,8 +119,9 @@ byId("skip").addEventListener("click", (event) => {
 
 function read() {
   const told = new URLSearchParams(location.hash.slice(1));
-  if (told.has("producers")) {
-    toProducers(told.get("producers"));
+  const view = Object.keys(views).find((name) => told.has(name));
+  if (view !== undefined) {
+    toView(view, told);
     return;
   }
   toSubscriptions();
@@ -147,7 +150,7 @@ function follow(chosen, asked = null) {
   search.ask(asked);
 }
 
-model.on("asked", () => model.chosen !== null && !model.away && write());
+model.on("asked", () => model.chosen !== null && model.away === null && write());
 addEventListener("hashchange", read);
 addEventListener("popstate", read);
 
@@ -155,13 +158,13 @@ addEventListener("popstate", read);
 
 const picker = new Picker(model, (chosen) => follow(chosen));
 read();
-producers.begun();
+for (const view of Object.values(views)) view.begun();
 await picker.read();
 begin();
 
 /** With one subscription there is nothing to choose. */
 function begin() {
-  if (model.away || model.chosen !== null) return;
+  if (model.away !== null || model.chosen !== null) return;
   if (picker.items.length === 1) {
     const [{ topic, subscription }] = picker.items;
     follow({ topic, subscription });

@@ -1,17 +1,18 @@
 // What the page knows: one place, changed by `main.js` and `reader.js`, read by every view.
 
+import { Telling } from "./telling.js";
 import { workersOf } from "./worker_facts.js";
 
 /** Shorter, and a rate would jump with every re-read that an event asks for. */
 const RATE_WINDOW_S = 1.5;
 
-export class Model extends EventTarget {
+export class Model extends Telling {
   /** {topic, subscription}, or null. */
   chosen = null;
   /** {by: "key" | "hash", value}, or null. */
   asked = null;
-  /** Another view is looked at: nothing is read for this one, and the page's title is not its. */
-  away = false;
+  /** Another view that is looked at, or null: nothing is read for this one then, and the page's title is not its. */
+  away = null;
   subscription = null;
   ring = null;
   workers = [];
@@ -30,14 +31,6 @@ export class Model extends EventTarget {
   warning = "";
   #readAt = 0;
   #before = null;
-
-  tell(what) {
-    this.dispatchEvent(new Event(what));
-  }
-
-  on(what, listener) {
-    this.addEventListener(what, listener);
-  }
 
   choose(chosen) {
     this.chosen = chosen;

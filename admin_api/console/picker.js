@@ -1,7 +1,7 @@
 // The list of subscriptions: read every ten seconds, as far as it was opened.
 
 import * as api from "./api.js";
-import { byId, el, setAttribute, setText, show } from "./dom.js";
+import { arrange, byId, el, setAttribute, setText, show } from "./dom.js";
 import { counted, topicParts, whole } from "./format.js";
 import { subscriptionState } from "./worker_facts.js";
 
@@ -87,11 +87,7 @@ export class Picker {
     const wanted = this.#filter.value.trim().toLowerCase();
     const found = this.#items.filter((item) => `${item.topic} ${item.subscription}`.toLowerCase().includes(wanted));
     const rows = found.map((item) => this.#row(item));
-    rows.forEach((row, place) => {
-      const there = this.#list.children[place] ?? null;
-      if (there !== row) this.#list.insertBefore(row, there);
-    });
-    while (this.#list.children.length > rows.length) this.#list.lastChild.remove();
+    arrange(this.#list, rows);
     byId("picker-more").hidden = !this.#more;
     const none = this.#items.length === 0 ? "No worker consumes a Key_Shared subscription through this gateway." : "Nothing matches.";
     show(byId("picker-note"), rows.length === 0 ? none : this.#more && wanted ? "The filter covers those shown so far." : "");

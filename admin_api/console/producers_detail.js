@@ -2,8 +2,9 @@
 
 import { byId, el, fact, named, setAttribute, setText, show, showFigures } from "./dom.js";
 import { NONE, clockTime, counted, lasted, topicParts, whole } from "./format.js";
+import { Pager } from "./pager.js";
 import { Rows } from "./rows.js";
-import { WAITING } from "./producers_reader.js";
+import { WAITING } from "./api.js";
 import { countersAsFigures, epochOf, holdOf, modeOf, ownershipOf, priorityOf, stageOf } from "./producers_text.js";
 
 const UNNAMED = "not named yet";
@@ -24,23 +25,20 @@ const COLUMNS = [
 
 export class ProducersDetail {
   #producers;
-  #turn;
+  #pager;
   #queue = new Rows(byId("queue"), "Producers that wait, in the order of their promotion", COLUMNS);
 
-  /** `turn(first)` is called to see others of those that wait. */
-  constructor(producers, turn) {
+  /** `turned()` is called when others of those that wait are to be seen. */
+  constructor(producers, turned) {
     this.#producers = producers;
-    this.#turn = turn;
-    byId("queue-before").addEventListener("click", () => this.#turn(Math.max(0, this.#producers.first - WAITING)));
-    byId("queue-next").addEventListener("click", () => this.#turn(this.#producers.page.next));
-    producers.on("chosen", () => this.#show());
-    producers.on("election", () => this.#show());
+    this.#pager = new Pager("queue", (first) => (producers.turn(first), turned()));
+    for (const what of ["chosen", "one"]) producers.on(what, () => this.#show());
   }
 
   #show() {
-    const { topic, page, absent } = this.#producers;
-    if (topic === "") return;
-    this.#showNames(topic);
+    const { chosen, one: page, absent } = this.#producers;
+    if (chosen === null) return;
+    this.#showNames(chosen.topic);
     show(byId("election-absent"), page !== null ? "" : absent ? ABSENT : "Reading…");
     for (const id of ["election-figures", "owner-card", "queue-card"]) byId(id).hidden = page === null;
     show(byId("election-held"), page === null ? "" : holdOf(page.summary.held));
@@ -70,10 +68,8 @@ export class ProducersDetail {
     byId("queue").hidden = waiting.length === 0;
     setText(byId("queue-count"), counted(summary.waiting_count, "producer"));
     show(byId("queue-none"), waiting.length === 0 ? "Nobody waits." : "");
-    byId("queue-pager").hidden = first === 0 && next === null;
-    byId("queue-before").disabled = first === 0;
-    byId("queue-next").disabled = next === null;
-    setText(byId("queue-place"), `${whole(first + 1)} to ${whole(first + waiting.length)} of ${whole(summary.waiting_count)}`);
+    const place = `${whole(first + 1)} to ${whole(first + waiting.length)} of ${whole(summary.waiting_count)}`;
+    this.#pager.show(place, first === 0 ? null : Math.max(0, first - WAITING), next);
   }
 }
 

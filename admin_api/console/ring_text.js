@@ -1,6 +1,7 @@
 // The ring in words: a legend of the largest shares, and a table of all of them.
 
-import { byId, el, named, table } from "./dom.js";
+import { Legend } from "./legend.js";
+import { byId, named, table } from "./dom.js";
 import { counted, percent, whole } from "./format.js";
 import { themeNow } from "./colours.js";
 
@@ -10,7 +11,7 @@ export class RingText {
   #model;
   #colours;
   #ring;
-  #legend = byId("legend");
+  #legend = new Legend(byId("legend"), (key) => this.#model.pick(key));
   #details = byId("ring-details");
 
   constructor(model, colours, ring) {
@@ -26,24 +27,12 @@ export class RingText {
     const largest = this.#ring.shares().sort((a, b) => b.slots - a.slots);
     // Whoever is picked is in it, or the picture would be of nobody.
     const shown = largest.filter((share, place) => place < LEGEND_MAX || share.key === this.#model.picked);
-    const focused = document.activeElement?.dataset?.legend;
     const rest = largest.length - shown.length;
-    this.#legend.replaceChildren(
-      ...shown.map((share) => el("li", {}, this.#chip(share))),
-      rest > 0 ? el("li", { class: "muted" }, `${counted(rest, "more worker")} with less`) : "",
-    );
-    if (focused !== undefined) this.#legend.querySelector(`[data-legend="${CSS.escape(focused)}"]`)?.focus();
+    const items = shown.map((share) => ({
+      ...share, colour: this.#colours.css(share.key, themeNow()), more: percent(this.#part(share)), picked: share.key === this.#model.picked,
+    }));
+    this.#legend.show(items, rest > 0 ? `${counted(rest, "more worker")} with less` : "");
     this.#showTable();
-  }
-
-  #chip(share) {
-    const swatch = el("i", { class: "swatch" });
-    swatch.style.backgroundColor = this.#colours.css(share.key, themeNow());
-    const pressed = String(share.key === this.#model.picked);
-    return el("button",
-      { type: "button", class: "chip", "aria-pressed": pressed, "data-legend": share.key, onclick: () => this.#model.pick(share.key) },
-      swatch, named(share.name), el("span", { class: "muted" }, percent(this.#part(share))),
-    );
   }
 
   #part(share) {

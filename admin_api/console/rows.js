@@ -3,7 +3,7 @@
 // Roles are set although the elements have them: small screens show rows as cards, and elements that are laid out as
 // something else are no table to a screen reader any more.
 
-import { el } from "./dom.js";
+import { arrange, el } from "./dom.js";
 
 export class Rows {
   #columns;
@@ -30,19 +30,13 @@ export class Rows {
   /** Items in their order, each with a `key`. */
   show(items) {
     const here = new Set(items.map((item) => item.key));
-    for (const [key, row] of this.#rows) {
-      if (!here.has(key)) {
-        row.remove();
-        this.#rows.delete(key);
-      }
-    }
-    items.forEach((item, place) => {
+    for (const key of this.#rows.keys()) if (!here.has(key)) this.#rows.delete(key);
+    const rows = items.map((item) => {
       const row = this.#rows.get(item.key) ?? this.#make(item);
       this.#columns.forEach((column, number) => column.fill(row.children[number], item));
-      // Only what is elsewhere is moved: moving takes the focus away.
-      const there = this.#body.children[place] ?? null;
-      if (there !== row) this.#body.insertBefore(row, there);
+      return row;
     });
+    arrange(this.#body, rows);
   }
 
   row(key) {

@@ -1,5 +1,7 @@
 // Workers of an answer, with what the answer tells elsewhere or only between the lines.
 
+import { stillState } from "./groups_text.js";
+
 /** What keeps messages from a worker, the strongest reason first; `tone` is for colour, the words say it all. */
 function stateOf(worker) {
   if (worker.drained_by_operator) return { text: "drained by operator", tone: "held" };
@@ -50,6 +52,8 @@ export function subscriptionState(subscription) {
   if (subscription.upstream_state !== "ready") {
     return { text: `broker: ${subscription.upstream_state.replaceAll("_", " ")}`, tone: "bad" };
   }
+  const still = subscription.group === null ? null : stillState(subscription.group);
+  if (still !== null) return still;
   if (subscription.dispatcher.draining_hashes_count > 0) return { text: "handing over", tone: "held" };
   return { text: "delivering", tone: "good" };
 }

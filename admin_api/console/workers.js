@@ -3,7 +3,8 @@
 // Rows belong to workers and not to places, and they are not moved while somebody points at the table or has the focus
 // in it: with rates changing every two seconds, "Evict" would otherwise jump to another worker under the hand.
 
-import { byId, el, named, setAttribute, setText } from "./dom.js";
+import { Pager } from "./pager.js";
+import { arrange, byId, el, named, setAttribute, setText } from "./dom.js";
 import { NONE, ago, counted, percent, rate, whole } from "./format.js";
 import { themeNow } from "./colours.js";
 
@@ -35,6 +36,7 @@ export class WorkersTable {
   #rows = new Map();
   #order = [];
   #page = 0;
+  #pager = new Pager("workers", (page) => this.#turnTo(page));
   #largest = 1;
   #sort = { column: COLUMNS[0], down: false };
 
@@ -66,8 +68,6 @@ export class WorkersTable {
     select.append(...COLUMNS.map((column) => el("option", { value: column.id }, column.head)));
     select.addEventListener("change", () => this.#sortBy(COLUMNS.find((column) => column.id === select.value)));
     byId("workers-filter").addEventListener("input", () => this.#turnTo(0));
-    byId("page-before").addEventListener("click", () => this.#turnTo(this.#page - 1));
-    byId("page-next").addEventListener("click", () => this.#turnTo(this.#page + 1));
   }
 
   #sortBy(column) {
@@ -135,19 +135,13 @@ export class WorkersTable {
 
   #showRows(workers) {
     const here = new Set(workers.map((worker) => worker.key));
-    for (const [key, row] of this.#rows) {
-      if (!here.has(key)) {
-        row.element.remove();
-        this.#rows.delete(key);
-      }
-    }
-    workers.forEach((worker, place) => {
+    for (const key of this.#rows.keys()) if (!here.has(key)) this.#rows.delete(key);
+    const rows = workers.map((worker) => {
       const row = this.#rows.get(worker.key) ?? this.#makeRow(worker);
       this.#fill(row, worker);
-      // Only what is elsewhere is moved: moving takes the focus away.
-      const there = this.#body.children[place] ?? null;
-      if (there !== row.element) this.#body.insertBefore(row.element, there);
+      return row.element;
     });
+    arrange(this.#body, rows);
   }
 
   #showHeads() {
@@ -161,10 +155,8 @@ export class WorkersTable {
     const all = this.#model.workers.length;
     const found = this.#order.length;
     setText(byId("workers-count"), found === all ? counted(all, "worker") : `${whole(found)} of ${counted(all, "worker")}`);
-    byId("pager").hidden = pages === 1;
-    setText(byId("page-place"), `Page ${this.#page + 1} of ${pages}`);
-    byId("page-before").disabled = this.#page === 0;
-    byId("page-next").disabled = this.#page === pages - 1;
+    const [before, next] = [this.#page - 1, this.#page + 1];
+    this.#pager.show(`Page ${next} of ${pages}`, before < 0 ? null : before, next < pages ? next : null);
   }
 
   // ---- a row

@@ -26,7 +26,7 @@ GIVEN: Final = ("topic", "subscription", "namespace", "consumer", "consumer_name
 
 
 class Row(NamedTuple):
-    """A topic, subscription or consumer."""
+    """A topic, group, subscription or consumer."""
 
     label_values: tuple[str, ...]
     """Of `GIVEN`, escaped."""
@@ -38,6 +38,7 @@ class Scrape(NamedTuple):
 
     gateway: Any
     topics: list[Row]
+    groups: list[Row]
     subscriptions: list[Row]
     consumers: list[Row]
 
@@ -55,6 +56,7 @@ async def gather(view: MetricsView, consumers_max: int, turns: Turns) -> Scrape:
     return Scrape(
         view.gateway(),
         [row async for row in _in_turns(map(_topic_row, view.topics()), turns)],
+        [row async for row in _in_turns(map(_subscription_row, view.groups()), turns)],
         [row async for row in _in_turns(map(_subscription_row, view.subscriptions()), turns)],
         [row async for row in _in_turns(map(_consumer_row, islice(view.consumers(), consumers_max)), turns)],
     )
@@ -124,6 +126,7 @@ def _row(summary: Any, topic: str, subscription: str, consumer: str) -> Row:
 
 def _levels(scrape: Scrape, *, pulsar_names: bool) -> Iterator[Level]:
     yield Level(families.TOPIC, families.TOPIC_LABELS, scrape.topics)
+    yield Level(families.GROUP, families.SUBSCRIPTION_LABELS, scrape.groups)
     yield Level(families.SUBSCRIPTION, families.SUBSCRIPTION_LABELS, scrape.subscriptions)
     yield Level(families.CONSUMER, families.CONSUMER_LABELS, scrape.consumers)
     if pulsar_names:

@@ -15,6 +15,7 @@ __all__ = [
     "CONSUMER",
     "CONSUMER_LABELS",
     "GATEWAY",
+    "GROUP",
     "PULSAR_CONSUMER",
     "PULSAR_CONSUMER_LABELS",
     "PULSAR_SUBSCRIPTION",
@@ -56,10 +57,45 @@ TOPIC: Final = (
         "counters.fencings_total",
         "Times that one was displaced by somebody who did not wait.",
     ),
+    gauge("keyline_topic_rival_known", "rival_known", "1 if a producer is known that waits for it at another replica."),
+    gauge("keyline_topic_outranked", "outranked", "1 while nobody is asked for here because that one is better."),
+    counter(
+        "keyline_topic_producer_yields_total",
+        "counters.yields_total",
+        "Turns at the broker that were given to a better one that waits at another replica.",
+    ),
 )
 """Of each topic that somebody connected here owns alone or waits for, while that is so."""
 
 SUBSCRIPTION_LABELS: Final = ("topic", "subscription")
+
+GROUP: Final = (
+    gauge("keyline_group_connected", "connected", "1 while this replica has a lease, 0 while it delivers nothing."),
+    gauge(
+        "keyline_group_lease_left_seconds",
+        "lease_left_s",
+        "For how long it may deliver without word from the group's leader.",
+        unit="seconds",
+    ),
+    gauge("keyline_group_leading", "leads", "1 if this replica leads the group."),
+    gauge("keyline_group_epoch", "epoch_number", "Of the leader that this replica knows; -1 if it knows none."),
+    gauge("keyline_group_streams", "streams_count", "Streams that the group is cut into; 0 before the first lease."),
+    gauge("keyline_group_streams_leased", "streams_here", "Streams leased to this replica."),
+    gauge("keyline_group_streams_leaving", "streams_leaving", "Streams that it has to give back, and has not."),
+    counter("keyline_group_streams_opened_total", "counters.streams_opened", "Streams that it began to consume."),
+    counter("keyline_group_streams_given_back_total", "counters.streams_given_back", "Streams that it gave back."),
+    counter(
+        "keyline_group_streams_overdue_total",
+        "counters.streams_overdue",
+        "Of these, those whose workers had some of it still at the deadline: that is delivered again.",
+    ),
+    counter(
+        "keyline_group_streams_refused_total",
+        "counters.streams_refused",
+        "Attempts to consume a leased stream that the broker refused.",
+    ),
+)
+"""Of each group that this replica takes part in; labels are the subscription's."""
 
 SUBSCRIPTION: Final = (
     seconds(

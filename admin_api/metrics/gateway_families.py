@@ -163,6 +163,26 @@ GATEWAY: Final = (
         "How long topics had no owner though somebody wanted them, until one was promoted or resumed.",
         unit="seconds",
     ),
+    counter(
+        "keyline_gateway_producer_yields_total",
+        "producers.counters.yields_total",
+        "Turns at the broker that were given to a better one that waits at another replica.",
+    ),
+    gauge(
+        "keyline_gateway_outranked_topics",
+        "producers.outranked_count",
+        "Topics for which nobody is asked here because a better one waits at another replica.",
+    ),
+    gauge(
+        "keyline_gateway_producer_rivals",
+        "producers.rivals_count",
+        "Topics that other replicas say they have waiting producers of, each counted for each.",
+    ),
+    counter(
+        "keyline_gateway_producer_announcements_ignored_total",
+        "producers.ignored_total",
+        "What other replicas said of waiting producers and was not understood, or found no room.",
+    ),
     counter("keyline_gateway_lookups_total", "lookups_total", "Lookups of topics' brokers."),
     counter("keyline_gateway_lookup_failures_total", "lookup_failures_total", "Those that failed."),
     counter(

@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import asyncio
+from typing import TYPE_CHECKING, Final
 
 from fastapi import APIRouter, Depends, Request, status
 
-from admin_api.names import BODY_BYTES_MAX, CONSUMER_PATH, SUBSCRIPTION_PATH, ConsumerName, Key, NamesRoute
+from admin_api.names import BODY_BYTES_MAX, CONSUMER_PATH, GROUP_PATH, SUBSCRIPTION_PATH, ConsumerName, Key, NamesRoute
 from admin_api.origins import check_origin
 from admin_api.problems import Forbidden
+from admin_api.schemas.groups import Replayed, ReplayFrom
 from admin_api.schemas.orders import Concerned, Limits, LimitsInEffect, Mode
 from admin_api.schemas.problem import Problem
+from proxy.errors import Conflict
 
 if TYPE_CHECKING:
     from typing import Any
 
     from admin_api.ports import GatewayControl
+
+
+CONFLICTS: Final[dict[int | str, dict[str, Any]]] = {409: {"model": Problem}}
+ENDS: Final = {"earliest": (-1, -1), "latest": ((1 << 63) - 1, (1 << 63) - 1)}
+"""As clients name the ends of a topic."""
 
 
 def order_routes(control: GatewayControl, *, read_only: bool) -> APIRouter:
@@ -37,12 +45,12 @@ def order_routes(control: GatewayControl, *, read_only: bool) -> APIRouter:
     )
     _orders_to_subscriptions(router, control)
     _orders_to_consumers(router, control)
+    _orders_to_groups(router, control)
     return router
 
 
 def _orders_to_subscriptions(router: APIRouter, control: GatewayControl) -> None:
     done = status.HTTP_204_NO_CONTENT
-    conflicts: dict[int | str, dict[str, Any]] = {409: {"model": Problem}}
 
     @router.post(SUBSCRIPTION_PATH + "/pause", status_code=done, summary="Pause a subscription")
     async def pause(key: Key) -> None:
@@ -55,7 +63,7 @@ def _orders_to_subscriptions(router: APIRouter, control: GatewayControl) -> None
         control.resume(key)
 
     @router.put(
-        SUBSCRIPTION_PATH + "/ordering-mode", status_code=done, responses=conflicts, summary="Change the ordering mode"
+        SUBSCRIPTION_PATH + "/ordering-mode", status_code=done, responses=CONFLICTS, summary="Change the ordering mode"
     )
     async def change_mode(key: Key, mode: Mode) -> None:
         """Between the two ordered modes, at any time; workers that join from now on are treated by it.
@@ -64,7 +72,7 @@ def _orders_to_subscriptions(router: APIRouter, control: GatewayControl) -> None
         """
         control.change_mode(key, mode.ordering_mode)
 
-    @router.put(SUBSCRIPTION_PATH + "/limits", responses=conflicts, summary="Change limits")
+    @router.put(SUBSCRIPTION_PATH + "/limits", responses=CONFLICTS, summary="Change limits")
     async def change_limits(key: Key, limits: Limits) -> LimitsInEffect:
         """All of them at once: one that is absent or null is the configuration's again. Answers those in effect."""
         return LimitsInEffect(**control.change_limits(key, limits.model_dump()))
@@ -85,3 +93,34 @@ def _orders_to_consumers(router: APIRouter, control: GatewayControl) -> None:
     async def evict(key: Key, consumer: ConsumerName) -> Concerned:
         """Close its consumer; what it held goes to others. Official clients reconnect at once, drained or not."""
         return Concerned(consumers=control.evict(key, consumer))
+
+
+def _orders_to_groups(router: APIRouter, control: GatewayControl) -> None:
+    @router.post(GROUP_PATH + "/replay", responses=CONFLICTS, summary="Deliver again")
+    async def replay(key: Key, place: ReplayFrom) -> Replayed:
+        """Let all replicas of a group deliver again from a place: of a time, of a message, or an end of the topic.
+
+        All of them stop, and give what they have back as in any hand-over; then the cursor is moved, and they go on. It
+        is answered when that is done, which takes as long as workers need for what they have.
+        """
+        answer: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
+
+        def answered(problem: str | None) -> None:
+            if not answer.done():
+                answer.set_result(problem)
+
+        control.replay(key, _position(place), _published_ms(place), answered)
+        problem = await answer
+        if problem is not None:
+            raise Conflict(problem)
+        return Replayed(subscription=key[1])
+
+
+def _position(place: ReplayFrom) -> tuple[int, int] | None:
+    if place.position is not None:
+        return place.position.ledger, place.position.entry
+    return None if place.end is None else ENDS[place.end]
+
+
+def _published_ms(place: ReplayFrom) -> int | None:
+    return None if place.published_at is None else int(place.published_at.timestamp() * 1_000)

@@ -70,6 +70,7 @@ class Explanation(BaseModel):
         "unacked_limit",
         "join_position",
         "drained_by_operator",
+        "no_lease",
         "paused",
     ]
     waiting_messages: int

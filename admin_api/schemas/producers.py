@@ -15,6 +15,9 @@ class ElectionCounters(BaseModel):
     resumptions_total: int = Field(description="How often a former owner got its topic back, with the same epoch.")
     failed_promotions_total: int = Field(description="How often one whose turn it was did not become the owner.")
     fencings_total: int = Field(description="How often one was displaced by somebody who did not wait.")
+    yields_total: int = Field(
+        description="How often one that waited at the broker gave its turn to a better one elsewhere."
+    )
     vacancy_seconds_total: float = Field(description="How long topics had no owner though somebody wanted them.")
 
 
@@ -46,6 +49,15 @@ class WaitingProducer(BaseModel):
     client_version: str
 
 
+class BestRival(BaseModel):
+    """The best of those that wait for the topic at other replicas."""
+
+    replica: str
+    priority: int
+    returning: bool = Field(description="It owned the topic before, and nobody of its replica has since.")
+    since: float = Field(description="When it came, counted back from when it was heard of.")
+
+
 class Election(BaseModel):
     """One topic in numbers."""
 
@@ -58,6 +70,13 @@ class Election(BaseModel):
         description="Whose turn does not come at present: newcomers' while the owner may come back, everybody's while "
         "the broker has trouble with the topic."
     )
+    rival: BestRival | None = Field(
+        description="Null if no other replica says that somebody waits there; always without groups_enabled."
+    )
+    outranked: bool = Field(
+        description="Nobody is asked for here because the rival is better; for a few seconds at most while no gateway "
+        "says that the topic is owned."
+    )
     counters: ElectionCounters
 
 
@@ -68,6 +87,9 @@ class ElectionsSummary(BaseModel):
     owners_count: int = Field(description="Topics that are owned by somebody connected here.")
     waiting_count: int
     waiting_bytes: int
+    outranked_count: int = Field(description="Topics for which nobody is asked because a better one waits elsewhere.")
+    rivals_count: int = Field(description="Topics that other replicas speak of, each counted for each.")
+    ignored_total: int = Field(description="What other replicas said and was not understood, or found no room.")
     counters: ElectionCounters
 
 

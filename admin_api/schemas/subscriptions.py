@@ -9,6 +9,8 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, Field
 
+from admin_api.schemas.groups import GroupSummary
+
 
 class DrainingHash(BaseModel):
     """A hash whose former owner still holds messages of it, so that the new owner waits (PIP-379)."""
@@ -107,6 +109,7 @@ class Subscription(BaseModel):
     budget_stops: int
     hand_over_count: int
     hand_overs: list[HandOver]
+    group: GroupSummary | None = Field(description="This replica's part in its group; null if nobody else shares it.")
     dispatcher: Dispatcher
 
 

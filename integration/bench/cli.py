@@ -18,11 +18,13 @@ import structlog
 from integration.artifacts import DEFAULT_VERSION, PULSAR_VERSIONS
 from integration.bench import (
     drain,
+    groups,
     hand_over,
     latency,
     micro,
     profiling,
     relay,
+    rolling_restart,
     scrape,
     sockets,
     statistics_calls,
@@ -45,6 +47,8 @@ SERVED: Final[dict[str, Callable[[Stage], list[Row]]]] = {
     "scrape": scrape.measure,
     "websockets": sockets.measure,
     "waiters": waiters.measure,
+    "groups": groups.measure,
+    "rolling-restart": rolling_restart.measure,
 }
 """Sections that need a broker and a gateway, in the table's order."""
 INSIDE: Final = "inside"

@@ -17,7 +17,7 @@ import pulsar
 
 from integration.bench.machine import note
 from integration.bench.raw_worker import RawWorker, Received
-from integration.bench.report import Row, Spread, differences
+from integration.bench.report import Row, Spread, differences, quantile
 from integration.bench.stage import SIDES, Side, Stage
 from integration.errors import IntegrationError
 
@@ -43,8 +43,7 @@ class HandOvers:
 
     def quantile(self, share: float) -> float:
         """The time that this share of hand-overs did not exceed."""
-        ordered = sorted(self.times_ms)
-        return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
+        return quantile(self.times_ms, share)
 
 
 def measure(stage: Stage) -> list[Row]:

@@ -7,7 +7,9 @@ hand-over takes. No client is to be written here: one connection, one consumer, 
 from __future__ import annotations
 
 import socket
+import threading
 import time
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, NamedTuple, Self
 from urllib.parse import urlsplit
 
@@ -19,11 +21,14 @@ from proxy.wire.frames import FrameSplitter, frame_type, parse_command, payload_
 from proxy.wire.metadata import peek
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from types import TracebackType
 
 FRAME_BYTES_MAX: Final = 8 << 20
 READ_BYTES: Final = 1 << 16
 ANSWER_S_MAX: Final = 30.0
+LISTEN_S: Final = 1.0
+"""How late a thread that listens may notice that it is to end."""
 CONSUMER_ID: Final = 1
 _T = pb.BaseCommand
 
@@ -139,3 +144,21 @@ class RawWorker(RawConnection):
             self._received.append(Received(metadata.partition_key, parse_command(frame).message.message_id, at))
         else:
             super()._take(kind, frame, at)
+
+
+@contextmanager
+def kept_alive(worker: RawWorker) -> Iterator[None]:
+    """Answer what the other side pings, in a thread, as long as nobody takes anything."""
+    over = threading.Event()
+
+    def listen() -> None:
+        while not over.is_set():
+            worker.take(LISTEN_S)
+
+    listener = threading.Thread(target=listen)
+    listener.start()
+    try:
+        yield
+    finally:
+        over.set()
+        listener.join()

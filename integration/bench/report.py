@@ -108,6 +108,12 @@ def figure(value: float) -> str:
     return f"{value:.1f}" if abs(value) >= TEN else f"{value:.2f}"
 
 
+def quantile(values: Iterable[float], share: float) -> float:
+    """The value that this share of them did not exceed; there must be one at least."""
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
+
+
 def differences(direct: Sequence[float], gateway: Sequence[float]) -> Spread:
     """How much each gateway repetition lies above the direct one before it."""
     return Spread.of(second - first for first, second in zip(direct, gateway, strict=True))

@@ -5,13 +5,12 @@ One connection carries a consumer for each subscription, since what a scrape tel
 
 from __future__ import annotations
 
-import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 from integration.bench import frames_made
 from integration.bench.beside import Calls, measure_beside
-from integration.bench.raw_worker import RawWorker
+from integration.bench.raw_worker import RawWorker, kept_alive
 from integration.bench.report import Row, Spread
 
 if TYPE_CHECKING:
@@ -23,7 +22,6 @@ SCRAPES_PER_S: Final = 1
 TARGET_S: Final = 1.0
 TOPIC: Final = "persistent://public/default/scrape-latency"
 CROWD_TOPIC: Final = "persistent://public/default/scrape-crowd"
-LISTEN_S: Final = 1.0
 
 
 def measure(stage: Stage) -> list[Row]:
@@ -39,19 +37,8 @@ def measure(stage: Stage) -> list[Row]:
 @contextmanager
 def _subscriptions(stage: Stage, count: int) -> Iterator[None]:
     """So many subscriptions with a worker each, whose connection is kept alive."""
-    over = threading.Event()
     with RawWorker(stage.gateway.service_url, CROWD_TOPIC, "s-0", "crowd", 1) as crowd:
         for number in range(2, count + 1):
             crowd.request(frames_made.subscribe(number, "crowd", CROWD_TOPIC, f"s-{number}"))
-
-        def listen() -> None:
-            while not over.is_set():
-                crowd.take(LISTEN_S)
-
-        listener = threading.Thread(target=listen)
-        listener.start()
-        try:
+        with kept_alive(crowd):
             yield
-        finally:
-            over.set()
-            listener.join()

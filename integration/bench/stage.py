@@ -47,6 +47,7 @@ class Sizes:
     socket_messages: int = 50_000
     waiting_producers: int = 10_000
     promotions: int = 1_000
+    between_restarts_s: float = 8.0
     micro_messages: int = 5_000
     tracked_slots: int = 65_000
     waiting_messages: int = 10_000
@@ -65,6 +66,7 @@ QUICK: Final = Sizes(
     socket_messages=500,
     waiting_producers=300,
     promotions=30,
+    between_restarts_s=2.0,
     micro_messages=500,
     tracked_slots=5_000,
     waiting_messages=500,

@@ -11,7 +11,6 @@ import argparse
 import logging
 import shutil
 import signal
-import socket
 import sys
 import time
 from contextlib import ExitStack, contextmanager
@@ -24,16 +23,15 @@ from rich.panel import Panel
 
 from integration import artifacts
 from integration.demo import story
-from integration.demo.scene import SceneSource
+from integration.demo.cluster import Cluster, ClusterSource
 from integration.demo.view import WHAT_IT_IS, Display, LiveDisplay, PlainDisplay, tell_hand_overs
 from integration.errors import IntegrationError
-from integration.gateway import KeylineGateway
 from integration.load.options import Batching
 from integration.load.producer import ProducerThread
 from integration.load.report import audit_lines, audit_table
 from integration.load.run import LoadRun
 from integration.locks import exclusive_lock
-from integration.ports import LOOPBACK, free_ports
+from integration.ports import free_ports, is_free
 from integration.standalone import PulsarStandalone
 
 if TYPE_CHECKING:
@@ -55,6 +53,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Run the demo and return the exit code: 0 if every promise was kept, 1 if not, 130 if it was broken off."""
     parser = argparse.ArgumentParser(prog="python -m integration.demo", description="Watch Keyline keep keys in order.")
     parser.add_argument("--seconds", type=float, help="length of the story; without it, it goes on until Ctrl-C")
+    parser.add_argument("--replicas", type=int, default=1, choices=range(1, 10), help="gateways that share the work")
     parser.add_argument("--version", default=artifacts.DEFAULT_VERSION, help="of Pulsar")
     options = parser.parse_args(arguments)
     console = Console()
@@ -64,7 +63,7 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         STATE.mkdir(exist_ok=True)
         with exclusive_lock(STATE / "lock", "another demo runs in this directory; waiting for its end"):
-            return Demo(console, options.version).run(options.seconds)
+            return Demo(console, options.version, options.replicas).run(options.seconds)
     except IntegrationError as error:
         console.print(f"error: {error}", style="red", markup=False)
         return 1
@@ -76,10 +75,11 @@ def main(arguments: list[str] | None = None) -> int:
 class Demo:
     """One performance."""
 
-    def __init__(self, console: Console, version: str) -> None:
+    def __init__(self, console: Console, version: str, replicas: int) -> None:
         """Prepare; nothing is started yet."""
         self._console = console
         self._version = version
+        self._replicas = replicas
 
     def run(self, seconds: float | None) -> int:
         """Play it and return the exit code."""
@@ -87,15 +87,18 @@ class Demo:
         self._console.print(Panel(WHAT_IT_IS, title="Keyline", title_align="left"))
         with ExitStack() as stage:
             broker = self._start_broker(stage)
-            gateway = self._start_gateway(stage, broker)
-            run = stage.enter_context(LoadRun(STATE / "load", gateway.service_url, TOPIC))
+            cluster = self._start_gateways(stage, broker)
+            # A producer whose gateway is killed may send twice what was not confirmed: here it is about workers.
+            producer_url = broker.service_url if cluster.shared else cluster.service_url
+            run = stage.enter_context(LoadRun(STATE / "load", cluster.service_url, TOPIC, producer_url=producer_url))
             self._say(f"Three workers join: {', '.join(story.FIRST_WORKERS)}. They are ordinary Pulsar clients.")
-            story.first_workers(run)
-            for batching in (Batching.NONE, Batching.DEFAULT):
+            story.first_workers(run, cluster)
+            # Only a gateway that is alone can divide a batch of many keys.
+            for batching in (Batching.NONE, Batching.KEY_BASED if cluster.shared else Batching.DEFAULT):
                 run.produce(in_process=False, keys=KEYS, rate_per_s=RATE_PER_S, batching=batching, run_length=2)
             self._say(f"Two producers send {2 * RATE_PER_S:.0f} messages a second with {KEYS} different keys.")
             with self._display() as display:
-                Performance(display, gateway, run).play(seconds)
+                Performance(display, cluster, run).play(seconds)
                 result = finish(display, run)
         return self._judge(result)
 
@@ -109,12 +112,16 @@ class Demo:
         self._say(f"Pulsar is ready at {broker.service_url}.")
         return broker
 
-    def _start_gateway(self, stage: ExitStack, broker: PulsarStandalone) -> KeylineGateway:
-        port, admin_port = _port("gateway"), _port("gateway admin")
-        gateway = KeylineGateway(broker.service_url, broker.admin_url, STATE, port=port, admin_port=admin_port)
-        stage.enter_context(gateway)
-        self._say(f"The Keyline gateway is ready at {gateway.service_url}: the one line that a client changes.")
-        return gateway
+    def _start_gateways(self, stage: ExitStack, broker: PulsarStandalone) -> Cluster:
+        free = free_ports(2 * (self._replicas - 1))
+        ports = [(_port("gateway"), _port("gateway admin")), *zip(free[::2], free[1::2], strict=True)]
+        cluster = Cluster(broker, STATE, ports)
+        cluster.start(stage)
+        if cluster.shared:
+            self._say(f"{self._replicas} Keyline gateways are ready, which share the work: {cluster.service_url}.")
+        else:
+            self._say(f"The Keyline gateway is ready at {cluster.service_url}: the one line that a client changes.")
+        return cluster
 
     @contextmanager
     def _display(self) -> Iterator[Display]:
@@ -143,17 +150,18 @@ class Demo:
 class Performance:
     """The story on the stage: steps in time, and a look at the gateway four times a second."""
 
-    def __init__(self, display: Display, gateway: KeylineGateway, run: LoadRun) -> None:
+    def __init__(self, display: Display, cluster: Cluster, run: LoadRun) -> None:
         """Nothing happens yet."""
         self._display = display
-        self._gateway = gateway
+        self._cluster = cluster
         self._run = run
-        self._source = SceneSource(TOPIC, KEYS)
+        self._source = ClusterSource(cluster, TOPIC, KEYS)
 
     def play(self, seconds: float | None) -> None:
         """Play until the time is over or Ctrl-C."""
-        period_s = story.period_s(seconds)
-        steps = story.steps()
+        shared = self._cluster.shared
+        period_s = story.period_s(seconds, shared=shared)
+        steps = story.steps(shared=shared)
         began = next_step = time.monotonic()
         next_step += period_s
         try:
@@ -161,7 +169,7 @@ class Performance:
                 if time.monotonic() >= next_step:
                     step = next(steps)
                     self._display.say(step.words)
-                    step.act(self._run)
+                    step.act(self._run, self._cluster)
                     next_step += period_s
                 self._look()
                 time.sleep(LOOK_INTERVAL_S)
@@ -170,7 +178,7 @@ class Performance:
 
     def _look(self) -> None:
         self._run.progress.update()
-        scene = self._source.scene(self._gateway.statistics())
+        scene = self._source.scene()
         for line in tell_hand_overs(scene.hand_overs):
             self._display.say(line)
         self._display.show(scene, sent_count(self._run), self._run.progress.acknowledged)
@@ -194,14 +202,7 @@ def sent_count(run: LoadRun) -> int:
 def _port(name: str) -> int:
     """Return the usual port if nothing listens there, else a free one."""
     usual = PORTS[name]
-    with socket.socket() as probe:
-        # As servers do: the connections of a broker that has just ended do not keep its port.
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((LOOPBACK, usual))
-        except OSError:
-            return free_ports(1)[0]
-    return usual
+    return usual if is_free(usual) else free_ports(1)[0]
 
 
 def _clear_state() -> None:

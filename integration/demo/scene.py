@@ -7,6 +7,7 @@ that has it. Two of a few hundred keys may share a hash; then they share their f
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,6 +28,21 @@ class WorkerView:
     """Messages it has acknowledged since it joined."""
     draining: int
     """Keys it no longer owns but still has messages of."""
+    replica: str = ""
+    """Where it is connected, if there are several gateways."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaView:
+    """One gateway of several."""
+
+    name: str
+    state: str
+    leads: bool
+    streams: int
+    """Slices of the hash space that it delivers."""
+    streams_count: int
+    """All there are; 0 before it knows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,27 +82,30 @@ class Scene:
     """Since the start."""
     held_back: int = 0
     """Messages that wait for their key's old worker."""
+    replicas: tuple[ReplicaView, ...] = ()
+    """If there are several gateways."""
 
 
 class SceneSource:
     """Makes scenes of one topic, remembering which hand-overs were shown."""
 
-    def __init__(self, topic: str, key_count: int) -> None:
-        """Work out each key's hash."""
+    def __init__(self, topic: str, key_count: int, slot: Callable[[int], int] = consistent_slot) -> None:
+        """Work out each key's hash; `slot` is the gateway's way from a key's full hash to it."""
         self._topic = topic
         self._names: dict[int, list[str]] = defaultdict(list)
         for key in range(key_count):
             name = key_name(key)
-            self._names[consistent_slot(murmur31(name.encode()))].append(name)
+            self._names[slot(murmur31(name.encode()))].append(name)
         self._shown = 0
 
-    def scene(self, statistics: dict[str, Any]) -> Scene:
-        """Read the gateway's answer."""
+    def scene(self, statistics: dict[str, Any], replica: ReplicaView | None = None) -> Scene:
+        """Read the gateway's answer, or that of one replica."""
+        replicas = () if replica is None else (replica,)
         found = [item for item in statistics["subscriptions"] if item["topic"] == self._topic]
         if not found:
             # No worker at the moment. The next one opens the subscription anew, and its counts begin again.
             self._shown = 0
-            return Scene()
+            return Scene(replicas=replicas)
         subscription = found[0]
         now = subscription["now"]
         workers = sorted(subscription["dispatcher"]["workers"], key=lambda worker: str(worker["name"]))
@@ -95,11 +114,12 @@ class SceneSource:
         self._shown = subscription["hand_over_count"]
         latest = subscription["hand_overs"][-new:] if new else []
         return Scene(
-            workers=tuple(_worker(worker) for worker in workers),
+            workers=tuple(_worker(worker, replica) for worker in workers),
             waits=tuple(sorted(waits, key=lambda wait: -wait.seconds)),
             hand_overs=tuple(self._hand_over(item) for item in latest),
             hand_over_count=subscription["hand_over_count"],
             held_back=subscription["dispatcher"]["waiting_messages"],
+            replicas=replicas,
         )
 
     def _keys(self, slot: int) -> str:
@@ -125,11 +145,25 @@ class SceneSource:
         )
 
 
-def _worker(worker: dict[str, Any]) -> WorkerView:
+def merged(scenes: Sequence[Scene]) -> Scene:
+    """What several replicas show, as one."""
+    return Scene(
+        workers=tuple(sorted((each for scene in scenes for each in scene.workers), key=lambda worker: worker.name)),
+        waits=tuple(sorted((each for scene in scenes for each in scene.waits), key=lambda wait: -wait.seconds)),
+        hand_overs=tuple(each for scene in scenes for each in scene.hand_overs),
+        hand_over_count=sum(scene.hand_over_count for scene in scenes),
+        held_back=sum(scene.held_back for scene in scenes),
+        replicas=tuple(each for scene in scenes for each in scene.replicas),
+    )
+
+
+def _worker(worker: dict[str, Any], replica: ReplicaView | None) -> WorkerView:
+    part = replica.streams / replica.streams_count if replica is not None and replica.streams_count else 1.0
     return WorkerView(
         name=worker["name"],
-        share=worker["hash_space_share"],
+        share=worker["hash_space_share"] * part,
         in_hand=worker["unacked_messages"],
         done=worker["acked_messages"],
         draining=worker["draining_hashes_count"],
+        replica="" if replica is None else replica.name,
     )

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from itertools import count
+from itertools import cycle
 from typing import TYPE_CHECKING, Final
 
+from integration.load.lives import Cause
+
 if TYPE_CHECKING:
+    from integration.demo.cluster import Cluster
     from integration.load.run import LoadRun
 
 FIRST_WORKERS: Final = ("anna", "ben", "cleo")
@@ -28,30 +31,21 @@ class Step:
     """One thing that happens to the workers."""
 
     words: str
-    act: Callable[[LoadRun], object]
+    act: Callable[[LoadRun, Cluster], object]
 
 
-def start(run: LoadRun, name: str) -> None:
+def start(run: LoadRun, cluster: Cluster, name: str) -> None:
     """Start a worker; it joins in its own time."""
-    run.start_worker(name, receiver_queue_size=RECEIVER_QUEUE_SIZE, ack_delay_ms=ACK_DELAY_MS[name])
+    url, delay_ms = cluster.next_url(), ACK_DELAY_MS[name]
+    run.start_worker(name, service_url=url, receiver_queue_size=RECEIVER_QUEUE_SIZE, ack_delay_ms=delay_ms)
 
 
-def first_workers(run: LoadRun) -> None:
+def first_workers(run: LoadRun, cluster: Cluster) -> None:
     """Start the three that are there from the beginning and wait until they have joined."""
     for name in FIRST_WORKERS:
-        start(run, name)
+        start(run, cluster, name)
     for name in FIRST_WORKERS:
         run.workers[name].wait_joined()
-
-
-_ROUND: Final = (
-    Step("dora starts as a fourth worker. Some keys of the others become hers.", lambda run: start(run, "dora")),
-    Step("ben leaves: he finishes his messages and closes. His keys go to the others.", lambda run: leave(run, "ben")),
-    Step("ben comes back and gets exactly the keys he had.", lambda run: start(run, "ben")),
-    Step("cleo is killed (kill -9) with messages in her hands.", lambda run: run.kill_worker("cleo")),
-    Step("cleo is started again.", lambda run: start(run, "cleo")),
-    Step("dora leaves.", lambda run: leave(run, "dora")),
-)
 
 
 def leave(run: LoadRun, name: str) -> None:
@@ -59,14 +53,53 @@ def leave(run: LoadRun, name: str) -> None:
     run.release_worker(name)
 
 
-def steps() -> Iterator[Step]:
-    """Yield the steps, round after round."""
-    for index in count():
-        yield _ROUND[index % len(_ROUND)]
+def kill_replica(run: LoadRun, cluster: Cluster) -> None:
+    """Kill a replica; what was under way at its workers is delivered again."""
+    run.interruption(Cause.GATEWAY_KILLED)
+    cluster.kill(1)
 
 
-def period_s(seconds: float | None) -> float:
+_ROUND: Final = (
+    Step(
+        "dora starts as a fourth worker. Some keys of the others become hers.",
+        lambda run, cluster: start(run, cluster, "dora"),
+    ),
+    Step(
+        "ben leaves: he finishes his messages and closes. His keys go to the others.",
+        lambda run, _: leave(run, "ben"),
+    ),
+    Step("ben comes back and gets exactly the keys he had.", lambda run, cluster: start(run, cluster, "ben")),
+    Step("cleo is killed (kill -9) with messages in her hands.", lambda run, _: run.kill_worker("cleo")),
+    Step("cleo is started again.", lambda run, cluster: start(run, cluster, "cleo")),
+    Step("dora leaves.", lambda run, _: leave(run, "dora")),
+)
+
+_ROUND_OF_REPLICAS: Final = (
+    Step("dora starts as a fourth worker, at whichever replica.", lambda run, cluster: start(run, cluster, "dora")),
+    Step(
+        "replica-0 is restarted. It hands its keys over first, and nothing is delivered twice.",
+        lambda _, cluster: cluster.roll(0),
+    ),
+    Step("ben leaves: he finishes his messages and closes.", lambda run, _: leave(run, "ben")),
+    Step("ben comes back. Slices go where workers are.", lambda run, cluster: start(run, cluster, "ben")),
+    Step("replica-1 is killed (kill -9). The others get its keys when it has certainly stopped.", kill_replica),
+    Step("cleo is killed (kill -9) with messages in her hands.", lambda run, _: run.kill_worker("cleo")),
+    Step("cleo is started again.", lambda run, cluster: start(run, cluster, "cleo")),
+    Step("dora leaves.", lambda run, _: leave(run, "dora")),
+)
+
+
+def steps(*, shared: bool) -> Iterator[Step]:
+    """Yield the steps, round after round; a round of its own where replicas share the work."""
+    yield from cycle(_round(shared=shared))
+
+
+def period_s(seconds: float | None, *, shared: bool) -> float:
     """Return the time between steps, such that a short demo still shows a whole round."""
     if seconds is None:
         return PERIOD_S_MAX
-    return min(PERIOD_S_MAX, seconds / (len(_ROUND) + 1))
+    return min(PERIOD_S_MAX, seconds / (len(_round(shared=shared)) + 1))
+
+
+def _round(*, shared: bool) -> tuple[Step, ...]:
+    return _ROUND_OF_REPLICAS if shared else _ROUND

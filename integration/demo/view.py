@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
-    from integration.demo.scene import HandOverView
+    from integration.demo.scene import HandOverView, ReplicaView
 
 LINES_KEPT: Final = 12
 WAITS_SHOWN_MAX: Final = 5
@@ -93,6 +93,8 @@ class PlainDisplay:
             return
         self._shown_at = time.monotonic()
         workers = ", ".join(f"{worker.name} {worker.share:.0%}" for worker in scene.workers) or "none"
+        if scene.replicas:
+            self.say("slices at: " + ", ".join(map(_replica, scene.replicas)) + ".")
         self.say(f"keys at: {workers}. Sent {sent:,}, delivered {delivered:,}.")
         if scene.waits:
             first = scene.waits[0]
@@ -100,6 +102,12 @@ class PlainDisplay:
                 f"  {_count(len(scene.waits), 'key')} draining, {_count(scene.held_back, 'message')} held back. "
                 f"Longest: {first.keys}, for {first.seconds * 1e3:.0f} ms, until {first.holder} is done with it."
             )
+
+
+def _replica(replica: ReplicaView) -> str:
+    if not replica.streams_count:
+        return f"{replica.name} {replica.state}"
+    return f"{replica.name} {replica.streams} of {replica.streams_count}{' (leads)' if replica.leads else ''}"
 
 
 class LiveDisplay:
@@ -133,6 +141,7 @@ class LiveDisplay:
         log = Text("\n".join(self._lines), no_wrap=True, overflow="ellipsis")
         self._live.update(
             Group(
+                *_replicas(self._scene),
                 Panel(_workers(self._scene), title="Workers", title_align="left", border_style="blue"),
                 Panel(
                     _waits(self._scene),
@@ -147,16 +156,36 @@ class LiveDisplay:
         )
 
 
+def _replicas(scene: Scene) -> list[RenderableType]:
+    """A panel for them, where there are several."""
+    if not scene.replicas:
+        return []
+    table = Table(box=None, expand=True)
+    for title in ("replica", "slices of the hash space", "", "state", "leads"):
+        table.add_column(title, style="bold" if title == "replica" else "")
+    for each in scene.replicas:
+        bar = ProgressBar(
+            total=each.streams_count or 1, completed=each.streams, width=SHARE_WIDTH, complete_style="cyan"
+        )
+        part = f"{each.streams} of {each.streams_count}" if each.streams_count else "-"
+        table.add_row(each.name, bar, part, each.state, "leads" if each.leads else "")
+    return [Panel(table, title="Gateways", title_align="left", border_style="cyan")]
+
+
 def _workers(scene: Scene) -> RenderableType:
     table = Table(box=None, expand=True)
     table.add_column("worker", style="bold")
+    if scene.replicas:
+        table.add_column("at")
     table.add_column("share of the keys", width=SHARE_WIDTH)
     for title in ("", "messages in hand", "finished", "keys draining"):
         table.add_column(title, justify="right")
     for worker in scene.workers:
         bar = ProgressBar(total=1.0, completed=worker.share, width=SHARE_WIDTH, complete_style="green")
         draining = Text(str(worker.draining), style="yellow" if worker.draining else "dim")
-        table.add_row(worker.name, bar, f"{worker.share:.0%}", f"{worker.in_hand:,}", f"{worker.done:,}", draining)
+        at = [worker.replica] if scene.replicas else []
+        numbers = f"{worker.share:.0%}", f"{worker.in_hand:,}", f"{worker.done:,}"
+        table.add_row(worker.name, *at, bar, *numbers, draining)
     return table
 
 

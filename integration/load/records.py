@@ -1,6 +1,6 @@
 """What a worker writes down, one fixed-size record per event, so that SIGKILL loses at most the event in progress.
 
-Every record is one unbuffered `write` of 44 bytes: it is in the kernel before the worker goes on, and a killed process
+Every record is one unbuffered `write` of 52 bytes: it is in the kernel before the worker goes on, and a killed process
 takes nothing with it. One write costs about a microsecond. Fixed sizes let a reader follow a growing file without
 parsing, and a torn last record (never seen, yet allowed) is simply not read.
 
@@ -17,7 +17,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Self
 if TYPE_CHECKING:
     from pathlib import Path
 
-_FORMAT: Final = struct.Struct("<BxHIIIiqqq")
+    from integration.load.payload import Number
+
+_FORMAT: Final = struct.Struct("<BxHIIIiqqqq")
 RECORD_BYTES: Final = _FORMAT.size
 REDELIVERY_COUNT_MAX: Final = 0xFFFF
 
@@ -55,6 +57,8 @@ class Record(NamedTuple):
     at_ns: int
     ledger: int
     entry: int
+    sent_ns: int = 0
+    """When the message was handed to its producer's client."""
 
 
 class RecordWriter:
@@ -65,16 +69,18 @@ class RecordWriter:
         self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
 
     def message(
-        self, event: Event, at_ns: int, number: tuple[int, int, int], position: tuple[int, int, int], redeliveries: int
+        self, event: Event, at_ns: int, number: Number, position: tuple[int, int, int], redeliveries: int
     ) -> None:
-        """Write an event of a message: its (producer, key, sequence) and its (ledger, entry, batch index)."""
+        """Write an event of a message: what its payload says and its (ledger, entry, batch index)."""
         redeliveries = min(redeliveries, REDELIVERY_COUNT_MAX)
-        record = _FORMAT.pack(event, redeliveries, *number, position[2], at_ns, position[0], position[1])
+        producer, key, sequence, sent_ns = number
+        ledger, entry, index = position
+        record = _FORMAT.pack(event, redeliveries, producer, key, sequence, index, at_ns, ledger, entry, sent_ns)
         os.write(self._descriptor, record)
 
     def life(self, event: Event, at_ns: int) -> None:
         """Write an event of the worker itself. Safe from any thread: one write is one record."""
-        os.write(self._descriptor, _FORMAT.pack(event, 0, 0, 0, 0, 0, at_ns, 0, 0))
+        os.write(self._descriptor, _FORMAT.pack(event, 0, 0, 0, 0, 0, at_ns, 0, 0, 0))
 
 
 class RecordReader:

@@ -16,6 +16,7 @@ from integration.load.lives import Cause, Interruption
 from integration.load.options import ProducerOptions, WorkerOptions
 from integration.load.producer import ProducerProcess, ProducerThread
 from integration.load.progress import Progress
+from integration.load.waits import longest_waits
 from integration.load.workers import WorkerProcess
 
 if TYPE_CHECKING:
@@ -149,6 +150,10 @@ class LoadRun:
     def audit(self) -> AuditResult:
         """Judge what is on record."""
         return audit(self._records, [worker.life() for worker in self._lives], self._interruptions)
+
+    def longest_waits(self, since_ns: int = 0) -> dict[int, int]:
+        """How long each key's worst message was on its way to its first worker, in nanoseconds; see `waits`."""
+        return longest_waits([worker.life() for worker in self._lives], since_ns)
 
     def close(self) -> None:
         """End every process at once."""

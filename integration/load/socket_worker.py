@@ -48,10 +48,9 @@ class Received(NamedTuple):
     redelivery_count: int
 
     @property
-    def number(self) -> tuple[int, int, int]:
-        """Producer, key and sequence, from its payload."""
-        producer, key, sequence, _ = payload.decode(self.data)
-        return producer, key, sequence
+    def number(self) -> payload.Number:
+        """What its payload says."""
+        return payload.decode(self.data)
 
     @property
     def position(self) -> tuple[int, int, int]:
@@ -150,7 +149,7 @@ class SocketWorker:
     def _take(self, message: Received) -> None:
         options = self._options
         self._record(Event.RECEIVED, message)
-        if message.key != payload.key_name(message.number[1]):
+        if message.key != payload.key_name(message.number.key):
             self._record(Event.GARBLED, message)
         if options.work_ms:
             time.sleep(options.work_ms / 1_000)

@@ -132,10 +132,10 @@ class Worker:
             logging.getLogger("worker").warning("could not acknowledge: not connected")
 
     def _record(self, event: Event, at_ns: int, message: pulsar.Message) -> None:
-        producer, key, sequence, _ = payload.decode(message.data())
         where = message.message_id()
         position = (where.ledger_id(), where.entry_id(), where.batch_index())
-        self._records.message(event, at_ns, (producer, key, sequence), position, message.redelivery_count())
+        number = payload.decode(message.data())
+        self._records.message(event, at_ns, number, position, message.redelivery_count())
 
 
 def main() -> NoReturn:

@@ -52,7 +52,7 @@ def ack(dispatcher: Dispatcher, worker: Worker, key: int, now: float) -> bool:
             _credit(worker, part.remaining)
             _finish(dispatcher, part, worker, now)
     if worker.over_unacked:
-        _reopen(dispatcher, worker, now)
+        reopen(dispatcher, worker, now)
     if unit.redeliveries and worker.outbox:
         _forget_unsent(dispatcher, worker, unit, key, now)
     return True
@@ -80,7 +80,7 @@ def ack_indexes(dispatcher: Dispatcher, worker: Worker, key: int, unacked: int, 
     if finished:
         del worker.pending[key]
         dispatcher.ack_latency.observe(now - unit.sent_at)
-    _reopen(dispatcher, worker, now)
+    reopen(dispatcher, worker, now)
     if unit.redeliveries and worker.outbox:
         _forget_unsent(dispatcher, worker, unit, key, now)
     return True
@@ -96,7 +96,7 @@ def redeliver(dispatcher: Dispatcher, worker: Worker, keys: Iterable[int] | None
     before = worker.redelivered_messages
     returned = take_back(dispatcher, worker, units, now)
     dispatcher.settle_slots(dict.fromkeys(part.slot for part in returned), now)
-    _reopen(dispatcher, worker, now)
+    reopen(dispatcher, worker, now)
     # Permits of what was never sent are free for any slot of the worker.
     dispatcher.serve(worker, now)
     return worker.redelivered_messages - before
@@ -108,7 +108,7 @@ def take_back(dispatcher: Dispatcher, worker: Worker, units: Collection[Part | D
     What still lies in the worker's outbox is taken out of it: it was never sent, so it used no permits and is no
     redelivery. Left there, it would reach the worker twice, or a second worker as well.
     """
-    unsent = _withdraw(dispatcher, worker, units) if worker.outbox else set()
+    unsent = withdraw(dispatcher, worker, units) if worker.outbox else set()
     returned: list[Part] = []
     by_slot: dict[int, list[Part]] = {}
     for unit in units:
@@ -137,11 +137,11 @@ def _forget_unsent(dispatcher: Dispatcher, worker: Worker, unit: Part | Delivery
     if key in worker.pending:
         redeliver(dispatcher, worker, (key,), now)
     else:
-        _withdraw(dispatcher, worker, (unit,))
+        withdraw(dispatcher, worker, (unit,))
         dispatcher.serve(worker, now)
 
 
-def _withdraw(dispatcher: Dispatcher, worker: Worker, units: Iterable[Part | Delivery]) -> set[int]:
+def withdraw(dispatcher: Dispatcher, worker: Worker, units: Iterable[Part | Delivery]) -> set[int]:
     """Take those of the units that have not left yet out of the worker's outbox; returns their object ids."""
     wanted = {id(unit) for unit in units}
     unsent = [unit for unit in worker.outbox if id(unit) in wanted]
@@ -164,7 +164,7 @@ def _credit(worker: Worker, count: int, *, acknowledged: bool = True) -> None:
         worker.acked_messages += count
 
 
-def _reopen(dispatcher: Dispatcher, worker: Worker, now: float) -> None:
+def reopen(dispatcher: Dispatcher, worker: Worker, now: float) -> None:
     """Past half of its unacknowledged limit a blocked worker gets messages again, as the broker does it."""
     if worker.over_unacked and worker.unacked <= worker.max_unacked // 2:
         worker.over_unacked = False

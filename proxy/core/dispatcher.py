@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from proxy.core.selectors.base import Selector
+    from proxy.core.stream_leases import StreamLeases
     from proxy.core.worker import Worker
 
 
@@ -65,9 +66,18 @@ class HandOver:
 class Dispatcher:
     """State of one (topic partition, subscription)."""
 
-    def __init__(self, selector: Selector[Worker], mode: OrderingMode = OrderingMode.DRAINING_HASHES) -> None:
-        """A subscription without workers; `selector` must be empty."""
+    def __init__(
+        self,
+        selector: Selector[Worker],
+        mode: OrderingMode = OrderingMode.DRAINING_HASHES,
+        leases: StreamLeases | None = None,
+    ) -> None:
+        """A subscription without workers; `selector` must be empty.
+
+        `leases` tells which slots may be delivered, and until when; None where no other replica has a part in it.
+        """
         self.selector = selector
+        self.leases = leases
         self.mode = mode
         self.ordered = mode is not OrderingMode.UNORDERED
         self.select = selector.select
@@ -112,7 +122,7 @@ class Dispatcher:
             owner = self.select(slot)
             if owner is not None and owner.open and owner.permits >= count and owner.join_gate is None:
                 holder = self.slots.holder(slot) if self.ordered else 0
-                if not holder or holder == owner.index:
+                if (not holder or holder == owner.index) and (self.leases is None or self.leases.allows(slot, now)):
                     if self.ordered:
                         self.slots.hold(slot, owner.index)
                     part.holder = owner
@@ -159,11 +169,12 @@ class Dispatcher:
         outstanding.add(position, batch, batch.bytes_held)
         if self.gated:
             self._count_behind_gates(position)
+        stopped = self.paused or self.lapsed(now)
         takers: dict[int, tuple[Worker, list[Part]]] = {}
         held_back: list[Part] = []
         for part in batch.parts:
             target = None if part.slot in self.waiting else self._target(part.slot, part)
-            if target is None or not target.open or target.permits <= 0 or self.paused:
+            if target is None or not target.open or target.permits <= 0 or stopped:
                 held_back.append(part)
             else:
                 takers.setdefault(target.index, (target, []))[1].append(part)
@@ -222,6 +233,10 @@ class Dispatcher:
         for worker in self.chunked.workers():
             self.serve(worker, now)
 
+    def lapsed(self, now: float) -> bool:
+        """Whether nothing may be delivered for want of a lease that lasts."""
+        return self.leases is not None and self.leases.lapsed(now)
+
     @property
     def draining_begun_total(self) -> int:
         """Slots that have begun to drain."""
@@ -267,7 +282,12 @@ class Dispatcher:
             entry.home = None
 
     def _target(self, slot: int, head: Part) -> Worker | None:
-        """Who may get the slot's head now, permits aside; None while it drains or nobody owns it."""
+        """Who may get the slot's head now, permits aside; None while it drains, or has no owner or no lease.
+
+        That leases have run out is not asked here but where something is sent, like `paused`.
+        """
+        if self.leases is not None and not self.leases.covers(slot):
+            return None
         owner = self.select(slot)
         if self.ordered:
             holder = self.slots.holder(slot)
@@ -312,6 +332,8 @@ class Dispatcher:
 
     def serve(self, worker: Worker, now: float) -> None:
         """Send from the worker's ready queue while it has permits, one delivery a slot and round."""
+        if self.leases is not None and self.leases.lapsed(now):
+            return
         ready = worker.ready
         while ready and worker.open and worker.permits > 0 and not self.paused:
             slot, entry = ready.popitem(last=False)
@@ -351,7 +373,9 @@ class Dispatcher:
                 self.settle_slots((slot,), now)
 
     def _needed_by(self, part: Part) -> Worker | None:
-        """Who needs the part, a chunk, to finish a message of which it holds the beginning."""
+        """Who needs the part, a chunk, to finish a message of which it holds the beginning, and may have it."""
+        if self.leases is not None and not self.leases.covers(part.slot):
+            return None
         worker = self.chunked.needed_by(part)
         if worker is None or not self.ordered or self.slots.holder(part.slot) == worker.index:
             return worker
@@ -529,10 +553,12 @@ class Dispatcher:
             if target is not None:
                 self.serve(target, now)
 
-    def wait_reason(self, slot: int, head: Part) -> WaitReason | None:
+    def wait_reason(self, slot: int, head: Part, now: float) -> WaitReason | None:
         """Why the slot's head does not move; None if it could. The one place that tells."""
         if self.paused:
             return WaitReason.PAUSED
+        if self.leases is not None and not self.leases.allows(slot, now):
+            return WaitReason.NO_LEASE
         owner = self.select(slot)
         if owner is None:
             return WaitReason.NO_OWNER

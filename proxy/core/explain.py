@@ -50,6 +50,8 @@ class SlotState(Enum):
     UNACKED_LIMIT = WaitReason.UNACKED_LIMIT.value
     JOIN_POSITION = WaitReason.JOIN_POSITION.value
     DRAINED_BY_OPERATOR = WaitReason.DRAINED_BY_OPERATOR.value
+    NO_LEASE = WaitReason.NO_LEASE.value
+    """Also while nothing waits: the slot's next message comes to another replica, and is not told of here."""
     PAUSED = WaitReason.PAUSED.value
 
 
@@ -136,6 +138,8 @@ class _Findings(NamedTuple):
     blocking: tuple[BlockingDelivery, ...]
     unfinished: str
     """What a chunked message wants that the blocking worker has begun: it cannot acknowledge it before. Or nothing."""
+    lease_wanted: str
+    """What the group's leader must do, if that is the reason."""
 
 
 _NOTHING_PENDING: Final = _Pending(0, 0, ())
@@ -178,7 +182,7 @@ def explain_slot(dispatcher: Dispatcher, slot: int, now: float, *, upstream_back
 
 
 def _find(dispatcher: Dispatcher, slot: int, head: Part, now: float) -> _Findings:
-    reason = dispatcher.wait_reason(slot, head)
+    reason = dispatcher.wait_reason(slot, head, now)
     owner = dispatcher.select(slot)
     taker = dispatcher.workers.get(dispatcher.slots.holder(slot)) or owner
     if not dispatcher.ordered:
@@ -197,11 +201,12 @@ def _find(dispatcher: Dispatcher, slot: int, head: Part, now: float) -> _Finding
     elif reason is WaitReason.UNACKED_LIMIT and taker is not None:
         blocking = _oldest_of(taker, now)
         unfinished = _unfinished(dispatcher, taker, dispatcher.chunked.slots_of(taker))
-    return _Findings(reason, slot, owner, taker, pending, gate, blocking, unfinished)
+    lease_wanted = _lease_wanted(dispatcher, slot) if reason is WaitReason.NO_LEASE else ""
+    return _Findings(reason, slot, owner, taker, pending, gate, blocking, unfinished, lease_wanted)
 
 
 def _state(found: _Findings, *, waits: bool, upstream_backlog: bool) -> SlotState:
-    if waits:
+    if waits or found.reason is WaitReason.NO_LEASE:
         return SlotState(found.reason.value) if found.reason is not None else SlotState.FLOWING
     behind = upstream_backlog and not found.pending.deliveries
     return SlotState.UPSTREAM_BEHIND if behind else SlotState.FLOWING
@@ -313,6 +318,8 @@ def _sentence(found: _Findings) -> str:
     owner, taker = found.owner, found.taker
     if found.reason is WaitReason.PAUSED:
         return "an operator must resume the subscription, unless the gateway is shutting down"
+    if found.reason is WaitReason.NO_LEASE:
+        return found.lease_wanted
     if found.reason is WaitReason.NO_OWNER or owner is None or taker is None:
         return f"a worker must join that covers slot {found.slot}"
     match found.reason:
@@ -330,6 +337,16 @@ def _sentence(found: _Findings) -> str:
             return f"an operator must let {taker.name} have new messages again, or {taker.name} must leave"
         case _:
             return f"nothing: it goes to {taker.name} at once"
+
+
+def _lease_wanted(dispatcher: Dispatcher, slot: int) -> str:
+    leases = dispatcher.leases
+    assert leases is not None
+    stream = leases.stream_of(slot)
+    start, end = leases.range_of(stream)
+    if leases.is_open(stream):
+        return f"the group's leader must renew this replica's lease of stream {stream} (slots {start} to {end})"
+    return f"the group's leader must lease stream {stream} (slots {start} to {end}) to this replica"
 
 
 def _sentence_for_gate(owner: Worker, found: _Findings) -> str:

@@ -131,6 +131,11 @@ class Outstanding:
         self._confirmed_fresh.clear()
         self._confirmed_ranges.clear()
 
+    def forget_acknowledged(self) -> None:
+        """Nothing of the subscription is consumed here any more: what the broker sends when it is again, it means."""
+        self.unconfirmed.clear()
+        self.forget_confirmed()
+
     def reset(self) -> None:
         """The subscription was moved elsewhere (seek): nothing of what was known holds any more."""
         self.entries.clear()

@@ -10,6 +10,10 @@ already, and never more than the bytes left hold, at the size messages have had 
 messages grow and slowly when they shrink. It is an estimate: the hard stop, when it was wrong, is not to read from the
 broker any more, which is up to whoever owns the connection.
 
+A subscription may have several consumers at the broker, each with its own window. What all may have on its way is then
+divided evenly among them, whichever is busy: none takes what another's first message needs, and a busy one is topped up
+to its share as often as it uses it.
+
 Facts: the broker sends to a consumer whose permits are above zero and debits whole batches, so the number outstanding
 may fall below zero; it counts the same way here.
 """
@@ -28,11 +32,17 @@ _SHRINK: Final = 0.05
 """Weight of a new, smaller mean."""
 
 
+def look_ahead_messages(workers: int, per_worker: int, total: int) -> int:
+    """Messages of one subscription that may wait, for so many workers."""
+    return min(per_worker * workers, total)
+
+
 class UpstreamWindow:
     """Permits of one upstream consumer."""
 
     __slots__ = (
         "_mean_bytes",
+        "arrived",
         "budget_bytes",
         "budget_stops",
         "look_ahead_per_worker",
@@ -47,6 +57,8 @@ class UpstreamWindow:
         self.look_ahead_total = look_ahead_total
         self.outstanding = 0
         """Messages granted and not arrived."""
+        self.arrived = 0
+        """Messages that have arrived."""
         self.budget_stops = 0
         """Times a grant was refused because the bytes were spent."""
         self._mean_bytes = 0.0
@@ -59,21 +71,27 @@ class UpstreamWindow:
         """An entry arrived, of at least one message."""
         assert messages > 0, messages
         self.outstanding -= messages
+        self.arrived += messages
         mean = size / messages + MESSAGE_OVERHEAD_BYTES
         if mean > self._mean_bytes:
             self._mean_bytes = mean
         else:
             self._mean_bytes += (mean - self._mean_bytes) * _SHRINK
 
-    def look_ahead(self, workers: int) -> int:
-        """Messages that may wait, for so many workers."""
-        return min(self.look_ahead_per_worker * workers, self.look_ahead_total)
+    def grant(self, *, workers: int, free_permits: int, waiting_messages: int, bytes_held: int, shares: int = 1) -> int:
+        """Permits to grant now, 0 for none; they count as outstanding from here on.
 
-    def grant(self, *, workers: int, free_permits: int, waiting_messages: int, bytes_held: int) -> int:
-        """Permits to grant now, 0 for none; they count as outstanding from here on."""
+        All but `shares` is about the whole subscription, which has so many windows. Each gets its part, and at least
+        one message where anything may be granted at all, or a stream without messages would never get its first.
+        """
         if not workers:
             return 0
-        window = min(free_permits + self.look_ahead(workers) - waiting_messages, MESSAGES_MAX)
+        window = min(
+            free_permits
+            + look_ahead_messages(workers, self.look_ahead_per_worker, self.look_ahead_total)
+            - waiting_messages,
+            MESSAGES_MAX,
+        )
         if not self._mean_bytes:
             window = min(window, FIRST_GRANT_MESSAGES)
         else:
@@ -82,11 +100,17 @@ class UpstreamWindow:
                 affordable = max(affordable, 1)  # or a message larger than the budget would be the last to be read
             if affordable < window:
                 window = affordable
-                if window <= self.outstanding:
+                if (_share(window, shares) if shares > 1 else window) <= self.outstanding:
                     self.budget_stops += 1
+        if shares > 1:
+            window = _share(window, shares)
         room = window - self.outstanding
         # Half the window at a time: a FLOW for every message would cost more than the messages.
         if room <= 0 or (self.outstanding > 0 and room * 2 < window):
             return 0
         self.outstanding += room
         return room
+
+
+def _share(window: int, shares: int) -> int:
+    return max(window // shares, 1) if window > 0 else window

@@ -43,6 +43,8 @@ class WaitReason(Enum):
     """The owner joined lately and the message lies behind its join position (PIP-282)."""
     DRAINED_BY_OPERATOR = "drained_by_operator"
     """An operator keeps new messages from the owner."""
+    NO_LEASE = "no_lease"
+    """This replica may not deliver the slot's stream: ends when the group's leader leases it, or renews the lease."""
     PAUSED = "paused"
     """An operator paused the subscription, or the gateway is shutting down."""
 

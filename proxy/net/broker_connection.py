@@ -5,7 +5,8 @@ the odd reply. So the loop over frames does for a MESSAGE nothing but read its h
 is a table of handlers behind it.
 
 The rule kept when a connection is lost, whatever the cause, and told once: first the pool (so that nobody is handed
-the dead link again), then every request that waits, in the order asked, then every consumer, in the order of its id.
+the dead link again), then every request that waits, in the order asked, then every consumer and every producer, in the
+order of its id.
 
 Why not one connection per consumer, which would need no ids: brokers count and limit connections, and a gateway
 holds thousands of consumers.
@@ -25,6 +26,7 @@ from proxy.errors import KeylineError, UpstreamUnavailable
 from proxy.net.broker_consumers import ConsumerRoutes
 from proxy.net.broker_handshake import auth_response_frame, connect_frame
 from proxy.net.broker_keep_alive import KeepAlive, Verdict
+from proxy.net.broker_producers import ProducerRoutes
 from proxy.net.broker_requests import REPLY_FIELDS, Answered, Requests, refusal_in, request_id_of
 from proxy.net.broker_statistics import BrokerConnectionStatistics, State
 from proxy.wire import commands, frames
@@ -34,7 +36,7 @@ from proxy.wire.messages import USUAL_MESSAGE_START, parse_message
 
 if TYPE_CHECKING:
     from proxy.net.broker_settings import BrokerSettings, BrokerTarget
-    from proxy.net.ports import Clock, Timer, Transport, UpstreamConsumer
+    from proxy.net.ports import Clock, Timer, Transport, UpstreamConsumer, UpstreamProducer
 
 TICK_S = 1.0
 """How often time-outs and keep-alive are looked at; so precise are they."""
@@ -70,6 +72,7 @@ class BrokerConnection:
         self._feed = frames.FrameSplitter(settings.max_frame_bytes).feed
         self._requests = Requests(settings.request_timeout_s)
         self._consumers = ConsumerRoutes()
+        self._producers = ProducerRoutes()
         self._pausing: dict[int, object] = {}
         self._began_at = clock.now()
         self._keep_alive = KeepAlive(settings.keep_alive_s, self._began_at, look_every_s=TICK_S)
@@ -101,6 +104,17 @@ class BrokerConnection:
     def drop_consumer(self, consumer_id: int) -> None:
         """Route nothing to it any more; idempotent. What it paused, it must resume itself."""
         self._consumers.drop(consumer_id)
+
+    def new_producer(self, producer: UpstreamProducer) -> int:
+        """Reserve a producer id; on a lost connection the producer is told so, in a later turn of the loop."""
+        if self._state is State.LOST:
+            self._clock.call_soon(lambda: producer.connection_lost(f"the connection to {self.target} is gone"))
+            return self._producers.reserve()
+        return self._producers.add(producer)
+
+    def drop_producer(self, producer_id: int) -> None:
+        """Tell it nothing any more; idempotent."""
+        self._producers.drop(producer_id)
 
     def request(self, build: Callable[[int], bytes], answered: Answered) -> None:
         """Send `build(request_id)`; `answered` follows once, never from inside this call."""
@@ -284,10 +298,21 @@ class BrokerConnection:
     def _close_consumer(self, command: pb.BaseCommand) -> None:
         self._consumers.closed_by_broker(command.close_consumer.consumer_id, "the broker closed the consumer")
 
+    def _close_producer(self, command: pb.BaseCommand) -> None:
+        self._producers.closed_by_broker(command.close_producer.producer_id, "the broker closed the producer")
+
+    def _stored(self, command: pb.BaseCommand) -> None:
+        self._producers.stored(command.send_receipt)
+
+    def _not_stored(self, command: pb.BaseCommand) -> None:
+        self._producers.not_stored(command.send_error)
+
     def _migrated(self, command: pb.BaseCommand) -> None:
         moved = command.topicMigrated
         if moved.resource_type == pb.CommandTopicMigrated.Consumer:
             self._consumers.closed_by_broker(moved.resource_id, f"the topic migrated to {moved.brokerServiceUrl}")
+        else:
+            self._producers.closed_by_broker(moved.resource_id, f"the topic migrated to {moved.brokerServiceUrl}")
 
     def _end_of_topic(self, command: pb.BaseCommand) -> None:
         self._consumers.reached_end_of_topic(command.reachedEndOfTopic.consumer_id)
@@ -306,6 +331,9 @@ class BrokerConnection:
         _Type.PING: _ping,
         _Type.PONG: _ignore,
         _Type.CLOSE_CONSUMER: _close_consumer,
+        _Type.CLOSE_PRODUCER: _close_producer,
+        _Type.SEND_RECEIPT: _stored,
+        _Type.SEND_ERROR: _not_stored,
         _Type.REACHED_END_OF_TOPIC: _end_of_topic,
         _Type.ACTIVE_CONSUMER_CHANGE: _ignore,
         _Type.TOPIC_MIGRATED: _migrated,
@@ -350,7 +378,7 @@ class BrokerConnection:
         self._state = State.LOST
         self._transport = None
         self._timer.cancel()
-        consumers = self._consumers.take_all()
+        consumers, producers = self._consumers.take_all(), self._producers.take_all()
         self._pausing.clear()
         reason = str(error)
         if established:
@@ -361,6 +389,7 @@ class BrokerConnection:
         calls: list[Callable[[], None]] = [partial(self._ended, self, error)]
         calls += [partial(answered, answer) for answered in self._requests.take_all()]
         calls += [partial(consumer.connection_lost, reason) for consumer in consumers]
+        calls += [partial(producer.connection_lost, reason) for producer in producers]
         _call_each(calls)
 
 

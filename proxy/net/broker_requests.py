@@ -86,10 +86,12 @@ class Requests:
         self._timeout_s = timeout_s
         self._next_id = 1
         self._waiting: dict[int, tuple[float, Answered]] = {}
+        self._queued: dict[int, Answered] = {}
+        """Producers that wait for their turn: the broker said so, and nobody knows how long it takes."""
 
     def __len__(self) -> int:
         """How many wait."""
-        return len(self._waiting)
+        return len(self._waiting) + len(self._queued)
 
     def add(self, now: float, answered: Answered) -> int:
         """Remember a request made `now`; its id."""
@@ -101,9 +103,13 @@ class Requests:
     def resolve(self, request_id: int, command: pb.BaseCommand) -> bool:
         """Hand a reply to the one who asked; False if nobody waits for it (any more)."""
         waiting = self._waiting.pop(request_id, None)
-        if waiting is None:
+        answered = self._queued.pop(request_id, None) if waiting is None else waiting[1]
+        if answered is None:
             return False
-        waiting[1](refusal_in(command) or command)
+        if command.type == _Type.PRODUCER_SUCCESS and not command.producer_success.producer_ready:
+            self._queued[request_id] = answered
+        else:
+            answered(refusal_in(command) or command)
         return True
 
     def expire(self, now: float, broker: str) -> int:
@@ -120,6 +126,7 @@ class Requests:
 
     def take_all(self) -> list[Answered]:
         """Forget everything that waits; who asked, in the order they did."""
-        waiting = self._waiting
-        self._waiting = {}
-        return [answered for _, answered in waiting.values()]
+        waiting, self._waiting = self._waiting, {}
+        queued, self._queued = self._queued, {}
+        asked = {request_id: answered for request_id, (_, answered) in waiting.items()} | queued
+        return [asked[request_id] for request_id in sorted(asked)]

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, Protocol
 
 if TYPE_CHECKING:
+    from proxy.errors import UpstreamError
     from proxy.wire import pulsar_pb2 as pb
     from proxy.wire.messages import MessageHead
 
@@ -195,6 +196,22 @@ class UpstreamConsumer(Protocol):
         """The topic is terminated and everything was read."""
 
 
+class UpstreamProducer(Protocol):
+    """A producer of ours on a broker connection, as that connection sees it."""
+
+    def stored(self, sequence_id: int) -> None:
+        """The broker has this message."""
+
+    def not_stored(self, sequence_id: int, error: UpstreamError) -> None:
+        """The broker refused this message."""
+
+    def closed_by_broker(self, reason: str) -> None:
+        """The broker sent CloseProducer (unload, fencing, ...); the connection still stands."""
+
+    def connection_lost(self, reason: str) -> None:
+        """The connection to the broker is gone."""
+
+
 class BrokerLink(Protocol):
     """One connection of the gateway's own to a broker, shared by many upstream consumers."""
 
@@ -208,11 +225,17 @@ class BrokerLink(Protocol):
     def drop_consumer(self, consumer_id: int) -> None:
         """Route nothing to it any more; late messages are dropped."""
 
+    def new_producer(self, producer: UpstreamProducer) -> int:
+        """Reserve a producer id and tell `producer` what comes of it from now on."""
+
+    def drop_producer(self, producer_id: int) -> None:
+        """Tell it nothing any more."""
+
     def request(self, build: Callable[[int], bytes], answered: Callable[[pb.BaseCommand | Exception], None]) -> None:
         """Send `build(request_id)` and call `answered` once: with the reply, an ERROR as `UpstreamError`, or loss.
 
         `UpstreamError` carries the broker's ServerError code and message; a lost connection and a time-out are
-        `UpstreamUnavailable`.
+        `UpstreamUnavailable`. A PRODUCER that the broker lets wait is answered when its turn comes, however late.
         """
 
     def send(self, frame: bytes) -> None:

@@ -16,6 +16,7 @@ from proxy.wire import pulsar_pb2 as pb
 if TYPE_CHECKING:
     from proxy.net.events import Events
     from proxy.net.ports import Clock
+    from proxy.producers.standing import Standing
 
 log = structlog.get_logger("keyline.producers")
 
@@ -126,6 +127,13 @@ class Chronicle:
             peer=candidate.address,
             waiting=waiting_count,
         )
+
+    def yielded(self, candidate: Candidate, rival: Standing | None) -> None:
+        """It gave its turn at the broker away."""
+        self.count(yields_total=1)
+        told = {} if rival is None else {"rival_replica": rival.replica, "rival_priority": rival.priority}
+        self._tell("producer_yielded", candidate, **told)
+        log.info("producer yielded", topic=self._key[0], producer=candidate.name, priority=candidate.priority, **told)
 
     def taken(self, owner: TopicOwner) -> None:
         """Somebody owns the topic that did not wait for it."""

@@ -1,9 +1,7 @@
 """One topic's election at work: what the broker answers goes in, requests and answers to clients come out.
 
-Around the pure `proxy.producers.election` this adds what takes time. When the broker takes the topic from its owner
-(an unload, a restart), the owner comes back within moments, and everybody else would spend its epoch and fence it: so
-newcomers are held for a grace. When the broker has trouble with the topic rather than with a producer, the next is
-not asked at once: in a moment all would have been refused who have a place in the queue.
+Around the pure `proxy.producers.election` this adds what takes time: whom the broker is not asked for at present
+(`producer_holds`), what must not meet at the broker, and what other replicas say (`producer_rivalry`).
 """
 
 from __future__ import annotations
@@ -14,8 +12,10 @@ from itertools import chain, islice
 from typing import TYPE_CHECKING, Final
 
 from proxy.net.producer_chronicle import Chronicle
-from proxy.net.producer_statistics import ElectionPage, ElectionSummary, WaitingProducer
-from proxy.producers.election import Act, Acts, Contender, Election, Hold, Stage
+from proxy.net.producer_holds import ElectionHolds
+from proxy.net.producer_rivalry import TopicRivalry
+from proxy.net.producer_statistics import BestRival, ElectionPage, ElectionSummary, WaitingProducer
+from proxy.producers.election import Act, Acts, Contender, Election, Stage
 from proxy.producers.turnstile import Turnstile
 from proxy.producers.waiting import rank_of
 from proxy.wire import pulsar_pb2 as pb
@@ -24,17 +24,18 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from proxy.net.events import Events
-    from proxy.net.ports import Clock, Timer
+    from proxy.net.ports import Clock
     from proxy.net.producer_chronicle import Candidacy, Candidate
+    from proxy.net.producer_rivals import ProducerRivals
     from proxy.net.producer_statistics import ElectionCounters, TopicOwner
 
-EXPECTED_S_MAX: Final = 300.0
-"""How long an owner that the broker closed is remembered while nobody else wants the topic."""
-TROUBLE_S_MIN: Final = 0.1
-TROUBLE_S_MAX: Final = 2.0
-"""How long nobody is asked for after the broker had trouble; doubled each time in a row."""
-RETURN_TRIES_S: Final = (0.05, 0.1, 0.2)
-"""When a former owner is tried again: the broker may not have noticed yet that its old connection is closed."""
+BROKEN_S: Final = 0.2
+"""How long a broker may need to take off what it has from a connection that broke."""
+PROMOTION_S_MAX: Final = 1.0
+"""How long one that waits at the broker may be on its way to be the owner when whom it waited for has left. It may wait
+for somebody else as well, who is not connected here."""
+
+IN_DOUBT: Final = "fenced, perhaps, by a producer whose connection broke"
 
 TROUBLES: Final = frozenset({pb.ServiceNotReady, pb.MetadataError, pb.PersistenceError})
 """What a broker says when it cannot serve the topic at present, whoever asks."""
@@ -54,18 +55,22 @@ class TopicElection:
         unsettled_until: float,
         totals: ElectionCounters,
         over: Callable[[TopicElection], None],
+        rivals: ProducerRivals | None = None,
     ) -> None:
         """What is counted is added to `totals` as well; `over` is called whenever nothing is left to remember.
 
         Until `unsettled_until` the gateway has not been up for long: owners of before it are still coming back.
+        `rivals` is None for a gateway that is alone.
         """
         self.topic = topic
         self._chronicle = Chronicle(topic, clock, events, totals)
         self._clock = clock
-        self._grace_s = grace_s
-        self._unsettled_until = unsettled_until
         self._over = over
-        self._election: Election[Candidate] = Election()
+        self._election: Election[Candidate] = Election(rivals.replica if rivals is not None else "")
+        self._holds = ElectionHolds(self._election, clock, grace_s, unsettled_until, self._do)
+        self._rivalry = (
+            TopicRivalry(topic, self._election, clock, rivals, grace_s, self._do) if rivals is not None else None
+        )
         self._turnstile = Turnstile()
         self._arrivals = 0
         self._due: deque[tuple[Act, Candidacy]] = deque()
@@ -75,12 +80,9 @@ class TopicElection:
         """Somebody connected here that owns the topic without having waited."""
         self._outrun: tuple[Candidacy | None, int | None] = None, None
         """Who waited at the broker when somebody took the topic, and the epoch with which that was."""
+        self._doubted: Candidacy | None = None
+        """Who waited at the broker when somebody may have taken the topic."""
         self._last_owner: tuple[str, int | None] | None = None
-        self._tries = 0
-        self._troubles = 0
-        self._expected_until: float | None = None
-        """How long the owner is remembered that the broker closed; None if nobody is expected."""
-        self._timer: Timer | None = None
 
     # ---- clients
 
@@ -91,10 +93,11 @@ class TopicElection:
         returning = candidate.topic_epoch is not None and (
             self._last_owner == (candidate.name, candidate.topic_epoch) or self._unsettled
         )
-        contender = Contender(rank_of(candidate.priority, self._arrivals, returning=returning), candidate)
+        rank = rank_of(candidate.priority, self._arrivals, returning=returning)
+        contender = Contender(rank, candidate, since=candidate.arrived_at)
         candidate.candidacy = contender
         if not returning:
-            self._wait_for_owner()
+            self._holds.newcomer(unsettled=self._unsettled and self._other is None)
         self._do(self._election.arrive(contender))
         if contender.stage is Stage.WAITING:
             self._chronicle.queued(candidate, self.waiting_count)
@@ -112,9 +115,8 @@ class TopicElection:
         if contender.stage is Stage.GONE:
             return
         self._chronicle.ended(contender, reason)
-        if self._grace_s:
-            self._expected_until = self._clock.now() + EXPECTED_S_MAX
-            self._hold(Hold.NEWCOMERS, self._grace_s if self._election.waiting else EXPECTED_S_MAX)
+        self._tell_closed()
+        self._holds.owner_closed()
         self._do(self._election.left(contender))
         self.end(contender)
 
@@ -138,8 +140,9 @@ class TopicElection:
         resumed = candidate.topic_epoch is not None and candidate.topic_epoch == epoch
         self._chronicle.promoted(candidate, epoch, vacant_s, self.waiting_count, resumed=resumed)
         self._last_owner = candidate.name, epoch
-        self._tries = self._troubles = 0
-        self._release()
+        self._holds.promoted()
+        if contender is self._doubted:
+            self.left(contender, IN_DOUBT)
         return True
 
     def queued(self, contender: Candidacy, success: pb.CommandProducerSuccess) -> None:
@@ -157,15 +160,15 @@ class TopicElection:
         self.end(contender)
         if error == pb.ProducerFenced and contender.producer.topic_epoch is not None and self._try_again(contender):
             return False
-        self._tries = 0
+        self._holds.refused()
         if error == pb.ProducerFenced:
             self._chronicle.count(fencings_total=1)
         if error in TROUBLES:
-            self._troubles += 1
-            pause_s = min(TROUBLE_S_MIN * 2 ** (self._troubles - 1), TROUBLE_S_MAX)
-            self._hold(Hold.EVERYBODY, pause_s)
+            if contender.stage is Stage.PARKED:
+                self._tell_closed()
+            self._holds.trouble()
         elif contender.returning:
-            self._release()
+            self._holds.release()
         if error in ENDINGS:
             self._refuse_all(error, message)
         self._chronicle.ended(contender, message)
@@ -188,6 +191,27 @@ class TopicElection:
         self._turnstile.end(token)
         self._consider_end()
 
+    def broken(self) -> None:
+        """The connection of one broke that the broker knows, and now takes off."""
+        token = object()
+        self._under_way(token, BROKEN_S, lambda: self.end(token))
+
+    def _promote_parked(self, contender: Candidacy) -> None:
+        """Whom it waited for has left: the broker promotes it, unless it waits for somebody else as well."""
+
+        def overdue() -> None:
+            if contender.stage is Stage.PARKED:
+                self.end(contender)
+
+        self._under_way(contender, PROMOTION_S_MAX, overdue)
+
+    def _under_way(self, token: object, seconds_max: float, overdue: Callable[[], None]) -> None:
+        """The broker does something that it was not asked for, and perhaps does not tell."""
+        if self._closed:
+            return
+        self._turnstile.join(token)
+        self._clock.call_later(seconds_max, overdue)
+
     # ---- those that do not wait
 
     def taken(self, holder: object, owner: TopicOwner) -> None:
@@ -197,7 +221,7 @@ class TopicElection:
         self._outrun = self._election.at_broker, owner.topic_epoch
         self._last_owner = None
         self._chronicle.taken(owner)
-        self._note_vacancy()
+        self._note()
         if former is not None:
             self._chronicle.count(fencings_total=1)
             self.left(former, f"fenced by {owner.producer_name}")
@@ -206,16 +230,37 @@ class TopicElection:
     def given_up(self, holder: object, *, in_doubt: bool = False) -> None:
         """It does not own the topic any more, or never will.
 
-        In doubt it may have fenced the owner, which no broker tells: the next is asked for, and waits at the broker if
-        the owner is there still.
+        In doubt it may have fenced the owner, or one whose promotion we are still to hear of; no broker tells. So the
+        next is asked for, and waits at the broker if the owner is there still.
         """
-        if in_doubt and self._election.owner is not None:
-            self.left(self._election.owner, "fenced, perhaps, by a producer whose connection broke")
+        if in_doubt:
+            self._doubted = self._election.at_broker
+            if self._election.owner is not None:
+                self.left(self._election.owner, IN_DOUBT)
         if self._other is not None and self._other[0] is holder:
             self._chronicle.given_up(self._other[1])
             self._other = None
-            self._note_vacancy()
+            self._note()
+            at_broker = self._election.at_broker
+            if at_broker is not None and at_broker.stage is Stage.PARKED:
+                self._promote_parked(at_broker)
         self.end(holder)
+
+    # ---- other replicas
+
+    def heard(self) -> None:
+        """They say something else than before, or nothing more."""
+        if self._rivalry is not None:
+            self._rivalry.heard()
+
+    def closed_elsewhere(self) -> None:
+        """One of them has seen the broker close the topic."""
+        if self._rivalry is not None:
+            self._rivalry.closed_elsewhere()
+
+    def _tell_closed(self) -> None:
+        if self._rivalry is not None:
+            self._rivalry.closed()
 
     # ---- reads
 
@@ -229,6 +274,11 @@ class TopicElection:
         """Whether somebody connected here owns the topic."""
         return self._election.owner is not None or self._other is not None
 
+    @property
+    def outranked(self) -> bool:
+        """Whether nobody is asked for only because a better one waits at another replica."""
+        return self._election.outranked
+
     def summary(self) -> ElectionSummary:
         """Freeze its numbers."""
         owner = self._chronicle.owner or (self._other[1] if self._other is not None else None)
@@ -239,6 +289,8 @@ class TopicElection:
             waiting_count=self.waiting_count,
             vacant_s=self._chronicle.vacant_s,
             held=self._election.held.value,
+            rival=BestRival.of(self._election.elsewhere.best),
+            outranked=self.outranked,
             counters=replace(self._chronicle.counters),
         )
 
@@ -267,7 +319,9 @@ class TopicElection:
     def close(self) -> None:
         """The gateway stops: nobody is asked for any more, or their epochs would be spent for nothing."""
         self._closed = True
-        self._stop_timer()
+        self._holds.stop()
+        if self._rivalry is not None:
+            self._rivalry.close()
 
     # ---- within
 
@@ -282,13 +336,15 @@ class TopicElection:
                 self._act(*self._due.popleft())
         finally:
             self._doing = False
-        self._note_vacancy()
+        self._note()
         self._consider_end()
 
     def _act(self, act: Act, contender: Candidacy) -> None:
         if act is Act.ASK and contender.stage is Stage.ASKED:
             self.begin(contender, contender.producer.ask, alone=False)
-        elif act is Act.WITHDRAW and contender.stage is Stage.WITHDRAWING:
+        elif act in (Act.WITHDRAW, Act.YIELD) and contender.stage is Stage.WITHDRAWING:
+            if act is Act.YIELD:
+                self._chronicle.yielded(contender.producer, self._election.elsewhere.best)
             contender.producer.withdraw()
         elif act is Act.TELL_QUEUED and contender.stage is not Stage.GONE:
             contender.producer.tell_queued()
@@ -310,61 +366,25 @@ class TopicElection:
             contender.producer.tell_refused(error, message)
 
     def _try_again(self, contender: Candidacy) -> bool:
-        if self._tries >= len(RETURN_TRIES_S):
-            return False
-        self._hold(Hold.EVERYBODY, RETURN_TRIES_S[self._tries])
-        self._tries += 1
-        self._do(self._election.put_back(contender))
-        return True
+        again = self._holds.try_again()
+        if again:
+            self._do(self._election.put_back(contender))
+        return again
 
     @property
     def _unsettled(self) -> bool:
-        return self._last_owner is None and self._clock.now() < self._unsettled_until
-
-    def _wait_for_owner(self) -> None:
-        """A newcomer is there: from now on an owner that may come back has so long."""
-        if self._expected_until is not None and self._election.held is Hold.NEWCOMERS:
-            if not self._election.waiting:
-                self._hold(Hold.NEWCOMERS, self._grace_s)
-        elif self._unsettled and self._election.idle and self._election.held is Hold.NOBODY and self._other is None:
-            self._hold(Hold.NEWCOMERS, self._unsettled_until - self._clock.now())
-
-    def _hold(self, held: Hold, delay_s: float) -> None:
-        self._stop_timer()
-        self._timer = self._clock.call_later(delay_s, self._let_go)
-        self._do(self._election.hold(held))
-
-    def _let_go(self) -> None:
-        """Whoever is the best is asked for, also if the owner has not come back.
-
-        If nobody is there the owner is expected still: a broker that restarts takes those that wait with it, and the
-        grace begins with the first to be back.
-        """
-        self._timer = None
-        left_s = 0.0 if self._expected_until is None else self._expected_until - self._clock.now()
-        if left_s > 0 and self._election.idle:
-            self._hold(Hold.NEWCOMERS, left_s)
-            return
-        self._expected_until = None
-        self._do(self._election.hold(Hold.NOBODY))
-
-    def _release(self) -> None:
-        self._stop_timer()
-        self._expected_until = None
-        self._let_go()
-
-    def _stop_timer(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        return self._last_owner is None and self._holds.unsettled
 
     def _consider_end(self) -> None:
         wanted = not self._election.idle or self._other is not None or not self._turnstile.idle
-        if not wanted and self._timer is None and not self._doing:
+        if not wanted and self._holds.idle and not self._doing:
             self._over(self)
 
-    def _note_vacancy(self) -> None:
+    def _note(self) -> None:
+        """Something has changed: whether anybody owns the topic, or who waits."""
         election = self._election
         parked = election.at_broker is not None and election.at_broker.stage is Stage.PARKED
         owned = election.owner is not None or self._other is not None
-        self._chronicle.vacant(bool(self.waiting_count) and not owned and not parked)
+        self._chronicle.vacant(bool(self.waiting_count) and not owned and not parked and not election.elsewhere.owned)
+        if self._rivalry is not None and not self._closed:
+            self._rivalry.settled(owned=owned)

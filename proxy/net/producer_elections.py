@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from proxy.net.events import Events
     from proxy.net.ports import Clock
+    from proxy.net.producer_rivals import ProducerRivals
     from proxy.net.producer_statistics import ElectionPage, ElectionSummary
 
 OVERHEAD_BYTES: Final = 1_024
@@ -39,8 +40,17 @@ class ElectionSettings:
 class ProducerElections:
     """Finds a topic's election, and begins it."""
 
-    def __init__(self, clock: Clock, events: Events, settings: ElectionSettings) -> None:
-        """The gateway has just started: owners of before it are still to come back."""
+    def __init__(
+        self, clock: Clock, events: Events, settings: ElectionSettings, rivals: ProducerRivals | None = None
+    ) -> None:
+        """The gateway has just started: owners of before it are still to come back.
+
+        `rivals` is what other replicas say, which this starts and stops; None for a gateway that is alone.
+        """
+        self._rivals = rivals
+        if rivals is not None:
+            rivals.heard = self._heard
+            rivals.closed = self._closed_elsewhere
         self._clock = clock
         self._events = events
         self._settings = settings
@@ -62,10 +72,16 @@ class ProducerElections:
                 self._unsettled_until,
                 self._totals,
                 self._over,
+                self._rivals,
             )
             if self._closed:
                 election.close()
         return election
+
+    def start(self) -> None:
+        """Hear of other replicas, and tell them."""
+        if self._rivals is not None:
+            self._rivals.start()
 
     def find(self, topic: str) -> TopicElection | None:
         """The topic's election, if there is one."""
@@ -94,6 +110,8 @@ class ProducerElections:
         self._closed = True
         for election in self._elections.values():
             election.close()
+        if self._rivals is not None:
+            self._rivals.stop()
 
     # ---- reads
 
@@ -122,8 +140,19 @@ class ProducerElections:
             owners_count=sum(election.owned for election in elections),
             waiting_count=sum(election.waiting_count for election in elections),
             waiting_bytes=self._waiting_bytes,
+            outranked_count=sum(election.outranked for election in elections),
+            rivals_count=0 if self._rivals is None else self._rivals.known_count,
+            ignored_total=0 if self._rivals is None else self._rivals.ignored_total,
             counters=replace(self._totals),
         )
+
+    def _heard(self, topic: str) -> None:
+        if (election := self.find(topic)) is not None:
+            election.heard()
+
+    def _closed_elsewhere(self, topic: str) -> None:
+        if (election := self.find(topic)) is not None:
+            election.closed_elsewhere()
 
     def _over(self, election: TopicElection) -> None:
         if self._elections.get(election.topic) is election:

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from proxy.producers.standing import Standing
 
 ACCESS_MODES = ("shared", "exclusive", "wait_for_exclusive", "exclusive_with_fencing")
 """By their number on the wire."""
@@ -22,6 +26,8 @@ class ElectionCounters:
     """How often one that was asked for at the broker did not become the owner: refused, closed, lost."""
     fencings_total: int = 0
     """How often an owner, or one that returned, was displaced by somebody who did not wait (ProducerFenced)."""
+    yields_total: int = 0
+    """Turns that one of ours, waiting at the broker, gave away to a better one that waits at another replica."""
     vacancy_seconds_total: float = 0.0
     """How long a topic had no owner before one was promoted or resumed, from when the first wanted it; all in all."""
 
@@ -68,6 +74,24 @@ class WaitingProducer:
 
 
 @dataclass(frozen=True, slots=True)
+class BestRival:
+    """The best of those that wait for the topic at other replicas."""
+
+    replica: str
+    priority: int
+    returning: bool
+    since: float
+    """When it came, counted back from when we heard of it; on the gateway's clock."""
+
+    @classmethod
+    def of(cls, standing: Standing | None) -> BestRival | None:
+        """Freeze one, if there is one."""
+        if standing is None:
+            return None
+        return cls(standing.replica, standing.priority, standing.returning, standing.since)
+
+
+@dataclass(frozen=True, slots=True)
 class ElectionSummary:
     """One topic's election in numbers."""
 
@@ -80,12 +104,21 @@ class ElectionSummary:
     """How long nobody is known to have owned the topic though somebody wants it; 0 if somebody does."""
     held: str
     """Who is not asked for at present: `nobody`, `newcomers`, `everybody`."""
+    rival: BestRival | None
+    """None if no other replica says that somebody waits there."""
+    outranked: bool
+    """Whether nobody is asked for here because the rival is better."""
     counters: ElectionCounters
 
     @property
     def owned(self) -> bool:
         """Whether there is an owner."""
         return self.owner is not None
+
+    @property
+    def rival_known(self) -> bool:
+        """Whether another replica says that somebody waits there."""
+        return self.rival is not None
 
     @property
     def owner_priority(self) -> int:
@@ -118,6 +151,12 @@ class ElectionsSummary:
     waiting_count: int
     waiting_bytes: int
     """Memory of those that wait."""
+    outranked_count: int
+    """Topics for which nobody is asked here because a better one waits at another replica."""
+    rivals_count: int
+    """Topics that other replicas speak of, each counted for each."""
+    ignored_total: int
+    """What other replicas said and was not understood, or found no room."""
     counters: ElectionCounters
 
 

@@ -1,8 +1,12 @@
-"""One Key_Shared subscription of one topic partition: workers on one side, a consumer at the broker on the other.
+"""One Key_Shared subscription of one topic partition: workers on one side, consumers at the broker on the other.
 
-Glue, and nothing but: the dispatcher decides, `subscription_upstream` keeps the consumer at the broker,
-`subscription_intake` reads what it brings, `subscription_outbox` writes what leaves, `subscription_acks` carries the
-acks. Everything a turn of the loop produced leaves in one `flush` at its end.
+Glue, and nothing but: the dispatcher decides, `subscription_inflow` is a consumer at the broker and reads what it
+brings, `subscription_outbox` writes what leaves, `subscription_acks` carries the acks. Everything a turn of the loop
+produced leaves in one `flush` at its end.
+
+There is one consumer at the broker, for all keys. A subscription that is shared by a group of replicas (`streamed`) has
+one for each stream that is leased to this one, opened and closed by whoever holds the leases; its workers come and go
+whether there is one or not.
 
 Life: made by its first worker, ended with its last and the confirmation of its acks (`subscription_parting`), so that
 a subscription without workers looks at the broker just as it would without the gateway, and another subscription type
@@ -17,32 +21,31 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
-from proxy.core import membership, reposition
+from proxy.core import membership
 from proxy.core.dispatcher import Dispatcher, HandOver
 from proxy.core.errors import ConsumerAssignError
-from proxy.core.upstream_window import UpstreamWindow
+from proxy.core.hash_ranges import HashRange
 from proxy.errors import ClientError
 from proxy.net.subscription_acks import UpstreamAcks
 from proxy.net.subscription_admission import Admission
-from proxy.net.subscription_intake import Intake
+from proxy.net.subscription_inflow import WHOLE, Inflow
+from proxy.net.subscription_inflows import Inflows
 from proxy.net.subscription_orders import policy_ordered
 from proxy.net.subscription_outbox import Outbox
 from proxy.net.subscription_parting import Parting
-from proxy.net.subscription_policy import new_worker, policy_of
+from proxy.net.subscription_policy import new_worker, policy_of, refuse_in_group
 from proxy.net.subscription_requests import SubscriptionRequests
-from proxy.net.subscription_upstream import SubscriptionUpstream, ended_meanwhile
-from proxy.wire import commands
+from proxy.net.subscription_upstream import ended_meanwhile, stream_subscribe, upstream_subscribe
 from proxy.wire import pulsar_pb2 as pb
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from proxy.core.worker import Worker
+    from proxy.net.group_seat import GroupSeat
+    from proxy.net.subscription_inflow import StreamListener
     from proxy.net.subscription_workers import SubscribedWorker
     from proxy.net.subscriptions import Subscriptions
-
-PERMITS_MAX: Final = (1 << 31) - 1
-"""Most permits of one FLOW: a broker reads them as a signed number."""
 
 HAND_OVERS_KEPT: Final = 1_000
 """Latest hand-overs kept for those who watch."""
@@ -62,14 +65,26 @@ class Counters:
 
 
 class Subscription:
-    """Implements `ports.UpstreamConsumer` towards the broker and `UpstreamOwner` towards its consumer there."""
+    """Implements `StreamListener` towards the one consumer of an ordinary subscription."""
 
-    def __init__(self, key: tuple[str, str], command: pb.CommandSubscribe, directory: Subscriptions) -> None:
+    def __init__(
+        self,
+        key: tuple[str, str],
+        command: pb.CommandSubscribe,
+        directory: Subscriptions,
+        *,
+        streamed: bool = False,
+    ) -> None:
         """The first worker's SUBSCRIBE settles the policy.
+
+        With `streamed` there is no consumer at the broker but those of `open_stream`.
 
         Raises:
             ClientError: it asks for something that is not.
         """
+        if streamed:
+            refuse_in_group(command)
+        self.streamed = streamed
         self.topic, self.name = key
         self.key = key
         self.directory = directory
@@ -79,15 +94,10 @@ class Subscription:
         self.now = directory.clock.now
         self.counters = Counters()
         self.policy = policy_ordered(policy_of(command, self.settings), orders)
-        self.dispatcher = Dispatcher(self.policy.new_selector(self.settings), self.policy.mode)
+        selector = self.policy.new_selector(self.settings, streamed=streamed)
+        self.dispatcher = Dispatcher(selector, self.policy.mode)
         if orders.paused:
             self.dispatcher.pause()
-        self.window = UpstreamWindow(
-            budget_bytes=self.settings.subscription_memory_bytes,
-            look_ahead_per_worker=self.settings.look_ahead_messages_per_worker,
-            look_ahead_total=self.settings.look_ahead_messages_per_subscription,
-        )
-        self.upstream = SubscriptionUpstream(command, directory.brokers, self.clock, self.settings, self, self)
         self.acks = UpstreamAcks(
             self.dispatcher.outstanding,
             self.schedule_flush,
@@ -95,9 +105,13 @@ class Subscription:
             with_indexes=self.settings.upstream_batch_index_ack,
         )
         self.outbox = Outbox(self.counters, self.now, self.settings.batch_peek_max_bytes)
-        self.intake = Intake(self.dispatcher, self.window, self.counters, self.now, self.settings.batch_peek_max_bytes)
-        self.message = self.intake.message
-        """`ports.UpstreamConsumer.message`, without a call in between."""
+        self.inflows = Inflows()
+        self._whole: Inflow | None = None
+        """The one of an ordinary subscription, which is not looked for at each flush."""
+        if not streamed:
+            template = upstream_subscribe(command, self.settings.replica_name)
+            self._whole = Inflow(self, template, WHOLE, self, persistent=False)
+            self.inflows.add(self._whole)
         self.subscribers: dict[int, SubscribedWorker] = {}
         """Joined workers by dispatcher index."""
         self.admission = Admission(self, command)
@@ -105,6 +119,8 @@ class Subscription:
         self.parting = Parting(self)
         self.hand_overs: deque[HandOver] = deque(maxlen=HAND_OVERS_KEPT)
         self.hand_over_count = 0
+        self.seat: GroupSeat | None = directory.new_seat(self) if streamed and directory.new_seat is not None else None
+        """Who opens and closes its streams."""
         self.ended = False
         self._end_of_topic = False
         self._flush_due = False
@@ -136,6 +152,7 @@ class Subscription:
         subscriber.joined(worker)
         if self._end_of_topic:
             subscriber.tell_end_of_topic()
+        self._tell_seat()
         self.schedule_flush()
 
     def leave(self, subscriber: SubscribedWorker, reason: str, done: Callable[[], None] | None = None) -> None:
@@ -150,9 +167,14 @@ class Subscription:
             log.info("worker left", topic=self.topic, subscription=self.name, consumer=worker.name, reason=reason)
             self.directory.events.left(self.key, worker.name, reason, moves)
             self._tell_drains_since(begun)
+            self._tell_seat()
             self.schedule_flush()
         if not self.end_if_empty(done) and done is not None:
             done()
+
+    def _tell_seat(self) -> None:
+        if self.seat is not None:
+            self.seat.workers_changed(len(self.subscribers))
 
     def _tell_drains_since(self, begun: int) -> None:
         """What a membership change began, `begun` having been the dispatcher's total before it."""
@@ -175,14 +197,21 @@ class Subscription:
         return True
 
     def end(self, done: Callable[[], None] | None = None) -> None:
-        """The end here and at the broker; `done` is called when that has answered, as is all who wait for it."""
+        """The end here and at the broker; `done` is called when that has answered, as is all who wait for it.
+
+        One that a group shares gives its streams back first, in its own time: it is asked for its end again then.
+        """
         if done is not None:
             self.parting.wait(done)
+        if self.seat is not None and self.seat.leave():
+            self.parting.end()
+            self.parting.release()
+            return
         self.finish()
-        self.upstream.close(self.parting.release)
+        self.inflows.close(self.parting.release)
 
     def finish(self) -> None:
-        """The end here; the caller closes the consumer at the broker."""
+        """The end here; the caller closes the consumers at the broker."""
         self.parting.end()
         self.flush()
         self.ended = True
@@ -204,6 +233,8 @@ class Subscription:
         """The gateway stops: workers reconnect elsewhere, the broker gets its messages back."""
         if not self.ended:
             self.disconnect_workers()
+            if self.seat is not None:
+                self.seat.close()
             self.end()
 
     @property
@@ -217,61 +248,57 @@ class Subscription:
         busy = any(worker.pending for worker in self.dispatcher.workers.values())
         return not busy and not self.dispatcher.outstanding.unconfirmed
 
-    # ---- UpstreamOwner ----------------------------------------------------------------------------------------
+    # ---- consumers at the broker ------------------------------------------------------------------------------
 
-    def upstream_ready(self) -> None:
-        """Subscribed: grant permits, repeat what may have been lost, let the first workers in."""
-        self.intake.end_run()  # one that the loss of the connection cut short
-        self.window.reconnected()
-        if self.upstream.connects > 1:
-            self.acks.after_reconnect()
-        self.directory.events.happened("upstream_ready", self.key, connects=self.upstream.connects)
+    def open_stream(self, stream: int, first_slot: int, last_slot: int, listener: StreamListener) -> None:
+        """Consume a stream of a group: `listener` hears when it is subscribed, and of every change until it is closed.
+
+        Slots are the broker's for ranges, 0 to 65535, both ends included. Attempts that fail are repeated for ever.
+        Only for a streamed subscription that has not ended, and a stream that is not open. Workers may be here or not;
+        before the first one was let in, the consumer is made of options that the broker has not judged.
+        """
+        assert self.streamed
+        assert not self.ended
+        template = stream_subscribe(self.admission.model, self.settings.replica_name, stream, first_slot, last_slot)
+        inflow = Inflow(self, template, stream, listener, HashRange(first_slot, last_slot), persistent=True)
+        self.inflows.add(inflow)
+        inflow.upstream.open()
+
+    def close_stream(self, stream: int, done: Callable[[], None]) -> None:
+        """Consume an open stream no more; `done` is called, perhaps at once, when the broker has answered, or can't.
+
+        Acks that are due leave first, on the same connection; nothing of the stream comes in any more. What is here of
+        it stays: who gives the stream to another replica sees to that before. Also after the subscription has ended,
+        which closes all streams by itself: `done` then follows that.
+        """
+        assert self.streamed
+        self.flush()
+        self.inflows.take(stream).close(done)
+        self.look_for_end_of_topic()
+        self.schedule_flush()  # what was its share of the permits is the others' now
+
+    def stream_opened(self, stream: int) -> None:
+        """The one consumer of an ordinary subscription stands: let the first workers in."""
+        assert stream == WHOLE
         self.admission.admit()
-        self.schedule_flush()
 
-    def upstream_refused(self, error: Exception) -> None:
+    def stream_refused(self, stream: int, error: Exception) -> None:
         """The broker does not let us: the workers that asked get its words."""
+        assert stream == WHOLE
         self.admission.refuse_all(error)
         if not self.ended:
             self.finish()
 
-    def upstream_mark_delete(self, position: int) -> None:
-        """What was acknowledged at the broker meanwhile is not delivered any more."""
-        dropped = reposition.discard_up_to(self.dispatcher, position, self.now())
-        if dropped:
-            log.info("messages dropped below mark-delete", topic=self.topic, subscription=self.name, messages=dropped)
-        self.schedule_flush()
-
-    # ---- UpstreamConsumer -------------------------------------------------------------------------------------
-
-    def messages_end(self) -> None:
-        """A run of entries is in: what they set free leaves now."""
-        self.intake.end_run()
-        self.flush()
-
-    def closed_by_broker(self, reason: str) -> None:
-        """Unload, or a cursor moved on purpose: the broker knows what it wants delivered from now on."""
-        self.dispatcher.outstanding.forget_confirmed()
-        if self.ended:
-            return
-        if self.requests.busy:
-            self.requests.consumer_closed()
-        else:
-            self.upstream_lost(reason)
-
-    def connection_lost(self, reason: str) -> None:
+    def stream_lost(self, stream: int, reason: str) -> None:
         """Workers notice nothing of it."""
-        if not self.ended:
-            self.upstream_lost(reason)
 
-    def upstream_lost(self, reason: str, *, tell_broker: bool = False) -> None:
-        """The consumer at the broker is gone, or with `tell_broker` perhaps not: come back."""
-        self.directory.events.happened("upstream_lost", self.key, reason=reason)
-        (self.upstream.begin_anew if tell_broker else self.upstream.lost)(reason)
-        self.parting.release()
+    def look_for_end_of_topic(self) -> None:
+        """A consumer came to the end of a terminated topic, or left: tell every worker if all of them are there.
 
-    def reached_end_of_topic(self) -> None:
-        """The topic is terminated and read to its end: tell every worker, and those that come later."""
+        Those that come later are told as well. The workers of streams are told once, as if by one consumer.
+        """
+        if not self.inflows.at_end_of_topic or (self.streamed and self._end_of_topic):
+            return
         self._end_of_topic = True
         for subscriber in self.subscribers.values():
             subscriber.tell_end_of_topic()
@@ -290,10 +317,13 @@ class Subscription:
         if self.ended:
             return
         dispatcher = self.dispatcher
-        if dispatcher.touched:
+        if dispatcher.touched and not (self.streamed and dispatcher.lapsed(self.now())):
             for worker in dispatcher.take_touched():
                 self._send(worker)
-        self.acks.flush(self.upstream.link, self.upstream.consumer_id)
+        first = self._whole or self.inflows.first_ready()
+        if first is not None:
+            # By any: the broker finds whose the entries are.
+            self.acks.flush(first.upstream.link, first.upstream.consumer_id)
         if dispatcher.hand_overs:
             self.hand_over_count += len(dispatcher.hand_overs)
             self.hand_overs.extend(dispatcher.hand_overs)
@@ -306,29 +336,44 @@ class Subscription:
         self._grant(held)
         if self.parting.under_way and not self.parting.owes:
             self.end_if_empty()
+        if self.seat is not None:
+            self.seat.settle()
 
     def _send(self, worker: Worker) -> None:
         subscriber = self.subscribers.get(worker.index)
         if subscriber is None or subscriber.worker is not worker:
             worker.outbox.clear()
             return
-        if self.outbox.write(subscriber.link, worker, self.intake.extras):
+        extras = self.inflows.extras if self._whole is None else self._whole.intake.extras
+        if self.outbox.write(subscriber.link, worker, extras):
             return
         # The rest follows when the client reads again, see `SubscribedWorker.writability_changed`.
         self.dispatcher.touched.append(worker)
 
     def _grant(self, bytes_held: int) -> None:
-        link = self.upstream.link
-        if link is None or self.dispatcher.paused or self.directory.reading_stopped:
+        dispatcher = self.dispatcher
+        if dispatcher.paused or self.directory.reading_stopped:
+            return
+        if self._whole is not None:
+            self._grant_to(self._whole, dispatcher.free_permits(), bytes_held, 1)
+            return
+        # Those that are on their way back have theirs: after a loss of all, the first would take everything else, and
+        # what a broker was granted cannot be taken back.
+        shares, free_permits = len(self.inflows), dispatcher.free_permits()
+        for inflow in self.inflows:
+            if inflow.fetching:
+                self._grant_to(inflow, free_permits, bytes_held, shares)
+
+    def _grant_to(self, inflow: Inflow, free_permits: int, bytes_held: int, shares: int) -> None:
+        if inflow.upstream.link is None:
             return
         dispatcher = self.dispatcher
-        permits = self.window.grant(
+        permits = inflow.window.grant(
             workers=len(dispatcher.workers),
-            free_permits=dispatcher.free_permits(),
+            free_permits=free_permits,
             waiting_messages=dispatcher.waiting_messages,
             bytes_held=bytes_held,
+            shares=shares,
         )
-        while permits > 0:
-            piece = min(permits, PERMITS_MAX)
-            link.send(commands.flow(self.upstream.consumer_id, piece))
-            permits -= piece
+        if permits:
+            inflow.send_permits(permits)

@@ -72,6 +72,7 @@ class UpstreamAcks:
         "_with_indexes",
         "commands_sent",
         "errors",
+        "settled",
         "watcher",
     )
 
@@ -99,6 +100,8 @@ class UpstreamAcks:
         self.errors = 0
         self.watcher: Callable[[Exception | None], None] | None = None
         """Who is told of each of the broker's answers, or that none came."""
+        self.settled: Callable[[], None] | None = None
+        """Who is told, besides, that there was one."""
 
     def want_receipt(self, receipt: Receipt) -> None:
         """Answer when what this worker acknowledged is confirmed."""
@@ -188,6 +191,8 @@ class UpstreamAcks:
         error = reply if isinstance(reply, Exception) else None
         if self.watcher is not None:
             self.watcher(error)
+        if self.settled is not None:
+            self.settled()
         if error is not None and self._end is None:
             if isinstance(error, UpstreamUnavailable):
                 # No answer came: it is sent at once if the connection stands, else after the reconnect.

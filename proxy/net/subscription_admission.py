@@ -3,6 +3,10 @@
 A worker waits until our own consumer stands at the broker, and, if it brings something the broker has not judged yet
 (another schema, another durability), until a probe has asked. Whatever happens meanwhile (the worker leaves, all others
 leave, a seek, the gateway stops) it is answered once or has gone, and a subscription that nobody is left to join ends.
+
+In a group of replicas, a worker comes in whether this replica has a stream or not: it is for its workers that it gets
+them. So the broker judges the first one too by a probe, on a connection that is looked up for that where no consumer of
+ours has one; one probe serves all who bring the same.
 """
 
 from __future__ import annotations
@@ -10,7 +14,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from proxy.errors import ClientError, UpstreamError
-from proxy.net.subscription_policy import check_agreement
+from proxy.net.subscription_inflow import WHOLE
+from proxy.net.subscription_policy import check_agreement, refuse_in_group
 from proxy.net.subscription_upstream import UpstreamState, close_at
 from proxy.net.subscription_workers import SubscribedWorker
 from proxy.wire import pulsar_pb2 as pb
@@ -28,12 +33,17 @@ class Admission:
     """Owner of the workers of one subscription that have not joined yet."""
 
     def __init__(self, subscription: Subscription, first: pb.CommandSubscribe) -> None:
-        """`first` is what our own consumer is made of: the broker judges that with it."""
+        """`first` is what an ordinary subscription's consumer is made of: the broker judges that with it."""
         self._subscription = subscription
+        self.model = first
+        """What our consumers are made of: the first worker's SUBSCRIBE, or of a group's the first that was let in."""
         self._waiting: list[SubscribedWorker] = []
         self._probed: list[SubscribedWorker] = []
         """Those with a probe under way, gone or not: the subscription stays until the broker has answered."""
-        self._judged = {_judged_by_broker(first)}
+        self._judged = set() if subscription.streamed else {_judged_by_broker(first)}
+        self._asking: set[tuple[bytes, bool]] = set()
+        """What a group's probes under way are about."""
+        self._locating = False
 
     def __len__(self) -> int:
         """How many wait."""
@@ -49,23 +59,30 @@ class Admission:
         subscription = self._subscription
         subscriber = SubscribedWorker(subscription, link, command)
         try:
+            if subscription.streamed:
+                refuse_in_group(command)
             check_agreement(subscription.policy, command, subscription.settings)
         except ClientError as error:
             refusal = error
             subscription.clock.call_soon(lambda: subscriber.refuse(refusal))
             return subscriber
         self._waiting.append(subscriber)
-        if subscription.upstream.state is UpstreamState.IDLE:
-            subscription.upstream.open()
-        elif subscription.upstream.connects:
+        whole = subscription.inflows.get(WHOLE) if not subscription.streamed else None
+        if whole is not None and whole.upstream.state is UpstreamState.IDLE:
+            whole.upstream.open()
+        elif whole is None or whole.upstream.connects:
             subscription.clock.call_soon(self.admit)
         return subscriber
 
-    def admit(self) -> None:
-        """The consumer at the broker stands: let in who waits, in the order they came."""
+    def admit(self, located: BrokerLink | None = None) -> None:
+        """The broker can be asked, by our consumer or where it was `located`: let in who waits, in order."""
+        ready = self._subscription.inflows.first_ready()
+        link = located if ready is None else ready.upstream.link
         waiting, self._waiting = self._waiting, []
         for subscriber in waiting:
-            self._admit(subscriber)
+            self._admit(subscriber, link)
+        if self._subscription.streamed and any(not self._is_asked(subscriber) for subscriber in self._waiting):
+            self._locate()
         self._subscription.end_if_empty()
 
     def leave(self, subscriber: SubscribedWorker) -> None:
@@ -79,28 +96,72 @@ class Admission:
         for subscriber in [*waiting, *self._probed]:
             subscriber.refuse(error)
 
-    def _admit(self, subscriber: SubscribedWorker) -> None:
+    def _admit(self, subscriber: SubscribedWorker, link: BrokerLink | None) -> None:
         """What the broker has not judged yet is put to it before the worker joins."""
         judged = _judged_by_broker(subscriber.command)
-        link = self._subscription.upstream.link
         if judged in self._judged:
             self._subscription.join(subscriber)
             return
-        if link is None:
-            self._waiting.append(subscriber)  # nobody can judge it now; `admit` follows with the reconnect
+        if link is None or self._is_asked(subscriber):
+            self._waiting.append(subscriber)  # `admit` follows: with the link, or with the answer
             return
 
         def answered(error: Exception | None) -> None:
             self._probed.remove(subscriber)
             if error is None:
-                self._judged.add(judged)
-                self._subscription.join(subscriber)
+                self._agreed(judged, subscriber)
             else:
                 subscriber.refuse(error)
+            if self._subscription.streamed:
+                self._share(judged, error)
             self._subscription.end_if_empty()
 
         self._probed.append(subscriber)
+        if self._subscription.streamed:
+            self._asking.add(judged)
         probe(link, subscriber.command, answered)
+
+    def _agreed(self, judged: tuple[bytes, bool], subscriber: SubscribedWorker) -> None:
+        """The broker says yes."""
+        if not self._judged:
+            self.model = subscriber.command
+        self._judged.add(judged)
+        self._subscription.join(subscriber)
+
+    # ---- of a group -------------------------------------------------------------------------------------------
+
+    def _is_asked(self, subscriber: SubscribedWorker) -> bool:
+        """Whether the broker is being asked about another who brings the same."""
+        return _judged_by_broker(subscriber.command) in self._asking
+
+    def _share(self, judged: tuple[bytes, bool], error: Exception | None) -> None:
+        """An answer is for all who bring the same; if it is no, each of them would get that."""
+        self._asking.discard(judged)
+        if error is not None:
+            alike = [subscriber for subscriber in self._waiting if _judged_by_broker(subscriber.command) == judged]
+            self._waiting = [subscriber for subscriber in self._waiting if subscriber not in alike]
+            for subscriber in alike:
+                subscriber.refuse(error)
+        self.admit()
+
+    def _locate(self) -> None:
+        """Find a connection to ask on."""
+        if not self._locating:
+            self._locating = True
+            subscription = self._subscription
+            subscription.directory.brokers.locate(subscription.topic, self._located)
+
+    def _located(self, result: BrokerLink | Exception) -> None:
+        """Whoever still waits may have come meanwhile, and nobody be left: then nothing happens."""
+        self._locating = False
+        if not isinstance(result, Exception):
+            self.admit(result)
+            return
+        waiting = [subscriber for subscriber in self._waiting if not self._is_asked(subscriber)]
+        self._waiting = [subscriber for subscriber in self._waiting if self._is_asked(subscriber)]
+        for subscriber in waiting:
+            subscriber.refuse(result)
+        self._subscription.end_if_empty()
 
 
 def probe(link: BrokerLink, command: pb.CommandSubscribe, answered: Callable[[Exception | None], None]) -> None:

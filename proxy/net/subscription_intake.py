@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from proxy.core.dispatcher import Dispatcher
+    from proxy.core.hash_ranges import HashRange
     from proxy.core.upstream_window import UpstreamWindow
     from proxy.net.subscription import Counters
     from proxy.wire.pulsar_pb2 import MessageMetadata
@@ -50,9 +51,12 @@ class Intake:
         "_run_messages",
         "_run_now",
         "_slot_of",
+        "_slots",
+        "_true_slot_of",
         "_warned",
         "_window",
         "extras",
+        "last_position",
     )
 
     def __init__(
@@ -62,27 +66,36 @@ class Intake:
         counters: Counters,
         now: Callable[[], float],
         peek_max_bytes: int,
+        slots: HashRange | None = None,
     ) -> None:
-        """`peek_max_bytes` bounds what one batch may take uncompressed."""
+        """`peek_max_bytes` bounds what one batch may take uncompressed; `slots` are the stream's, None for all.
+
+        A batch with keys of other streams stays whole, since other replicas deliver those: to give their messages to
+        the owners of their slots here would order them no better, and keep this stream from being handed over.
+        """
         self._dispatcher = dispatcher
         self._window = window
         self._counters = counters
         self._now = now
         self._peek_max_bytes = peek_max_bytes
-        self._slot_of = dispatcher.selector.slot
+        self._true_slot_of = dispatcher.selector.slot
+        self._slot_of = self._true_slot_of if slots is None else self._slot_within
+        self._slots = slots
         self._receive = dispatcher.receive
         self._run_now = 0.0
         """When the run of entries under way began to be read, 0 between runs: one look at the clock serves it all."""
         self._run_messages = self._run_bytes = 0
         """What came in this run and the window was not told of."""
         self._warned = False
+        self.last_position: int | None = None
+        """Of the entry that came last."""
         self.extras = NO_EXTRAS
         """What the broker's frames carry that we do not look at: the same for every entry of a subscription."""
 
     def message(self, head: MessageHead) -> None:
         """One entry."""
         _, ledger, entry, redeliveries, ack_set, tail, self.extras = head
-        position = (ledger << 40) + entry
+        self.last_position = position = (ledger << 40) + entry
         now = self._run_now
         if not now:
             now = self._run_now = self._now()
@@ -157,10 +170,14 @@ class Intake:
         groups: dict[int, list[int] | range] = {}
         for index, single in enumerate(singles):
             if not single.compacted_out:
-                place = self._slot_of(murmur31(single_key(single, metadata)))
+                place = self._true_slot_of(murmur31(single_key(single, metadata)))
                 indexes = groups.setdefault(place, [])
                 assert isinstance(indexes, list)
                 indexes.append(index)
+        slots = self._slots
+        if slots is not None and not all(slots.start <= place <= slots.end for place in groups):
+            self._opaque(metadata, "it has keys of streams that other replicas may have")
+            return None
         return groups or {slot: range(count)}
 
     def _chunk(
@@ -197,6 +214,15 @@ class Intake:
         self._run_messages += 1
         self._run_bytes += len(tail)
         self._receive(position, self._slot_of(murmur31(NONE_KEY)), 1, tail, redeliveries, now)
+
+    def _slot_within(self, hashed: int) -> int:
+        """The slot of a key's hash; one that is not the stream's, whatever the broker thought, goes with its first.
+
+        Such an entry could not be delivered under another stream's lease, nor this stream be handed over with it here.
+        """
+        slot = self._true_slot_of(hashed)
+        slots = self._slots
+        return slot if slots is None or slots.start <= slot <= slots.end else max(slots.start, 1)
 
     def _opaque(self, metadata: MessageMetadata, why: str) -> None:
         self._counters.opaque_batches += 1

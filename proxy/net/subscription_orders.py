@@ -189,10 +189,7 @@ def change_limits(subscription: Subscription, limits: LimitsWanted) -> None:
     with directory.orders.changing(subscription.key) as orders:
         orders.limits = limits
     settings = subscription.settings = limits.applied(directory.settings)
-    window = subscription.window
-    window.budget_bytes = settings.subscription_memory_bytes
-    window.look_ahead_per_worker = settings.look_ahead_messages_per_worker
-    window.look_ahead_total = settings.look_ahead_messages_per_subscription
+    subscription.inflows.bound(settings)
     for worker in subscription.dispatcher.workers.values():
         most = settings.max_unacked_messages_per_worker
         policy_change.change_max_unacked(subscription.dispatcher, worker, most, subscription.now())

@@ -46,7 +46,7 @@ class Parting:
         subscription = self._subscription
         outstanding = subscription.dispatcher.outstanding
         unconfirmed = outstanding.unconfirmed or outstanding.acks or outstanding.index_acks
-        return bool(subscription.upstream.connects and unconfirmed)
+        return bool(unconfirmed) and subscription.inflows.stands
 
     def begin(self, done: Callable[[], None] | None) -> None:
         """The last worker left; `done` is called when the broker knows it, or cannot be told now. May be repeated."""
@@ -56,7 +56,7 @@ class Parting:
         if self._timer is None:
             self._timer = subscription.clock.call_later(PARTING_S_MAX, self._too_late)
             subscription.acks.watcher = self._answered
-        if subscription.upstream.link is None:
+        if subscription.inflows.first_ready() is None:
             self.release()
 
     def wait(self, done: Callable[[], None]) -> None:

@@ -14,6 +14,7 @@ from proxy.core.dispatcher import OrderingMode
 from proxy.core.selectors.auto_split import AutoSplit
 from proxy.core.selectors.consistent_hashing import ConsistentHashing
 from proxy.core.selectors.sticky_ranges import StickyRanges
+from proxy.core.sticky_key import consistent_slot, range_slot
 from proxy.core.worker import Worker
 from proxy.errors import ClientError
 from proxy.wire import pulsar_pb2 as pb
@@ -37,13 +38,19 @@ class SubscriptionPolicy:
     asked: OrderingMode
     """What its first worker asked for; an operator may have ordered another mode since."""
 
-    def new_selector(self, settings: SubscriptionSettings) -> Selector[Worker]:
-        """An empty selector of the right kind."""
+    def new_selector(self, settings: SubscriptionSettings, *, streamed: bool = False) -> Selector[Worker]:
+        """An empty selector of the right kind.
+
+        One of a `streamed` subscription has its slots where streams are cut, so that each is in one stream: the
+        entries of two streams come in no order that a slot could keep.
+        """
         if self.sticky:
             return StickyRanges[Worker]()
         if settings.selector == "auto_split":
             return AutoSplit[Worker]()
-        return ConsistentHashing[Worker](settings.consistent_hashing_points)
+        return ConsistentHashing[Worker](
+            settings.consistent_hashing_points, range_slot if streamed else consistent_slot
+        )
 
 
 def policy_of(command: pb.CommandSubscribe, settings: SubscriptionSettings) -> SubscriptionPolicy:
@@ -70,6 +77,26 @@ def policy_of(command: pb.CommandSubscribe, settings: SubscriptionSettings) -> S
         message = f"consumer property {ORDERING_MODE_PROPERTY}={wanted!r} is not an ordering mode; use one of {known}"
         raise ClientError(message, pb.NotAllowedError) from None
     return SubscriptionPolicy(sticky, mode, mode)
+
+
+def refuse_in_group(command: pb.CommandSubscribe) -> None:
+    """Refuse what no worker of a replica in a group may ask for.
+
+    Raises:
+        ClientError: NotAllowedError, since no other moment and no other replica would allow it.
+    """
+    if command.keySharedMeta.keySharedMode == pb.STICKY:
+        message = (
+            "key-shared mode STICKY is not for a subscription that a group of replicas shares: hash ranges are leased "
+            "to replicas, not to workers; use AUTO_SPLIT, and the keys of this replica are divided among its workers"
+        )
+        raise ClientError(message, pb.NotAllowedError)
+    if not command.durable:
+        message = (
+            "a non-durable subscription cannot be shared by a group of replicas: it would end when a replica hands "
+            "over what it has; subscribe durably"
+        )
+        raise ClientError(message, pb.NotAllowedError)
 
 
 def check_agreement(present: SubscriptionPolicy, command: pb.CommandSubscribe, settings: SubscriptionSettings) -> None:

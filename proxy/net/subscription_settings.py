@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from proxy.core.upstream_window import look_ahead_messages
+
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionSettings:
@@ -30,3 +32,8 @@ class SubscriptionSettings:
     reconnect_backoff_max_ms: int = 30_000
     batch_peek_max_bytes: int = 64 << 20
     """Largest uncompressed batch that is opened; a larger one goes whole to its first key's owner, and is counted."""
+
+    def look_ahead_messages(self, workers: int) -> int:
+        """Messages of one subscription that may wait, for so many workers."""
+        bounds = self.look_ahead_messages_per_worker, self.look_ahead_messages_per_subscription
+        return look_ahead_messages(workers, *bounds)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from proxy.core.statistics import DispatcherStatistics, dispatcher_statistics_steps
+from proxy.net.group_statistics import GroupSummary, group_summary
 
 if TYPE_CHECKING:
     from proxy.core.steps import Steps
@@ -49,6 +50,7 @@ class SubscriptionStatistics:
     budget_stops: int
     hand_over_count: int
     hand_overs: tuple[HandOverStatistics, ...]
+    group: GroupSummary | None
     dispatcher: DispatcherStatistics
 
 
@@ -86,10 +88,10 @@ def subscription_statistics_steps(subscription: Subscription, *, brief: bool = F
         subscription=subscription.name,
         now=subscription.now(),
         key_shared_mode="STICKY" if subscription.policy.sticky else "AUTO_SPLIT",
-        upstream_state=subscription.upstream.state.value,
-        upstream_connects=subscription.upstream.connects,
-        upstream_error=subscription.upstream.last_error,
-        upstream_permits=subscription.window.outstanding,
+        upstream_state=subscription.inflows.state.value,
+        upstream_connects=subscription.inflows.connects,
+        upstream_error=subscription.inflows.last_error,
+        upstream_permits=subscription.inflows.permits,
         joining=len(subscription.admission),
         addresses=tuple(
             (item.worker.name, item.link.peer) for item in subscription.subscribers.values() if item.worker is not None
@@ -99,9 +101,10 @@ def subscription_statistics_steps(subscription: Subscription, *, brief: bool = F
         unreadable_entries=counters.unreadable_entries,
         peeked_batches=counters.peeked_batches,
         sliced_deliveries=counters.sliced_deliveries,
-        budget_stops=subscription.window.budget_stops,
+        budget_stops=subscription.inflows.budget_stops,
         hand_over_count=subscription.hand_over_count,
         hand_overs=hand_overs,
+        group=None if subscription.seat is None else group_summary(subscription.seat, subscription.now()),
         dispatcher=dispatcher,
     )
 

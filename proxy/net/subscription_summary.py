@@ -76,19 +76,20 @@ class SubscriptionsSummary:
 def subscription_summary(subscription: Subscription) -> SubscriptionSummary:
     """One at this moment."""
     counters = subscription.counters
-    window = subscription.window
+    inflows = subscription.inflows
+    settings = subscription.settings
     dispatcher = dispatcher_summary(subscription.dispatcher)
-    look_ahead = window.look_ahead(dispatcher.workers)
+    look_ahead = settings.look_ahead_messages(dispatcher.workers)
     return SubscriptionSummary(
         topic=subscription.topic,
         subscription=subscription.name,
-        upstream_state=subscription.upstream.state.value,
-        upstream_connects=subscription.upstream.connects,
-        upstream_permits=window.outstanding,
+        upstream_state=inflows.state.value,
+        upstream_connects=inflows.connects,
+        upstream_permits=inflows.permits,
         joining=len(subscription.admission),
         look_ahead_messages=look_ahead,
         look_ahead_used=dispatcher.waiting_messages / max(look_ahead, 1),
-        memory_bytes=window.budget_bytes,
+        memory_bytes=settings.subscription_memory_bytes,
         oldest_wait_s=_age(subscription, dispatcher.oldest_wait_since),
         oldest_unacknowledged_s=_age(subscription, dispatcher.oldest_delivery_at),
         acks_refused=counters.acks_refused,
@@ -96,7 +97,7 @@ def subscription_summary(subscription: Subscription) -> SubscriptionSummary:
         unreadable_entries=counters.unreadable_entries,
         peeked_batches=counters.peeked_batches,
         sliced_deliveries=counters.sliced_deliveries,
-        budget_stops=window.budget_stops,
+        budget_stops=inflows.budget_stops,
         dispatch_latency=subscription.outbox.dispatch_latency.statistics(),
         dispatcher=dispatcher,
     )

@@ -1,10 +1,11 @@
-"""The one consumer that a subscription has at the broker, and how it comes back.
+"""A consumer that a subscription has at the broker, and how it comes back.
 
 A state machine without IO: locate the topic's broker, subscribe, be ready; when the connection or the consumer is
 gone, back off and begin again, for as long as there are workers. What the dispatcher holds survives all of that (G4).
 
 A first subscribe that fails is the workers' business: they get the broker's own error. Later failures are ours: they
-are retried for ever, counted, and shown, because the workers hold messages that must be acknowledged one day.
+are retried for ever, counted, and shown, because the workers hold messages that must be acknowledged one day. The
+consumer of a stream is no worker's business even at first: the replica that had the stream before may be about to go.
 """
 
 from __future__ import annotations
@@ -35,6 +36,9 @@ if TYPE_CHECKING:
 STEADY_S: Final = 1.0
 """A consumer that stood so long and is lost comes back at once; one that is lost sooner backs off further."""
 
+STREAM_BACKOFF_MS_MAX: Final = 1_000
+"""For a stream's consumer: whoever had the stream before is about to go, and its keys wait meanwhile."""
+
 log = structlog.get_logger("keyline.subscription")
 
 
@@ -56,7 +60,7 @@ class UpstreamOwner(Protocol):
         """Subscribed, for the first time or again."""
 
     def upstream_refused(self, error: Exception) -> None:
-        """The very first attempt failed; the consumer is closed."""
+        """The very first attempt failed; the consumer is closed. A persistent one: any failed, and it tries again."""
 
     def upstream_mark_delete(self, position: int) -> None:
         """After a reconnect: everything up to here is acknowledged at the broker."""
@@ -73,9 +77,15 @@ class SubscriptionUpstream:
         settings: SubscriptionSettings,
         owner: UpstreamOwner,
         consumer: UpstreamConsumer,
+        *,
+        persistent: bool = False,
     ) -> None:
-        """`template` is the first worker's SUBSCRIBE: its options create the subscription if it is not there."""
-        self._template = upstream_subscribe(template, settings.replica_name)
+        """`template` is our SUBSCRIBE, but for its ids: its options create the subscription if it is not there.
+
+        With `persistent`, attempts before the first success are repeated as those after it are.
+        """
+        self._template = template
+        self._persistent = persistent
         self._brokers = brokers
         self._clock = clock
         self._settings = settings
@@ -180,10 +190,6 @@ class SubscriptionUpstream:
     def _ask_mark_delete(self, attempt: int, link: BrokerLink) -> None:
         consumer_id = self.consumer_id
 
-        def build(request_id: int) -> bytes:
-            command = pb.CommandGetLastMessageId(consumer_id=consumer_id, request_id=request_id)
-            return encode_command(pb.BaseCommand(type=pb.BaseCommand.GET_LAST_MESSAGE_ID, getLastMessageId=command))
-
         def answered(reply: pb.BaseCommand | Exception) -> None:
             if attempt != self._attempt or isinstance(reply, Exception):
                 return
@@ -194,21 +200,26 @@ class SubscriptionUpstream:
                 if is_packable(place.ledgerId, entry):
                     self._owner.upstream_mark_delete(pack(place.ledgerId, entry))
 
-        link.request(build, answered)
+        link.request(lambda request_id: commands.get_last_message_id(consumer_id, request_id), answered)
 
     def _failed(self, error: Exception) -> None:
-        if not self.connects:
+        if not self.connects and not self._persistent:
             self._end(UpstreamState.CLOSED)
             self._owner.upstream_refused(error)
             return
         self._retry(str(error), at_once=False)
+        if self._persistent:
+            self._owner.upstream_refused(error)
 
     def _retry(self, reason: str, *, at_once: bool) -> None:
         self._end(UpstreamState.BACKING_OFF)
         self.last_error = reason
         settings = self._settings
         delay_ms = settings.reconnect_backoff_initial_ms * 2 ** min(max(self._failures - 1, 0), 20)
-        delay_ms = 0 if at_once and not self._failures else min(delay_ms, settings.reconnect_backoff_max_ms)
+        longest_ms = settings.reconnect_backoff_max_ms
+        if self._persistent:
+            longest_ms = min(longest_ms, STREAM_BACKOFF_MS_MAX)
+        delay_ms = 0 if at_once and not self._failures else min(delay_ms, longest_ms)
         self._failures += 1
         self._timer = self._clock.call_later(delay_ms / 1000, self.open)
 
@@ -237,6 +248,22 @@ def upstream_subscribe(worker: pb.CommandSubscribe, replica_name: str) -> pb.Com
     ours.keySharedMeta.keySharedMode = pb.AUTO_SPLIT
     ours.keySharedMeta.allowOutOfOrderDelivery = worker.keySharedMeta.allowOutOfOrderDelivery
     ours.metadata.add(key="keyline.replica", value=replica_name)
+    return ours
+
+
+def stream_subscribe(
+    worker: pb.CommandSubscribe, replica_name: str, stream: int, first_slot: int, last_slot: int
+) -> pb.CommandSubscribe:
+    """The same for one stream: a consumer of exactly these slots, both ends included, which the broker gives no other.
+
+    That the subscription is there was seen to by the probe of its first worker; so where that worker wanted to begin is
+    done with, or each stream that comes here would move the cursor of all replicas back.
+    """
+    ours = upstream_subscribe(worker, replica_name)
+    ours.consumer_name = f"{replica_name}-{stream}"
+    ours.keySharedMeta.keySharedMode = pb.STICKY
+    ours.keySharedMeta.hashRanges.add(start=first_slot, end=last_slot)
+    _begin_no_more(ours)
     return ours
 
 

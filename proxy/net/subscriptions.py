@@ -31,6 +31,7 @@ from proxy.wire import commands
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from proxy.net.group_seat import GroupSeat
     from proxy.net.ports import BrokerDirectory, BrokerLink, Clock, WorkerLink, WorkerPort
     from proxy.wire import pulsar_pb2 as pb
 
@@ -44,11 +45,23 @@ log = structlog.get_logger("keyline.subscription")
 class Subscriptions:
     """Implements `ports.SubscriptionDirectory`."""
 
-    def __init__(self, brokers: BrokerDirectory, clock: Clock, settings: SubscriptionSettings) -> None:
-        """Empty; subscriptions come with their workers."""
+    def __init__(
+        self,
+        brokers: BrokerDirectory,
+        clock: Clock,
+        settings: SubscriptionSettings,
+        streamed: Callable[[tuple[str, str]], bool] = lambda _key: False,
+    ) -> None:
+        """Empty; subscriptions come with their workers.
+
+        `streamed` tells of a topic and name whether a group of replicas shares the subscription.
+        """
         self.brokers = brokers
         self.clock = clock
         self.settings = settings
+        self._streamed = streamed
+        self.new_seat: Callable[[Subscription], GroupSeat] | None = None
+        """Gives a subscription that is shared its seat in the group."""
         self.places = Places(settings)
         self.orders = OrderBook()
         self.events = Events(clock.now)
@@ -84,7 +97,7 @@ class Subscriptions:
         try:
             self.places.check(len(self._subscriptions), None if subscription is None else subscription.worker_count)
             if subscription is None:
-                subscription = self._subscriptions[key] = Subscription(key, command, self)
+                subscription = self._subscriptions[key] = Subscription(key, command, self, streamed=self._streamed(key))
                 self.events.happened("subscription_began", key)
         except ClientError as error:
             return _Refused(self.clock, link, command, error)
@@ -116,7 +129,8 @@ class Subscriptions:
         self.reading_stopped = True
         self._reading_stops += 1
         log.warning("the gateway's memory budget is spent; reading from brokers stops", bytes_held=self._bytes_held)
-        links = {id(link): link for item in self._subscriptions.values() if (link := item.upstream.link) is not None}
+        inflows = [inflow for subscription in self._subscriptions.values() for inflow in subscription.inflows]
+        links = {id(link): link for inflow in inflows if (link := inflow.upstream.link) is not None}
         self._paused_links = list(links.values())
         for link in self._paused_links:
             link.pause_reading(self)
@@ -132,14 +146,18 @@ class Subscriptions:
     # ---- shutting down ----------------------------------------------------------------------------------------
 
     def drain(self, done: Callable[[], None]) -> None:
-        """Deliver nothing new; call `done` when every pending message was acknowledged and confirmed."""
+        """Let nobody join, deliver nothing new; call `done` when all that is pending is acknowledged and confirmed."""
         self.draining = True
-        for subscription in self._subscriptions.values():
+        for subscription in self._alone():
             subscription.dispatcher.pause()
         self._wait_until_idle(done)
 
+    def _alone(self) -> list[Subscription]:
+        """Those that no group shares: the others go on until their streams are elsewhere."""
+        return [subscription for subscription in self._subscriptions.values() if subscription.seat is None]
+
     def _wait_until_idle(self, done: Callable[[], None]) -> None:
-        if all(subscription.idle for subscription in self._subscriptions.values()):
+        if all(subscription.idle for subscription in self._alone()):
             done()
         else:
             self.clock.call_later(DRAIN_POLL_S, lambda: self._wait_until_idle(done))

@@ -7,8 +7,12 @@ One that was asked for may have to wait at the broker as well, behind a producer
 a better one comes: a broker forgets nobody who waits, and would promote who has left, with an epoch spent for nothing.
 Its turn is what goes to the better one, when it comes.
 
+Other replicas may have better ones (see `rivals`). Then nobody is asked for here, and one that waits at the broker
+gives its turn away. What is known of them is never certain, so all of this is bounded: it is forgotten if it is not
+repeated, our patience ends if nobody comes to own the topic, and turns are given away in vain a few times at most.
+
 Rule kept: while anybody waits, one of ours owns the topic or is asked for at the broker, or the election is held and
-will be let go. A failure of the one that was asked for leads to the next, whatever it was.
+will be let go, or gives way to a rival. A failure of the one that was asked for leads to the next, whatever it was.
 
 Source: PIP-440, "Producer Failover"; `AbstractTopic` for what a broker does with those that wait.
 """
@@ -17,11 +21,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import Generic, TypeAlias, TypeVar
+from typing import Final, Generic, TypeAlias, TypeVar
 
+from proxy.producers.rivals import NOBODY
+from proxy.producers.standing import Place, Standing
 from proxy.producers.waiting import Rank, WaitingProducers
 
 T = TypeVar("T")
+
+YIELDS_MAX: Final = 3
+"""Turns at the broker that are given away to rivals before somebody is known to own the topic. Then one is kept."""
 
 
 class Stage(Enum):
@@ -58,6 +67,8 @@ class Act(Enum):
     """Pass its request on to the broker."""
     WITHDRAW = "withdraw"
     """Close it at the broker, without a word to its client; then say `withdrawn`."""
+    YIELD = "yield"
+    """The same, for the sake of somebody that waits at another replica."""
     TELL_QUEUED = "tell_queued"
     """Tell its client that it is not ready."""
 
@@ -69,6 +80,8 @@ class Contender(Generic[T]):
     rank: Rank
     """From `rank_of`: smaller is better; no two of a topic share one."""
     producer: T
+    since: float = 0.0
+    """When it came; those of one topic come one after another."""
     stage: Stage = Stage.WAITING
     told_queued: bool = False
 
@@ -84,10 +97,16 @@ Acts: TypeAlias = list[tuple[Act, Contender[T]]]
 class Election(Generic[T]):
     """One topic's contenders. Every method returns what is to be done because of it, in order."""
 
-    __slots__ = ("at_broker", "held", "owner", "waiting")
+    __slots__ = ("_impatient", "_replica", "_yields_left", "at_broker", "elsewhere", "held", "owner", "waiting")
 
-    def __init__(self) -> None:
-        """Nobody wants the topic."""
+    def __init__(self, replica: str = "") -> None:
+        """Nobody wants the topic. `replica` is our name among those that have such elections too."""
+        self._replica = replica
+        self._yields_left = YIELDS_MAX
+        self._impatient = False
+        """One of ours is asked for although a rival is better."""
+        self.elsewhere = NOBODY
+        """What other replicas say."""
         self.waiting: WaitingProducers[Contender[T]] = WaitingProducers()
         self.at_broker: Contender[T] | None = None
         """Asked for, parked or on its way back."""
@@ -100,6 +119,25 @@ class Election(Generic[T]):
         """Whether nobody wants the topic."""
         return not self.waiting and self.at_broker is None and self.owner is None
 
+    @property
+    def best(self) -> Contender[T] | None:
+        """The first of all that wait, here or at the broker."""
+        first = self.waiting.first()
+        if first is None or (self.at_broker is not None and self.at_broker.rank < first[0]):
+            return self.at_broker
+        return first[1]
+
+    @property
+    def outranked(self) -> bool:
+        """Whether somebody would be asked for, were it not for a rival."""
+        due = self._due
+        return due is not None and self._gives_way(due) and not self._impatient
+
+    def standing(self, contender: Contender[T]) -> Standing:
+        """Where it stands among those of all replicas."""
+        newcomer, negated_priority, _ = contender.rank
+        return Standing(bool(newcomer), negated_priority, contender.since, self._replica)
+
     def arrive(self, contender: Contender[T]) -> Acts[T]:
         """One more. It is told to wait unless it is asked for at once: then the broker says what it is to be told."""
         self.waiting.add(contender.rank, contender)
@@ -109,15 +147,21 @@ class Election(Generic[T]):
         return acts
 
     def granted(self, contender: Contender[T]) -> Acts[T]:
-        """The broker made it the owner, unless it waited there so long that a better one has come."""
+        """The broker made it the owner, unless it waited there and a better one has come, here or elsewhere."""
         if contender is not self.at_broker or contender.stage is Stage.WITHDRAWING:
             return []
+        if contender.stage is Stage.PARKED and self._gives_way(contender):
+            contender.stage = Stage.WITHDRAWING
+            self._yields_left -= 1
+            self._impatient = False
+            return [(Act.YIELD, contender)]
         first = self.waiting.first()
         if contender.stage is Stage.PARKED and first is not None and first[0] < contender.rank:
             contender.stage = Stage.WITHDRAWING
             return [(Act.WITHDRAW, contender)]
         self.at_broker = None
         self.owner = contender
+        self._owner_known()
         contender.stage = Stage.OWNER
         return []
 
@@ -161,18 +205,52 @@ class Election(Generic[T]):
         self.held = held
         return self._settle()
 
-    def _settle(self) -> Acts[T]:
-        """Keep the rule."""
+    def hear(self, elsewhere: Place) -> Acts[T]:
+        """Whom other replicas say they have; again and again, for it may change."""
+        self.elsewhere = elsewhere
+        if elsewhere.owned:
+            self._owner_known()
+        if elsewhere.best is None:
+            self._impatient = False
+        return self._settle()
+
+    def recall(self) -> Acts[T]:
+        """The broker has closed the topic, and may have forgotten who waits there: take back and ask for anew."""
+        if self.at_broker is None or self.at_broker.stage is not Stage.PARKED:
+            return []
+        self.at_broker.stage = Stage.WITHDRAWING
+        return [(Act.WITHDRAW, self.at_broker)]
+
+    def lose_patience(self) -> Acts[T]:
+        """We have given way for long, and nobody is known to own the topic: ask for one of ours all the same."""
+        self._impatient = True
+        return self._settle()
+
+    @property
+    def _due(self) -> Contender[T] | None:
+        """Whose turn it is here, whatever rivals there are."""
         first = self.waiting.first()
         if first is None or self.owner is not None or self.at_broker is not None or self.held is Hold.EVERYBODY:
+            return None
+        return None if self.held is Hold.NEWCOMERS and not first[1].returning else first[1]
+
+    def _gives_way(self, contender: Contender[T]) -> bool:
+        rival = self.elsewhere.best
+        return rival is not None and self._yields_left > 0 and rival < self.standing(contender)
+
+    def _owner_known(self) -> None:
+        self._yields_left = YIELDS_MAX
+        self._impatient = False
+
+    def _settle(self) -> Acts[T]:
+        """Keep the rule."""
+        due = self._due
+        if due is None or (self._gives_way(due) and not self._impatient):
             return []
-        rank, best = first
-        if self.held is Hold.NEWCOMERS and not best.returning:
-            return []
-        self.waiting.remove(rank)
-        self.at_broker = best
-        best.stage = Stage.ASKED
-        return [(Act.ASK, best)]
+        self.waiting.remove(due.rank)
+        self.at_broker = due
+        due.stage = Stage.ASKED
+        return [(Act.ASK, due)]
 
     @staticmethod
     def _tell_queued(contender: Contender[T]) -> tuple[Act, Contender[T]]:

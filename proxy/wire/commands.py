@@ -7,7 +7,7 @@ and encoded with `frames.encode_command`. Source: Pulsar's "Binary protocol spec
 
 from collections.abc import Iterable
 
-from proxy.wire.frames import encode_command
+from proxy.wire.frames import encode_command, encode_message
 from proxy.wire.pulsar_pb2 import BaseCommand, CommandAck, FeatureFlags, ServerError
 
 
@@ -88,6 +88,16 @@ def ack(consumer_id: int, ids: Iterable[tuple[int, int]], request_id: int | None
     return encode_command(command)
 
 
+def ack_up_to(consumer_id: int, ledger: int, entry: int) -> bytes:
+    """Acknowledges every entry up to this one."""
+    command = BaseCommand(type=BaseCommand.ACK)
+    body = command.ack
+    body.consumer_id = consumer_id
+    body.ack_type = CommandAck.Cumulative
+    body.message_id.add(ledgerId=ledger, entryId=entry)
+    return encode_command(command)
+
+
 def ack_response(consumer_id: int, request_id: int, code: ServerError | None = None, message: str = "") -> bytes:
     """Answers an ACK that has a request id: done, or not done for the reason of `code`."""
     command = BaseCommand(type=BaseCommand.ACK_RESPONSE)
@@ -122,6 +132,15 @@ def unsubscribe(consumer_id: int, request_id: int) -> bytes:
     return encode_command(command)
 
 
+def get_last_message_id(consumer_id: int, request_id: int) -> bytes:
+    """Asks for the topic's last message, and how far the subscription is."""
+    command = BaseCommand(type=BaseCommand.GET_LAST_MESSAGE_ID)
+    body = command.getLastMessageId
+    body.consumer_id = consumer_id
+    body.request_id = request_id
+    return encode_command(command)
+
+
 def close_consumer(consumer_id: int, request_id: int) -> bytes:
     """Closes a consumer: as a request, or, from a broker's side, so that the client looks its topic up and returns."""
     command = BaseCommand(type=BaseCommand.CLOSE_CONSUMER)
@@ -138,3 +157,12 @@ def close_producer(producer_id: int, request_id: int) -> bytes:
     body.producer_id = producer_id
     body.request_id = request_id
     return encode_command(command)
+
+
+def send(producer_id: int, sequence_id: int, tail: bytes) -> bytes:
+    """Publishes one message; `tail` as `metadata.build_tail` makes it. Answered by SEND_RECEIPT or SEND_ERROR."""
+    command = BaseCommand(type=BaseCommand.SEND)
+    body = command.send
+    body.producer_id = producer_id
+    body.sequence_id = sequence_id
+    return encode_message(command.SerializeToString(), tail)

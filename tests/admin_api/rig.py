@@ -9,6 +9,7 @@ import httpx
 
 from admin_api.app import admin_app
 from proxy.admin import Admin
+from proxy.net.groups import Groups
 from tests.net.session_rig import new_elections
 from tests.net.subscription_rig import SubscriptionRig
 from tests.net.subscription_rig_broker import TOPIC
@@ -24,8 +25,13 @@ class AdminRig(SubscriptionRig):
         super().__init__(**settings)
         self.reasons: list[str] = []
         self.elections = new_elections(self.clock, self.subscriptions.events)
-        admin = Admin(self.subscriptions, self.elections, lambda: self.reasons, CONFIGURATION)
+        self.groups = self.new_groups()
+        admin = Admin(self.subscriptions, self.elections, lambda: self.reasons, CONFIGURATION, groups=self.groups)
         self.app = admin_app(admin, admin, "1.2.3", read_only=read_only, loopback=loopback)
+
+    def new_groups(self) -> Groups | None:
+        """What this gateway shares: nothing."""
+        return None
 
     def ask(self, method: str, path: str, *, faulty: bool = False, **more: Any) -> httpx.Response:
         """One request; the gateway's clock settles behind it. A fault of ours fails the test unless it is `faulty`."""

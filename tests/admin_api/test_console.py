@@ -123,3 +123,17 @@ def test_every_script_is_reached_from_the_page() -> None:
             reached.add(name)
             ahead += re.findall(r'from "\./([^"]+)"', (FOLDER / name).read_text())
     assert reached == {name for name in FILES if name.endswith(".js")}
+
+
+@pytest.mark.parametrize("name", [name for name in FILES if name.endswith(".js")])
+def test_a_script_imports_what_there_is_and_what_it_uses(name: str) -> None:
+    """A name that is not exported there stops the whole page; one that is not used is a leftover."""
+    text = (FOLDER / name).read_text()
+    used = re.sub("^import .*$", "", text, flags=re.MULTILINE)
+    for names, source in re.findall(r'^import \{ ([^}]+) \} from "\./([^"]+)";$', text, re.MULTILINE):
+        exported = re.findall(
+            r"^export (?:async )?(?:function|const|class) (\w+)", (FOLDER / source).read_text(), re.MULTILINE
+        )
+        for imported in names.split(", "):
+            assert imported in exported, f"{imported} is not exported by {source}"
+            assert re.search(rf"\b{imported}\b", used), f"{imported} is not used"

@@ -26,6 +26,8 @@ from proxy.limits import Limits
 from proxy.metrics_source import MetricsSource
 from proxy.net.broker_settings import BrokerSettings
 from proxy.net.brokers import Brokers
+from proxy.net.group_settings import GroupSettings
+from proxy.net.groups import Groups
 from proxy.net.handshake import parse_service_url
 from proxy.net.server import GatewayServer, Sessions
 from proxy.net.session_settings import SessionSettings
@@ -34,6 +36,7 @@ from proxy.wire import pulsar_pb2 as pb
 from tests.net.fakes import FakeConnector, FakeTransport
 from tests.net.producer_rig import TOPIC as PRIMARY
 from tests.net.producer_rig import error, ready, want
+from tests.net.seat_rig import NoBrokers
 from tests.net.session_rig import SessionRig, new_elections
 from tests.net.subscription_rig import SubscriptionRig, Worker
 from tests.net.subscription_rig_broker import TOPIC, batch, single
@@ -47,12 +50,13 @@ AS_PROMETHEUS_ASKS = (
 ALL_FAMILIES = (
     *families.GATEWAY,
     *families.TOPIC,
+    *families.GROUP,
     *families.SUBSCRIPTION,
     *families.CONSUMER,
     *families.PULSAR_SUBSCRIPTION,
     *families.PULSAR_CONSUMER,
 )
-NAME = re.compile(r"(keyline_(gateway|topic|subscription|consumer)|pulsar)(_[a-z]+)+")
+NAME = re.compile(r"(keyline_(gateway|topic|group|subscription|consumer)|pulsar)(_[a-z]+)+")
 EVERYTHING: dict[str, Any] = {"consumers_max": 1_000, "pulsar_names": True}
 
 Numbers = dict[tuple[str, frozenset[tuple[str, str]]], float]
@@ -80,13 +84,21 @@ class Gateway:
         )
         self.brokers = Brokers(connector, self.clock, BrokerSettings((BROKER,), "test"))
         self.collector = Collector(self.clock, lambda: 0, lambda: 0)
+        self.groups = Groups("here-1", NoBrokers(), self.clock, GroupSettings(groups_enabled=True))
         self.reasons: list[str] = []
 
     def source(self) -> MetricsSource:
         """In a running loop, as the gateway's own."""
         server = GatewayServer(self.sessions, self.limits, asyncio.get_running_loop())
         return MetricsSource(
-            "1.2.3", lambda: self.reasons, server, self.subscriptions, self.elections, self.brokers, self.collector
+            "1.2.3",
+            lambda: self.reasons,
+            server,
+            self.subscriptions,
+            self.elections,
+            self.brokers,
+            self.collector,
+            self.groups,
         )
 
     def get(
@@ -155,6 +167,7 @@ def driven(gateway: Gateway) -> tuple[Worker, Worker]:
     first.redeliver((moved + 1) % 40)
     rig.clock.advance(4)
     second.flow(1)
+    gateway.groups.new_seat(rig.subscription).workers_changed(2)
     return first, second
 
 
@@ -237,7 +250,7 @@ def test_names_with_any_characters_are_told_as_they_are(accept: str) -> None:
 def test_names_follow_prometheus() -> None:
     """One prefix, `_total` on counters and on nothing else, the unit at the end, none of the suffixes it reserves."""
     for family in ALL_FAMILIES:
-        assert re.fullmatch(r"(keyline_(gateway|topic|subscription|consumer)|pulsar)(_[a-z]+)+", family.name), (
+        assert re.fullmatch(r"(keyline_(gateway|topic|group|subscription|consumer)|pulsar)(_[a-z]+)+", family.name), (
             family.name
         )
         assert family.name.endswith("_total") == (family.kind == "counter")
@@ -287,6 +300,7 @@ def test_the_docs_list_every_metric_as_it_is() -> None:
     levels = (
         (families.GATEWAY, ()),
         (families.TOPIC, families.TOPIC_LABELS),
+        (families.GROUP, families.SUBSCRIPTION_LABELS),
         (families.SUBSCRIPTION, families.SUBSCRIPTION_LABELS),
         (families.CONSUMER, families.CONSUMER_LABELS),
         (families.PULSAR_SUBSCRIPTION, families.PULSAR_SUBSCRIPTION_LABELS),
@@ -538,6 +552,7 @@ class ManySubscriptions:
     def __init__(self, source: MetricsSource, count: int) -> None:
         self.gateway = source.gateway
         self.topics = source.topics
+        self.groups = source.groups
         self.consumers = source.consumers
         self._source = source
         self._count = count
@@ -584,3 +599,18 @@ def test_a_scrape_of_a_thousand_subscriptions_lets_others_run() -> None:
         assert text.count("# TYPE keyline_subscription_workers gauge\n") == 1
 
     asyncio.run(scenario())
+
+
+def test_groups_are_told_while_this_replica_takes_part() -> None:
+    """A session without a lease, and what it knows of its group."""
+    gateway = Gateway()
+    driven(gateway)
+    labels = frozenset({"topic": TOPIC, "subscription": "s"}.items())
+    found = {
+        name.removeprefix("keyline_group_"): value
+        for (name, of_), value in gateway.numbers().items()
+        if name.startswith("keyline_group_") and of_ == labels
+    }
+    assert (found["connected"], found["epoch"], found["leading"], found["streams_leased"]) == (0, -1, 0, 0)
+    gateway.groups.close()
+    assert not [name for name, _ in gateway.numbers() if name.startswith("keyline_group_")]

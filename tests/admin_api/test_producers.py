@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+from admin_api.app import admin_app
 from admin_api.schemas.producers import ElectionPage, Elections
+from proxy.admin import Admin
+from proxy.net.producer_elections import ElectionSettings, ProducerElections
+from proxy.net.producer_rivals import ProducerRivals
+from proxy.producers.announcement import Announcement, BestWaiting, TopicNews, encode
 from proxy.wire import pulsar_pb2 as pb
 from tests.admin_api.rig import AdminRig
-from tests.net.producer_rig import TOPIC, not_ready, ready, want
+from tests.net.producer_rig import TOPIC, Exchange, not_ready, ready, want
 from tests.net.session_rig import SessionRig
 
 ALL = "/api/v1/exclusive-producers"
@@ -47,6 +52,7 @@ def test_an_owner_and_those_who_wait_are_told() -> None:
     summary = answer["summary"]
     assert summary["topic"] == TOPIC
     assert (summary["waiting_count"], summary["vacant_s"], summary["held"]) == (3, 0, "nobody")
+    assert (summary["rival"], summary["outranked"]) == (None, False)
     assert summary["owner"] | {"since": 0} == {
         "producer_name": "first",
         "access_mode": "wait_for_exclusive",
@@ -163,3 +169,34 @@ def test_what_happens_to_producers_is_told_as_events() -> None:
         "vacant_s": 0,
         "waiting_count": 0,
     }
+
+
+class ReplicaRig(ProducersRig):
+    """One of several; the test is the others."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.exchange = Exchange()
+        rivals = ProducerRivals("replica-1", self.exchange.mail("replica-1"), self.clock)
+        self.elections = ProducerElections(self.clock, self.subscriptions.events, ElectionSettings(), rivals)
+        self.elections.start()
+        admin = Admin(self.subscriptions, self.elections, lambda: self.reasons, {})
+        self.app = admin_app(admin, admin, "1.2.3")
+
+
+def test_the_best_of_another_replica_is_told() -> None:
+    """And that nobody is asked for here because of it."""
+    rig = ReplicaRig()
+    rig.clock.advance(ElectionSettings().producer_return_grace_s)
+    best = BestWaiting(7, returning=False, waited_s=2.0)
+    rig.exchange.say(encode(Announcement("replica-2", 1, (TopicNews(TOPIC, owned=False, best=best),))))
+    rig.client().client.deliver(want(10, 3))
+    answer = rig.json(ONE)
+    ElectionPage.model_validate(answer, strict=True)
+    summary = answer["summary"]
+    assert summary["outranked"]
+    assert summary["now"] - summary["rival"].pop("since") == 2
+    assert summary["rival"] == {"replica": "replica-2", "priority": 7, "returning": False}
+    sums = rig.json(ALL)
+    Elections.model_validate(sums, strict=True)
+    assert (sums["summary"]["outranked_count"], sums["summary"]["rivals_count"]) == (1, 1)

@@ -15,7 +15,7 @@ from tests.core.test_dispatcher_rig import A, B, C, D, Rig
 
 def reason(rig: Rig, slot: int) -> WaitReason | None:
     """Why the slot waits."""
-    return rig.dispatcher.wait_reason(slot, rig.dispatcher.waiting[slot].parts[0])
+    return rig.dispatcher.wait_reason(slot, rig.dispatcher.waiting[slot].parts[0], rig.now)
 
 
 def test_a_message_leaves_in_the_call_that_brings_it() -> None:
@@ -101,7 +101,7 @@ def test_messages_of_a_hole_wait_until_somebody_covers_it() -> None:
     for number, slot in enumerate((250, 50, 251, 250)):
         dispatcher.receive(pack(1, number), slot, 1, b"", 0, 0.0)
     assert [unit.position for unit in low.outbox] == [pack(1, 1)]
-    assert dispatcher.wait_reason(250, dispatcher.waiting[250].parts[0]) is WaitReason.NO_OWNER
+    assert dispatcher.wait_reason(250, dispatcher.waiting[250].parts[0], 0.0) is WaitReason.NO_OWNER
     join(dispatcher, high, 0.0)
     dispatcher.flow(high, 10, 0.0)
     sent = [unit.position for unit in high.outbox]
@@ -214,7 +214,7 @@ def test_a_message_that_could_go_has_no_reason_to_wait() -> None:
     rig.entries(A, 1)
     head = rig.dispatcher.waiting[A].parts[0]
     rig.workers["c1"].permits = 1
-    assert rig.dispatcher.wait_reason(A, head) is None
+    assert rig.dispatcher.wait_reason(A, head, rig.now) is None
 
 
 def test_messages_without_any_worker_wait_in_order() -> None:

@@ -12,6 +12,7 @@ from hypothesis.stateful import initialize, invariant, precondition, rule
 from proxy.core.dispatcher import OrderingMode
 from proxy.core.explain import BLOCKING_LISTED_MAX, BlockingDelivery, SlotState, WaitingHead, explain_slot
 from proxy.core.statistics import dispatcher_statistics
+from proxy.core.stream_leases import StreamLeases
 from proxy.core.waiting import WaitReason
 from proxy.core.worker import Worker
 from tests.core.model import World, parts_of
@@ -374,6 +375,40 @@ def test_without_order_nothing_drains() -> None:
     assert (found.pending_deliveries, found.pending_messages, found.blocking) == (1, 1, ())
 
 
+# ---- streams of a group ----
+
+
+def test_a_slot_of_a_stream_that_is_not_leased_says_so_whether_or_not_something_waits() -> None:
+    """Its messages go elsewhere, so "nothing waits" would mislead; the leader ends it."""
+    rig = Rig(c1=[A])
+    rig.join("c1", 10)
+    leases = rig.dispatcher.leases = StreamLeases(16)
+    leases.until = 5.0
+    found = explained(rig, upstream_backlog=True)
+    wanted = "the group's leader must lease stream 0 (slots 0 to 4095) to this replica"
+    assert (found.state, found.head) == (SlotState.NO_LEASE, None)
+    assert found.unblocks == f"nothing waits; before a next message can go, {wanted}"
+    rig.entries(A, 1)
+    found = explained(rig)
+    assert (found.state, found.waiting_messages, found.blocking) == (SlotState.NO_LEASE, 1, ())
+    assert found.unblocks == wanted
+
+
+def test_a_lease_that_has_run_out_must_be_renewed() -> None:
+    """The stream is ours still, which is another thing to look for."""
+    rig = Rig(c1=[A])
+    rig.join("c1", 10)
+    leases = rig.dispatcher.leases = StreamLeases(1)
+    leases.open(0)
+    leases.until = 5.0
+    assert explained(rig).state is SlotState.FLOWING
+    rig.now = 5.0
+    rig.entries(A, 1)
+    found = explained(rig)
+    assert found.state is SlotState.NO_LEASE
+    assert found.unblocks == "the group's leader must renew this replica's lease of stream 0 (slots 0 to 65535)"
+
+
 # ---- asked for what cannot be ----
 
 
@@ -418,13 +453,18 @@ def check_explanations(dispatcher: Dispatcher, slots: Iterable[int], now: float)
 def check_state(dispatcher: Dispatcher, slot: int, told: SlotExplanation, now: float) -> None:
     """State, head and what blocks it."""
     waiting = dispatcher.waiting.get(slot)
+    leases = dispatcher.leases
+    if waiting is None and not dispatcher.paused and leases is not None and not leases.allows(slot, now):
+        assert told.state is SlotState.NO_LEASE
+        assert (told.head, told.blocking) == (None, ())
+        return
     if waiting is None:
         assert told.state is SlotState.FLOWING
         assert (told.head, told.waiting_age_s, told.join_position, told.blocking) == (None, None, None, ())
         behind = explain_slot(dispatcher, slot, now, upstream_backlog=True).state is SlotState.UPSTREAM_BEHIND
         assert behind == (told.pending_deliveries == 0)
         return
-    reason = dispatcher.wait_reason(slot, waiting.parts[0])
+    reason = dispatcher.wait_reason(slot, waiting.parts[0], now)
     assert told.state.value == (reason.value if reason is not None else "flowing")
     assert told.head is not None
     assert told.head.messages <= told.waiting_messages

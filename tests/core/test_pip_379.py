@@ -291,9 +291,9 @@ def test_why_a_draining_hash_waits_is_told() -> None:
     rig.join("c2")
     rig.entries(A, 2)
     head = rig.dispatcher.waiting[A].parts[0]
-    assert rig.dispatcher.wait_reason(A, head) is WaitReason.DRAINING
+    assert rig.dispatcher.wait_reason(A, head, rig.now) is WaitReason.DRAINING
     rig.ack("c1", 1)
-    assert rig.dispatcher.wait_reason(A, head) is WaitReason.NO_PERMITS
+    assert rig.dispatcher.wait_reason(A, head, rig.now) is WaitReason.NO_PERMITS
 
 
 @pytest.mark.parametrize("mode", list(OrderingMode))

@@ -2,7 +2,8 @@
 
 A broker, a gateway and official clients of its own tell a small story: orders are billed by four workers, one of which
 holds what it got, so that a fifth that joins waits for some of its hashes. A ledger has one writer at a time, and three
-more stand by.
+more stand by. Three replicas share another subscription: the third has just come, and the second gives it streams whose
+messages a worker has still.
 """
 
 from __future__ import annotations
@@ -10,8 +11,8 @@ from __future__ import annotations
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from itertools import count
 from pathlib import Path
 from typing import Any, Final
@@ -42,6 +43,11 @@ SETTLED_MS: Final = 7_000
 LEDGER: Final = "persistent://public/default/ledger"
 WRITERS: Final = {"ledger-eu-1": 10, "ledger-us-1": 5, "ledger-ap-1": 1, "ledger-eu-2": 10, "ledger-us-2": 5}
 """Who wants to write it, in the order in which they come, with their priorities."""
+PARCELS: Final = "persistent://public/default/parcels"
+PACKING: Final = "packing"
+REPLICAS: Final = ("keyline-0", "keyline-1", "keyline-2")
+TALL: Final = (1440, 980)
+"""Of a group with all its streams."""
 
 
 class Story:
@@ -180,6 +186,60 @@ def written(gateway: KeylineGateway, broker: PulsarStandalone) -> Iterator[None]
         writers.end()
 
 
+@contextmanager
+def shared(broker: PulsarStandalone, place: Path) -> Iterator[KeylineGateway]:
+    """Replicas of one subscription, up to the moment of the picture; gives the one that leads."""
+    settings = {"groups_enabled": "true", "group_drain_s": "120"}
+    with ExitStack() as running:
+        gateways = [
+            running.enter_context(
+                KeylineGateway(
+                    broker.service_url, broker.admin_url, place / name, settings=settings | {"replica_name": name}
+                )
+            )
+            for name in REPLICAS
+        ]
+        packers = [running.enter_context(packer(gateway)) for gateway in gateways[:2]]
+        eventually(lambda: streams_at(gateways) == [8, 8, 0], "two replicas have half of the streams each")
+        with client_of(broker.service_url) as sender:
+            producer = sender.create_producer(PARCELS)
+            for key in KEYS:
+                producer.send(b"x" * 200, partition_key=key)
+        for message in available(packers[0]):
+            packers[0].acknowledge(message)
+        list(available(packers[1]))
+        running.enter_context(packer(gateways[2]))
+        yield gateways[0]
+
+
+@contextmanager
+def client_of(service_url: str) -> Iterator[pulsar.Client]:
+    """A quiet one."""
+    client = pulsar.Client(service_url, logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Error))
+    try:
+        yield client
+    finally:
+        client.close()
+
+
+@contextmanager
+def packer(gateway: KeylineGateway) -> Iterator[pulsar.Consumer]:
+    """A worker of the shared subscription, whose replica has streams when this returns."""
+    with client_of(gateway.service_url) as client:
+        consumer = key_shared(client, PARCELS, "packer", subscription_name=PACKING).consumers["packer"]
+        eventually(lambda: streams_at([gateway]) != [0], "streams at its replica")
+        yield consumer
+
+
+def streams_at(gateways: Sequence[KeylineGateway]) -> list[int]:
+    """How many streams each has."""
+    found = []
+    for gateway in gateways:
+        groups = httpx.get(f"{gateway.admin_url}/api/v1/groups", trust_env=False).raise_for_status().json()["groups"]
+        found.append(sum(group["streams_here"] for group in groups))
+    return found
+
+
 def waiting_key(gateway: KeylineGateway) -> str:
     """A key that the late worker owns and the slow one holds."""
     path = f"{gateway.admin_url}/api/v1/subscriptions/public/default/orders/{SUBSCRIPTION}/explain"
@@ -212,6 +272,16 @@ def take_producers(
         keep(page, complaints, name)
 
 
+def take_group(browser: Browser, gateway: KeylineGateway, name: str, size: tuple[int, int], scheme: str) -> None:
+    """One of a group of replicas."""
+    with fresh_page(browser, size, scheme) as (page, complaints):
+        page.goto(f"{gateway.admin_url}/#{urlencode({'groups': PARCELS, 'subscription': PACKING})}")
+        expect(page.locator("#strip")).to_be_visible(timeout=30_000)
+        expect(page.locator("#streams").get_by_text("being given back").first).to_be_visible()
+        expect(page.locator("#group-feed")).to_contain_text("this replica leads")
+        keep(page, complaints, name)
+
+
 def keep(page: Page, complaints: Complaints, name: str) -> None:
     """Write it, if the page is well."""
     page.screenshot(path=IMAGES / name)
@@ -237,6 +307,8 @@ def main() -> int:
             take(browser, gateway, key, "console-420x900-dark.png", NARROW, "dark")
             take_producers(browser, gateway, LEDGER, "console-producers-light.png", SMALL, "light")
             take_producers(browser, gateway, "", "console-producers-list-dark.png", SMALL, "dark")
+            with shared(broker, place) as leader:
+                take_group(browser, leader, "console-groups-light.png", TALL, "light")
     return 0
 
 

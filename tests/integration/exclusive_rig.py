@@ -32,6 +32,8 @@ SHARED, EXCLUSIVE, WAIT, FENCE = pb.Shared, pb.Exclusive, pb.WaitForExclusive, p
 PRIORITY = "keyline.queue-priority"
 PATIENCE_S = 600
 """Of an official client of Python: creating a producer fails when it has waited so long for the topic."""
+SEND_MS_MAX = 120_000
+"""It waits longer and longer before it connects again."""
 ANSWER_S = 60.0
 """For what takes milliseconds, or some seconds where a gateway holds the topic for its owner."""
 FIRST_REQUEST = 1_000
@@ -181,7 +183,9 @@ class Patient:
         mode = pulsar.ProducerAccessMode.WaitForExclusive
         try:
             self._made.set_result(
-                self.client.create_producer(self._topic, access_mode=mode, properties=self._properties)
+                self.client.create_producer(
+                    self._topic, access_mode=mode, properties=self._properties, send_timeout_millis=SEND_MS_MAX
+                )
             )
         except Exception as error:  # noqa: BLE001 - whatever it is, the test is to see it
             self._made.set_exception(error)

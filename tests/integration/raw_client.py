@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from types import TracebackType
 
 T = pb.BaseCommand
-TIMEOUT_S = 30.0
-"""For answers that take milliseconds: only a fault exhausts it."""
+TIMEOUT_S = 90.0
+"""For answers that take milliseconds, or the time in which a broker that was killed finds its ledgers again."""
 MAX_FRAME_BYTES = 16 << 20
 PIECE_BYTES = 1 << 16
 

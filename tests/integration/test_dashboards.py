@@ -53,6 +53,7 @@ HAPPENED: Final = (
     "keyline_subscription_blocked_time_seconds_count > 0",
     'keyline_gateway_connections_ended_total{cause="client_left"} > 0',
     "keyline_topic_producer_promotions_total > 1",
+    "keyline_group_streams_opened_total > 0",
 )
 
 
@@ -103,6 +104,8 @@ def scraped(pulsar: PulsarStandalone, tmp_path_factory: pytest.TempPathFactory) 
         "metrics_consumers_max": "100",
         "metrics_pulsar_names": "true",
         "producer_return_grace_s": "0",
+        "groups_enabled": "true",
+        "group_streams": "1",  # so that batches of many keys are divided as by a gateway that is alone
         "keep_alive_s": "600",  # raw clients answer no pings while nobody reads
     }
     topic = f"persistent://public/default/dashboards.{directory.name}"

@@ -12,6 +12,8 @@ from pathlib import Path
 import psutil
 import pytest
 
+from integration.demo.__main__ import PORTS
+from integration.ports import is_free
 from tests.integration.conditions import eventually
 
 ROOT = Path(__file__).parents[2]
@@ -66,7 +68,8 @@ class RunningDemo:
 
 @pytest.fixture
 def directory(tmp_path: Path) -> Iterator[Path]:
-    """A place for one demo; whatever the test did, nothing survives it."""
+    """A place for one demo; whatever the test did, nothing survives it, and its ports are free again."""
+    taken = {port for port in PORTS.values() if not is_free(port)}
     yield tmp_path
     for process in psutil.process_iter():
         try:
@@ -74,6 +77,7 @@ def directory(tmp_path: Path) -> Iterator[Path]:
                 process.kill()
         except psutil.Error:
             continue
+    eventually(lambda: all(is_free(port) for port in PORTS.values() if port not in taken), "its ports to be free")
 
 
 def test_the_demo_ends_by_itself_with_an_audit(directory: Path) -> None:
@@ -81,6 +85,18 @@ def test_the_demo_ends_by_itself_with_an_audit(directory: Path) -> None:
     demo = RunningDemo(directory, "--seconds", "20")
     assert demo.process.wait(RUN_S_MAX) == 0, demo.output
     for words in ("dora starts", "cleo is killed", "dora leaves", " moves: ", "messages delivered: "):
+        assert words in demo.output
+    assert "order violations: 0" in demo.output
+    assert "messages lost: 0" in demo.output
+    eventually(lambda: not demo.survivors(), "the end of its processes")
+
+
+def test_replicas_share_the_work_of_the_demo(directory: Path) -> None:
+    """One is restarted, one is killed; the slices of each are told, and every key keeps its order."""
+    demo = RunningDemo(directory, "--seconds", "40", "--replicas", "3")
+    assert demo.process.wait(RUN_S_MAX) == 0, demo.output
+    told = "3 Keyline gateways are ready", "slices at: replica-0 ", "(leads)", "replica-1 is killed", "dora leaves"
+    for words in told:
         assert words in demo.output
     assert "order violations: 0" in demo.output
     assert "messages lost: 0" in demo.output

@@ -26,16 +26,33 @@ def sticky(*ranges: tuple[int, int]) -> pulsar.ConsumerKeySharedPolicy:
     return pulsar.ConsumerKeySharedPolicy(pulsar.KeySharedMode.Sticky, sticky_ranges=list(ranges))
 
 
+@pytest.fixture
+def acknowledged(topic_statistics: Statistics) -> Callable[[str], None]:
+    """Wait until the broker has everything acknowledged.
+
+    What a client has grouped reaches the broker after the answer to its seek, and is acknowledged then: of a broker
+    without a gateway, too.
+    """
+
+    def nothing_is_left(topic: str) -> None:
+        eventually(lambda: topic_statistics(topic)["subscriptions"]["s"]["msgBacklog"] == 0, "acknowledgements")
+
+    return nothing_is_left
+
+
 @relayed_and_shared
-def test_seek_by_id_goes_back_and_forth(kind: pulsar.ConsumerType, client: pulsar.Client, new_topic: NewTopic) -> None:
+def test_seek_by_id_goes_back_and_forth(
+    kind: pulsar.ConsumerType, client: pulsar.Client, new_topic: NewTopic, acknowledged: Callable[[str], None]
+) -> None:
     """Back to a message that was acknowledged, to the beginning, and to the end."""
     topic = new_topic("seek-id")
     consumer = subscribe(client, topic, kind)
     send_all(client.create_producer(topic), numbered(KEYS, 50))
     messages = Workers({"one": consumer}).receive(50)
     ids = sorted(message.message_id() for message in messages)
+    acknowledged(topic)
     consumer.seek(ids[24])
-    again = Workers({"one": consumer}).receive(25)
+    again = Workers({"one": consumer}).receive(25, acknowledge=False)
     assert sorted(message.message_id() for message in again) == ids[25:]
     consumer.seek(pulsar.MessageId.earliest)
     assert by_key(Workers({"one": consumer}).receive(50)) == {key: [b"0", b"1", b"2", b"3", b"4"] for key in KEYS}
@@ -44,7 +61,9 @@ def test_seek_by_id_goes_back_and_forth(kind: pulsar.ConsumerType, client: pulsa
 
 
 @relayed_and_shared
-def test_seek_by_time_goes_back(kind: pulsar.ConsumerType, client: pulsar.Client, new_topic: NewTopic) -> None:
+def test_seek_by_time_goes_back(
+    kind: pulsar.ConsumerType, client: pulsar.Client, new_topic: NewTopic, acknowledged: Callable[[str], None]
+) -> None:
     """To the publish time of a message."""
     topic = new_topic("seek-time")
     consumer = subscribe(client, topic, kind)
@@ -56,6 +75,7 @@ def test_seek_by_time_goes_back(kind: pulsar.ConsumerType, client: pulsar.Client
     later_ms = publish_time(producer, consumer)
     send_all(producer, numbered(KEYS, 10))
     Workers({"one": consumer}).receive(10)
+    acknowledged(topic)
     consumer.seek(later_ms)
     again = Workers({"one": consumer}).receive(11)
     assert all(message.publish_timestamp() >= later_ms for message in again)
@@ -69,12 +89,15 @@ def publish_time(producer: pulsar.Producer, consumer: pulsar.Consumer) -> int:
     return int(message.publish_timestamp())
 
 
-def test_a_seek_of_one_worker_moves_all(client: pulsar.Client, new_topic: NewTopic) -> None:
+def test_a_seek_of_one_worker_moves_all(
+    client: pulsar.Client, new_topic: NewTopic, acknowledged: Callable[[str], None]
+) -> None:
     """The cursor is the subscription's: every worker is disconnected, comes back, and the keys are dealt anew."""
     topic = new_topic("seek-all")
     workers = key_shared(client, topic, "a", "b", "c")
     send_all(client.create_producer(topic), numbered(KEYS, 60))
     workers.receive(60)
+    acknowledged(topic)
     workers.consumers["b"].seek(pulsar.MessageId.earliest)
     workers.received.clear()
     assert sorted(by_key(workers.receive(60))) == sorted(KEYS)

@@ -103,6 +103,17 @@ def mortal_broker(
         yield standalone
 
 
+def revive(broker: PulsarStandalone) -> None:
+    """Start it, and wait until it stores: a broker that was killed may lack its bookies for a moment.
+
+    The client's first subscription hangs for good when it is told so ("Ignoring reconnection request since we're
+    already connected").
+    """
+    broker.start()
+    path = f"{broker.admin_url}/admin/v2/persistent/public/default/revived-{time.monotonic_ns()}"
+    eventually(lambda: httpx.put(path, trust_env=False, timeout=30).status_code in (204, 409), "it to store")
+
+
 def test_the_broker_is_killed_under_producers_that_wait(
     mortal_broker: PulsarStandalone, start_gateway: StartGateway, new_topic: Callable[[str], str]
 ) -> None:
@@ -114,7 +125,7 @@ def test_the_broker_is_killed_under_producers_that_wait(
         scene.ours().waits(1)
         scene.ours().waits(5)
         mortal_broker.kill()
-        mortal_broker.start()
+        revive(mortal_broker)
         low, high = scene.ours().waits(1), scene.ours().waits(5)
         owner = scene.ours()
         assert owner.owns(0, name="owner", epoch=epoch) == epoch
@@ -139,7 +150,7 @@ def test_the_broker_is_killed_behind_a_living_gateway(
         for run in runs:
             wait_for_kill(run, 0)
         mortal_broker.kill()
-        mortal_broker.start()
+        revive(mortal_broker)
         for run in runs:
             result = run.finish()
             assert result.connections_lost == 0, explain(result, gateway)
@@ -159,7 +170,7 @@ def test_everything_is_killed_at_once(
         run.interruption(Cause.GATEWAY_KILLED, acks_lost_since_ns=time.monotonic_ns() - BROKER_ACKS_LOST_NS)
         gateway.kill()
         mortal_broker.kill()
-        mortal_broker.start()
+        revive(mortal_broker)
         gateway.start()
         # A broker may lack its bookies for a moment yet, and the client's first subscription hangs for good when it is
         # told so ("Ignoring reconnection request since we're already connected").

@@ -112,8 +112,10 @@ TARGET = BrokerTarget("pulsar://one:6650")
 class ConnectionBench:
     """A connection with its network, its owner's diary and a way to ask."""
 
-    def __init__(self, settings: BrokerSettings = SETTINGS, target: BrokerTarget = TARGET) -> None:
-        self.clock = FakeClock()
+    def __init__(
+        self, settings: BrokerSettings = SETTINGS, target: BrokerTarget = TARGET, clock: FakeClock | None = None
+    ) -> None:
+        self.clock = clock or FakeClock()
         self.diary: list[tuple[object, ...]] = []
         self.connection = BrokerConnection(target, settings, self.clock, self._ready, self._ended)
         self.transport = FakeTransport(self.clock, self.connection, "one:6650")

@@ -5,11 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from proxy.net.events import Events
+from proxy.net.producer_elections import ElectionSettings, ProducerElections
+from proxy.net.producer_rivals import ProducerRivals
 from proxy.wire import pulsar_pb2 as pb
 from tests.net.fakes import FakeClock
-from tests.net.session_rig import SessionRig, T, encode, new_elections
+from tests.net.session_rig import SessionRig, T, encode
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from proxy.limits import Limits
     from proxy.net.producer_statistics import ElectionPage
 
@@ -66,14 +70,90 @@ def close(request_id: int, producer_id: int = 1) -> bytes:
     return encode(T.CLOSE_PRODUCER, pb.CommandCloseProducer(producer_id=producer_id, request_id=request_id))
 
 
+class Exchange:
+    """The topic that replicas share; each message waits until it is delivered, to each replica for itself."""
+
+    def __init__(self) -> None:
+        """Nobody is there."""
+        self.under_way: dict[str, list[bytes]] = {}
+        """By the replica that is to hear it."""
+        self._hear: dict[str, Callable[[bytes], None]] = {}
+        self._said: dict[str, list[bytes]] = {}
+
+    def mail(self, replica: str) -> ExchangeMail:
+        """Where a replica hears and speaks."""
+        return ExchangeMail(self, replica)
+
+    def join(self, replica: str, hear: Callable[[bytes], None]) -> None:
+        """One more hears."""
+        self._hear[replica] = hear
+        self.under_way[replica] = []
+
+    def leave(self, replica: str) -> None:
+        """It hears nothing more."""
+        self._hear.pop(replica, None)
+        self.under_way.pop(replica, None)
+
+    def say(self, data: bytes, replica: str = "") -> None:
+        """Everybody hears at once what the test says; what a replica says, later."""
+        self._said.setdefault(replica, []).append(data)
+        for name, hear in list(self._hear.items()):
+            if replica:
+                self.under_way[name].append(data)
+            else:
+                hear(data)
+
+    def take(self, replica: str) -> list[bytes]:
+        """What a replica has said since the last look."""
+        return self._said.pop(replica, [])
+
+    def deliver(self, replica: str, place: int = 0) -> None:
+        """One message comes, by default the one said first."""
+        self._hear[replica](self.under_way[replica].pop(place))
+
+
+class ExchangeMail:
+    """Implements `producer_rivals.SharedMail`."""
+
+    ready = True
+
+    def __init__(self, exchange: Exchange, replica: str) -> None:
+        """As `Exchange.mail` gives it."""
+        self._exchange = exchange
+        self._replica = replica
+
+    def open(self, hear: Callable[[bytes], None]) -> None:
+        """As the port says."""
+        self._exchange.join(self._replica, hear)
+
+    def send(self, data: bytes) -> None:
+        """As the port says."""
+        self._exchange.say(data, self._replica)
+
+    def close(self) -> None:
+        """As the port says."""
+        self._exchange.leave(self._replica)
+
+
 class ProducerRig:
     """Some clients, each with a broker connection of its own, and what they have in common."""
 
-    def __init__(self, clients: int, **settings: Any) -> None:
-        """All are connected; the gateway has been up for long."""
-        self.clock = FakeClock()
+    def __init__(
+        self,
+        clients: int,
+        *,
+        exchange: Exchange | None = None,
+        replica: str = "r1",
+        clock: FakeClock | None = None,
+        **settings: Any,
+    ) -> None:
+        """All are connected; the gateway has been up for long. With an exchange it is one of several replicas."""
+        self.clock = clock or FakeClock()
         self.events = Events(self.clock.now)
-        self.elections = new_elections(self.clock, self.events, **settings)
+        rivals = None if exchange is None else ProducerRivals(replica, exchange.mail(replica), self.clock)
+        self.elections = ProducerElections(self.clock, self.events, ElectionSettings(**settings), rivals)
+        self.elections.start()
+        self.clock.advance(ElectionSettings(**settings).producer_return_grace_s)
         self.listener = self.events.listen(lambda: None)
         self.clients = [self.client() for _ in range(clients)]
 

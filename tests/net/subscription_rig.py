@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from proxy.core.steps import finished
 from proxy.core.sticky_key import murmur31
@@ -225,10 +225,14 @@ def _messages_in(tail: bytes) -> tuple[tuple[str, bytes], ...]:
 class SubscriptionRig:
     """A gateway's subscriptions with everything around them made up."""
 
+    streamed: ClassVar[bool] = False
+    """Whether a group of replicas shares the subscriptions."""
+
     def __init__(self, **settings: object) -> None:
         self.clock = FakeClock()
         self.brokers = FakeBrokers(self.clock)
-        self.subscriptions = Subscriptions(self.brokers, self.clock, SubscriptionSettings(**settings))  # type: ignore[arg-type]
+        configured = SubscriptionSettings(**settings)  # type: ignore[arg-type]
+        self.subscriptions = Subscriptions(self.brokers, self.clock, configured, lambda _key: self.streamed)
         self._consumer_ids = itertools.count(1)
 
     @property

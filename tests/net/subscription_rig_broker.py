@@ -19,7 +19,7 @@ from proxy.wire.metadata import build_tail
 from tests.net.fakes import FakeClock
 
 if TYPE_CHECKING:
-    from proxy.net.ports import BrokerLink, UpstreamConsumer
+    from proxy.net.ports import BrokerLink, UpstreamConsumer, UpstreamProducer
 
 T = pb.BaseCommand
 TOPIC = "persistent://public/default/orders"
@@ -88,6 +88,14 @@ class FakeBrokerLink:
         if not self.lost:
             self.consumers[consumer_id] = consumer
         return consumer_id
+
+    def new_producer(self, producer: UpstreamProducer) -> int:
+        """As the port says; subscriptions produce nothing."""
+        raise NotImplementedError(producer)
+
+    def drop_producer(self, producer_id: int) -> None:
+        """As the port says; there is none."""
+        raise NotImplementedError(producer_id)
 
     def drop_consumer(self, consumer_id: int) -> None:
         """As the port says."""

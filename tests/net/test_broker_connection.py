@@ -203,7 +203,7 @@ def test_a_ping_is_answered_and_other_news_ignored() -> None:
 def test_unknown_commands_are_counted_and_survived() -> None:
     """A newer broker may say more than we know."""
     bench = ConnectionBench().ready()
-    odd = frame(type=T.SEND_RECEIPT, send_receipt=pb.CommandSendReceipt(producer_id=1, sequence_id=1))
+    odd = frame(type=T.SEND, send=pb.CommandSend(producer_id=1, sequence_id=1))
     bench.transport.deliver(odd + odd)
     assert bench.connection.statistics().unknown_frames_total == 2
     assert bench.connection.state is State.READY

@@ -69,6 +69,8 @@ class Gateway:
 
     def __init__(self, bench: Bench) -> None:
         self._bench = bench
+        self._of_others = objects_of_clients()
+        """What tests before this one have left, kept alive so that it does not vanish meanwhile."""
         clock = FakeClock()
         self.subscriptions = Subscriptions(FakeBrokers(clock), clock, SubscriptionSettings())
         self._clock = clock
@@ -106,7 +108,13 @@ class Gateway:
         await until(lambda: server.statistics().connections == sessions)
         await asyncio.sleep(0.1)
         self._clock.settle()
-        return Counter(type(item).__name__ for item in gc.get_objects() if isinstance(item, OF_A_CLIENT))
+        others = {id(item) for item in self._of_others}
+        return Counter(type(item).__name__ for item in objects_of_clients() if id(item) not in others)
+
+
+def objects_of_clients() -> list[object]:
+    """All that are alive in this process."""
+    return [item for item in gc.get_objects() if isinstance(item, OF_A_CLIENT)]
 
 
 @pytest.mark.parametrize("closes", [True, False], ids=["closes-its-consumer", "just-goes"])

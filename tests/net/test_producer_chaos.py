@@ -14,19 +14,23 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from proxy.limits import Limits
-from proxy.net.producer_election import EXPECTED_S_MAX
+from proxy.net.producer_election import BROKEN_S
 from proxy.net.producer_elections import ElectionSettings
+from proxy.net.producer_holds import EXPECTED_S_MAX
 from proxy.wire import pulsar_pb2 as pb
 from tests.net.model_topic import Connection, ModelTopic
-from tests.net.producer_rig import TOPIC, ProducerRig, close, want
+from tests.net.producer_rig import TOPIC, Exchange, ProducerRig, close, want
 from tests.net.session_rig import T, parse
 
 if TYPE_CHECKING:
+    from proxy.net.producer_statistics import ElectionSummary
     from tests.net.session_rig import SessionRig
 
 CLIENTS = 4
 TAKERS = (pb.Exclusive, pb.ExclusiveWithFencing)
 GRACE_S = ElectionSettings().producer_return_grace_s
+ROUND_STEPS = 10
+"""Replicas hear each other so often in each round."""
 ROUNDS_MAX = 400
 """Of waiting for holds to end: everybody may be tried several times."""
 LIMITS = Limits(keep_alive_s=1e6)
@@ -86,14 +90,24 @@ class Lives(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.rig = ProducerRig(0)
+        self.rigs = self.new_rigs()
+        self.rig = self.rigs[0]
         self.topic = ModelTopic()
         self.requests = 100
         self.under_way: dict[tuple[Client, int], bool] = {}
         """Changes of the topic's owner that the broker has not answered, by who asked: whether it takes the topic."""
-        self.clients = [Client(self.rig.client(LIMITS)) for _ in range(CLIENTS)]
+        self.broken_until = 0.0
+        """When the broker has taken off what it had from the last connection that broke."""
+        self.clients = [Client(self.rigs[number % len(self.rigs)].client(LIMITS)) for number in range(CLIENTS)]
         self.direct = Connection(direct=True)
         """Somebody who is connected to the broker itself."""
+
+    def new_rigs(self) -> list[ProducerRig]:
+        """Make the gateways; one is enough here."""
+        return [ProducerRig(0)]
+
+    def hear_each_other(self) -> None:
+        """All that replicas have said comes."""
 
     def some(self, data: st.DataObject) -> Client:
         """One of those that are connected."""
@@ -119,7 +133,9 @@ class Lives(RuleBasedStateMachine):
             client.shared.add(body.producer_id)
             return
         taking = mode in TAKERS and not body.HasField("topic_epoch")
-        assert not self.under_way or not (taking or any(self.under_way.values())), "they met"
+        if len(self.rigs) == 1:  # what goes through several is not kept apart
+            assert not self.under_way or not (taking or any(self.under_way.values())), "they met"
+            assert not taking or self.rig.clock.now() >= self.broken_until, "it met a connection that is taken off"
         self.under_way[client, body.request_id] = taking
 
     def want(self, client: Client, priority: int, mode: int, former: tuple[str, int] | None = None) -> None:
@@ -174,6 +190,8 @@ class Lives(RuleBasedStateMachine):
     def forget(self, client: Client) -> None:
         """The broker notices, after what it had read already."""
         client.alive = False
+        if self.topic.owner is not None and self.topic.owner.connection is client.broker:
+            self.broken_until = self.rig.clock.now() + BROKEN_S
         self.under_way = {asked: taking for asked, taking in self.under_way.items() if asked[0] is not client}
         for command in client.to_broker:
             self.topic.take(client.broker, command)
@@ -182,7 +200,8 @@ class Lives(RuleBasedStateMachine):
 
     def come_back(self, former: Client, *, back: bool) -> None:
         """A new connection, in the place of the other."""
-        client = self.clients[self.clients.index(former)] = Client(self.rig.client(LIMITS))
+        place = self.clients.index(former)
+        client = self.clients[place] = Client(self.rigs[place % len(self.rigs)].client(LIMITS))
         if back:
             for owned in former.owned.values():
                 self.want(client, 0, pb.WaitForExclusive, owned)
@@ -252,18 +271,25 @@ class Lives(RuleBasedStateMachine):
         self.topic.troubles.clear()
         self.run_dry()
         for _ in range(ROUNDS_MAX):
-            if all(summary.held == "nobody" for summary in self.rig.elections.summaries()):
+            for _ in range(ROUND_STEPS if len(self.rigs) > 1 else 1):
+                self.rig.clock.advance(GRACE_S / (ROUND_STEPS if len(self.rigs) > 1 else 1))
+                self.hear_each_other()
+                self.hear()
+                self.run_dry()
+            summaries = [summary for rig in self.rigs for summary in rig.elections.summaries()]
+            if all(summary.held == "nobody" and not self.gives_way_to_nobody(summary) for summary in summaries):
                 break
-            self.rig.clock.advance(GRACE_S)
-            self.hear()
-            self.run_dry()
         else:
             raise AssertionError("held for ever")
         waiting = sum(len(client.waiting) for client in self.clients)
-        assert waiting == self.rig.elections.summary().waiting_count
+        assert waiting == sum(rig.elections.summary().waiting_count for rig in self.rigs)
         if waiting:
             holders = [self.topic.owner, *self.topic.shared]
             assert any(holder is not None for holder in holders), "they wait for nobody"
+
+    def gives_way_to_nobody(self, summary: ElectionSummary) -> bool:
+        """Whether it waits for a rival although nobody owns the topic: its patience is to end."""
+        return summary.outranked and not any([self.topic.owner, *self.topic.shared])
 
     def run_dry(self) -> None:
         """Until nobody has anything to read."""
@@ -291,22 +317,65 @@ class Lives(RuleBasedStateMachine):
     @invariant()
     def one_of_ours_at_most_waits_at_the_broker(self) -> None:
         """Alive, that is."""
-        ours = [handle for handle in self.topic.queue if not handle.connection.direct and not handle.closed]
-        assert len(ours) <= 1
+        ours = [handle.connection for handle in self.topic.queue if not handle.connection.direct and not handle.closed]
+        for number in range(len(self.rigs)):
+            connected = [client.broker for client in self.clients[number :: len(self.rigs)]]
+            assert sum(connection in connected for connection in ours) <= 1
 
     def teardown(self) -> None:
         """Nothing is kept of what has ended."""
         for client in self.clients:
             client.rig.client.lose()
         self.rig.clock.advance(SETTLED_S)
-        summary = self.rig.elections.summary()
-        assert (summary.topics_count, summary.owners_count, summary.waiting_count, summary.waiting_bytes) == (
-            0,
-            0,
-            0,
-            0,
-        )
+        for rig in self.rigs:
+            summary = rig.elections.summary()
+            assert (summary.topics_count, summary.owners_count, summary.waiting_count, summary.waiting_bytes) == (
+                0,
+                0,
+                0,
+                0,
+            )
+            assert summary.rivals_count == 0
 
 
 TestLives = Lives.TestCase
 TestLives.settings = settings(max_examples=150, stateful_step_count=60, deadline=None, derandomize=True)
+
+
+class ReplicaLives(Lives):
+    """The same with two gateways, which hear each other late, or not."""
+
+    def new_rigs(self) -> list[ProducerRig]:
+        """Two."""
+        self.exchange = Exchange()
+        first = ProducerRig(0, exchange=self.exchange)
+        return [first, ProducerRig(0, exchange=self.exchange, replica="r2", clock=first.clock)]
+
+    def hear_each_other(self) -> None:
+        """In order."""
+        for replica, under_way in self.exchange.under_way.items():
+            while under_way:
+                self.exchange.deliver(replica)
+
+    @rule(data=st.data(), lost=st.booleans())
+    def mail(self, data: st.DataObject, *, lost: bool) -> None:
+        """One message comes, whichever, or never."""
+        replica = data.draw(st.sampled_from(sorted(self.exchange.under_way)))
+        under_way = self.exchange.under_way[replica]
+        if under_way:
+            place = data.draw(st.integers(0, len(under_way) - 1))
+            if lost:
+                del under_way[place]
+            else:
+                self.exchange.deliver(replica, place)
+            self.hear()
+
+    @rule()
+    def all_mail(self) -> None:
+        """All of it comes."""
+        self.hear_each_other()
+        self.hear()
+
+
+TestReplicaLives = ReplicaLives.TestCase
+TestReplicaLives.settings = settings(TestLives.settings, max_examples=100)

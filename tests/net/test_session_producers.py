@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from proxy.limits import Limits
-from proxy.net.producer_election import EXPECTED_S_MAX, RETURN_TRIES_S, TROUBLE_S_MIN
+from proxy.net.producer_election import BROKEN_S, PROMOTION_S_MAX
 from proxy.net.producer_elections import ElectionSettings, ProducerElections
+from proxy.net.producer_holds import EXPECTED_S_MAX, RETURN_TRIES_S, TROUBLE_S_MIN
 from proxy.net.relay_requests import OURS
 from proxy.wire import pulsar_pb2 as pb
 from tests.net.producer_rig import (
@@ -154,6 +155,7 @@ def test_all_that_wait_for_a_topic_that_was_terminated_are_told() -> None:
     assert answers(b) == [(20, "TopicTerminatedError")]
     assert answers(c) == [(21, "TopicTerminatedError")]
     assert asked(c) == []
+    rig.clock.advance(BROKEN_S)
     assert rig.elections.summary().waiting_bytes == rig.elections.summary().topics_count == 0
 
 
@@ -444,12 +446,67 @@ def test_who_fences_waits_for_a_promotion_and_for_others_that_fence() -> None:
     d.client.deliver(want(30, mode=EXCLUSIVE))
     c.client.lose()
     b.client.lose()
+    assert asked(d) == []
+    rig.clock.advance(BROKEN_S)
     assert asked(d) == [("PRODUCER", 30)]
     d.broker.deliver(error(30, pb.ProducerFenced))
     assert answers(d) == [(30, "ProducerFenced")]
     d.client.lose()
     a.client.lose()
+    rig.clock.advance(BROKEN_S)
     assert rig.elections.summary().topics_count == 0
+
+
+def test_who_fences_does_not_meet_an_owner_whose_connection_broke() -> None:
+    """The broker needs a moment to take it off; whoever waits is asked for all the same."""
+    rig = ProducerRig(3)
+    a, b, c = rig.clients
+    rig.owner(a)
+    b.client.deliver(want(20))
+    a.client.lose()
+    assert asked(b) == [("PRODUCER", 20)]
+    b.broker.deliver(ready(20, epoch=1))
+    c.client.deliver(want(30, mode=FENCE))
+    assert asked(c) == []
+    rig.clock.advance(BROKEN_S)
+    assert asked(c) == [("PRODUCER", 30)]
+
+
+def test_who_fences_does_not_meet_an_owner_in_doubt_whose_connection_broke() -> None:
+    """Nobody counts on it any more, but the broker may have it still."""
+    rig = ProducerRig(3)
+    a, b, c = rig.clients
+    rig.owner(a)
+    b.client.deliver(want(20, mode=FENCE))
+    assert asked(b) == [("PRODUCER", 20)]
+    b.client.lose()
+    rig.clock.advance(BROKEN_S)
+    a.client.lose()
+    c.client.deliver(want(30, mode=FENCE))
+    assert asked(c) == []
+    rig.clock.advance(BROKEN_S)
+    assert asked(c) == [("PRODUCER", 30)]
+
+
+@pytest.mark.parametrize("told", [True, False])
+def test_who_fences_does_not_meet_what_the_broker_promotes_by_itself(*, told: bool) -> None:
+    """One that waits there, when whom it waited for has left; for a while only, since it may wait for others."""
+    rig = ProducerRig(3)
+    a, b, c = rig.clients
+    a.client.deliver(want(10, mode=EXCLUSIVE))
+    b.client.deliver(want(20))
+    a.broker.deliver(ready(10))
+    b.broker.deliver(not_ready(20))
+    a.client.deliver(close(11))
+    c.client.deliver(want(30, mode=FENCE))
+    a.broker.deliver(success(11))
+    assert asked(c) == []
+    if told:
+        b.broker.deliver(ready(20, epoch=1))
+        assert answers(b) == [(20, "queued"), (20, "ready")]
+    else:
+        rig.clock.advance(PROMOTION_S_MAX)
+    assert asked(c) == [("PRODUCER", 30)]
 
 
 def test_who_fences_and_is_gone_before_the_answer_may_have_fenced() -> None:
@@ -468,6 +525,24 @@ def test_who_fences_and_is_gone_before_the_answer_may_have_fenced() -> None:
     assert asked(a) == [("CLOSE_PRODUCER", 11)]
     b.broker.deliver(ready(20, epoch=1))
     assert answers(b) == [(20, "ready")]
+
+
+def test_a_promotion_that_may_have_been_fenced_before_it_was_heard_of_holds_up_nobody() -> None:
+    """Who fenced it is gone before its answer came: it may own the topic or not, and the next finds out."""
+    rig = ProducerRig(4)
+    a, b, c, d = rig.clients
+    a.client.deliver(want(10, mode=EXCLUSIVE))
+    b.client.deliver(want(20))
+    a.broker.deliver(ready(10))
+    b.broker.deliver(not_ready(20))
+    c.client.deliver(want(30, mode=FENCE))
+    assert asked(c) == [("PRODUCER", 30)]
+    c.client.lose()
+    d.client.deliver(want(40))
+    b.take_all()
+    b.broker.deliver(ready(20, epoch=1))
+    assert answers(b) == [(20, "ready")]
+    assert asked(d) == [("PRODUCER", 40)]
 
 
 def test_a_promotion_that_is_outrun_by_who_fenced_it_is_none() -> None:
@@ -515,6 +590,7 @@ def test_an_exclusive_owner_is_shown_and_forgotten() -> None:
             a.broker.deliver(close(1))
         else:
             a.client.lose()
+            rig.clock.advance(BROKEN_S)
         assert rig.elections.summary().topics_count == 0
 
 
@@ -728,6 +804,7 @@ def test_nothing_is_kept_of_what_has_ended() -> None:
         client.client.deliver(want(10 + number))
     for client in rig.clients:
         client.client.lose()
+    rig.clock.advance(BROKEN_S)
     summary = rig.elections.summary()
     assert (summary.topics_count, summary.owners_count, summary.waiting_count, summary.waiting_bytes) == (0, 0, 0, 0)
     assert summary.counters.arrivals_total == 3
@@ -757,4 +834,5 @@ def test_thousands_that_are_refused_one_within_another() -> None:
     b.take_all()
     a.client.lose()
     assert [told for _, told in answers(b)] == ["TooManyRequests"] * 5_000
+    rig.clock.advance(BROKEN_S)
     assert rig.elections.summary().waiting_bytes == rig.elections.summary().topics_count == 0

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from proxy.producers.turnstile import Turnstile
 
 
-@given(st.lists(st.tuples(st.booleans(), st.integers(0, 9))))
-def test_whoever_is_alone_meets_nobody(steps: list[tuple[bool, int]]) -> None:
-    """Whatever comes and ends in whatever order; everything that came has passed in that order in the end."""
+@given(st.lists(st.tuples(st.sampled_from(["alone", "together", "join"]), st.integers(0, 9))))
+def test_whoever_is_alone_meets_nobody(steps: list[tuple[str, int]]) -> None:
+    """Whatever comes, joins and ends in whatever order; what came passes in that order, and meets only who joins."""
     turnstile = Turnstile()
     came: list[tuple[int, bool]] = []
     begun: list[int] = []
@@ -19,6 +19,7 @@ def test_whoever_is_alone_meets_nobody(steps: list[tuple[bool, int]]) -> None:
     def come(number: int, *, alone: bool) -> None:
         def begin() -> None:
             assert not passing or not (alone or any(passing.values())), "they met"
+            assert not turnstile.idle
             passing[number] = alone
             begun.append(number)
 
@@ -29,11 +30,14 @@ def test_whoever_is_alone_meets_nobody(steps: list[tuple[bool, int]]) -> None:
         del passing[number]
         turnstile.end(number)
 
-    for number, (alone, which) in enumerate(steps):
+    for number, (how, which) in enumerate(steps):
         if which and passing:
             end(sorted(passing)[which % len(passing)])
+        elif how == "join":
+            turnstile.join(number)
+            passing[number] = False
         else:
-            come(number, alone=alone)
+            come(number, alone=how == "alone")
     while passing:
         end(min(passing))
     assert begun == [number for number, _ in came]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import traceback
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from multiprocessing import get_context
 from typing import TYPE_CHECKING
 
 import structlog
@@ -69,7 +70,8 @@ def run_many(seeds: Iterable[int], jobs: int) -> Iterator[Result]:
         be_quiet()
         yield from map(run_seed, seeds)
         return
-    with ProcessPoolExecutor(jobs, initializer=be_quiet) as pool:
+    # Not forked: threads of whoever runs us (a test runner's) may hold locks that nobody would let go in a copy.
+    with ProcessPoolExecutor(jobs, get_context("spawn"), initializer=be_quiet) as pool:
         yield from pool.map(run_seed, seeds, chunksize=SEEDS_AT_A_TIME)
 
 

@@ -11,6 +11,7 @@ import pytest
 
 from proxy.core.dispatcher import Dispatcher
 from proxy.core.worker import Worker
+from tests.sim.mutant import Mutant
 from tests.sim.mutants import MUTANTS, ROOT
 from tests.sim.run import report, run_many, run_seed, shrink
 
@@ -70,9 +71,8 @@ def test_a_failure_is_told_with_a_short_history_that_shows_it_again(monkeypatch:
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name.replace(" ", "-"))
-def test_the_list_of_mutants_follows_the_source(mutant: tuple[str, str, str, str, str]) -> None:
+def test_the_list_of_mutants_follows_the_source(mutant: Mutant) -> None:
     """Each piece to be replaced stands once, and what replaces it is Python; `make mutants` tries them."""
-    _, file, right, wrong, _ = mutant
-    source = Path(ROOT, file).read_text()
-    assert source.count(right) == 1
-    compile(source.replace(right, wrong), file, "exec")
+    source = Path(ROOT, mutant.file).read_text()
+    assert source.count(mutant.right) == 1
+    compile(source.replace(mutant.right, mutant.wrong), mutant.file, "exec")

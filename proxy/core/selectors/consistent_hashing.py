@@ -52,9 +52,16 @@ class ConsistentHashing(Generic[W]):
 
     range_size = CONSISTENT_SLOT_COUNT
 
-    def __init__(self, points_per_worker: int = DEFAULT_POINTS_PER_WORKER) -> None:
-        """Start with no workers."""
+    def __init__(
+        self, points_per_worker: int = DEFAULT_POINTS_PER_WORKER, slot: Callable[[int], int] = consistent_slot
+    ) -> None:
+        """Start with no workers.
+
+        `slot` gives a key's slot from its hash, 1..65535. A group's subscription takes `range_slot`, in whose space
+        streams are cut. The points of workers, and so their ranges, are the broker's all the same.
+        """
         assert points_per_worker >= 1
+        self.slot = slot
         self._points_per_worker = points_per_worker
         self._points: list[int] = []
         self._owners: list[W | None] = [None]
@@ -66,8 +73,6 @@ class ConsistentHashing(Generic[W]):
         """Name -> indexes in use."""
         self._table: OwnerTable[W] | None = None
         self._lookups_until_table = LOOKUPS_BEFORE_TABLE
-
-    slot: Callable[[int], int] = staticmethod(consistent_slot)
 
     def add(self, worker: W) -> list[RangeMove[W]]:
         """Put the worker's points on the ring. Never refused; see `Selector.add`."""
@@ -122,7 +127,7 @@ class ConsistentHashing(Generic[W]):
 
     def copy(self) -> ConsistentHashing[W]:
         """See `Selector.copy`. The copy finds owners by bisection until it is asked often itself."""
-        twin: ConsistentHashing[W] = ConsistentHashing(self._points_per_worker)
+        twin: ConsistentHashing[W] = ConsistentHashing(self._points_per_worker, self.slot)
         twin._points = self._points.copy()
         twin._owners = self._owners.copy()
         twin._queues = {point: queue.copy() for point, queue in self._queues.items()}

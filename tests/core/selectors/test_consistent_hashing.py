@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from proxy.core.hash_ranges import HashRange
 from proxy.core.selectors.consistent_hashing import LOOKUPS_BEFORE_TABLE, ConsistentHashing, ring_points
-from proxy.core.sticky_key import murmur31
+from proxy.core.sticky_key import consistent_slot, murmur31, range_slot
 from tests.core.selectors.workers import FakeWorker, changed_slots, moved_slots, owners_by_slot, same_owners, share
 
 COLLIDING_POINT = 34_919
@@ -194,3 +194,16 @@ def test_a_removed_worker_leaves_nothing_behind() -> None:
         ring.remove(worker)
     assert (ring._points, ring._owners, ring._queues, ring._members, ring._indexes) == ([], [None], {}, {}, {})
     assert ring.select(1) is None
+
+
+def test_a_ring_may_take_keys_in_the_space_of_ranges() -> None:
+    """A group cuts its streams there: keys have the broker's slots of that space, workers their points as ever."""
+    ring, other = ConsistentHashing[FakeWorker](slot=range_slot), ring_of()
+    for member in three():
+        ring.add(member)
+        other.add(member)
+    assert [ring.slot(murmur31(key)) for key in (b"key1", b"key2", b"NONE_KEY", b"")] == [293, 14_772, 48_803, 1]
+    assert ring.copy().slot is range_slot
+    assert same_owners(owners_by_slot(ring), owners_by_slot(other))
+    assert ring.select(65_535) is not None
+    assert ring_of().slot is consistent_slot

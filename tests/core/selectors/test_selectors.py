@@ -12,6 +12,7 @@ from proxy.core.selectors.auto_split import AutoSplit
 from proxy.core.selectors.base import Selector
 from proxy.core.selectors.consistent_hashing import ConsistentHashing
 from proxy.core.selectors.sticky_ranges import StickyRanges
+from proxy.core.sticky_key import range_slot
 from tests.core.selectors.workers import FakeWorker, changed_slots, moved_slots, owners_by_slot, same_owners
 
 NewSelector = Callable[[], Selector[FakeWorker]]
@@ -21,6 +22,7 @@ STICKY_WIDTH = 4_000
 SELECTORS = {
     "consistent hashing": ConsistentHashing,
     "consistent hashing, few points": lambda: ConsistentHashing(3),
+    "consistent hashing, slots of ranges": lambda: ConsistentHashing(slot=range_slot),
     "auto split": AutoSplit,
     "sticky ranges": StickyRanges,
 }

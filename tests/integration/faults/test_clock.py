@@ -22,11 +22,13 @@ WALL_CLOCK = {
     ("proxy/client/waiting_producer.py", "datetime.now"),
     ("proxy/net/aio.py", "time.time"),
     ("proxy/net/session.py", "self._clock.time"),
+    ("proxy/net/gateway_producer.py", "self._clock.time"),
     ("proxy/net/websocket/dead_letters.py", "self._clock.time"),
 }
 """Every call in the product that reads it: the port's implementation, the date since when a client is connected, that
-of a dead letter, as any producer dates its messages, that of an application's announcement, and the number of a life's
-first event, which only a step back of more than the gateway's age could let come twice."""
+of a dead letter and of messages between replicas, as any producer dates its messages, that of an application's
+announcement, and the number of a life's first event, which only a step back of more than the gateway's age could let
+come twice."""
 
 LIBRARIES = sorted(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"))
 STEPS = (1, -1, 30)

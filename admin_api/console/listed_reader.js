@@ -1,10 +1,9 @@
-// When exclusive producers are read: each second while somebody looks, and at events.
+// When things that are listed are read: each second while somebody looks, and at events.
 
-import * as api from "./api.js";
 import { Refused } from "./api.js";
 
 const POLL_MS = 1_000;
-/** A topic that nobody wants says by an event when somebody does; asking is for those without a stream. */
+/** What is not there says by an event when it is; asking is for those without a stream. */
 const ABSENT_MS = 5_000;
 const RETRY_MS = 2_000;
 /** Events come in swarms; one reading is for all that come within it. */
@@ -12,11 +11,10 @@ const SETTLE_MS = 250;
 /** The gateway is asked less often where an answer takes long. */
 const SPARE = 8;
 const POLL_MAX_MS = 10_000;
-const TOPICS = 100;
-export const WAITING = 100;
 
-export class ProducersReader {
-  #producers;
+export class ListedReader {
+  #model;
+  #source;
   #handlers;
   #on = false;
   #busy = false;
@@ -24,9 +22,13 @@ export class ProducersReader {
   #timer = 0;
   #soon = 0;
 
-  /** `handlers`: read(), refused(sentence), failed(error) after each reading. */
-  constructor(producers, handlers) {
-    this.#producers = producers;
+  /**
+   * `source`: page(after) gives an answer with `items` and `next`, one(chosen) another. `handlers`: read(),
+   * refused(sentence), failed(error) after each reading.
+   */
+  constructor(model, source, handlers) {
+    this.#model = model;
+    this.#source = source;
     this.#handlers = handlers;
     document.addEventListener("visibilitychange", () => this.now());
   }
@@ -68,15 +70,16 @@ export class ProducersReader {
 
   /** Reads what is chosen; gives the pause until the next time. */
   async #read() {
-    const { topic, first } = this.#producers;
-    const chosen = () => this.#on && topic === this.#producers.topic && first === this.#producers.first;
+    const { chosen, choices } = this.#model;
+    const wanted = () => this.#on && choices === this.#model.choices;
     const began = performance.now();
     try {
-      const answer = topic === "" ? await this.#pages() : await api.election(topic, first, WAITING);
-      if (!chosen()) return 0;
-      this.#take(answer);
+      const answer = chosen === null ? await this.#pages() : await this.#source.one(chosen);
+      if (!wanted()) return 0;
+      if (chosen === null) this.#model.tookList(answer);
+      else if (!this.#model.tookOne(answer)) return 0;
     } catch (error) {
-      if (!chosen()) return 0;
+      if (!wanted()) return 0;
       return this.#missed(error);
     }
     this.#handlers.read();
@@ -84,27 +87,14 @@ export class ProducersReader {
   }
 
   async #pages() {
-    const elections = [];
+    const items = [];
     let answer = { next: null };
-    for (let page = 0; page < this.#producers.pages; page += 1) {
-      answer = await api.elections(answer.next, TOPICS);
-      elections.push(...answer.elections);
+    for (let page = 0; page < this.#model.pages; page += 1) {
+      answer = await this.#source.page(answer.next);
+      items.push(...answer.items);
       if (answer.next === null) break;
     }
-    return { summary: answer.summary, elections, more: answer.next !== null };
-  }
-
-  #take(answer) {
-    const { topic, first } = this.#producers;
-    if (topic === "") {
-      this.#producers.tookList(answer);
-    } else if (first > 0 && answer.waiting.length === 0) {
-      // The queue got so short that this page of it is gone; the first one never is.
-      this.#producers.first = 0;
-      this.#again = true;
-    } else {
-      this.#producers.tookPage(answer);
-    }
+    return { ...answer, items, more: answer.next !== null };
   }
 
   #missed(error) {
@@ -112,11 +102,11 @@ export class ProducersReader {
       this.#handlers.failed(error);
       return RETRY_MS;
     }
-    if (this.#producers.topic === "" || error.status !== 404) {
+    if (this.#model.chosen === null || error.status !== 404) {
       this.#handlers.refused(`Reading was refused: ${error.message}.`);
       return RETRY_MS;
     }
-    this.#producers.lost();
+    this.#model.lost();
     this.#handlers.read();
     return ABSENT_MS;
   }

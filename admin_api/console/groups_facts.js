@@ -1,0 +1,62 @@
+// What an answer about a group tells of its streams and replicas, with what it tells elsewhere or only between the lines.
+// A replica knows what it has itself; the one that leads knows the rest as well.
+
+/** Each with `owner`, `state` and `more` in the broker's words, `version` and `heard_s` of the session that has it. */
+export function streamsOf({ summary, streams, leading }) {
+  const here = new Map(streams.map((stream) => [`${stream.stream}:${stream.first_hash}`, stream]));
+  const keyed = (stream) => ({ ...stream, key: `${stream.stream}:${stream.first_hash}` });
+  const all = (leading?.streams ?? []).map(keyed).map((stream) => ledStream(stream, here.get(stream.key), summary, leading.sessions));
+  const told = new Set(all.map((stream) => stream.key));
+  // Without the leader's knowledge, or of an earlier cut.
+  const others = streams.map(keyed).filter(({ key }) => !told.has(key)).map((stream) => ownStream(stream, summary));
+  return [...all, ...others];
+}
+
+function ownStream(here, summary) {
+  return {
+    ...here, owner: summary.replica, ...ownState(here, summary), more: here.consumer_error,
+    version: summary.version, heard_s: null,
+  };
+}
+
+function ownState({ holding, consumer }, { lease_left_s }) {
+  if (holding === "releasing") return { state: "releasing" };
+  if (holding === "held" || lease_left_s <= 0) return { state: "held" };
+  return { state: consumer === "ready" ? "delivered" : "opening" };
+}
+
+function ledStream(stream, here, summary, sessions) {
+  const session = sessions.find((each) => each.streams.includes(stream.stream) || each.streams_leaving.includes(stream.stream));
+  const known = { version: session?.version ?? null, heard_s: session?.heard_s ?? null, more: here?.consumer_error ?? "" };
+  // What is here and nobody's is kept for the next lease.
+  if (here !== undefined && (session === undefined || session.replica === summary.replica)) {
+    const own = { ...stream, ...here, ...known, owner: summary.replica, ...ownState(here, summary) };
+    return stream.refused && own.state === "opening" ? { ...own, state: "refused" } : own;
+  }
+  return { ...stream, ...known, state: ledState(stream, session) };
+}
+
+function ledState({ stream, refused }, session) {
+  if (session === undefined) return "unowned";
+  if (session.streams_leaving.includes(stream)) return "releasing";
+  if (refused) return "refused";
+  return session.state === "waiting_replaying" ? "opening" : "leased";
+}
+
+/** The strip: a place for each stream of the present cut, whether it is known who has it or not. */
+export function placesOf({ summary, leading }, streams) {
+  const count = leading?.streams.length ?? summary.streams_count;
+  // Those of an earlier cut, which come last, have no place in it.
+  const known = new Map(streams.toReversed().map((stream) => [stream.stream, stream]));
+  return Array.from({ length: count }, (_, stream) => known.get(stream) ?? { stream, key: null, owner: null, state: "elsewhere" });
+}
+
+/** Everybody who is told of, this replica first; of each how many streams it has, given back or not. */
+export function replicasOf({ summary, leading }, streams) {
+  const counts = new Map([[summary.replica, 0]]);
+  for (const name of [...(leading?.sessions ?? []).map((session) => session.replica), ...streams.map((stream) => stream.owner)]) {
+    if (name !== null && !counts.has(name)) counts.set(name, 0);
+  }
+  for (const { owner } of streams) if (owner !== null) counts.set(owner, counts.get(owner) + 1);
+  return [...counts].map(([name, count]) => ({ name, count }));
+}

@@ -1,0 +1,82 @@
+// Groups of replicas in words. `tone` is for colour, the words say it all.
+
+import { NONE, clockTime, counted, duration, whole } from "./format.js";
+
+export const NOT_ENABLED =
+  "This gateway shares nothing: groups of replicas are not enabled. The setting groups_enabled (KEYLINE_GROUPS_ENABLED=true) " +
+  "enables them, and must be the same on all replicas.";
+export const NOTHING_SHARED = "No worker consumes a Key_Shared subscription of a persistent topic through this replica.";
+export const ABSENT = "This replica takes no part in the group now: no worker of the subscription is connected to it.";
+
+/** Of a group's own page. */
+export const groupAddress = ({ topic, subscription }) => `#${new URLSearchParams({ groups: topic, subscription })}`;
+
+/** What a stream can be; `look` is how the strip draws it. */
+const STREAMS = {
+  delivered: { text: "delivered here", tone: "good", look: "leased" },
+  leased: { text: "leased", tone: "good", look: "leased" },
+  opening: { text: "being opened", tone: "held", look: "opening" },
+  releasing: { text: "being given back", tone: "held", look: "releasing" },
+  held: { text: "held, not delivered", tone: "bad", look: "held" },
+  refused: { text: "refused by the broker", tone: "bad", look: "refused" },
+  unowned: { text: "without an owner", tone: "bad", look: "unowned" },
+  elsewhere: { text: "not here", tone: "idle", look: "elsewhere" },
+};
+
+/** What each look means. */
+export const LOOKS = { ...Object.fromEntries(Object.values(STREAMS).map(({ look, text }) => [look, text])), leased: "leased" };
+
+const SESSIONS = {
+  waiting_replaying: { text: "was told its streams", tone: "held" },
+  replaying: { text: "delivers", tone: "good" },
+  waiting_updating: { text: "was told a change", tone: "held" },
+  updating: { text: "gives streams back", tone: "held" },
+};
+
+export const streamState = (state) => STREAMS[state];
+export const sessionState = (state) => SESSIONS[state] ?? { text: state, tone: "idle" };
+
+/** Why a replica delivers nothing of a subscription, as far as its group is the reason; null if it is not. */
+export function stillState({ lease_left_s, streams_here }) {
+  if (lease_left_s <= 0) return { text: "no lease", tone: "bad" };
+  return streams_here === 0 ? { text: "standby", tone: "idle" } : null;
+}
+
+/** What this replica does in the group. */
+export function groupState(summary) {
+  if (summary.state === "disconnected") return { text: "has left", tone: "idle" };
+  if (summary.lease_left_s > 0 && summary.streams_leaving > 0) return { text: "gives streams back", tone: "held" };
+  return stillState(summary) ?? { text: "delivers", tone: "good" };
+}
+
+export const leaderOf = ({ leads, leader }) => (leads ? "this replica" : leader ?? "not found");
+export const streamsOfAll = ({ streams_here, streams_count }) => `${whole(streams_here)} of ${whole(streams_count)}`;
+export const orNone = (number) => (number === null ? NONE : whole(number));
+const some = (count, what) => (count > 0 ? `${whole(count)} ${what}` : "");
+
+export function groupFigures(summary, leading) {
+  const { text, tone } = groupState(summary);
+  const { counters } = summary;
+  const workers = leading?.sessions.reduce((sum, session) => sum + session.workers_count, 0);
+  const trouble = [some(counters.streams_overdue, "with messages at workers"), some(counters.streams_refused, "refusals by the broker")];
+  return [
+    ["This replica", text, summary.replica, tone],
+    ["Leader", ...leaderFigure(summary)],
+    ["Epoch", orNone(summary.epoch), summary.version === null ? "" : `version ${whole(summary.version)} of its streams`],
+    ["Lease", ...leaseFigure(summary.lease_left_s)],
+    ["Streams here", streamsOfAll(summary), some(summary.streams_leaving, "to be given back")],
+    ["Workers here", whole(summary.workers_count), leading === null ? "" : `${counted(workers, "worker")} in all`],
+    ["Streams given back", whole(counters.streams_given_back), trouble.filter(Boolean).join(", ")],
+  ];
+}
+
+function leaderFigure({ leads, leader, replica }) {
+  if (leads) return ["this replica", replica];
+  return leader === null ? ["not found", ""] : ["another replica", leader];
+}
+
+function leaseFigure(left) {
+  if (left <= 0) return ["none", "nothing is delivered here", "bad"];
+  const until = new Date(Date.now() + left * 1000);
+  return [`${duration(left)} left`, `until ${clockTime(until)}`, ""];
+}

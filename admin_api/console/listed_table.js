@@ -1,0 +1,66 @@
+// The list of a view: rows that can be filtered, more of them when asked for.
+
+import { byId, el, setText, show } from "./dom.js";
+import { counted, topicParts, whole } from "./format.js";
+import { Rows } from "./rows.js";
+
+export class ListedTable {
+  #model;
+  #parts;
+  #rows;
+  #filter;
+
+  /**
+   * `parts`: `id` is what ids begin with, the table's own whole; `name` and `columns` as of `Rows`; `keyOf(item)`;
+   * `noun` for one of them; `none(list)` says why there are none. `totalOf(list)` gives how many there are, shown or
+   * not, null if nobody knows. `more()` is called when a person wants more of them.
+   */
+  constructor(model, parts) {
+    this.#model = model;
+    this.#parts = parts;
+    this.#rows = new Rows(byId(parts.id), parts.name, parts.columns);
+    this.#filter = byId(`${parts.id}-filter`);
+    this.#filter.addEventListener("input", () => this.#show());
+    byId(`${parts.id}-more`).addEventListener("click", () => {
+      model.pages += 1;
+      parts.more();
+    });
+    model.on("list", () => this.#show());
+  }
+
+  /** Whoever comes back from one goes on from its row. Gives whether there is one. */
+  focus(key) {
+    const row = this.#rows.row(key);
+    row?.querySelector("a").focus();
+    return row !== null;
+  }
+
+  #show() {
+    const { list } = this.#model;
+    if (list === null) return;
+    const { id, keyOf } = this.#parts;
+    const wanted = this.#filter.value.trim().toLowerCase();
+    const found = list.items.filter((item) => `${item.topic}\n${item.subscription ?? ""}`.toLowerCase().includes(wanted));
+    this.#rows.show(found.map((item) => ({ ...item, key: keyOf(item) })));
+    byId(id).hidden = found.length === 0;
+    byId(`${id}-pager`).hidden = !list.more;
+    setText(byId(`${id}-count`), this.#count(list, found.length));
+    const covered = list.more && wanted ? "The filter covers those shown so far." : "";
+    const none = list.items.length === 0 ? this.#parts.none(list) : `Nothing matches. ${covered}`;
+    show(byId(`${id}-note`), found.length === 0 ? none : covered);
+  }
+
+  #count(list, found) {
+    const { noun, totalOf } = this.#parts;
+    const total = totalOf(list);
+    if (total === null) return `${whole(found)} of more than ${counted(list.items.length, noun)}`;
+    return found === total ? counted(total, noun) : `${whole(found)} of ${counted(total, noun)}`;
+  }
+}
+
+/** A cell that leads to a topic's own page, with where the topic is. */
+export function topicLink(address, topic) {
+  const { domain, tenant, namespace, name } = topicParts(topic);
+  const place = `${domain === "persistent" ? "" : "non-persistent · "}${tenant}/${namespace}`;
+  return [el("a", { href: address, title: topic }, el("bdi", { class: "name" }, name)), el("bdi", { class: "muted place" }, place)];
+}

@@ -1,0 +1,144 @@
+// A view of things that are listed, and looked at one by one: what the address says is read, followed and shown while
+// it is looked at. The one that is looked at has a stream of events; the list is read by the clock.
+
+import { EventStream } from "./stream.js";
+import { Feed } from "./feed.js";
+import { ListedReader } from "./listed_reader.js";
+import { Refused } from "./api.js";
+import { byId } from "./dom.js";
+
+export class ListedView {
+  #page;
+  #model;
+  #parts;
+  #shown = false;
+  #begun = false;
+  #feed;
+  #reader;
+  #stream;
+  /** Why there is no stream; readings go on by the clock then. */
+  #streamless = "";
+
+  /**
+   * `page` is told whether the gateway is reached: there is one connection, whichever view is looked at. `parts`:
+   * `name` and `one` are what ids begin with, of the view and of what tells of one; `source` is the reader's; `title`
+   * and `titleOf(chosen)` are the page's titles; `wanted(event)` which events are told; `focus(chosen)` puts the focus
+   * on that one's row in the list, and gives whether it has one.
+   */
+  constructor(page, model, parts) {
+    this.#page = page;
+    this.#model = model;
+    this.#parts = { wanted: () => true, ...parts };
+    this.#feed = new Feed(model, `${parts.one}-feed`);
+    this.#reader = new ListedReader(model, parts.source, {
+      read: () => this.#reached(),
+      refused: (sentence) => page.refused(sentence),
+      failed: (error) => this.#failed(error),
+    });
+    this.#stream = new EventStream({
+      opened: () => this.#opened(),
+      happened: (event) => this.#happened(event),
+      missed: () => this.#missed(),
+      broken: (error) => this.#broken(error),
+    });
+  }
+
+  /** {topic, subscription} of one, or null for all. */
+  show(chosen) {
+    const before = this.#model.chosen;
+    if (this.#shown && chosen?.topic === before?.topic && chosen?.subscription === before?.subscription) return;
+    const moved = this.#shown || this.#begun;
+    this.#shown = true;
+    this.#streamless = "";
+    byId(`${this.#parts.name}-list`).hidden = chosen !== null;
+    byId(`${this.#parts.name}-detail`).hidden = chosen === null;
+    this.#model.choose(chosen);
+    document.title = `${chosen === null ? this.#parts.title : this.#parts.titleOf(chosen)} – Keyline`;
+    if (moved) this.#focus(chosen, before);
+    if (chosen === null) this.#stream.stop();
+    else this.#stream.follow(chosen);
+    this.#stream.wake();
+    this.#reader.start();
+  }
+
+  hide() {
+    this.#shown = false;
+    this.#stream.stop();
+    this.#reader.stop();
+    this.#page.refused("");
+  }
+
+  /** The page is there: from now on who comes here pressed something, and the focus goes along. */
+  begun() {
+    this.#begun = true;
+  }
+
+  /** See `EventStream`. */
+  sleep() {
+    this.#stream.sleep();
+  }
+
+  wake() {
+    this.#stream.wake();
+  }
+
+  age() {
+    return this.#model.age();
+  }
+
+  /** What is shown now is not what was asked for: read at once. */
+  read() {
+    this.#reader.now();
+  }
+
+  /** What had the focus is shown no longer; a screen reader would begin at the top. */
+  #focus(chosen, before) {
+    const { name, one, focus } = this.#parts;
+    if (chosen !== null) byId(`${one}-title`).focus();
+    else if (before === null || !focus(before)) byId(`${name}-title`).focus();
+  }
+
+  // ---- what the gateway tells
+
+  #opened() {
+    this.#streamless = "";
+    this.#reached();
+    this.#reader.now();
+  }
+
+  #happened(event) {
+    if (!this.#parts.wanted(event)) return;
+    this.#feed.add(event);
+    this.#reader.soon();
+  }
+
+  #missed() {
+    this.#feed.note("events were missed; everything is read anew");
+    this.#reader.now();
+  }
+
+  #broken(error) {
+    if (error instanceof Refused) {
+      this.#streamless = `No live events: ${error.message}.`;
+      this.#reader.now();
+    } else {
+      this.#lost(error.name === "TypeError" ? "no connection" : "the stream of events broke");
+    }
+  }
+
+  #failed(error) {
+    this.#lost(error.message);
+    this.#stream.distrust();
+  }
+
+  #reached() {
+    if (this.#page.connection === "broken") this.#feed.note("connected again; everything is read anew");
+    this.#page.connected("live", this.#streamless);
+    this.#page.refused("");
+  }
+
+  #lost(problem) {
+    if (this.#page.connection !== "broken") this.#feed.note("disconnected from the gateway");
+    this.#page.connected("broken", problem);
+  }
+}

@@ -1,0 +1,145 @@
+"""Groups of replicas that share a subscription. Moments are on the gateway's clock, as `now` of the same answer."""
+
+from __future__ import annotations
+
+from typing import Literal, Self
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, model_validator
+
+
+class GroupCounters(BaseModel):
+    """Counts since the subscription's first worker came to this replica."""
+
+    streams_opened: int = Field(description="Streams that it began to consume.")
+    streams_given_back: int
+    streams_overdue: int = Field(description="Of these, those whose workers had some of it still at the deadline.")
+    streams_refused: int = Field(description="Attempts to consume a stream that the broker refused.")
+
+
+class GroupSummary(BaseModel):
+    """One group in numbers, as this replica knows it."""
+
+    topic: str
+    subscription: str
+    now: float
+    replica: str = Field(description="This one: its configured name, and what tells this process from those before.")
+    state: Literal["connecting", "replaying", "updating", "disconnected"] = Field(
+        description="connecting: no leader has answered, nothing is delivered; replaying: leased streams are "
+        "delivered; updating: besides, streams are being given back."
+    )
+    leader: str | None = Field(description="The replica that leads, as far as it is known here.")
+    leads: bool = Field(description="Whether that is this one.")
+    epoch: int | None = Field(description="Of the leader whose leases this replica has, or which it is itself.")
+    version: int | None = Field(description="Of the set of streams that it has, within the epoch.")
+    lease_left_s: float = Field(description="For how long it may deliver without word from the leader.")
+    workers_count: int
+    streams_count: int = Field(description="Streams that the group is cut into; 0 before the first lease.")
+    streams_here: int = Field(description="Streams leased to this replica.")
+    streams_leaving: int = Field(description="Streams that it has to give back, and has not.")
+    counters: GroupCounters
+
+
+class StreamHere(BaseModel):
+    """A stream that this replica has, or is giving back."""
+
+    stream: int
+    first_hash: int
+    last_hash: int
+    holding: Literal["open", "held", "releasing"] = Field(
+        description="open: delivered while the lease lasts; held: not delivered for want of a leader; releasing: "
+        "delivered no more, given back when workers have acknowledged what they have."
+    )
+    consumer: Literal["none", "idle", "locating", "subscribing", "ready", "backing_off", "closed"] = Field(
+        description="Its consumer at the broker."
+    )
+    consumer_error: str = Field(description="Why that is not ready, in the broker's words.")
+    acknowledged: str | None = Field(description="ledger:entry; everything of the stream up to there is acknowledged.")
+    pending_messages: int
+    rate: float = Field(description="Messages a second that came in lately.")
+
+
+class GroupSession(BaseModel):
+    """A replica's session, as the leader knows it."""
+
+    replica: str
+    number: int
+    state: Literal["waiting_replaying", "replaying", "waiting_updating", "updating", "dropped"]
+    workers_count: int
+    version: int | None
+    streams: list[int]
+    streams_leaving: list[int]
+    heard_s: float = Field(description="How long ago it was heard of.")
+
+
+class StreamProgress(BaseModel):
+    """A stream, as the leader knows it."""
+
+    stream: int
+    first_hash: int
+    last_hash: int
+    owner: str | None = Field(description="The replica that has it; null while it waits for one.")
+    refused: bool = Field(description="Whether the broker does not let its owner consume it yet: somebody else does.")
+    acknowledged: str | None
+    pending_messages: int
+    rate: float
+
+
+class Leadership(BaseModel):
+    """What only the leader knows."""
+
+    epoch: int
+    sessions: list[GroupSession]
+    streams: list[StreamProgress]
+
+
+class Group(BaseModel):
+    """One group with everything that this replica knows of it."""
+
+    summary: GroupSummary
+    streams: list[StreamHere]
+    leading: Leadership | None = Field(description="Null at a replica that does not lead: ask the leader's.")
+
+
+class Groups(BaseModel):
+    """Some groups, by topic and subscription."""
+
+    replica: str | None = Field(description="This replica; null for a gateway that shares nothing (groups_enabled).")
+    groups: list[GroupSummary]
+    next: str | None = Field(description="Give it as `after` for the next page; null if this is the last.")
+
+
+class MessagePlace(BaseModel):
+    """Where a message is."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    ledger: int = Field(ge=0, lt=1 << 63)
+    entry: int = Field(ge=0, lt=1 << 63)
+
+
+class ReplayFrom(BaseModel):
+    """Where a group is to go on; exactly one is given."""
+
+    model_config = ConfigDict(
+        extra="forbid", json_schema_extra={"examples": [{"published_at": "2026-11-22T10:00:00Z"}]}
+    )
+
+    position: MessagePlace | None = Field(None, description="The first message that is delivered.")
+    published_at: AwareDatetime | None = Field(
+        None, description="The first message published then or later, by the clocks of its producers."
+    )
+    end: Literal["earliest", "latest"] | None = Field(None, description="Everything there is, or nothing of it.")
+
+    @model_validator(mode="after")
+    def _one(self) -> Self:
+        given = [name for name in ("position", "published_at", "end") if getattr(self, name) is not None]
+        if len(given) != 1:
+            message = f"exactly one of position, published_at and end is wanted; given: {', '.join(given) or 'none'}"
+            raise ValueError(message)
+        return self
+
+
+class Replayed(BaseModel):
+    """The subscription's cursor was moved, while no replica delivered anything."""
+
+    subscription: str

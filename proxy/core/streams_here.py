@@ -1,0 +1,163 @@
+"""Streams come to this replica and leave it: what that does to what waits and to what workers hold.
+
+Functions of a dispatcher with leases. Opening and closing a stream changes who may get its messages now and nothing
+else; owners, holders and what drains stay as they are, so a stream that is held and opened again goes on where it was.
+
+A stream is handed over in this order: hold it, wait until nothing of it is pending, forget what waits (the next
+replica gets that from the broker). Only a lease that is lost is forgotten with deliveries pending; their late acks
+then count for nothing. The wait needs a limit of the caller's: a chunked message that a worker has begun gets no rest
+while its stream is held, and cannot be acknowledged before.
+
+All messages of one entry are in one stream: the caller makes sure, by consuming each stream on its own.
+
+Source: EIP-0028, "General Idea" and "Session Side"; design section 5.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from proxy.core.acknowledgement import parts_of, pass_gates, reopen, withdraw
+from proxy.core.entry import Batch
+from proxy.core.outstanding import size_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from proxy.core.dispatcher import Dispatcher
+    from proxy.core.entry import Delivery, Part
+    from proxy.core.hash_ranges import HashRange
+    from proxy.core.stream_leases import StreamLeases
+    from proxy.core.worker import Worker
+
+
+def open_stream(dispatcher: Dispatcher, stream: int, now: float) -> None:
+    """Deliver the stream from now on; what waits of it goes out in this turn, unless the leases have run out."""
+    _leases_of(dispatcher).open(stream)
+    dispatcher.settle_slots(_waiting_in(dispatcher, stream), now)
+    _serve_begun(dispatcher, now)
+
+
+def hold_stream(dispatcher: Dispatcher, stream: int, now: float) -> None:
+    """Deliver nothing of the stream any more. What workers have of it they keep, and may acknowledge or give back."""
+    _leases_of(dispatcher).close(stream)
+    dispatcher.settle_slots(_waiting_in(dispatcher, stream), now)
+
+
+def renew(dispatcher: Dispatcher, until: float, now: float) -> None:
+    """The open streams may be delivered until `until`, earlier than before or later; both in monotonic seconds.
+
+    If they could not be before this call, what waits of them goes out in this turn.
+    """
+    leases = _leases_of(dispatcher)
+    had_lapsed = leases.lapsed(now)
+    leases.until = until
+    if had_lapsed and not leases.lapsed(now):
+        dispatcher.settle_waiting(now)
+        _serve_begun(dispatcher, now)
+
+
+def pending_in(dispatcher: Dispatcher, stream: int) -> bool:
+    """Whether a worker has something unacknowledged of the stream.
+
+    Cost: the stream's slots; without order, which keeps no account of slots, all that workers have.
+    """
+    span = _leases_of(dispatcher).range_of(stream)
+    if dispatcher.ordered:
+        return any(True for _ in dispatcher.slots.in_range(span.start, span.end))
+    units = (unit for worker in dispatcher.workers.values() for unit in worker.pending.values())
+    return any(_is_in(unit, span) for unit in units)
+
+
+def forget_stream(dispatcher: Dispatcher, stream: int, now: float) -> int:
+    """Drop everything of the stream that is here, waiting or pending; returns how many messages that were.
+
+    Nothing of it is acknowledged upstream: the broker sends it to whoever has the stream next, and to us as news if
+    that is us. Deliveries that have not left their worker's outbox yet give their permits back. A slot that drained
+    drains no more, but no hand-over is told of: the next owner may be at another replica.
+    """
+    span = _leases_of(dispatcher).range_of(stream)
+    dropped = _drop_waiting(dispatcher, stream)
+    messages = sum(part.count for part in dropped)
+    bereft: list[Worker] = []
+    for worker in dispatcher.workers.values():
+        units = [unit for unit in worker.pending.values() if _is_in(unit, span)]
+        if units:
+            bereft.append(worker)
+            lost = _drop_pending(dispatcher, worker, units)
+            messages += sum(part.remaining for part in lost)
+            dropped += lost
+    for position in _discard(dispatcher, dropped, span):
+        # After all is dropped: a gate that opens lets other streams go on at once.
+        pass_gates(dispatcher, position, now)
+    for worker in bereft:
+        reopen(dispatcher, worker, now)
+        dispatcher.serve(worker, now)
+    return messages
+
+
+def _leases_of(dispatcher: Dispatcher) -> StreamLeases:
+    assert dispatcher.leases is not None, "streams of a subscription that has no leases"
+    return dispatcher.leases
+
+
+def _waiting_in(dispatcher: Dispatcher, stream: int) -> list[int]:
+    """Waiting slots of the stream, in the order in which they began to wait."""
+    span = _leases_of(dispatcher).range_of(stream)
+    return [slot for slot in dispatcher.waiting if span.start <= slot <= span.end]
+
+
+def _serve_begun(dispatcher: Dispatcher, now: float) -> None:
+    """The rest of chunked messages passes the ready queues: see `chunked`."""
+    for worker in dispatcher.chunked.workers():
+        dispatcher.serve(worker, now)
+
+
+def _is_in(unit: Part | Delivery, span: HashRange) -> bool:
+    """Whether a delivery is of the stream with these slots; it is so with all its parts or with none."""
+    return span.start <= parts_of(unit)[0].slot <= span.end
+
+
+def _drop_waiting(dispatcher: Dispatcher, stream: int) -> list[Part]:
+    dropped: list[Part] = []
+    for slot in _waiting_in(dispatcher, stream):
+        parts = dispatcher.waiting[slot].parts
+        dropped += parts
+        parts.clear()
+        dispatcher.forget_waiting(slot)
+    dispatcher.waiting_messages -= sum(part.count for part in dropped)
+    return dropped
+
+
+def _drop_pending(dispatcher: Dispatcher, worker: Worker, units: Iterable[Part | Delivery]) -> list[Part]:
+    """Take deliveries from their worker as if it never had them; returns their parts."""
+    units = list(units)
+    withdraw(dispatcher, worker, units)
+    lost: list[Part] = []
+    for unit in units:
+        del worker.pending[unit.key]
+        for part in parts_of(unit):
+            worker.unacked -= part.remaining
+            part.holder = None
+            lost.append(part)
+            freed = dispatcher.ordered and not dispatcher.slots.release(part.slot)
+            # Not `Dispatcher.release`: that would tell of a hand-over.
+            if freed and dispatcher.draining.end(part.slot) is not None:
+                dispatcher.drain_ended(worker)
+    assert worker.unacked >= 0, f"{worker!r} lost more than it had"
+    return lost
+
+
+def _discard(dispatcher: Dispatcher, dropped: Iterable[Part], span: HashRange) -> list[int]:
+    """Hold the entries of these parts no more; returns their positions, each once."""
+    entries = dispatcher.outstanding.entries
+    gone: list[int] = []
+    for part in dropped:
+        dispatcher.chunked.give_up(part)
+        entry = entries.get(part.position)
+        if entry is not None:
+            parts = entry.parts if isinstance(entry, Batch) else (entry,)
+            assert all(span.start <= each.slot <= span.end for each in parts), "an entry is in several streams"
+            dispatcher.outstanding.discard(part.position, size_of(entry))
+            gone.append(part.position)
+    return gone

@@ -1,0 +1,82 @@
+"""Who is to have how many streams, and which: in proportion to workers, with as few moves as possible.
+
+Each session that has workers gets one at least, as far as there are enough: a worker never waits for nothing because
+others have more. At equal weight no two differ by more than one. Which streams go, and to whom, is decided by their
+rates, so that the busy ones do not meet.
+
+Source: EIP-0028, "General Idea"; design section 5.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+S = TypeVar("S")
+
+
+def quotas(weights: Mapping[S, int], held: Mapping[S, int], streams_count: int) -> dict[S, int]:
+    """How many streams each session is to have.
+
+    Args:
+        weights: workers of each; one without workers gets nothing.
+        held: how many each has now; where a share is cut either way, who has more keeps more.
+        streams_count: of the group.
+    """
+    shares = dict.fromkeys(weights, 0)
+    wanting = [session for session in weights if weights[session] > 0]
+    wanting.sort(key=lambda session: -held.get(session, 0))  # sorting is stable: of equals the order given
+    if len(wanting) >= streams_count:
+        return shares | dict.fromkeys(wanting[:streams_count], 1)
+    spare = streams_count - len(wanting)
+    total = sum(weights[session] for session in wanting)
+    for session in wanting:
+        shares[session] = 1 + spare * weights[session] // total
+    left = streams_count - sum(shares.values())
+
+    def claim(session: S) -> tuple[int, int]:
+        """The part of a stream that it was denied, and what it has beyond its share as it is."""
+        return spare * weights[session] % total, held.get(session, 0) - shares[session]
+
+    by_fraction = sorted(wanting, key=claim, reverse=True)
+    for session in by_fraction[:left]:
+        shares[session] += 1
+    return shares
+
+
+def surrendered(owned: Collection[int], rates: Mapping[int, float], count: int, aim: float) -> list[int]:
+    """Which `count` of its streams a session gives away, so that the rates of the rest come close to `aim`."""
+    kept = sorted(owned)
+    gone: list[int] = []
+    for _ in range(count):
+        surplus = sum(rates.get(stream, 0.0) for stream in kept) - aim
+        per_stream = surplus / (count - len(gone))
+        stream = min(kept, key=lambda each: (abs(rates.get(each, 0.0) - per_stream), each))
+        kept.remove(stream)
+        gone.append(stream)
+    return gone
+
+
+def granted(
+    free: Collection[int], lacking: Mapping[S, int], loads: Mapping[S, float], rates: Mapping[int, float]
+) -> dict[S, list[int]]:
+    """Who of those that lack streams gets which: the busiest stream goes to whom is least busy.
+
+    Args:
+        free: streams that nobody has.
+        lacking: how many each session may get.
+        loads: messages a second that each has already, divided by its workers.
+        rates: messages a second of each stream.
+    """
+    given: dict[S, list[int]] = {session: [] for session in lacking}
+    load = dict(loads)
+    for stream in sorted(free, key=lambda each: (-rates.get(each, 0.0), each)):
+        open_to = [session for session, count in lacking.items() if len(given[session]) < count]
+        if not open_to:
+            break
+        session = min(open_to, key=lambda each: (load.get(each, 0.0), len(given[each])))
+        given[session].append(stream)
+        load[session] = load.get(session, 0.0) + rates.get(stream, 0.0)
+    return given

@@ -1,0 +1,74 @@
+"""Messages and records as bytes: JSON, each with its kind.
+
+Replicas of two releases talk to each other while one replaces the other. So a field that is not known is ignored, one
+that is missing takes its default if it has one, and a kind that is not known is an error that the caller counts and
+passes over: whoever sent it says the rest again.
+
+Source: design section 5.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, TypeAlias, get_args
+
+from pydantic import TypeAdapter, ValidationError
+from pydantic_core import from_json, to_json
+
+from proxy.groups.memory import GroupMemory
+from proxy.groups.messages import FromLeader, FromSession, OfLeaders, OfReplay
+
+Message: TypeAlias = FromSession | FromLeader | OfLeaders | OfReplay
+RECORD_KEY: Final = "group"
+"""The key of every record in its topic: the last one is all that counts, to a compaction too."""
+TEXT_SHOWN: Final = 80
+"""Characters of what could not be read that an error shows."""
+
+_MESSAGES: Final = (*get_args(FromSession), *get_args(FromLeader), *get_args(OfLeaders), *get_args(OfReplay))
+
+
+class UnreadableError(ValueError):
+    """Bytes that are no message or record of ours; the text says where and why."""
+
+
+_ADAPTERS: Final[dict[str, TypeAdapter[Any]]] = {kind.__name__: TypeAdapter(kind) for kind in (*_MESSAGES, GroupMemory)}
+
+
+def encode(value: Message | GroupMemory) -> bytes:
+    """Write a message or a record."""
+    kind = type(value).__name__
+    return to_json({"kind": kind, "body": _ADAPTERS[kind].dump_python(value)})
+
+
+def decode_message(data: bytes) -> Message:
+    """Read a message. Raises `UnreadableError`."""
+    message: Message = _decode(data, {kind.__name__ for kind in _MESSAGES})
+    return message
+
+
+def decode_record(data: bytes) -> GroupMemory:
+    """Read a record of a group's topic. Raises `UnreadableError`."""
+    record: GroupMemory = _decode(data, {GroupMemory.__name__})
+    return record
+
+
+def _decode(data: bytes, kinds: set[str]) -> Any:
+    kind, body = _envelope(data)
+    if kind not in kinds:
+        message = f"kind {kind[:TEXT_SHOWN]!r}: it should be one of {', '.join(sorted(kinds))}"
+        raise UnreadableError(message)
+    try:
+        return _ADAPTERS[kind].validate_python(body)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        where = ".".join(map(str, first["loc"]))
+        message = f"{kind}.{where}: {first['msg']}; it is {str(first['input'])[:TEXT_SHOWN]!r}"
+        raise UnreadableError(message) from error
+
+
+def _envelope(data: bytes) -> tuple[str, Any]:
+    try:
+        envelope = from_json(data)
+        return str(envelope["kind"]), envelope["body"]
+    except (ValueError, TypeError, KeyError) as error:
+        message = f"{data[:TEXT_SHOWN]!r} is no message of a group: {error}"
+        raise UnreadableError(message) from error

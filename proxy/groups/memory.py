@@ -1,0 +1,45 @@
+"""What a group remembers beyond its leader: the records of its topic, which the leader alone writes.
+
+Each record says everything, so that the last one is enough and whatever is before it may go. Who reads it knows which
+epoch the next leader begins, how the group is cut into streams, which of them may still be delivered by whom, and how
+far they are. Nothing else is stored anywhere.
+
+Source: EIP-0028, "General Idea"; design section 5.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from proxy.groups.messages import SessionId
+from proxy.groups.streams import StreamState
+
+NO_EPOCH: Final = 0
+"""Of a group that never had a leader."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupMemory:
+    """One record of a group's topic."""
+
+    epoch: int = NO_EPOCH
+    """Of the leader that wrote it; a leader's first word has one above every epoch before."""
+    leader: str | None = None
+    """The replica it runs on; None for a group that never had a leader."""
+    number: int = 0
+    """Of the greatest version that was given in this epoch."""
+    streams_count: int = 0
+    """Streams that the group is cut into; 0 for a group that never had a leader."""
+    owners: tuple[tuple[int, SessionId], ...] = ()
+    """Who may have which stream from now on; written before anybody is told."""
+    states: tuple[StreamState, ...] = ()
+    """How far streams are; what brokers know of it is never behind this."""
+
+    def then(self, later: GroupMemory) -> GroupMemory:
+        """What is known after a later record: itself, unless it is of an epoch that is over."""
+        return later if later.epoch >= self.epoch else self
+
+    def cut(self, configured: int) -> int:
+        """Into how many streams the next leader cuts: as long as a stream may be somebody's, as it is."""
+        return self.streams_count if self.owners else configured

@@ -1,0 +1,197 @@
+"""What the members of a group tell each other. One way each, no answer is waited for, all may be lost or come twice.
+
+Two numbers make the rest of the protocol simple. A session counts its messages, and so does a leader: what is not newer
+than the last one heard was overtaken or sent twice, and is ignored by both; whatever is left is in order, so that what
+does not fit then is odd indeed. And each message of a leader says up to which of the session's it had heard: a lease
+lasts from when *that* was sent, by the session's own clock. The leader counts from when it heard it, which is later,
+and waits longer (`GroupTiming.drop_s`): so a session has stopped when its streams go to others, however late the
+messages were, and no clocks are compared.
+
+The leader's epoch is part of every version and every stamp, so that nothing an older leader said can pass for the
+present one's.
+
+Source: EIP-0028, "Protocol between Session and SGL".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple, TypeAlias
+
+from proxy.groups.streams import GroupId, StreamState
+
+
+class SessionId(NamedTuple):
+    """One replica's part in one group, for as long as it takes part; no two are ever the same."""
+
+    replica: str
+    number: int
+
+
+class Version(NamedTuple):
+    """Of the set of streams that a session has. Later is greater; no leader gives one twice."""
+
+    epoch: int
+    number: int
+
+
+class Stamp(NamedTuple):
+    """When a leader said something. Later is greater."""
+
+    epoch: int
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What every message of a session says of it."""
+
+    group: GroupId
+    session: SessionId
+    beat: int
+    """Greater with each message of the session."""
+    workers_count: int
+    """What its share is in proportion to. 0 as soon as it wants to leave."""
+    leads_count: int = 0
+    """Groups that its replica leads."""
+
+
+@dataclass(frozen=True, slots=True)
+class FindLeader:
+    """A session looks for the leader, whom this should reach."""
+
+    report: Report
+    held: tuple[StreamState, ...]
+    """What it has still, of an earlier lease; nothing of it is delivered meanwhile."""
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateStreamStates:
+    """A session tells how far it is, or only that it lives."""
+
+    report: Report
+    version: Version
+    states: tuple[StreamState, ...]
+    version_old: Version | None = None
+    """Of the set before, while it gives streams away; these are among `states` until they are finished."""
+
+
+@dataclass(frozen=True, slots=True)
+class Disconnect:
+    """A session has nothing any more and leaves."""
+
+    report: Report
+    states: tuple[StreamState, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """What every message of a leader says."""
+
+    group: GroupId
+    session: SessionId
+    leader: str
+    """Its replica."""
+    stamp: Stamp
+    heard: int
+    """The last of the session's beats."""
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseStreams:
+    """The answer to `FindLeader`."""
+
+    header: Header
+    version: Version
+    streams: tuple[int, ...]
+    streams_count: int
+    """Streams that the group is cut into."""
+
+
+@dataclass(frozen=True, slots=True)
+class RenewStreamLease:
+    """The lease goes on; with `version_old` while the session's streams are being changed."""
+
+    header: Header
+    version: Version
+    version_old: Version | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateStreams:
+    """Change the set of streams; it is the whole new one."""
+
+    header: Header
+    version_old: Version
+    version: Version
+    streams: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Invalidate:
+    """The leader does not count on the session: it is to begin anew."""
+
+    header: Header
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderBegan:
+    """To all replicas: there is a new leader, whom every session of the group should ask for its streams.
+
+    The text has no such message. Without it a session that has lost its leader, or that waits for the first, asks in
+    vain until its next try, and its keys stand still.
+    """
+
+    group: GroupId
+    leader: str
+    """Its replica."""
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderRetires:
+    """To all replicas: who waits to lead is to let this one lead next. The text has no such message."""
+
+    group: GroupId
+    successor: str
+    """A replica."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayTarget:
+    """Where the subscription is to go on; one of both is given."""
+
+    position: tuple[int, int] | None = None
+    """Ledger and entry of the first message to be delivered."""
+    published_ms: int | None = None
+    """The first message published then or later, in milliseconds since 1970."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayWanted:
+    """To all replicas, for the leader: deliver again from there. Repeated until it is answered."""
+
+    group: GroupId
+    asker: str
+    """A replica."""
+    number: int
+    """Of the asker's requests."""
+    target: ReplayTarget
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayDone:
+    """The leader's answer, when the streams are being leased again."""
+
+    group: GroupId
+    asker: str
+    number: int
+    problem: str | None
+    """Why it was not done; None if it was."""
+
+
+FromSession: TypeAlias = FindLeader | UpdateStreamStates | Disconnect
+FromLeader: TypeAlias = LeaseStreams | RenewStreamLease | UpdateStreams | Invalidate
+OfReplay: TypeAlias = ReplayWanted | ReplayDone
+OfLeaders: TypeAlias = LeaderBegan | LeaderRetires

@@ -1,0 +1,510 @@
+"""A session's side of the protocol: one replica in one group, told by the leader which streams it may deliver.
+
+Problem: whatever is lost, late or stopped in between, no stream is ever delivered here after it may be delivered
+elsewhere. Rule kept: a stream is delivered only in `replaying` and `updating`, only while the lease lasts by our own
+clock, and only if it is in the last set of streams that the leader told. Whoever doubts goes to `connecting`, where
+nothing is delivered; what workers have already stays theirs, so that a leader who leases the same streams again costs
+nobody a second delivery.
+
+All transitions are in `TABLE`; messages become events in `_event`; nothing else changes the state.
+
+Source: EIP-0028, "Protocol between Session and SGL"; where it is silent, see docs/groups.md.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+
+from proxy.groups.messages import (
+    Disconnect,
+    FindLeader,
+    FromLeader,
+    FromSession,
+    Invalidate,
+    LeaderBegan,
+    LeaseStreams,
+    RenewStreamLease,
+    Report,
+    SessionId,
+    Stamp,
+    UpdateStreams,
+    UpdateStreamStates,
+    Version,
+)
+from proxy.groups.streams import GroupId, StreamState
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from proxy.groups.timing import GroupTiming
+
+
+class State(Enum):
+    """Of a session."""
+
+    CONNECTING = "connecting"
+    REPLAYING = "replaying"
+    UPDATING = "updating"
+    DISCONNECTED = "disconnected"
+
+
+class Event(Enum):
+    """What may happen to it. `odd` is what does not fit the set of streams that it has."""
+
+    LEASE = "lease_streams"
+    RENEW = "renew_stream_lease"
+    RENEW_ODD = "renew_stream_lease, odd"
+    RENEW_CHANGE = "renew_stream_lease of a change"
+    RENEW_CHANGE_ODD = "renew_stream_lease of a change, odd"
+    UPDATE = "update_streams"
+    UPDATE_AGAIN = "update_streams, again"
+    UPDATE_ODD = "update_streams, odd"
+    INVALIDATE = "invalidate"
+    BEGAN = "a leader began"
+    LEASE_TIMEOUT = "renew_stream_lease_timeout"
+    FIND_TIMEOUT = "find_leader_timeout"
+    GONE = "nothing left, and leaving"
+
+
+class Action(Enum):
+    """What is done in a transition."""
+
+    IGNORE = "ignore"
+    FIND = "send find_leader"
+    RESET = "stop delivering; send find_leader"
+    ADOPT = "take the leased streams, give back the others"
+    REARM = "the lease goes on"
+    CHANGE = "take the new streams, give back those that are missing"
+    SETTLE = "the change is over"
+    GOODBYE = "send disconnect"
+
+
+PROLONGING: Final = frozenset({Action.ADOPT, Action.REARM, Action.CHANGE, Action.SETTLE})
+"""What makes the lease last longer."""
+
+
+class Transition(NamedTuple):
+    """What an event leads to."""
+
+    action: Action
+    state: State
+
+
+_IGNORED: Final = {
+    state: Transition(Action.IGNORE, state) for state in (State.CONNECTING, State.REPLAYING, State.DISCONNECTED)
+}
+_RESET: Final = Transition(Action.RESET, State.CONNECTING)
+_GOODBYE: Final = Transition(Action.GOODBYE, State.DISCONNECTED)
+
+TABLE: Final[dict[State, dict[Event, Transition]]] = {
+    State.CONNECTING: {
+        Event.LEASE: Transition(Action.ADOPT, State.REPLAYING),
+        Event.FIND_TIMEOUT: Transition(Action.FIND, State.CONNECTING),
+        Event.BEGAN: Transition(Action.FIND, State.CONNECTING),
+        # Of a leader that had a lease with us before: what it says is answered by the next find_leader.
+        Event.RENEW: _IGNORED[State.CONNECTING],
+        Event.RENEW_ODD: _IGNORED[State.CONNECTING],
+        Event.RENEW_CHANGE: _IGNORED[State.CONNECTING],
+        Event.RENEW_CHANGE_ODD: _IGNORED[State.CONNECTING],
+        Event.UPDATE: _IGNORED[State.CONNECTING],
+        Event.UPDATE_AGAIN: _IGNORED[State.CONNECTING],
+        Event.UPDATE_ODD: _IGNORED[State.CONNECTING],
+        # At once it would be asked again by a leader that has invalidated it at once, and so on.
+        Event.INVALIDATE: _IGNORED[State.CONNECTING],
+        Event.LEASE_TIMEOUT: _IGNORED[State.CONNECTING],
+        Event.GONE: _GOODBYE,
+    },
+    State.REPLAYING: {
+        Event.RENEW: Transition(Action.REARM, State.REPLAYING),
+        Event.RENEW_ODD: _RESET,
+        # The update_streams before it was lost, and comes again.
+        Event.RENEW_CHANGE: Transition(Action.REARM, State.REPLAYING),
+        Event.RENEW_CHANGE_ODD: _RESET,
+        Event.UPDATE: Transition(Action.CHANGE, State.UPDATING),
+        Event.UPDATE_AGAIN: _RESET,
+        Event.UPDATE_ODD: _RESET,
+        Event.LEASE: _IGNORED[State.REPLAYING],
+        Event.INVALIDATE: _RESET,
+        Event.BEGAN: _RESET,
+        Event.LEASE_TIMEOUT: _RESET,
+        Event.FIND_TIMEOUT: _IGNORED[State.REPLAYING],
+        Event.GONE: _GOODBYE,
+    },
+    State.UPDATING: {
+        Event.RENEW: Transition(Action.SETTLE, State.REPLAYING),
+        Event.RENEW_ODD: _RESET,
+        Event.RENEW_CHANGE: Transition(Action.REARM, State.UPDATING),
+        Event.RENEW_CHANGE_ODD: _RESET,
+        Event.UPDATE: _RESET,
+        Event.UPDATE_AGAIN: Transition(Action.REARM, State.UPDATING),
+        Event.UPDATE_ODD: _RESET,
+        Event.LEASE: Transition(Action.IGNORE, State.UPDATING),
+        Event.INVALIDATE: _RESET,
+        Event.BEGAN: _RESET,
+        Event.LEASE_TIMEOUT: _RESET,
+        Event.FIND_TIMEOUT: Transition(Action.IGNORE, State.UPDATING),
+        Event.GONE: _GOODBYE,
+    },
+    State.DISCONNECTED: dict.fromkeys(Event, _IGNORED[State.DISCONNECTED]),
+}
+
+
+class Holding(Enum):
+    """What this replica has of a stream."""
+
+    OPEN = "open"
+    """It consumes it, or tries to, and delivers while the lease lasts."""
+    HELD = "held"
+    """It has it still and delivers nothing."""
+    RELEASING = "releasing"
+    """It delivers nothing more, waits for workers to acknowledge, and closes it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """Let this reach the leader."""
+
+    message: FromSession
+
+
+@dataclass(frozen=True, slots=True)
+class Open:
+    """Consume this stream, or go on with it; nothing else of it is at this replica."""
+
+    stream: int
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """Deliver nothing of this stream from now on, and keep what there is of it."""
+
+    stream: int
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """Deliver nothing of this stream from now on; when nothing is pending, close it and say `released`.
+
+    When `deadline` is reached it is closed in any case.
+    """
+
+    stream: int
+    deadline: float
+
+
+SessionAct: TypeAlias = Send | Open | Hold | Release
+
+
+class GroupSession:
+    """Every method that takes `now` returns what is to be done because of it, in order."""
+
+    def __init__(self, group: GroupId, session: SessionId, timing: GroupTiming, workers_count: int, now: float) -> None:
+        """Nothing is asked yet: `start` does that. `now` is this machine's clock, which never goes back."""
+        self.group = group
+        self.session = session
+        self.state = State.CONNECTING
+        self.version: Version | None = None
+        """Of the streams that it has; in `updating` of those that it will have."""
+        self.version_old: Version | None = None
+        """In `updating`: of the set before."""
+        self.leader: str | None = None
+        """The replica that leads, as far as it is known."""
+        self.streams_count = 0
+        """Into how many streams the group is cut; 0 before the first lease."""
+        self.leads_count = 0
+        """Groups that this replica leads, as reports say."""
+        self._timing = timing
+        self._workers_count = workers_count
+        self._leaving = False
+        self._leave_deadline = 0.0
+        self._holdings: dict[int, Holding] = {}
+        self._leased: frozenset[int] = frozenset()
+        self._finished: set[int] = set()
+        """Streams given back in this change."""
+        self._states: dict[int, StreamState] = {}
+        self._last_stamp = Stamp(-1, -1)
+        self._beat = 0
+        self._sent: deque[tuple[int, float]] = deque()
+        """When each message was sent that the leader may not have heard."""
+        self._lease_until = now
+        self._find_at = now
+        self._report_at = now
+
+    # ---- the outside
+
+    def start(self, now: float) -> list[SessionAct]:
+        """Look for the leader."""
+        return self._find(now)
+
+    def receive(self, message: FromLeader, now: float) -> list[SessionAct]:
+        """Hear the leader. What is not newer than its last word changes nothing."""
+        acts = self._expire(now)
+        if message.header.session != self.session or message.header.stamp <= self._last_stamp:
+            return acts
+        self._last_stamp = message.header.stamp
+        return acts + self._happen(self._event(message), message, now)
+
+    def began(self, message: LeaderBegan, now: float) -> list[SessionAct]:
+        """Hear of a leader: ask it at once, unless it has been heard of; those before it are heard no more."""
+        acts = self._expire(now)
+        stamp = Stamp(message.epoch, 0)
+        if stamp <= self._last_stamp:
+            return acts
+        self._last_stamp = stamp
+        return acts + self._happen(Event.BEGAN, None, now)
+
+    def tick(self, now: float) -> list[SessionAct]:
+        """Do what is due; to be called when `due` says so, or later."""
+        acts = self._expire(now)
+        if self._leaving and now >= self._leave_deadline:
+            return acts + self._tear(now)
+        if self.state in (State.REPLAYING, State.UPDATING) and now >= self._report_at:
+            acts.append(self._report(now))
+        return acts
+
+    def due(self) -> float | None:
+        """When `tick` is to be called next; None if never."""
+        if self.state is State.DISCONNECTED:
+            return None
+        times = [self._find_at] if self.state is State.CONNECTING else [self._lease_until, self._report_at]
+        return min([*times, self._leave_deadline] if self._leaving else times)
+
+    def weigh(self, workers_count: int, now: float) -> list[SessionAct]:
+        """Its workers have become more or fewer."""
+        if self._leaving or workers_count == self._workers_count:
+            return []
+        self._workers_count = workers_count
+        return [self._report(now)] if self.state in (State.REPLAYING, State.UPDATING) else []
+
+    def leave(self, now: float) -> list[SessionAct]:
+        """Give everything back and go: other replicas take over stream by stream."""
+        if self._leaving or self.state is State.DISCONNECTED:
+            return []
+        self._leaving = True
+        self._workers_count = 0
+        # The leader needs a moment before we may begin to drain.
+        self._leave_deadline = now + self._timing.drain_s + self._timing.lease_s
+        if self.state is State.CONNECTING:
+            return self._release_all(now) + self._consider_end(now)
+        return [self._report(now)]
+
+    # ---- what becomes of streams here
+
+    def progressed(self, state: StreamState) -> None:
+        """How far a stream is; the next report says so."""
+        if state.stream in self._holdings:
+            self._states[state.stream] = state
+
+    def refused(self, stream: int, now: float) -> list[SessionAct]:
+        """The broker does not let us have it: the leader is to know. Trying again is up to the caller."""
+        return self._note(stream, now, refused=True)
+
+    def opened(self, stream: int, now: float) -> list[SessionAct]:
+        """The broker lets us have it."""
+        return self._note(stream, now, refused=False)
+
+    def released(self, stream: int, now: float) -> list[SessionAct]:
+        """Nothing of it is here any more, and the broker may give it to others."""
+        if self._holdings.get(stream) is not Holding.RELEASING:
+            return []
+        del self._holdings[stream]
+        if stream in self._leased:  # it was leased again meanwhile
+            return self._open(stream)
+        self._finished.add(stream)
+        acts: list[SessionAct] = [self._report(now)] if self.state in (State.REPLAYING, State.UPDATING) else []
+        return acts + self._consider_end(now)
+
+    # ---- reads
+
+    @property
+    def leased(self) -> frozenset[int]:
+        """The streams that the leader gave it last."""
+        return self._leased
+
+    @property
+    def workers_count(self) -> int:
+        """As the leader is told; 0 while it leaves."""
+        return self._workers_count
+
+    @property
+    def lease_until(self) -> float:
+        """When it must have stopped delivering, unless it hears of the leader before; by its own clock."""
+        return self._lease_until
+
+    @property
+    def holdings(self) -> dict[int, Holding]:
+        """What is here, by stream."""
+        return dict(self._holdings)
+
+    def state_of(self, stream: int) -> StreamState:
+        """How far a stream is, as the leader is told."""
+        state = self._states.get(stream, StreamState(stream))
+        return replace(state, finished=stream in self._finished)
+
+    def may_deliver(self, stream: int, now: float) -> bool:
+        """Whether a message of that stream may go to a worker now."""
+        return (
+            self.state in (State.REPLAYING, State.UPDATING)
+            and now < self._lease_until
+            and self._holdings.get(stream) is Holding.OPEN
+        )
+
+    # ---- events
+
+    def _event(self, message: FromLeader) -> Event:
+        if isinstance(message, LeaseStreams):
+            return Event.LEASE
+        if isinstance(message, Invalidate):
+            return Event.INVALIDATE
+        if isinstance(message, UpdateStreams):
+            return self._update_event(message)
+        return self._renew_event(message)
+
+    def _update_event(self, message: UpdateStreams) -> Event:
+        if self.state is State.UPDATING and (message.version_old, message.version) == (self.version_old, self.version):
+            return Event.UPDATE_AGAIN
+        if self.state is State.REPLAYING and message.version_old == self.version:
+            return Event.UPDATE
+        return Event.UPDATE_ODD
+
+    def _renew_event(self, message: RenewStreamLease) -> Event:
+        if message.version_old is None:
+            return Event.RENEW if message.version == self.version else Event.RENEW_ODD
+        pair = (message.version_old, message.version)
+        fits = pair == (self.version_old, self.version) if self.state is State.UPDATING else self.version in pair
+        return Event.RENEW_CHANGE if fits else Event.RENEW_CHANGE_ODD
+
+    def _expire(self, now: float) -> list[SessionAct]:
+        """See to it that nothing is done under a lease that is over, also if we slept through its end."""
+        if self.state in (State.REPLAYING, State.UPDATING) and now >= self._lease_until:
+            return self._happen(Event.LEASE_TIMEOUT, None, now)
+        if self.state is State.CONNECTING and now >= self._find_at:
+            return self._happen(Event.FIND_TIMEOUT, None, now)
+        return []
+
+    def _happen(self, event: Event, message: FromLeader | None, now: float) -> list[SessionAct]:
+        action, self.state = TABLE[self.state][event]
+        if message is not None and action in PROLONGING:
+            self._rearm(message)
+        if isinstance(message, LeaseStreams) and action is Action.ADOPT:
+            return self._recut(message.streams_count, now) + self._adopt(message.version, message.streams, now)
+        if isinstance(message, UpdateStreams) and action is Action.CHANGE:
+            self.version_old = self.version
+            return self._adopt(message.version, message.streams, now)
+        if action is Action.SETTLE:
+            self.version_old = None
+            self._finished.clear()
+            return [self._report(now), *self._consider_end(now)]
+        if action is Action.RESET:
+            return self._reset(now)
+        if action is Action.FIND:
+            return self._find(now)
+        if action is Action.GOODBYE:
+            return [self._goodbye()]
+        return []
+
+    # ---- actions
+
+    def _rearm(self, message: FromLeader) -> None:
+        self.leader = message.header.leader
+        while self._sent and self._sent[0][0] <= message.header.heard:
+            beat, sent_at = self._sent.popleft()
+            if beat == message.header.heard:
+                self._lease_until = sent_at + self._timing.lease_s
+
+    def _recut(self, streams_count: int, now: float) -> list[SessionAct]:
+        """The group is cut in another way than before: what is here has no number any more, and goes at once."""
+        if streams_count == self.streams_count:
+            return []
+        self.streams_count = streams_count
+        self._states.clear()
+        acts: list[SessionAct] = [Release(stream, now) for stream in sorted(self._holdings)]
+        self._holdings = dict.fromkeys(self._holdings, Holding.RELEASING)
+        return acts
+
+    def _adopt(self, version: Version, streams: Iterable[int], now: float) -> list[SessionAct]:
+        self.version = version
+        self._leased = frozenset(streams)
+        acts: list[SessionAct] = []
+        for stream in sorted(self._holdings.keys() - self._leased):
+            acts += self._release(stream, now)
+        for stream in sorted(self._leased):
+            if self._holdings.get(stream) is not Holding.RELEASING:
+                acts += self._open(stream)
+        return [*acts, self._report(now)]
+
+    def _reset(self, now: float) -> list[SessionAct]:
+        self.version = self.version_old = None
+        self._leased = frozenset()
+        self._finished.clear()
+        acts: list[SessionAct] = []
+        for stream, holding in sorted(self._holdings.items()):
+            if holding is Holding.OPEN:
+                self._holdings[stream] = Holding.HELD
+                acts.append(Hold(stream))
+        if self._leaving:
+            acts += self._release_all(now) + self._consider_end(now)
+        return acts if self.state is State.DISCONNECTED else acts + self._find(now)
+
+    def _find(self, now: float) -> list[SessionAct]:
+        self._find_at = now + self._timing.find_leader_s
+        held = tuple(self.state_of(stream) for stream, holding in self._holdings.items() if holding is Holding.HELD)
+        return [Send(FindLeader(self._said(now), held))]
+
+    def _open(self, stream: int) -> list[SessionAct]:
+        before = self._holdings.get(stream)
+        self._holdings[stream] = Holding.OPEN
+        self._finished.discard(stream)
+        return [] if before is Holding.OPEN else [Open(stream)]
+
+    def _release(self, stream: int, now: float) -> list[SessionAct]:
+        if self._holdings[stream] is Holding.RELEASING:
+            return []
+        self._holdings[stream] = Holding.RELEASING
+        return [Release(stream, now + self._timing.drain_s)]
+
+    def _release_all(self, now: float) -> list[SessionAct]:
+        return [act for stream in sorted(self._holdings) for act in self._release(stream, now)]
+
+    def _tear(self, now: float) -> list[SessionAct]:
+        """Go, whatever workers have still."""
+        acts: list[SessionAct] = [Release(stream, now) for stream in sorted(self._holdings)]
+        self._holdings.clear()
+        self._leased = frozenset()
+        return acts + self._happen(Event.GONE, None, now)
+
+    def _consider_end(self, now: float) -> list[SessionAct]:
+        if not self._leaving or self._holdings or self._leased or self.state is State.UPDATING:
+            return []
+        return self._happen(Event.GONE, None, now)
+
+    # ---- what is said
+
+    def _said(self, now: float) -> Report:
+        self._beat += 1
+        while self._sent and self._sent[0][1] + self._timing.lease_s <= now:
+            self._sent.popleft()
+        self._sent.append((self._beat, now))
+        self._report_at = now + self._timing.heartbeat_s
+        return Report(self.group, self.session, self._beat, self._workers_count, self.leads_count)
+
+    def _report(self, now: float) -> Send:
+        assert self.version is not None
+        concerned = sorted(self._leased | self._holdings.keys() | self._finished)
+        states = tuple(self.state_of(stream) for stream in concerned)
+        return Send(UpdateStreamStates(self._said(now), self.version, states, self.version_old))
+
+    def _goodbye(self) -> Send:
+        self._beat += 1
+        states = tuple(self.state_of(stream) for stream in sorted(self._finished))
+        return Send(Disconnect(Report(self.group, self.session, self._beat, 0), states))
+
+    def _note(self, stream: int, now: float, *, refused: bool) -> list[SessionAct]:
+        state = self._states.get(stream, StreamState(stream))
+        if stream not in self._holdings or state.refused == refused:
+            return []
+        self._states[stream] = replace(state, refused=refused)
+        return [self._report(now)] if self.state in (State.REPLAYING, State.UPDATING) else []

@@ -1,0 +1,41 @@
+"""Which replica is to lead a group next, where this one leads more groups than others do.
+
+Problem: whoever has waited longest leads next, so that after a rolling restart one replica leads every group, and a
+leader costs more than a session. Each leader decides for its group alone, from what sessions report of their replicas,
+and all of them see the same numbers: so they leave it to chance whether this group goes, in proportion to what is too
+much, and to whom, in proportion to what is too little. Reports follow within a second; until then the same numbers
+would move the same groups again, so that the chance is a fraction of what would be even.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+FRACTION: Final = 0.2
+"""Of the surplus that goes in one round of reports."""
+
+
+def successor(leads: Mapping[str, int], own: str, draws: tuple[float, float]) -> str | None:
+    """Who is to lead instead of `own`; None if nobody.
+
+    Args:
+        leads: how many groups each replica of this group leads.
+        own: the one that leads it.
+        draws: two numbers of chance, from 0 to below 1.
+    """
+    if own not in leads or leads[own] - min(leads.values()) <= 1:
+        return None
+    mean = sum(leads.values()) / len(leads)
+    going, to_whom = draws
+    if going >= FRACTION * (leads[own] - mean) / leads[own]:
+        return None
+    lacking = {replica: mean - count for replica, count in sorted(leads.items()) if count < mean}
+    place = to_whom * sum(lacking.values())
+    for replica, lack in lacking.items():
+        place -= lack
+        if place < 0:
+            return replica
+    return None

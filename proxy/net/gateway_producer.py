@@ -1,0 +1,183 @@
+"""A producer of the gateway's own: made once, lost once.
+
+Whether and when to make another is its owner's business, who alone knows what the loss means: to an outbox a retry, to
+a group's leader the end of its time.
+
+Why not the official client: it mends a broken connection by itself, cannot stop waiting for a topic, tells nobody that
+its producer was lost, and (3.13) has ended the whole process with an uncaught C++ exception (`bad_weak_ptr`) while
+clients with requests under way were shut down. A gateway carries everybody's messages; it may not die of that.
+
+Specification: Pulsar binary protocol, "Producer".
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING, Protocol
+
+from proxy.errors import UpstreamUnavailable
+from proxy.wire import commands
+from proxy.wire import pulsar_pb2 as pb
+from proxy.wire.frames import encode_command
+from proxy.wire.metadata import build_tail
+
+if TYPE_CHECKING:
+    from proxy.errors import UpstreamError
+    from proxy.net.ports import BrokerDirectory, BrokerLink, Clock
+
+
+class ProducerOwner(Protocol):
+    """Whom a producer belongs to. It is called from the loop, never from inside a method of the producer."""
+
+    def producer_ready(self, producer: GatewayProducer) -> None:
+        """It may send; for one that waits for an exclusive topic this may take for ever."""
+
+    def producer_stored(self, producer: GatewayProducer, sequence_id: int) -> None:
+        """The broker has this message."""
+
+    def producer_lost(self, producer: GatewayProducer, reason: str) -> None:
+        """It could not be made, or is no more, or a message was refused. The last that is heard of it."""
+
+
+class State(Enum):
+    """Where a producer stands."""
+
+    NEW = "new"
+    LOCATING = "locating"
+    ASKING = "asking"
+    READY = "ready"
+    OVER = "over"
+
+
+class GatewayProducer:
+    """Implements `ports.UpstreamProducer`."""
+
+    def __init__(
+        self,
+        topic: str,
+        access_mode: pb.ProducerAccessMode,
+        brokers: BrokerDirectory,
+        clock: Clock,
+        owner: ProducerOwner,
+    ) -> None:
+        """`open` begins."""
+        self.topic = topic
+        self.state = State.NEW
+        self._access_mode = access_mode
+        self._brokers = brokers
+        self._clock = clock
+        self._owner = owner
+        self._unwanted = False
+        self._link: BrokerLink | None = None
+        self._id = 0
+        self._name = ""
+        self._next_sequence_id = 0
+
+    def open(self) -> GatewayProducer:
+        """Begin; `ProducerOwner.producer_ready` or `producer_lost` follows, unless it is closed before."""
+        assert self.state is State.NEW, self.state
+        self.state = State.LOCATING
+        self._brokers.locate(self.topic, self._located)
+        return self
+
+    def send(self, payload: bytes, key: str = "") -> int:
+        """Publish, only while ready; the message's sequence id, which `producer_stored` names."""
+        assert self.state is State.READY, self.state
+        assert self._link is not None
+        sequence_id = self._next_sequence_id
+        self._next_sequence_id += 1
+        metadata = pb.MessageMetadata(
+            producer_name=self._name.encode(), sequence_id=sequence_id, publish_time=int(self._clock.time() * 1_000)
+        )
+        if key:
+            metadata.partition_key = key.encode()
+        self._link.send(commands.send(self._id, sequence_id, build_tail(metadata, payload)))
+        return sequence_id
+
+    def close(self) -> None:
+        """It is wanted no more, and its owner hears nothing more.
+
+        One that is still asked for is closed when the broker gives it: a broker gives a closed one its turn all the
+        same, and to close a request that it has not answered is to guess.
+        """
+        self._unwanted = True
+        if self.state is State.READY:
+            self._close_at_broker()
+        if self.state is not State.ASKING:
+            self.state = State.OVER
+
+    # ---- ports.UpstreamProducer
+
+    def stored(self, sequence_id: int) -> None:
+        """As the port says."""
+        self._owner.producer_stored(self, sequence_id)
+
+    def not_stored(self, sequence_id: int, error: UpstreamError) -> None:
+        """As the port says: whatever came after it will be refused as well."""
+        self._close_at_broker()
+        self._lose(f"message {sequence_id} was refused: {error}")
+
+    def closed_by_broker(self, reason: str) -> None:
+        """As the port says."""
+        self._lose(reason)
+
+    def connection_lost(self, reason: str) -> None:
+        """As the port says; one that is asked for hears it through its request."""
+        if self.state is State.READY:
+            self._lose(reason)
+
+    # ---- within
+
+    def _located(self, link: BrokerLink | Exception) -> None:
+        if self.state is not State.LOCATING:
+            return
+        if isinstance(link, Exception):
+            self._lose(str(link))
+            return
+        self.state = State.ASKING
+        self._link = link
+        self._id = link.new_producer(self)
+        link.request(self._producer_frame, self._answered)
+
+    def _producer_frame(self, request_id: int) -> bytes:
+        command = pb.CommandProducer(
+            topic=self.topic,
+            producer_id=self._id,
+            request_id=request_id,
+            producer_access_mode=self._access_mode,
+            user_provided_producer_name=False,
+        )
+        return encode_command(pb.BaseCommand(type=pb.BaseCommand.PRODUCER, producer=command))
+
+    def _answered(self, reply: pb.BaseCommand | Exception) -> None:
+        if isinstance(reply, UpstreamUnavailable) or (self.state is State.OVER and not isinstance(reply, Exception)):
+            self._close_at_broker()  # the broker may carry it out yet: a producer that nobody has would hold the topic
+        if self.state is State.OVER:
+            return
+        if isinstance(reply, Exception):
+            self._lose(str(reply))
+            return
+        self.state = State.READY
+        self._name = reply.producer_success.producer_name
+        if self._unwanted:
+            self.close()
+        else:
+            self._owner.producer_ready(self)
+
+    def _close_at_broker(self) -> None:
+        assert self._link is not None
+        self._link.drop_producer(self._id)
+        self._link.request(lambda request_id: commands.close_producer(self._id, request_id), _ignore)
+
+    def _lose(self, reason: str) -> None:
+        if self.state is State.OVER:
+            return
+        self.state = State.OVER
+        if self._link is not None:
+            self._link.drop_producer(self._id)
+        if not self._unwanted:
+            self._owner.producer_lost(self, reason)
+
+
+def _ignore(_reply: pb.BaseCommand | Exception) -> None:
+    """Whether the broker confirms a close makes no difference."""

@@ -1,0 +1,26 @@
+"""The name of a group's topic."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from proxy.groups.streams import GroupId
+
+READABLE_MAX: Final = 80
+"""Characters of topic and subscription that a person will recognise it by."""
+_DIGEST_BYTES: Final = 8
+
+
+def group_topic_name(namespace: str, group: GroupId) -> str:
+    """One for each group, in the groups' namespace: what it is, and a digest of the whole, which may be of any length.
+
+    A subscription's name may have characters that a topic's may not, and two that differ only there are two groups.
+    """
+    local = f"{group.topic.rpartition('/')[2]}-{group.subscription}"
+    readable = re.sub(r"[^A-Za-z0-9_.-]", "_", local)[:READABLE_MAX]
+    whole = "\n".join(group).encode()
+    digest = hashlib.blake2b(whole, digest_size=_DIGEST_BYTES).hexdigest()
+    return f"persistent://{namespace}/keyline-group-{readable}-{digest}"

@@ -1,0 +1,124 @@
+"""What this replica is to say of its waiting producers, and when: each change soon, and everything again and again.
+
+What is said may be lost, so nothing here waits for an answer. Changes of many topics go out together, a bounded number
+at a time, the longest unsaid of what is repeated first.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from itertools import chain
+from typing import TYPE_CHECKING, Final
+
+from proxy.producers.announcement import Announcement, BestWaiting, TopicNews
+from proxy.producers.rivals import EXPIRY_S
+
+if TYPE_CHECKING:
+    from proxy.producers.standing import Place
+
+DAMPING_S: Final = 0.02
+"""How long a change waits for others, and one announcement for the next."""
+REPEAT_S: Final = 1.0
+TOPICS_MAX: Final = 200
+"""Of one announcement."""
+ANNOUNCED_MAX: Final = 10_000
+"""Topics with waiting producers of one replica that all others know of; of more some are now and then forgotten."""
+ROUNDING_S: Final = 0.001
+"""Taken off what is said: numbers are rounded, and nobody is to seem older than it is."""
+NAMES_BYTES_MAX: Final = 128 * 1024
+"""Of the topics' names in one announcement, one beyond at most."""
+
+assert EXPIRY_S >= 3 * DAMPING_S + 2 * REPEAT_S, "one that is lost is to make nobody forgotten"
+assert TOPICS_MAX / DAMPING_S * REPEAT_S >= ANNOUNCED_MAX, "or some would be forgotten between two repetitions"
+
+
+class Announcer:
+    """Of one replica."""
+
+    __slots__ = ("_changed", "_closures", "_number", "_ours", "_replica", "_said_at")
+
+    def __init__(self, replica: str) -> None:
+        """There is nothing to say."""
+        self._replica = replica
+        self._number = 0
+        self._ours: dict[str, Place] = {}
+        self._said_at: OrderedDict[str, float] = OrderedDict()
+        """By topic, those first that were said longest ago."""
+        self._closures: OrderedDict[str, int] = OrderedDict()
+        """By topic, of those that the broker closed last."""
+        self._changed: dict[str, None] = {}
+        """Topics in the order of their first change that was not said."""
+
+    def tell(self, topic: str, place: Place | None) -> bool:
+        """How a topic stands here now, None if there is nothing more to say of it; whether that is news."""
+        if self._ours.get(topic) == place:
+            return False
+        if place is not None:
+            self._ours[topic] = place
+        else:
+            del self._ours[topic]
+            if topic not in self._said_at and topic not in self._closures:  # and never was said
+                self._changed.pop(topic)
+                return False
+        self._changed[topic] = None
+        return True
+
+    def tell_closed(self, topic: str) -> None:
+        """The broker has closed it: said once, also where nobody waits any more."""
+        self._closures[topic] = self._closures.pop(topic, 0) + 1
+        self._changed[topic] = None
+        if len(self._closures) > ANNOUNCED_MAX:
+            self._closures.popitem(last=False)
+
+    def tell_nothing(self) -> None:
+        """Nobody waits here any more."""
+        for topic in list(self._ours):
+            self.tell(topic, None)
+
+    def due_in(self, now: float) -> float | None:
+        """In how many seconds to ask for the next; None while there is nothing to say."""
+        if self._changed:
+            return DAMPING_S
+        first = next(iter(self._said_at.values()), None)
+        return None if first is None else max(first + REPEAT_S - now, DAMPING_S)
+
+    def next(self, now: float) -> Announcement | None:
+        """What is to be said now; None if nothing is. It counts as said."""
+        topics = self._take_due(now)
+        if not topics:
+            return None
+        self._number += 1
+        return Announcement(self._replica, self._number, tuple(self._say(topic, now) for topic in topics))
+
+    def _take_due(self, now: float) -> list[str]:
+        topics: list[str] = []
+        names_bytes = 0
+        for topic in chain(self._changed, self._overdue(now)):
+            if len(topics) >= TOPICS_MAX or names_bytes >= NAMES_BYTES_MAX:
+                break
+            topics.append(topic)
+            names_bytes += len(topic.encode())
+        return topics
+
+    def _overdue(self, now: float) -> list[str]:
+        overdue: list[str] = []
+        for topic, said_at in self._said_at.items():
+            if said_at + REPEAT_S > now or len(overdue) >= TOPICS_MAX:
+                break
+            if topic not in self._changed:
+                overdue.append(topic)
+        return overdue
+
+    def _say(self, topic: str, now: float) -> TopicNews:
+        self._changed.pop(topic, None)
+        self._said_at.pop(topic, None)
+        place = self._ours.get(topic)
+        closures = self._closures.get(topic, 0)
+        if place is None:
+            return TopicNews(topic, owned=False, best=None, closures=closures)
+        self._said_at[topic] = now  # behind all others
+        best = place.best
+        told = None
+        if best is not None:
+            told = BestWaiting(best.priority, best.returning, max(now - best.since - ROUNDING_S, 0.0))
+        return TopicNews(topic, place.owned, told, closures)

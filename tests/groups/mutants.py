@@ -1,0 +1,288 @@
+"""Faults put into groups of replicas by hand: see `tests.sim.mutants`. Their simulator is in `test_lives`."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.sim.mutant import Mutant
+
+SESSION: Final = "proxy/groups/session.py"
+LEADER: Final = "proxy/groups/leader.py"
+LEADER_SESSION: Final = "proxy/groups/leader_session.py"
+MANAGER: Final = "proxy/groups/manager.py"
+MEMBER: Final = "proxy/net/group_member.py"
+SEAT: Final = "proxy/net/group_seat.py"
+TOPIC: Final = "proxy/net/group_topic.py"
+READER: Final = "proxy/net/group_topic_reader.py"
+PRODUCER: Final = "proxy/net/gateway_producer.py"
+ELECTION: Final = "proxy/producers/election.py"
+RIVALS: Final = "proxy/producers/rivals.py"
+LEASES: Final = "proxy/core/stream_leases.py"
+STREAMS_HERE: Final = "proxy/core/streams_here.py"
+
+PROTOCOL: Final = " ".join(f"tests/groups/test_{name}.py" for name in ("session", "leader", "manager", "lives"))
+PAUSES: Final = "tests/groups/test_pauses.py"
+SEATS: Final = "tests/net/test_group_seat.py"
+RIVALRY: Final = "tests/producers/test_election.py tests/producers/test_rivals.py tests/net/test_producer_rivals.py"
+CORE: Final = "tests/core/test_streams_here.py"
+
+
+def _mutant(name: str, file: str, right: str, wrong: str, tests: str) -> Mutant:
+    return Mutant(f"groups: {name}", file, right, wrong, tests, simulated=False)
+
+
+MUTANTS = (
+    _mutant(
+        "what was overtaken is heard",
+        SESSION,
+        "or message.header.stamp <= self._last_stamp",
+        "",
+        PROTOCOL,
+    ),
+    _mutant(
+        "a session without a lease goes on delivering",
+        SESSION,
+        "                acts.append(Hold(stream))\n",
+        "",
+        PROTOCOL,
+    ),
+    _mutant(
+        "a stream of another cut is kept",
+        SESSION,
+        "        acts: list[SessionAct] = [Release(stream, now) for stream in sorted(self._holdings)]\n"
+        "        self._holdings = dict.fromkeys(self._holdings, Holding.RELEASING)\n",
+        "        acts: list[SessionAct] = []\n",
+        PROTOCOL,
+    ),
+    _mutant(
+        "a session that was overtaken is believed",
+        LEADER_SESSION,
+        "if report.beat <= self.heard:",
+        "if False:",
+        PROTOCOL,
+    ),
+    _mutant(
+        "a change is over before all is given back",
+        LEADER_SESSION,
+        "return Event.CHANGED if self.revoked <= finished else Event.CHANGING",
+        "return Event.CHANGED",
+        PROTOCOL,
+    ),
+    _mutant(
+        "what a dropped session has goes to others at once",
+        LEADER,
+        "            if until > now:\n",
+        "            if False:\n",
+        PROTOCOL,
+    ),
+    _mutant(
+        "a new leader keeps nothing for those who had it",
+        LEADER,
+        "for stream, owner in memory.owners}",
+        "for stream, owner in ()}",
+        PROTOCOL,
+    ),
+    _mutant(
+        "a set of streams is told before it is stored",
+        LEADER,
+        "            return [self._told(session)] if session.stored else []",
+        "            return [self._told(session)]",
+        PROTOCOL,
+    ),
+    _mutant(
+        "an epoch is used twice",
+        MANAGER,
+        "self._memory, epoch=self._memory.epoch + 1,",
+        "self._memory, epoch=self._memory.epoch,",
+        PROTOCOL,
+    ),
+    _mutant(
+        "a leader goes before what its replica had is others'",
+        MANAGER,
+        "        over = self.leader.settled or now >= self._retired_until\n",
+        "        over = True\n",
+        PAUSES,
+    ),
+    _mutant(
+        "a leader that goes leaves no record of what is free",
+        LEADER,
+        "        if self._retiring and self._owners_known() != self._owners_stored:\n",
+        "        if False:\n",
+        PAUSES,
+    ),
+    _mutant(
+        "a leader that goes does not hear that its own session has gone",
+        MEMBER,
+        "        if isinstance(message, Disconnect):  # a leader here must know before it hands over\n",
+        "        if False:\n",
+        "tests/net/test_group_member.py",
+    ),
+    _mutant(
+        "a new leader is not announced",
+        LEADER,
+        "        return [Announce(LeaderBegan(self.group, self._replica, self.epoch))]\n",
+        "        return []\n",
+        PAUSES,
+    ),
+    _mutant(
+        "a leader is asked each time that it is announced",
+        SESSION,
+        "        if stamp <= self._last_stamp:\n",
+        "        if False:\n",
+        PROTOCOL,
+    ),
+    _mutant(
+        "a stream is kept while the cursor is moved",
+        LEADER,
+        "        kept = () if self._replay.moving else held\n",
+        "        kept = held\n",
+        "tests/groups/test_replay.py",
+    ),
+    _mutant(
+        "the cursor is moved before everything was given back",
+        LEADER,
+        "        free = not known and not self._storing and not self._unstored\n",
+        "        free = True\n",
+        "tests/groups/test_replay.py",
+    ),
+    _mutant(
+        "what was acknowledged before a replay is not delivered again",
+        SEAT,
+        "                self._dispatcher.outstanding.forget_acknowledged()\n",
+        "                pass\n",
+        SEATS,
+    ),
+    _mutant(
+        "leaders stay where they are",
+        "proxy/groups/succession.py",
+        "    if own not in leads or leads[own] - min(leads.values()) <= 1:\n",
+        "    if True:\n",
+        "tests/groups/test_succession.py",
+    ),
+    _mutant(
+        "who waits to lead lets nobody go first",
+        MANAGER,
+        "        waits_too = self.state is State.CANDIDATE and replica != self._replica\n",
+        "        waits_too = False\n",
+        "tests/groups/test_succession.py",
+    ),
+    _mutant(
+        "nobody insists where a broker has forgotten who waits",
+        MEMBER,
+        "            self._topic.insist()\n",
+        "            pass\n",
+        "tests/net/test_group_member.py",
+    ),
+    _mutant(
+        "a stream goes while workers have some of it",
+        SEAT,
+        "if release.stage is Stage.DRAINING and not streams_here.pending_in(self._dispatcher, stream):",
+        "if release.stage is Stage.DRAINING:",
+        SEATS,
+    ),
+    _mutant(
+        "a stream goes before the broker has confirmed its acks",
+        SEAT,
+        "            release.unconfirmed = set(outstanding.unconfirmed)\n",
+        "            release.unconfirmed = set()\n",
+        SEATS,
+    ),
+    _mutant(
+        "what was read ahead stays when its stream goes",
+        SEAT,
+        "        streams_here.forget_stream(self._dispatcher, stream, self._now())\n",
+        "",
+        SEATS,
+    ),
+    _mutant(
+        "a stream that goes is fetched",
+        SEAT,
+        "            inflow.fetching = False\n",
+        "",
+        SEATS,
+    ),
+    _mutant(
+        "the deadline of an earlier release closes a stream",
+        SEAT,
+        "        release.deadline.cancel()\n        self._drop(",
+        "        self._drop(",
+        SEATS,
+    ),
+    _mutant(
+        "a worker that comes while the session leaves gets nothing",
+        SEAT,
+        "            self.workers_changed(len(subscription.subscribers))\n",
+        "",
+        SEATS,
+    ),
+    _mutant(
+        "leases never run out",
+        LEASES,
+        "        return now >= self.until\n",
+        "        return False\n",
+        "tests/core/test_stream_leases.py tests/core/test_streams_here.py",
+    ),
+    _mutant(
+        "what waited for a lease is not looked at",
+        STREAMS_HERE,
+        "        dispatcher.settle_waiting(now)\n        _serve_begun(dispatcher, now)\n",
+        "        assert now >= 0\n",
+        CORE,
+    ),
+    _mutant(
+        "a producer that comes too late is kept",
+        TOPIC,
+        "        if not self._wanted or self._held is not None:\n            producer.close()\n            return\n",
+        "",
+        "tests/net/test_group_topic.py",
+    ),
+    _mutant(
+        "a record that may not have been stored is no loss",
+        TOPIC,
+        '        self._lose(f"a record was not stored within {STORE_S_MAX:g} s")\n',
+        "",
+        "tests/net/test_group_topic.py",
+    ),
+    _mutant(
+        "the last record of a group is let go",
+        READER,
+        "            consumer.acknowledge_up_to(self._memory_at)\n",
+        "            consumer.acknowledge_up_to(position)\n",
+        "tests/net/test_group_topic.py",
+    ),
+    _mutant(
+        "a better producer of another replica is not waited for",
+        ELECTION,
+        "        if due is None or (self._gives_way(due) and not self._impatient):\n",
+        "        if due is None:\n",
+        RIVALRY,
+    ),
+    _mutant(
+        "a turn is kept from a better producer of another replica",
+        ELECTION,
+        "        if contender.stage is Stage.PARKED and self._gives_way(contender):\n",
+        "        if False:\n",
+        RIVALRY,
+    ),
+    _mutant(
+        "patience with a producer of another replica has no end",
+        ELECTION,
+        "        self._impatient = True\n",
+        "        self._impatient = False\n",
+        RIVALRY,
+    ),
+    _mutant(
+        "a replica that is not heard of any more is believed for ever",
+        RIVALS,
+        "each[1] + EXPIRY_S <= now",
+        "False",
+        RIVALRY,
+    ),
+    _mutant(
+        "a producer that nobody waits for any more holds its topic",
+        PRODUCER,
+        "or (self.state is State.OVER and not isinstance(reply, Exception)):",
+        "or False:",
+        "tests/net/test_gateway_producer.py",
+    ),
+)

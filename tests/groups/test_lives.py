@@ -1,0 +1,25 @@
+"""Random lives of whole groups (`tests.groups.lives`): nothing is lost, and nobody delivers what is another's."""
+
+from __future__ import annotations
+
+from tests.groups.lives import live
+
+SEEDS = 150
+
+
+def test_whatever_happens_streams_have_one_deliverer_and_keep_their_order() -> None:
+    """Crashes, pauses, cuts, loss, doubling and delay; afterwards all is even and everything was delivered."""
+    outcomes = [live(seed) for seed in range(SEEDS)]
+    assert sum(outcome.deliveries for outcome in outcomes) > 10_000
+    assert sum(outcome.epochs for outcome in outcomes) > 2 * SEEDS
+    assert sum(outcome.duplicates for outcome in outcomes) > 0, "the faults did nothing"
+    assert sum(outcome.replays for outcome in outcomes) > SEEDS / 10
+    assert sum(outcome.successions for outcome in outcomes) > SEEDS / 10
+
+
+def test_a_planned_change_delivers_nothing_twice() -> None:
+    """Joins, leaves and replays, however many, also over a network that loses messages."""
+    outcomes = [live(seed, planned=True) for seed in range(SEEDS)]
+    assert sum(outcome.versions for outcome in outcomes) > 10 * SEEDS
+    assert [seed for seed, outcome in enumerate(outcomes) if outcome.duplicates] == []
+    assert sum(outcome.replays for outcome in outcomes) > SEEDS

@@ -1,0 +1,134 @@
+"""A replica's part in finding a leader."""
+
+from __future__ import annotations
+
+from proxy.groups.leader import Store, Tell
+from proxy.groups.manager import TABLE, Errand, Event, LeaderManager, State
+from proxy.groups.memory import GroupMemory
+from proxy.groups.messages import FindLeader, Report, UpdateStreams, UpdateStreamStates
+from proxy.groups.streams import StreamState
+from tests.groups.rig import ALICE, GROUP, TIMING
+
+
+def manager() -> LeaderManager:
+    """Of a replica with nothing to do."""
+    return LeaderManager(GROUP, "here", 4, TIMING)
+
+
+def leading() -> LeaderManager:
+    """One that leads with epoch 1."""
+    made = manager()
+    made.want(0.0)
+    made.granted(0.0)
+    made.read(GroupMemory(), 0.0)
+    made.stored(0.0)
+    assert made.leader is not None
+    return made
+
+
+def retiring() -> LeaderManager:
+    """One whose replica has left, and whose streams are to go to Alice's session."""
+    found = leading()
+    found.receive(FindLeader(Report(GROUP, ALICE, 1, 1), ()), 0.0)
+    found.stored(0.0)
+    assert found.leader is not None
+    (session,) = found.leader.sessions
+    assert session.version is not None
+    found.receive(UpdateStreamStates(Report(GROUP, ALICE, 2, 1), session.version, ()), 0.0)
+    (stored,) = found.unwant(0.0)
+    assert isinstance(stored, Store)
+    assert {owner for _, owner in stored.record.owners} == {ALICE}
+    assert found.state is State.RETIRING
+    return found
+
+
+def test_every_state_knows_every_event() -> None:
+    """And only who leads has a leader."""
+    assert TABLE.keys() == set(State)
+    assert all(transitions.keys() == set(Event) for transitions in TABLE.values())
+    assert all(TABLE[state][Event.LOST].state in (State.OUT, State.CANDIDATE) for state in State)
+
+
+def test_it_leads_when_its_first_record_is_stored_and_not_before() -> None:
+    """With the epoch after the last that the topic knows."""
+    found = manager()
+    assert found.want(0.0) == [Errand.CONTEND]
+    assert found.granted(0.0) == [Errand.READ]
+    owners = ((1, ALICE),)
+    memory = GroupMemory(6, "there", 5, 4, owners)
+    assert found.read(memory, 0.0) == [Store(GroupMemory(7, "here", 0, 4, owners))]
+    question = FindLeader(Report(GROUP, ALICE, 1, 1), ())
+    assert found.receive(question, 0.0) == []
+    found.stored(0.0)
+    assert found.leader is not None
+    assert found.leader.epoch == 7
+    assert found.receive(question, 0.0) != []
+
+
+def test_one_that_lost_the_producer_does_not_lead() -> None:
+    """At whatever moment; it waits for it again, as long as it has a session."""
+    for steps in range(1, 4):
+        found = manager()
+        found.want(0.0)
+        found.granted(0.0)
+        if steps > 1:
+            found.read(GroupMemory(), 0.0)
+        if steps > 2:
+            found.stored(0.0)
+        assert found.lost(0.0) == [Errand.CLOSE, Errand.CONTEND]
+        assert (found.state, found.leader) == (State.CANDIDATE, None)
+        assert found.due() is None
+    found = retiring()
+    assert found.lost(0.0) == [Errand.CLOSE]
+    assert found.state is State.OUT
+
+
+def test_one_without_a_session_waits_for_nothing() -> None:
+    """Wherever it is on its way to lead: others wait for the producer as well."""
+    for steps in range(3):
+        found = manager()
+        found.want(0.0)
+        if steps > 0:
+            found.granted(0.0)
+        if steps > 1:
+            found.read(GroupMemory(), 0.0)
+        assert found.unwant(0.0) == [Errand.CLOSE]
+        assert (found.state, found.due()) == (State.OUT, None)
+        assert found.granted(0.0) == [Errand.CLOSE], "it was promoted before it had left"
+
+
+def test_one_that_leads_alone_leaves_at_once() -> None:
+    """Nobody has anything, and the topic says so."""
+    found = leading()
+    assert found.unwant(0.0) == [Errand.CLOSE]
+    assert (found.state, found.leader, found.due()) == (State.OUT, None, None)
+
+
+def test_one_that_goes_idle_while_it_has_a_session_waits_on() -> None:
+    """Its session may be cut off from its own leader; another may lead meanwhile."""
+    found = leading()
+    assert found.tick(TIMING.idle_s) == [Errand.CLOSE, Errand.CONTEND]
+    assert found.state is State.CANDIDATE
+
+
+def test_one_that_retires_leads_until_all_is_handed_over() -> None:
+    """Then it gives the producer away."""
+    found = retiring()
+    assert found.due() is not None
+    (told,) = [act for act in found.stored(1.0) if isinstance(act, Tell)]
+    assert isinstance(told.message, UpdateStreams)
+    states = tuple(StreamState(stream) for stream in told.message.streams)
+    assert Errand.CLOSE not in found.receive(
+        UpdateStreamStates(Report(GROUP, ALICE, 3, 1), told.message.version, states, told.message.version_old), 1.0
+    )
+    *_, last = found.receive(UpdateStreamStates(Report(GROUP, ALICE, 4, 1), told.message.version, states), 1.0)
+    assert last is Errand.CLOSE
+    assert (found.state, found.leader, found.due()) == (State.OUT, None, None)
+
+
+def test_one_that_retires_does_not_wait_for_ever() -> None:
+    """For a session that does not answer."""
+    found = retiring()
+    assert Errand.CLOSE not in found.tick(TIMING.retire_s - 0.1)
+    assert found.tick(TIMING.retire_s)[-1] is Errand.CLOSE
+    assert found.state is State.OUT

@@ -1,0 +1,98 @@
+"""A group cut in half between real network stacks: one replica does not reach the broker, its workers do not know."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from integration.gateway import KeylineGateway, service_url_of
+from integration.load.lives import Cause
+from integration.load.options import SUBSCRIPTION
+from integration.load.run import LoadRun
+from tests.integration.conditions import eventually
+from tests.integration.conftest import explain
+from tests.integration.exclusive_rig import administer
+from tests.integration.faults.line import GATEWAY_SETTINGS, bug_reports, reach
+from tests.integration.faults.namespaces import BrokerElsewhere, GatewayElsewhere, Namespaces
+from tests.integration.faults.test_partition import broker_elsewhere, namespaces
+
+__all__ = ["broker_elsewhere", "namespaces"]
+
+MESSAGES: Final = 12_000
+KEYS: Final = 300
+RATE_PER_S: Final = 400.0
+STREAMS: Final = 16
+RECEIVER_QUEUE_SIZE: Final = 20
+SINCE: Final = 1_000
+"""Messages that the others deliver before the wire is mended."""
+OF_A_CUT: Final = {Cause.GATEWAY_KILLED, Cause.CLIENT_QUEUE}
+
+pytestmark = [pytest.mark.slow, pytest.mark.broker]
+
+
+@pytest.fixture
+def cut_off(namespaces: Namespaces, broker_elsewhere: BrokerElsewhere, tmp_path: Path) -> Iterator[GatewayElsewhere]:
+    """Start the replica that will be cut off from the broker."""
+    settings = {**GATEWAY_SETTINGS, "groups_enabled": "true", "replica_name": "replica-0"}
+    with GatewayElsewhere(namespaces, broker_elsewhere, tmp_path / "replica-0", settings) as gateway:
+        yield gateway
+
+
+@pytest.fixture
+def other(broker_elsewhere: BrokerElsewhere, tmp_path: Path) -> Iterator[KeylineGateway]:
+    """Start one beside us."""
+    settings = {**GATEWAY_SETTINGS, "groups_enabled": "true", "replica_name": "replica-1"}
+    broker = broker_elsewhere
+    with KeylineGateway(broker.service_url, broker.admin_url, tmp_path / "replica-1", settings=settings) as gateway:
+        yield gateway
+
+
+def holders(broker: BrokerElsewhere, topic: str) -> set[str]:
+    """The replicas that have all streams between them, by the broker's account; nobody as long as some are missing."""
+    subscriptions = administer(broker, "GET", topic, "stats")["subscriptions"]
+    consumers = subscriptions.get(SUBSCRIPTION, {}).get("consumers", [])
+    names = [str(consumer["consumerName"]).rpartition("-")[0] for consumer in consumers]
+    return set(names) if len(names) == STREAMS else set()
+
+
+def test_a_replica_that_is_cut_off_delivers_nothing_of_what_others_have(
+    namespaces: Namespaces,
+    broker_elsewhere: BrokerElsewhere,
+    cut_off: GatewayElsewhere,
+    other: KeylineGateway,
+    new_topic: Callable[[str], str],
+    tmp_path: Path,
+) -> None:
+    """Its workers stay with it and get nothing, until the wire is mended: then it has its share again."""
+    topic, broker = new_topic("cut-in-half"), broker_elsewhere
+    with LoadRun(tmp_path / "load", cut_off.service_url, topic, producer_url=broker.service_url) as run:
+        for name, url in (("a1", cut_off.service_url), ("a2", cut_off.service_url)):
+            run.start_worker(name, service_url=url, receiver_queue_size=RECEIVER_QUEUE_SIZE, ack_delay_ms=5)
+        for name in ("b1", "b2"):
+            url = service_url_of([other])
+            run.start_worker(name, service_url=url, receiver_queue_size=RECEIVER_QUEUE_SIZE, ack_delay_ms=5)
+        for worker in run.workers.values():
+            worker.wait_joined()
+        eventually(lambda: len(holders(broker, topic)) == 2, "both replicas to have streams")
+        run.produce(count=MESSAGES, keys=KEYS, rate_per_s=RATE_PER_S)
+        reach(run, 0.2, MESSAGES)
+        run.interruption(Cause.GATEWAY_KILLED)
+        namespaces.to_broker.tear()
+        try:
+            eventually(lambda: len(holders(broker, topic)) == 1, "the other to have all streams")
+            # It went on delivering for as long as its leases lasted, and what was acknowledged since is not known.
+            run.interruption(Cause.GATEWAY_KILLED)
+            run.wait_acknowledged(run.progress.acknowledged + SINCE)
+        finally:
+            namespaces.to_broker.mend()
+        eventually(lambda: len(holders(broker, topic)) == 2, "both replicas to have streams again")
+        result = run.finish()
+    found = explain(result)
+    assert result.ok, found
+    assert result.delivered == result.acknowledged == MESSAGES, found
+    assert set(result.duplicates_by_cause) <= OF_A_CUT, found
+    assert result.connections_lost == 0, "a worker noticed"
+    assert not bug_reports(cut_off.log) + bug_reports(other.log)

@@ -1,0 +1,201 @@
+"""Several gateways, one subscription: replicas as processes, on real brokers, under load, audited by the clients.
+
+Workers know all replicas, as a Kubernetes Service would show them, and connect to any.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import httpx
+import pulsar
+import pytest
+
+from integration.artifacts import PULSAR_VERSIONS
+from integration.gateway import KeylineGateway, service_url_of
+from integration.load.audit import AuditResult
+from integration.load.lives import Cause
+from integration.load.options import SUBSCRIPTION
+from integration.load.run import LoadRun
+from integration.standalone import PulsarStandalone
+from proxy.groups.streams import GroupId
+from proxy.net.group_topic_name import group_topic_name
+from tests.integration.conditions import eventually
+from tests.integration.conftest import StartGateway, explain
+from tests.integration.exclusive_rig import administer
+
+MESSAGES = 12_000
+RATE_PER_S = 600.0
+KEYS = 500
+REPLICAS = 3
+STREAMS = 16
+WORKERS = tuple(f"w{number}" for number in range(2 * REPLICAS))
+RECEIVER_QUEUE_SIZE = 20
+HELD_MAX = len(WORKERS) * (RECEIVER_QUEUE_SIZE + 10)
+"""Messages that the workers of one replica have at most, were all of them there: queues, and acks that are grouped."""
+KEEP_ALIVE_S = 3
+PAUSES = 2
+SINCE = 1_000
+"""Messages that the others deliver before the paused one wakes up."""
+
+OF_A_REPLICA = {Cause.GATEWAY_KILLED, Cause.CLIENT_QUEUE}
+
+pytestmark = [pytest.mark.slow, pytest.mark.broker]
+
+
+class Cluster:
+    """Replicas of one service."""
+
+    def __init__(self, *gateways: KeylineGateway) -> None:
+        self.gateways = gateways
+
+    def url(self, first: int) -> str:
+        """All replicas, beginning with one of them."""
+        return service_url_of(self.gateways, first)
+
+    def leaders(self, topic: str) -> list[tuple[int, KeylineGateway]]:
+        """Those that lead the group of this topic, or believe so, with their epochs."""
+        found = []
+        for gateway in self.gateways:
+            if gateway.running:
+                groups = httpx.get(f"{gateway.admin_url}/api/v1/groups", trust_env=False).json()["groups"]
+                found += [(group["epoch"], gateway) for group in groups if group["topic"] == topic and group["leads"]]
+        return found
+
+
+@pytest.fixture(scope="module", params=PULSAR_VERSIONS)
+def broker(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[PulsarStandalone]:
+    """Each version in turn, giving up silent connections soon."""
+    settings = {"keepAliveIntervalSeconds": str(KEEP_ALIVE_S)}
+    with PulsarStandalone(request.param, data=tmp_path_factory.mktemp("pulsar"), settings=settings) as standalone:
+        yield standalone
+
+
+@pytest.fixture
+def cluster(broker: PulsarStandalone, start_gateway: StartGateway) -> Cluster:
+    """Three replicas in front of each broker version in turn."""
+    names = [f"replica-{number}" for number in range(REPLICAS)]
+    return Cluster(*[start_gateway(broker, groups_enabled="true", replica_name=name) for name in names])
+
+
+@pytest.fixture
+def loaded(
+    cluster: Cluster,
+    broker: PulsarStandalone,
+    new_topic: Callable[[str], str],
+    tmp_path: Path,
+) -> Iterator[LoadRun]:
+    """Workers of all replicas have joined, every replica has streams, and messages come."""
+    topic = new_topic("replicas")
+    with LoadRun(tmp_path, cluster.url(0), topic, producer_url=broker.service_url) as run:
+        for number, name in enumerate(WORKERS):
+            url = cluster.url(number % REPLICAS)
+            run.start_worker(name, service_url=url, receiver_queue_size=RECEIVER_QUEUE_SIZE, ack_delay_ms=5)
+        for worker in run.workers.values():
+            worker.wait_joined()
+        eventually(lambda: spread(broker, topic, REPLICAS), "streams at every replica")
+        run.produce(count=MESSAGES, keys=KEYS, rate_per_s=RATE_PER_S)
+        yield run
+
+
+def spread(broker: PulsarStandalone, topic: str, replicas: int) -> bool:
+    """Whether so many replicas consume all streams, by the broker's own account."""
+    subscriptions = administer(broker, "GET", topic, "stats")["subscriptions"]
+    consumers = subscriptions.get(SUBSCRIPTION, {}).get("consumers", [])
+    names = [str(consumer["consumerName"]).rpartition("-")[0] for consumer in consumers]
+    return len(names) == STREAMS and len(set(names)) == replicas
+
+
+def check(result: AuditResult, cluster: Cluster, causes: set[Cause]) -> None:
+    """Complete, in order, and repeated for no other causes than these."""
+    assert result.ok, explain(result, cluster.gateways[0])
+    assert result.delivered == result.acknowledged == MESSAGES, explain(result, cluster.gateways[0])
+    assert set(result.duplicates_by_cause) <= causes, explain(result, cluster.gateways[0])
+
+
+def test_replicas_are_restarted_one_after_another(cluster: Cluster, loaded: LoadRun) -> None:
+    """What a replica has goes to the others before it stops: nothing comes twice."""
+    for number, gateway in enumerate(cluster.gateways):
+        loaded.wait_acknowledged(MESSAGES * (number + 1) // (REPLICAS + 2))
+        gateway.restart()
+    check(loaded.finish(), cluster, set())
+
+
+def test_replicas_are_killed(cluster: Cluster, loaded: LoadRun) -> None:
+    """The others go on with what it had when it has certainly stopped: again at most what workers had, and in order."""
+    for number, gateway in enumerate(cluster.gateways):
+        loaded.wait_acknowledged(MESSAGES * (number + 1) // (REPLICAS + 2))
+        loaded.interruption(Cause.GATEWAY_KILLED)
+        gateway.kill()
+        gateway.start()
+    check(loaded.finish(), cluster, OF_A_REPLICA)
+
+
+def test_a_replica_is_paused_for_longer_than_its_leases(
+    cluster: Cluster, broker: PulsarStandalone, loaded: LoadRun
+) -> None:
+    """It wakes up with messages on its socket that others have delivered since, and delivers none of them.
+
+    The broker lets nobody have its streams before it has given up its connection.
+    """
+    for number, gateway in enumerate(cluster.gateways[:PAUSES]):
+        loaded.wait_acknowledged(MESSAGES * (number + 1) // (PAUSES + 2))
+        loaded.interruption(Cause.GATEWAY_KILLED)
+        gateway.pause()
+        eventually(lambda: spread(broker, loaded.topic, REPLICAS - 1), "the others to have its streams")
+        loaded.wait_acknowledged(loaded.progress.acknowledged + SINCE)
+        gateway.resume()
+    result = loaded.finish()
+    check(result, cluster, OF_A_REPLICA)
+    # Else it would have been excused: clients hand out what they had before the pause, in whatever number.
+    assert sum(result.duplicates_by_cause.values()) <= PAUSES * HELD_MAX, explain(result)
+
+
+def test_topics_are_unloaded_under_replicas(cluster: Cluster, broker: PulsarStandalone, loaded: LoadRun) -> None:
+    """The group's, whose broker forgets who waits to lead, and the subscription's own: nothing comes twice.
+
+    The leader stops afterwards, and another leads all the same.
+    """
+    for number in range(2):
+        loaded.wait_acknowledged(MESSAGES * (number + 1) // 5)
+        for topic in (group_topic_name("public/default", GroupId(loaded.topic, SUBSCRIPTION)), loaded.topic):
+            administer(broker, "PUT", topic, "unload")
+    eventually(lambda: len(cluster.leaders(loaded.topic)) == 1, "one leader")
+    epoch, leader = cluster.leaders(loaded.topic)[0]
+    leader.stop()
+    eventually(lambda: len(cluster.leaders(loaded.topic)) == 1, "another leader")
+    assert cluster.leaders(loaded.topic)[0][0] > epoch
+    leader.start()
+    check(loaded.finish(), cluster, {Cause.SENT_TWICE})
+
+
+def test_the_broker_restarts_under_replicas(cluster: Cluster, broker: PulsarStandalone, loaded: LoadRun) -> None:
+    """Nobody can lead meanwhile and leases run out; what workers had may come again, and nothing comes out of order."""
+    loaded.wait_acknowledged(MESSAGES // 3)
+    loaded.interruption(Cause.BROKER_STOPPED)
+    broker.restart()
+    loaded.interruption(Cause.BROKER_STOPPED)
+    eventually(lambda: spread(broker, loaded.topic, REPLICAS), "streams at every replica")
+    eventually(lambda: len(cluster.leaders(loaded.topic)) == 1, "one leader")
+    check(loaded.finish(), cluster, {Cause.BROKER_STOPPED, Cause.SENT_TWICE, Cause.CLIENT_QUEUE})
+
+
+def test_a_groups_memory_is_kept_and_does_not_grow(
+    broker: PulsarStandalone,
+    start_gateway: StartGateway,
+    new_topic: Callable[[str], str],
+) -> None:
+    """A broker deletes what no subscription needs: the last record is needed, and nothing before it."""
+    gateway = start_gateway(broker, groups_enabled="true")
+    topic = new_topic("remembered")
+    memory = group_topic_name("public/default", GroupId(topic, SUBSCRIPTION))
+    for epoch in (1, 2, 3):
+        client = pulsar.Client(gateway.service_url)
+        client.subscribe(topic, SUBSCRIPTION, consumer_type=pulsar.ConsumerType.KeyShared)
+        eventually(lambda: [found for found, _ in Cluster(gateway).leaders(topic)] == [epoch], "its epoch")  # noqa: B023 - it is called before the next
+        client.close()
+        eventually(lambda: Cluster(gateway).leaders(topic) == [], "it to have left")
+        administer(broker, "PUT", memory, "unload")
+    kept = administer(broker, "GET", memory, "stats")["subscriptions"]["keyline-group"]["msgBacklog"]
+    assert 1 <= kept <= 2, "the last, and perhaps the one before"

@@ -1,0 +1,184 @@
+"""A subscription with a seat in a group, between fakes: the test is the group's leader."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+
+from proxy.groups.encoding import decode_message
+from proxy.groups.memory import GroupMemory
+from proxy.groups.messages import (
+    FromLeader,
+    FromSession,
+    Header,
+    LeaseStreams,
+    RenewStreamLease,
+    Report,
+    SessionId,
+    Stamp,
+    UpdateStreams,
+    UpdateStreamStates,
+    Version,
+)
+from proxy.groups.timing import GroupTiming
+from proxy.net.group_member import GroupMember
+from proxy.net.group_seat import GroupSeat
+from proxy.net.ports import BrokerLink
+from proxy.net.subscription import Subscription
+from tests.net.stream_rig import STREAMS, GroupRig, key_in
+from tests.net.subscription_rig_broker import single
+
+TIMING = GroupTiming()
+
+
+class NoBrokers:
+    """Implements `ports.BrokerDirectory`: finds nothing, and never says so."""
+
+    def locate(self, topic: str, found: Callable[[BrokerLink | Exception], None]) -> None:
+        """As the port says."""
+
+
+class NoTopic:
+    """A group's topic that somebody else has for ever."""
+
+    def __init__(self) -> None:
+        self.insisted = 0
+
+    def contend(self) -> None:
+        """As the port says."""
+
+    def insist(self) -> None:
+        """As the port says."""
+        self.insisted += 1
+
+    def read(self) -> None:
+        """As the port says."""
+
+    def store(self, record: GroupMemory) -> None:
+        """As the port says."""
+
+    def close(self) -> None:
+        """As the port says."""
+
+
+class HeardMail:
+    """Mail that the test reads."""
+
+    def __init__(self) -> None:
+        self.said: list[FromSession] = []
+
+    def send(self, replica: str, data: bytes) -> None:
+        """As the port says."""
+        assert replica == "leader"
+        self.send_all(data)
+
+    def send_all(self, data: bytes) -> None:
+        """As the port says."""
+        message = decode_message(data)
+        assert isinstance(message, FromSession)
+        self.said.append(message)
+
+
+class SeatRig(GroupRig):
+    """One worker, and so a session that asks for its leader; `lease` answers."""
+
+    def __init__(self, permits: int = 0, **settings: object) -> None:
+        super().__init__(**settings)
+        self.mail = HeardMail()
+        self.topic = NoTopic()
+        self.seats: list[GroupSeat] = []
+        self.sessions = itertools.count(1)
+        self.left: list[SessionId] = []
+        self.stamps = itertools.count(1)
+        self.numbers = itertools.count(1)
+        self.heartbeat_s = TIMING.heartbeat_s
+        self.version: Version | None = None
+        self.subscriptions.new_seat = self.new_seat
+        self.first = self.worker("a", permits)
+        self.link.log.clear()  # of its probe
+
+    # ---- what a seat asks of `Groups`
+
+    def new_seat(self, subscription: Subscription) -> GroupSeat:
+        """As it says."""
+        self.seats.append(GroupSeat(subscription, self))  # type: ignore[arg-type]  # what a seat asks of it
+        return self.seats[-1]
+
+    def join(self, seat: GroupSeat, workers_count: int) -> GroupMember:
+        """As it says."""
+        session = SessionId("here", next(self.sessions))
+        member = GroupMember(seat.group, session, STREAMS, TIMING, self.clock, self.mail, seat.left)
+        member.join(self.topic, seat, workers_count)
+        return member
+
+    def leave(self, seat: GroupSeat) -> None:
+        """As it says."""
+        assert seat.member is not None
+        seat.member.close()
+        self.left.append(seat.member.session.session)
+
+    # ---- the leader
+
+    @property
+    def seat(self) -> GroupSeat:
+        """The one that there is."""
+        return self.seats[-1]
+
+    @property
+    def member(self) -> GroupMember:
+        """This replica's part in the group."""
+        assert self.seat.member is not None
+        return self.seat.member
+
+    @property
+    def last_report(self) -> Report:
+        """The last that the session said."""
+        return self.mail.said[-1].report
+
+    def lease(self, *streams: int, cut: int = STREAMS) -> None:
+        """LEASE_STREAMS."""
+        self.version = Version(1, next(self.numbers))
+        self._tell(LeaseStreams(self._header(), self.version, streams, cut))
+
+    def update(self, *streams: int) -> None:
+        """UPDATE_STREAMS."""
+        assert self.version is not None
+        before, self.version = self.version, Version(1, next(self.numbers))
+        self._tell(UpdateStreams(self._header(), before, self.version, streams))
+
+    def renew(self) -> None:
+        """RENEW_STREAM_LEASE."""
+        assert self.version is not None
+        self._tell(RenewStreamLease(self._header(), self.version))
+
+    def live(self, seconds: float) -> None:
+        """Time goes by, and leases are renewed."""
+        while seconds > 0:
+            step = min(seconds, TIMING.renew_s)
+            self.clock.advance(step)
+            self.renew()
+            seconds -= step
+
+    def finished(self) -> set[int]:
+        """Streams that the session said it has nothing of any more."""
+        reports = [message for message in self.mail.said if isinstance(message, UpdateStreamStates)]
+        return {state.stream for state in reports[-1].states if state.finished} if reports else set()
+
+    def consumer_id(self, stream: int) -> int:
+        """Of the stream's consumer, on its connection."""
+        inflow = self.subscription.inflows.get(stream)
+        assert inflow is not None
+        return inflow.upstream.consumer_id
+
+    def deliver(self, stream: int, *entries: int) -> None:
+        """Messages of one key by the stream's consumer; each says which it is."""
+        key = key_in(stream)
+        self.link.deliver(*[(entry, single(key, b"%d" % entry)) for entry in entries], to=self.consumer_id(stream))
+
+    def _header(self) -> Header:
+        report = self.last_report
+        return Header(report.group, report.session, "leader", Stamp(1, next(self.stamps)), report.beat)
+
+    def _tell(self, message: FromLeader) -> None:
+        self.member.hear(message)
+        self.clock.settle()

@@ -1,0 +1,348 @@
+"""A subscription's seat in its group: what leases open, hold and give back, and what workers see of it."""
+
+from __future__ import annotations
+
+from proxy.groups.messages import Disconnect, FindLeader, SessionId
+from proxy.groups.session import State
+from proxy.net.group_statistics import group_statistics
+from proxy.wire import pulsar_pb2 as pb
+from tests.net.seat_rig import TIMING, SeatRig
+from tests.net.stream_rig import STREAMS, payloads, subscribes
+from tests.net.subscription_rig_broker import T
+
+
+def test_the_first_worker_begins_a_session() -> None:
+    """Nothing is consumed before a lease; then exactly what is leased."""
+    rig = SeatRig()
+    assert isinstance(rig.mail.said[0], FindLeader)
+    assert subscribes(rig.link) == []
+    rig.lease(0, 2)
+    spans = [(span.start, span.end) for command in subscribes(rig.link) for span in command.keySharedMeta.hashRanges]
+    assert spans == [(0, 16_383), (32_768, 49_151)]
+    assert rig.member.session.state is State.REPLAYING
+
+
+def test_what_is_leased_is_delivered_and_progress_told() -> None:
+    """The next report says up to where all is acknowledged, and what workers have."""
+    rig = SeatRig(permits=100)
+    rig.lease(1)
+    rig.deliver(1, 5, 6, 7)
+    assert payloads(rig.first) == [b"5", b"6", b"7"]
+    rig.first.ack(5)
+    rig.live(2 * TIMING.heartbeat_s)
+    state = rig.member.session.state_of(1)
+    assert state.acknowledged is not None
+    assert state.acknowledged & 0xFF == 5
+    assert state.pending_count == 2
+    rig.first.ack(6, 7)
+    rig.live(2 * TIMING.heartbeat_s)
+    state = rig.member.session.state_of(1)
+    assert state.acknowledged is not None
+    assert (state.acknowledged & 0xFF, state.pending_count) == (7, 0)
+
+
+def test_more_workers_are_more_weight() -> None:
+    """The leader is told at once."""
+    rig = SeatRig()
+    rig.lease(0)
+    second = rig.worker("b", 0)
+    assert rig.last_report.workers_count == 2
+    second.close()
+    rig.clock.settle()
+    assert rig.last_report.workers_count == 1
+
+
+def test_a_revoked_stream_goes_when_workers_are_done_and_the_broker_has_confirmed() -> None:
+    """Nothing new of it is delivered meanwhile, nothing more is fetched, and what was read ahead is dropped."""
+    rig = SeatRig(permits=2)
+    rig.lease(0, 1)
+    rig.deliver(0, 1, 2, 3)
+    rig.deliver(1, 4)
+    assert payloads(rig.first) == [b"1", b"2"]
+    rig.link.held.add(T.ACK)
+    going = rig.consumer_id(0)
+    rig.update(1)
+    rig.first.flow(100)
+    assert payloads(rig.first) == [b"4"], "the stream that stays goes on, the other does not"
+    rig.first.ack(1, 2)
+    rig.clock.settle()
+    assert rig.finished() == set()
+    assert rig.link.sent(T.CLOSE_CONSUMER) == []
+    rig.link.answer(T.ACK)
+    assert [command.close_consumer.consumer_id for command in rig.link.sent(T.CLOSE_CONSUMER)] == [going]
+    assert rig.finished() == {0}
+    assert len(rig.subscription.dispatcher.outstanding.entries) == 1
+    assert rig.subscription.dispatcher.waiting_messages == 0
+
+
+def test_what_was_acknowledged_is_news_once_every_stream_was_given_back() -> None:
+    """Whoever leads may have moved the cursor meanwhile; as long as one stream is here, nobody can have."""
+    rig = SeatRig(permits=100)
+    rig.lease(0, 1)
+    rig.deliver(0, 5)
+    rig.deliver(1, 6)
+    rig.first.ack(5, 6)
+    rig.clock.settle()
+    for streams in ((1,), (0, 1)):
+        rig.update(*streams)
+        rig.renew()
+    assert payloads(rig.first) == [b"5", b"6"]
+    rig.deliver(0, 5)
+    assert payloads(rig.first) == [], "it came again because a broker forgot"
+    rig.clock.settle()
+    rig.update()
+    rig.renew()
+    rig.update(0, 1)
+    rig.renew()
+    rig.deliver(0, 5)
+    rig.deliver(1, 6)
+    assert payloads(rig.first) == [b"5", b"6"], "all was given back meanwhile"
+
+
+def test_nothing_is_fetched_of_a_stream_that_goes() -> None:
+    """What would come would only be dropped."""
+    rig = SeatRig(permits=1)
+    rig.lease(0, 1)
+    rig.deliver(0, 1)
+    rig.deliver(1, 2)
+    rig.update(1)
+    going = rig.consumer_id(0)
+    rig.link.taken(T.FLOW)
+    rig.first.flow(5_000)
+    rig.clock.settle()
+    granted = {command.flow.consumer_id for command in rig.link.taken(T.FLOW)}
+    assert granted == {rig.consumer_id(1)} != {going}
+
+
+def test_a_stream_goes_at_its_deadline_whatever_workers_have() -> None:
+    """Their late acks count for nothing, and their permits and other streams are as they were."""
+    rig = SeatRig(permits=2)
+    rig.lease(0, 1)
+    rig.deliver(0, 1, 2)
+    assert payloads(rig.first) == [b"1", b"2"]
+    rig.update(1)
+    rig.live(TIMING.drain_s - 0.5)
+    assert rig.finished() == set()
+    rig.live(0.5)
+    assert rig.finished() == {0}
+    rig.link.acked()
+    rig.first.ack(1)
+    rig.clock.settle()
+    assert rig.link.acked() == []
+    rig.first.flow(1)
+    rig.deliver(1, 9)
+    assert payloads(rig.first) == [b"9"]
+
+
+def test_a_deadline_of_an_earlier_time_closes_nothing() -> None:
+    """Given back, leased again, revoked again: only the last deadline counts."""
+    rig = SeatRig(permits=10)
+    rig.lease(0)
+    rig.update()
+    assert rig.finished() == {0}
+    rig.renew()
+    rig.update(0)
+    rig.renew()
+    rig.deliver(0, 1)
+    rig.live(TIMING.drain_s / 2)
+    assert payloads(rig.first) == [b"1"]
+    rig.update()
+    rig.live(TIMING.drain_s / 2 + 1.0)
+    assert rig.finished() == set()
+    assert rig.consumer_id(0)
+    rig.live(TIMING.drain_s / 2)
+    assert rig.finished() == {0}
+
+
+def test_nothing_is_delivered_when_the_leases_have_run_out() -> None:
+    """Also what was in a worker's outbox; with the next lease it goes on, and nothing comes twice."""
+    rig = SeatRig(permits=10)
+    rig.lease(0)
+    rig.deliver(0, 1)
+    rig.first.stop_reading()
+    rig.deliver(0, 2, 3)
+    rig.clock.advance(TIMING.lease_s)
+    rig.first.read_again()
+    rig.clock.settle()
+    rig.deliver(0, 4)
+    assert payloads(rig.first) == [b"1"]
+    assert rig.member.session.state is State.CONNECTING
+    rig.lease(0)
+    assert payloads(rig.first) == [b"2", b"3", b"4"]
+    assert len(subscribes(rig.link)) == 1, "the consumer stood all the time"
+
+
+def test_a_process_that_slept_through_its_lease_delivers_nothing() -> None:
+    """What it finds on its socket when it wakes up comes before its timers."""
+    rig = SeatRig(permits=10)
+    rig.lease(0)
+    rig.clock.oversleep(TIMING.drop_s)
+    rig.deliver(0, 1)
+    assert payloads(rig.first) == []
+
+
+def test_a_refused_stream_is_told_and_tried_again() -> None:
+    """Somebody else is there still: the leader is to know."""
+    rig = SeatRig()
+    rig.link.refusals[T.SUBSCRIBE] = (pb.ConsumerAssignError, "Range conflict")
+    rig.lease(0)
+    assert rig.member.session.state_of(0).refused
+    del rig.link.refusals[T.SUBSCRIBE]
+    rig.live(1.0)
+    assert not rig.member.session.state_of(0).refused
+    rig.deliver(0, 1)
+
+
+def test_the_last_worker_leaves() -> None:
+    """The session gives everything back and goes; then the subscription ends."""
+    rig = SeatRig(permits=10)
+    rig.lease(0, 1)
+    rig.deliver(0, 1)
+    rig.first.ack(1)
+    rig.first.close()
+    rig.clock.settle()
+    assert rig.first.answers() == [T.SUCCESS], "the worker does not wait for the leader"
+    assert rig.last_report.workers_count == 0
+    assert rig.count == 1
+    rig.update()
+    assert rig.finished() == {0, 1}
+    rig.renew()
+    assert isinstance(rig.mail.said[-1], Disconnect)
+    assert rig.left == [SessionId("here", 1)]
+    assert rig.count == 0
+
+
+def test_a_worker_that_comes_while_the_session_leaves_begins_another() -> None:
+    """With a number of its own; nobody is refused."""
+    rig = SeatRig()
+    rig.lease(0)
+    rig.first.close()
+    late = rig.worker("late", 10)
+    rig.update()
+    rig.renew()
+    assert rig.left == [SessionId("here", 1)]
+    assert rig.member.session.session == SessionId("here", 2)
+    rig.lease(0)
+    rig.deliver(0, 1)
+    assert payloads(late) == [b"1"]
+    assert rig.count == 1
+
+
+def test_a_group_that_is_cut_in_another_way() -> None:
+    """Streams of the new cut wait until those of the old one are gone, whatever their numbers."""
+    rig = SeatRig(permits=10)
+    rig.lease(0, 3)
+    rig.deliver(0, 1)
+    rig.clock.advance(TIMING.lease_s)
+    rig.link.held.add(T.CLOSE_CONSUMER)
+    rig.link.taken(T.SUBSCRIBE)
+    rig.lease(0, cut=2 * STREAMS)
+    rig.clock.advance(0.0)
+    rig.link.answer(T.CLOSE_CONSUMER)
+    assert subscribes(rig.link) == []
+    rig.link.answer(T.CLOSE_CONSUMER)
+    (command,) = subscribes(rig.link)
+    assert [(span.start, span.end) for span in command.keySharedMeta.hashRanges] == [(0, 8_191)]
+    rig.deliver(0, 1)
+    assert payloads(rig.first)[-1] == b"1"
+
+
+def test_the_gateway_stops() -> None:
+    """The streams are closed at the broker with everything else, and nothing is said any more."""
+    rig = SeatRig(permits=10)
+    rig.lease(0, 1)
+    said = len(rig.mail.said)
+    rig.subscriptions.close()
+    rig.clock.advance(60.0)
+    assert len(rig.mail.said) == said
+    assert len(rig.link.sent(T.CLOSE_CONSUMER)) == 2
+    assert rig.count == 0
+
+
+def test_draining_leaves_shared_subscriptions_to_their_groups() -> None:
+    """Their messages go on until their streams are elsewhere; who comes then is sent away."""
+    rig = SeatRig(permits=10)
+    rig.lease(0)
+    idle: list[bool] = []
+    rig.subscriptions.drain(lambda: idle.append(True))
+    rig.deliver(0, 1)
+    assert payloads(rig.first) == [b"1"]
+    assert idle == [True]
+    assert rig.seat.leave()
+    rig.first.ack(1)
+    rig.update()
+    rig.renew()
+    assert not rig.seat.leave()
+    assert rig.count == 1, "workers are told to go with the rest"
+
+
+def test_what_becomes_of_a_group_is_told_as_events() -> None:
+    """Each change once, however often the machines are looked at; a reason to page somebody is among them."""
+    rig = SeatRig(permits=10)
+    listener = rig.subscriptions.events.listen(lambda: None)
+    rig.lease(0, 1)
+    rig.live(3.0)
+    rig.deliver(0, 5)
+    rig.update(1)
+    rig.live(TIMING.drain_s)
+    rig.clock.advance(TIMING.lease_s)
+    rig.first.close()
+    rig.clock.settle()
+    rig.clock.advance(60.0)
+    _, events = listener.take()
+    told = [(event.kind, event.facts) for event in events if event.kind.startswith("group_")]
+    session = {"replica": "here", "state": "replaying", "leader": "leader", "epoch": 1, "version": 1}
+    assert told[0] == ("group_session", session | {"streams_count": 2, "streams": [0, 1]})
+    assert told[1][1]["state"] == "updating"
+    assert (told[1][1]["version"], told[1][1]["streams"]) == (2, [1])
+    kind, facts = told[2]
+    assert (kind, facts["stream"], facts["overdue"]) == ("group_stream_given_back", 0, True)
+    assert round(facts["duration_s"]) == TIMING.drain_s
+    assert told[3][1] | {"replica": "here"} == {
+        "replica": "here",
+        "state": "connecting",
+        "leader": None,
+        "epoch": None,
+        "version": None,
+        "streams_count": 0,
+        "streams": [],
+    }
+    assert [kind for kind, _ in told[4:]] == ["group_stream_given_back", "group_left"]
+
+
+def test_whoever_leaves_too_late_leaves_all_the_same() -> None:
+    """No leader answered until the deadline: the streams are closed whatever workers have, and others may have them."""
+    rig = SeatRig(permits=10)
+    rig.lease(0, 1)
+    rig.deliver(0, 1)
+    assert rig.seat.leave()
+    rig.subscriptions.draining = True
+    rig.clock.advance(2 * (TIMING.drain_s + TIMING.lease_s))
+    assert rig.left == [SessionId("here", 1)]
+    assert len(rig.link.sent(T.CLOSE_CONSUMER)) == 2
+    assert not rig.subscription.dispatcher.outstanding.entries
+
+
+def test_a_replica_without_a_stream_pages_nobody() -> None:
+    """There may be more replicas than streams: the surplus wants nothing of the broker."""
+    rig = SeatRig()
+    assert rig.statistics().subscriptions[0].upstream_state == "ready"
+    rig.link.refusals[T.SUBSCRIBE] = (pb.ConsumerAssignError, "Range conflict")
+    rig.lease(0)
+    assert rig.statistics().subscriptions[0].upstream_state == "backing_off"
+
+
+def test_a_stream_of_another_cut_is_shown_with_the_slots_that_it_has() -> None:
+    """Its number may be one that the new cut has not."""
+    rig = SeatRig(permits=10)
+    rig.lease(3)
+    rig.clock.advance(TIMING.lease_s)
+    rig.link.held.add(T.CLOSE_CONSUMER)
+    rig.lease(0, cut=STREAMS // 2)
+    rig.clock.advance(0.0)
+    shown = group_statistics(rig.seat, rig.clock.now())
+    assert shown is not None
+    assert [(row.stream, row.first_hash, row.holding) for row in shown.streams] == [
+        (0, 0, "open"),
+        (3, 49_152, "releasing"),
+    ]
