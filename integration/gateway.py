@@ -165,6 +165,16 @@ class KeylineGateway(Lifetime):
         values["subscriptions"] = [item for row in listed if (item := self._subscription(row)) is not None]
         return values
 
+    def workers(self, topic: str, subscription: str) -> frozenset[str]:
+        """Return the names of those that are connected to it now.
+
+        Raises:
+            httpx.HTTPError: it does not answer.
+        """
+        found = self._subscription({"topic": topic, "subscription": subscription})
+        workers = found["dispatcher"]["workers"] if found is not None else []
+        return frozenset(worker["name"] for worker in workers)
+
     def _page(self, after: str | None) -> dict[str, Any]:
         query = {"limit": "1000"} | ({"after": after} if after is not None else {})
         answer = self._http.get("/api/v1/subscriptions", params=query).raise_for_status()

@@ -12,6 +12,7 @@ from itertools import cycle
 from typing import TYPE_CHECKING, Final
 
 from integration.load.lives import Cause
+from integration.load.options import SUBSCRIPTION
 
 if TYPE_CHECKING:
     from integration.demo.cluster import Cluster
@@ -55,7 +56,7 @@ def leave(run: LoadRun, name: str) -> None:
 
 def kill_replica(run: LoadRun, cluster: Cluster) -> None:
     """Kill a replica; what was under way at its workers is delivered again."""
-    run.interruption(Cause.GATEWAY_KILLED)
+    run.interruption(Cause.GATEWAY_KILLED, workers=cluster.gateways[1].workers(run.topic, SUBSCRIPTION))
     cluster.kill(1)
 
 

@@ -36,6 +36,7 @@ class Cause(Enum):
     WORKER_LEFT = "its worker left without acknowledging it"
     GATEWAY_KILLED = "the gateway was killed while the message was held or its acknowledgement on its way"
     GATEWAY_STOPPED = "the gateway was stopped while the message was held"
+    GATEWAY_PAUSED = "the gateway was frozen or cut off while the message was held or its acknowledgement on its way"
     BROKER_KILLED = "the broker was killed, and with it what was acknowledged lately"
     BROKER_STOPPED = "the broker was stopped while the message was held"
     CONNECTION_LOST = "its worker's client lost its connection"
@@ -46,15 +47,17 @@ class Cause(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Interruption:
-    """Something that ends the holdings of every worker connected at that time, or of one."""
+    """Something that ends the holdings of every worker connected at that time, or of some."""
 
     cause: Cause
     at_ns: int
     """Taken before it was done."""
     acks_lost_since_ns: int | None = None
     """Acknowledgements from then on may be lost; by default those of the last five seconds."""
-    worker: str | None = None
-    """Name of the one worker that it concerns; None concerns all."""
+    workers: frozenset[str] | None = None
+    """Names of those that it concerns; None concerns all."""
+    over_ns: int | None = None
+    """When it was over with their connections whole: what they get from then on is new. None where they reconnect."""
 
     @property
     def acks_unsafe_from_ns(self) -> int:
@@ -146,7 +149,7 @@ class Life:
         """
         self.index = index
         self.label = f"{worker.name} (life {index})"
-        mine = [item for item in interruptions if item.worker in {None, worker.name}]
+        mine = [item for item in interruptions if item.workers is None or worker.name in item.workers]
         records = sorted(worker.records, key=lambda record: record.at_ns)
         self.connected_ns = [record.at_ns for record in records if record.event == Event.CONNECTED]
         began = self.connected_ns[0] if self.connected_ns else 0
@@ -162,10 +165,11 @@ class Life:
     def _breaks(
         self, records: Iterable[Record], interruptions: Iterable[Interruption], began_ns: int
     ) -> list[Interruption]:
-        breaks = [item for item in interruptions if item.at_ns > began_ns]
+        breaks = [item for item in interruptions if item.at_ns > began_ns or (item.over_ns or 0) > began_ns]
         for record in (record for record in records if record.event == Event.CONNECTION_LOST):
             # A loss that follows another break without a connection in between is that break, noticed or retried.
-            latest_ns = max((item.at_ns for item in breaks if item.at_ns <= record.at_ns), default=-1)
+            cuts = [item.at_ns for item in breaks if item.at_ns <= record.at_ns and item.over_ns is None]
+            latest_ns = max(cuts, default=-1)
             if any(latest_ns < time <= record.at_ns for time in self.connected_ns):
                 breaks.append(Interruption(Cause.CONNECTION_LOST, record.at_ns))
         if self.killed_ns is not None:
@@ -202,13 +206,19 @@ class Life:
             ends = [item.at_ns for item in self.breaks if item.at_ns > at_ns][:1]
             ends += [end for end in (delivery.acked_at_ns, delivery.given_back_ns) if end is not None]
             delivery.ended_ns = min(ends, default=None)
-            broken_ns = max((item.at_ns for item in links if item.at_ns <= at_ns), default=None)
-            if broken_ns is not None:
-                connected_ns = next((time for time in self.connected_ns if time > broken_ns), None)
-                delivery.stale = connected_ns is None or at_ns < connected_ns + AFTER_CONNECT_NS_MAX
+            delivery.stale = any(self._stale(at_ns, item) for item in links)
             if self.killed_ns is not None and at_ns >= self.killed_ns:
                 # Received between the parent's decision and the process' end: it held nothing any more.
                 delivery.ended_ns = at_ns
+
+    def _stale(self, at_ns: int, broken: Interruption) -> bool:
+        """Whether what was handed over then may have been fetched before that break."""
+        if at_ns < broken.at_ns:
+            return False
+        if broken.over_ns is not None:
+            return at_ns < broken.over_ns
+        connected_ns = next((time for time in self.connected_ns if time > broken.at_ns), None)
+        return connected_ns is None or at_ns < connected_ns + AFTER_CONNECT_NS_MAX
 
 
 def _sent_as(record: Record) -> tuple[int, int, int]:

@@ -7,6 +7,7 @@ broker it announces first (`interruption`), since only what is on record can exp
 from __future__ import annotations
 
 import time
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, Self
 
@@ -20,7 +21,7 @@ from integration.load.waits import longest_waits
 from integration.load.workers import WorkerProcess
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection, Iterator
     from pathlib import Path
     from types import TracebackType
     from typing import Any
@@ -108,9 +109,29 @@ class LoadRun:
         """Kill a worker."""
         self.workers.pop(name).kill()
 
-    def interruption(self, cause: Cause, *, acks_lost_since_ns: int | None = None, worker: str | None = None) -> None:
-        """Say that what the workers, or one of them, are connected to is about to be ended; call it before doing so."""
-        self._interruptions.append(Interruption(cause, time.monotonic_ns(), acks_lost_since_ns, worker))
+    def interruption(
+        self, cause: Cause, *, acks_lost_since_ns: int | None = None, workers: Collection[str] | None = None
+    ) -> None:
+        """Say that what the workers, or some of them, are connected to is about to be ended; call it before doing so.
+
+        Name them where others stay connected: what those get is judged as ever.
+        """
+        names = None if workers is None else frozenset(workers)
+        self._interruptions.append(Interruption(cause, time.monotonic_ns(), acks_lost_since_ns, names))
+
+    @contextmanager
+    def paused(self, cause: Cause, workers: Collection[str] | None = None) -> Iterator[None]:
+        """Say that what some workers, or all, are connected to does not know of others in this block.
+
+        Their connections stay. When the block ends they may be given new messages again, and are judged by them.
+        """
+        since_ns = time.monotonic_ns()
+        try:
+            yield
+        finally:
+            names = None if workers is None else frozenset(workers)
+            paused = Interruption(cause, since_ns, workers=names, over_ns=time.monotonic_ns())
+            self._interruptions.append(paused)
 
     def wait_until(self, condition: Callable[[], bool], what: str, quiet_s_max: float = QUIET_S_MAX) -> None:
         """Return when the condition holds, looking at it as the workers progress.

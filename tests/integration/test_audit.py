@@ -244,6 +244,44 @@ def test_what_comes_after_the_reconnect_counts_again() -> None:
     assert len(judge({1: 3}, *scripts, gateway_killed_at=20).holder_violations) == 1
 
 
+def paused(since: int, until: int, *names: str) -> Interruption:
+    """What these workers are connected to is frozen for so long."""
+    return Interruption(Cause.GATEWAY_PAUSED, since * MS, workers=frozenset(names), over_ns=until * MS)
+
+
+def test_what_a_worker_has_when_its_gateway_freezes_may_come_again_elsewhere() -> None:
+    """Received before, read from its client's queue meanwhile, acknowledged or not: nobody hears of it."""
+    scripts = (
+        Script("w1").did(10, 1, 0).did(SETTLED + 10, 1, 1).did(SETTLED + 30, 1, 2),
+        Script("w2").did(SETTLED + 100, 1, 1).did(SETTLED + 110, 1, 2),
+    )
+    interruption = paused(SETTLED + 20, SETTLED + 200, "w1")
+    result = audit([sent({1: 3})], [script.life for script in scripts], [interruption])
+    assert result.ok
+    assert causes(result) == [Cause.GATEWAY_PAUSED, Cause.CLIENT_QUEUE]
+
+
+def test_what_others_finished_while_a_gateway_was_frozen_must_not_come_from_it() -> None:
+    """It wakes up and hands out what it had: no excuse, though its workers' connections never broke."""
+    scripts = Script("w1").did(10, 1, 0).did(210, 1, 1), Script("w2").did(100, 1, 1)
+    result = audit([sent({1: 2})], [script.life for script in scripts], [paused(20, 200, "w1")])
+    assert causes(result) == [None]
+
+
+def test_a_frozen_gateway_is_no_licence_for_others_workers() -> None:
+    """Theirs went on as ever, and a key at two of them is found."""
+    scripts = Script("w2").got(50, 1, 0).acked(90, 1, 0), Script("w3").did(60, 1, 1)
+    result = audit([sent({1: 2})], [script.life for script in scripts], [paused(20, 200, "w1")])
+    assert len(result.holder_violations) == 1
+
+
+def test_a_connection_that_breaks_after_a_pause_is_counted() -> None:
+    """The pause broke none."""
+    script = Script("w1").did(10, 1, 0).lost(250).connected(300)
+    result = audit([sent({1: 1})], [script.life], [paused(20, 200, "w1")])
+    assert result.connections_lost == 1
+
+
 def test_a_repetition_must_not_be_overtaken() -> None:
     """A worker dies holding #0; another gets #1, then #0: delivered in order at first, yet overtaken."""
     scripts = Script("w1").got(10, 1, 0).killed(20), Script("w2").did(30, 1, 1).did(40, 1, 0)

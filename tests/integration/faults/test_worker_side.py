@@ -93,7 +93,7 @@ def test_a_worker_that_falls_silent_is_given_up_and_comes_back(line: Line) -> No
     with FaultProxy(line.gateway.port) as network, line.load() as run:
         run.start_workers(SILENT, service_url=network.service_url, receiver_queue_size=RECEIVER_QUEUE_SIZE)
         reach(run, 0.3)
-        run.interruption(Cause.CONNECTION_LOST, worker=SILENT)
+        run.interruption(Cause.CONNECTION_LOST, workers=[SILENT])
         network.stall()
         until(line.gateway.log, "worker left")
         run.wait_acknowledged(MESSAGES)
