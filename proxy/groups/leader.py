@@ -40,7 +40,7 @@ from proxy.groups.messages import (
     UpdateStreamStates,
     Version,
 )
-from proxy.groups.replay import Answer, GroupReplay, ReplayAct
+from proxy.groups.replay import Answer, GroupReplay, ReplayAct, Reposition
 from proxy.groups.succession import successor
 
 if TYPE_CHECKING:
@@ -108,6 +108,9 @@ class GroupLeader:
         self._owners_stored = memory.owners
         self._retiring = False
         self._replay = GroupReplay(timing)
+        self._replays = memory.replays
+        self._to_reposition: list[LeaderAct] = []
+        """What is done as soon as it is stored that the cursor is about to be moved."""
         self._announced = False
         self._numbers = 0
         self._stamps = 0
@@ -135,7 +138,7 @@ class GroupLeader:
         elif not self._hear(session, message.report, now):
             acts = []
         elif isinstance(message, Disconnect):
-            self._note(session, message.states)
+            self._note(session, message.report, message.states)
             acts = self._happen(session, Event.DISCONNECT, now)
         else:
             acts = self._hear_states(session, message, now)
@@ -145,7 +148,7 @@ class GroupLeader:
         """The record is in the topic: now its sets of streams may be told."""
         self._storing = False
         told, self._being_stored = self._being_stored, []
-        acts: list[LeaderAct] = []
+        acts, self._to_reposition = self._to_reposition, []
         for session in told:
             if session.state is not State.DROPPED and session not in self._unstored:
                 session.stored = True
@@ -257,13 +260,13 @@ class GroupLeader:
         self._free(session)
         kept = () if self._replay.moving else held
         self._own(session, frozenset(stream for stream in kept if self._is_free(stream)))
-        self._note(session, message.held)
+        self._note(session, report, message.held)
         self._balance_soon(now)
         return self._happen(session, Event.FIND, now)
 
     def _hear_states(self, session: LeaderSession, message: UpdateStreamStates, now: float) -> list[LeaderAct]:
         event = session.event(message)
-        self._note(session, message.states)
+        self._note(session, message.report, message.states)
         if TABLE[session.state][event].action in (Action.RELEASE, Action.SETTLE):
             for stream in session.revoked & {state.stream for state in message.states if state.finished}:
                 session.revoked.discard(stream)
@@ -271,8 +274,10 @@ class GroupLeader:
                 self._balance_at = now
         return self._happen(session, event, now)
 
-    def _note(self, session: LeaderSession, states: Iterable[StreamState]) -> None:
-        """Only of what it owns; and acknowledged is acknowledged."""
+    def _note(self, session: LeaderSession, report: Report, states: Iterable[StreamState]) -> None:
+        """Only of what it owns; and acknowledged is acknowledged, until the cursor is moved."""
+        if report.replays != self._replays:
+            return
         for state in states:
             if self._owners.get(state.stream) != session.session:
                 continue
@@ -415,7 +420,12 @@ class GroupLeader:
         acts = self._replay.free(free=free, had=had, now=now)
         if any(isinstance(act, Answer) for act in acts):
             self._balance_at = now
-        return [*acts]
+        if not any(isinstance(act, Reposition) for act in acts):
+            return [*acts]
+        # Stored before it is done: who comes back to the next leader must not take what comes again for a repetition.
+        self._replays += 1
+        self._to_reposition = [*acts]
+        return [self._store_all()]
 
     def _store(self, now: float) -> list[LeaderAct]:
         if self._storing:
@@ -435,7 +445,11 @@ class GroupLeader:
         self._states_stored = dict(self._states)
         self._owners_stored = owners = self._owners_known()
         states = tuple(state for _, state in sorted(self._states.items()))
-        return Store(GroupMemory(self.epoch, self._replica, self._numbers, self.streams_count, owners, states))
+        return Store(
+            GroupMemory(
+                self.epoch, self._replica, self._numbers, self.streams_count, owners, states, replays=self._replays
+            )
+        )
 
     def _owners_known(self) -> tuple[tuple[int, SessionId], ...]:
         """Who may have which stream, as a record says it."""
@@ -479,8 +493,8 @@ class GroupLeader:
         streams = tuple(sorted(session.granted))
         header = self._header(session.session, session.heard)
         if session.version_old is None:
-            return Tell(LeaseStreams(header, session.version, streams, self.streams_count))
-        return Tell(UpdateStreams(header, session.version_old, session.version, streams))
+            return Tell(LeaseStreams(header, session.version, streams, self.streams_count, self._replays))
+        return Tell(UpdateStreams(header, session.version_old, session.version, streams, self._replays))
 
     def _renewal(self, session: LeaderSession) -> list[LeaderAct]:
         """What it is told again and again, which is the last it was told or what goes on from there."""

@@ -35,6 +35,8 @@ class GroupMemory:
     """Who may have which stream from now on; written before anybody is told."""
     states: tuple[StreamState, ...] = ()
     """How far streams are; what brokers know of it is never behind this."""
+    replays: int = 0
+    """How often the cursor was moved, or was about to be; written before it is."""
 
     def then(self, later: GroupMemory) -> GroupMemory:
         """What is known after a later record: itself, unless it is of an epoch that is over."""

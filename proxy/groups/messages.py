@@ -54,6 +54,8 @@ class Report:
     """What its share is in proportion to. 0 as soon as it wants to leave."""
     leads_count: int = 0
     """Groups that its replica leads."""
+    replays: int = 0
+    """Of the last lease that it had: how far it is, is how far it was since then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +108,8 @@ class LeaseStreams:
     streams: tuple[int, ...]
     streams_count: int
     """Streams that the group is cut into."""
+    replays: int = 0
+    """How often the cursor was moved: who knows of fewer forgets what it has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +129,8 @@ class UpdateStreams:
     version_old: Version
     version: Version
     streams: tuple[int, ...]
+    replays: int = 0
+    """As in `LeaseStreams`."""
 
 
 @dataclass(frozen=True, slots=True)

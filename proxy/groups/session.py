@@ -214,6 +214,8 @@ class GroupSession:
         """The replica that leads, as far as it is known."""
         self.streams_count = 0
         """Into how many streams the group is cut; 0 before the first lease."""
+        self.replays = 0
+        """How often the group's cursor had been moved when it was leased its streams."""
         self.leads_count = 0
         """Groups that this replica leads, as reports say."""
         self._timing = timing
@@ -222,6 +224,8 @@ class GroupSession:
         self._leave_deadline = 0.0
         self._holdings: dict[int, Holding] = {}
         self._leased: frozenset[int] = frozenset()
+        self._forgetting: set[int] = set()
+        """What means something else now and has not gone yet; nothing is opened before it has."""
         self._finished: set[int] = set()
         """Streams given back in this change."""
         self._states: dict[int, StreamState] = {}
@@ -311,10 +315,13 @@ class GroupSession:
         if self._holdings.get(stream) is not Holding.RELEASING:
             return []
         del self._holdings[stream]
-        if stream in self._leased:  # it was leased again meanwhile
-            return self._open(stream)
+        self._forgetting.discard(stream)
+        acts = self._open_leased()  # also this one, if it was leased again meanwhile
+        if stream in self._leased:
+            return acts
         self._finished.add(stream)
-        acts: list[SessionAct] = [self._report(now)] if self.state in (State.REPLAYING, State.UPDATING) else []
+        if self.state in (State.REPLAYING, State.UPDATING):
+            acts.append(self._report(now))
         return acts + self._consider_end(now)
 
     # ---- reads
@@ -390,10 +397,12 @@ class GroupSession:
         if message is not None and action in PROLONGING:
             self._rearm(message)
         if isinstance(message, LeaseStreams) and action is Action.ADOPT:
-            return self._recut(message.streams_count, now) + self._adopt(message.version, message.streams, now)
+            forgotten = self._forget(message.streams_count, message.replays, now)
+            return forgotten + self._adopt(message.version, message.streams, now)
         if isinstance(message, UpdateStreams) and action is Action.CHANGE:
             self.version_old = self.version
-            return self._adopt(message.version, message.streams, now)
+            forgotten = self._forget(self.streams_count, message.replays, now)
+            return forgotten + self._adopt(message.version, message.streams, now)
         if action is Action.SETTLE:
             self.version_old = None
             self._finished.clear()
@@ -415,26 +424,29 @@ class GroupSession:
             if beat == message.header.heard:
                 self._lease_until = sent_at + self._timing.lease_s
 
-    def _recut(self, streams_count: int, now: float) -> list[SessionAct]:
-        """The group is cut in another way than before: what is here has no number any more, and goes at once."""
-        if streams_count == self.streams_count:
+    def _forget(self, streams_count: int, replays: int, now: float) -> list[SessionAct]:
+        """What is here means something else now, and goes at once, also if it comes back to us.
+
+        The group is cut in another way than before: it has no number any more. Or the cursor was moved while nobody
+        knew of us: what comes again is to be delivered again.
+        """
+        if (streams_count, replays) == (self.streams_count, self.replays):
             return []
-        self.streams_count = streams_count
+        self.streams_count, self.replays = streams_count, replays
         self._states.clear()
         acts: list[SessionAct] = [Release(stream, now) for stream in sorted(self._holdings)]
+        self._forgetting.update(self._holdings)
         self._holdings = dict.fromkeys(self._holdings, Holding.RELEASING)
         return acts
 
     def _adopt(self, version: Version, streams: Iterable[int], now: float) -> list[SessionAct]:
         self.version = version
-        self._leased = frozenset(streams)
+        before, self._leased = self._leased, frozenset(streams)
+        self._finished |= before - self._leased - self._holdings.keys()  # never opened
         acts: list[SessionAct] = []
         for stream in sorted(self._holdings.keys() - self._leased):
             acts += self._release(stream, now)
-        for stream in sorted(self._leased):
-            if self._holdings.get(stream) is not Holding.RELEASING:
-                acts += self._open(stream)
-        return [*acts, self._report(now)]
+        return [*acts, *self._open_leased(), self._report(now)]
 
     def _reset(self, now: float) -> list[SessionAct]:
         self.version = self.version_old = None
@@ -453,6 +465,13 @@ class GroupSession:
         self._find_at = now + self._timing.find_leader_s
         held = tuple(self.state_of(stream) for stream, holding in self._holdings.items() if holding is Holding.HELD)
         return [Send(FindLeader(self._said(now), held))]
+
+    def _open_leased(self) -> list[SessionAct]:
+        """Whatever can be of what is leased."""
+        if self._forgetting:
+            return []
+        free = [stream for stream in sorted(self._leased) if self._holdings.get(stream) is not Holding.RELEASING]
+        return [act for stream in free for act in self._open(stream)]
 
     def _open(self, stream: int) -> list[SessionAct]:
         before = self._holdings.get(stream)
@@ -473,6 +492,7 @@ class GroupSession:
         """Go, whatever workers have still."""
         acts: list[SessionAct] = [Release(stream, now) for stream in sorted(self._holdings)]
         self._holdings.clear()
+        self._forgetting.clear()
         self._leased = frozenset()
         return acts + self._happen(Event.GONE, None, now)
 
@@ -489,7 +509,7 @@ class GroupSession:
             self._sent.popleft()
         self._sent.append((self._beat, now))
         self._report_at = now + self._timing.heartbeat_s
-        return Report(self.group, self.session, self._beat, self._workers_count, self.leads_count)
+        return Report(self.group, self.session, self._beat, self._workers_count, self.leads_count, self.replays)
 
     def _report(self, now: float) -> Send:
         assert self.version is not None
@@ -500,7 +520,7 @@ class GroupSession:
     def _goodbye(self) -> Send:
         self._beat += 1
         states = tuple(self.state_of(stream) for stream in sorted(self._finished))
-        return Send(Disconnect(Report(self.group, self.session, self._beat, 0), states))
+        return Send(Disconnect(Report(self.group, self.session, self._beat, 0, replays=self.replays), states))
 
     def _note(self, stream: int, now: float, *, refused: bool) -> list[SessionAct]:
         state = self._states.get(stream, StreamState(stream))

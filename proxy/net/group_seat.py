@@ -87,8 +87,6 @@ class GroupSeat:
         self._groups = groups
         self._leaving = False
         self._releases: dict[int, Release] = {}
-        self._postponed: set[int] = set()
-        """Streams of a new cut, which wait until all of the cut before have gone."""
         self._progress = GroupProgress(subscription)
         self._chronicle = GroupChronicle(subscription.directory.events, self.group)
         self._reporting: Timer | None = None
@@ -130,7 +128,6 @@ class GroupSeat:
         for release in self._releases.values():
             release.deadline.cancel()
         self._releases.clear()
-        self._postponed.clear()
         if self.member is not None:
             self._groups.leave(self)
             self._chronicle.ended(self.member)
@@ -155,10 +152,10 @@ class GroupSeat:
         """As the port says."""
         assert stream not in self._releases, "a stream was leased again before it was given back"
         leases = self._leases()
-        if leases is None:
-            self._postponed.add(stream)
-            return
-        if self._subscription.inflows.get(stream) is None:
+        inflow = self._subscription.inflows.get(stream)
+        if inflow is not None:
+            inflow.upstream.go_on()
+        else:
             span = leases.range_of(stream)
             self._subscription.open_stream(stream, span.start, span.end, self)
             self.counters.streams_opened += 1
@@ -166,27 +163,26 @@ class GroupSeat:
         self._subscription.schedule_flush()
 
     def hold(self, stream: int) -> None:
-        """As the port says."""
-        if stream not in self._postponed:
-            streams_here.hold_stream(self._dispatcher, stream, self._now())
+        """As the port says. If the broker gives it up meanwhile, it is for the leader to say whose it is next."""
+        streams_here.hold_stream(self._dispatcher, stream, self._now())
+        inflow = self._subscription.inflows.get(stream)
+        assert inflow is not None
+        inflow.upstream.hold_back()
 
     def release(self, stream: int, deadline: float) -> None:
-        """As the port says; once more sets another deadline."""
+        """As the port says; once more sets another deadline. What the broker has given up goes at once."""
         before = self._releases.get(stream)
         if before is not None:
             before.deadline.cancel()
-        if stream in self._postponed:
-            self._postponed.discard(stream)
-            self._subscription.clock.call_soon(lambda: self._tell_released(stream))
-            return
-        self.hold(stream)
-        timer = self._subscription.clock.call_later(max(deadline - self._now(), 0.0), lambda: self._too_late(stream))
+        streams_here.hold_stream(self._dispatcher, stream, self._now())
+        inflow = self._subscription.inflows.get(stream)
+        left_s = 0.0 if inflow is not None and inflow.upstream.parked else max(deadline - self._now(), 0.0)
+        timer = self._subscription.clock.call_later(left_s, lambda: self._too_late(stream))
         if before is None:
             leases = self._dispatcher.leases
             assert leases is not None
             self._releases[stream] = Release(leases.range_of(stream), timer, self._now())
             self._subscription.acks.settled = self._subscription.schedule_flush
-            inflow = self._subscription.inflows.get(stream)
             assert inflow is not None
             inflow.fetching = False
             self._subscription.schedule_flush()
@@ -228,7 +224,11 @@ class GroupSeat:
             self.member.refused(stream)
 
     def stream_lost(self, stream: int, reason: str) -> None:
-        """It comes back by itself; the lease has not changed."""
+        """It comes back by itself, if there is a lease on it; else the broker may have given it to others."""
+        _ = reason
+        inflow = self._subscription.inflows.get(stream)
+        if inflow is not None and inflow.upstream.parked:
+            self._too_late(stream)
 
     # ---- within
 
@@ -238,14 +238,13 @@ class GroupSeat:
     def _facts(self) -> dict[str, str]:
         return {"topic": self.group.topic, "subscription": self.group.subscription}
 
-    def _leases(self) -> StreamLeases | None:
-        """Of the group as it is cut now; None as long as a stream of another cut is here."""
+    def _leases(self) -> StreamLeases:
+        """Of the group as it is cut now; a session opens nothing as long as a stream of another cut is here."""
         assert self.member is not None
         session = self.member.session
         leases = self._dispatcher.leases
         if leases is None or leases.streams_count != session.streams_count:
-            if len(self._subscription.inflows):
-                return None
+            assert not len(self._subscription.inflows), "a stream of another cut is here"
             leases = self._dispatcher.leases = StreamLeases(session.streams_count)
             leases.until = session.lease_until
         return leases
@@ -295,9 +294,6 @@ class GroupSeat:
             self._tell_released(stream)
             if not self._releases:
                 self._subscription.acks.settled = None
-                postponed, self._postponed = self._postponed, set()
-                for waiting in sorted(postponed):
-                    self.open(waiting)
 
     def _tell_released(self, stream: int) -> None:
         if self.member is not None:

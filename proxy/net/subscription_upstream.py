@@ -95,6 +95,7 @@ class SubscriptionUpstream:
         self._failures = 0
         self._ready_at = 0.0
         self._attempt = 0
+        self._held_back = False
         self.state = UpstreamState.IDLE
         self.link: BrokerLink | None = None
         """Set while ready, and only then."""
@@ -111,6 +112,24 @@ class SubscriptionUpstream:
         self._attempt += 1
         attempt = self._attempt
         self._brokers.locate(self._template.topic, lambda result: self._located(attempt, result))
+
+    @property
+    def parked(self) -> bool:
+        """Whether it is gone at the broker, and is not to come back by itself."""
+        return self._held_back and self.state is UpstreamState.BACKING_OFF
+
+    def hold_back(self) -> None:
+        """If it is lost, or not there yet, stay away until `go_on`: somebody else may have a right to it."""
+        self._held_back = True
+        if self.parked and self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def go_on(self) -> None:
+        """Come back by itself as ever, at once if it is gone."""
+        parked, self._held_back = self.parked, False
+        if parked:
+            self.open()
 
     def close(self, done: Callable[[], None] | None = None, *, tell_broker: bool = True) -> None:
         """End for good, and call `done` when the broker has answered, or can't.
@@ -176,6 +195,10 @@ class SubscriptionUpstream:
                 link.drop_consumer(self.consumer_id)
             self._failed(reply)
             return
+        if self._held_back:
+            close_at(link, self.consumer_id)
+            self._retry("it was held back meanwhile", at_once=True)
+            return
         self._subscribing = None
         self.link = link
         self.state = UpstreamState.READY
@@ -221,7 +244,8 @@ class SubscriptionUpstream:
             longest_ms = min(longest_ms, STREAM_BACKOFF_MS_MAX)
         delay_ms = 0 if at_once and not self._failures else min(delay_ms, longest_ms)
         self._failures += 1
-        self._timer = self._clock.call_later(delay_ms / 1000, self.open)
+        if not self._held_back:
+            self._timer = self._clock.call_later(delay_ms / 1000, self.open)
 
     def _end(self, state: UpstreamState) -> None:
         self.state = state

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tests.groups.simulation import Chances, World
@@ -27,8 +28,14 @@ class Outcome:
     successions: int
 
 
-def live(seed: int, *, planned: bool = False) -> Outcome:
-    """Live one life; raises AssertionError where a promise is broken. `planned` has joins and leaves only."""
+def live(seed: int, *, planned: bool = False, deeds: Sequence[str] = DEEDS) -> Outcome:
+    """Live one life; raises AssertionError where a promise is broken.
+
+    Args:
+        seed: decides everything.
+        planned: joins, leaves and replays only.
+        deeds: else some of these, besides joins and messages; one that is here more often is done more often.
+    """
     draw = random.Random(seed)  # noqa: S311 - to be repeated, not to be secret
     chances = Chances(
         loss=draw.choice([0.0, 0.0, 0.1, 0.3]),
@@ -38,7 +45,7 @@ def live(seed: int, *, planned: bool = False) -> Outcome:
         work_s_max=draw.choice([0.05, 0.5, 3.0]),
     )
     world = World(seed, chances, streams_count=draw.choice([1, 3, 16]))
-    deeds = ["join", "leave", "publish", "replay"] if planned else ["join", "publish", *draw.sample(DEEDS, 4)]
+    deeds = ["join", "leave", "publish", "replay"] if planned else ["join", "publish", *draw.sample(deeds, 4)]
     for _ in range(draw.randint(1, 3)):
         world.join()
     while world.now < FAULTS_S:
@@ -89,6 +96,7 @@ def _heal(world: World) -> None:
     assert world.settled(), describe(world)
     for stream, delivered in zip(world.streams, world.judge.delivered, strict=True):
         assert set(delivered) == set(range(stream.messages_count)), "messages are missing"
+    world.judge.complete()
 
 
 def describe(world: World) -> str:

@@ -50,6 +50,7 @@ MUTANTS = (
         "a stream of another cut is kept",
         SESSION,
         "        acts: list[SessionAct] = [Release(stream, now) for stream in sorted(self._holdings)]\n"
+        "        self._forgetting.update(self._holdings)\n"
         "        self._holdings = dict.fromkeys(self._holdings, Holding.RELEASING)\n",
         "        acts: list[SessionAct] = []\n",
         PROTOCOL,
@@ -151,6 +152,41 @@ MUTANTS = (
         "                self._dispatcher.outstanding.forget_acknowledged()\n",
         "                pass\n",
         SEATS,
+    ),
+    _mutant(
+        "who was not there when the cursor was moved remembers what was before",
+        SESSION,
+        "        if (streams_count, replays) == (self.streams_count, self.replays):\n",
+        "        if streams_count == self.streams_count:\n",
+        PROTOCOL,
+    ),
+    _mutant(
+        "a stream is opened while others are there that have to be forgotten",
+        SESSION,
+        "        if self._forgetting:\n",
+        "        if False:\n",
+        PROTOCOL,
+    ),
+    _mutant(
+        "a stream without a lease comes back by itself",
+        SEAT,
+        "        inflow.upstream.hold_back()\n",
+        "        pass\n",
+        SEATS,
+    ),
+    _mutant(
+        "what was given up is drained",
+        SEAT,
+        "        left_s = 0.0 if inflow is not None and inflow.upstream.parked else max(deadline - self._now(), 0.0)\n",
+        "        left_s = max(deadline - self._now(), 0.0)\n",
+        SEATS,
+    ),
+    _mutant(
+        "the cursor is moved before it is stored that it will be",
+        LEADER,
+        "        self._replays += 1\n",
+        "        self._replays += 0\n",
+        "tests/groups/test_replay.py",
     ),
     _mutant(
         "leaders stay where they are",

@@ -75,6 +75,10 @@ class Line:
     ahead: deque[int] = field(default_factory=deque)
     pending: set[int] = field(default_factory=set)
     """With workers."""
+    here: bool = False
+    """Whether it was leased, and has not been closed since."""
+    confirmed: set[int] = field(default_factory=set)
+    """What the broker had confirmed: if it sends that again it has forgotten, or the cursor was moved."""
 
 
 class Judge:
@@ -84,6 +88,8 @@ class Judge:
         self.delivered: list[list[int]] = [[] for _ in range(streams_count)]
         self.since: list[list[int]] = [[] for _ in range(streams_count)]
         """Since the cursor was moved last."""
+        self.wanted: list[set[int]] = [set() for _ in range(streams_count)]
+        """What has to be delivered again since the cursor was moved last."""
         self.again_count = 0
         """Deliveries of what had been delivered since the cursor was moved last."""
         self.versions: dict[Version, tuple[SessionId, tuple[int, ...]]] = {}
@@ -103,11 +109,22 @@ class Judge:
         assert again or message > max(self.since[stream], default=-1), f"{message} of {stream} after a later one"
         self.delivered[stream].append(message)
         self.since[stream].append(message)
+        self.wanted[stream].discard(message)
 
-    def moved(self) -> None:
-        """The cursor was moved: what was delivered may be so again, in its order."""
-        for delivered in self.since:
+    def moved(self, world: World, number: int) -> None:
+        """The cursor was moved: what was delivered may be so again, in its order, and has to be.
+
+        But for what workers have then of a replica that is frozen or cut off: if they acknowledge it, it is done.
+        """
+        for stream, delivered in enumerate(self.since):
             delivered.clear()
+            alive = [each for each in world.replicas.values() if each.alive]
+            held = {message for each in alive for message in each.lines[stream].pending}
+            self.wanted[stream] = set(range(number, world.streams[stream].messages_count)) - held
+
+    def complete(self) -> None:
+        """Everything has been acknowledged: all that had to come again has come."""
+        assert not any(self.wanted), f"the cursor was moved, and this did not come again: {self.wanted}"
 
     def told(self, message: FromLeader | OfLeaders | OfReplay) -> None:
         """A leader says something."""
@@ -234,7 +251,7 @@ class Replica:
 
     def open(self, stream: int) -> None:
         """As `GroupStreams` says."""
-        self.lines[stream].wanted = self.lines[stream].free = True
+        self.lines[stream].wanted = self.lines[stream].free = self.lines[stream].here = True
         self.try_to_open(stream)
 
     def hold(self, stream: int) -> None:
@@ -251,7 +268,7 @@ class Replica:
             if not consumed:
                 for stream in self.world.streams:
                     stream.go_back(number)
-                self.world.judge.moved()
+                self.world.judge.moved(self.world, number)
             self.member.repositioned("a stream is consumed" if consumed else None)
 
         self.world.ask(self, asked, lambda: self.member.repositioned("the broker cannot be reached"))
@@ -266,14 +283,16 @@ class Replica:
     def try_to_open(self, stream: int) -> None:
         """Ask the broker, if that is still wanted."""
         line = self.lines[stream]
-        if line.open or line.opening or not line.wanted:
+        if line.open or line.opening or not line.wanted or not line.free:
             return
         line.opening = True
 
         def opened() -> None:
             line.opening = False
             accepted = self.world.streams[stream].open(self.name)
-            if accepted:
+            if accepted and line.wanted and not line.free:  # held meanwhile
+                self.world.streams[stream].close(self.name)
+            elif accepted:
                 line.open = True
                 self.member.opened(stream)
                 if not line.wanted:
@@ -293,10 +312,11 @@ class Replica:
     def release(self, stream: int, deadline: float) -> None:
         """As `GroupStreams` says."""
         line = self.lines[stream]
+        parked = not line.free and not line.open and not line.opening
         line.wanted = line.free = False
         line.ahead.clear()
-        line.deadline = deadline
-        self.later(max(deadline - self.now, 0.0), lambda: self.drain(stream))
+        line.deadline = self.now if parked else deadline
+        self.later(max(line.deadline - self.now, 0.0), lambda: self.drain(stream))
         self.later(0.0, lambda: self.drain(stream))
 
     def deliver(self, stream: int) -> None:
@@ -306,7 +326,9 @@ class Replica:
             message = self.world.streams[stream].take(self.name)
             if message is None:
                 break
-            if message not in line.pending and message not in line.ahead:
+            if message in line.confirmed:
+                self.world.streams[stream].acknowledged.add(message)
+            elif message not in line.pending and message not in line.ahead:
                 line.ahead.append(message)
         while line.ahead and len(line.pending) < PREFETCH and line.free and self.now < self.until:
             assert self.session.may_deliver(stream, self.now), f"{self.name} was not told to stop delivering {stream}"
@@ -325,6 +347,7 @@ class Replica:
         if message not in line.pending:  # its stream has gone, and with it who had what
             return
         line.pending.discard(message)
+        line.confirmed.add(message)
         self.world.streams[stream].acknowledged.add(message)
         self.session.progressed(StreamState(stream, message, len(line.pending)))
         self.drain(stream)
@@ -343,8 +366,11 @@ class Replica:
             if line.wanted:
                 return
             line.pending.clear()
-            line.open = False
+            line.open = line.here = False
             self.world.streams[stream].close(self.name)
+            if not any(each.here for each in self.lines):
+                for each in self.lines:
+                    each.confirmed.clear()
             self.member.released(stream)
 
         self.world.ask(self, closed, lambda: self.later(0.5, lambda: self.drain(stream)))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from hypothesis import given
@@ -12,29 +12,14 @@ from hypothesis import strategies as st
 from proxy.groups.encoding import UnreadableError, decode_message, decode_record, encode
 from proxy.groups.memory import GroupMemory
 from proxy.groups.messages import (
-    Disconnect,
-    FindLeader,
     FromLeader,
     FromSession,
-    Invalidate,
-    LeaderBegan,
-    LeaseStreams,
-    RenewStreamLease,
-    UpdateStreams,
-    UpdateStreamStates,
+    OfLeaders,
+    OfReplay,
 )
 from tests.groups.rig import ALICE
 
-MESSAGES = (
-    FindLeader,
-    UpdateStreamStates,
-    Disconnect,
-    LeaseStreams,
-    RenewStreamLease,
-    UpdateStreams,
-    Invalidate,
-    LeaderBegan,
-)
+MESSAGES = (*get_args(FromSession), *get_args(FromLeader), *get_args(OfLeaders), *get_args(OfReplay))
 
 
 def values(*kinds: type[Any]) -> st.SearchStrategy[Any]:

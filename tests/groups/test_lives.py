@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.groups.lives import live
 
 SEEDS = 150
+ABSENCES = ("pause", "replay", "cut", "pause", "replay", "leave")
 
 
 def test_whatever_happens_streams_have_one_deliverer_and_keep_their_order() -> None:
@@ -23,3 +24,14 @@ def test_a_planned_change_delivers_nothing_twice() -> None:
     assert sum(outcome.versions for outcome in outcomes) > 10 * SEEDS
     assert [seed for seed, outcome in enumerate(outcomes) if outcome.duplicates] == []
     assert sum(outcome.replays for outcome in outcomes) > SEEDS
+
+
+def test_a_replay_is_whole_though_replicas_are_absent() -> None:
+    """Whoever was frozen or cut off while the cursor was moved takes nothing that comes again for a repetition."""
+    outcomes = [live(seed, deeds=ABSENCES) for seed in range(60)]
+    assert sum(outcome.replays for outcome in outcomes) > len(outcomes)
+
+
+def test_a_life_of_which_a_stream_came_back_without_a_lease() -> None:
+    """Its consumer at the broker was lost meanwhile, and what the next one got was acknowledged as a repetition."""
+    assert live(100_414, deeds=ABSENCES).replays

@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
-from proxy.groups.messages import ReplayDone, ReplayTarget, ReplayWanted
+from dataclasses import replace
+
+from proxy.groups.memory import GroupMemory
+from proxy.groups.messages import (
+    FindLeader,
+    LeaseStreams,
+    ReplayDone,
+    ReplayTarget,
+    ReplayWanted,
+    UpdateStreams,
+    UpdateStreamStates,
+)
 from proxy.groups.replay import Answer, GroupReplay
 from proxy.groups.streams import StreamState
 from tests.groups.rig import ALICE, BOB, GROUP, TIMING, LeaderRig
@@ -55,6 +66,39 @@ def test_how_far_streams_were_is_forgotten() -> None:
     rig.confirm(BOB, *of_bob)
     rig.repositioned()
     assert not rig.leader.states
+
+
+def test_that_the_cursor_is_moved_is_stored_before() -> None:
+    """Also the next leader, if this one dies in between, says so to those that come back; and nobody is told before."""
+    rig = shared()
+    of_alice, of_bob = owned(rig, ALICE), owned(rig, BOB)
+    rig.replay(1, TARGET)
+    rig.confirm(ALICE, *of_alice)
+    rig.auto = False
+    rig.confirm(BOB, *of_bob)
+    (stored,) = rig.unstored
+    assert (stored.record.replays, stored.record.owners, rig.repositions) == (1, (), [])
+    rig.auto = True
+    rig.store()
+    assert rig.repositions == [TARGET]
+    rig.take(rig.leader.repositioned(None, rig.now))
+    assert {message.replays for message in rig.told if isinstance(message, UpdateStreams)} == {1}
+    next_one = LeaderRig(memory=stored.record, epoch=2)
+    next_one.take(next_one.leader.receive(FindLeader(next_one.report(ALICE), ()), next_one.now))
+    assert [message.replays for message in next_one.told if isinstance(message, LeaseStreams)] == [1]
+
+
+def test_how_far_one_was_before_the_cursor_was_moved_is_not_believed() -> None:
+    """It comes back and says what it had; its reports say that they are of before."""
+    rig = LeaderRig(memory=GroupMemory(replays=3))
+    state = StreamState(0, acknowledged=9)
+    rig.hear(FindLeader(rig.report(ALICE), (state,)))
+    assert rig.leader.owners[0] == ALICE
+    assert rig.leader.states == {}
+    (session,) = rig.leader.sessions
+    assert session.version is not None
+    rig.hear(UpdateStreamStates(replace(rig.report(ALICE), replays=3), session.version, (state,)))
+    assert rig.leader.states[0].acknowledged == 9
 
 
 def test_one_who_asks_again_is_answered_again_and_nothing_is_done_twice() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.groups.messages import FindLeader, LeaseStreams, RenewStreamLease, UpdateStreamStates
+from proxy.groups.messages import FindLeader, LeaseStreams, RenewStreamLease, UpdateStreams, UpdateStreamStates
 from proxy.groups.session import TABLE, Action, Event, Holding, State
 from proxy.groups.streams import StreamState
 from tests.groups.rig import TIMING, SessionRig, version
@@ -246,6 +246,33 @@ def test_it_reports_as_often_as_it_must() -> None:
     rig.take(rig.session.weigh(4, rig.now))
     rig.take(rig.session.weigh(4, rig.now))
     assert [message.report.workers_count for message in rig.said] == [4]
+
+
+def test_one_that_was_not_there_when_the_cursor_was_moved_forgets_what_it_has() -> None:
+    """What comes again is to be delivered again; and the leader is told of which time reports are."""
+    rig = SessionRig()
+    rig.lease(1, 2, 3)
+    rig.session.progressed(StreamState(2, acknowledged=9))
+    rig.wait(TIMING.lease_s)
+    assert rig.hear(LeaseStreams(rig.header(epoch=2), version(1, 2), (2, 3), 16, 1)) == ["release 2", "release 3"]
+    assert rig.session.state_of(2).acknowledged is None
+    assert rig.said[-1].report.replays == 1
+    assert rig.released(2) == [], "all of it has to go before anything comes"
+    assert rig.released(3) == ["open 2", "open 3"]
+    assert rig.hear(UpdateStreams(rig.header(epoch=2), version(1, 2), version(2, 2), (2, 3), 1)) == []
+
+
+def test_a_stream_that_was_never_opened_is_given_back_at_once() -> None:
+    """It waited for others to go, and is wanted elsewhere before they had."""
+    rig = SessionRig()
+    rig.lease(1, 2)
+    rig.wait(TIMING.lease_s)
+    assert rig.hear(LeaseStreams(rig.header(epoch=2), version(1, 2), (5, 6), 16, 1)) == ["release 2"]
+    assert rig.hear(UpdateStreams(rig.header(epoch=2), version(1, 2), version(2, 2), (6,), 1)) == []
+    said = rig.said[-1]
+    assert isinstance(said, UpdateStreamStates)
+    assert [state.stream for state in said.states if state.finished] == [5]
+    assert rig.released(2) == ["open 6"]
 
 
 def test_a_group_that_is_cut_in_another_way() -> None:

@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import httpx
 import pulsar
 import pytest
 
+from integration.artifacts import PULSAR_VERSIONS
 from integration.gateway import KeylineGateway
 from integration.standalone import PulsarStandalone
 from tests.integration.conditions import eventually
@@ -40,6 +42,10 @@ class Group:
         self.taken: dict[str, list[int]] = defaultdict(list)
         self.places: dict[tuple[str, int], pulsar.MessageId] = {}
         self.published_ms: dict[tuple[str, int], int] = {}
+        self.given: Counter[str] = Counter()
+        """Messages by worker."""
+        self.work_s = 0.0
+        """How long workers have a message."""
         self._lock = threading.Lock()
         self._sent = 0
         quiet = pulsar.ConsoleLogger(pulsar.LoggerLevel.Error)
@@ -52,7 +58,7 @@ class Group:
                 consumer_type=pulsar.ConsumerType.KeyShared,
                 consumer_name=f"w{number}",
                 initial_position=pulsar.InitialPosition.Earliest,
-                message_listener=self._listen,
+                message_listener=partial(self._listen, f"w{number}"),
                 receiver_queue_size=20,
             )
         client = pulsar.Client(broker.service_url, logger=quiet)
@@ -75,6 +81,7 @@ class Group:
         with self._lock:
             wrong = {key: self.taken[key] for key in KEYS if self.taken[key] != wanted}
             self.taken.clear()
+            self.given.clear()
         assert not wrong
 
     def replay(self, replica: int, **place: Any) -> httpx.Response:
@@ -83,8 +90,10 @@ class Group:
         url = f"{self.gateways[replica].admin_url}/api/v1/groups/{path}/replay"
         return httpx.post(url, json=place, timeout=REPLAY_S_MAX, trust_env=False)
 
-    def _listen(self, consumer: pulsar.Consumer, message: pulsar.Message) -> None:
+    def _listen(self, worker: str, consumer: pulsar.Consumer, message: pulsar.Message) -> None:
+        time.sleep(self.work_s)
         with self._lock:
+            self.given[worker] += 1
             place = message.partition_key(), int(message.data())
             self.taken[place[0]].append(place[1])
             self.places[place] = message.message_id()
@@ -94,11 +103,28 @@ class Group:
 
 @pytest.fixture
 def group(broker: PulsarStandalone, start_gateway: StartGateway, new_topic: Callable[[str], str]) -> Iterator[Group]:
+    """As `grouped` says, on each version in turn."""
+    with grouped(broker, start_gateway, new_topic("replay")) as made:
+        yield made
+
+
+@pytest.fixture(scope="module", params=PULSAR_VERSIONS)
+def impatient_broker(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[PulsarStandalone]:
+    """Each version in turn, giving up silent connections soon."""
+    settings = {"keepAliveIntervalSeconds": "3"}
+    with PulsarStandalone(request.param, data=tmp_path_factory.mktemp("pulsar"), settings=settings) as standalone:
+        yield standalone
+
+
+@contextmanager
+def grouped(broker: PulsarStandalone, start_gateway: StartGateway, topic: str) -> Iterator[Group]:
     """Both have streams, and everything that was sent was delivered."""
     names = [f"replica-{number}" for number in range(REPLICAS)]
     gateways = [start_gateway(broker, groups_enabled="true", replica_name=name) for name in names]
     with ExitStack() as ends:
-        made = Group(broker, gateways, new_topic("replay"), ends)
+        made = Group(broker, gateways, topic, ends)
         eventually(lambda: all(_streams(gateway) for gateway in gateways), "streams at both")
         made.send()
         made.wait(*range(ROUNDS))
@@ -132,6 +158,26 @@ def test_from_a_time_and_from_a_message(group: Group) -> None:
     first = group.places[KEYS[0], ROUNDS + 2]
     assert group.replay(1, position={"ledger": first.ledger_id(), "entry": first.entry_id()}).is_success
     group.wait(ROUNDS + 2)
+
+
+def test_a_replica_that_was_frozen_meanwhile_delivers_again_too(
+    impatient_broker: PulsarStandalone, start_gateway: StartGateway, new_topic: Callable[[str], str]
+) -> None:
+    """It remembers what the broker had confirmed, and must not take what comes again for a repetition of that.
+
+    The other one's worker is slow, so that most of it is yet to be delivered when streams go back to the frozen one.
+    """
+    with grouped(impatient_broker, start_gateway, new_topic("replay")) as group:
+        frozen = group.gateways[1]
+        frozen.pause()
+        try:
+            group.work_s = 0.05
+            assert group.replay(0, end="earliest").is_success
+        finally:
+            frozen.resume()
+        eventually(lambda: group.given["w1"] > 0, "the one that was frozen to deliver")
+        group.work_s = 0.0
+        group.wait(*range(ROUNDS))
 
 
 def test_what_is_bad_is_refused_and_changes_nothing(group: Group) -> None:

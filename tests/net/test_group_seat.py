@@ -181,6 +181,56 @@ def test_a_process_that_slept_through_its_lease_delivers_nothing() -> None:
     assert payloads(rig.first) == []
 
 
+def test_a_stream_without_a_lease_that_the_broker_gives_up_stays_away() -> None:
+    """Others may have a right to it, and what came again would be taken for a repetition; with a lease it is back."""
+    rig = SeatRig(permits=10)
+    rig.lease(0)
+    rig.deliver(0, 1)
+    rig.clock.advance(TIMING.lease_s)
+    rig.link.close_consumer(rig.consumer_id(0))
+    rig.clock.advance(TIMING.drop_s)
+    assert len(subscribes(rig.link)) == 1
+    rig.lease(0)
+    assert len(subscribes(rig.link)) == 2
+    rig.first.ack(1)
+    rig.deliver(0, 1, 2)
+    assert payloads(rig.first) == [b"1", b"2"], "what the worker had was its own all the time"
+
+
+def test_a_stream_that_opens_without_a_lease_is_closed_again() -> None:
+    """The broker was asked in time and answered too late."""
+    rig = SeatRig(permits=10)
+    rig.link.held.add(T.SUBSCRIBE)
+    rig.lease(0)
+    rig.clock.advance(TIMING.lease_s)
+    rig.link.held.clear()
+    rig.link.answer(T.SUBSCRIBE)
+    assert len(rig.link.sent(T.CLOSE_CONSUMER)) == 1
+    rig.clock.advance(TIMING.drop_s)
+    assert len(subscribes(rig.link)) == 1
+    rig.lease(0)
+    rig.deliver(0, 1)
+    assert payloads(rig.first) == [b"1"]
+
+
+def test_a_stream_that_was_given_up_goes_at_once_when_it_is_anothers() -> None:
+    """The broker has given others what workers here have of it: there is nothing to wait for, before or meanwhile."""
+    for lost_first in (True, False):
+        rig = SeatRig(permits=10)
+        rig.lease(0)
+        rig.deliver(0, 1)
+        rig.clock.advance(TIMING.lease_s)
+        if lost_first:
+            rig.link.close_consumer(rig.consumer_id(0))
+        rig.lease()
+        if not lost_first:
+            assert rig.subscription.dispatcher.outstanding.entries, "the worker may acknowledge it yet"
+            rig.link.close_consumer(rig.consumer_id(0))
+        rig.clock.advance(0.0)
+        assert not rig.subscription.dispatcher.outstanding.entries
+        assert not len(rig.subscription.inflows)
+
+
 def test_a_refused_stream_is_told_and_tried_again() -> None:
     """Somebody else is there still: the leader is to know."""
     rig = SeatRig()
@@ -342,7 +392,4 @@ def test_a_stream_of_another_cut_is_shown_with_the_slots_that_it_has() -> None:
     rig.clock.advance(0.0)
     shown = group_statistics(rig.seat, rig.clock.now())
     assert shown is not None
-    assert [(row.stream, row.first_hash, row.holding) for row in shown.streams] == [
-        (0, 0, "open"),
-        (3, 49_152, "releasing"),
-    ]
+    assert [(row.stream, row.first_hash, row.holding) for row in shown.streams] == [(3, 49_152, "releasing")]
