@@ -21,6 +21,7 @@ import structlog
 import uvloop
 
 from admin_api.app import admin_app
+from admin_api.metrics.snapshot import snapshot
 from admin_api.origins import is_loopback
 from admin_api.pulsar.proxying import BrokerAdmin
 from admin_api.server import AdminServer
@@ -30,6 +31,7 @@ from proxy.config_show import effective_json
 from proxy.config_types import service_urls, split_host_port
 from proxy.core.sticky_key import consistent_slot, murmur31, range_slot
 from proxy.errors import KeylineError
+from proxy.journal.keeper import JournalKeeper, JournalSettings
 from proxy.limits import Limits
 from proxy.metrics_source import MetricsSource
 from proxy.net.aio import AioClock, AioConnector
@@ -91,6 +93,9 @@ class Gateway:
         if self._groups is not None:
             self._subscriptions.new_seat = self._groups.new_seat
         events = self._subscriptions.events
+        self._journal = _journal(config, clock)
+        if self._journal is not None:
+            events.chronicler = self._journal.journal
         rivals = _rivals(config, self._groups, self._brokers, clock)
         self._elections = ProducerElections(clock, events, _picked(ElectionSettings, config), rivals)
         sessions = Sessions(connector, clock, self._subscriptions, self._elections, session_settings(config), limits)
@@ -115,7 +120,10 @@ class Gateway:
             self._brokers,
             self._collector,
             self._groups,
+            self._journal,
         )
+        self._metrics = metrics
+        self._snapshots: asyncio.Task[None] | None = None
         serving = config.serving
         self._broker_admin = _broker_admin(config)
         self._admin = AdminServer(
@@ -189,6 +197,10 @@ class Gateway:
             raise StartFailure(f"listen {serving.listen}: {error.strerror or error}") from error
         self._probe.start()
         self._collector.start()
+        if self._journal is not None:
+            self._journal.start()
+            if self._config.journaling.journal_snapshot_s:
+                self._snapshots = asyncio.create_task(self._take_snapshots(self._journal))
         if self._groups is not None:
             self._groups.start()
         self._elections.start()
@@ -223,10 +235,27 @@ class Gateway:
         self._brokers.close(gone.set)
         await _first_of(farewell_s, gone)
         self._subscriptions.events.close()  # or the streams would hold the admin API open
+        await self._close_journal()
         await self._admin.stop()
         await self._broker_admin.close()
         log.info("gateway stopped", drained=complete)
         return complete
+
+    async def _take_snapshots(self, keeper: JournalKeeper) -> None:
+        """Record what /metrics shows, again and again."""
+        serving, journaling = self._config.serving, self._config.journaling
+        while True:
+            await asyncio.sleep(journaling.journal_snapshot_s)
+            keeper.journal.measured(await snapshot(self._metrics, serving.metrics_consumers_max))
+
+    async def _close_journal(self) -> None:
+        """The last file is finished beside the loop, which has other things to end."""
+        if self._snapshots is not None:
+            self._snapshots.cancel()
+        if self._journal is None:
+            return
+        if not await asyncio.to_thread(self._journal.close):
+            log.error("the journal's last rows are lost: its files were not finished in time")
 
     def _drain(self, done: Callable[[], None]) -> None:
         """What is shared goes to other replicas while the rest waits for its acknowledgements."""
@@ -321,6 +350,20 @@ def _rivals(config: Config, groups: Groups | None, brokers: Brokers, clock: AioC
         return None
     topic = rivals_topic(_picked(GroupSettings, config).groups_namespace)
     return ProducerRivals(groups.replica, PulsarSharedMail(topic, groups.replica, brokers, clock), clock)
+
+
+def _journal(config: Config, clock: AioClock) -> JournalKeeper | None:
+    """Make the journal, if one is kept."""
+    values = config.values()
+    secret = config.journaling.journal_key_secret
+    values["journal_key_secret"] = None if secret is None else secret.get_secret_value().encode()
+    settings = JournalSettings(**{field.name: values[field.name] for field in fields(JournalSettings)})
+    if settings.journal is None:
+        return None
+    try:
+        return JournalKeeper(settings, config.serving.replica_name, version("keyline"), clock, time.time_ns)
+    except ValueError as error:
+        raise StartFailure(f"journal {error}") from error
 
 
 def _credentials(config: Config) -> CredentialsProvider:

@@ -18,7 +18,18 @@ from typing import Any, Literal, NamedTuple
 
 from pydantic import ByteSize, Field, SecretStr
 
-from proxy.config_types import Group, HostPort, HttpUrl, Name, Names, Namespace, Ports, ServiceUrls, setting
+from proxy.config_types import (
+    Group,
+    HostPort,
+    HttpUrl,
+    JournalPlace,
+    Name,
+    Names,
+    Namespace,
+    Ports,
+    ServiceUrls,
+    setting,
+)
 from proxy.groups.streams import STREAMS_MAX
 from proxy.limits import MIB, Limits
 
@@ -210,6 +221,55 @@ class Replicas(Group):
     )  # fmt: skip
 
 
+class Journaling(Group):
+    """A record of what happened, as Parquet files, for reports."""
+
+    journal: JournalPlace | None = setting(
+        None,
+        "Where the journal's files go: a directory, or a URL of an object store (s3://bucket/folder, gs://...). None: "
+        "no journal is kept.",
+        takes="a path or a URL",
+    )
+    journal_spool_directory: Path | None = setting(
+        None,
+        "Where files lie while they are written: `_open` below `journal` if not set, or, for an object store, a "
+        "directory of the system's for what is temporary. What a killed gateway left there its next life publishes.",
+        takes="the path of a directory",
+    )
+    journal_deliveries: bool = setting(
+        default=False,
+        description="Record every delivery and acknowledgement too, not only what happens to subscriptions.",
+    )
+    journal_key_sample: float = setting(
+        1.0, "Share of all keys whose deliveries are recorded: those of a key all or none.",
+        unit="of all keys", ge=0, le=1,
+    )  # fmt: skip
+    journal_key_secret: SecretStr | None = setting(
+        None,
+        "Secret of the keyed hash that stands for a key. The same on all replicas and for as long as reports should "
+        "know a key again; if not set, each life of the gateway makes up its own.",
+        takes="a text",
+    )
+    journal_plain_keys: bool = setting(
+        default=False,
+        description="Write keys themselves beside their hashes.",
+    )
+    journal_snapshot_s: float = setting(
+        60.0, "How often the numbers of /metrics are recorded; 0 never.", unit="seconds", ge=0, le=86_400
+    )
+    journal_roll_s: float = setting(
+        300.0, "After so long a file is finished and the next begun.", unit="seconds", ge=1, le=86_400
+    )
+    journal_roll_bytes: ByteSize = setting(
+        128 * MIB, "A file that is as large, uncompressed, is finished and the next begun.",
+        unit="bytes", ge=64 * 1024, le=1 << 34,
+    )  # fmt: skip
+    journal_memory_bytes: ByteSize = setting(
+        64 * MIB, "Memory of rows that are not written yet; what does not fit is lost and counted.",
+        unit="bytes", ge=1 * MIB, le=1 << 34,
+    )  # fmt: skip
+
+
 class Memory(Group):
     """How many subscriptions and workers there may be, how far subscriptions read ahead, and what they may hold."""
 
@@ -308,6 +368,7 @@ class Config:
     ordering: Ordering
     producers: Producers
     replicas: Replicas
+    journaling: Journaling
     memory: Memory
     client_side: ClientSide
 
@@ -322,6 +383,7 @@ GROUPS: dict[str, type[Group]] = {
     "ordering": Ordering,
     "producers": Producers,
     "replicas": Replicas,
+    "journaling": Journaling,
     "memory": Memory,
     "client_side": ClientSide,
 }

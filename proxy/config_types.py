@@ -17,6 +17,8 @@ from pydantic.fields import FieldInfo
 from proxy.net.handshake import parse_service_url
 
 _PORT_MAX = 65_535
+JOURNAL_SCHEMES = ("s3", "gs", "gcs", "abfs", "abfss", "hdfs", "file")
+"""Of URLs that Arrow has a file system for."""
 
 
 def setting(default: Any, description: str, *, unit: str = "", takes: str = "", **bounds: Any) -> Any:
@@ -96,6 +98,18 @@ def _check_namespace(text: str) -> str:
     return text
 
 
+def _check_journal_place(place: str) -> str:
+    scheme, separator, rest = place.partition("://")
+    if not place or not place.isprintable():
+        raise ValueError("must be the path of a directory or a URL such as s3://bucket/folder")
+    if separator and (scheme not in JOURNAL_SCHEMES or not rest):
+        schemes = ", ".join(JOURNAL_SCHEMES)
+        raise ValueError(f"must be the path of a directory or a URL of one of these kinds: {schemes}")
+    if separator and "@" in rest and scheme in {"s3", "gs", "gcs"}:
+        raise ValueError("must have no user: it is shown; object stores take credentials from the environment")
+    return place
+
+
 def _split(value: Any) -> Any:
     """Take a list from the environment apart at its commas; a file has lists of its own."""
     return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
@@ -104,6 +118,7 @@ def _split(value: Any) -> Any:
 HostPort = Annotated[str, AfterValidator(_check_host_port)]
 ServiceUrls = Annotated[str, AfterValidator(_check_service_url)]
 HttpUrl = Annotated[str, AfterValidator(_check_http_url)]
+JournalPlace = Annotated[str, AfterValidator(_check_journal_place)]
 Name = Annotated[str, AfterValidator(_check_name)]
 Namespace = Annotated[str, AfterValidator(_check_namespace)]
 Names = Annotated[tuple[Name, ...], BeforeValidator(_split)]

@@ -10,12 +10,14 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from proxy.journal.summary import NO_JOURNAL, JournalSummary
 from proxy.net.broker_statistics import State
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from proxy.collector import Collector
+    from proxy.journal.keeper import JournalKeeper
     from proxy.net.brokers import Brokers
     from proxy.net.group_statistics import GroupSummary
     from proxy.net.groups import Groups
@@ -40,6 +42,7 @@ class GatewaySummary:
     lookups_total: int
     lookup_failures_total: int
     collections_total: int
+    journal: JournalSummary
 
 
 class MetricsSource:
@@ -55,8 +58,10 @@ class MetricsSource:
         brokers: Brokers,
         collector: Collector,
         groups: Groups | None = None,
+        journal: JournalKeeper | None = None,
     ) -> None:
-        """All of one gateway; `groups` is None for one that shares nothing."""
+        """All of one gateway; `groups` is None for one that shares nothing, `journal` for one that keeps none."""
+        self._journal = journal
         self._groups = groups
         self._version = version
         self._not_ready_because = not_ready_because
@@ -80,6 +85,7 @@ class MetricsSource:
             lookups_total=brokers.lookups_total,
             lookup_failures_total=brokers.lookup_failures_total,
             collections_total=self._collector.collections_total,
+            journal=NO_JOURNAL if self._journal is None else self._journal.summary(),
         )
 
     def topics(self) -> Iterator[ElectionSummary]:

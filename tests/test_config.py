@@ -273,7 +273,7 @@ def test_no_secret_is_ever_shown() -> None:
     shown = [effective(result), str(effective_json(result)), repr(result), str(result.config.values())]
     assert not any("hush" in text for text in shown)
     assert effective_json(result)["settings"]["broker_token"] == {"value": MASK, "origin": "environment"}
-    assert [name for name in GROUP_OF if is_secret(name)] == ["broker_token"]
+    assert [name for name in GROUP_OF if is_secret(name)] == ["broker_token", "journal_key_secret"]
 
 
 def test_what_is_in_effect_is_shown_with_its_origin() -> None:

@@ -190,5 +190,28 @@ GATEWAY: Final = (
         "collections_total",
         "Times that everything was walked for garbage because subscriptions had ended.",
     ),
+    gauge("keyline_gateway_journal_kept", "journal.kept", "1 if this gateway keeps a journal."),
+    gauge(
+        "keyline_gateway_journal_well", "journal.well", "1 if nothing is wrong with the journal, 0 while rows are lost."
+    ),
+    counter("keyline_gateway_journal_rows_written_total", "journal.rows_written", "Rows written to the journal."),
+    counter(
+        "keyline_gateway_journal_rows_dropped_total",
+        "journal.rows_dropped",
+        "Rows that were lost, because the disk or the store was too slow, full or gone.",
+        label="kind",
+    ),
+    counter(
+        "keyline_gateway_journal_rows_recovered_total",
+        "journal.rows_recovered",
+        "Rows that a gateway of this name had left in unfinished files when it was killed.",
+    ),
+    counter("keyline_gateway_journal_files_published_total", "journal.files_published", "Files that were finished."),
+    counter(
+        "keyline_gateway_journal_failures_total",
+        "journal.failures",
+        "Times that something could not be written or published.",
+    ),
+    gauge("keyline_gateway_journal_held_bytes", "journal.bytes_held", "Memory of rows not written yet.", unit="bytes"),
 )
 """Of the gateway; no labels but what the families have of their own."""

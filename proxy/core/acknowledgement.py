@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from proxy.core.delivery_log import How, note, note_unit
 from proxy.core.entry import PART_BYTES, Batch, Delivery, Part, bits_to_indexes, forget_acked
 
 if TYPE_CHECKING:
@@ -45,9 +46,13 @@ def ack(dispatcher: Dispatcher, worker: Worker, key: int, now: float) -> bool:
         if unit.batch is None and unit.chunk is None and not dispatcher.gated:
             _finish_plain(dispatcher, unit, worker, now)
         else:
+            if dispatcher.endings is not None:
+                note(dispatcher.endings, How.ACKED, unit, worker, now)
             _credit(worker, unit.remaining)
             _finish(dispatcher, unit, worker, now)
     else:
+        if dispatcher.endings is not None:
+            note_unit(dispatcher.endings, How.ACKED, unit, worker, now)
         for part in list(unit.parts):
             _credit(worker, part.remaining)
             _finish(dispatcher, part, worker, now)
@@ -109,9 +114,12 @@ def take_back(dispatcher: Dispatcher, worker: Worker, units: Collection[Part | D
     redelivery. Left there, it would reach the worker twice, or a second worker as well.
     """
     unsent = withdraw(dispatcher, worker, units) if worker.outbox else set()
+    before = worker.redelivered_messages
     returned: list[Part] = []
     by_slot: dict[int, list[Part]] = {}
     for unit in units:
+        if dispatcher.endings is not None and id(unit) not in unsent:
+            note_unit(dispatcher.endings, How.RETURNED, unit, worker, now)
         for part in parts_of(unit):
             _credit(worker, part.remaining, acknowledged=False)
             dispatcher.release(part, worker, now)
@@ -127,6 +135,8 @@ def take_back(dispatcher: Dispatcher, worker: Worker, units: Collection[Part | D
     for slot, parts in by_slot.items():
         dispatcher.waiting_slot(slot, now).insert_all(parts)
     dispatcher.chunked.came_back(worker, returned)
+    if worker.redelivered_messages > before:
+        dispatcher.comebacks.append((worker.name, worker.redelivered_messages - before))
     return returned
 
 
@@ -209,6 +219,8 @@ def _finish_plain(dispatcher: Dispatcher, part: Part, worker: Worker, now: float
     outstanding.acks.append(position)
     outstanding.unconfirmed.add(position)
     part.holder = None
+    if dispatcher.endings is not None:
+        dispatcher.endings.append((How.ACKED, part, worker, now, part.sent_at, part.attempts, None))
     slot = part.slot
     if dispatcher.ordered and not dispatcher.slots.release(slot):
         if slot in dispatcher.draining:
@@ -254,6 +266,9 @@ def _ack_bits(dispatcher: Dispatcher, part: Part, worker: Worker, bits: int, now
     if not fresh:
         return
     _credit(worker, fresh.bit_count())
+    if dispatcher.endings is not None:
+        indexes = tuple(bits_to_indexes(fresh, part.message_indexes()))
+        dispatcher.endings.append((How.ACKED, part, worker, now, part.sent_at, part.attempts, indexes))
     part.acked |= fresh
     if part.acked == (1 << part.count) - 1:
         _finish(dispatcher, part, worker, now)

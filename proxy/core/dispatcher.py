@@ -35,6 +35,7 @@ from proxy.core.waiting import WAITING_SLOT_BYTES, WaitingSlot, WaitReason
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from proxy.core.delivery_log import Ending
     from proxy.core.selectors.base import Selector
     from proxy.core.stream_leases import StreamLeases
     from proxy.core.worker import Worker
@@ -95,6 +96,10 @@ class Dispatcher:
         """Workers with a join gate, in join order."""
         self.paused = False
         self.hand_overs: list[HandOver] = []
+        self.endings: list[Ending] | None = None
+        """How deliveries ended, for the caller to take; None where nobody wants to know."""
+        self.comebacks: list[tuple[str, int]] = []
+        """Workers and how many messages came back from them, for the caller to take."""
         self.draining_cleared_total = 0
         self.opaque_overshoots = 0
         """Deliveries larger than the permits because the entry could not be cut."""

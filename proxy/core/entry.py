@@ -92,6 +92,7 @@ class Part:
         "batch",
         "chunk",
         "count",
+        "digest",
         "holder",
         "indexes",
         "key",
@@ -124,6 +125,8 @@ class Part:
         self.opaque = False
         """The payload cannot be read (encrypted): always delivered whole."""
         self.chunk: Chunk | None = None
+        self.digest: int | tuple[int, ...] = 0
+        """Where a record of messages is kept: of the key that all have, or of each message's in the original batch."""
 
     @property
     def order(self) -> tuple[int, int]:
@@ -217,6 +220,7 @@ def cut(part: Part, size: int) -> Part:
     indexes = tuple(part.message_indexes())
     head = Part(part.position, part.slot, size, part.tail, part.redeliveries, part.received_at)
     head.attempts = part.attempts
+    head.digest = part.digest
     head.batch = part.batch
     part.batch.add(head)
     head.indexes, part.indexes = indexes[:size], indexes[size:]

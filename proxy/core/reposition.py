@@ -6,6 +6,7 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from proxy.core.acknowledgement import pass_gates
+from proxy.core.delivery_log import How, note_unit
 from proxy.core.draining_hashes import DrainingHashes
 from proxy.core.outstanding import size_of
 from proxy.core.slots import SlotTable
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from proxy.core.entry import Part
 
 
-def reset(dispatcher: Dispatcher) -> None:
+def reset(dispatcher: Dispatcher, now: float) -> None:
     """Forget every entry, pending and waiting, without acknowledging it; workers stay, with their permits.
 
     For a seek: the broker sends from the new position on, and the caller disconnects the workers as the broker does.
@@ -28,6 +29,11 @@ def reset(dispatcher: Dispatcher) -> None:
     dispatcher.chunked.clear()
     dispatcher.gated.clear()
     for worker in dispatcher.workers.values():
+        if dispatcher.endings is not None:
+            unsent = {id(unit) for unit in worker.outbox}
+            for unit in worker.pending.values():
+                if id(unit) not in unsent:
+                    note_unit(dispatcher.endings, How.DROPPED, unit, worker, now)
         worker.pending.clear()
         worker.ready.clear()
         worker.outbox.clear()

@@ -18,6 +18,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from proxy.core.acknowledgement import parts_of, pass_gates, reopen, withdraw
+from proxy.core.delivery_log import How, note_unit
 from proxy.core.entry import Batch
 from proxy.core.outstanding import size_of
 
@@ -84,7 +85,7 @@ def forget_stream(dispatcher: Dispatcher, stream: int, now: float) -> int:
         units = [unit for unit in worker.pending.values() if _is_in(unit, span)]
         if units:
             bereft.append(worker)
-            lost = _drop_pending(dispatcher, worker, units)
+            lost = _drop_pending(dispatcher, worker, units, now)
             messages += sum(part.remaining for part in lost)
             dropped += lost
     for position in _discard(dispatcher, dropped, span):
@@ -129,12 +130,14 @@ def _drop_waiting(dispatcher: Dispatcher, stream: int) -> list[Part]:
     return dropped
 
 
-def _drop_pending(dispatcher: Dispatcher, worker: Worker, units: Iterable[Part | Delivery]) -> list[Part]:
+def _drop_pending(dispatcher: Dispatcher, worker: Worker, units: Iterable[Part | Delivery], now: float) -> list[Part]:
     """Take deliveries from their worker as if it never had them; returns their parts."""
     units = list(units)
-    withdraw(dispatcher, worker, units)
+    unsent = withdraw(dispatcher, worker, units)
     lost: list[Part] = []
     for unit in units:
+        if dispatcher.endings is not None and id(unit) not in unsent:
+            note_unit(dispatcher.endings, How.DROPPED, unit, worker, now)
         del worker.pending[unit.key]
         for part in parts_of(unit):
             worker.unacked -= part.remaining

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from proxy.core.dispatcher import HandOver
     from proxy.core.hash_ranges import RangeMove
     from proxy.core.worker import Worker
+    from proxy.net.ports import Chronicler
 
     Key = tuple[str, str]
 
@@ -98,6 +99,8 @@ class Events:
         self._kept: deque[Event] = deque(maxlen=KEPT_MAX)
         self._first = self._latest = 0
         self.listeners: set[Listener] = set()
+        self.chronicler: Chronicler | None = None
+        """Who writes everything down, as nobody else is told of it: whole, and whether or not anybody listens."""
         self.closed = False
 
     def number_from(self, number: int) -> None:
@@ -139,6 +142,8 @@ class Events:
         names = frozenset(name for name in (*concerned, facts.get("consumer")) if name is not None)
         event = Event(self._latest, kind, self._now(), *key, facts, names)
         self._kept.append(event)
+        if self.chronicler is not None:
+            self.chronicler.happened(event)
         for listener in self.listeners:
             listener.put(event)
 
@@ -159,6 +164,8 @@ class Events:
 
     def handed_over(self, key: Key, hand_overs: Sequence[HandOver], draining: int) -> None:
         """Hashes drained and went to their new owners; so many drain still."""
+        if self.chronicler is not None:
+            self.chronicler.handed_over(key, hand_overs)
         done = [
             {
                 "hash": item.slot,
@@ -171,6 +178,12 @@ class Events:
         facts = {"hand_overs_count": len(done), "hand_overs": done[:LISTED_MAX], "draining_hashes_count": draining}
         concerned = {name for item in hand_overs for name in (item.holder, item.owner)}
         self.happened("drains_ended", key, concerned=concerned, **facts)
+
+    def came_back(self, key: Key, comebacks: Iterable[tuple[str, int]]) -> None:
+        """Messages came back from these workers: written down only, for there may be very many occasions."""
+        if self.chronicler is not None:
+            for consumer, messages in comebacks:
+                self.chronicler.came_back(key, consumer, messages)
 
 
 def _moved(moves: Sequence[RangeMove[Worker]]) -> tuple[dict[str, Any], set[str]]:

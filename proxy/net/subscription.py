@@ -104,7 +104,12 @@ class Subscription:
             self.clock.call_later,
             with_indexes=self.settings.upstream_batch_index_ack,
         )
-        self.outbox = Outbox(self.counters, self.now, self.settings.batch_peek_max_bytes)
+        chronicler = directory.events.chronicler
+        self.recorder = None if chronicler is None else chronicler.recorder(key)
+        """Keeps a record of each message, if that is wanted."""
+        if self.recorder is not None:
+            self.dispatcher.endings = []
+        self.outbox = Outbox(self.counters, self.now, self.settings.batch_peek_max_bytes, self.recorder)
         self.inflows = Inflows()
         self._whole: Inflow | None = None
         """The one of an ordinary subscription, which is not looked for at each flush."""
@@ -324,11 +329,8 @@ class Subscription:
         if first is not None:
             # By any: the broker finds whose the entries are.
             self.acks.flush(first.upstream.link, first.upstream.consumer_id)
-        if dispatcher.hand_overs:
-            self.hand_over_count += len(dispatcher.hand_overs)
-            self.hand_overs.extend(dispatcher.hand_overs)
-            self.directory.events.handed_over(self.key, dispatcher.hand_overs, len(dispatcher.draining))
-            dispatcher.hand_overs.clear()
+        if dispatcher.hand_overs or dispatcher.comebacks or dispatcher.endings:
+            self._tell()
         held = dispatcher.outstanding.bytes_held
         if held != self._bytes_reported:
             self.directory.account(held - self._bytes_reported)
@@ -338,6 +340,21 @@ class Subscription:
             self.end_if_empty()
         if self.seat is not None:
             self.seat.settle()
+
+    def _tell(self) -> None:
+        """What the dispatcher noted in this turn."""
+        dispatcher, events = self.dispatcher, self.directory.events
+        if dispatcher.hand_overs:
+            self.hand_over_count += len(dispatcher.hand_overs)
+            self.hand_overs.extend(dispatcher.hand_overs)
+            events.handed_over(self.key, dispatcher.hand_overs, len(dispatcher.draining))
+            dispatcher.hand_overs.clear()
+        events.came_back(self.key, dispatcher.comebacks)
+        dispatcher.comebacks.clear()
+        if dispatcher.endings:
+            assert self.recorder is not None
+            self.recorder.ended(dispatcher.endings)
+            dispatcher.endings.clear()
 
     def _send(self, worker: Worker) -> None:
         subscriber = self.subscribers.get(worker.index)

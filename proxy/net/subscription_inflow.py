@@ -84,8 +84,9 @@ class Inflow:
             subscription.now,
             settings.batch_peek_max_bytes,
             slots,
+            None if subscription.recorder is None else subscription.recorder.digest,
         )
-        self.message = self.intake.message
+        self.message = self.intake.message if subscription.recorder is None else self.intake.recorded
         """`ports.UpstreamConsumer.message`, without a call in between."""
         directory = subscription.directory
         self.upstream = SubscriptionUpstream(

@@ -42,7 +42,9 @@ class Intake:
     """Turns MESSAGE frames into parts and gives them to the dispatcher."""
 
     __slots__ = (
+        "_batch_digests",
         "_counters",
+        "_digest",
         "_dispatcher",
         "_now",
         "_peek_max_bytes",
@@ -56,6 +58,7 @@ class Intake:
         "_warned",
         "_window",
         "extras",
+        "last_key",
         "last_position",
     )
 
@@ -67,8 +70,11 @@ class Intake:
         now: Callable[[], float],
         peek_max_bytes: int,
         slots: HashRange | None = None,
+        digest: Callable[[bytes], int] | None = None,
     ) -> None:
-        """`peek_max_bytes` bounds what one batch may take uncompressed; `slots` are the stream's, None for all.
+        """`digest` is of a `DeliveryRecorder`, for `recorded`.
+
+        `peek_max_bytes` bounds what one batch may take uncompressed; `slots` are the stream's, None for all.
 
         A batch with keys of other streams stays whole, since other replicas deliver those: to give their messages to
         the owners of their slots here would order them no better, and keep this stream from being handed over.
@@ -81,6 +87,9 @@ class Intake:
         self._true_slot_of = dispatcher.selector.slot
         self._slot_of = self._true_slot_of if slots is None else self._slot_within
         self._slots = slots
+        self._digest = digest
+        self._batch_digests: list[int] = []
+        """Of the keys of the batch that came last, if they differ."""
         self._receive = dispatcher.receive
         self._run_now = 0.0
         """When the run of entries under way began to be read, 0 between runs: one look at the clock serves it all."""
@@ -89,6 +98,8 @@ class Intake:
         self._warned = False
         self.last_position: int | None = None
         """Of the entry that came last."""
+        self.last_key = NONE_KEY
+        """Of the same."""
         self.extras = NO_EXTRAS
         """What the broker's frames carry that we do not look at: the same for every entry of a subscription."""
 
@@ -102,8 +113,10 @@ class Intake:
         try:
             metadata, key, payload_start = peek_key(tail)
         except WireError as error:
+            self.last_key = NONE_KEY
             self._unreadable(position, redeliveries, tail, error, now)
             return
+        self.last_key = key
         count = metadata.num_messages_in_batch
         slot = self._slot_of(murmur31(key))
         if count <= 1 and not metadata.num_chunks_from_msg and not ack_set:
@@ -139,6 +152,19 @@ class Intake:
             batch = by_slot(position, tail, count, _frozen(groups), redeliveries, now)
             self._dispatcher.receive_batch(batch, now)
 
+    def recorded(self, head: MessageHead) -> None:
+        """One entry, whose parts are to know the digests of their keys: nothing leaves before the turn ends."""
+        assert self._digest is not None
+        self._batch_digests.clear()
+        self.message(head)
+        assert self.last_position is not None
+        entry = self._dispatcher.outstanding.entries.get(self.last_position)
+        if entry is None:
+            return
+        digest = tuple(self._batch_digests) or self._digest(self.last_key)
+        for part in (entry,) if isinstance(entry, Part) else entry.parts:
+            part.digest = digest
+
     def end_run(self) -> None:
         """The entries that arrived together are all in."""
         self._run_now = 0.0
@@ -167,6 +193,8 @@ class Intake:
         if not any(single.has_key for single in singles):
             # Without keys there is no order to keep, and cutting would only cost.
             return {slot: range(count)}
+        if self._digest is not None:
+            self._batch_digests += [self._digest(single_key(single, metadata)) for single in singles]
         groups: dict[int, list[int] | range] = {}
         for index, single in enumerate(singles):
             if not single.compacted_out:

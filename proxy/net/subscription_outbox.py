@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from proxy.core.worker import Worker
-    from proxy.net.ports import WorkerLink
+    from proxy.net.ports import DeliveryRecorder, WorkerLink
     from proxy.net.subscription import Counters
     from proxy.wire.batch import Single
     from proxy.wire.messages import Extras
@@ -61,10 +61,17 @@ class BatchContent:
 class Outbox:
     """Writes workers' outboxes to their links."""
 
-    __slots__ = ("_counters", "_now", "_peek_max_bytes", "dispatch_latency")
+    __slots__ = ("_counters", "_now", "_peek_max_bytes", "_recorder", "dispatch_latency")
 
-    def __init__(self, counters: Counters, now: Callable[[], float], peek_max_bytes: int) -> None:
+    def __init__(
+        self,
+        counters: Counters,
+        now: Callable[[], float],
+        peek_max_bytes: int,
+        recorder: DeliveryRecorder | None = None,
+    ) -> None:
         """`peek_max_bytes` as for the intake: what was opened once can be opened again."""
+        self._recorder = recorder
         self._counters = counters
         self._now = now
         self._peek_max_bytes = peek_max_bytes
@@ -103,14 +110,16 @@ class Outbox:
                 else:
                     pieces.append(self._special(consumer_id, unit, extras, keeps_broker_entry=keeps_broker_entry))
             link.send(b"".join(pieces))
-            self._observe(group)
+            self._observe(worker, group)
             sent += FRAMES_AT_A_TIME
         worker.outbox = []
         return True
 
-    def _observe(self, group: Sequence[Part | Delivery]) -> None:
+    def _observe(self, worker: Worker, group: Sequence[Part | Delivery]) -> None:
         """Entries that arrived in one run share their time, so they are observed together."""
         now = self._now()
+        if self._recorder is not None:
+            self._recorder.sent(worker, group, now)
         received_at, count = group[0].received_at, 0
         for unit in group:
             if unit.attempts == 1:

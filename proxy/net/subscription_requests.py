@@ -142,7 +142,7 @@ class SubscriptionRequests:
         if what == "unsubscribe":
             asker.deleted()
         subscription.acks.fail_receipts(ended_meanwhile())
-        reposition.reset(subscription.dispatcher)
+        reposition.reset(subscription.dispatcher, subscription.now())
         subscription.disconnect_workers()
         asker.tell(commands.success(wanted))
         if not subscription.ended:

@@ -279,7 +279,7 @@ def test_no_label_is_a_key_or_anything_else_without_bound() -> None:
     """Of topics, subscriptions and consumers there are so many; every other label has a few values."""
     gateway = Gateway()
     driven(gateway)
-    ours = {"topic", "subscription", "consumer", "le", "state", "cause", "version"}
+    ours = {"topic", "subscription", "consumer", "le", "state", "cause", "kind", "version"}
     for metric in gateway.families(**EVERYTHING):
         labels = {label for sample in metric.samples for label in sample.labels}
         if metric.name.startswith("keyline_"):

@@ -15,6 +15,7 @@ from proxy.core.dispatcher import Dispatcher, OrderingMode
 from proxy.core.entry import Batch, Delivery, Part, by_slot
 from proxy.core.outstanding import size_of
 from proxy.core.waiting import WAITING_SLOT_BYTES
+from tests.core.record_model import Record
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -66,6 +67,8 @@ class World:
     def __init__(self, selector: Selector[Worker], mode: OrderingMode) -> None:
         """Nobody joined, nothing arrived."""
         self.dispatcher = Dispatcher(selector, mode)
+        self.dispatcher.endings = []
+        self.record = Record()
         self.ordered = mode is not OrderingMode.UNORDERED
         self.now = 0.0
         self.next_position = 1 << 40
@@ -244,10 +247,21 @@ class World:
         parts = [p for unit in client.worker.pending.values() for p in parts_of(unit)]
         return {(part.position, index) for part in parts for index in part.message_indexes()} - self.done
 
+    @staticmethod
+    def unended(client: Client) -> set[Message]:
+        """What a worker has and has not acknowledged, by the dispatcher's tables."""
+        found = set()
+        for part in (p for unit in client.worker.pending.values() for p in parts_of(unit)):
+            indexes = part.message_indexes()
+            found |= {(part.position, index) for bit, index in enumerate(indexes) if not part.acked >> bit & 1}
+        return found
+
     # ---- what is sent -----------------------------------------------------------------------------------------
 
     def flush(self) -> None:
         """The end of a turn: outboxes leave."""
+        assert self.dispatcher.endings is not None
+        self.record.read(self.dispatcher.endings)
         by_worker = {id(client.worker): client for client in self.clients}
         for worker in self.dispatcher.take_touched():
             units, worker.outbox = worker.outbox, []
@@ -271,6 +285,8 @@ class World:
             self._deliver_message(client, message)
         returned = max(self.delivered[message] for message in messages) - 1
         assert bool(returned) <= bool(unit.redeliveries) <= bool(returned or entry.redeliveries)
+        for part in parts_of(unit):
+            self.record.sent(client.worker, [(part.position, i) for i in part.message_indexes()], part.attempts)
         client.held[unit.key] = messages
         client.seen[unit.key] = messages
 
@@ -298,6 +314,7 @@ class World:
         self._open_gates()
         if not self.turn_open:
             self.flush()
+            self.record.compare({client.worker: self.unended(client) for client in self.clients})
             assert not any(client.worker.outbox for client in self.clients)
         self._take_acks()
         check_tables(self)

@@ -74,11 +74,21 @@ RULES = {
     "net reaches devices through its ports only": Rule(
         ("proxy/net",), DEVICES, except_files=rooms("proxy/net/aio*.py", "proxy/net/server.py")
     ),
+    "the journal knows the core and what net tells": Rule(
+        ("proxy/journal",),
+        rooms("proxy", "admin_api", "spark_reports"),
+        rooms("proxy.journal", "proxy.core", "proxy.net.events", "proxy.net.ports"),
+    ),
+    "the journal's schema knows nobody": Rule(
+        ("proxy/journal/schema.py",), IMPURE | rooms("proxy", "pyarrow", "numpy")
+    ),
     "the admin API sees snapshots, never the core": Rule(
         ("admin_api",),
         rooms("proxy.core", "proxy.net", "proxy.wire", "proxy.producers", "proxy.groups", "spark_reports"),
     ),
-    "the reports know the journal's files only": Rule(("spark_reports",), rooms("proxy", "admin_api")),
+    "the reports know the journal's schema only": Rule(
+        ("spark_reports",), rooms("proxy", "admin_api"), rooms("proxy.journal.schema")
+    ),
     "the product does not know its tests": Rule(("proxy", "admin_api", "spark_reports"), OUTSIDE),
 }
 
@@ -162,7 +172,14 @@ PLANTED = [
     ("net reaches devices through its ports only", "proxy/net/session.py", "def f():\n    import asyncio"),
     ("net reaches devices through its ports only", "proxy/net/relay.py", "from socket import AF_INET"),
     ("the admin API sees snapshots, never the core", "admin_api/routes/a.py", "from proxy.core import dispatcher"),
-    ("the reports know the journal's files only", "spark_reports/a.py", "import proxy"),
+    (
+        "the journal knows the core and what net tells",
+        "proxy/journal/a.py",
+        "from proxy.net.subscription import Inflow",
+    ),
+    ("the journal's schema knows nobody", "proxy/journal/schema.py", "import pyarrow as pa"),
+    ("the reports know the journal's schema only", "spark_reports/a.py", "import proxy"),
+    ("the reports know the journal's schema only", "spark_reports/a.py", "from proxy.journal import writer"),
     ("the product does not know its tests", "proxy/app.py", "from tests.core.model import World"),
 ]
 

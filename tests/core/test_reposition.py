@@ -17,7 +17,7 @@ def test_a_reset_forgets_every_entry_and_keeps_the_workers() -> None:
     rig.entries(B, 3)
     assert rig.dispatcher.gated == [second]
     assert rig.draining() == [A]
-    reset(rig.dispatcher)
+    reset(rig.dispatcher, rig.now)
     dispatcher = rig.dispatcher
     assert list(dispatcher.workers.values()) == [first, second]
     assert not dispatcher.waiting

@@ -27,8 +27,8 @@ WALL_CLOCK = {
 }
 """Every call in the product that reads it: the port's implementation, the date since when a client is connected, that
 of a dead letter and of messages between replicas, as any producer dates its messages, that of an application's
-announcement, and the number of a life's first event, which only a step back of more than the gateway's age could let
-come twice."""
+announcement, the number of a life's first event, which only a step back of more than the gateway's age could let come
+twice, and the dates of the journal's rows."""
 
 LIBRARIES = sorted(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"))
 STEPS = (1, -1, 30)

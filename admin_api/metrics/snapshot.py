@@ -1,0 +1,81 @@
+"""Every number that `/metrics` shows, as rows instead of text: what the journal keeps of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import accumulate
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from prometheus_client.utils import floatToGoString
+
+from admin_api.metrics import families
+from admin_api.metrics.exposition import gateway_metrics, gather
+from admin_api.turns import Turns
+
+if TYPE_CHECKING:
+    from admin_api.metrics.families import Family
+    from admin_api.ports_metrics import MetricsView
+
+Labels = list[tuple[str, str]]
+
+
+class Sample(NamedTuple):
+    """One number. What it is not about is None."""
+
+    name: str
+    topic: str | None
+    subscription: str | None
+    consumer: str | None
+    labels: Labels
+    """All others."""
+    value: float
+
+
+async def snapshot(view: MetricsView, consumers_max: int) -> list[Sample]:
+    """Ask for everything that a scrape shows, Pulsar's names aside; in turns with the messages."""
+    turns = Turns()
+    scrape = await gather(view, consumers_max, turns)
+    found = [
+        Sample(sample.name, None, None, None, sorted(sample.labels.items()), float(sample.value))
+        for metric in gateway_metrics(scrape)
+        for sample in metric.samples
+    ]
+    for level, rows in (
+        (families.TOPIC, scrape.topics),
+        (families.GROUP, scrape.groups),
+        (families.SUBSCRIPTION, scrape.subscriptions),
+        (families.CONSUMER, scrape.consumers),
+    ):
+        for row in rows:
+            summary = row.summary
+            whose = summary.topic, getattr(summary, "subscription", None), _consumer(summary)
+            found += [
+                Sample(name, *whose, labels, value)
+                for family in level
+                for name, labels, value in _numbers(family, summary)
+            ]
+            if turns.over:
+                await turns.next()
+    return found
+
+
+def _consumer(summary: Any) -> str | None:
+    consumer = getattr(summary, "consumer", None)
+    return None if consumer is None else str(consumer.name)
+
+
+def _numbers(family: Family, summary: Any) -> Iterator[tuple[str, Labels, float]]:
+    found = attrgetter(family.source)(summary)
+    if family.kind == "histogram":
+        counts = list(accumulate(found.counts))
+        bounds = [*map(floatToGoString, found.bounds_s), "+Inf"]
+        for bound, count in zip(bounds, counts, strict=True):
+            yield f"{family.name}_bucket", [("le", bound)], float(count)
+        yield f"{family.name}_count", [], float(counts[-1])
+        yield f"{family.name}_sum", [], float(found.sum_s)
+    elif family.values:
+        for value in family.values:
+            yield family.name, [(family.label, value)], float(value == found)
+    else:
+        yield family.name, [], float(found)

@@ -1,0 +1,50 @@
+"""How deliveries ended, noted for whoever keeps a record of each message.
+
+A dispatcher notes nothing unless it is asked to (`Dispatcher.endings`). What is noted is what was true in that moment:
+a message that is given back may be on its way to the next worker before anybody reads the note.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import TYPE_CHECKING, TypeAlias
+
+from proxy.core.entry import Delivery, Part, bits_to_indexes
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from proxy.core.worker import Worker
+
+
+class How(IntEnum):
+    """What ended it."""
+
+    ACKED = 1
+    RETURNED = 2
+    """Its worker gave it back, or left: it is to be delivered again."""
+    DROPPED = 3
+    """It is here no more: its stream went to another replica, or the cursor was moved."""
+
+
+Ending: TypeAlias = "tuple[How, Part, Worker, float, float, int, Sequence[int] | None]"
+"""How, what, whose it was, when, when it had been sent, which attempt it was, and which messages of the entry by their
+indexes; None for all that the part has, which is so where it is its last. A plain tuple: one is made for every message.
+"""
+
+
+def note(endings: list[Ending], how: How, part: Part, worker: Worker, now: float) -> None:
+    """A part ended, but for what of it was acknowledged one by one before."""
+    indexes: Sequence[int] | None = None
+    if how is not How.ACKED and part.count > 1:
+        indexes = part.message_indexes()  # it may be cut before the note is read
+    if part.acked:
+        left = ~part.acked & ((1 << part.count) - 1)
+        indexes = tuple(bits_to_indexes(left, part.message_indexes()))
+    endings.append((how, part, worker, now, part.sent_at, part.attempts, indexes))
+
+
+def note_unit(endings: list[Ending], how: How, unit: Part | Delivery, worker: Worker, now: float) -> None:
+    """Everything that is left of a delivery ended."""
+    for part in (unit,) if isinstance(unit, Part) else unit.parts:
+        note(endings, how, part, worker, now)

@@ -1,0 +1,1 @@
+"""What the gateway did, as Parquet files for reports: see `schema` for the tables and `docs/journal.md` for people."""

@@ -1,0 +1,112 @@
+"""All of a gateway's journal: the rows' way from the loop to the files, its clockwork and its end."""
+
+from __future__ import annotations
+
+import tempfile
+import uuid
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from proxy.journal.digest import KeyDigests
+from proxy.journal.journal import HAND_IN_S, Journal
+from proxy.journal.schema import OPEN_DIRECTORY
+from proxy.journal.spool import Spool
+from proxy.journal.store import LocalStore, store_at
+from proxy.journal.summary import LOST_AT_FIRST, JournalSummary
+from proxy.journal.writer import Writer, WriterSettings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from proxy.net.ports import Clock, Timer
+
+END_S_MAX: Final = 10.0
+"""How long a stopping gateway waits for its last file."""
+
+
+@dataclass(frozen=True, slots=True)
+class JournalSettings:
+    """As configured."""
+
+    journal: str | None
+    journal_spool_directory: Path | None
+    journal_deliveries: bool
+    journal_key_sample: float
+    journal_key_secret: bytes | None
+    journal_plain_keys: bool
+    journal_snapshot_s: float
+    journal_roll_s: float
+    journal_roll_bytes: int
+    journal_memory_bytes: int
+
+
+class JournalKeeper:
+    """Makes the parts, starts and ends them."""
+
+    def __init__(
+        self,
+        settings: JournalSettings,
+        gateway: str,
+        gateway_version: str,
+        clock: Clock,
+        wall_ns: Callable[[], int],
+    ) -> None:
+        """Raises ValueError if there is no such place; the text says why."""
+        assert settings.journal is not None
+        store = store_at(settings.journal)
+        directory = settings.journal_spool_directory
+        if directory is None:
+            directory = (store.root / OPEN_DIRECTORY) if isinstance(store, LocalStore) else _temporary()
+        self.life = uuid.uuid4().hex
+        self._clock = clock
+        self._timer: Timer | None = None
+        self._spool = Spool(settings.journal_memory_bytes)
+        facts = {"gateway": gateway, "life": self.life, "gateway_version": gateway_version}
+        self._writer = Writer(
+            WriterSettings(
+                gateway, self.life, directory / gateway, settings.journal_roll_s, settings.journal_roll_bytes, facts
+            ),
+            self._spool,
+            store,
+        )
+        digests = None
+        if settings.journal_deliveries:
+            secret = settings.journal_key_secret or uuid.uuid4().bytes
+            digests = KeyDigests(secret, settings.journal_key_sample, plain=settings.journal_plain_keys)
+        self.journal = Journal(self.life, self._spool, wall_ns, clock.now, digests)
+
+    def start(self) -> None:
+        """Begin to write."""
+        self._writer.start()
+        self._again()
+
+    def close(self) -> bool:
+        """Write what there is and end; False if the writer takes too long, and then its last rows are lost."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self.journal.hand_in()
+        self._spool.close()
+        return self._writer.join(END_S_MAX)
+
+    def summary(self) -> JournalSummary:
+        """How it fares now."""
+        counters = self._writer.counters
+        return JournalSummary(
+            rows_written=counters.rows_written,
+            rows_dropped={**LOST_AT_FIRST, **self._spool.dropped},
+            rows_recovered=counters.rows_recovered,
+            files_published=counters.files_published,
+            bytes_held=self._spool.bytes_held,
+            failures=counters.failures,
+            problem=counters.problem,
+        )
+
+    def _again(self) -> None:
+        self.journal.hand_in()
+        self._timer = self._clock.call_later(HAND_IN_S, self._again)
+
+
+def _temporary() -> Path:
+    """Where open files of a journal in an object store lie: they outlive the process as long as this directory does."""
+    return Path(tempfile.gettempdir()) / "keyline-journal"

@@ -1,0 +1,127 @@
+"""Logs that a process left when it was killed are made the files that they would have become.
+
+A log is whole up to its last batch; what comes behind that was being written and is told as lost. A process holds a
+lock on its directory for as long as it lives, however it dies, so that nobody takes a living one's files.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+
+from proxy.journal.schema import METADATA_PREFIX, TABLES
+from proxy.journal.segment import FILE_SUFFIX, LOG_SUFFIX, PLACE_KEY, parquet_writer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from proxy.journal.store import Store
+
+LOCK_NAME: Final = "lock"
+TABLE_KEY: Final = f"{METADATA_PREFIX}table".encode()
+END_OF_STREAM: Final = bytes.fromhex("ffffffff00000000")
+"""What Arrow writes behind the last batch."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recovered:
+    """What became of one log."""
+
+    log: Path
+    rows: int
+    torn_bytes: int
+    """Behind the last whole batch."""
+    problem: str | None = None
+    """Why nothing could be made of it; it stays where it is then."""
+
+
+class LifeDirectory:
+    """Where one process has its open files."""
+
+    def __init__(self, path: Path) -> None:
+        """Make and lock it. Raises OSError."""
+        path.mkdir(parents=True, exist_ok=True)
+        self.path = path
+        self._lock = os.open(path / LOCK_NAME, os.O_RDWR | os.O_CREAT, 0o644)
+        fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+    def close(self) -> None:
+        """Nothing is open any more; what is left in it is for a recovery."""
+        if not any(item.name != LOCK_NAME for item in self.path.iterdir()):
+            (self.path / LOCK_NAME).unlink()
+            self.path.rmdir()
+        os.close(self._lock)
+
+
+def abandoned(directory: Path, own: Path | None = None) -> Iterator[LifeDirectory]:
+    """Directories of processes that do not live any more, locked; the caller closes each."""
+    if not directory.is_dir():
+        return
+    for path in sorted(directory.iterdir()):
+        if path == own or not path.is_dir():
+            continue
+        try:
+            yield LifeDirectory(path)
+        except BlockingIOError:
+            continue  # it lives: two gateways of one name
+
+
+def recover_directory(life: LifeDirectory, store: Store) -> Iterator[Recovered]:
+    """Publish what its logs hold, and clear it away."""
+    for log in sorted(life.path.glob(f"*{LOG_SUFFIX}")):
+        yield recover(log, store)
+    for unfinished in life.path.glob(f"*{FILE_SUFFIX}"):
+        if not unfinished.with_suffix(LOG_SUFFIX).exists():
+            unfinished.unlink()
+
+
+def recover(log: Path, store: Store) -> Recovered:
+    """Make one log a file and delete it."""
+    try:
+        rows, torn_bytes = _publish(log, store)
+    except (OSError, pa.ArrowException) as error:
+        return Recovered(log, 0, 0, str(error) or type(error).__name__)
+    log.unlink()
+    return Recovered(log, rows, torn_bytes)
+
+
+def _publish(log: Path, store: Store) -> tuple[int, int]:
+    unfinished = log.with_suffix(FILE_SUFFIX)
+    with pa.memory_map(str(log)) as data:
+        try:
+            stream = pa.ipc.open_stream(data)
+        except (pa.ArrowInvalid, EOFError):  # not even its schema was written
+            unfinished.unlink(missing_ok=True)
+            return 0, data.size()
+        facts = dict(stream.schema.metadata or {})
+        table = TABLES.get(facts.get(TABLE_KEY, b"").decode())
+        if table is None or PLACE_KEY not in facts:
+            raise OSError(f"{log.name}: it is no log of a table that this release writes")
+        place = facts.pop(PLACE_KEY).decode()
+        rows, whole = 0, data.tell()
+        with parquet_writer(unfinished, stream.schema.with_metadata(facts), table) as file:
+            for batch in _whole_batches(stream):
+                file.write_batch(batch)
+                rows += batch.num_rows
+                whole = data.tell()
+        torn_bytes = data.size() - whole
+        if torn_bytes <= len(END_OF_STREAM):  # it was closed in order, and could not be published
+            torn_bytes = 0
+    if rows:
+        store.publish(unfinished, place)
+    else:
+        unfinished.unlink()
+    return rows, torn_bytes
+
+
+def _whole_batches(stream: pa.ipc.RecordBatchStreamReader) -> Iterator[pa.RecordBatch]:
+    while True:
+        try:
+            yield stream.read_next_batch()
+        except (StopIteration, pa.ArrowInvalid, OSError):
+            return

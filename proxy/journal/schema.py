@@ -1,0 +1,182 @@
+"""The journal's tables, in one place: what the gateway writes and what reports read.
+
+A pure description, so that reports import it without the gateway. Rules that keep old files and new jobs together, and
+the other way round: a field's id and name are never used again for something else, a field is never removed nor given
+another type, a new one is `optional` and says since which version it is there. A reader asks for fields by name: what a
+file lacks is null, what a reader does not know it does not see. Kinds of events are data, no schema: a reader passes
+over those that it does not know.
+
+Files lie in `TABLE/date=YYYY-MM-DD/hour=HH/gateway=NAME/`, by the wall clock in UTC when a row happened. `gateway` is
+the replica's name; one life of its process is a `life`, and monotonic times are compared within one life only.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+SCHEMA_VERSION: Final = 1
+"""Greater with each field that is added to any table."""
+
+PARTITIONS: Final = ("date", "hour", "gateway")
+"""Columns that a file's path tells; `hour` has two digits."""
+
+OPEN_DIRECTORY: Final = "_open"
+"""Below a local journal: files that are being written. Readers pass over what begins with an underscore."""
+
+METADATA_PREFIX: Final = "keyline."
+"""Of the keys in a file's metadata: `table`, `schema_version`, `gateway`, `life`, `gateway_version`."""
+
+
+class Kind(Enum):
+    """What a field holds."""
+
+    STRING = "string"
+    NAME = "string, of few different ones"
+    INT32 = "int32"
+    INT64 = "int64"
+    FLOAT64 = "float64"
+    LABELS = "map<string,string>"
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A column."""
+
+    id: int
+    """Of this table; in files too, as Parquet's field id."""
+    name: str
+    kind: Kind
+    text: str
+    """What it means, with its unit."""
+    optional: bool = False
+    """Whether it may be null."""
+    since: int = 1
+    """The schema's version that brought it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """One kind of rows."""
+
+    name: str
+    text: str
+    fields: tuple[Field, ...]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Its columns, in order."""
+        return tuple(field.name for field in self.fields)
+
+
+_LIFE: Final = Field(1, "life", Kind.NAME, "One life of the gateway's process: other lives have other names.")
+_TOPIC: Final = Field(2, "topic", Kind.NAME, "Full name, of one partition.")
+_SUBSCRIPTION: Final = Field(3, "subscription", Kind.NAME, "Its name.")
+_WALL: Final = Field(
+    5, "wall_ns", Kind.INT64, "When, by the wall clock: nanoseconds since 1970. The path's hour is of it."
+)
+
+
+def _at(text: str) -> Field:
+    return Field(4, "at_ns", Kind.INT64, f"{text}, by the life's own clock, in nanoseconds; it never goes back.")
+
+
+EVENTS: Final = Table(
+    "events",
+    "What happened to subscriptions, groups and topics: joins, leaves, moved ranges, leases, leaders, orders. The same "
+    "events as the admin API's.",
+    (
+        _LIFE,
+        _TOPIC,
+        _SUBSCRIPTION,
+        _at("When"),
+        _WALL,
+        Field(6, "number", Kind.INT64, "One more than the event's before it; it grows from life to life."),
+        Field(7, "kind", Kind.NAME, "What happened; more kinds may come."),
+        Field(8, "consumer", Kind.NAME, "The worker it is about.", optional=True),
+        Field(9, "facts", Kind.STRING, "Whatever else is known, by kind, as a JSON object."),
+    ),
+)
+
+DRAINS: Final = Table(
+    "drains",
+    "Hand-overs: a hash went from one worker to another after it had drained (PIP-379). One row when it ended.",
+    (
+        _LIFE,
+        _TOPIC,
+        _SUBSCRIPTION,
+        _at("When it ended"),
+        _WALL,
+        Field(6, "slot", Kind.INT32, "The hash, 0 to 65535."),
+        Field(7, "source", Kind.NAME, "The worker that had unacknowledged messages of it."),
+        Field(8, "target", Kind.NAME, "The worker that waited for it; null if nobody was left.", optional=True),
+        Field(9, "began_ns", Kind.INT64, "When it began to drain, by the life's own clock, in nanoseconds."),
+        Field(10, "duration_ns", Kind.INT64, "How long it drained."),
+        Field(11, "waiting_messages", Kind.INT64, "Messages of it that waited at the end."),
+    ),
+)
+
+REDELIVERIES: Final = Table(
+    "redeliveries",
+    "Messages that came back from a worker to be delivered again, counted by occasion.",
+    (
+        _LIFE,
+        _TOPIC,
+        _SUBSCRIPTION,
+        _at("When"),
+        _WALL,
+        Field(6, "consumer", Kind.NAME, "The worker that had them."),
+        Field(7, "messages", Kind.INT64, "How many came back."),
+    ),
+)
+
+DELIVERIES: Final = Table(
+    "deliveries",
+    "What became of each message, if `journal_deliveries` is on: one row when it was sent to a worker, one when that "
+    "ended.",
+    (
+        _LIFE,
+        _TOPIC,
+        _SUBSCRIPTION,
+        _at("When"),
+        _WALL,
+        Field(
+            6,
+            "event",
+            Kind.NAME,
+            "`sent`: written to the worker's socket. `acked`: acknowledged. `returned`: it was given back, or its "
+            "worker left, and it is to be delivered again. `dropped`: this gateway has it no more, because its stream "
+            "went to another replica or the cursor was moved.",
+        ),
+        Field(7, "consumer", Kind.NAME, "The worker."),
+        Field(8, "ledger", Kind.INT64, "Of the message's position."),
+        Field(9, "entry", Kind.INT64, "Of the message's position."),
+        Field(10, "batch_index", Kind.INT32, "Its place in its batch; -1 if it came alone."),
+        Field(11, "slot", Kind.INT32, "Its key's hash slot, 0 to 65535."),
+        Field(12, "key_digest", Kind.INT64, "Its key: a keyed hash, the same for the same key and secret."),
+        Field(13, "key", Kind.STRING, "Its key itself, if `journal_plain_keys` is on.", optional=True),
+        Field(14, "attempt", Kind.INT32, "1 for the first time that this life delivers it, then 2, and so on."),
+        Field(15, "size_bytes", Kind.INT64, "Bytes of its entry on the wire, or its share of a batch's."),
+        Field(16, "received_ns", Kind.INT64, "When it came from the broker, by the life's own clock."),
+        Field(17, "sent_ns", Kind.INT64, "When it was given to the worker, by the life's own clock."),
+    ),
+)
+
+METRICS: Final = Table(
+    "metrics",
+    "What `/metrics` shows, every `journal_snapshot_s` seconds: one row for each number.",
+    (
+        _LIFE,
+        Field(4, "at_ns", Kind.INT64, "When, by the life's own clock, in nanoseconds; it never goes back."),
+        _WALL,
+        Field(6, "name", Kind.NAME, "The metric, as it is exported."),
+        Field(7, "topic", Kind.NAME, "Full name; null where the metric is of the whole gateway.", optional=True),
+        Field(8, "subscription", Kind.NAME, "Its name, likewise.", optional=True),
+        Field(9, "consumer", Kind.NAME, "Its name, where the metric is of one.", optional=True),
+        Field(10, "labels", Kind.LABELS, "All other labels."),
+        Field(11, "value", Kind.FLOAT64, "The number, in the unit that the metric's name tells."),
+    ),
+)
+
+TABLES: Final = {table.name: table for table in (EVENTS, DRAINS, REDELIVERIES, DELIVERIES, METRICS)}

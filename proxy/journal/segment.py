@@ -1,0 +1,89 @@
+"""One file of the journal from its first row to its publication.
+
+A Parquet file can be read when it has its footer, that is when it is closed; a process that is killed would take with
+it whatever it wrote since. So the rows go two ways: into the Parquet file that is to be published, and into a log of
+Arrow record batches beside it, which is whole up to its last batch at any moment. The log is deleted when the Parquet
+file is published; a log that is found later was left by a process that died, and `recovery` makes it a file.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from proxy.journal.arrow import names_of, steady_of, with_facts
+from proxy.journal.schema import METADATA_PREFIX
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from proxy.journal.schema import Table
+    from proxy.journal.store import Store
+
+LOG_SUFFIX: Final = ".arrows"
+FILE_SUFFIX: Final = ".parquet"
+PLACE_KEY: Final = f"{METADATA_PREFIX}place".encode()
+"""In a log's metadata: where its file belongs."""
+COMPRESSION: Final = "zstd"
+ROWS_PER_GROUP_MAX: Final = 1 << 20
+
+
+class Segment:
+    """Rows of one table and one hour."""
+
+    def __init__(self, table: Table, directory: Path, name: str, place: str, facts: Mapping[str, str]) -> None:
+        """Open both files in `directory`; the published one will be `place`. Raises OSError."""
+        self.rows = 0
+        self.bytes_written = 0
+        self._place = place
+        self._log_path = directory / f"{name}{LOG_SUFFIX}"
+        self._file_path = directory / f"{name}{FILE_SUFFIX}"
+        schema = with_facts(table, facts)
+        self._log_file = pa.OSFile(str(self._log_path), "wb")
+        try:
+            logged = schema.with_metadata({**schema.metadata, PLACE_KEY: place})
+            self._log = pa.ipc.new_stream(self._log_file, logged)
+            self._file = parquet_writer(self._file_path, schema, table)
+        except BaseException:
+            self._log_file.close()
+            raise
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Add rows. They survive the process from here on. Raises OSError; the segment is to be abandoned then."""
+        self._log.write_batch(batch)
+        self._log_file.flush()
+        self._file.write_batch(batch, ROWS_PER_GROUP_MAX)
+        self.rows += batch.num_rows
+        self.bytes_written = self._log_file.tell()
+
+    def publish(self, store: Store) -> None:
+        """End it. Raises OSError; the log is still there then, for a recovery."""
+        self._file.close()
+        self._log.close()
+        self._log_file.close()
+        store.publish(self._file_path, self._place)
+        self._log_path.unlink()
+
+    def abandon(self) -> Path:
+        """Give the file up after an error; returns the log, which a recovery may make something of."""
+        for part in (self._file, self._log, self._log_file):
+            try:
+                part.close()
+            except (OSError, pa.ArrowException):
+                continue  # there is no room for its end, and none is needed
+        self._file_path.unlink(missing_ok=True)
+        return self._log_path
+
+
+def parquet_writer(path: Path, schema: pa.Schema, table: Table) -> pq.ParquetWriter:
+    """A file as all of the journal's are: texts by dictionary, times by their differences."""
+    return pq.ParquetWriter(
+        path,
+        schema,
+        compression=COMPRESSION,
+        use_dictionary=names_of(table),  # type: ignore[arg-type]  # a list is as good, says its documentation
+        column_encoding=dict.fromkeys(steady_of(table), "DELTA_BINARY_PACKED"),
+    )

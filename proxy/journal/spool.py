@@ -1,0 +1,77 @@
+"""Rows on their way to the writer's thread, of bounded size: what does not fit is lost and counted, nobody waits.
+
+Deliveries must not be slowed by a disk that is slow, full or gone, and memory must not grow with what it does not take.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter, deque
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from proxy.journal.chunk import Chunk
+
+
+class Spool:
+    """Chunks go in on the event loop's side and out on the thread's, oldest first."""
+
+    def __init__(self, bytes_max: int) -> None:
+        """Nothing in it. `bytes_max` bounds the chunks that wait and the one that is being written."""
+        self.bytes_max = bytes_max
+        self.dropped: Counter[str] = Counter()
+        """Rows that were lost, by kind."""
+        self._bytes = 0
+        self._chunks: deque[Chunk] = deque()
+        self._changed = threading.Condition()
+        self._closed = False
+
+    @property
+    def bytes_held(self) -> int:
+        """Of all chunks that were put and are not done with."""
+        return self._bytes
+
+    def put(self, chunk: Chunk) -> bool:
+        """Take it, or lose it because it does not fit; returns at once."""
+        with self._changed:
+            if self._closed or self._bytes + chunk.size_bytes > self.bytes_max:
+                self._lose(chunk)
+                return False
+            self._bytes += chunk.size_bytes
+            self._chunks.append(chunk)
+            self._changed.notify()
+            return True
+
+    def take(self, timeout_s: float) -> Chunk | None:
+        """The oldest, until `done`; None if none came in time, or it is closed and empty."""
+        with self._changed:
+            if not self._chunks and not self._closed:
+                self._changed.wait(timeout_s)
+            if not self._chunks:
+                return None
+            return self._chunks.popleft()
+
+    def done(self, chunk: Chunk) -> None:
+        """The chunk that was taken is needed no more."""
+        with self._changed:
+            self._bytes -= chunk.size_bytes
+
+    def lose(self, chunk: Chunk) -> None:
+        """The chunk that was taken could not be written."""
+        with self._changed:
+            self._lose(chunk)
+
+    @property
+    def over(self) -> bool:
+        """Whether it is closed and nothing is left in it."""
+        return self._closed and not self._chunks
+
+    def close(self) -> None:
+        """Take nothing more; what is in it stays."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify()
+
+    def _lose(self, chunk: Chunk) -> None:
+        for kind, count in chunk.counted().items():
+            self.dropped[kind] += count

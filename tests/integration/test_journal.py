@@ -1,0 +1,137 @@
+"""The journal of a real gateway in front of a real broker, beside what the clients of the same run saw."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+import pytest
+
+from integration.gateway import KeylineGateway
+from integration.load.lives import Cause
+from integration.load.options import Batching
+from integration.load.run import LoadRun
+from integration.standalone import PulsarStandalone
+from tests.integration.conditions import eventually
+from tests.integration.conftest import StartGateway, explain
+
+MESSAGES = 12_000
+KEYS = 500
+QUEUE = 50
+WORKERS = ("w1", "w2", "w3")
+
+pytestmark = [pytest.mark.slow, pytest.mark.broker]
+both_ways = pytest.mark.parametrize("batching", [Batching.NONE, Batching.DEFAULT], ids=lambda batching: batching.value)
+
+
+def journaled(start: StartGateway, broker: PulsarStandalone, root: Path, **settings: str) -> KeylineGateway:
+    """A gateway that writes everything down."""
+    values = {"journal": str(root), "journal_deliveries": "true", "journal_key_secret": "s", **settings}
+    return start(broker, **values)
+
+
+def table(root: Path, name: str) -> pa.Table:
+    """All that is published of a table."""
+    return ds.dataset(root / name, partitioning=ds.partitioning(flavor="hive")).to_table()
+
+
+def rows(root: Path, name: str) -> list[dict[str, Any]]:
+    """The same, row by row in order of time."""
+    found: list[dict[str, Any]] = table(root, name).to_pylist()
+    return sorted(found, key=lambda row: row["wall_ns"])
+
+
+def identities(root: Path, event: str) -> list[tuple[int, int, int]]:
+    """Positions of the messages of these rows."""
+    found = table(root, "deliveries").filter(ds.field("event") == event)
+    columns = [found[name].to_pylist() for name in ("ledger", "entry", "batch_index")]
+    return list(zip(*columns, strict=True))
+
+
+@both_ways
+def test_the_journal_says_what_the_clients_saw(
+    batching: Batching,
+    broker: PulsarStandalone,
+    start_gateway: StartGateway,
+    new_topic: Callable[[str], str],
+    tmp_path: Path,
+) -> None:
+    """Every delivery and acknowledgement of rolling workers, each join, leave, hand-over and what came back."""
+    root = tmp_path / "journal"
+    gateway = journaled(start_gateway, broker, root, journal_snapshot_s="1")
+    topic = new_topic("journaled")
+    with LoadRun(tmp_path / "load", gateway.service_url, topic) as run:
+        run.start_workers(*WORKERS, receiver_queue_size=QUEUE, ack_delay_ms=5)
+        run.produce(count=MESSAGES, keys=KEYS, rate_per_s=2_000.0, batching=batching)
+        run.wait_acknowledged(MESSAGES // 4)
+        run.start_workers("w4", receiver_queue_size=QUEUE, ack_delay_ms=5)
+        run.wait_acknowledged(MESSAGES // 2)
+        run.stop_worker("w2")
+        run.wait_acknowledged(3 * MESSAGES // 4)
+        run.kill_worker("w1")
+        result = run.finish()
+        assert result.ok, explain(result, gateway)
+        statistics = httpx.get(f"{gateway.admin_url}/metrics", trust_env=False).text
+    assert gateway.stop() == 0
+    assert "keyline_gateway_journal_well 1.0" in statistics
+    sent, acked = identities(root, "sent"), identities(root, "acked")
+    assert len(set(acked)) == result.acknowledged == MESSAGES
+    assert len(acked) == len(set(acked)), "nothing is acknowledged twice here"
+    assert set(sent) == set(acked)
+    assert result.deliveries <= len(sent), "a killed worker's client may have had what its application never got"
+    returned = identities(root, "returned")
+    assert len(sent) == len(acked) + len(returned)
+    assert sum(row["messages"] for row in rows(root, "redeliveries")) == len(returned) > 0
+    deliveries = table(root, "deliveries")
+    assert len(set(deliveries["key_digest"].to_pylist())) == KEYS
+    assert set(deliveries["consumer"].to_pylist()) == {*WORKERS, "w4"}
+    events = rows(root, "events")
+    kinds = [event["kind"] for event in events]
+    assert kinds.count("worker_joined") == kinds.count("worker_left") == len(WORKERS) + 1
+    assert [event["number"] for event in events] == sorted(event["number"] for event in events)
+    handed_over = sum(
+        json.loads(event["facts"])["hand_overs_count"] for event in events if event["kind"] == "drains_ended"
+    )
+    assert len(rows(root, "drains")) == handed_over > 0
+    numbers = {row["name"] for row in rows(root, "metrics") if row["topic"] == topic}
+    assert {"keyline_subscription_consumers", "keyline_subscription_draining_hashes"} <= numbers
+
+
+def test_a_killed_gateways_journal_is_whole_up_to_its_last_second(
+    broker: PulsarStandalone, start_gateway: StartGateway, new_topic: Callable[[str], str], tmp_path: Path
+) -> None:
+    """Its next life publishes what it had written; every file can be read, and no row is there twice."""
+    root = tmp_path / "journal"
+    gateway = journaled(start_gateway, broker, root, journal_roll_s="2")
+    with LoadRun(tmp_path / "load", gateway.service_url, new_topic("journaled-kill")) as run:
+        run.start_workers(*WORKERS, receiver_queue_size=QUEUE, ack_delay_ms=5)
+        run.produce(count=MESSAGES, keys=KEYS, rate_per_s=1_000.0)
+        run.wait_acknowledged(MESSAGES // 2)
+        run.interruption(Cause.GATEWAY_KILLED)
+        gateway.kill()
+        for file in root.rglob("[!_]*/**/*.parquet"):
+            pq.read_table(file)
+        gateway.start()
+        metrics = f"{gateway.admin_url}/metrics"
+        eventually(
+            lambda: "keyline_gateway_journal_rows_recovered_total 0.0" not in httpx.get(metrics, trust_env=False).text,
+            "what the killed life left to be recovered",
+        )
+        result = run.finish()
+        assert result.ok, explain(result, gateway)
+    assert gateway.stop() == 0
+    deliveries = table(root, "deliveries")
+    lives = set(deliveries["life"].to_pylist())
+    assert len(lives) == 2
+    columns = ("life", "event", "ledger", "entry", "batch_index", "attempt", "consumer")
+    identity = list(zip(*[deliveries[name].to_pylist() for name in columns], strict=True))
+    assert len(identity) == len(set(identity)), "a row is there twice"
+    acked = set(identities(root, "acked"))
+    assert len(acked) > MESSAGES * 0.7, "more is missing than the killed life's last second and a half"
+    assert not list((root / "_open" / "keyline").iterdir())

@@ -1,0 +1,162 @@
+"""The record of each message: whatever a delivery is made of, a row for each message of it, and nothing else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proxy.core.delivery_log import How
+from proxy.core.entry import Part, by_slot, cut
+from proxy.core.positions import pack
+from proxy.core.worker import Worker
+from proxy.journal.deliveries import EVENTS
+from proxy.journal.digest import KEYS_REMEMBERED, KeyDigests
+from tests.journal.rig import KEY, JournalRig, rows
+
+WORKER = Worker("w1")
+
+
+def part(entry: int, count: int = 1, digest: int | tuple[int, ...] = 7) -> Part:
+    """Sent at 101 s, having come at 100 s."""
+    made = Part(pack(5, entry), 1_000 + entry, count, b"x" * 50 * count, 0, 100.0)
+    made.attempts, made.sent_at, made.digest = 1, 101.0, digest
+    return made
+
+
+@pytest.fixture
+def rig(tmp_path: Path) -> JournalRig:
+    """A journal with a record of messages."""
+    return JournalRig(tmp_path, digests=KeyDigests(b"secret"))
+
+
+def recorded(rig: JournalRig) -> list[dict[str, object]]:
+    """All rows, after the end."""
+    rig.end()
+    return rows(rig.root, "deliveries")
+
+
+def test_a_message_has_a_row_when_it_is_sent_and_one_when_it_ends(rig: JournalRig) -> None:
+    """Each with everything that is known of it, so that neither needs the other."""
+    recorder = rig.journal.recorder(KEY)
+    assert recorder is not None
+    recorder.sent(WORKER, [part(3)], 101.25)
+    recorder.ended([(How.ACKED, part(3), Worker("w2"), 102.5, 101.0, 4, None)])
+    sent, acked = recorded(rig)
+    assert {name: sent[name] for name in ("event", "consumer", "attempt", "at_ns")} == {
+        "event": "sent",
+        "consumer": "w1",
+        "attempt": 1,
+        "at_ns": 101_250_000_000,
+    }
+    assert (acked["event"], acked["consumer"], acked["attempt"]) == ("acked", "w2", 4)
+    assert (acked["at_ns"], acked["sent_ns"], acked["received_ns"]) == (
+        102_500_000_000,
+        101_000_000_000,
+        100_000_000_000,
+    )
+    for row in (sent, acked):
+        assert (row["topic"], row["subscription"]) == KEY
+        assert (row["ledger"], row["entry"], row["batch_index"], row["slot"]) == (5, 3, -1, 1_003)
+        assert (row["key_digest"], row["key"], row["size_bytes"]) == (7, None, 50)
+        assert int(str(row["wall_ns"])) - int(str(row["at_ns"])) == rig.wall_ns - 100_000_000_000
+
+
+def test_a_batch_has_a_row_for_each_message(rig: JournalRig) -> None:
+    """Of one key whole; of several keys with each its own; cut by slot or by permits with those that are meant."""
+    recorder = rig.journal.recorder(KEY)
+    assert recorder is not None
+    of_two_keys = by_slot(pack(5, 2), b"y" * 90, 3, [(9, (0, 2)), (11, (1,))], 0, 100.0)
+    for each in of_two_keys.parts:
+        each.digest = (21, 22, 21)
+    whole = part(4, 5, 33)
+    head = cut(whole, 2)
+    recorder.sent(WORKER, [part(1, 3, 11), *of_two_keys.parts, head, whole], 101.0)
+    recorder.ended([(How.RETURNED, of_two_keys.parts[0], WORKER, 103.0, 101.0, 1, (2,))])
+    found = [
+        (row["event"], row["entry"], row["batch_index"], row["key_digest"], row["size_bytes"]) for row in recorded(rig)
+    ]
+    assert found == [
+        *[("sent", 1, index, 11, 50) for index in range(3)],
+        ("sent", 2, 0, 21, 30),
+        ("sent", 2, 2, 21, 30),
+        ("sent", 2, 1, 22, 30),
+        *[("sent", 4, index, 33, 50) for index in range(5)],
+        ("returned", 2, 2, 21, 30),
+    ]
+
+
+def test_keys_outside_of_the_sample_leave_no_row(rig: JournalRig) -> None:
+    """Alone or in a batch with others."""
+    recorder = rig.journal.recorder(KEY)
+    assert recorder is not None
+    recorder.sent(WORKER, [part(1, 1, 0), part(2, 3, 0), part(3, 3, (0, 5, 0))], 101.0)
+    recorder.ended([(How.ACKED, part(1, 1, 0), WORKER, 101.0, 101.0, 1, None)])
+    (only,) = recorded(rig)
+    assert (only["entry"], only["batch_index"], only["key_digest"]) == (3, 1, 5)
+
+
+def test_what_does_not_fit_is_counted_by_message(tmp_path: Path) -> None:
+    """By what became of it: a batch counts as many as it has."""
+    rig = JournalRig(tmp_path, bytes_max=1, digests=KeyDigests(b"secret"))
+    recorder = rig.journal.recorder(KEY)
+    assert recorder is not None
+    recorder.sent(WORKER, [part(1, 3), part(2)], 101.0)
+    recorder.ended([(How.ACKED, part(1, 3), WORKER, 102.0, 101.0, 1, None)])
+    assert recorded(rig) == []
+    assert rig.spool.dropped == {"sent": 4, "acked": 3}
+
+
+def test_without_a_wish_there_is_no_record(tmp_path: Path) -> None:
+    """Events are kept all the same."""
+    rig = JournalRig(tmp_path)
+    assert rig.journal.recorder(KEY) is None
+    rig.end()
+
+
+def test_keys_themselves_are_written_if_that_is_wished(tmp_path: Path) -> None:
+    """Beside their digests; what is no text is shown by its bytes."""
+    rig = JournalRig(tmp_path, digests=KeyDigests(b"secret", plain=True))
+    recorder = rig.journal.recorder(KEY)
+    assert recorder is not None
+    recorder.sent(WORKER, [part(1, 1, recorder.digest(b"tom")), part(2, 1, recorder.digest(b"\xff"))], 101.0)
+    assert [row["key"] for row in recorded(rig)] == ["tom", "\\xff"]
+
+
+@given(st.binary(), st.binary(min_size=1), st.binary(min_size=1))
+def test_a_digest_is_of_the_key_and_the_secret(key: bytes, one: bytes, other: bytes) -> None:
+    """The same in every life and at every replica; another for another secret; never 0 if all are recorded."""
+    assert KeyDigests(one).of(key) == KeyDigests(one).of(key) != 0
+    assert one == other or KeyDigests(one).of(key) != KeyDigests(other).of(key)
+    assert -(1 << 63) <= KeyDigests(one).of(key) < 1 << 63
+
+
+def test_a_sample_is_of_keys() -> None:
+    """About as many as were wished, the same ones every time, and more of them include fewer."""
+    keys = [b"%d" % number for number in range(10_000)]
+    half, tenth = KeyDigests(b"s", 0.5), KeyDigests(b"s", 0.1)
+    of_half, of_tenth = ({key for key in keys if digests.of(key)} for digests in (half, tenth))
+    assert 4_700 < len(of_half) < 5_300
+    assert 850 < len(of_tenth) < 1_150
+    assert of_tenth < of_half
+    assert not any(KeyDigests(b"s", 0.0).of(key) for key in keys)
+
+
+def test_few_keys_are_remembered_and_none_changes() -> None:
+    """However many come."""
+    digests = KeyDigests(b"s", plain=True)
+    keys = [b"%d" % number for number in range(2 * KEYS_REMEMBERED + 10)]
+    first = [digests.of(key) for key in keys]
+    assert [digests.of(key) for key in keys] == first
+    plain = digests.plain()
+    assert plain is not None
+    assert len(plain) <= 2 * KEYS_REMEMBERED
+    assert plain[first[-1]] == keys[-1]
+
+
+def test_every_end_has_a_name() -> None:
+    """The struct holds numbers; the schema tells what each means."""
+    assert EVENTS == ("sent", "acked", "returned", "dropped")
+    assert [int(how) for how in How] == [1, 2, 3]
