@@ -212,6 +212,8 @@ class GroupSession:
         """In `updating`: of the set before."""
         self.leader: str | None = None
         """The replica that leads, as far as it is known."""
+        self.reason: str | None = None
+        """Why it has no lease; None before the first, and while it has one."""
         self.streams_count = 0
         """Into how many streams the group is cut; 0 before the first lease."""
         self.replays = 0
@@ -397,6 +399,7 @@ class GroupSession:
         if message is not None and action in PROLONGING:
             self._rearm(message)
         if isinstance(message, LeaseStreams) and action is Action.ADOPT:
+            self.reason = None
             forgotten = self._forget(message.streams_count, message.replays, now)
             return forgotten + self._adopt(message.version, message.streams, now)
         if isinstance(message, UpdateStreams) and action is Action.CHANGE:
@@ -408,6 +411,7 @@ class GroupSession:
             self._finished.clear()
             return [self._report(now), *self._consider_end(now)]
         if action is Action.RESET:
+            self.reason = message.reason if isinstance(message, Invalidate) else event.value
             return self._reset(now)
         if action is Action.FIND:
             return self._find(now)

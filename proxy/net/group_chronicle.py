@@ -76,4 +76,5 @@ class GroupChronicle:
             version=None if version is None else version.number,
             streams_count=len(session.leased),
             streams=sorted(session.leased),
+            reason=session.reason,
         )

@@ -103,6 +103,18 @@ def test_nothing_is_delivered_when_the_lease_is_over(*, heard_late: bool) -> Non
     assert [state.stream for state in find.held] == [0, 1]
 
 
+def test_why_it_has_no_lease_is_known_until_it_has_one() -> None:
+    """The event's name, or what the leader said."""
+    rig = replaying(0)
+    assert rig.session.reason is None
+    rig.invalidate()
+    assert rig.session.reason == "a test"
+    rig.lease(2, 0)
+    assert rig.session.reason is None
+    rig.wait(TIMING.lease_s)
+    assert rig.session.reason == "renew_stream_lease_timeout"
+
+
 def test_what_is_leased_again_goes_on_where_it_was() -> None:
     """And what is not is drained and closed."""
     rig = replaying(0, 1)

@@ -341,7 +341,7 @@ def test_what_becomes_of_a_group_is_told_as_events() -> None:
     rig.clock.advance(60.0)
     _, events = listener.take()
     told = [(event.kind, event.facts) for event in events if event.kind.startswith("group_")]
-    session = {"replica": "here", "state": "replaying", "leader": "leader", "epoch": 1, "version": 1}
+    session = {"replica": "here", "state": "replaying", "leader": "leader", "epoch": 1, "version": 1, "reason": None}
     assert told[0] == ("group_session", session | {"streams_count": 2, "streams": [0, 1]})
     assert told[1][1]["state"] == "updating"
     assert (told[1][1]["version"], told[1][1]["streams"]) == (2, [1])
@@ -356,6 +356,7 @@ def test_what_becomes_of_a_group_is_told_as_events() -> None:
         "version": None,
         "streams_count": 0,
         "streams": [],
+        "reason": "renew_stream_lease_timeout",
     }
     assert [kind for kind, _ in told[4:]] == ["group_stream_given_back", "group_left"]
 
