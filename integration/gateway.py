@@ -50,6 +50,7 @@ class KeylineGateway(Lifetime):
         port: int | None = None,
         admin_port: int | None = None,
         settings: Mapping[str, str] | None = None,
+        program: Sequence[str] | None = None,
     ) -> None:
         """Describe a gateway; nothing is started yet.
 
@@ -60,6 +61,7 @@ class KeylineGateway(Lifetime):
             port: for clients; by default a free one.
             admin_port: of its admin API; by default a free one.
             settings: further settings by their names in the configuration, `ordering_mode` for instance.
+            program: the command line before `serve`; by default the installed `keyline`.
         """
         free = free_ports(2)
         self.port = free[0] if port is None else port
@@ -75,6 +77,7 @@ class KeylineGateway(Lifetime):
             **(settings or {}),
         }
         self._environment = {f"KEYLINE_{name.upper()}": value for name, value in values.items()}
+        self._program = [str(Path(sys.executable).with_name("keyline"))] if program is None else list(program)
         self._process: OwnedProcess | None = None
         # Proxies of the environment are for the world outside, never for loopback.
         self._http = httpx.Client(base_url=self.admin_url, timeout=PROBE_S_MAX, trust_env=False)
@@ -113,8 +116,7 @@ class KeylineGateway(Lifetime):
         """
         if self.running:
             raise StartError(f"the gateway is running already, as process {self.pid}")
-        program = Path(sys.executable).with_name("keyline")
-        self._process = OwnedProcess([str(program), "serve"], self.log, environment=self._environment)
+        self._process = OwnedProcess([*self._program, "serve"], self.log, environment=self._environment)
         try:
             self._wait_ready(timeout_s)
         except BaseException:

@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from proxy.cli_operate import add_commands
+from proxy.cli_report import add_report
 from proxy.config_load import CONFIG_FILE_VARIABLE, InvalidConfiguration, Loaded, load
 from proxy.config_show import effective, effective_json, mistakes, mistakes_json
 
@@ -82,6 +83,7 @@ def check_config(config: ConfigFile = None, as_json: _Json = False) -> None:  # 
 
 
 add_commands(app)
+add_report(app)
 
 
 def _run(loaded: Loaded) -> None:

@@ -13,12 +13,15 @@ import itertools
 import os
 import signal
 from collections.abc import Callable, Iterator
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import pytest
 
 from integration.artifacts import PULSAR_VERSIONS
 from integration.standalone import PulsarStandalone
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 SHARED = {"webSocketServiceEnabled": "true"}
 """For the brokers that tests share: their own WebSocket service is what ours is compared with."""
@@ -93,3 +96,23 @@ def new_topic() -> Callable[[str], str]:
         return f"persistent://public/default/{name}-{os.getpid()}-{next(numbers)}"
 
     return name_topic
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """Spark in this process, on two threads, without its web pages."""
+    from pyspark.sql import SparkSession  # noqa: PLC0415 - it takes a second, and most tests do without
+
+    session = (
+        SparkSession.builder.master("local[2]")
+        .appName("tests")
+        .config("spark.ui.enabled", "false")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.sql.session.timeZone", "UTC")
+        .getOrCreate()
+    )
+    session.sparkContext.setLogLevel("ERROR")
+    yield session
+    session.stop()

@@ -98,7 +98,8 @@ class Subscriptions:
             self.places.check(len(self._subscriptions), None if subscription is None else subscription.worker_count)
             if subscription is None:
                 subscription = self._subscriptions[key] = Subscription(key, command, self, streamed=self._streamed(key))
-                self.events.happened("subscription_began", key)
+                mode = subscription.policy.mode.value
+                self.events.happened("subscription_began", key, ordering_mode=mode)
         except ClientError as error:
             return _Refused(self.clock, link, command, error)
         return subscription.admission.add(link, command)

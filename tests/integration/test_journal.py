@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
+from pyspark.sql import SparkSession
 
 from integration.gateway import KeylineGateway
 from integration.load.lives import Cause
@@ -19,6 +21,7 @@ from integration.load.options import Batching
 from integration.load.run import LoadRun
 from integration.standalone import PulsarStandalone
 from proxy.journal.schema import OPEN_DIRECTORY
+from spark_reports.run import report
 from tests.integration.conditions import eventually
 from tests.integration.conftest import StartGateway, explain
 
@@ -61,9 +64,13 @@ def test_the_journal_says_what_the_clients_saw(
     broker: PulsarStandalone,
     start_gateway: StartGateway,
     new_topic: Callable[[str], str],
+    spark: SparkSession,
     tmp_path: Path,
 ) -> None:
-    """Every delivery and acknowledgement of rolling workers, each join, leave, hand-over and what came back."""
+    """Every delivery and acknowledgement of rolling workers, each join, leave, hand-over and what came back.
+
+    And whoever judges by it finds the same numbers, and nothing wrong.
+    """
     root = tmp_path / "journal"
     gateway = journaled(start_gateway, broker, root, journal_snapshot_s="1")
     topic = new_topic("journaled")
@@ -102,10 +109,27 @@ def test_the_journal_says_what_the_clients_saw(
     assert len(rows(root, "drains")) == handed_over > 0
     numbers = {row["name"] for row in rows(root, "metrics") if row["topic"] == topic}
     assert {"keyline_subscription_workers", "keyline_subscription_draining_hashes"} <= numbers
+    found = report(spark, str(root), tmp_path / "report")
+    assert (found.violations, found.caveats) == (0, []), found.evidence
+    assert found.totals == {
+        "messages": MESSAGES,
+        "deliveries": len(sent),
+        "acked": MESSAGES,
+        "returned": len(returned),
+        "dropped": 0,
+        "keys": KEYS,
+        "consumers": len(WORKERS) + 1,
+        "lives": 1,
+        "gateways": 1,
+    }
 
 
 def test_a_killed_gateways_journal_is_whole_up_to_its_last_second(
-    broker: PulsarStandalone, start_gateway: StartGateway, new_topic: Callable[[str], str], tmp_path: Path
+    broker: PulsarStandalone,
+    start_gateway: StartGateway,
+    new_topic: Callable[[str], str],
+    spark: SparkSession,
+    tmp_path: Path,
 ) -> None:
     """Its next life publishes what it had written; every file can be read, and no row is there twice."""
     root = tmp_path / "journal"
@@ -138,3 +162,32 @@ def test_a_killed_gateways_journal_is_whole_up_to_its_last_second(
     acked = set(identities(root, "acked"))
     assert len(acked) > MESSAGES * 0.7, "more is missing than the killed life's last second and a half"
     assert not list((root / OPEN_DIRECTORY / "keyline").iterdir())
+    judged = report(spark, str(root), None)
+    assert (judged.violations, judged.totals["lives"]) == (0, 2), judged.evidence
+
+
+def test_a_broken_dispatcher_is_caught_by_its_own_journal(
+    broker: PulsarStandalone, new_topic: Callable[[str], str], spark: SparkSession, tmp_path: Path
+) -> None:
+    """Keys go to a worker that joins while another has messages of them: the clients see it, and so does the report."""
+    root = tmp_path / "journal"
+    gateway = KeylineGateway(
+        broker.service_url,
+        broker.admin_url,
+        tmp_path / "gateway",
+        settings={"journal": str(root), "journal_deliveries": "true", "journal_key_secret": "s"},
+        program=[sys.executable, "-m", "tests.integration.broken_gateway"],
+    )
+    with gateway, LoadRun(tmp_path / "load", gateway.service_url, new_topic("broken")) as run:
+        run.start_workers("w1", receiver_queue_size=QUEUE, ack_delay_ms=300)
+        run.produce(count=3_000, keys=50, rate_per_s=500.0)
+        run.wait_acknowledged(1_000)
+        run.start_workers("w2", receiver_queue_size=QUEUE, ack_delay_ms=5)
+        result = run.finish()
+        gateway.stop()
+    assert result.holder_violations, "it was not broken"
+    found = report(spark, str(root), tmp_path / "report")
+    assert found.by_kind["overlap"] > 0
+    assert set(found.by_kind) <= {"overlap", "inversion"}
+    assert {"overlap: message"} == {" ".join(words.split()[:2]) for words in found.evidence if words[0] == "o"}
+    assert spark.read.parquet(str(tmp_path / "report" / "violations")).count() == found.violations

@@ -1,0 +1,146 @@
+"""The judge of journals is judged: every planted fault is found, with its evidence, and nothing where none is."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from spark_reports.ordering_audit import violations
+from tests.reports.journal_made import MS, Life, frames
+
+A, B = 11, 22
+
+
+def found(spark: SparkSession, *lives: Life) -> list[dict[str, Any]]:
+    """All violations, by what and when."""
+    rows = violations(*frames(spark, *lives)).collect()
+    return sorted((row.asDict() for row in rows), key=lambda row: (row["violation"], row["at_ns"], row["message"]))
+
+
+def kinds(spark: SparkSession, *lives: Life) -> list[str]:
+    """Of all violations."""
+    return [row["violation"] for row in found(spark, *lives)]
+
+
+def message(entry: int, index: int = -1) -> tuple[int, int, int]:
+    """Of the one ledger."""
+    return 5, entry, index
+
+
+def test_a_faultless_life_is_found_faultless(spark: SparkSession) -> None:
+    """Keys go from worker to worker, each when nothing of it is held any more; messages come back and go out again."""
+    draw = random.Random(5)  # noqa: S311 - a repeatable choice, no secret
+    life = Life()
+    at = 0
+    for entry in range(300):
+        key, worker = draw.choice((A, B, 33)), draw.choice(("w1", "w2", "w3"))
+        at += 5
+        life.sent(at, worker, message(entry), key)
+        if draw.random() < 0.2:
+            life.returned(at + 1, worker, message(entry), key)
+            other = draw.choice(("w1", "w2", "w3"))
+            life.did(at + 1, other, message(entry), key, attempt=2)
+        else:
+            life.acked(at + 2, worker, message(entry), key)
+    assert found(spark, life) == []
+
+
+def test_two_workers_with_one_key_are_found_with_both_messages(spark: SparkSession) -> None:
+    """Not those that have different keys, nor a worker that has several messages of a key."""
+    life = Life().sent(10, "w1", message(1), A).did(11, "w1", message(2), A).did(12, "w2", message(3), B)
+    life.sent(20, "w2", message(4), A).acked(30, "w1", message(1), A).acked(31, "w2", message(4), A)
+    (row,) = found(spark, life)
+    assert (row["violation"], row["key_digest"], row["consumer"], row["message"]) == ("overlap", A, "w2", "5:4:-1")
+    assert (row["other"], row["other_consumer"], row["at_ns"]) == ("5:1:-1", "w1", 20 * MS)
+    assert row["detail"] == "10.0 ms before its end"
+
+
+def test_a_worker_that_never_ends_what_it_has_holds_it_for_ever(spark: SparkSession) -> None:
+    """Whatever others get of the key is an overlap; the end of the record is none."""
+    life = Life().sent(10, "w1", message(1), A)
+    assert found(spark, life) == []
+    life.did(20, "w2", message(2), A)
+    assert kinds(spark, life) == ["overlap"]
+
+
+def test_a_message_behind_a_later_one_is_found(spark: SparkSession) -> None:
+    """By ledger, entry and place in the batch; what comes again is not new."""
+    life = Life().did(10, "w1", message(1, 0), A).did(20, "w1", message(3), A).did(30, "w1", message(1, 1), A)
+    (row,) = found(spark, life)
+    assert (row["violation"], row["message"], row["other"]) == ("inversion", "5:1:1", "5:3:-1")
+    again = Life().sent(10, "w1", message(1), A).sent(11, "w1", message(2), A).acked(12, "w1", message(2), A)
+    again.returned(13, "w1", message(1), A).did(14, "w1", message(1), A, attempt=2)
+    assert found(spark, again) == []
+
+
+def test_what_leaves_together_is_in_order(spark: SparkSession) -> None:
+    """One turn of the gateway has one time."""
+    life = Life().did(10, "w1", message(2), A).did(10, "w1", message(1), A)
+    assert found(spark, life) == []
+
+
+def test_a_subscription_that_begins_anew_may_begin_anywhere(spark: SparkSession) -> None:
+    """After a seek or a replay, older messages come behind newer ones, and some come again."""
+    life = Life().did(10, "w1", message(5), A).did(11, "w1", message(6), A)
+    life.did(30, "w2", message(4), A).did(31, "w2", message(5), A)
+    assert kinds(spark, life) == ["inversion", "repeated"]
+    for kind in ("subscription_began", "group_replayed"):
+        life.events = []
+        assert found(spark, life.happened(20, kind)) == []
+
+
+def test_a_subscription_without_order_may_share_keys(spark: SparkSession) -> None:
+    """But nothing is lost or repeated there either."""
+    life = Life().happened(1, "subscription_began", ordering_mode="unordered")
+    life.sent(10, "w1", message(2), A).did(11, "w2", message(1), A).acked(12, "w1", message(2), A)
+    assert found(spark, life) == []
+    life.did(20, "w1", message(2), A, attempt=2)
+    assert kinds(spark, life) == ["repeated"]
+
+
+@pytest.mark.parametrize("how", ["acked", None])
+def test_a_repetition_without_a_cause_is_found(spark: SparkSession, how: str | None) -> None:
+    """After its acknowledgement, or while it is held; whoever gave it back, or lost it with its stream, is a cause."""
+    life = Life().sent(10, "w1", message(1), A)
+    if how == "acked":
+        life.acked(11, "w1", message(1), A)
+    life.did(20, "w1", message(1), A, attempt=2)
+    (row,) = [row for row in found(spark, life) if row["violation"] == "repeated"]
+    assert row["detail"] == f"the delivery before {how or 'had not ended'}"
+    moved = (
+        Life().sent(10, "w1", message(1), A).dropped(11, "w1", message(1), A).did(20, "w2", message(1), A, attempt=2)
+    )
+    assert found(spark, moved) == []
+
+
+def test_what_comes_again_in_another_life_is_no_violation(spark: SparkSession) -> None:
+    """The gateway was killed: what workers had is delivered again, and its times are of another clock."""
+    first = Life("life-1").did(1_000, "w1", message(1), A).sent(1_010, "w1", message(2), A)
+    second = Life("life-2").did(5, "w2", message(2), A).did(6, "w2", message(3), A)
+    assert found(spark, first, second) == []
+
+
+def test_what_was_given_back_and_never_sent_again_is_found(spark: SparkSession) -> None:
+    """Unless it was acknowledged after all, by what it had been delivered before."""
+    life = Life().sent(10, "w1", message(1), A).returned(11, "w1", message(1), A)
+    assert kinds(spark, life) == ["never_acked"]
+    late = Life().sent(10, "w1", message(1), A).returned(11, "w1", message(1), A)
+    late.acked(12, "w1", message(1), A, attempt=2)
+    assert found(spark, late) == []
+
+
+def test_an_acknowledgement_of_what_was_never_sent_is_found(spark: SparkSession) -> None:
+    """By that worker; another's delivery does not count."""
+    life = Life().did(10, "w1", message(1), A).acked(12, "w2", message(1), A)
+    (row,) = found(spark, life)
+    assert (row["violation"], row["consumer"], row["at_ns"]) == ("never_delivered", "w2", 12 * MS)
+
+
+def test_subscriptions_have_nothing_to_do_with_each_other(spark: SparkSession) -> None:
+    """The same message and key at two workers of two subscriptions."""
+    one = Life().sent(10, "w1", message(1), A).acked(20, "w1", message(1), A)
+    other = Life(subscription="audit").did(11, "w2", message(1), A)
+    assert found(spark, one, other) == []

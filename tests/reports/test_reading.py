@@ -1,0 +1,107 @@
+"""What a report reads, what it leaves out, and what it says of that: never a stack trace, never in silence."""
+
+from __future__ import annotations
+
+import io
+import shutil
+from contextlib import redirect_stdout
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+from typer.testing import CliRunner
+
+from proxy.cli import app
+from spark_reports.reading import JournalError, open_journal
+from spark_reports.run import report
+from tests.journal.rig import KEY, NOON_NS, JournalRig
+
+NOON = datetime.fromtimestamp(NOON_NS // 1_000_000_000, UTC)
+
+
+@pytest.fixture
+def journal(tmp_path: Path) -> Path:
+    """Two hours, a row in each, as the gateway writes them."""
+    rig = JournalRig(tmp_path / "journal")
+    rig.journal.came_back(KEY, "w1", 1)
+    rig.pass_time(3600)
+    rig.journal.came_back(KEY, "w2", 2)
+    rig.end()
+    return tmp_path / "journal"
+
+
+def test_rows_of_a_time_are_read_from_its_partitions_only(spark: SparkSession, journal: Path) -> None:
+    """The plan names the partitions' filters: other files are not opened."""
+    opened = open_journal(str(journal))
+    later = opened.between(spark, "redeliveries", NOON + timedelta(minutes=30), None)
+    assert [row["messages"] for row in later.collect()] == [2]
+    plan = io.StringIO()
+    with redirect_stdout(plan):
+        later.explain()
+    assert "PartitionFilters: [isnotnull(date" in plan.getvalue()
+    earlier = opened.between(spark, "redeliveries", None, NOON + timedelta(minutes=30))
+    assert [row["messages"] for row in earlier.collect()] == [1]
+    assert opened.between(spark, "redeliveries", NOON, NOON + timedelta(hours=2)).count() == 2
+    assert opened.read(spark, "deliveries").count() == 0, "a table without files has no rows"
+
+
+def test_files_that_cannot_be_read_are_left_out_and_named(spark: SparkSession, journal: Path, tmp_path: Path) -> None:
+    """Cut off, no Parquet at all, another program's, another table's; what is being written is not looked at."""
+    whole = sorted((journal / "redeliveries").rglob("*.parquet"))
+    cut = whole[0].with_name("cut.parquet")
+    cut.write_bytes(whole[0].read_bytes()[:-20])
+    (whole[0].parent / "notes.parquet").write_text("hello")
+    pq.write_table(pa.table({"a": [1]}), whole[0].with_name("foreign.parquet"))
+    (journal / "drains").mkdir()
+    shutil.copy(whole[0], journal / "drains" / "wrong.parquet")
+    (journal / "redeliveries" / "_open").mkdir()
+    (journal / "redeliveries" / "_open" / "half.parquet").write_text("x")
+    opened = open_journal(str(journal))
+    assert opened.read(spark, "redeliveries").count() == 2
+    reasons = {Path(skipped.file).name: skipped.reason for skipped in opened.skipped}
+    assert set(reasons) == {"cut.parquet", "notes.parquet", "foreign.parquet", "wrong.parquet"}
+    assert "no whole Parquet file" in reasons["cut.parquet"]
+    assert reasons["foreign.parquet"] == "it is no file of a journal: its metadata name no table"
+    assert reasons["wrong.parquet"] == "it is of the table redeliveries and lies below drains"
+    said = report(spark, str(journal), tmp_path / "out", say=lambda _: None).caveats
+    assert len(said) == len(reasons)
+    assert all(line.startswith("not in the report: ") for line in said)
+
+
+def test_a_place_without_a_journal_is_an_error_in_words(tmp_path: Path) -> None:
+    """Missing, empty, or of something else; the command line says it too, and exits with 2."""
+    with pytest.raises(
+        JournalError, match=r"no such directory; it should be what the gateway's setting `journal` names"
+    ):
+        open_journal(str(tmp_path / "nowhere"))
+    with pytest.raises(JournalError, match="no file of a journal; there should be some below events, drains"):
+        open_journal(str(tmp_path))
+    (tmp_path / "events").mkdir()
+    (tmp_path / "events" / "x.parquet").write_text("x")
+    with pytest.raises(JournalError, match="1 cannot be read, the first: "):
+        open_journal(str(tmp_path))
+    with pytest.raises(JournalError, match="it should be a path or a URL"):
+        open_journal("nonsense://x")
+
+
+def test_the_command_says_what_is_wrong(spark: SparkSession, tmp_path: Path) -> None:
+    """In one line, with the exit code that the help names."""
+    _ = spark
+    result = CliRunner().invoke(app, ["report", str(tmp_path / "nowhere")])
+    assert result.exit_code == 2
+    assert result.output.startswith("keyline: ")
+    assert len(result.output.splitlines()) == 1
+
+
+def test_the_command_judges(spark: SparkSession, journal: Path, tmp_path: Path) -> None:
+    """A journal without a record of messages has nothing to be judged, and that is what it says."""
+    _ = spark
+    out = tmp_path / "out"
+    result = CliRunner().invoke(app, ["report", str(journal), "--from", "2027-01-15T08:00", "--out", str(out)])
+    assert result.exit_code == 0, result.output
+    assert "audit: 0 messages, 0 deliveries" in result.output
+    assert "0 violations" in result.output
+    assert (out / "audit.json").exists()
