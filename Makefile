@@ -28,7 +28,7 @@ SECONDS_EACH ?= 20
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup test-tools artifacts pulsar pulsar-stop pulsar-status test sim mutants fuzz lint types fmt demo uptime bench soak console-screenshots proto clean
+.PHONY: help setup test-tools artifacts pulsar pulsar-stop pulsar-status test sim mutants fuzz lint types fmt demo report uptime bench soak console-screenshots proto clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-20s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -85,6 +85,9 @@ fmt: $(VENV)/.ready ## format, and fix what can be fixed safely
 
 demo: setup ## watch keys keep their order while workers come and go
 	@$(PYTHON) -m integration.demo --version $(PULSAR_VERSION) $(if $(SECONDS),--seconds $(SECONDS)) --replicas $(REPLICAS)
+
+report: setup ## judge what the last demo's gateways wrote down, with Spark
+	@$(VENV)/bin/keyline report .demo/journal --out .demo/report
 
 uptime: setup ## PIP-440's scenario: hosts fail one by one, with priorities and without; ARGS='--plot uptime.png'
 	@$(PYTHON) -m integration.uptime --version $(PULSAR_VERSION) $(ARGS)

@@ -23,8 +23,17 @@ class Cluster:
     """Gateways in front of one broker, and what they show."""
 
     def __init__(self, broker: PulsarStandalone, directory: Path, ports: Sequence[tuple[int, int]]) -> None:
-        """One gateway for each pair of ports, for clients and for its admin API; `start` begins."""
+        """One gateway for each pair of ports, for clients and for its admin API; `start` begins.
+
+        They write everything down below `directory`, for `make report`.
+        """
         self.shared = len(ports) > 1
+        journaled = {
+            "journal": str((directory / "journal").absolute()),
+            "journal_deliveries": "true",
+            "journal_key_secret": "demo",
+            "journal_snapshot_s": "5",
+        }
         self.gateways = [
             KeylineGateway(
                 broker.service_url,
@@ -32,7 +41,8 @@ class Cluster:
                 directory / f"replica-{number}" if self.shared else directory,
                 port=port,
                 admin_port=admin_port,
-                settings={"groups_enabled": "true", "replica_name": f"replica-{number}"} if self.shared else None,
+                settings=journaled
+                | ({"groups_enabled": "true", "replica_name": f"replica-{number}"} if self.shared else {}),
             )
             for number, (port, admin_port) in enumerate(ports)
         ]
