@@ -255,7 +255,7 @@ class Gateway:
         if self._journal is None:
             return
         if not await asyncio.to_thread(self._journal.close):
-            log.error("the journal's last rows are lost: its files were not finished in time")
+            log.error("the journal's last files were not published in time; the next life of this gateway does it")
 
     def _drain(self, done: Callable[[], None]) -> None:
         """What is shared goes to other replicas while the rest waits for its acknowledgements."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 import uuid
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from proxy.journal.digest import KeyDigests
 from proxy.journal.journal import HAND_IN_S, Journal
+from proxy.journal.partition import quoted
 from proxy.journal.schema import OPEN_DIRECTORY
 from proxy.journal.spool import Spool
 from proxy.journal.store import LocalStore, store_at
@@ -21,8 +23,8 @@ if TYPE_CHECKING:
 
     from proxy.net.ports import Clock, Timer
 
-END_S_MAX: Final = 10.0
-"""How long a stopping gateway waits for its last file."""
+END_S_MAX: Final = 3.0
+"""How long a stopping gateway waits for its last files; what is not published by then its next life publishes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +67,12 @@ class JournalKeeper:
         facts = {"gateway": gateway, "life": self.life, "gateway_version": gateway_version}
         self._writer = Writer(
             WriterSettings(
-                gateway, self.life, directory / gateway, settings.journal_roll_s, settings.journal_roll_bytes, facts
+                gateway,
+                self.life,
+                directory / quoted(gateway),
+                settings.journal_roll_s,
+                settings.journal_roll_bytes,
+                facts,
             ),
             self._spool,
             store,
@@ -109,4 +116,4 @@ class JournalKeeper:
 
 def _temporary() -> Path:
     """Where open files of a journal in an object store lie: they outlive the process as long as this directory does."""
-    return Path(tempfile.gettempdir()) / "keyline-journal"
+    return Path(tempfile.gettempdir()) / f"keyline-journal-{os.getuid()}"

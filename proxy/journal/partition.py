@@ -27,6 +27,11 @@ def by_hour(batch: pa.RecordBatch) -> Iterator[tuple[datetime, pa.RecordBatch]]:
         yield _EPOCH + timedelta(hours=int(hour.as_py() or 0)), rows
 
 
+def quoted(gateway: str) -> str:
+    """A gateway's name as that of a directory, as Hive quotes it."""
+    return quote(gateway, safe="-_") if gateway.strip(".") else quote(gateway, safe="").replace(".", "%2E")
+
+
 def place_of(table: Table, hour: datetime, gateway: str, name: str) -> str:
-    """Path of a file below the journal's root; the gateway's name is quoted as Hive does it."""
-    return f"{table.name}/date={hour:%Y-%m-%d}/hour={hour:%H}/gateway={quote(gateway, safe='-_.')}/{name}.parquet"
+    """Path of a file below the journal's root."""
+    return f"{table.name}/date={hour:%Y-%m-%d}/hour={hour:%H}/gateway={quoted(gateway)}/{name}.parquet"

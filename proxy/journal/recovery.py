@@ -45,7 +45,8 @@ class LifeDirectory:
 
     def __init__(self, path: Path) -> None:
         """Make and lock it. Raises OSError."""
-        path.mkdir(parents=True, exist_ok=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.mkdir(mode=0o700, exist_ok=True)
         self.path = path
         self._lock = os.open(path / LOCK_NAME, os.O_RDWR | os.O_CREAT, 0o644)
         fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

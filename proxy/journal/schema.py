@@ -165,7 +165,7 @@ DELIVERIES: Final = Table(
 
 METRICS: Final = Table(
     "metrics",
-    "What `/metrics` shows, every `journal_snapshot_s` seconds: one row for each number.",
+    "What `/metrics` shows, every `journal_snapshot_s` seconds: one row for each number; histograms by count and sum.",
     (
         _LIFE,
         Field(4, "at_ns", Kind.INT64, "When, by the life's own clock, in nanoseconds; it never goes back."),

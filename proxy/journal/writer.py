@@ -116,7 +116,7 @@ class Writer:
             for hour, batch in by_hour(chunk.batch()):
                 self._segment(chunk.table, hour).segment.write(batch)
                 written += batch.num_rows
-        except (OSError, pa.ArrowException) as error:
+        except Exception as error:  # noqa: BLE001 - a fault of ours in one row must not end the journal
             self._failed("rows cannot be written", error)
             self._spool.lose(chunk)
             self._abandon(chunk.table)
@@ -203,9 +203,11 @@ class Writer:
 
     def _failed(self, what: str, error: Exception) -> None:
         self.counters.failures += 1
-        problem = f"{what}: {error}"
+        problem = f"{what}: {str(error) or type(error).__name__}"
         if self.counters.problem is None:
-            log.error("the journal is in trouble; rows are lost and counted, deliveries go on", problem=problem)
+            known = isinstance(error, (OSError, pa.ArrowException))
+            told = "the journal is in trouble; rows are lost and counted, deliveries go on"
+            log.error(told, problem=problem, exc_info=None if known else error)
         self.counters.problem = problem
 
     def _well(self) -> None:

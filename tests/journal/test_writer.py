@@ -5,12 +5,14 @@ from __future__ import annotations
 import errno
 import shutil
 from pathlib import Path
+from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from proxy.core.dispatcher import HandOver
+from proxy.journal.partition import quoted
 from proxy.journal.recovery import LifeDirectory, abandoned, recover
 from proxy.journal.schema import DRAINS, REDELIVERIES
 from proxy.journal.store import LocalStore
@@ -204,3 +206,22 @@ def test_hand_overs_are_all_written(tmp_path: Path) -> None:
     assert {row["duration_ns"] for row in found} == {500_000_000}
     assert {row["wall_ns"] for row in found} == {NOON_NS - 9_500_000_000}
     assert set(found[0]) == {*DRAINS.names, "date", "hour", "gateway"}
+
+
+def test_a_fault_of_ours_in_a_row_does_not_end_the_journal(tmp_path: Path) -> None:
+    """The chunk is lost and counted, it is said what happened, and the next is written."""
+    rig = JournalRig(tmp_path)
+    rig.journal.came_back(KEY, "\ud800", 1)  # half of a character, which no file can hold
+    rig.journal.hand_in()
+    rig.until(lambda: rig.writer.counters.problem is not None)
+    rig.journal.came_back(KEY, "w1", 2)
+    rig.end()
+    assert rig.spool.dropped == {"redeliveries": 1}
+    assert [row["messages"] for row in rows(tmp_path, "redeliveries")] == [2]
+
+
+@pytest.mark.parametrize("name", ["..", ".", "a/b", "gw-1", "a=b c", "\u00fc"])
+def test_a_gateways_name_is_one_directory_whatever_it_is(name: str, tmp_path: Path) -> None:
+    """It leads nowhere else, and comes back from a path as it was."""
+    assert (tmp_path / quoted(name)).resolve().parent == tmp_path.resolve()
+    assert unquote(quoted(name)) == name
