@@ -62,6 +62,8 @@ if TYPE_CHECKING:
 
     from proxy.config import Config
     from proxy.config_load import Loaded
+    from proxy.journal.topic import EventTopic
+    from proxy.net.events import Events
 
 FAREWELL_S = 2.0
 """How long clients may take to read what was sent to them before their connections are cut."""
@@ -96,6 +98,7 @@ class Gateway:
         self._journal = _journal(config, clock)
         if self._journal is not None:
             events.chronicler = self._journal.journal
+        self._event_topic = _event_topic(config, events, clock)
         rivals = _rivals(config, self._groups, self._brokers, clock)
         self._elections = ProducerElections(clock, events, _picked(ElectionSettings, config), rivals)
         sessions = Sessions(connector, clock, self._subscriptions, self._elections, session_settings(config), limits)
@@ -121,9 +124,11 @@ class Gateway:
             self._collector,
             self._groups,
             self._journal,
+            None if self._event_topic is None else self._event_topic.summary,
         )
         self._metrics = metrics
         self._snapshots: asyncio.Task[None] | None = None
+        self._sending: asyncio.Task[None] | None = None
         serving = config.serving
         self._broker_admin = _broker_admin(config)
         self._admin = AdminServer(
@@ -201,6 +206,8 @@ class Gateway:
             self._journal.start()
             if self._config.journaling.journal_snapshot_s:
                 self._snapshots = asyncio.create_task(self._take_snapshots(self._journal))
+        if self._event_topic is not None:
+            self._sending = asyncio.create_task(self._event_topic.run())
         if self._groups is not None:
             self._groups.start()
         self._elections.start()
@@ -252,6 +259,9 @@ class Gateway:
         """The last file is finished beside the loop, which has other things to end."""
         if self._snapshots is not None:
             self._snapshots.cancel()
+        if self._sending is not None:
+            await asyncio.wait([self._sending], timeout=FAREWELL_S)
+            self._sending.cancel()
         if self._journal is None:
             return
         if not await asyncio.to_thread(self._journal.close):
@@ -364,6 +374,20 @@ def _journal(config: Config, clock: AioClock) -> JournalKeeper | None:
         return JournalKeeper(settings, config.serving.replica_name, version("keyline"), clock, time.time_ns)
     except ValueError as error:
         raise StartFailure(f"journal {error}") from error
+
+
+def _event_topic(config: Config, events: Events, clock: AioClock) -> EventTopic | None:
+    """Make what sends events to a topic, if that is wanted; the official client is loaded then only."""
+    broker, topic = config.broker, config.journaling.journal_topic
+    if topic is None:
+        return None
+    from proxy.journal.topic import EventTopic  # noqa: PLC0415
+    from proxy.journal.topic_client import producer_of  # noqa: PLC0415
+
+    token = None if broker.broker_token is None else broker.broker_token.get_secret_value()
+    open_producer = producer_of(topic, broker.broker_url, token, broker.broker_token_file, broker.broker_tls_ca_file)
+    name = config.serving.replica_name
+    return EventTopic(events, open_producer, name, lambda at: clock.time() - (clock.now() - at))
 
 
 def _credentials(config: Config) -> CredentialsProvider:

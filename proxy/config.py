@@ -28,6 +28,7 @@ from proxy.config_types import (
     Namespace,
     Ports,
     ServiceUrls,
+    Topic,
     setting,
 )
 from proxy.groups.streams import STREAMS_MAX
@@ -235,6 +236,11 @@ class Journaling(Group):
         "Where files lie while they are written: `_open` below `journal` if not set, or, for an object store, a "
         "directory of the system's for what is temporary. What a killed gateway left there its next life publishes.",
         takes="the path of a directory",
+    )
+    journal_topic: Topic | None = setting(
+        None,
+        "Topic that gets every event as a JSON message too, for other programs; with or without `journal`.",
+        takes="persistent://tenant/namespace/topic",
     )
     journal_deliveries: bool = setting(
         default=False,

@@ -98,6 +98,12 @@ def _check_namespace(text: str) -> str:
     return text
 
 
+def _check_topic(text: str) -> str:
+    if not re.fullmatch(r"persistent://[\w.=:-]+/[\w.=:-]+/[^/\s]+", text, re.ASCII):
+        raise ValueError("must be a topic's full name, e.g. persistent://public/default/keyline-events")
+    return text
+
+
 def _check_journal_place(place: str) -> str:
     scheme, separator, rest = place.partition("://")
     if not place or not place.isprintable():
@@ -121,6 +127,7 @@ HttpUrl = Annotated[str, AfterValidator(_check_http_url)]
 JournalPlace = Annotated[str, AfterValidator(_check_journal_place)]
 Name = Annotated[str, AfterValidator(_check_name)]
 Namespace = Annotated[str, AfterValidator(_check_namespace)]
+Topic = Annotated[str, AfterValidator(_check_topic)]
 Names = Annotated[tuple[Name, ...], BeforeValidator(_split)]
 Ports = Annotated[tuple[Annotated[int, Field(ge=1, le=_PORT_MAX)], ...], BeforeValidator(_split)]
 

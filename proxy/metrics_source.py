@@ -10,7 +10,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from proxy.journal.summary import NO_JOURNAL, JournalSummary
+from proxy.journal.summary import NO_JOURNAL, JournalSummary, TopicSummary
 from proxy.net.broker_statistics import State
 
 if TYPE_CHECKING:
@@ -43,6 +43,7 @@ class GatewaySummary:
     lookup_failures_total: int
     collections_total: int
     journal: JournalSummary
+    event_topic: TopicSummary
 
 
 class MetricsSource:
@@ -59,9 +60,14 @@ class MetricsSource:
         collector: Collector,
         groups: Groups | None = None,
         journal: JournalKeeper | None = None,
+        event_topic: TopicSummary | None = None,
     ) -> None:
-        """All of one gateway; `groups` is None for one that shares nothing, `journal` for one that keeps none."""
+        """All of one gateway; `groups` is None for one that shares nothing, `journal` for one that keeps none.
+
+        `event_topic` is changed by whoever sends events.
+        """
         self._journal = journal
+        self._event_topic = event_topic or TopicSummary()
         self._groups = groups
         self._version = version
         self._not_ready_because = not_ready_because
@@ -86,6 +92,7 @@ class MetricsSource:
             lookup_failures_total=brokers.lookup_failures_total,
             collections_total=self._collector.collections_total,
             journal=NO_JOURNAL if self._journal is None else self._journal.summary(),
+            event_topic=self._event_topic,
         )
 
     def topics(self) -> Iterator[ElectionSummary]:

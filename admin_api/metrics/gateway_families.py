@@ -213,5 +213,16 @@ GATEWAY: Final = (
         "Times that something could not be written or published.",
     ),
     gauge("keyline_gateway_journal_held_bytes", "journal.bytes_held", "Memory of rows not written yet.", unit="bytes"),
+    counter("keyline_gateway_journal_topic_events_sent_total", "event_topic.sent", "Events sent to `journal_topic`."),
+    counter(
+        "keyline_gateway_journal_topic_events_dropped_total",
+        "event_topic.dropped",
+        "Events lost because the broker did not take them in time.",
+    ),
+    gauge(
+        "keyline_gateway_journal_topic_well",
+        "event_topic.well",
+        "1 if nothing keeps events from `journal_topic`, also where there is none.",
+    ),
 )
 """Of the gateway; no labels but what the families have of their own."""

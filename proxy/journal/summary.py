@@ -37,3 +37,14 @@ class JournalSummary:
 
 
 NO_JOURNAL: Final = JournalSummary(kept=False)
+
+
+@dataclass(slots=True)
+class TopicSummary:
+    """How the topic of events fares; counts are since the start."""
+
+    kept: bool = False
+    """Whether events are sent anywhere."""
+    sent: int = 0
+    dropped: int = 0
+    well: bool = True

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import httpx
+import pulsar
 import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
@@ -191,3 +193,29 @@ def test_a_broken_dispatcher_is_caught_by_its_own_journal(
     assert set(found.by_kind) <= {"overlap", "inversion"}
     assert {"overlap: message"} == {" ".join(words.split()[:2]) for words in found.evidence if words[0] == "o"}
     assert spark.read.parquet(str(tmp_path / "report" / "violations")).count() == found.violations
+
+
+def test_events_are_messages_on_a_topic(
+    broker: PulsarStandalone, start_gateway: StartGateway, new_topic: Callable[[str], str]
+) -> None:
+    """For whoever subscribes there, in their order, also what happens while the gateway stops."""
+    topic, told = new_topic("watched"), new_topic("events")
+    gateway = start_gateway(broker, journal_topic=told)
+    with ExitStack() as ends:
+        reader = pulsar.Client(broker.service_url)
+        ends.callback(reader.close)
+        events = reader.subscribe(told, "watcher", initial_position=pulsar.InitialPosition.Earliest)
+        worker = pulsar.Client(gateway.service_url)
+        worker.subscribe(topic, "s", consumer_type=pulsar.ConsumerType.KeyShared, consumer_name="w1")
+        worker.close()
+        assert gateway.stop() == 0
+        kinds = []
+        while "subscription_ended" not in kinds:
+            message = events.receive(10_000)
+            events.acknowledge(message)
+            said = json.loads(message.data())
+            kinds.append(said["kind"])
+            assert (said["topic"], said["subscription"], said["gateway"]) == (topic, "s", "keyline")
+            assert message.partition_key() == f"{topic} s"
+            assert message.properties()["kind"] == said["kind"]
+    assert kinds == ["subscription_began", "upstream_ready", "worker_joined", "worker_left", "subscription_ended"]

@@ -18,6 +18,7 @@ from tests.integration.faults.line import Line, repeat_through, strike
 
 ROOT = Path(__file__).resolve().parents[3]
 WALL_CLOCK = {
+    ("proxy/app.py", "clock.time"),
     ("proxy/app.py", "time.time_ns"),
     ("proxy/client/waiting_producer.py", "datetime.now"),
     ("proxy/net/aio.py", "time.time"),
@@ -28,7 +29,7 @@ WALL_CLOCK = {
 """Every call in the product that reads it: the port's implementation, the date since when a client is connected, that
 of a dead letter and of messages between replicas, as any producer dates its messages, that of an application's
 announcement, the number of a life's first event, which only a step back of more than the gateway's age could let come
-twice, and the dates of the journal's rows."""
+twice, and the dates of the journal's rows and of the events on its topic."""
 
 LIBRARIES = sorted(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"))
 STEPS = (1, -1, 30)

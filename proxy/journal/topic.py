@@ -1,0 +1,141 @@
+"""The gateway's events as JSON messages on a Pulsar topic, for other teams' programs to subscribe to.
+
+By the official client: to be understood by everybody is worth more here than speed. Messages of one subscription have
+one partition key, so they keep their order on a partitioned topic and in Key_Shared subscriptions. Each arrives at
+least once: what was not confirmed is sent again, with the same `number`. Events that the broker does not take in time
+are lost and counted, beginning with the oldest; nothing waits for them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import deque
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+import pulsar
+import structlog
+
+from proxy.journal.summary import TopicSummary
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from proxy.net.events import Event, Events
+
+WAITING_MAX: Final = 10_000
+"""Events that wait for the broker."""
+TOGETHER_MAX: Final = 500
+"""Events that are under way to it at a time."""
+AGAIN_S: Final = 2.0
+"""Pause after a failure."""
+VERSION: Final = 1
+"""Of the messages; greater when a field gets another meaning. Fields and kinds may be added without."""
+
+log = structlog.get_logger("keyline.journal")
+
+
+class Producer(Protocol):
+    """What is needed of the client's producer."""
+
+    async def send(self, content: Any, properties: dict[str, str], partition_key: str) -> Any:
+        """Until the broker has it; raises `pulsar.PulsarException`."""
+
+    async def close(self) -> None:
+        """End."""
+
+
+class EventTopic:
+    """Sends from `run`'s first turn until the events end."""
+
+    def __init__(
+        self,
+        events: Events,
+        open_producer: Callable[[], Awaitable[Producer]],
+        gateway: str,
+        wall_s: Callable[[float], float],
+    ) -> None:
+        """`wall_s` gives the wall clock's time, in seconds since 1970, of a moment of the gateway's own clock."""
+        self.summary = TopicSummary(kept=True)
+        self._events = events
+        self._open_producer = open_producer
+        self._gateway = gateway
+        self._wall_s = wall_s
+        self._producer: Producer | None = None
+        self._waiting: deque[Event] = deque()
+
+    async def run(self) -> None:
+        """Send whatever happens; ends with the events, when everything was sent or cannot be."""
+        wake = asyncio.Event()
+        listener = self._events.listen(wake.set)
+        while not listener.ended or self._waiting:
+            if not self._waiting:
+                await wake.wait()
+                wake.clear()
+            missed, events = listener.take()
+            self.summary.dropped += missed
+            self._waiting.extend(events)
+            while len(self._waiting) > WAITING_MAX:
+                self._waiting.popleft()
+                self.summary.dropped += 1
+            if self._waiting and not await self._send():
+                if listener.ended:
+                    self.summary.dropped += len(self._waiting)
+                    break
+                await asyncio.sleep(AGAIN_S)
+        listener.close()
+        await self._close()
+
+    async def _send(self) -> bool:
+        """Some of those that wait, in their order; False if the broker did not take them."""
+        events = [self._waiting[place] for place in range(min(TOGETHER_MAX, len(self._waiting)))]
+        try:
+            if self._producer is None:
+                self._producer = await self._open_producer()
+            producer = self._producer
+            sends = [producer.send(self._body(event), self._properties(event), _key(event)) for event in events]
+            await asyncio.gather(*sends)
+        except pulsar.PulsarException as error:
+            if self.summary.well:
+                log.warning(
+                    "events cannot be sent to their topic; they wait, and the oldest get lost", reason=str(error)
+                )
+            self.summary.well = False
+            await self._close()
+            return False
+        if not self.summary.well:
+            log.info("events are sent to their topic again")
+        self.summary.well = True
+        self.summary.sent += len(events)
+        for _ in events:
+            self._waiting.popleft()
+        return True
+
+    def _body(self, event: Event) -> bytes:
+        said = {
+            "version": VERSION,
+            "gateway": self._gateway,
+            "number": event.number,
+            "at": datetime.fromtimestamp(self._wall_s(event.at), UTC).isoformat(timespec="milliseconds"),
+            "kind": event.kind,
+            "topic": event.topic,
+            "subscription": event.subscription,
+            "facts": event.facts,
+        }
+        return json.dumps(said, separators=(",", ":"), default=str).encode()
+
+    def _properties(self, event: Event) -> dict[str, str]:
+        return {"kind": event.kind, "gateway": self._gateway}
+
+    async def _close(self) -> None:
+        producer, self._producer = self._producer, None
+        if producer is not None:
+            try:
+                await producer.close()
+            except pulsar.PulsarException as error:
+                log.debug("the producer of events could not be closed", reason=str(error))
+
+
+def _key(event: Event) -> str:
+    return f"{event.topic} {event.subscription}"
