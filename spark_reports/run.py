@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as all of Spark's documentation has it
 
+from spark_reports import drains
 from spark_reports.ordering_audit import totals, violations
 from spark_reports.reading import Skipped, open_journal
 
@@ -72,7 +73,9 @@ def report(
     until: datetime | None = None,
     say: Callable[[str], None] = print,
 ) -> Report:
-    """Judge the journal at `root`, and write `violations` (Parquet) and `audit.json` below `out`, which are replaced.
+    """Judge the journal at `root`, and write what was found below `out`.
+
+    These are replaced there: `violations`, `drains` and `worst_drains` (Parquet), and `audit.json`.
 
     Raises:
         JournalError: there is nothing to report on.
@@ -98,7 +101,14 @@ def report(
         skipped=journal.skipped,
     )
     if out is not None:
-        found.write.mode("overwrite").parquet(str(out / "violations"))
+        handed_over = journal.between(spark, "drains", since, until)
+        tables = {
+            "violations": found,
+            "drains": drains.summary(handed_over),
+            "worst_drains": drains.worst(handed_over, journal.read(spark, "events")),
+        }
+        for name, table in tables.items():
+            table.write.mode("overwrite").parquet(str(out / name))
         out.mkdir(parents=True, exist_ok=True)
         (out / "audit.json").write_text(json.dumps({**asdict(result), "line": result.line}, indent=2) + "\n")
     return result

@@ -113,6 +113,9 @@ def test_the_journal_says_what_the_clients_saw(
     assert {"keyline_subscription_workers", "keyline_subscription_draining_hashes"} <= numbers
     found = report(spark, str(root), tmp_path / "report")
     assert (found.violations, found.caveats) == (0, []), found.evidence
+    of_drains = spark.read.parquet(str(tmp_path / "report" / "drains")).agg({"hand_overs": "sum"}).first()
+    assert of_drains is not None
+    assert of_drains[0] == handed_over
     assert found.totals == {
         "messages": MESSAGES,
         "deliveries": len(sent),

@@ -105,3 +105,4 @@ def test_the_command_judges(spark: SparkSession, journal: Path, tmp_path: Path) 
     assert "audit: 0 messages, 0 deliveries" in result.output
     assert "0 violations" in result.output
     assert (out / "audit.json").exists()
+    assert spark.read.parquet(str(out / "drains")).count() == 0

@@ -1,0 +1,92 @@
+"""Hand-overs: how long hashes drained, who made others wait, and the worst with their story (PIP-379)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - as all of Spark's documentation has it
+
+SUBSCRIPTION: Final = ("topic", "subscription")
+CAUSES: Final = ("worker_joined", "worker_left", "ordered")
+"""Events that make hashes drain."""
+QUANTILES: Final = {"p50_ms": 0.5, "p95_ms": 0.95, "p99_ms": 0.99}
+ACCURACY: Final = 10_000
+"""Of Spark's approximate quantiles: one in so many."""
+
+
+def with_causes(drains: DataFrame, events: DataFrame) -> DataFrame:
+    """Each hand-over with what made its hash drain.
+
+    Args:
+        drains: rows of the journal's table of this name.
+        events: likewise.
+
+    Returns:
+        `drains`' columns, and `cause` (`worker_joined w4`; null if no event of before is in the journal).
+    """
+    told = F.struct("at_ns", F.concat_ws(" ", "kind", "consumer").alias("words"))
+    by_subscription = (
+        events.where(F.col("kind").isin(*CAUSES))
+        .groupBy(*SUBSCRIPTION, "life")
+        .agg(F.array_sort(F.collect_list(told)).alias("causes"))
+    )
+    joined = drains.join(F.broadcast(by_subscription), [*SUBSCRIPTION, "life"], "left")
+    before = F.filter("causes", lambda cause: cause["at_ns"] <= F.col("began_ns"))
+    return joined.withColumn("cause", F.try_element_at(before, F.lit(-1))["words"]).drop("causes")
+
+
+def summary(drains: DataFrame) -> DataFrame:
+    """How long hand-overs took, by the worker that others waited for; the longest time in all first.
+
+    Args:
+        drains: rows of the journal's table of this name.
+
+    Returns:
+        `topic`, `subscription`, `source` (that worker), `hand_overs`, `total_ms`, `p50_ms`, `p95_ms`, `p99_ms`,
+        `max_ms`, `waited` (hand-overs at whose end a message waited), `waiting_messages` (of these, in all).
+    """
+    duration = F.col("duration_ns") / 1e6
+    quantiles = [F.percentile_approx(duration, share, ACCURACY).alias(name) for name, share in QUANTILES.items()]
+    return (
+        drains.groupBy(*SUBSCRIPTION, "source")
+        .agg(
+            F.count(F.lit(1)).alias("hand_overs"),
+            F.sum(duration).alias("total_ms"),
+            *quantiles,
+            F.max(duration).alias("max_ms"),
+            F.count(F.when(F.col("waiting_messages") > 0, 1)).alias("waited"),
+            F.sum("waiting_messages").alias("waiting_messages"),
+        )
+        .orderBy(F.desc("total_ms"), *SUBSCRIPTION, "source")
+    )
+
+
+def worst(drains: DataFrame, events: DataFrame, count: int = 20) -> DataFrame:
+    """The longest hand-overs at whose end somebody waited, with what they came from.
+
+    Args:
+        drains: rows of the journal's table of this name.
+        events: likewise.
+        count: at most so many.
+
+    Returns:
+        `topic`, `subscription`, `gateway`, `slot`, `source`, `target`, `began_wall_ns`, `duration_ms`,
+        `waiting_messages`, `cause`.
+    """
+    return (
+        with_causes(drains.where(F.col("waiting_messages") > 0), events)
+        .select(
+            *SUBSCRIPTION,
+            "gateway",
+            "slot",
+            "source",
+            "target",
+            (F.col("wall_ns") - F.col("duration_ns")).alias("began_wall_ns"),
+            (F.col("duration_ns") / 1e6).alias("duration_ms"),
+            "waiting_messages",
+            "cause",
+        )
+        .orderBy(F.desc("duration_ms"), "slot")
+        .limit(count)
+    )
