@@ -33,6 +33,14 @@ QUEUE = 50
 WORKERS = ("w1", "w2", "w3")
 
 pytestmark = [pytest.mark.slow, pytest.mark.broker]
+
+
+@pytest.fixture
+def newest(pulsar: PulsarStandalone) -> PulsarStandalone:
+    """The shared broker of one version, for what does not depend on it; `pulsar` is the client's name here."""
+    return pulsar
+
+
 both_ways = pytest.mark.parametrize("batching", [Batching.NONE, Batching.DEFAULT], ids=lambda batching: batching.value)
 
 
@@ -130,7 +138,7 @@ def test_the_journal_says_what_the_clients_saw(
 
 
 def test_a_killed_gateways_journal_is_whole_up_to_its_last_second(
-    broker: PulsarStandalone,
+    newest: PulsarStandalone,
     start_gateway: StartGateway,
     new_topic: Callable[[str], str],
     spark: SparkSession,
@@ -138,7 +146,7 @@ def test_a_killed_gateways_journal_is_whole_up_to_its_last_second(
 ) -> None:
     """Its next life publishes what it had written; every file can be read, and no row is there twice."""
     root = tmp_path / "journal"
-    gateway = journaled(start_gateway, broker, root, journal_roll_s="2")
+    gateway = journaled(start_gateway, newest, root, journal_roll_s="2")
     with LoadRun(tmp_path / "load", gateway.service_url, new_topic("journaled-kill")) as run:
         run.start_workers(*WORKERS, receiver_queue_size=QUEUE, ack_delay_ms=5)
         run.produce(count=MESSAGES, keys=KEYS, rate_per_s=1_000.0)
@@ -172,13 +180,13 @@ def test_a_killed_gateways_journal_is_whole_up_to_its_last_second(
 
 
 def test_a_broken_dispatcher_is_caught_by_its_own_journal(
-    broker: PulsarStandalone, new_topic: Callable[[str], str], spark: SparkSession, tmp_path: Path
+    newest: PulsarStandalone, new_topic: Callable[[str], str], spark: SparkSession, tmp_path: Path
 ) -> None:
     """Keys go to a worker that joins while another has messages of them: the clients see it, and so does the report."""
     root = tmp_path / "journal"
     gateway = KeylineGateway(
-        broker.service_url,
-        broker.admin_url,
+        newest.service_url,
+        newest.admin_url,
         tmp_path / "gateway",
         settings={"journal": str(root), "journal_deliveries": "true", "journal_key_secret": "s"},
         program=[sys.executable, "-m", "tests.integration.broken_gateway"],
@@ -199,13 +207,13 @@ def test_a_broken_dispatcher_is_caught_by_its_own_journal(
 
 
 def test_events_are_messages_on_a_topic(
-    broker: PulsarStandalone, start_gateway: StartGateway, new_topic: Callable[[str], str]
+    newest: PulsarStandalone, start_gateway: StartGateway, new_topic: Callable[[str], str]
 ) -> None:
     """For whoever subscribes there, in their order, also what happens while the gateway stops."""
     topic, told = new_topic("watched"), new_topic("events")
-    gateway = start_gateway(broker, journal_topic=told)
+    gateway = start_gateway(newest, journal_topic=told)
     with ExitStack() as ends:
-        reader = pulsar.Client(broker.service_url)
+        reader = pulsar.Client(newest.service_url)
         ends.callback(reader.close)
         events = reader.subscribe(told, "watcher", initial_position=pulsar.InitialPosition.Earliest)
         worker = pulsar.Client(gateway.service_url)

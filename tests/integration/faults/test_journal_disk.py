@@ -57,14 +57,14 @@ def metric(gateway: KeylineGateway, name: str) -> float:
 
 def test_a_full_disk_costs_rows_and_no_delivery(
     small_disk: Path,
-    broker: PulsarStandalone,
+    pulsar: PulsarStandalone,
     start_gateway: StartGateway,
     new_topic: Callable[[str], str],
     tmp_path: Path,
 ) -> None:
     """All messages get through in order; what is lost is counted; with room again the journal goes on."""
     root = small_disk / "journal"
-    gateway = start_gateway(broker, journal=str(root), journal_deliveries="true", journal_roll_s="1")
+    gateway = start_gateway(pulsar, journal=str(root), journal_deliveries="true", journal_roll_s="1")
     with LoadRun(tmp_path / "load", gateway.service_url, new_topic("full-disk")) as run:
         run.start_workers("w1", "w2", receiver_queue_size=100)
         run.produce(count=MESSAGES, keys=KEYS, rate_per_s=RATE_PER_S)
