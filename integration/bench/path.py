@@ -94,6 +94,9 @@ class Wire:
         data, self.written = b"".join(self.written), []
         return self.split.feed(data)
 
+    def limit(self, seconds: float) -> None:
+        """Everything leaves at once."""
+
     def pause_reading(self) -> None:
         """Nothing is paused: the script feeds as much as was granted."""
 

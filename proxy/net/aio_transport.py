@@ -10,7 +10,9 @@ connection it came up on; other connections, and the process, go on.
 from __future__ import annotations
 
 import asyncio
+import math
 import socket
+import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, cast
 
@@ -48,6 +50,7 @@ class AioTransport(asyncio.Protocol):
         self._pieces: list[bytes] = []
         self._pieces_bytes = 0
         self._flush_due = False
+        self._flush_by = math.inf
         self._loop_full = False
         self._writable = True
         self._told_writable = True
@@ -83,6 +86,10 @@ class AioTransport(asyncio.Protocol):
         if not self._flush_due:
             self._flush_due = True
             self._loop.call_soon(self._flush)
+
+    def limit(self, seconds: float) -> None:
+        """As the port says."""
+        self._flush_by = min(self._flush_by, time.monotonic() + seconds)
 
     def pause_reading(self) -> None:
         """As the port says."""
@@ -175,6 +182,12 @@ class AioTransport(asyncio.Protocol):
         self._flush_due = False
         transport = self._transport
         if transport is None:
+            return
+        flush_by, self._flush_by = self._flush_by, math.inf
+        if flush_by < math.inf and time.monotonic() >= flush_by:
+            log.warning("stood_still", peer=self._peer, unsent_bytes=self._pieces_bytes)
+            self._close_reason = "the gateway stood still with something to send"
+            self.abort()
             return
         if not self._writable:
             self._tell_writable()  # may end in `abort`, which leaves nothing to write

@@ -47,6 +47,13 @@ class Transport(Protocol):
     def write(self, data: bytes) -> None:
         """Queue bytes; after `close` or loss they are dropped."""
 
+    def limit(self, seconds: float) -> None:
+        """What is queued in this loop turn must leave it within so many seconds.
+
+        If the process stands still meanwhile, the connection is given up instead: the bytes may be nobody's to send
+        any more.
+        """
+
     def pause_reading(self) -> None:
         """Stop delivering bytes; idempotent."""
 
@@ -134,6 +141,9 @@ class WorkerLink(Protocol):
 
     def send(self, frame: bytes) -> None:
         """Queue a whole frame, or an ordered piece of one, to the client."""
+
+    def limit(self, seconds: float) -> None:
+        """As `Transport.limit`, for what is sent in this turn."""
 
     def forget(self) -> None:
         """The consumer has ended: the session routes nothing to its port any more. Sends nothing."""

@@ -73,6 +73,10 @@ class Worker:
         self.answered = True
         self._transport.write(frame)
 
+    def limit(self, seconds: float) -> None:
+        """As the port says."""
+        self._transport.limit(seconds)
+
     def forget(self) -> None:
         """As the port says."""
         self._forget(self)

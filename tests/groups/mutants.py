@@ -175,6 +175,20 @@ MUTANTS = (
         SEATS,
     ),
     _mutant(
+        "what was queued before the process stood still is sent",
+        "proxy/net/aio_transport.py",
+        "        if flush_by < math.inf and time.monotonic() >= flush_by:\n",
+        "        if False:\n",
+        "tests/net/test_aio.py",
+    ),
+    _mutant(
+        "frames may leave at any time",
+        "proxy/net/subscription.py",
+        "            subscriber.link.limit(leases.until - self.now())\n",
+        "            pass\n",
+        SEATS,
+    ),
+    _mutant(
         "what was given up is drained",
         SEAT,
         "        left_s = 0.0 if inflow is not None and inflow.upstream.parked else max(deadline - self._now(), 0.0)\n",

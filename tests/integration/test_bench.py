@@ -73,7 +73,7 @@ def test_a_quick_run_fills_every_row_of_the_table(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr[-4_000:]
     rows = json.loads(result.read_text())["rows"]
     assert {row["section"].split()[0] for row in rows} == {
-        "drain", "latency", "hand-over", "relay", "statistics", "scrape", "websockets", "waiters", "groups",
+        "drain", "latency", "hand-over", "journal", "relay", "statistics", "scrape", "websockets", "waiters", "groups",
         "rolling-restart", "inside",
     }  # fmt: skip
     for row in rows:

@@ -140,6 +140,9 @@ class FakeTransport:
             self.written += data
             self.writes += 1
 
+    def limit(self, seconds: float) -> None:
+        """As the port says; nobody stands still within a turn here."""
+
     def pause_reading(self) -> None:
         """As the port says."""
         self.reading = False

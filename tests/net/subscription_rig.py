@@ -61,6 +61,8 @@ class Worker:
         self.room: int | None = None
         """Writes after which the socket is full; None for any number."""
         self.forgotten = False
+        self.limits: list[float] = []
+        """Within how many seconds what was sent had to leave, each time."""
         self.gone = False
         self.writes = 0
         self._splitter = frames.FrameSplitter(MAX_FRAME_BYTES)
@@ -82,6 +84,10 @@ class Worker:
                 self._delivered.append(self._read(piece))
             else:
                 self._commands.append(frames.parse_command(piece))
+
+    def limit(self, seconds: float) -> None:
+        """As the port says."""
+        self.limits.append(seconds)
 
     def forget(self) -> None:
         """As the port says."""

@@ -220,6 +220,46 @@ def test_a_peer_that_leaves_too_much_unread_is_given_up() -> None:
     run(test)
 
 
+class StandingClock:
+    """In place of the module `time`: it stands until it is moved."""
+
+    def __init__(self) -> None:
+        """At some moment."""
+        self.now = 50.0
+
+    def monotonic(self) -> float:
+        """This moment."""
+        return self.now
+
+
+@pytest.mark.parametrize("stood_still", [False, True])
+def test_a_process_that_stood_still_sends_nothing_of_before(
+    stood_still: bool,  # noqa: FBT001 - a parameter of the test
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What was queued under a limit is given up with its connection; in time, and in the next turn, all is as ever."""
+    clock = StandingClock()
+    monkeypatch.setattr("proxy.net.aio_transport.time", clock)
+
+    async def test(bench: Bench) -> None:
+        receiver, peer = await bench.pair()
+        assert receiver.transport is not None
+        receiver.transport.write(b"1")
+        receiver.transport.limit(2.0)
+        receiver.transport.limit(5.0)
+        clock.now += 2.0 if stood_still else 1.9
+        if stood_still:
+            await receiver.until(lambda: "closed" in receiver.names)
+            assert receiver.events[-1] == ("closed", "the gateway stood still with something to send")
+            return
+        assert await read_all(bench.loop, peer, 1) == b"1"
+        clock.now += 100.0
+        receiver.transport.write(b"2")
+        assert await read_all(bench.loop, peer, 1) == b"2"
+
+    run(test)
+
+
 def test_paused_reading_delivers_nothing_until_resumed() -> None:
     """And nothing is lost. Both calls may be made twice."""
 

@@ -172,6 +172,16 @@ def test_nothing_is_delivered_when_the_leases_have_run_out() -> None:
     assert len(subscribes(rig.link)) == 1, "the consumer stood all the time"
 
 
+def test_what_leaves_has_to_leave_while_the_lease_lasts() -> None:
+    """A process that is stopped with frames in its hands gives their connection up when it wakes up too late."""
+    rig = SeatRig(permits=10)
+    rig.lease(0)
+    rig.clock.advance(1.0)
+    rig.deliver(0, 1)
+    assert payloads(rig.first) == [b"1"]
+    assert rig.first.limits == [TIMING.lease_s - 1.0]
+
+
 def test_a_process_that_slept_through_its_lease_delivers_nothing() -> None:
     """What it finds on its socket when it wakes up comes before its timers."""
     rig = SeatRig(permits=10)

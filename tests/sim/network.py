@@ -92,6 +92,9 @@ class End:
         self._look_at_water()
         self._flush_soon()
 
+    def limit(self, seconds: float) -> None:
+        """As the port says; nobody stands still within a turn here."""
+
     def pause_reading(self) -> None:
         """As the port says."""
         self._reading = False

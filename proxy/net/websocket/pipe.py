@@ -105,6 +105,9 @@ class Pipe:
             self._to_client.append(data)
             self._soon()
 
+    def limit(self, seconds: float) -> None:
+        """Not as the port says: a process that stands still in this turn sends all the same."""
+
     def pause_reading(self) -> None:
         """As the port says."""
         self._reading = False
