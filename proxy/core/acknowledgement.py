@@ -19,10 +19,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from proxy.core.delivery_log import How, note, note_unit
-from proxy.core.entry import PART_BYTES, Batch, Delivery, Part, bits_to_indexes, forget_acked
+from proxy.core.entry import PART_BYTES, Batch, Delivery, Part, bits_to_indexes, forget_acked, parts_of
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
+    from collections.abc import Collection, Iterable
 
     from proxy.core.dispatcher import Dispatcher
     from proxy.core.worker import Worker
@@ -160,11 +160,6 @@ def withdraw(dispatcher: Dispatcher, worker: Worker, units: Iterable[Part | Deli
         for unit in unsent:
             dispatcher.undo_post(worker, unit)
     return {id(unit) for unit in unsent}
-
-
-def parts_of(unit: Part | Delivery) -> Sequence[Part]:
-    """The parts of a delivery; a part alone is its own."""
-    return (unit,) if isinstance(unit, Part) else unit.parts
 
 
 def _credit(worker: Worker, count: int, *, acknowledged: bool = True) -> None:

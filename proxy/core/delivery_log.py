@@ -9,7 +9,7 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import TYPE_CHECKING, TypeAlias
 
-from proxy.core.entry import Delivery, Part, bits_to_indexes
+from proxy.core.entry import Delivery, Part, bits_to_indexes, parts_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -46,5 +46,5 @@ def note(endings: list[Ending], how: How, part: Part, worker: Worker, now: float
 
 def note_unit(endings: list[Ending], how: How, unit: Part | Delivery, worker: Worker, now: float) -> None:
     """Everything that is left of a delivery ended."""
-    for part in (unit,) if isinstance(unit, Part) else unit.parts:
+    for part in parts_of(unit):
         note(endings, how, part, worker, now)

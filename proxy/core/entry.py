@@ -206,6 +206,11 @@ def slice_key(position: int, indexes: tuple[int, ...] | None) -> int:
     return -((ledger << _LEDGER_SHIFT) | slice_id(entry, indexes))
 
 
+def parts_of(unit: Part | Delivery) -> Sequence[Part]:
+    """The parts of a delivery; a part alone is its own."""
+    return (unit,) if isinstance(unit, Part) else unit.parts
+
+
 def cut(part: Part, size: int) -> Part:
     """Take the first `size` messages off a waiting part; the part keeps the rest.
 

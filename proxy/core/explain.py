@@ -20,8 +20,7 @@ from heapq import nsmallest
 from itertools import islice
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from proxy.core.acknowledgement import parts_of
-from proxy.core.entry import Batch, Part
+from proxy.core.entry import Batch, Part, parts_of
 from proxy.core.positions import format_position
 from proxy.core.sticky_key import RANGE_SLOT_COUNT
 from proxy.core.waiting import WaitReason

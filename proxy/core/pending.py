@@ -19,8 +19,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from proxy.core.acknowledgement import parts_of
-from proxy.core.entry import Delivery, Part, delivery_key, wire_id
+from proxy.core.entry import Delivery, Part, delivery_key, parts_of, wire_id
 from proxy.core.positions import format_position, is_packable, pack
 from proxy.core.slice_id import original_entry
 from proxy.core.steps import finished, in_steps

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
-from proxy.core.acknowledgement import parts_of
+from proxy.core.entry import parts_of
 from proxy.core.hash_ranges import diff
 from proxy.core.steps import finished, in_steps
 from proxy.core.worker import Worker

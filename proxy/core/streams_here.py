@@ -17,9 +17,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from proxy.core.acknowledgement import parts_of, pass_gates, reopen, withdraw
+from proxy.core.acknowledgement import pass_gates, reopen, withdraw
 from proxy.core.delivery_log import How, note_unit
-from proxy.core.entry import Batch
+from proxy.core.entry import Batch, parts_of
 from proxy.core.outstanding import size_of
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from proxy.core.delivery_log import How
-from proxy.core.entry import Part
+from proxy.core.entry import Part, parts_of
 from proxy.core.positions import ENTRY_BITS, ENTRY_MASK
 from proxy.journal.arrow import batch_of
 from proxy.journal.schema import DELIVERIES
@@ -229,7 +229,7 @@ class SubscriptionRecorder:
                         )
                     )
             else:
-                for part in (unit,) if isinstance(unit, Part) else unit.parts:
+                for part in parts_of(unit):
                     self._several(SENT, part, None, subscription, consumer, part.attempts, now, part.sent_at)
         if len(structs) >= ROWS_AT_A_TIME:
             record.hand_in()

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from proxy.journal.chunk import RowChunk
 from proxy.journal.deliveries import DeliveryLog, SubscriptionRecorder
-from proxy.journal.schema import DRAINS, EVENTS, METRICS, REDELIVERIES
+from proxy.journal.schema import DRAINS, EVENTS, METRICS, REDELIVERIES, TABLES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -56,7 +56,6 @@ class Journal:
         self._now = now
         self._rows: dict[str, list[Row]] = {}
         self._sizes: dict[str, int] = {}
-        self._tables: dict[str, Table] = {}
 
     # ---- what is told
 
@@ -78,13 +77,14 @@ class Journal:
 
     def handed_over(self, key: tuple[str, str], hand_overs: Sequence[HandOver]) -> None:
         """Hashes drained and went to their new owners."""
+        ahead_ns = self.wall_minus_clock_ns()
         for item in hand_overs:
-            at_ns, wall_ns = self._times(item.ended_at)
+            at_ns = nanoseconds(item.ended_at)
             began_ns = nanoseconds(item.began_at)
             row = (
                 *key,
                 at_ns,
-                wall_ns,
+                at_ns + ahead_ns,
                 item.slot,
                 item.holder,
                 item.owner,
@@ -130,7 +130,6 @@ class Journal:
 
     def _add(self, table: Table, row: Row, size_bytes: int = 0) -> None:
         rows = self._rows.setdefault(table.name, [])
-        self._tables[table.name] = table
         rows.append(row)
         self._sizes[table.name] = self._sizes.get(table.name, 0) + ROW_BYTES + size_bytes
         if len(rows) >= ROWS_AT_A_TIME:
@@ -138,7 +137,7 @@ class Journal:
 
     def _hand_in(self, name: str) -> None:
         rows = self._rows.pop(name)
-        self._spool.put(RowChunk(self._tables[name], self.life, rows, self._sizes.pop(name)))
+        self._spool.put(RowChunk(TABLES[name], self.life, rows, self._sizes.pop(name)))
 
     def _times(self, at: float) -> tuple[int, int]:
         """A moment of the life's clock, and what the wall's clock showed then."""

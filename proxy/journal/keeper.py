@@ -89,7 +89,7 @@ class JournalKeeper:
         self._again()
 
     def close(self) -> bool:
-        """Write what there is and end; False if the writer takes too long, and then its last rows are lost."""
+        """Write what there is and end; False if the writer takes too long: see `END_S_MAX`."""
         if self._timer is not None:
             self._timer.cancel()
         self.journal.hand_in()

@@ -1,6 +1,6 @@
 """The thread that writes the journal: chunks in, files out, one open file for each table and hour.
 
-A file is published when it is old or large enough, or when its hour is over. Whatever goes wrong with the disk or the
+A file is published when it is old or large enough. Whatever goes wrong with the disk or the
 store costs rows, which are counted, and never the thread: it says once what is wrong, goes on trying, and says once
 when it is over. Files that could be written but not published stay where they are and are tried again.
 """
@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import threading
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
@@ -67,7 +67,7 @@ class WriterCounters:
 @dataclass(slots=True)
 class _Open:
     segment: Segment
-    until: float = field(default=0.0)
+    until: float
 
 
 class Writer:
@@ -183,12 +183,13 @@ class Writer:
         return abandoned(directory, directory / self._settings.life)
 
     def _tell(self, recovered: Recovered) -> None:
+        own = recovered.log.parent.name == self._settings.life
         if recovered.problem is not None:
             self._failed("an unfinished file cannot be recovered", OSError(recovered.problem))
-            if recovered.log.parent.name == self._settings.life:
+            if own:
                 self._left.append(recovered.log)
             return
-        if recovered.log.parent.name == self._settings.life:
+        if own:
             self.counters.files_published += 1
             return
         self.counters.rows_recovered += recovered.rows

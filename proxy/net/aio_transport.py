@@ -90,6 +90,9 @@ class AioTransport(asyncio.Protocol):
     def limit(self, seconds: float) -> None:
         """As the port says."""
         self._flush_by = min(self._flush_by, time.monotonic() + seconds)
+        if not self._flush_due:  # also if nothing is written after all: a limit is for its own turn
+            self._flush_due = True
+            self._loop.call_soon(self._flush)
 
     def pause_reading(self) -> None:
         """As the port says."""
@@ -184,7 +187,7 @@ class AioTransport(asyncio.Protocol):
         if transport is None:
             return
         flush_by, self._flush_by = self._flush_by, math.inf
-        if flush_by < math.inf and time.monotonic() >= flush_by:
+        if self._pieces and flush_by < math.inf and time.monotonic() >= flush_by:
             log.warning("stood_still", peer=self._peer, unsent_bytes=self._pieces_bytes)
             self._close_reason = "the gateway stood still with something to send"
             self.abort()

@@ -177,7 +177,7 @@ MUTANTS = (
     _mutant(
         "what was queued before the process stood still is sent",
         "proxy/net/aio_transport.py",
-        "        if flush_by < math.inf and time.monotonic() >= flush_by:\n",
+        "        if self._pieces and flush_by < math.inf and time.monotonic() >= flush_by:\n",
         "        if False:\n",
         "tests/net/test_aio.py",
     ),

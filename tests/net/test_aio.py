@@ -260,6 +260,23 @@ def test_a_process_that_stood_still_sends_nothing_of_before(
     run(test)
 
 
+def test_a_limit_is_for_what_is_queued_in_its_own_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing was written after all, as to a worker that does not read: what is written much later is not concerned."""
+    clock = StandingClock()
+    monkeypatch.setattr("proxy.net.aio_transport.time", clock)
+
+    async def test(bench: Bench) -> None:
+        receiver, peer = await bench.pair()
+        assert receiver.transport is not None
+        receiver.transport.limit(2.0)
+        await asyncio.sleep(0)
+        clock.now += 100.0
+        receiver.transport.write(b"1")
+        assert await read_all(bench.loop, peer, 1) == b"1"
+
+    run(test)
+
+
 def test_paused_reading_delivers_nothing_until_resumed() -> None:
     """And nothing is lost. Both calls may be made twice."""
 
