@@ -69,21 +69,27 @@ class EventTopic:
         """Send whatever happens; ends with the events, when everything was sent or cannot be."""
         wake = asyncio.Event()
         listener = self._events.listen(wake.set)
-        while not listener.ended or self._waiting:
-            if not self._waiting:
-                await wake.wait()
-                wake.clear()
+        while True:
+            ended = listener.ended  # before the look, for something may happen after it, and then the end
             missed, events = listener.take()
             self.summary.dropped += missed
             self._waiting.extend(events)
             while len(self._waiting) > WAITING_MAX:
                 self._waiting.popleft()
                 self.summary.dropped += 1
-            if self._waiting and not await self._send():
+            if self._waiting:
+                if await self._send():
+                    continue
                 if listener.ended:
-                    self.summary.dropped += len(self._waiting)
+                    missed, events = listener.take()
+                    self.summary.dropped += missed + len(events) + len(self._waiting)
                     break
                 await asyncio.sleep(AGAIN_S)
+            elif ended:
+                break
+            else:
+                await wake.wait()
+                wake.clear()
         listener.close()
         await self._close()
 

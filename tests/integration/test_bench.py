@@ -79,6 +79,7 @@ def test_a_quick_run_fills_every_row_of_the_table(tmp_path: Path) -> None:
     for row in rows:
         assert row["gateway"] is not None, row
         assert row["gateway"]["low"] <= row["gateway"]["median"] <= row["gateway"]["high"]
-        if row["compared"] and row["section"] not in {"statistics", "scrape"}:  # which compares the gateway with itself
+        with_itself = row["section"].split()[0] in {"statistics", "scrape", "journal"}  # less than a tick of the clock
+        if row["compared"] and not with_itself:
             assert row["direct"]["median"] > 0, row
         assert row["measured"] in done.stdout

@@ -87,6 +87,24 @@ def test_every_event_is_a_message_with_its_facts() -> None:
     asyncio.run(scenario())
 
 
+def test_what_happens_while_others_are_sent_and_then_the_end() -> None:
+    """Is sent too: a gateway that stops tells last of its subscriptions."""
+
+    async def scenario() -> None:
+        events, broker, topic, task = started()
+        await turns()
+        events.happened("worker_left", KEY, consumer="w1")
+        await turns(2)
+        assert not broker.taken, "it is not under way any more"
+        events.happened("subscription_ended", KEY)
+        events.close()
+        await task
+        assert [said["kind"] for said, _, _ in broker.taken] == ["worker_left", "subscription_ended"]
+        assert (topic.summary.sent, topic.summary.dropped) == (2, 0)
+
+    asyncio.run(scenario())
+
+
 def test_events_wait_for_a_broker_that_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
     """And are sent by a new producer, all of them, in their order."""
     monkeypatch.setattr(module, "AGAIN_S", 0.0)
