@@ -7,12 +7,11 @@ from typing import Final
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as all of Spark's documentation has it
 
+from spark_reports.quantiles import quantiles
+
 SUBSCRIPTION: Final = ("topic", "subscription")
 CAUSES: Final = ("worker_joined", "worker_left", "ordered")
 """Events that make hashes drain."""
-QUANTILES: Final = {"p50_ms": 0.5, "p95_ms": 0.95, "p99_ms": 0.99}
-ACCURACY: Final = 10_000
-"""Of Spark's approximate quantiles: one in so many."""
 
 
 def with_causes(drains: DataFrame, events: DataFrame) -> DataFrame:
@@ -47,13 +46,12 @@ def summary(drains: DataFrame) -> DataFrame:
         `max_ms`, `waited` (hand-overs at whose end a message waited), `waiting_messages` (of these, in all).
     """
     duration = F.col("duration_ns") / 1e6
-    quantiles = [F.percentile_approx(duration, share, ACCURACY).alias(name) for name, share in QUANTILES.items()]
     return (
         drains.groupBy(*SUBSCRIPTION, "source")
         .agg(
             F.count(F.lit(1)).alias("hand_overs"),
             F.sum(duration).alias("total_ms"),
-            *quantiles,
+            *quantiles(duration, "ms"),
             F.max(duration).alias("max_ms"),
             F.count(F.when(F.col("waiting_messages") > 0, 1)).alias("waited"),
             F.sum("waiting_messages").alias("waiting_messages"),

@@ -1,0 +1,21 @@
+"""Quantiles as all reports show them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from pyspark.sql import functions as F  # noqa: N812 - as all of Spark's documentation has it
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+
+SHARES: Final = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
+ACCURACY: Final = 10_000
+"""Of Spark's approximate quantiles: one in so many."""
+
+
+def quantiles(column: Column, unit: str, prefix: str = "") -> list[Column]:
+    """Aggregates `p50_ms`, `p95_ms`, `p99_ms` for the unit `ms`, each behind `prefix`."""
+    return [
+        F.percentile_approx(column, share, ACCURACY).alias(f"{prefix}{name}_{unit}") for name, share in SHARES.items()
+    ]
