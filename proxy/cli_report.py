@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
 import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+if TYPE_CHECKING:
+    from rich.progress import TaskID
 
 EXIT_VIOLATIONS = 1
 EXIT_NOTHING_TO_READ = 2
@@ -16,8 +21,27 @@ _From = Annotated[
     datetime | None, typer.Option("--from", formats=_MOMENTS, help="Only what happened then or later, in UTC.")
 ]
 _To = Annotated[datetime | None, typer.Option("--to", formats=_MOMENTS, help="Only what happened before, in UTC.")]
-_Master = Annotated[str, typer.Option("--master", help="Where Spark runs: local[*], or a cluster's URL.")]
-_Out = Annotated[Path | None, typer.Option("--out", help="Directory for what is found; its report is replaced.")]
+_Master = Annotated[
+    str | None,
+    typer.Option("--master", help="Where Spark runs: a cluster's URL; by default here, or where spark-submit says."),
+]
+_Out = Annotated[
+    Path | None, typer.Option("--out", help="Directory for index.html and all results; those of before are replaced.")
+]
+_Daily = Annotated[
+    bool,
+    typer.Option("--daily", help="A report for each day, below --out; days whose files are the same are left alone."),
+]
+_Live = Annotated[
+    bool,
+    typer.Option("--live", help="Go on while the journal grows, and judge each minute when it is whole; below --out."),
+]
+_Delay = Annotated[
+    int,
+    typer.Option(
+        "--delay", min=1, help="Seconds until a minute is whole, with --live: more than journal_roll_s of any gateway."
+    ),
+]
 
 
 def add_report(app: typer.Typer) -> None:
@@ -31,26 +55,103 @@ def report(
     journal: Annotated[str, typer.Argument(help="What the setting `journal` names: a directory or a URL.")],
     since: _From = None,
     until: _To = None,
-    master: _Master = "local[*]",
+    master: _Master = None,
     out: _Out = None,
+    daily: _Daily = False,  # noqa: FBT002 - typer makes an option of it
+    live: _Live = False,  # noqa: FBT002 - likewise
+    delay_s: _Delay = 600,
 ) -> None:
-    """Say from a journal whether every key was kept in order and at one worker, and nothing was lost or repeated."""
+    """Say from a journal whether every key was kept in order and at one worker, and nothing was lost or repeated.
+
+    With --out also everything else that the journal tells: hand-overs, keys, latency, redeliveries, capacity, groups.
+    """
+    for wanted, option, what in ((daily, "--daily", "each day's report"), (live, "--live", "what was judged")):
+        if wanted and out is None:
+            raise typer.BadParameter(f"needs --out, below which {what} is kept", param_hint=option)
+    if live and (daily or since or until):
+        raise typer.BadParameter("judges what comes, and takes no other time", param_hint="--live")
     reports = _reports()
+    if live:
+        _watch(reports, journal, master, out, delay_s)
+        return
+    span = reports.span.Span(_utc(since), _utc(until))
     try:
-        found = reports.run.report(reports.run.session(master), journal, out, _utc(since), _utc(until), typer.echo)
+        with _Bar() as bar:
+            spark = reports.run.session(master)
+            if daily:
+                found = reports.days.daily(spark, journal, out, span, bar)
+            else:
+                found = [reports.run.report(spark, journal, out, span, bar)]
     except reports.reading.JournalError as error:
         typer.echo(f"keyline: {error}", err=True)
         raise typer.Exit(EXIT_NOTHING_TO_READ) from None
-    for line in (*found.evidence, *found.caveats, found.line):
-        typer.echo(line)
-    if found.violations:
+    _tell(found, daily=daily)
+    if any(one.violations for one in found):
         raise typer.Exit(EXIT_VIOLATIONS)
+
+
+def _watch(reports: Any, journal: str, master: str | None, out: Path | None, delay_s: int) -> None:
+    """Until somebody ends it, or a query fails."""
+    violations = 0
+
+    def say(row: dict[str, Any]) -> None:
+        nonlocal violations
+        violations += row["violations"]
+        counts = ", ".join(f"{row[name]:,} {name}" for name in ("sent", "acked", "returned", "keys", "violations"))
+        typer.echo(f"{datetime.fromtimestamp(row['window_start_ns'] / 1e9, UTC):%Y-%m-%dT%H:%M:%S}Z {counts}")
+
+    pace = reports.live.Pace(delay_s=delay_s)
+    running = reports.live.Live(reports.run.session(master), journal, out, pace, say)
+    try:
+        running.run()
+    except KeyboardInterrupt:
+        running.stop()
+    late = running.late_rows()
+    if late:
+        typer.echo(f"{late:,} rows came after their minute was judged: --delay should be more than {delay_s}", err=True)
+    if violations:
+        raise typer.Exit(EXIT_VIOLATIONS)
+
+
+class _Bar:
+    """How far it is, where somebody looks; in a file or a pipe nothing."""
+
+    def __init__(self) -> None:
+        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+        console = Console(stderr=True)
+        self._progress = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
+        self._task: TaskID | None = None
+
+    def __enter__(self) -> Self:
+        self._progress.start()
+        self._task = self._progress.add_task("Spark starts", total=None)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._progress.stop()
+
+    def began(self, what: str, number: int, count: int) -> None:
+        """As `spark_reports.run.Watcher` says."""
+        assert self._task is not None
+        self._progress.update(self._task, description=what, completed=number - 1, total=count)
+
+
+def _tell(found: list[Any], *, daily: bool) -> None:
+    for one in found:
+        if daily:
+            typer.echo(f"{one.day} {'' if one.made else '(as before) '}{one.line}")
+            for caveat in one.caveats:
+                typer.echo(f"  {caveat}")
+        else:
+            typer.echo(f"{one.files:,} files, {len(one.skipped):,} left out")
+            for line in (*one.evidence, *one.caveats, one.line):
+                typer.echo(line)
 
 
 def _reports() -> Any:
     try:
-        import spark_reports.reading  # noqa: PLC0415 - it needs Spark, which a gateway has not
-        import spark_reports.run  # noqa: PLC0415 - likewise
+        import spark_reports.days  # noqa: PLC0415 - it needs Spark, which a gateway has not
+        import spark_reports.live  # noqa: PLC0415 - likewise
     except ImportError as error:
         typer.echo(f"keyline: {error}; reports need Spark: pip install 'keyline[reports]' and Java 17", err=True)
         raise typer.Exit(EXIT_NOTHING_TO_READ) from None

@@ -88,3 +88,29 @@ def worst(drains: DataFrame, events: DataFrame, count: int = 20) -> DataFrame:
         .orderBy(F.desc("duration_ms"), "slot")
         .limit(count)
     )
+
+
+def timeline(drains: DataFrame, count: int = 2_000) -> DataFrame:
+    """Hand-overs one by one, for a plot: the longest, as time went.
+
+    Args:
+        drains: rows of the journal's table of this name.
+        count: at most so many.
+
+    Returns:
+        `topic`, `subscription`, `slot`, `source`, `target`, `began_wall_ns`, `ended_wall_ns`, `duration_ms`.
+    """
+    return (
+        drains.select(
+            *SUBSCRIPTION,
+            "slot",
+            "source",
+            "target",
+            (F.col("wall_ns") - F.col("duration_ns")).alias("began_wall_ns"),
+            F.col("wall_ns").alias("ended_wall_ns"),
+            (F.col("duration_ns") / 1e6).alias("duration_ms"),
+        )
+        .orderBy(F.desc("duration_ms"), "began_wall_ns", "slot")
+        .limit(count)
+        .orderBy("began_wall_ns", "slot")
+    )

@@ -5,16 +5,17 @@ acknowledged, given back or dropped there. Five questions, each with its evidenc
 
 - `overlap`: two workers held messages of one key at the same time.
 - `inversion`: a message was delivered for the first time after a later one of its key.
-- `never_acked`: what was delivered ended without an acknowledgement, and was never delivered again in that life.
+- `never_acked`: what a worker gave back was never delivered again, though later messages of its key were.
 - `never_delivered`: an acknowledgement of what that worker was never sent.
 - `repeated`: a message was delivered again though nobody had given it back, nor the gateway dropped it.
 
 Compared are times of one `life` of one gateway only, whose clock never goes back. Order is looked at within one life of
 the subscription (a seek or a replay begins another). Subscriptions in the mode `unordered` promise no order: they are
-left out of the first two questions.
+left out of the first three questions.
 
-DataFrame API and built-in functions only: everything of a key is brought together once, by the hash of its topic,
-subscription, life and digest, and each question is a window or a sum over that.
+DataFrame API and built-in functions only. Everything of a key is brought together once, by the hash of its topic,
+subscription and digest; there it is sorted twice, by message and by time, and every question is a window over one of
+the two orders. So the cost grows as the record does.
 """
 
 from __future__ import annotations
@@ -24,169 +25,155 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - as all of Spark's documentation has it
 
-KEY: Final = ("topic", "subscription", "life", "key_digest")
-MESSAGE: Final = (*KEY, "ledger", "entry", "batch_index")
+from spark_reports.span import EVERYTHING, Span, nanoseconds
+
+KEY: Final = ("topic", "subscription", "key_digest")
+POSITION: Final = (*KEY, "ledger", "entry", "batch_index")
+MESSAGE: Final = (*POSITION, "life")
 DELIVERY: Final = (*MESSAGE, "consumer", "attempt")
 
 VIOLATIONS: Final = (
     "violation",
     "gateway",
+    "life",
     *KEY,
     "slot",
     "message",
     "consumer",
     "at_ns",
+    "wall_ns",
     "other",
     "other_consumer",
     "detail",
 )
 """Columns of what `violations` gives: the message and worker it is about, and the other one of a pair, if it is one."""
 
-MARKERS: Final = ("subscription_began", "group_replayed")
+BEGINNINGS: Final = ("subscription_began", "group_replayed")
 """Events behind which messages of before may come once more, in their order."""
+ABSENCES: Final = ("upstream_lost", "upstream_ready", "group_session", "group_stream_given_back", "ordered")
+"""Events at which the gateway may give up what waits: another replica, or the broker, has it then."""
+
+SUMS: Final = ("messages", "deliveries", "acked", "returned", "dropped", "keys", "outstanding", "waiting")
 
 
-def holdings(deliveries: DataFrame) -> DataFrame:
-    """One row for each delivery of each message.
-
-    Args:
-        deliveries: rows of the journal's table of this name.
-
-    Returns:
-        `DELIVERY`, `gateway`, `slot`, `sent_ns` (null if no row says that it was sent), `ended_ns` and `how` (null
-        while it lasts), `ends` (how many rows say that it ended).
-    """
-    ended = F.col("event") != "sent"
-    return (
-        deliveries.repartition(*KEY)
-        .groupBy(*DELIVERY)
-        .agg(
-            F.min("gateway").alias("gateway"),
-            F.min("slot").alias("slot"),
-            F.min(F.when(~ended, F.col("sent_ns"))).alias("sent_ns"),
-            F.min(F.when(ended, F.col("at_ns"))).alias("ended_ns"),
-            F.min_by(F.when(ended, F.col("event")), F.when(ended, F.col("at_ns"))).alias("how"),
-            F.count(F.when(ended, 1)).alias("ends"),
-        )
-    )
-
-
-def violations(deliveries: DataFrame, events: DataFrame) -> DataFrame:
-    """Everything that must not be; empty if the contract was kept.
+def judge(deliveries: DataFrame, events: DataFrame, span: Span = EVERYTHING) -> DataFrame:
+    """All of the work, in one pass: a row for each of Spark's partitions, which `violations` and `totals` read.
 
     Args:
         deliveries: rows of the journal's table of this name.
         events: likewise.
+        span: what is to be judged and counted. The rows are of `span.around`: what was sent before that is known from
+            its end only, and is taken as sent.
+
+    Returns:
+        `SUMS`, and `found`: an array of `VIOLATIONS`.
+    """
+    begin = span.around.since
+    held = _in_segments(holdings(deliveries, None if begin is None else nanoseconds(begin)), events)
+    moment = F.coalesce("sent_ns", "ended_ns") + F.col("ahead_ns")
+    ended_inside = F.coalesce(span.holds(F.col("ended_ns") + F.col("ahead_ns")), F.lit(False))
+    inside = held.withColumn("inside", span.holds(moment)).withColumn("ended_inside", ended_inside)
+    by_time = _by_time(_by_message(inside))
+    found = F.filter(F.array(*_questions()), lambda each: each.isNotNull() & span.holds(each["wall_ns"]))
+    told = by_time.withColumn("found", found)
+    return (
+        told.withColumn("part", F.spark_partition_id())
+        .groupBy("part")
+        .agg(
+            *[F.sum(column.cast("long")).alias(name) for name, column in _sums().items()],
+            F.flatten(F.collect_list(F.when(F.size("found") > 0, F.col("found")))).alias("found"),
+        )
+        .drop("part")
+    )
+
+
+def violations(judged: DataFrame) -> DataFrame:
+    """Everything that must not be; empty if the contract was kept.
+
+    Args:
+        judged: what `judge` gives.
 
     Returns:
         `VIOLATIONS`, one row for each.
     """
-    held = _in_segments(holdings(deliveries), events).cache()
-    ordered = held.where(~F.col("unordered"))
-    found = (
-        overlaps(ordered),
-        inversions(ordered),
-        _never_acked(held),
-        _never_delivered(held),
-        _repeated(held),
-    )
-    result = found[0]
-    for each in found[1:]:
-        result = result.unionByName(each)
-    return result
+    return judged.select(F.explode("found").alias("found")).select("found.*")
 
 
-def overlaps(held: DataFrame) -> DataFrame:
-    """Two workers that held messages of one key at once: runs of one worker's deliveries must not overlap."""
-    in_time = Window.partitionBy(*KEY).orderBy("sent_ns", "ledger", "entry", "batch_index")
-    changes = F.coalesce((F.lag("consumer").over(in_time) != F.col("consumer")).cast("int"), F.lit(0))
-    run = F.sum("changes").over(in_time.rowsBetween(Window.unboundedPreceding, 0))
-    runs = (
-        held.where(F.col("sent_ns").isNotNull())
-        .withColumn("changes", changes)
-        .withColumn("run", run)
-        .groupBy(*KEY, "run", "consumer")
-        .agg(
-            F.min("gateway").alias("gateway"),
-            F.min("slot").alias("slot"),
-            F.min("sent_ns").alias("at_ns"),
-            F.min_by(_message(), F.col("sent_ns")).alias("message"),
-            F.max(F.struct(_until(), _message().alias("message"), F.col("consumer"))).alias("last"),
-        )
-    )
-    before = F.max("last").over(Window.partitionBy(*KEY).orderBy("run").rowsBetween(Window.unboundedPreceding, -1))
-    return _found(
-        "overlap",
-        runs.withColumn("before", before).where(F.col("before.until_ns") > F.col("at_ns")),
-        other=F.col("before.message"),
-        other_consumer=F.col("before.consumer"),
-        detail=F.concat(
-            ((F.col("before.until_ns") - F.col("at_ns")) / 1e6).cast("string"), F.lit(" ms before its end")
-        ),
-    )
-
-
-def inversions(held: DataFrame) -> DataFrame:
-    """First deliveries that came after one of a later message of the key."""
-    place = F.struct("ledger", "entry", "batch_index")
-    first = (
-        held.where(F.col("sent_ns").isNotNull())
-        .groupBy(*MESSAGE, "segment")
-        .agg(
-            F.min("gateway").alias("gateway"),
-            F.min("slot").alias("slot"),
-            F.min("sent_ns").alias("at_ns"),
-            F.min_by("consumer", "sent_ns").alias("consumer"),
-        )
-        .withColumn("place", place)
-        .withColumn("message", _message())
-    )
-    # Of those that left in the same moment none is before another.
-    earlier = Window.partitionBy(*KEY, "segment").orderBy("at_ns").rangeBetween(Window.unboundedPreceding, -1)
-    ahead = F.max(F.struct("place", "message", "consumer")).over(earlier)
-    return _found(
-        "inversion",
-        first.withColumn("ahead", ahead).where(F.col("ahead.place") > F.col("place")),
-        other=F.col("ahead.message"),
-        other_consumer=F.col("ahead.consumer"),
-        detail=F.lit("delivered after a later message of its key"),
-    )
-
-
-def totals(deliveries: DataFrame) -> DataFrame:
+def totals(judged: DataFrame) -> DataFrame:
     """What there was to be judged: one row.
 
+    Args:
+        judged: what `judge` gives.
+
     Returns:
-        `messages` (different ones that were sent), `deliveries`, `acked` (different ones), `returned`, `dropped`,
-        `keys`, `consumers`, `lives`, `gateways`: numbers.
+        Numbers: `messages` (different ones that were sent), `deliveries`, `acked` (different ones), `returned`,
+        `dropped`, `keys`, and at the end of the record `outstanding` (deliveries that have not ended) and `waiting`
+        (messages that were given back and not sent again, and nothing says that they should have been).
     """
-    message = F.struct("topic", "subscription", "ledger", "entry", "batch_index")
-    sent, acked = F.col("event") == "sent", F.col("event") == "acked"
-    return deliveries.agg(
-        F.count_distinct(F.when(sent, message)).alias("messages"),
-        F.count(F.when(sent, 1)).alias("deliveries"),
-        F.count_distinct(F.when(acked, message)).alias("acked"),
-        F.count(F.when(F.col("event") == "returned", 1)).alias("returned"),
-        F.count(F.when(F.col("event") == "dropped", 1)).alias("dropped"),
-        F.count_distinct("topic", "subscription", "key_digest").alias("keys"),
+    return judged.agg(*[F.coalesce(F.sum(name), F.lit(0)).alias(name) for name in SUMS])
+
+
+def parties(deliveries: DataFrame) -> DataFrame:
+    """Who took part: one row.
+
+    Args:
+        deliveries: rows of the journal's table of this name.
+
+    Returns:
+        `consumers`, `lives`, `gateways`: numbers.
+    """
+    who = deliveries.select("topic", "subscription", "consumer", "life", "gateway").distinct()
+    return who.agg(
         F.count_distinct("topic", "subscription", "consumer").alias("consumers"),
         F.count_distinct("life").alias("lives"),
         F.count_distinct("gateway").alias("gateways"),
     )
 
 
+def holdings(deliveries: DataFrame, since_ns: int | None = None) -> DataFrame:
+    """One row for each delivery of each message.
+
+    Args:
+        deliveries: rows of the journal's table of this name.
+        since_ns: by the wall clock, when the rows begin; what ends in them may have been sent before.
+
+    Returns:
+        `DELIVERY`, `gateway`, `slot`, `sent_ns` (null if it was never sent), `ended_ns` and `how` (null while it
+        lasts), `ahead_ns` (of the wall clock before the life's).
+    """
+    ended = F.col("event") != "sent"
+    sent = ~ended
+    if since_ns is not None:
+        sent |= F.col("wall_ns") - F.col("at_ns") + F.col("sent_ns") < F.lit(since_ns)
+    return (
+        deliveries.repartition(*KEY)
+        .groupBy(*DELIVERY)
+        .agg(
+            F.min("gateway").alias("gateway"),
+            F.min("slot").alias("slot"),
+            F.min(F.when(sent, F.col("sent_ns"))).alias("sent_ns"),
+            F.min(F.when(ended, F.col("at_ns"))).alias("ended_ns"),
+            F.min_by(F.when(ended, F.col("event")), F.when(ended, F.col("at_ns"))).alias("how"),
+            F.min(F.col("wall_ns") - F.col("at_ns")).alias("ahead_ns"),
+        )
+    )
+
+
 def _in_segments(held: DataFrame, events: DataFrame) -> DataFrame:
-    """With `segment`, how often the subscription began before, and `unordered`, whether it promises no order."""
+    """With `segment`, how often the subscription began before; `unordered`, whether it promises none; `absences`."""
+    beginning, absence = F.col("kind").isin(*BEGINNINGS), F.col("kind").isin(*ABSENCES)
     markers = (
-        events.where(F.col("kind").isin(*MARKERS))
+        events.where(beginning | absence)
         .groupBy("topic", "subscription", "life")
         .agg(
-            F.array_sort(F.collect_list("at_ns")).alias("marks"),
+            F.array_sort(F.collect_list(F.when(beginning, F.col("at_ns")))).alias("marks"),
+            F.array_sort(F.collect_list(F.when(absence, F.col("at_ns")))).alias("absences"),
             F.max(F.get_json_object("facts", "$.ordering_mode") == "unordered").alias("unordered"),
         )
     )
     joined = held.join(F.broadcast(markers), ["topic", "subscription", "life"], "left")
-    passed = F.size(F.filter("marks", lambda mark: mark <= F.col("sent_ns")))
+    moment = F.coalesce("sent_ns", "ended_ns")
+    passed = F.size(F.filter("marks", lambda mark: mark <= moment))
     return (
         joined.withColumn("segment", F.when(F.col("marks").isNull(), F.lit(0)).otherwise(passed))
         .withColumn("unordered", F.coalesce("unordered", F.lit(False)))
@@ -194,55 +181,122 @@ def _in_segments(held: DataFrame, events: DataFrame) -> DataFrame:
     )
 
 
-def _never_acked(held: DataFrame) -> DataFrame:
-    """Given back or lost by a worker, and never delivered again by a gateway that went on."""
-    by_message = held.groupBy(*MESSAGE).agg(
-        F.min("gateway").alias("gateway"),
-        F.min("slot").alias("slot"),
-        F.max("sent_ns").alias("at_ns"),
-        F.max_by("consumer", "sent_ns").alias("consumer"),
-        F.max_by("how", "sent_ns").alias("how"),  # of those without a time Spark takes none
-        F.max((F.col("how") == "acked").cast("int")).alias("acked"),
-    )
-    lost = by_message.where((F.coalesce("acked", F.lit(0)) == 0) & (F.col("how") == "returned"))
-    return _found("never_acked", lost.withColumn("message", _message()), detail=F.lit("given back, and not sent again"))
-
-
-def _never_delivered(held: DataFrame) -> DataFrame:
-    """Acknowledged by a worker that was never sent it; an ack may name an earlier delivery than the last."""
-    by_worker = held.groupBy(*MESSAGE, "consumer").agg(
-        F.min("gateway").alias("gateway"),
-        F.min("slot").alias("slot"),
-        F.min(F.when(F.col("how") == "acked", F.col("ended_ns"))).alias("at_ns"),
-        F.count("sent_ns").alias("sent"),
-    )
-    odd = by_worker.where((F.col("sent") == 0) & F.col("at_ns").isNotNull())
-    return _found(
-        "never_delivered", odd.withColumn("message", _message()), detail=F.lit("acknowledged, and never sent")
+def _by_message(held: DataFrame) -> DataFrame:
+    """With what happened to the message before, and in all: one order serves all three kinds of windows."""
+    acked, was_sent = F.col("how") == "acked", F.col("sent_ns").isNotNull()
+    everywhere, in_life = Window.partitionBy(*POSITION), Window.partitionBy(*MESSAGE)
+    in_segment = Window.partitionBy(*MESSAGE, "segment").orderBy(F.asc_nulls_last("sent_ns"))
+    lives = Window.partitionBy(*POSITION).orderBy("life", "segment", F.asc_nulls_last("sent_ns"))
+    return held.select(
+        "*",
+        F.row_number().over(in_segment).alias("number"),
+        F.lag("how").over(in_segment).alias("before_how"),
+        F.lag("ended_ns").over(in_segment).alias("before_ended_ns"),
+        F.lag("consumer").over(in_segment).alias("before_consumer"),
+        F.lead("sent_ns").over(in_segment).alias("next_sent_ns"),
+        F.coalesce(F.max(acked).over(in_life), F.lit(False)).alias("acked_in_life"),
+        F.collect_set(F.when(was_sent, F.col("consumer"))).over(in_life).alias("senders"),
+        F.row_number().over(lives).alias("number_of_all"),
+        F.max(was_sent).over(everywhere).alias("sent_at_all"),
+        F.coalesce(F.max(acked).over(everywhere), F.lit(False)).alias("acked_at_all"),
     )
 
 
-def _repeated(held: DataFrame) -> DataFrame:
-    """Delivered again in one life though nobody had given it back."""
-    in_time = Window.partitionBy(*MESSAGE, "segment").orderBy("sent_ns")
-    again = (
-        held.where(F.col("sent_ns").isNotNull())
-        .withColumn("before_how", F.lag("how").over(in_time))
-        .withColumn("before_ended_ns", F.lag("ended_ns").over(in_time))
-        .withColumn("before_consumer", F.lag("consumer").over(in_time))
-        .withColumn("number", F.row_number().over(in_time))
-        .where(F.col("number") > 1)
+def _by_time(by_message: DataFrame) -> DataFrame:
+    """With what happened to the key before, and what comes after."""
+    in_time = (F.asc_nulls_last("sent_ns"), "ledger", "entry", "batch_index")
+    in_life = Window.partitionBy(*KEY, "life").orderBy(*in_time)
+    before = in_life.rowsBetween(Window.unboundedPreceding, -1)
+    of_key = Window.partitionBy(*KEY).orderBy("life", *in_time).rowsBetween(Window.unboundedPreceding, 0)
+    was_sent = F.col("sent_ns").isNotNull()
+    held_until = F.struct(_until(), _message().alias("message"), F.col("consumer"))
+    # Of one life of the subscription: an earlier one's places are below all of a later one's.
+    place = F.struct("segment", _place().alias("place"), _message().alias("message"), F.col("consumer"))
+    return by_message.select(
+        "*",
+        F.sum(F.col("inside").cast("int")).over(of_key).alias("number_of_key"),
+        F.lag("consumer").over(in_life).alias("consumer_before"),
+        F.max(F.when(was_sent, held_until)).over(before).alias("held"),
+        F.max(F.when(was_sent & (F.col("number") == 1), place)).over(before).alias("ahead"),
+        F.max(F.struct("segment", "sent_ns")).over(Window.partitionBy(*KEY, "life")).alias("last"),
     )
+
+
+def _sums() -> dict[str, Column]:
+    """What each row adds to `SUMS`: when it was sent, and when it ended; a message counts where it was first sent."""
+    was_sent, first = F.col("sent_ns").isNotNull(), F.col("number_of_all") == 1
+    sums = {
+        "messages": first & F.col("sent_at_all"),
+        "deliveries": was_sent,
+        "acked": first & F.col("acked_at_all"),
+        "keys": F.col("number_of_key") == 1,
+        "outstanding": was_sent & F.col("how").isNull(),
+        "waiting": _given_back() & ~_should_have_come(),
+    }
+    ends = {how: F.col("ended_inside") & (F.col("how") == how) for how in ("returned", "dropped")}
+    return {name: F.col("inside") & column for name, column in sums.items()} | ends
+
+
+def _questions() -> list[Column]:
+    """Each a violation, or null."""
+    was_sent, ordered = F.col("sent_ns").isNotNull(), ~F.col("unordered")
+    other_worker = F.coalesce(F.col("consumer_before") != F.col("consumer"), F.lit(False))
+    overlaps = ordered & was_sent & other_worker & (F.col("held.until_ns") > F.col("sent_ns"))
+    overlaps &= F.col("held.consumer") != F.col("consumer")
+    # In a span's rows the first delivery that is there may be one that came again.
+    first = was_sent & (F.col("number") == 1) & (F.col("attempt") == 1)
+    behind = ordered & first & (F.col("ahead.segment") == F.col("segment")) & (F.col("ahead.place") > _place())
     back = F.col("before_how").isin("returned", "dropped") & (F.col("before_ended_ns") <= F.col("sent_ns"))
-    return _found(
-        "repeated",
-        again.where(~F.coalesce(back, F.lit(False)))
-        .withColumn("at_ns", F.col("sent_ns"))
-        .withColumn("message", _message()),
-        other=_message(),
-        other_consumer=F.col("before_consumer"),
-        detail=F.concat(F.lit("the delivery before "), F.coalesce("before_how", F.lit("had not ended"))),
-    )
+    again = was_sent & (F.col("number") > 1) & ~F.coalesce(back, F.lit(False))
+    never_sent = (F.col("how") == "acked") & ~F.array_contains("senders", F.col("consumer"))
+    early_ms = ((F.col("held.until_ns") - F.col("sent_ns")) / 1e6).cast("string")
+    return [
+        _when(
+            overlaps,
+            "overlap",
+            other=F.col("held.message"),
+            other_consumer=F.col("held.consumer"),
+            detail=F.concat(early_ms, F.lit(" ms before its end")),
+        ),
+        _when(
+            behind,
+            "inversion",
+            other=F.col("ahead.message"),
+            other_consumer=F.col("ahead.consumer"),
+            detail=F.lit("delivered after a later message of its key"),
+        ),
+        _when(
+            _given_back() & _should_have_come(),
+            "never_acked",
+            detail=F.lit("given back, and not sent again before later messages of its key"),
+        ),
+        _when(never_sent, "never_delivered", at=F.col("ended_ns"), detail=F.lit("acknowledged, and never sent")),
+        _when(
+            again,
+            "repeated",
+            other=_message(),
+            other_consumer=F.col("before_consumer"),
+            detail=F.concat(F.lit("the delivery before "), F.coalesce("before_how", F.lit("had not ended"))),
+        ),
+    ]
+
+
+def _given_back() -> Column:
+    """Its last delivery in this life of the subscription ended so, and nobody acknowledged it."""
+    last = F.col("sent_ns").isNotNull() & F.col("next_sent_ns").isNull()
+    return last & F.coalesce(F.col("how") == "returned", F.lit(False)) & ~F.col("acked_in_life")
+
+
+def _should_have_come() -> Column:
+    """Something of its key was sent since, and the gateway had the message all the time."""
+    since, later = F.col("ended_ns"), F.col("last.sent_ns")
+    passed_over = (F.col("last.segment") == F.col("segment")) & (later > since)
+    away = F.exists("absences", lambda mark: (mark >= since) & (mark <= later))
+    return F.coalesce(passed_over, F.lit(False)) & ~F.coalesce(away, F.lit(False)) & ~F.col("unordered")
+
+
+def _place() -> Column:
+    return F.struct("ledger", "entry", "batch_index")
 
 
 def _message() -> Column:
@@ -255,24 +309,25 @@ def _until() -> Column:
     return F.coalesce("ended_ns", F.lit((1 << 63) - 1)).alias("until_ns")
 
 
-def _found(
+def _when(
+    condition: Column,
     violation: str,
-    rows: DataFrame,
     *,
     detail: Column,
+    at: Column | None = None,
     other: Column | None = None,
     other_consumer: Column | None = None,
-) -> DataFrame:
+) -> Column:
     nobody = F.lit(None).cast("string")
-    return rows.select(
-        F.lit(violation).alias("violation"),
-        "gateway",
-        *KEY,
-        "slot",
-        "message",
-        "consumer",
-        "at_ns",
-        (nobody if other is None else other).alias("other"),
-        (nobody if other_consumer is None else other_consumer).alias("other_consumer"),
-        detail.alias("detail"),
-    )
+    moment = F.col("sent_ns") if at is None else at
+    values = {
+        **{name: F.col(name) for name in VIOLATIONS if name in {*KEY, "gateway", "life", "slot", "consumer"}},
+        "violation": F.lit(violation),
+        "message": _message(),
+        "at_ns": moment,
+        "wall_ns": moment + F.col("ahead_ns"),
+        "other": nobody if other is None else other,
+        "other_consumer": nobody if other_consumer is None else other_consumer,
+        "detail": detail,
+    }
+    return F.when(F.coalesce(condition, F.lit(False)), F.struct(*[values[name].alias(name) for name in VIOLATIONS]))

@@ -7,22 +7,19 @@ rest is worth more than none, and one that does not say so would lie. A journal 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import reduce
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import fs
-from pyspark.sql import functions as F  # noqa: N812 - as all of Spark's documentation has it
 
-from proxy.journal.schema import METADATA_PREFIX, OPEN_DIRECTORY, PARTITIONS, TABLES
+from proxy.journal.schema import METADATA_PREFIX, OPEN_DIRECTORY, TABLES
 from spark_reports.schemas import spark_schema
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from datetime import datetime
+    from collections.abc import Callable, Iterator
 
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 TABLE_KEY: Final = f"{METADATA_PREFIX}table".encode()
 
@@ -57,30 +54,46 @@ class Journal:
         base = f"{self.root.rstrip('/')}/{table}"
         return spark.read.schema(schema).option("basePath", base).parquet(*files)
 
-    def between(self, spark: SparkSession, table: str, since: datetime | None, until: datetime | None) -> DataFrame:
-        """Rows from `since` on and before `until`, both in UTC; only partitions that may have some are read."""
-        rows = self.read(spark, table)
-        conditions = list(_conditions(since, until))
-        return rows if not conditions else rows.where(reduce(lambda one, other: one & other, conditions))
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A file that is there, whatever is in it."""
+
+    table: str
+    path: str
+    size_bytes: int
 
 
-def open_journal(root: str) -> Journal:
-    """Look at every file's end.
+def list_files(root: str) -> list[Listed]:
+    """All published files of a journal, by table and path.
 
     Raises:
-        JournalError: there is no such place, or no file of a journal in it.
+        JournalError: there is no such place.
     """
     filesystem, path = _filesystem(root)
     if filesystem.get_file_info(path).type is not fs.FileType.Directory:
         raise JournalError(f"{root}: no such directory; it should be what the gateway's setting `journal` names")
+    return [
+        Listed(table, info.path, info.size or 0) for table in TABLES for info in _files(filesystem, f"{path}/{table}")
+    ]
+
+
+def open_journal(root: str, wanted: Callable[[str], bool] = lambda _: True) -> Journal:
+    """Look at the end of every file whose path is `wanted`.
+
+    Raises:
+        JournalError: there is no such place, or no file of a journal in it.
+    """
+    filesystem, _ = _filesystem(root)
     journal = Journal(root)
-    for table in TABLES:
-        for info in _files(filesystem, f"{path}/{table}"):
-            reason = _unreadable(filesystem, info.path, table)
-            if reason is None:
-                journal.files.setdefault(table, []).append(_name(root, info.path))
-            else:
-                journal.skipped.append(Skipped(info.path, reason))
+    for file in list_files(root):
+        if not wanted(file.path):
+            continue
+        reason = _unreadable(filesystem, file.path, file.table)
+        if reason is None:
+            journal.files.setdefault(file.table, []).append(_name(root, file.path))
+        else:
+            journal.skipped.append(Skipped(file.path, reason))
     if not journal.files:
         skipped = f"; {len(journal.skipped)} cannot be read, the first: {journal.skipped[0]}" if journal.skipped else ""
         tables = ", ".join(TABLES)
@@ -130,21 +143,3 @@ def _name(root: str, path: str) -> str:
     if not separator or scheme == "file":
         return path
     return f"{'s3a' if scheme == 's3' else scheme}://{path}"
-
-
-def _conditions(since: datetime | None, until: datetime | None) -> Iterator[Column]:
-    """On the path first, so that other partitions are not even opened."""
-    date, hour = PARTITIONS[:2]
-    place = F.concat_ws("T", date, hour)
-    if since is not None:
-        yield F.col(date) >= F.lit(f"{since:%Y-%m-%d}")
-        yield place >= F.lit(f"{since:%Y-%m-%dT%H}")
-        yield F.col("wall_ns") >= F.lit(_nanoseconds(since))
-    if until is not None:
-        yield F.col(date) <= F.lit(f"{until:%Y-%m-%d}")
-        yield place <= F.lit(f"{until:%Y-%m-%dT%H}")
-        yield F.col("wall_ns") < F.lit(_nanoseconds(until))
-
-
-def _nanoseconds(moment: datetime) -> int:
-    return int(moment.timestamp()) * 1_000_000_000 + moment.microsecond * 1_000

@@ -1,41 +1,70 @@
-"""One report over a journal: reads it, judges it, writes what was found, and says it in a line."""
+"""One report over a journal: reads it, judges it, runs the jobs, writes what was found, and says it in a line."""
 
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import asdict, dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
+import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as all of Spark's documentation has it
 
-from spark_reports import drains
-from spark_reports.ordering_audit import totals, violations
-from spark_reports.reading import Skipped, open_journal
+from proxy.journal.schema import TABLES
+from spark_reports import lives
+from spark_reports.jobs import Tables, all_jobs
+from spark_reports.ordering_audit import judge, parties, totals, violations
+from spark_reports.output import replacing
+from spark_reports.page import page
+from spark_reports.reading import Journal, Skipped, open_journal
+from spark_reports.span import EVERYTHING, Span
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from datetime import datetime
+    from pathlib import Path
+
+    import pyarrow as pa
+    from pyspark.sql import DataFrame
 
 LOST_ROWS: Final = "keyline_gateway_journal_rows_dropped_total"
 LOCAL_PARTITIONS: Final = 16
 SHOWN_MAX: Final = 20
 """Violations that are shown in words; all are written."""
+SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"
+"""In the environment of a program that `spark-submit` runs."""
+STEPS_DRAWN: Final = 120
+"""Of a plot over time."""
+
+
+class Watcher(Protocol):
+    """Is told how far a report is."""
+
+    def began(self, what: str, number: int, count: int) -> None:
+        """A step begins, of so many in all; they count from 1."""
+
+
+class Nobody:
+    """Watches nothing."""
+
+    def began(self, what: str, number: int, count: int) -> None:
+        """As the protocol says."""
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
     """What was found."""
 
+    source: str
     totals: dict[str, int]
     violations: int
     by_kind: dict[str, int]
     evidence: list[str]
     """Of the first ones, in words."""
+    files: int
     rows_lost: int
     """That gateways counted as lost: what they would have said nobody knows."""
     skipped: list[Skipped]
+    odd_lives: list[dict[str, Any]]
 
     @property
     def line(self) -> str:
@@ -54,68 +83,111 @@ class Report:
         found = [f"not in the report: {item.file}: {item.reason}" for item in self.skipped]
         if self.rows_lost:
             found.append(f"the gateways lost {self.rows_lost:,} rows of their journals; what they said is not known")
-        return found
+        return found + [words for life in self.odd_lives for words in _oddities(life)]
 
 
-def session(master: str) -> SparkSession:
-    """Spark where it is told to be; times are shown in UTC."""
-    builder = SparkSession.builder.appName("keyline report").master(master)
-    if master.startswith("local"):
+def session(master: str | None) -> SparkSession:
+    """Spark where it is told to be: by `master`, else by `spark-submit`, else here. Times are shown in UTC."""
+    builder = SparkSession.builder.appName("keyline report")
+    if master is None and SUBMITTED not in os.environ:
+        master = "local[*]"
+    if master is not None:
+        builder = builder.master(master)
+    if master is not None and master.startswith("local"):
         # Spark's 200 are for clusters: on one machine most would be empty, and each costs a moment.
         builder = builder.config("spark.sql.shuffle.partitions", str(LOCAL_PARTITIONS))
-    spark = builder.config("spark.sql.session.timeZone", "UTC").config("spark.ui.showConsoleProgress", "true")
+    spark = builder.config("spark.sql.session.timeZone", "UTC").config("spark.ui.showConsoleProgress", "false")
     made: SparkSession = spark.getOrCreate()
     made.sparkContext.setLogLevel("ERROR")
     return made
 
 
 def report(
-    spark: SparkSession,
-    root: str,
-    out: Path | None,
-    since: datetime | None = None,
-    until: datetime | None = None,
-    say: Callable[[str], None] = print,
+    spark: SparkSession, root: str, out: Path | None, span: Span = EVERYTHING, watcher: Watcher | None = None
 ) -> Report:
-    """Judge the journal at `root`, and write what was found below `out`.
+    """Judge the journal at `root`; with `out`, run all jobs too and write everything there.
 
-    These are replaced there: `violations`, `drains` and `worst_drains` (Parquet), and `audit.json`.
+    What is replaced there: `index.html`, `audit.json`, and `tables/` with a Parquet file of each result.
 
     Raises:
         JournalError: there is nothing to report on.
     """
-    journal = open_journal(root)
-    say(f"{sum(map(len, journal.files.values())):,} files, {len(journal.skipped):,} of them left out")
-    deliveries = journal.between(spark, "deliveries", since, until)
-    found = violations(deliveries, journal.read(spark, "events")).cache()
-    counts = totals(deliveries).first()
+    return report_on(spark, open_journal(root), out, span, watcher or Nobody())
+
+
+def report_on(spark: SparkSession, journal: Journal, out: Path | None, span: Span, watcher: Watcher) -> Report:
+    """The same for a journal that is open already."""
+    jobs = [] if out is None else all_jobs()
+    steps = ["gateways", "audit", *(job.name for job in jobs)]
+    watcher.began(steps[0], 1, len(steps))
+    rows = {name: span.cut(journal.read(spark, name)) for name in TABLES}
+    told = lives.lives([rows[name] for name in journal.files]).cache()
+    watcher.began(steps[1], 2, len(steps))
+    result, found = _audit(spark, journal, span, rows, told)
+    if out is not None:
+        tables = Tables(**rows, window_s=_window_s(told))
+        results = {"violations": found.toArrow(), "lives": told.toArrow()}
+        for number, job in enumerate(jobs, 3):
+            watcher.began(job.name, number, len(steps))
+            results[job.name] = job.build(tables).toArrow()
+        with replacing(out) as part:
+            write(part, result, results)
+    return result
+
+
+def write(directory: Path, result: Report, results: dict[str, pa.Table]) -> None:
+    """Everything that was found."""
+    (directory / "tables").mkdir()
+    for name, table in results.items():
+        pq.write_table(table, directory / "tables" / f"{name}.parquet")
+    said = {**asdict(result), "line": result.line, "caveats": result.caveats}
+    (directory / "audit.json").write_text(json.dumps(said, indent=2) + "\n")
+    (directory / "index.html").write_text(page(result, results))
+
+
+def _audit(
+    spark: SparkSession, journal: Journal, span: Span, rows: dict[str, DataFrame], told: DataFrame
+) -> tuple[Report, DataFrame]:
+    around = span.around.cut(journal.read(spark, "deliveries"))
+    judged = judge(around, journal.read(spark, "events"), span).cache()
+    found = violations(judged).orderBy("violation", "wall_ns", "message")
+    counts, who = totals(judged).first(), parties(rows["deliveries"]).first()
     assert counts is not None
+    assert who is not None
     by_kind = {row["violation"]: row["count"] for row in found.groupBy("violation").count().collect()}
-    metrics = journal.between(spark, "metrics", since, until).where(F.col("name") == LOST_ROWS)
-    lost = (
-        metrics.groupBy("life", F.col("labels")["kind"]).agg(F.max("value").alias("value")).agg(F.sum("value")).first()
-    )
-    first = found.orderBy("violation", "at_ns", "message").limit(SHOWN_MAX).collect()
     result = Report(
-        totals=counts.asDict(),
+        source=journal.root,
+        totals=counts.asDict() | who.asDict(),
         violations=sum(by_kind.values()),
         by_kind=by_kind,
-        evidence=[_words(row.asDict()) for row in first],
-        rows_lost=int((lost[0] if lost is not None else 0) or 0),
+        evidence=[_words(row.asDict()) for row in found.limit(SHOWN_MAX).collect()],
+        files=sum(map(len, journal.files.values())),
+        rows_lost=_rows_lost(rows["metrics"]),
         skipped=journal.skipped,
+        odd_lives=[row.asDict() for row in lives.odd(told).collect()],
     )
-    if out is not None:
-        handed_over = journal.between(spark, "drains", since, until)
-        tables = {
-            "violations": found,
-            "drains": drains.summary(handed_over),
-            "worst_drains": drains.worst(handed_over, journal.read(spark, "events")),
-        }
-        for name, table in tables.items():
-            table.write.mode("overwrite").parquet(str(out / name))
-        out.mkdir(parents=True, exist_ok=True)
-        (out / "audit.json").write_text(json.dumps({**asdict(result), "line": result.line}, indent=2) + "\n")
-    return result
+    return result, found
+
+
+def _rows_lost(metrics: DataFrame) -> int:
+    lost = (
+        metrics.where(F.col("name") == LOST_ROWS)
+        .groupBy("life", F.col("labels")["kind"])
+        .agg(F.max("value").alias("value"))
+        .agg(F.coalesce(F.sum("value"), F.lit(0.0)))
+        .first()
+    )
+    assert lost is not None
+    return int(cast("float", lost[0]))
+
+
+def _window_s(told: DataFrame) -> int:
+    """So that plots have about `STEPS_DRAWN` steps."""
+    ends = told.agg(F.min("first_wall_ns"), F.max("last_wall_ns")).first()
+    if ends is None or ends[0] is None:
+        return 1
+    first_ns, last_ns = cast("tuple[int, int]", ends)
+    return max(1, round((last_ns - first_ns) / 1e9 / STEPS_DRAWN))
 
 
 def _words(row: dict[str, object]) -> str:
@@ -124,3 +196,18 @@ def _words(row: dict[str, object]) -> str:
         f"{row['violation']}: message {row['message']} at {row['consumer']}, slot {row['slot']}, {row['topic']} "
         f"{row['subscription']}, gateway {row['gateway']}: {row['detail']}{other}"
     )
+
+
+def _oddities(life: dict[str, Any]) -> list[str]:
+    found = []
+    if life["beside"] is not None:
+        found.append(
+            f"gateway {life['gateway']}: two processes had this name at once, lives {life['beside']} and "
+            f"{life['life']}; names should be each replica's own"
+        )
+    if life["clock_moved_ns"] > lives.ODD_NS:
+        found.append(
+            f"gateway {life['gateway']}: the wall clock moved by {life['clock_moved_ns'] / 1e9:,.1f} s in life "
+            f"{life['life']}; times over the wall clock, and what a day or hour is, are as wrong"
+        )
+    return found

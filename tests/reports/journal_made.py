@@ -30,10 +30,26 @@ class Life:
         self.deliveries: list[dict[str, Any]] = []
         self.events: list[dict[str, Any]] = []
         self._sent_at: dict[tuple[str, Message, int], int] = {}
+        self._received_at: dict[Message, int] = {}
 
-    def sent(self, at: int, consumer: str, message: Message, key: int, *, attempt: int = 1) -> Self:
-        """To a worker."""
-        self._sent_at[consumer, message, attempt] = at
+    def sent(
+        self,
+        at: int,
+        consumer: str,
+        message: Message,
+        key: int,
+        *,
+        attempt: int = 1,
+        received: int | None = None,
+        given: int | None = None,
+    ) -> Self:
+        """Written to a worker's socket; `given` to the worker at that moment too, if nothing else is said.
+
+        `received` holds for all that becomes of the message. Without it each attempt came when it was given.
+        """
+        self._sent_at[consumer, message, attempt] = at if given is None else given
+        if received is not None:
+            self._received_at[message] = received
         return self._delivery("sent", at, consumer, message, key, attempt)
 
     def acked(self, at: int, consumer: str, message: Message, key: int, *, attempt: int = 1) -> Self:
@@ -48,9 +64,19 @@ class Life:
         """By the gateway."""
         return self._delivery("dropped", at, consumer, message, key, attempt)
 
-    def did(self, at: int, consumer: str, message: Message, key: int, *, attempt: int = 1, ms: int = 1) -> Self:
+    def did(
+        self,
+        at: int,
+        consumer: str,
+        message: Message,
+        key: int,
+        *,
+        attempt: int = 1,
+        ms: int = 1,
+        received: int | None = None,
+    ) -> Self:
         """Sent and acknowledged so much later."""
-        sent = self.sent(at, consumer, message, key, attempt=attempt)
+        sent = self.sent(at, consumer, message, key, attempt=attempt, received=received)
         return sent.acked(at + ms, consumer, message, key, attempt=attempt)
 
     def happened(self, at: int, kind: str, **facts: object) -> Self:
@@ -77,7 +103,7 @@ class Life:
                 "key": None,
                 "attempt": attempt,
                 "size_bytes": 100,
-                "received_ns": sent_at * MS,
+                "received_ns": self._received_at.get(message, sent_at) * MS,
                 "sent_ns": sent_at * MS,
             }
         )

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from spark_reports.ordering_audit import violations
+from spark_reports.ordering_audit import judge, totals, violations
 from tests.reports.journal_made import MS, Life, frames
 
 A, B = 11, 22
@@ -16,7 +16,7 @@ A, B = 11, 22
 
 def found(spark: SparkSession, *lives: Life) -> list[dict[str, Any]]:
     """All violations, by what and when."""
-    rows = violations(*frames(spark, *lives)).collect()
+    rows = violations(judge(*frames(spark, *lives))).collect()
     return sorted((row.asDict() for row in rows), key=lambda row: (row["violation"], row["at_ns"], row["message"]))
 
 
@@ -123,13 +123,31 @@ def test_what_comes_again_in_another_life_is_no_violation(spark: SparkSession) -
     assert found(spark, first, second) == []
 
 
-def test_what_was_given_back_and_never_sent_again_is_found(spark: SparkSession) -> None:
-    """Unless it was acknowledged after all, by what it had been delivered before."""
-    life = Life().sent(10, "w1", message(1), A).returned(11, "w1", message(1), A)
-    assert kinds(spark, life) == ["never_acked"]
+def counted(spark: SparkSession, *lives: Life) -> dict[str, int]:
+    """What there was to judge."""
+    row = totals(judge(*frames(spark, *lives))).first()
+    assert row is not None
+    return row.asDict()
+
+
+def test_what_was_given_back_and_passed_over_is_found(spark: SparkSession) -> None:
+    """Later messages of its key were sent. Not if it was acknowledged after all, by what it was delivered before."""
+    life = Life().sent(10, "w1", message(1), A).returned(11, "w1", message(1), A).did(20, "w2", message(2), A)
+    (row,) = found(spark, life)
+    assert (row["violation"], row["message"], row["consumer"], row["at_ns"]) == ("never_acked", "5:1:-1", "w1", 10 * MS)
     late = Life().sent(10, "w1", message(1), A).returned(11, "w1", message(1), A)
-    late.acked(12, "w1", message(1), A, attempt=2)
+    late.acked(12, "w1", message(1), A, attempt=2).did(20, "w1", message(2), A)
     assert found(spark, late) == []
+
+
+@pytest.mark.parametrize("meanwhile", ["upstream_lost", "group_session", "subscription_began", None])
+def test_what_was_given_back_and_waits_is_none(spark: SparkSession, meanwhile: str | None) -> None:
+    """There may be no worker for it, or the broker or another replica has it since: it is counted."""
+    life = Life().sent(10, "w1", message(1), A).returned(11, "w1", message(1), A).did(12, "w1", message(2), B)
+    if meanwhile is not None:
+        life.happened(15, meanwhile).did(20, "w1", message(3), A)
+    assert found(spark, life) == []
+    assert counted(spark, life)["waiting"] == 1
 
 
 def test_an_acknowledgement_of_what_was_never_sent_is_found(spark: SparkSession) -> None:

@@ -17,6 +17,7 @@ from typer.testing import CliRunner
 from proxy.cli import app
 from spark_reports.reading import JournalError, open_journal
 from spark_reports.run import report
+from spark_reports.span import Span
 from tests.journal.rig import KEY, NOON_NS, JournalRig
 
 NOON = datetime.fromtimestamp(NOON_NS // 1_000_000_000, UTC)
@@ -36,19 +37,19 @@ def journal(tmp_path: Path) -> Path:
 def test_rows_of_a_time_are_read_from_its_partitions_only(spark: SparkSession, journal: Path) -> None:
     """The plan names the partitions' filters: other files are not opened."""
     opened = open_journal(str(journal))
-    later = opened.between(spark, "redeliveries", NOON + timedelta(minutes=30), None)
+    later = Span(NOON + timedelta(minutes=30)).cut(opened.read(spark, "redeliveries"))
     assert [row["messages"] for row in later.collect()] == [2]
     plan = io.StringIO()
     with redirect_stdout(plan):
         later.explain()
     assert "PartitionFilters: [isnotnull(date" in plan.getvalue()
-    earlier = opened.between(spark, "redeliveries", None, NOON + timedelta(minutes=30))
+    earlier = Span(None, NOON + timedelta(minutes=30)).cut(opened.read(spark, "redeliveries"))
     assert [row["messages"] for row in earlier.collect()] == [1]
-    assert opened.between(spark, "redeliveries", NOON, NOON + timedelta(hours=2)).count() == 2
+    assert Span(NOON, NOON + timedelta(hours=2)).cut(opened.read(spark, "redeliveries")).count() == 2
     assert opened.read(spark, "deliveries").count() == 0, "a table without files has no rows"
 
 
-def test_files_that_cannot_be_read_are_left_out_and_named(spark: SparkSession, journal: Path, tmp_path: Path) -> None:
+def test_files_that_cannot_be_read_are_left_out_and_named(spark: SparkSession, journal: Path) -> None:
     """Cut off, no Parquet at all, another program's, another table's; what is being written is not looked at."""
     whole = sorted((journal / "redeliveries").rglob("*.parquet"))
     cut = whole[0].with_name("cut.parquet")
@@ -66,7 +67,7 @@ def test_files_that_cannot_be_read_are_left_out_and_named(spark: SparkSession, j
     assert "no whole Parquet file" in reasons["cut.parquet"]
     assert reasons["foreign.parquet"] == "it is no file of a journal: its metadata name no table"
     assert reasons["wrong.parquet"] == "it is of the table redeliveries and lies below drains"
-    said = report(spark, str(journal), tmp_path / "out", say=lambda _: None).caveats
+    said = report(spark, str(journal), None).caveats
     assert len(said) == len(reasons)
     assert all(line.startswith("not in the report: ") for line in said)
 
@@ -105,4 +106,5 @@ def test_the_command_judges(spark: SparkSession, journal: Path, tmp_path: Path) 
     assert "audit: 0 messages, 0 deliveries" in result.output
     assert "0 violations" in result.output
     assert (out / "audit.json").exists()
-    assert spark.read.parquet(str(out / "drains")).count() == 0
+    assert pq.read_table(out / "tables" / "drains.parquet").num_rows == 0
+    assert "Nothing of this in the journal." in (out / "index.html").read_text()

@@ -1,0 +1,200 @@
+"""The audit and the hand-overs while the journal grows, by Structured Streaming: an early word, window by window.
+
+Files are taken as they are published. A window of the wall clock is judged once, when the *watermark* has passed it:
+when rows `delay` later than its end have come, which has to be longer than a gateway takes to publish a file
+(`journal_roll_s`). Rows that come later still are left out, and counted.
+
+Each window's rows are judged by the audit itself, as a span is. What it cannot see is what lies across windows: a
+message that was held for longer than a window while another worker got its key and finished, an order that was broken
+between two windows, a repetition in another window. `ordering_audit` over the whole record sees that.
+
+Output is exact: what a batch found replaces whatever a batch of this number wrote before, so that a run that was killed
+and begins again from its checkpoint writes everything once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import functions as F  # noqa: N812 - as all of Spark's documentation has it
+
+from proxy.journal.schema import DELIVERIES, DRAINS, EVENTS
+from spark_reports.ordering_audit import judge, violations
+from spark_reports.output import replacing
+from spark_reports.schemas import spark_schema
+from spark_reports.span import Span
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+    from proxy.journal.schema import Table
+
+KEY: Final = ("topic", "subscription", "key_digest")
+NOT_CARRIED: Final = frozenset({*KEY, "key", "date", "hour"})
+"""Columns that a row in a window does not need once more, or not at all."""
+BATCH: Final = "batch={:08d}"
+CHECKPOINTS: Final = "checkpoints"
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How windows are cut."""
+
+    window_s: int = 60
+    delay_s: int = 600
+    every_s: float = 5.0
+    """Between two looks for new files."""
+    files_max: int = 1_000
+    """Taken at a time, which bounds what is held."""
+
+    def __post_init__(self) -> None:
+        """Raise ValueError for what cannot be."""
+        for name in ("window_s", "delay_s", "every_s", "files_max"):
+            if getattr(self, name) <= 0:
+                raise ValueError(f"{name} is {getattr(self, name)}, and should be above 0")
+
+
+class Live:
+    """Two queries over one journal, which write below `out` until they are stopped."""
+
+    def __init__(
+        self, spark: SparkSession, root: str, out: Path, pace: Pace, say: Callable[[dict[str, Any]], None] | None = None
+    ) -> None:
+        """Start them; `say` is told of each window that was judged: a row of `live/audit`."""
+        self._spark, self._root, self._out, self._pace = spark, root, out, pace
+        self._say = say or (lambda _: None)
+        self.queries = [self._audit(), self._drains()]
+
+    def late_rows(self) -> int:
+        """Rows that came after their window was judged, in this run."""
+        return sum(
+            operator["numRowsDroppedByWatermark"]
+            for query in self.queries
+            for progress in query.recentProgress
+            for operator in progress["stateOperators"]
+        )
+
+    def run(self, until_idle: bool = False) -> None:  # noqa: FBT001, FBT002 - the two ways there are
+        """Go on until a query fails, which is raised; or until all files that are there were taken."""
+        for query in self.queries:
+            if until_idle:
+                query.processAllAvailable()
+            else:
+                query.awaitTermination()
+
+    def stop(self) -> None:
+        """End; what was not judged yet is when it begins again."""
+        for query in self.queries:
+            query.stop()
+
+    def _audit(self) -> StreamingQuery:
+        rows = self._stream(DELIVERIES)
+        carried = [name for name in rows.columns if name not in NOT_CARRIED and name != "wall"]
+        of_key = rows.groupBy(self._window(), *KEY).agg(F.collect_list(F.struct(*carried)).alias("rows"))
+        return self._start("audit", of_key, self._judge)
+
+    def _drains(self) -> StreamingQuery:
+        of_window = (
+            self._stream(DRAINS)
+            .groupBy(self._window(), "topic", "subscription")
+            .agg(
+                F.count(F.lit(1)).alias("hand_overs"),
+                (F.sum("duration_ns") / 1e6).alias("total_ms"),
+                (F.max("duration_ns") / 1e6).alias("max_ms"),
+                F.count(F.when(F.col("waiting_messages") > 0, 1)).alias("waited"),
+            )
+        )
+        return self._start("drains", of_window, self._keep_drains)
+
+    def _stream(self, table: Table) -> DataFrame:
+        place = f"{self._root.rstrip('/')}/{table.name}"
+        if "://" not in place:
+            Path(place).mkdir(parents=True, exist_ok=True)  # Spark wants it to be there; the gateway makes it later
+        reader = self._spark.readStream.schema(spark_schema(table)).option("basePath", place)
+        rows = reader.option("maxFilesPerTrigger", self._pace.files_max).parquet(place)
+        wall = (F.col("wall_ns") / 1e9).cast("timestamp")
+        return rows.withColumn("wall", wall).withWatermark("wall", f"{self._pace.delay_s} seconds")
+
+    def _window(self) -> Any:
+        return F.window("wall", f"{self._pace.window_s} seconds").alias("window")
+
+    def _start(self, name: str, rows: DataFrame, take: Callable[[DataFrame, int], None]) -> StreamingQuery:
+        return (
+            rows.writeStream.queryName(name)
+            .outputMode("append")
+            .option("checkpointLocation", str(self._out / CHECKPOINTS / name))
+            .trigger(processingTime=f"{self._pace.every_s} seconds")
+            .foreachBatch(take)
+            .start()
+        )
+
+    def _judge(self, of_keys: DataFrame, number: int) -> None:
+        whole = of_keys.persist()
+        begins = sorted(row[0] for row in whole.select(F.unix_seconds("window.start")).distinct().collect())
+        events = _events(self._spark, self._root)
+        counted: list[dict[str, Any]] = []
+        found: list[pa.Table] = []
+        for begin in begins:
+            of_window = whole.where(F.unix_seconds("window.start") == begin)
+            rows = of_window.select(*KEY, F.explode("rows").alias("row")).select(*KEY, "row.*")
+            since = datetime.fromtimestamp(begin, UTC)
+            until = since + timedelta(seconds=self._pace.window_s)
+            found.append(violations(judge(rows, events, Edge(since, until))).toArrow())
+            counts = rows.agg(*_counts()).first()
+            assert counts is not None
+            start_ns = begin * 1_000_000_000
+            counted.append({"window_start_ns": start_ns, **counts.asDict(), "violations": found[-1].num_rows})
+        whole.unpersist()
+        self._write("audit", number, pa.Table.from_pylist(counted))
+        if found:
+            self._write("violations", number, pa.concat_tables(found))
+        for row in counted:
+            self._say(row)
+
+    def _keep_drains(self, rows: DataFrame, number: int) -> None:
+        start = (F.unix_seconds("window.start") * 1_000_000_000).alias("window_start_ns")
+        self._write(
+            "drains", number, rows.select(start, *[name for name in rows.columns if name != "window"]).toArrow()
+        )
+
+    def _write(self, name: str, number: int, table: pa.Table) -> None:
+        if not table.num_rows:
+            return
+        with replacing(self._out / "live" / name) as part:
+            directory = part / BATCH.format(number)
+            directory.mkdir()
+            pq.write_table(table, directory / "rows.parquet")
+
+
+class Edge(Span):
+    """A window's span: nothing around it is there."""
+
+    @property
+    def around(self) -> Span:
+        """Itself."""
+        return self
+
+
+def _counts() -> list[Column]:
+    """Of a window: rows by what they tell, and keys."""
+    kinds = [
+        F.count(F.when(F.col("event") == kind, 1)).alias(kind) for kind in ("sent", "acked", "returned", "dropped")
+    ]
+    return [*kinds, F.count_distinct(*KEY).alias("keys")]
+
+
+def _events(spark: SparkSession, root: str) -> DataFrame:
+    """What there is by now; a subscription's beginnings matter to the audit."""
+    place = f"{root.rstrip('/')}/{EVENTS.name}"
+    schema = spark_schema(EVENTS)
+    if "://" not in place and not any(Path(place).rglob("*.parquet")):
+        return spark.createDataFrame([], schema)
+    return spark.read.schema(schema).option("basePath", place).option("recursiveFileLookup", "false").parquet(place)

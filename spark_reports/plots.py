@@ -1,0 +1,196 @@
+"""Plots of a report, as SVG that stands in its page: each of one subscription's rows of one result."""
+
+from __future__ import annotations
+
+import io
+import re
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final
+
+import matplotlib as mpl
+from matplotlib.dates import AutoDateLocator, ConciseDateFormatter, date2num
+from matplotlib.figure import Figure
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from matplotlib.axes import Axes
+
+    Row = Mapping[str, Any]
+
+WIDTH_IN: Final = 9.5
+COLOURS: Final = ("#1b5cc0", "#c05a00", "#1c6b3c", "#8a2f8a", "#b3202a", "#00798a", "#6b5b00", "#595e66")
+"""Told apart by most people, also on paper."""
+NAMED_MAX: Final = len(COLOURS) - 1
+"""Workers with a colour of their own; the rest share the last."""
+STYLE: Final[dict[Any, Any]] = {
+    "svg.fonttype": "none",
+    "svg.hashsalt": "keyline",
+    "font.family": "sans-serif",
+    "font.size": 9,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.color": "#e4e4e0",
+    "grid.linewidth": 0.6,
+    "axes.axisbelow": True,
+    "axes.edgecolor": "#8a8f96",
+    "text.color": "#1a1c1f",
+    "axes.labelcolor": "#3a3f45",
+    "xtick.color": "#3a3f45",
+    "ytick.color": "#3a3f45",
+}
+
+
+def plot(name: str, rows: Sequence[Row]) -> str:
+    """The SVG of a plot in `PLOTS`; empty if there is nothing to draw."""
+    if not rows:
+        return ""
+    with mpl.rc_context(STYLE):
+        height, draw = PLOTS[name]
+        figure = Figure(figsize=(WIDTH_IN, height), layout="constrained")
+        draw(figure, rows)
+        return _svg(figure)
+
+
+def _svg(figure: Figure) -> str:
+    out = io.StringIO()
+    figure.savefig(out, format="svg", metadata={"Date": None, "Creator": None}, transparent=True)
+    text = out.getvalue()
+    return re.sub(
+        r'(<svg [^>]*?)width="[^"]*pt"|(?<=<svg )height="[^"]*pt" ', r"\1", text[text.index("<svg") :], count=1
+    )
+
+
+def _drain_timeline(figure: Figure, rows: Sequence[Row]) -> None:
+    axes = figure.subplots()
+    for label, colour, of_one in _by_worker(rows, "source"):
+        began = [_date(row["began_wall_ns"]) for row in of_one]
+        ended = [_date(row["ended_wall_ns"]) for row in of_one]
+        slots = [row["slot"] for row in of_one]
+        axes.hlines(slots, began, ended, colors=colour, linewidth=2.2, label=label)
+        axes.plot(ended, slots, linestyle="none", marker="|", markersize=3, color=colour)
+    axes.set_ylabel("hash slot")
+    axes.set_ylim(0, 65_536)
+    _over_time(axes)
+    _legend(axes, "until it let go")
+
+
+def _shares(figure: Figure, rows: Sequence[Row]) -> None:
+    axes = figure.subplots()
+    shown = sorted(rows, key=lambda row: -row["traffic_share"])[:24]
+    places = range(len(shown))
+    axes.bar([place - 0.2 for place in places], [100 * row["traffic_share"] for row in shown], 0.38, color=COLOURS[0])
+    axes.bar([place + 0.2 for place in places], [100 * row["slots_share"] for row in shown], 0.38, color="#b9bdc3")
+    axes.set_xticks(list(places), [row["consumer"] for row in shown], rotation=0 if len(shown) <= NAMED_MAX else 60)
+    axes.grid(visible=False, axis="x")
+    axes.set_ylabel("share, %")
+    axes.legend(["of the traffic", "of the slots that were seen"], frameon=False, loc="upper right")
+
+
+def _curve(figure: Figure, rows: Sequence[Row]) -> None:
+    axes = figure.subplots()
+    keys, messages = ([100 * row[name] for row in rows] for name in ("keys_share", "messages_share"))
+    axes.plot([0, 100], [0, 100], color="#8a8f96", linestyle="--", linewidth=1, label="all keys alike")
+    axes.plot(keys, messages, color=COLOURS[0], linewidth=2, label="as it was")
+    axes.fill_between(keys, messages, keys, color=COLOURS[0], alpha=0.08)
+    axes.set_xlabel("keys, those with fewest messages first, %")
+    axes.set_ylabel("messages, %")
+    axes.set_xlim(0, 100)
+    axes.set_ylim(0, 100)
+    _legend(axes, None)
+
+
+def _latency(figure: Figure, rows: Sequence[Row]) -> None:
+    both = figure.subplots(1, 2, sharey=True)
+    times = [_date(row["window_start_ns"]) for row in rows]
+    for axes, what in zip(both, ("waiting", "processing"), strict=True):
+        for place, quantile in enumerate(("p50", "p95", "p99")):
+            values = [_positive(row[f"{what}_{quantile}_ms"]) for row in rows]
+            axes.plot(times, values, color=COLOURS[place], linewidth=1.6, marker=".", markersize=3, label=quantile)
+        axes.set_yscale("log")
+        axes.set_title(f"{what}, ms", loc="left", fontsize=9)
+        _over_time(axes)
+    _legend(both[0], None)
+
+
+def _rates(figure: Figure, rows: Sequence[Row]) -> None:
+    axes = figure.subplots()
+    whole = [row for row in rows if row["consumer"] is None]
+    times = [_date(row["window_start_ns"]) for row in whole]
+    for place, name in enumerate(("arrived", "acked", "returned")):
+        values = [row[name] or 0 for row in whole]
+        axes.plot(times, values, color=COLOURS[place], linewidth=1.6, marker=".", markersize=3, label=name)
+    axes.set_ylabel("messages in each step")
+    axes.set_ylim(bottom=0)
+    _over_time(axes)
+    _legend(axes, None)
+
+
+def _draining(figure: Figure, rows: Sequence[Row]) -> None:
+    axes = figure.subplots()
+    gauges = [row for row in rows if row["consumer"] is None and not row["name"].endswith("_total")]
+    lines = sorted({(row["name"].removeprefix("keyline_subscription_"), row["gateway"]) for row in gauges})
+    for place, (name, gateway) in enumerate(lines):
+        of_one = [row for row in gauges if row["name"].endswith(f"_{name}") and row["gateway"] == gateway]
+        axes.plot(
+            [_date(row["wall_ns"]) for row in of_one],
+            [row["value"] for row in of_one],
+            color=COLOURS[min(place, NAMED_MAX)],
+            linewidth=1.6,
+            label=f"{name.replace('_', ' ')}, {gateway}" if place <= NAMED_MAX else None,
+        )
+    axes.set_ylim(bottom=0)
+    _over_time(axes)
+    _legend(axes, None)
+
+
+PLOTS: Final[dict[str, tuple[float, Callable[[Figure, Sequence[Row]], None]]]] = {
+    "drain_timeline": (3.6, _drain_timeline),
+    "key_shares": (2.8, _shares),
+    "key_curve": (3.2, _curve),
+    "latency_over_time": (3.0, _latency),
+    "rates": (2.6, _rates),
+    "draining": (2.4, _draining),
+}
+"""By the result that they draw: height in inches, and how."""
+
+CAPTIONS: Final = {
+    "drain_timeline": "Each line is a hash that drained, from when it began to when the last message was acknowledged.",
+    "key_shares": "A worker whose blue bar is the higher one has the busier keys.",
+    "key_curve": "The further the curve is below the dashed line, the more few keys have.",
+    "latency_over_time": "Quantiles of the messages that were sent in each step.",
+    "rates": "Messages that came to the subscription, and what its workers made of them.",
+    "draining": "Hashes that drained, and messages that waited for them, as the gateways exported it.",
+}
+
+
+def _by_worker(rows: Sequence[Row], column: str) -> list[tuple[str, str, list[Row]]]:
+    """Name, colour and rows: those with most rows each with its own, then all others together."""
+    of_each: dict[str, list[Row]] = {}
+    for row in rows:
+        of_each.setdefault(row[column], []).append(row)
+    ranked = sorted(of_each, key=lambda name: (-len(of_each[name]), name))
+    named = [(name, COLOURS[place], of_each[name]) for place, name in enumerate(ranked[:NAMED_MAX])]
+    rest = [row for name in ranked[NAMED_MAX:] for row in of_each[name]]
+    return [*named, ("others", COLOURS[-1], rest)] if rest else named
+
+
+def _over_time(axes: Axes) -> None:
+    locator = AutoDateLocator(maxticks=8)  # type: ignore[no-untyped-call]  # matplotlib's dates have no types
+    axes.xaxis.set_major_locator(locator)
+    axes.xaxis.set_major_formatter(ConciseDateFormatter(locator, tz=UTC))  # type: ignore[no-untyped-call]  # likewise
+
+
+def _legend(axes: Axes, title: str | None) -> None:
+    if axes.get_legend_handles_labels()[0]:
+        axes.legend(frameon=False, title=title, loc="best", ncols=2)
+
+
+def _date(wall_ns: int) -> float:
+    return float(date2num(datetime.fromtimestamp(wall_ns / 1e9, UTC)))  # type: ignore[no-untyped-call]  # likewise
+
+
+def _positive(value: float | None) -> float:
+    """What a logarithmic axis can show."""
+    return float("nan") if value is None else max(value, 1e-3)

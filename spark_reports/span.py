@@ -1,0 +1,74 @@
+"""The time that a report is about, by the wall clock, and what has to be read around it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import reduce
+from typing import TYPE_CHECKING, Final
+
+from pyspark.sql import functions as F  # noqa: N812 - as all of Spark's documentation has it
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from datetime import date
+
+    from pyspark.sql import Column, DataFrame
+
+MARGIN: Final = timedelta(hours=1)
+"""Read before and after, so that what was at a worker when the span began or ended is judged as it was."""
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """From `since` on and before `until`, both in UTC; None is without end."""
+
+    since: datetime | None = None
+    until: datetime | None = None
+
+    @property
+    def around(self) -> Span:
+        """The same with margins."""
+        return Span(
+            None if self.since is None else self.since - MARGIN, None if self.until is None else self.until + MARGIN
+        )
+
+    def cut(self, rows: DataFrame) -> DataFrame:
+        """The journal's rows that are of it; only partitions that may have some are read."""
+        conditions = list(self._conditions())
+        return rows if not conditions else rows.where(reduce(lambda one, other: one & other, conditions))
+
+    def holds(self, wall_ns: Column) -> Column:
+        """Whether a moment is in it."""
+        inside = F.lit(True)
+        if self.since is not None:
+            inside &= wall_ns >= F.lit(nanoseconds(self.since))
+        if self.until is not None:
+            inside &= wall_ns < F.lit(nanoseconds(self.until))
+        return inside
+
+    def _conditions(self) -> Iterator[Column]:
+        """On the path first, so that other partitions are not even opened."""
+        place = F.concat_ws("T", "date", "hour")
+        if self.since is not None:
+            yield F.col("date") >= F.lit(f"{self.since:%Y-%m-%d}")
+            yield place >= F.lit(f"{self.since:%Y-%m-%dT%H}")
+        if self.until is not None:
+            yield F.col("date") <= F.lit(f"{self.until:%Y-%m-%d}")
+            yield place <= F.lit(f"{self.until:%Y-%m-%dT%H}")
+        if self != Span():
+            yield self.holds(F.col("wall_ns"))
+
+
+EVERYTHING: Final = Span()
+
+
+def day(of: date) -> Span:
+    """From midnight to midnight."""
+    begin = datetime(of.year, of.month, of.day, tzinfo=UTC)
+    return Span(begin, begin + timedelta(days=1))
+
+
+def nanoseconds(moment: datetime) -> int:
+    """Since 1970."""
+    return int(moment.timestamp()) * 1_000_000_000 + moment.microsecond * 1_000

@@ -1,0 +1,110 @@
+"""Reports while the journal grows: windows are judged once, whatever is killed meanwhile, and late rows are told."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+
+from integration.journals.make import make
+from integration.journals.plan import FAULTS, Plan
+from spark_reports.live import Live, Pace
+from spark_reports.ordering_audit import judge, violations
+from spark_reports.reading import open_journal
+from tests.integration.conditions import eventually
+
+PLAN = Plan(messages=60_000, keys=100, workers=4, rate_per_s=100, faults=2, file_messages=6_000)
+"""Ten minutes, in ten files."""
+DELAY_S = 90
+JUDGED_S = 480
+"""Windows of a minute that are over when the last row, at 600 s and some ms, is so much later."""
+
+
+def results(out: Path, name: str) -> list[dict[str, Any]]:
+    """Of all batches, as windows went."""
+    found = [
+        row for file in sorted((out / "live" / name).rglob("*.parquet")) for row in pq.read_table(file).to_pylist()
+    ]
+    return sorted(found, key=lambda row: tuple(str(value) for value in row.values()))
+
+
+@pytest.fixture
+def journal(tmp_path: Path) -> Path:
+    """As gateways leave it."""
+    make(PLAN, tmp_path / "journal")
+    return tmp_path / "journal"
+
+
+def follow(spark: SparkSession, journal: Path, out: Path, pace: Pace) -> int:
+    """Take all that is there, and return how many rows were late."""
+    live = Live(spark, str(journal), out, pace)
+    try:
+        live.run(until_idle=True)
+        return live.late_rows()
+    finally:
+        live.stop()
+
+
+def test_a_killed_run_goes_on_and_writes_everything_once(spark: SparkSession, journal: Path, tmp_path: Path) -> None:
+    """The command is killed in the midst of its first output; files come meanwhile; nothing is missing or twice."""
+    files = sorted(journal.glob("deliveries/*/*/*/*.parquet"))
+    later = [(file, tmp_path / file.name) for file in files[5:]]
+    for file, aside in later:
+        file.rename(aside)
+    out, whole = tmp_path / "killed", tmp_path / "whole"
+    command = [sys.executable, "-m", "spark_reports.submit", str(journal), "--live"]
+    arguments = ["--out", str(out), "--delay", str(DELAY_S)]
+    with subprocess.Popen([*command, *arguments], stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as running:
+        try:
+            eventually(lambda: any((out / "live").rglob("*.parquet")), "its first output", deadline_s=180)
+        finally:
+            running.kill()
+    for file, aside in later:
+        aside.rename(file)
+    pace = Pace(delay_s=DELAY_S, every_s=0.1)
+    assert follow(spark, journal, out, pace) == 0
+    assert follow(spark, journal, whole, pace) == 0
+    for name in ("audit", "violations", "drains"):
+        assert results(out, name) == results(whole, name), name
+    audit = results(whole, "audit")
+    assert [row["window_start_ns"] - audit[0]["window_start_ns"] for row in audit] == [
+        number * 60_000_000_000 for number in range(JUDGED_S // 60)
+    ]
+    rows = open_journal(str(journal)).read(spark, "deliveries")
+    judged = rows.where(rows["wall_ns"] < (PLAN.begin_s + JUDGED_S) * 1_000_000_000)
+    assert sum(row["acked"] for row in audit) == judged.where("event = 'acked'").count()
+    events = open_journal(str(journal)).read(spark, "events")
+    expected = [row.asDict() for row in violations(judge(judged, events)).collect()]
+    assert {row["violation"] for row in expected} == set(FAULTS)
+    found = results(whole, "violations")
+    assert sorted((row["violation"], row["message"]) for row in found) == sorted(
+        (row["violation"], row["message"]) for row in expected
+    )
+
+
+def test_late_rows_are_counted(spark: SparkSession, journal: Path, tmp_path: Path) -> None:
+    """A gateway published its file when others' rows had closed the window."""
+    pace = Pace(delay_s=1, every_s=0.1)
+    first = min(journal.glob("deliveries/*/*/*/*.parquet"))
+    late_rows = pq.read_metadata(first).num_rows
+    first.rename(tmp_path / first.name)
+    live = Live(spark, str(journal), tmp_path / "out", pace)
+    try:
+        live.run(until_idle=True)
+        (tmp_path / first.name).rename(first)
+        live.run(until_idle=True)
+        assert 0 < live.late_rows() <= late_rows
+    finally:
+        live.stop()
+
+
+@pytest.mark.parametrize("name", ["window_s", "delay_s", "every_s", "files_max"])
+def test_a_pace_that_cannot_be_is_refused(name: str) -> None:
+    """By name."""
+    with pytest.raises(ValueError, match=f"{name} is 0, and should be above 0"):
+        Pace(**{name: 0})
