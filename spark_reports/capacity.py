@@ -18,11 +18,10 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - as all of Spark's documentation has it
 
+from spark_reports.columns import SUBSCRIPTION, WORKER
+from spark_reports.occupied import holdings, occupied_times, within_windows
 from spark_reports.quantiles import quantiles
 
-SUBSCRIPTION: Final = ("topic", "subscription")
-WORKER: Final = (*SUBSCRIPTION, "consumer")
-LIFE: Final = (*SUBSCRIPTION, "life")
 MESSAGE: Final = (*SUBSCRIPTION, "ledger", "entry", "batch_index")
 SECOND_NS: Final = 1_000_000_000
 RECENT_S: Final = 120
@@ -57,7 +56,7 @@ def rates(deliveries: DataFrame, window_s: int = 10) -> DataFrame:
     arrived = deliveries.where((F.col("event") == "sent") & (F.col("attempt") == 1)).select(
         *SUBSCRIPTION, _window(_wall_ns("received_ns"), window_ns), F.lit(1).alias("arrived")
     )
-    occupied = _within_windows(_occupied(_holdings(deliveries)), window_ns)
+    occupied = within_windows(occupied_times(holdings(deliveries)), window_ns)
     by_worker = (
         happened.unionByName(occupied, allowMissingColumns=True)
         .unionByName(arrived, allowMissingColumns=True)
@@ -70,12 +69,17 @@ def rates(deliveries: DataFrame, window_s: int = 10) -> DataFrame:
             ),
         )
         # One name at two gateways is occupied twice.
-        .withColumn("busy_share", F.least(F.col("occupied_ns") / window_ns, F.lit(1.0)))
+        .withColumn("busy_ns", F.least(F.col("occupied_ns"), window_ns))
+        .withColumn("busy_share", F.col("busy_ns") / window_ns)
     )
+    a_worker = F.col("consumer").isNotNull()
     whole = by_worker.groupBy(*SUBSCRIPTION, "window_start_ns").agg(
         F.coalesce(F.sum("arrived"), F.lit(0)).alias("arrived"),
         *(F.sum(name).alias(name) for name in ("sent", "acked", "returned", "service_ns")),
-        F.avg(F.when(F.col("consumer").isNotNull(), F.col("busy_share"))).alias("busy_share"),
+        # Whole numbers are added up and then divided: so the last digit does not depend on which came first.
+        F.try_divide(F.sum(F.when(a_worker, F.col("busy_ns"))), F.count(F.when(a_worker, 1)) * window_ns).alias(
+            "busy_share"
+        ),
     )
     return (
         by_worker.where(F.col("consumer").isNotNull())
@@ -107,7 +111,7 @@ def summary(deliveries: DataFrame) -> DataFrame:
         (of the time from its first delivery to the last row of the subscription, in each life: a worker that left is
         idle from then on); the most occupied of a subscription first.
     """
-    held = _holdings(deliveries)
+    held = holdings(deliveries)
     acked = F.col("how") == "acked"
     did = held.groupBy(*WORKER).agg(
         F.count(F.lit(1)).alias("deliveries"),
@@ -124,7 +128,9 @@ def summary(deliveries: DataFrame) -> DataFrame:
         .groupBy(*WORKER)
         .agg(F.sum("messages").alias("messages"), F.sum("here_ns").alias("here_ns"))
     )
-    occupied = _occupied(held).groupBy(*WORKER).agg(F.sum(F.col("until_ns") - F.col("sent_ns")).alias("occupied_ns"))
+    occupied = (
+        occupied_times(held).groupBy(*WORKER).agg(F.sum(F.col("until_ns") - F.col("sent_ns")).alias("occupied_ns"))
+    )
     return (
         did.join(here, list(WORKER))
         .join(occupied, list(WORKER))
@@ -182,10 +188,11 @@ def forecast(deliveries: DataFrame, target_drain_s: int = 3_600, metrics: DataFr
             .withColumn("workers", F.coalesce(F.col(WORKERS).cast("long"), "seen"))
             .withColumn("outstanding", F.coalesce((F.col(UNACKED) + F.col(WAITING)).cast("long"), "unfinished"))
         )
+    occupied_ns = F.sum(F.round(F.col("occupied_s") * SECOND_NS).cast("long"))
     pace = (
         summary(deliveries)
         .groupBy(*SUBSCRIPTION)
-        .agg(F.try_divide(F.sum("acked"), F.sum("occupied_s")).alias("each_per_s"))
+        .agg(F.try_divide(F.sum("acked") * SECOND_NS, occupied_ns).alias("each_per_s"))
     )
     arrival, service, growth = F.col("arrival_per_s"), F.col("service_per_s"), F.col("growth_per_s")
     return (
@@ -267,62 +274,6 @@ def _gauges(metrics: DataFrame) -> DataFrame:
         .agg(F.max_by("value", "wall_ns").alias("value"))
         .groupBy(*SUBSCRIPTION)
         .agg(*(F.sum(F.when(F.col("name") == name, F.col("value"))).alias(name) for name in names))
-    )
-
-
-def _holdings(deliveries: DataFrame) -> DataFrame:
-    """A row for each delivery of each message: from `sent_ns` to `until_ns`, `how` it ended (null if it did not).
-
-    An end tells when its delivery was sent, so a delivery counts even if its row `sent` is not here. With
-    `ahead_ns`, what the wall's clock was ahead of the life's, and `life_ended_ns`, when the last of the subscription
-    is known in this life.
-    """
-    life_ended = deliveries.groupBy(*LIFE).agg(F.max("at_ns").alias("life_ended_ns"))
-    ended = F.col("event") != "sent"
-    return (
-        deliveries.groupBy(*WORKER, "life", "ledger", "entry", "batch_index", "attempt", "sent_ns")
-        .agg(
-            F.min(F.when(ended, F.col("at_ns"))).alias("ended_ns"),
-            F.min_by(F.when(ended, F.col("event")), F.when(ended, F.col("at_ns"))).alias("how"),
-            F.max(F.col("wall_ns") - F.col("at_ns")).alias("ahead_ns"),
-        )
-        .join(F.broadcast(life_ended), list(LIFE))
-        # Never backwards: one row that is wrong should not be the end of a report.
-        .withColumn("until_ns", F.greatest("sent_ns", F.coalesce("ended_ns", "life_ended_ns")))
-        .drop("ended_ns")
-    )
-
-
-def _occupied(held: DataFrame) -> DataFrame:
-    """Each worker's occupied times in each life, which do not overlap: from `sent_ns` to `until_ns`, and `ahead_ns`."""
-    in_time = Window.partitionBy(*WORKER, "life").orderBy("sent_ns", "until_ns", "ledger", "entry", "batch_index")
-    before = F.max("until_ns").over(in_time.rowsBetween(Window.unboundedPreceding, -1))
-    anew = F.when(F.col("sent_ns") > before, 1).otherwise(0)
-    run = F.sum("anew").over(in_time.rowsBetween(Window.unboundedPreceding, 0))
-    return (
-        held.withColumn("anew", anew)
-        .withColumn("run", run)
-        .groupBy(*WORKER, "life", "run")
-        .agg(
-            F.min("sent_ns").alias("sent_ns"),
-            F.max("until_ns").alias("until_ns"),
-            F.max("ahead_ns").alias("ahead_ns"),
-        )
-        .drop("run")
-    )
-
-
-def _within_windows(occupied: DataFrame, window_ns: Column) -> DataFrame:
-    """How much of which windows that is: `occupied_ns`, more than nothing."""
-    began, ended = F.col("sent_ns") + F.col("ahead_ns"), F.col("until_ns") + F.col("ahead_ns")
-    start = F.col("window_start_ns")
-    overlap = F.least("ended_ns", start + window_ns) - F.greatest("began_ns", start)
-    windows = F.sequence(began - began % window_ns, ended - ended % window_ns, window_ns)
-    return (
-        occupied.withColumns({"began_ns": began, "ended_ns": ended})
-        .withColumn("window_start_ns", F.explode(windows))
-        .select(*WORKER, "window_start_ns", overlap.alias("occupied_ns"))
-        .where(F.col("occupied_ns") > 0)
     )
 
 

@@ -7,9 +7,9 @@ from typing import Final
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as all of Spark's documentation has it
 
+from spark_reports.columns import SUBSCRIPTION
 from spark_reports.quantiles import quantiles
 
-SUBSCRIPTION: Final = ("topic", "subscription")
 CAUSES: Final = ("worker_joined", "worker_left", "ordered")
 """Events that make hashes drain."""
 
@@ -50,7 +50,7 @@ def summary(drains: DataFrame) -> DataFrame:
         drains.groupBy(*SUBSCRIPTION, "source")
         .agg(
             F.count(F.lit(1)).alias("hand_overs"),
-            F.sum(duration).alias("total_ms"),
+            (F.sum("duration_ns") / 1e6).alias("total_ms"),
             *quantiles(duration, "ms"),
             F.max(duration).alias("max_ms"),
             F.count(F.when(F.col("waiting_messages") > 0, 1)).alias("waited"),

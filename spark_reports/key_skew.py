@@ -18,13 +18,14 @@ from pyspark.sql import functions as F  # noqa: N812 - as all of Spark's documen
 
 from proxy.core.selectors.auto_split import AutoSplit
 from proxy.core.selectors.consistent_hashing import DEFAULT_POINTS_PER_WORKER, ConsistentHashing
+from spark_reports.columns import SUBSCRIPTION
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from proxy.core.selectors.base import Selector
 
-SUBSCRIPTION: Final = ("topic", "subscription")
+
 TOP_KEYS: Final = 10
 """Keys in `top_10_share`."""
 CONSUMERS: Final = (1, 2, 4, 8, 16, 32, 64)

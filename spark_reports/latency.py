@@ -20,12 +20,13 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - as all of Spark's documentation has it
 
+from spark_reports.columns import SUBSCRIPTION
 from spark_reports.quantiles import ACCURACY, quantiles
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
 
-SUBSCRIPTION: Final = ("topic", "subscription")
+
 CONSUMER: Final = (*SUBSCRIPTION, "consumer")
 SECOND_NS: Final = 1_000_000_000
 

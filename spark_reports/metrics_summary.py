@@ -33,6 +33,9 @@ The last sent positions of PIP-282 are no metric: the admin API's consumers have
 COUNTERS: Final = r"(_total|_seconds_count|_seconds_sum)$"
 """Ends of counters' names, a histogram's two numbers among them. They fall only where a subscription began anew."""
 
+DIGITS: Final = 9
+"""Behind the point, of sums: the last ones would depend on which number came first."""
+
 
 def series(metrics: DataFrame, names: Iterable[str] = DRAINING) -> DataFrame:
     """Chosen metrics as they were sampled.
@@ -87,10 +90,10 @@ def by_day(metrics: DataFrame) -> DataFrame:
         .agg(
             F.count(F.lit(1)).alias("samples"),
             F.min("value").alias("min"),
-            F.mean("value").alias("mean"),
+            F.round(F.mean("value"), DIGITS).alias("mean"),
             F.max("value").alias("max"),
             F.max_by("value", F.struct("wall_ns", "at_ns")).alias("last"),
-            F.sum("grown").alias("increase"),
+            F.round(F.sum("grown"), DIGITS).alias("increase"),
         )
         .orderBy("date", *SERIES)
     )

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import matplotlib as mpl
 from matplotlib.dates import AutoDateLocator, ConciseDateFormatter, date2num
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogFormatter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -85,7 +86,8 @@ def _shares(figure: Figure, rows: Sequence[Row]) -> None:
     axes.set_xticks(list(places), [row["consumer"] for row in shown], rotation=0 if len(shown) <= NAMED_MAX else 60)
     axes.grid(visible=False, axis="x")
     axes.set_ylabel("share, %")
-    axes.legend(["of the traffic", "of the slots that were seen"], frameon=False, loc="upper right")
+    named = ["of the traffic", "of the slots that were seen"]
+    axes.legend(named, frameon=False, loc="lower right", bbox_to_anchor=(1, 1), ncols=2)  # above: bars may be anywhere
 
 
 def _curve(figure: Figure, rows: Sequence[Row]) -> None:
@@ -109,6 +111,8 @@ def _latency(figure: Figure, rows: Sequence[Row]) -> None:
             values = [_positive(row[f"{what}_{quantile}_ms"]) for row in rows]
             axes.plot(times, values, color=COLOURS[place], linewidth=1.6, marker=".", markersize=3, label=quantile)
         axes.set_yscale("log")
+        for axis_formatter in (axes.yaxis.set_major_formatter, axes.yaxis.set_minor_formatter):
+            axis_formatter(LogFormatter(labelOnlyBase=False, minor_thresholds=(2, 1)))
         axes.set_title(f"{what}, ms", loc="left", fontsize=9)
         _over_time(axes)
     _legend(both[0], None)

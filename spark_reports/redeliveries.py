@@ -13,8 +13,8 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - as all of Spark's documentation has it
 
-SUBSCRIPTION: Final = ("topic", "subscription")
-LIFE: Final = (*SUBSCRIPTION, "life")
+from spark_reports.columns import LIFE, SUBSCRIPTION
+
 MESSAGE: Final = (*LIFE, "ledger", "entry", "batch_index")
 STORM_MESSAGES: Final = 1_000
 """A client's receiver queue, by default: what one worker that leaves gives back at the most is no storm."""

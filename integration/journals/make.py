@@ -37,6 +37,7 @@ PAUSE_NS: Final = 10 * MS
 """Between two epochs; longer than any message is worked on."""
 WORK_NS: Final = (MS // 5, 5 * MS)
 DRAINS_PER_EPOCH: Final = 20
+SLOTS_APART: Final = 3_000
 CLOCKS_APART_NS: Final = 1 << 50
 """Every life's clock begins somewhere else."""
 MOVING: Final = 7
@@ -141,9 +142,15 @@ def _write_told(plan: Plan, root: Path, known: Known) -> None:
         joined += [(int(at), "worker_joined", f"w{epoch % plan.workers}", {}) for epoch, at in enumerate(began)]
         _write(plan, root, EVENTS, gateway, "told", _event_columns(joined))
         moved = [
-            (int(at), slot, f"w{epoch % plan.workers}", f"w{(epoch + 1) % plan.workers}", (slot + 1) * MS)
+            (
+                int(at),
+                drain * SLOTS_APART,
+                f"w{epoch % plan.workers}",
+                f"w{(epoch + 1) % plan.workers}",
+                (drain + 1) * MS,
+            )
             for epoch, at in enumerate(began[1:], 1)
-            for slot in range(DRAINS_PER_EPOCH)
+            for drain in range(DRAINS_PER_EPOCH)
         ]
         known.hand_overs += len(moved)
         known.hand_over_ns += sum(duration for *_, duration in moved)

@@ -258,3 +258,10 @@ def administer(broker: PulsarStandalone, method: str, topic: str, what: str, bod
     url = f"{broker.admin_url}/admin/v2/{topic.replace('://', '/')}/{what}"
     answer = httpx.request(method, url, json=body, timeout=ANSWER_S, trust_env=False).raise_for_status()
     return answer.json() if answer.content else None
+
+
+def stream_holders(broker: PulsarStandalone, topic: str, subscription: str, streams: int) -> set[str]:
+    """The replicas that have all streams between them, by the broker's account; nobody as long as some are missing."""
+    consumers = administer(broker, "GET", topic, "stats")["subscriptions"].get(subscription, {}).get("consumers", [])
+    names = [str(consumer["consumerName"]).rpartition("-")[0] for consumer in consumers]
+    return set(names) if len(names) == streams else set()

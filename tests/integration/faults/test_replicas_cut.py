@@ -14,7 +14,7 @@ from integration.load.options import SUBSCRIPTION
 from integration.load.run import LoadRun
 from tests.integration.conditions import eventually
 from tests.integration.conftest import explain
-from tests.integration.exclusive_rig import administer
+from tests.integration.exclusive_rig import stream_holders
 from tests.integration.faults.line import GATEWAY_SETTINGS, bug_reports, reach
 from tests.integration.faults.namespaces import BrokerElsewhere, GatewayElsewhere, Namespaces
 from tests.integration.faults.test_partition import broker_elsewhere, namespaces
@@ -51,11 +51,8 @@ def other(broker_elsewhere: BrokerElsewhere, tmp_path: Path) -> Iterator[Keyline
 
 
 def holders(broker: BrokerElsewhere, topic: str) -> set[str]:
-    """The replicas that have all streams between them, by the broker's account; nobody as long as some are missing."""
-    subscriptions = administer(broker, "GET", topic, "stats")["subscriptions"]
-    consumers = subscriptions.get(SUBSCRIPTION, {}).get("consumers", [])
-    names = [str(consumer["consumerName"]).rpartition("-")[0] for consumer in consumers]
-    return set(names) if len(names) == STREAMS else set()
+    """The replicas that have all streams between them."""
+    return stream_holders(broker, topic, SUBSCRIPTION, STREAMS)
 
 
 def test_a_replica_that_is_cut_off_delivers_nothing_of_what_others_have(

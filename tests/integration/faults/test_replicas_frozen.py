@@ -22,7 +22,7 @@ from integration.load.run import LoadRun
 from integration.standalone import PulsarStandalone
 from tests.integration.conditions import eventually
 from tests.integration.conftest import explain
-from tests.integration.exclusive_rig import administer
+from tests.integration.exclusive_rig import stream_holders
 from tests.integration.faults.conftest import FaultyBroker
 from tests.integration.faults.line import GATEWAY_SETTINGS, bug_reports, reach
 
@@ -38,10 +38,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.broker]
 
 
 def holders(broker: PulsarStandalone, topic: str) -> set[str]:
-    """The replicas that have all streams between them, by the broker's account; nobody as long as some are missing."""
-    consumers = administer(broker, "GET", topic, "stats")["subscriptions"].get(SUBSCRIPTION, {}).get("consumers", [])
-    names = [str(consumer["consumerName"]).rpartition("-")[0] for consumer in consumers]
-    return set(names) if len(names) == STREAMS else set()
+    """The replicas that have all streams between them."""
+    return stream_holders(broker, topic, SUBSCRIPTION, STREAMS)
 
 
 def frozen_with_messages_in_hand(
