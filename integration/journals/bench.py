@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import subprocess
 import sys
 import tempfile
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -69,29 +68,38 @@ def main() -> None:
 
 def _measure(engine: str, root: str, cores: int, millions: int, known: dict[str, int]) -> Measured:
     command = [sys.executable, "-m", "integration.journals.one_audit", engine, root, str(cores)]
-    before, begin, peak = os.times(), time.monotonic(), 0
+    begin, used = time.monotonic(), Used()
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as running:
         tree = psutil.Process(running.pid)
         while running.poll() is None:
-            peak = max(peak, _resident(tree))
+            used.look(tree)
             time.sleep(LOOK_S)
         assert running.stdout is not None
         answer = json.loads(running.stdout.read().splitlines()[-1])
-    after = os.times()
     if answer != known:
         raise AssertionError(f"{engine} found {answer}, and planted were {known}")
-    cpu_s = after.children_user + after.children_system - before.children_user - before.children_system
-    return Measured(engine, cores, millions, time.monotonic() - begin, cpu_s, peak >> 20)
+    cpu_s = sum(used.cpu_s.values())
+    return Measured(engine, cores, millions, time.monotonic() - begin, cpu_s, used.peak_bytes >> 20)
 
 
-def _resident(tree: psutil.Process) -> int:
-    total = 0
-    try:
-        for process in (tree, *tree.children(recursive=True)):
-            total += process.memory_info().rss
-    except psutil.NoSuchProcess:
-        return total
-    return total
+@dataclass(slots=True)
+class Used:
+    """What a process and its children have used, as far as was seen: a JVM is nobody's child when it has ended."""
+
+    peak_bytes: int = 0
+    cpu_s: dict[int, float] = field(default_factory=dict)
+
+    def look(self, tree: psutil.Process) -> None:
+        """Now."""
+        resident = 0
+        try:
+            for process in (tree, *tree.children(recursive=True)):
+                times = process.cpu_times()
+                self.cpu_s[process.pid] = times.user + times.system
+                resident += process.memory_info().rss
+        except psutil.NoSuchProcess:
+            return
+        self.peak_bytes = max(self.peak_bytes, resident)
 
 
 def _table(found: list[Measured]) -> Table:
