@@ -53,7 +53,10 @@ BEGINNINGS: Final = ("subscription_began", "group_replayed")
 ABSENCES: Final = ("upstream_lost", "upstream_ready", "group_session", "group_stream_given_back", "ordered")
 """Events at which the gateway may give up what waits: another replica, or the broker, has it then."""
 
-SUMS: Final = ("messages", "deliveries", "acked", "returned", "dropped", "keys", "outstanding", "waiting")
+SUMS: Final = (
+    "messages", "deliveries", "acked", "returned", "dropped", "again_after_return", "again_after_drop",
+    "again_in_another_life", "keys", "outstanding", "waiting",
+)  # fmt: skip
 
 
 def judge(deliveries: DataFrame, events: DataFrame, span: Span = EVERYTHING) -> DataFrame:
@@ -107,7 +110,8 @@ def totals(judged: DataFrame) -> DataFrame:
 
     Returns:
         Numbers: `messages` (different ones that were sent), `deliveries`, `acked` (different ones), `returned`,
-        `dropped`, `keys`, and at the end of the record `outstanding` (deliveries that have not ended) and `waiting`
+        `dropped`; deliveries of what had been delivered before, by their cause: `again_after_return`,
+        `again_after_drop`, `again_in_another_life` (of a gateway or of the subscription); `keys`, and at the end of the record `outstanding` (deliveries that have not ended) and `waiting`
         (messages that were given back and not sent again, and nothing says that they should have been).
     """
     return judged.agg(*[F.coalesce(F.sum(name), F.lit(0)).alias(name) for name in SUMS])
@@ -131,7 +135,7 @@ def parties(deliveries: DataFrame) -> DataFrame:
 
 
 def holdings(deliveries: DataFrame, since_ns: int | None = None) -> DataFrame:
-    """One row for each delivery of each message.
+    """One row for each delivery of each message: all its rows tell when that was.
 
     Args:
         deliveries: rows of the journal's table of this name.
@@ -147,7 +151,7 @@ def holdings(deliveries: DataFrame, since_ns: int | None = None) -> DataFrame:
         sent |= F.col("wall_ns") - F.col("at_ns") + F.col("sent_ns") < F.lit(since_ns)
     return (
         deliveries.repartition(*KEY)
-        .groupBy(*DELIVERY)
+        .groupBy(*DELIVERY, F.col("sent_ns").alias("given_ns"))
         .agg(
             F.min("gateway").alias("gateway"),
             F.min("slot").alias("slot"),
@@ -156,6 +160,7 @@ def holdings(deliveries: DataFrame, since_ns: int | None = None) -> DataFrame:
             F.min_by(F.when(ended, F.col("event")), F.when(ended, F.col("at_ns"))).alias("how"),
             F.min(F.col("wall_ns") - F.col("at_ns")).alias("ahead_ns"),
         )
+        .drop("given_ns")
     )
 
 
@@ -232,6 +237,12 @@ def _sums() -> dict[str, Column]:
         "keys": F.col("number_of_key") == 1,
         "outstanding": was_sent & F.col("how").isNull(),
         "waiting": _given_back() & ~_should_have_come(),
+    }
+    again = was_sent & (F.col("number_of_all") > 1)
+    sums |= {
+        "again_after_return": again & (F.col("number") > 1) & (F.col("before_how") == "returned"),
+        "again_after_drop": again & (F.col("number") > 1) & (F.col("before_how") == "dropped"),
+        "again_in_another_life": again & (F.col("number") == 1),
     }
     ends = {how: F.col("ended_inside") & (F.col("how") == how) for how in ("returned", "dropped")}
     return {name: F.col("inside") & column for name, column in sums.items()} | ends

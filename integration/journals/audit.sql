@@ -1,7 +1,8 @@
 -- The ordering audit for DuckDB: the same questions as spark_reports/ordering_audit.py, for journals without seeks.
 WITH held AS (
     SELECT topic, subscription, key_digest, ledger, entry, batch_index, life, consumer, attempt,
-           min(sent_ns) FILTER (event = 'sent') AS sent_ns,
+           sent_ns AS given_ns,
+           min(CASE WHEN event = 'sent' THEN sent_ns END) AS sent_ns,
            min(at_ns) FILTER (event <> 'sent') AS ended_ns,
            arg_min(event, at_ns) FILTER (event <> 'sent') AS how
     FROM read_parquet('$files')

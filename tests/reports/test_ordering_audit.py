@@ -150,6 +150,20 @@ def test_what_was_given_back_and_waits_is_none(spark: SparkSession, meanwhile: s
     assert counted(spark, life)["waiting"] == 1
 
 
+def test_deliveries_of_before_are_counted_by_their_cause(spark: SparkSession) -> None:
+    """Given back, dropped with a stream, by a gateway that was killed, and after the cursor was moved."""
+    life = (
+        Life().sent(10, "w1", message(1), A).returned(11, "w1", message(1), A).did(12, "w2", message(1), A, attempt=2)
+    )
+    life.sent(20, "w1", message(2), B).dropped(21, "w1", message(2), B).did(22, "w1", message(2), B)
+    life.happened(30, "subscription_began").did(31, "w1", message(1), A)
+    other = Life("life-2").did(5, "w1", message(2), B)
+    counts = counted(spark, life, other)
+    again = {name.removeprefix("again_"): counts[name] for name in counts if name.startswith("again_")}
+    assert again == {"after_return": 1, "after_drop": 1, "in_another_life": 2}
+    assert (counts["messages"], counts["deliveries"], counts["acked"]) == (2, 6, 2)
+
+
 def test_an_acknowledgement_of_what_was_never_sent_is_found(spark: SparkSession) -> None:
     """By that worker; another's delivery does not count."""
     life = Life().did(10, "w1", message(1), A).acked(12, "w2", message(1), A)
