@@ -86,6 +86,8 @@ def report(
         typer.echo(f"keyline: {error}", err=True)
         raise typer.Exit(EXIT_NOTHING_TO_READ) from None
     _tell(found, daily=daily)
+    if out is not None:
+        typer.echo(f"report: {out / 'index.html'}")
     if any(one.violations for one in found):
         raise typer.Exit(EXIT_VIOLATIONS)
 

@@ -111,8 +111,9 @@ def totals(judged: DataFrame) -> DataFrame:
     Returns:
         Numbers: `messages` (different ones that were sent), `deliveries`, `acked` (different ones), `returned`,
         `dropped`; deliveries of what had been delivered before, by their cause: `again_after_return`,
-        `again_after_drop`, `again_in_another_life` (of a gateway or of the subscription); `keys`, and at the end of the record `outstanding` (deliveries that have not ended) and `waiting`
-        (messages that were given back and not sent again, and nothing says that they should have been).
+        `again_after_drop`, `again_in_another_life` (of a gateway or of the subscription); `keys`, and at the end of the
+        record `outstanding` (deliveries that have not ended) and `waiting` (messages that were given back and not sent
+        again, and nothing says that they should have been).
     """
     return judged.agg(*[F.coalesce(F.sum(name), F.lit(0)).alias(name) for name in SUMS])
 

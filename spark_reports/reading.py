@@ -95,7 +95,10 @@ def open_journal(root: str, wanted: Callable[[str], bool] = lambda _: True) -> J
         else:
             journal.skipped.append(Skipped(file.path, reason))
     if not journal.files:
-        skipped = f"; {len(journal.skipped)} cannot be read, the first: {journal.skipped[0]}" if journal.skipped else ""
+        skipped = "".join(
+            f"; {len(journal.skipped)} cannot be read, the first: {first.file}: {first.reason}"
+            for first in journal.skipped[:1]
+        )
         tables = ", ".join(TABLES)
         raise JournalError(f"{root}: no file of a journal; there should be some below {tables}{skipped}")
     return journal

@@ -97,6 +97,22 @@ def test_the_command_says_what_is_wrong(spark: SparkSession, tmp_path: Path) -> 
     assert len(result.output.splitlines()) == 1
 
 
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--daily"], "needs --out, below which each day's report is kept"),
+        (["--live"], "needs --out, below which what was judged is kept"),
+        (["--live", "--out", "x", "--from", "2027-01-15"], "judges what comes, and takes no other time"),
+        (["--live", "--out", "x", "--daily"], "judges what comes, and takes no other time"),
+    ],
+)
+def test_options_that_do_not_go_together_are_refused(options: list[str], words: str) -> None:
+    """With what would be right, before Spark is started."""
+    result = CliRunner().invoke(app, ["report", "somewhere", *options])
+    assert result.exit_code == 2
+    assert words in " ".join(result.output.replace("│", " ").split())
+
+
 def test_the_command_judges(spark: SparkSession, journal: Path, tmp_path: Path) -> None:
     """A journal without a record of messages has nothing to be judged, and that is what it says."""
     _ = spark
@@ -105,6 +121,7 @@ def test_the_command_judges(spark: SparkSession, journal: Path, tmp_path: Path) 
     assert result.exit_code == 0, result.output
     assert "audit: 0 messages, 0 deliveries" in result.output
     assert "0 violations" in result.output
+    assert result.output.rstrip().endswith(f"report: {out / 'index.html'}")
     assert (out / "audit.json").exists()
     assert pq.read_table(out / "tables" / "drains.parquet").num_rows == 0
     assert "Nothing of this in the journal." in (out / "index.html").read_text()

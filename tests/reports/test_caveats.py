@@ -1,0 +1,54 @@
+"""What may make a report less than the truth is said in words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from spark_reports.reading import Skipped
+from spark_reports.run import Report
+
+
+def caveats(
+    *, rows_lost: int = 0, skipped: tuple[Skipped, ...] = (), odd_lives: tuple[dict[str, Any], ...] = ()
+) -> list[str]:
+    """Of a report that found nothing."""
+    return Report(
+        source="journal",
+        totals={},
+        violations=0,
+        by_kind={},
+        evidence=[],
+        files=1,
+        rows_lost=rows_lost,
+        skipped=list(skipped),
+        odd_lives=list(odd_lives),
+    ).caveats
+
+
+def life(beside: str | None, moved_ns: int) -> dict[str, Any]:
+    """One that `lives.odd` gives."""
+    return {"gateway": "gw-1", "life": "b", "beside": beside, "clock_moved_ns": moved_ns}
+
+
+def test_nothing_to_say() -> None:
+    """A whole journal."""
+    assert caveats() == []
+
+
+def test_each_has_its_words() -> None:
+    """What, where, and what it means or should be."""
+    found = caveats(
+        rows_lost=1_234,
+        skipped=(Skipped("drains/x.parquet", "it is no whole Parquet file"),),
+        odd_lives=(life("a", 0), life(None, 3_600_500_000_000), life("a", 2_000_000_000)),
+    )
+    beside = "gateway gw-1: two processes had this name at once, lives a and b; names should be each replica's own"
+    moved = "gateway gw-1: the wall clock moved by {} s in life b; times over the wall clock, and what a day or hour is"
+    assert found == [
+        "not in the report: drains/x.parquet: it is no whole Parquet file",
+        "the gateways lost 1,234 rows of their journals; what they said is not known",
+        beside,
+        f"{moved.format('3,600.5')}, are as wrong",
+        beside,
+        f"{moved.format('2.0')}, are as wrong",
+    ]
