@@ -8,6 +8,7 @@ file is published; a log that is found later was left by a process that died, an
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
@@ -59,13 +60,12 @@ class Segment:
         self.rows += batch.num_rows
         self.bytes_written = self._log_file.tell()
 
-    def publish(self, store: Store) -> None:
-        """End it. Raises OSError; the log is still there then, for a recovery."""
+    def finish(self) -> Finished:
+        """End it. Raises OSError; it is to be abandoned then."""
         self._file.close()
         self._log.close()
         self._log_file.close()
-        store.publish(self._file_path, self._place)
-        self._log_path.unlink()
+        return Finished(self._file_path, self._log_path, self._place)
 
     def abandon(self) -> Path:
         """Give the file up after an error; returns the log, which a recovery may make something of."""
@@ -76,6 +76,25 @@ class Segment:
                 continue  # there is no room for its end, and none is needed
         self._file_path.unlink(missing_ok=True)
         return self._log_path
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """A segment that has all its rows, and is to go to its place."""
+
+    file: Path
+    log: Path
+    place: str
+
+    def publish(self, store: Store) -> None:
+        """Bring it there. Raises OSError; the log is still there then, for a recovery."""
+        store.publish(self.file, self.place)
+        self.log.unlink()
+
+    def abandon(self) -> Path:
+        """Give the file up after an error; returns the log, of which a recovery makes it anew."""
+        self.file.unlink(missing_ok=True)
+        return self.log
 
 
 def parquet_writer(path: Path, schema: pa.Schema, table: Table) -> pq.ParquetWriter:

@@ -86,8 +86,11 @@ RULES = {
         ("admin_api",),
         rooms("proxy.core", "proxy.net", "proxy.wire", "proxy.producers", "proxy.groups", "spark_reports"),
     ),
-    "the reports know the journal's schema only": Rule(
-        ("spark_reports",), rooms("proxy", "admin_api"), rooms("proxy.journal.schema")
+    "the reports know the journal's schema and who would own a slot": Rule(
+        ("spark_reports",),
+        rooms("proxy", "admin_api"),
+        rooms("proxy.journal.schema", "proxy.core.selectors"),
+        frozenset({"spark_reports/submit.py"}),  # the command, for another launcher
     ),
     "the product does not know its tests": Rule(("proxy", "admin_api", "spark_reports"), OUTSIDE),
 }
@@ -178,8 +181,12 @@ PLANTED = [
         "from proxy.net.subscription import Inflow",
     ),
     ("the journal's schema knows nobody", "proxy/journal/schema.py", "import pyarrow as pa"),
-    ("the reports know the journal's schema only", "spark_reports/a.py", "import proxy"),
-    ("the reports know the journal's schema only", "spark_reports/a.py", "from proxy.journal import writer"),
+    ("the reports know the journal's schema and who would own a slot", "spark_reports/a.py", "import proxy"),
+    (
+        "the reports know the journal's schema and who would own a slot",
+        "spark_reports/a.py",
+        "from proxy.journal import writer",
+    ),
     ("the product does not know its tests", "proxy/app.py", "from tests.core.model import World"),
 ]
 

@@ -32,6 +32,8 @@ from tests.integration.conftest import StartGateway, explain
 MESSAGES = 12_000
 KEYS = 500
 QUEUE = 50
+SLOW_MS = 50
+"""So that workers always have something unacknowledged, and hashes that move have to drain."""
 WORKERS = ("w1", "w2", "w3")
 
 pytestmark = [pytest.mark.slow, pytest.mark.broker]
@@ -87,11 +89,10 @@ def test_the_journal_says_what_the_clients_saw(
     gateway = journaled(start_gateway, broker, root, journal_snapshot_s="1")
     topic = new_topic("journaled")
     with LoadRun(tmp_path / "load", gateway.service_url, topic) as run:
-        run.start_workers(*WORKERS, receiver_queue_size=QUEUE, ack_delay_ms=5)
-        # At once: workers have full queues when others come and go, so that hashes have to drain.
-        run.produce(count=MESSAGES, keys=KEYS, batching=batching)
+        run.start_workers(*WORKERS, receiver_queue_size=QUEUE, ack_delay_ms=SLOW_MS)
+        run.produce(count=MESSAGES, keys=KEYS, rate_per_s=2_000.0, batching=batching)
         run.wait_acknowledged(MESSAGES // 4)
-        run.start_workers("w4", receiver_queue_size=QUEUE, ack_delay_ms=5)
+        run.start_workers("w4", receiver_queue_size=QUEUE, ack_delay_ms=SLOW_MS)
         run.wait_acknowledged(MESSAGES // 2)
         run.stop_worker("w2")
         run.wait_acknowledged(3 * MESSAGES // 4)
@@ -153,10 +154,10 @@ def test_a_whole_report_on_a_real_journal(
     root, out = tmp_path / "journal", tmp_path / "report"
     gateway = journaled(start_gateway, newest, root, journal_snapshot_s="1")
     with LoadRun(tmp_path / "load", gateway.service_url, new_topic("reported")) as run:
-        run.start_workers(*WORKERS, receiver_queue_size=QUEUE, ack_delay_ms=5)
-        run.produce(count=MESSAGES // 2, keys=KEYS)
-        run.wait_acknowledged(MESSAGES // 4)
-        run.start_workers("w4", receiver_queue_size=QUEUE, ack_delay_ms=5)
+        run.start_workers(*WORKERS, receiver_queue_size=QUEUE, ack_delay_ms=SLOW_MS)
+        run.produce(count=MESSAGES // 2, keys=KEYS, rate_per_s=1_000.0)
+        run.wait_acknowledged(MESSAGES // 8)
+        run.start_workers("w4", receiver_queue_size=QUEUE, ack_delay_ms=SLOW_MS)
         result = run.finish()
     assert gateway.stop() == 0
     found = report(spark, str(root), out)

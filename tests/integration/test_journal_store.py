@@ -95,7 +95,7 @@ def test_a_store_that_stands_still_costs_no_row_and_no_delivery(
     assert (counts["sent"], counts["acked"]) == (MESSAGES, MESSAGES)
     opened = open_journal(store.url)
     assert opened.skipped == []
-    assert {"events", "deliveries", "metrics"} <= set(opened.files)
+    assert {"events", "deliveries"} <= set(opened.files)
     assert [path for path in spool.rglob("*") if path.is_file()] == [], "nothing is left behind"
 
 

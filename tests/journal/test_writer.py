@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import shutil
+import threading
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -15,6 +16,7 @@ from proxy.core.dispatcher import HandOver
 from proxy.journal.partition import quoted
 from proxy.journal.recovery import LifeDirectory, abandoned, recover
 from proxy.journal.schema import DRAINS, REDELIVERIES
+from proxy.journal.segment import Segment
 from proxy.journal.store import LocalStore
 from tests.journal.rig import HOUR_NS, KEY, LIFE, NOON_NS, JournalRig, rows
 
@@ -70,8 +72,9 @@ def test_a_file_is_finished_when_it_is_large_or_old_enough(tmp_path: Path) -> No
     assert sorted(row["messages"] for row in rows(tmp_path, "redeliveries")) == [0, 1, 2, 3]
 
 
-def test_a_store_that_stalls_costs_rows_and_nobody_waits(tmp_path: Path) -> None:
-    """What does not fit is counted by kind; what did is written when the store goes on."""
+def test_a_store_that_stalls_costs_nothing_but_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its files wait on the disk, more of them than fit into memory, and it is told."""
+    monkeypatch.setattr("proxy.journal.publisher.STALLED_S", 0.05)
     rig = JournalRig(tmp_path, bytes_max=5_000, roll_bytes=1)
     rig.store.going.clear()
     rig.journal.came_back(KEY, "w1", 1)
@@ -80,10 +83,37 @@ def test_a_store_that_stalls_costs_rows_and_nobody_waits(tmp_path: Path) -> None
     for number in range(100):
         rig.journal.came_back(KEY, "w1", number)
         rig.journal.hand_in()
+        rig.until(lambda number=number: rig.writer.counters.rows_written == number + 2)  # type: ignore[misc]
+    rig.until(lambda: "the store has not taken a file for" in str(rig.writer.counters.problem))
+    assert rows(tmp_path, "redeliveries") == []
+    rig.store.going.set()
+    rig.end()
+    assert len(rows(tmp_path, "redeliveries")) == 101
+    assert (rig.spool.dropped, rig.spool.bytes_held, rig.writer.counters.problem) == ({}, 0, None)
+
+
+def test_a_disk_that_stalls_costs_rows_and_nobody_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What does not fit into memory is counted by kind; what did is written when the disk goes on."""
+    entered, going = threading.Event(), threading.Event()
+    write = Segment.write
+
+    def wait_and_write(segment: Segment, batch: pa.RecordBatch) -> None:
+        entered.set()
+        assert going.wait(30)
+        write(segment, batch)
+
+    monkeypatch.setattr(Segment, "write", wait_and_write)
+    rig = JournalRig(tmp_path, bytes_max=5_000)
+    rig.journal.came_back(KEY, "w1", 1)
+    rig.journal.hand_in()
+    assert entered.wait(30)
+    for number in range(100):
+        rig.journal.came_back(KEY, "w1", number)
+        rig.journal.hand_in()
     lost = rig.spool.dropped["redeliveries"]
     assert 80 < lost < 100
     assert rig.spool.bytes_held <= 5_000
-    rig.store.going.set()
+    going.set()
     rig.end()
     assert len(rows(tmp_path, "redeliveries")) == 101 - lost
     assert rig.spool.bytes_held == 0
@@ -91,7 +121,7 @@ def test_a_store_that_stalls_costs_rows_and_nobody_waits(tmp_path: Path) -> None
 
 def test_a_store_that_fails_gets_its_files_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is lost that was written; the trouble is told while it lasts."""
-    monkeypatch.setattr("proxy.journal.writer.AGAIN_S", 0.0)
+    monkeypatch.setattr("proxy.journal.publisher.AGAIN_S", 0.0)
     rig = JournalRig(tmp_path, roll_bytes=1)
     rig.store.broken = FULL
     rig.journal.came_back(KEY, "w1", 1)

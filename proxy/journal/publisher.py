@@ -1,0 +1,172 @@
+"""The thread that brings finished files to the store, apart from the one that writes rows.
+
+A store may hang for minutes (an object store's client tries again by itself). So it holds up nothing but its own files:
+they wait on the local disk, and are tried again. What a life before left unfinished is brought there too.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+import structlog
+
+from proxy.journal.recovery import abandoned, recover, recover_directory
+from proxy.journal.trouble import Trouble
+
+if TYPE_CHECKING:
+    from proxy.journal.recovery import LifeDirectory, Recovered
+    from proxy.journal.segment import Finished
+    from proxy.journal.store import Store
+
+LOOK_S: Final = 0.5
+AGAIN_S: Final = 10.0
+"""After so long files that could not be published are tried again."""
+STALLED_S: Final = 5.0
+"""A store that takes longer over one file is said to be a problem."""
+
+log = structlog.get_logger("keyline.journal")
+
+
+class Publisher:
+    """Runs from `start` until it is closed and has tried everything."""
+
+    def __init__(self, directory: Path, life: str, store: Store) -> None:
+        """`directory` is of all open files of gateways of this name; below it each life has its own."""
+        self.files_published = 0
+        self.rows_recovered = 0
+        self.trouble = Trouble()
+        self._directory = directory
+        self._life = life
+        self._store = store
+        self._finished: queue.SimpleQueue[Finished | Path | None] = queue.SimpleQueue()
+        self._left: list[Path] = []
+        """Logs of this life whose files could not be published yet."""
+        self._again_at = 0.0
+        self._busy_since: float | None = None
+        self._last: LifeDirectory | None = None
+        self._thread = threading.Thread(target=self._run, name="journal-files", daemon=True)
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def publish(self, finished: Finished) -> None:
+        """When it is its turn."""
+        self._finished.put(finished)
+
+    def recover(self, unfinished: Path) -> None:
+        """Make a file of a log that the writer had to give up."""
+        self._finished.put(unfinished)
+
+    def close(self, life: LifeDirectory | None) -> None:
+        """No more will come; try what there is, and give up this life's directory."""
+        self._last = life
+        self._finished.put(None)
+
+    def join(self, timeout_s: float) -> bool:
+        """Wait for the end; False if it takes longer."""
+        self._thread.join(timeout_s)
+        return not self._thread.is_alive()
+
+    @property
+    def problem(self) -> str | None:
+        """What is wrong now."""
+        since = self._busy_since
+        if self.trouble.problem is None and since is not None and time.monotonic() > since + STALLED_S:
+            return f"the store has not taken a file for {time.monotonic() - since:.0f} s"
+        return self.trouble.problem
+
+    # ---- the thread
+
+    def _run(self) -> None:
+        self._recover_others()
+        while True:
+            try:
+                found = self._finished.get(timeout=LOOK_S)
+            except queue.Empty:
+                self._try_again(time.monotonic())
+                continue
+            if found is None:
+                break
+            self._bring(found)
+            self._try_again(time.monotonic())
+        self._try_again(None)
+        if self._last is not None:
+            self._last.close()
+
+    def _bring(self, found: Finished | Path) -> None:
+        if isinstance(found, Path):
+            self._left.append(found)
+            return
+        self._busy_since = time.monotonic()
+        try:
+            found.publish(self._store)
+        except (OSError, pa.ArrowException) as error:
+            self.trouble.failed("a file cannot be published", error)
+            self._again_at = time.monotonic() + AGAIN_S
+            self._left.append(found.abandon())
+        else:
+            self.files_published += 1
+            self._well()
+        finally:
+            self._busy_since = None
+
+    def _try_again(self, now: float | None) -> None:
+        """What is left, if it is time; at the end in any case."""
+        if not self._left or (now is not None and now < self._again_at):
+            return
+        self._again_at = time.monotonic() + AGAIN_S
+        left, self._left = self._left, []
+        for path in left:
+            self._tell(self._recovered(path))
+        self._well()
+
+    def _recovered(self, path: Path) -> Recovered:
+        self._busy_since = time.monotonic()
+        try:
+            return recover(path, self._store)
+        finally:
+            self._busy_since = None
+
+    def _well(self) -> None:
+        if not self._left:
+            self.trouble.over()
+
+    # ---- what others left
+
+    def _recover_others(self) -> None:
+        """Of lives of this gateway that were killed."""
+        self._busy_since = time.monotonic()
+        try:
+            for life in abandoned(self._directory, self._directory / self._life):
+                for recovered in recover_directory(life, self._store):
+                    self._tell(recovered)
+                    self._busy_since = time.monotonic()
+                life.close()
+        except OSError as error:
+            self.trouble.failed("files of an earlier life cannot be read", error)
+        finally:
+            self._busy_since = None
+
+    def _tell(self, recovered: Recovered) -> None:
+        own = recovered.log.parent.name == self._life
+        if recovered.problem is not None:
+            self.trouble.failed("an unfinished file cannot be recovered", OSError(recovered.problem))
+            if own:
+                self._left.append(recovered.log)
+            return
+        if own:
+            self.files_published += 1
+            return
+        self.rows_recovered += recovered.rows
+        log.info(
+            "an unfinished journal file was recovered",
+            file=recovered.log.name,
+            rows=recovered.rows,
+            torn_bytes=recovered.torn_bytes,
+        )
