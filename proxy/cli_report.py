@@ -94,13 +94,17 @@ def report(
 
 def _watch(reports: Any, journal: str, master: str | None, out: Path | None, delay_s: int) -> None:
     """Until somebody ends it, or a query fails."""
-    violations = 0
+    violations = late = 0
 
     def say(row: dict[str, Any]) -> None:
-        nonlocal violations
+        nonlocal violations, late
         violations += row["violations"]
         counts = ", ".join(f"{row[name]:,} {name}" for name in ("sent", "acked", "returned", "keys", "violations"))
         typer.echo(f"{datetime.fromtimestamp(row['window_start_ns'] / 1e9, UTC):%Y-%m-%dT%H:%M:%S}Z {counts}")
+        if row["late_rows"] > late:
+            late = row["late_rows"]
+            told = f"keyline: {late:,} rows came after their minute was judged: --delay should be more than {delay_s}"
+            typer.echo(told, err=True)
 
     pace = reports.live.Pace(delay_s=delay_s)
     running = reports.live.Live(reports.run.session(master), journal, out, pace, say)
@@ -108,9 +112,9 @@ def _watch(reports: Any, journal: str, master: str | None, out: Path | None, del
         running.run()
     except KeyboardInterrupt:
         running.stop()
-    late = running.late_rows()
-    if late:
-        typer.echo(f"{late:,} rows came after their minute was judged: --delay should be more than {delay_s}", err=True)
+    except reports.reading.JournalError as error:
+        typer.echo(f"keyline: {error}", err=True)
+        raise typer.Exit(EXIT_NOTHING_TO_READ) from None
     if violations:
         raise typer.Exit(EXIT_VIOLATIONS)
 

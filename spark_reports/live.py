@@ -21,11 +21,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import functions as F  # noqa: N812 - as all of Spark's documentation has it
 
 from proxy.journal.schema import DELIVERIES, DRAINS, EVENTS
 from spark_reports.ordering_audit import judge, violations
 from spark_reports.output import replacing
+from spark_reports.reading import JournalError
 from spark_reports.schemas import spark_schema
 from spark_reports.span import Span
 
@@ -68,27 +70,38 @@ class Live:
     def __init__(
         self, spark: SparkSession, root: str, out: Path, pace: Pace, say: Callable[[dict[str, Any]], None] | None = None
     ) -> None:
-        """Start them; `say` is told of each window that was judged: a row of `live/audit`."""
+        """Start them; `say` is told of each window that was judged: a row of `live/audit`, and `late_rows` so far."""
         self._spark, self._root, self._out, self._pace = spark, root, out, pace
         self._say = say or (lambda _: None)
-        self.queries = [self._audit(), self._drains()]
+        self._late: dict[tuple[str | None, int], int] = {}
+        self.queries: list[StreamingQuery] = []
+        for start in (self._audit, self._drains):  # one may have something to say before the other is there
+            self.queries.append(start())
 
     def late_rows(self) -> int:
         """Rows that came after their window was judged, in this run."""
-        return sum(
-            operator["numRowsDroppedByWatermark"]
-            for query in self.queries
-            for progress in query.recentProgress
-            for operator in progress["stateOperators"]
-        )
+        for query in self.queries:
+            for progress in query.recentProgress:
+                batch = query.name, progress["batchId"]
+                dropped = sum(operator["numRowsDroppedByWatermark"] for operator in progress["stateOperators"])
+                self._late[batch] = max(dropped, self._late.get(batch, 0))
+        return sum(self._late.values())
 
     def run(self, until_idle: bool = False) -> None:  # noqa: FBT001, FBT002 - the two ways there are
-        """Go on until a query fails, which is raised; or until all files that are there were taken."""
-        for query in self.queries:
+        """Go on until a query fails, which is raised; or until all files that are there were taken.
+
+        Raises:
+            JournalError: a file cannot be read; the text says which.
+        """
+        try:
             if until_idle:
-                query.processAllAvailable()
+                for query in self.queries:
+                    query.processAllAvailable()
             else:
-                query.awaitTermination()
+                self._spark.streams.awaitAnyTermination()
+        except StreamingQueryException as error:
+            self.stop()
+            raise JournalError(f"{self._root}: {_cause(error)}") from error
 
     def stop(self) -> None:
         """End; what was not judged yet is when it begins again."""
@@ -157,7 +170,7 @@ class Live:
         if found:
             self._write("violations", number, pa.concat_tables(found))
         for row in counted:
-            self._say(row)
+            self._say({**row, "late_rows": self.late_rows()})
 
     def _keep_drains(self, rows: DataFrame, number: int) -> None:
         start = (F.unix_seconds("window.start") * 1_000_000_000).alias("window_start_ns")
@@ -181,6 +194,12 @@ class Edge(Span):
     def around(self) -> Span:
         """Itself."""
         return self
+
+
+def _cause(error: StreamingQueryException) -> str:
+    """The first line that says something: Spark's texts go on with plans and stacks."""
+    lines = [line.strip() for line in str(error).splitlines()]
+    return next((line for line in lines if ".parquet" in line), lines[0])
 
 
 def _counts() -> list[Column]:

@@ -30,6 +30,11 @@ LOST_ROWS: Final = "keyline_gateway_journal_rows_dropped_total"
 LOCAL_PARTITIONS: Final = 16
 SHOWN_MAX: Final = 20
 """Violations that are shown in words; all are written."""
+SETTINGS: Final = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.streaming.numRecentProgressUpdates": "10000",  # `live` looks there for late rows
+}
 SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"
 """In the environment of a program that `spark-submit` runs."""
 STEPS_DRAWN: Final = 120
@@ -96,8 +101,9 @@ def session(master: str | None) -> SparkSession:
     if master is not None and master.startswith("local"):
         # Spark's 200 are for clusters: on one machine most would be empty, and each costs a moment.
         builder = builder.config("spark.sql.shuffle.partitions", str(LOCAL_PARTITIONS))
-    spark = builder.config("spark.sql.session.timeZone", "UTC").config("spark.ui.showConsoleProgress", "false")
-    made: SparkSession = spark.getOrCreate()
+    for name, value in SETTINGS.items():
+        builder = builder.config(name, value)
+    made: SparkSession = builder.getOrCreate()
     made.sparkContext.setLogLevel("ERROR")
     return made
 

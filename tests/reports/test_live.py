@@ -15,7 +15,7 @@ from integration.journals.make import make
 from integration.journals.plan import FAULTS, Plan
 from spark_reports.live import Live, Pace
 from spark_reports.ordering_audit import judge, violations
-from spark_reports.reading import open_journal
+from spark_reports.reading import JournalError, open_journal
 from tests.integration.conditions import eventually
 
 PLAN = Plan(messages=60_000, keys=100, workers=4, rate_per_s=100, faults=2, file_messages=6_000)
@@ -101,6 +101,14 @@ def test_late_rows_are_counted(spark: SparkSession, journal: Path, tmp_path: Pat
         assert 0 < live.late_rows() <= late_rows
     finally:
         live.stop()
+
+
+def test_a_file_that_cannot_be_read_is_named(spark: SparkSession, journal: Path, tmp_path: Path) -> None:
+    """It ends the run: judging without it would be saying what nobody knows."""
+    broken = min(journal.glob("deliveries/*/*/*/*.parquet")).with_name("broken.parquet")
+    broken.write_bytes(b"PAR1 and nothing more")
+    with pytest.raises(JournalError, match=r"broken\.parquet"):
+        Live(spark, str(journal), tmp_path / "out", Pace(every_s=0.1)).run(until_idle=True)
 
 
 @pytest.mark.parametrize("name", ["window_s", "delay_s", "every_s", "files_max"])
