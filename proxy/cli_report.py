@@ -71,29 +71,35 @@ def report(
     if live and (daily or since or until):
         raise typer.BadParameter("judges what comes, and takes no other time", param_hint="--live")
     reports = _reports()
-    if live:
-        _watch(reports, journal, master, out, delay_s)
-        return
     span = reports.span.Span(_utc(since), _utc(until))
     try:
-        with _Bar() as bar:
-            spark = reports.run.session(master)
-            if daily:
-                found = reports.days.daily(spark, journal, out, span, bar)
-            else:
-                found = [reports.run.report(spark, journal, out, span, bar)]
+        if live:
+            violations = _watch(reports, journal, master, out, delay_s)
+        else:
+            violations = _report(reports, journal, master, out, span, daily=daily)
     except reports.reading.JournalError as error:
         typer.echo(f"keyline: {error}", err=True)
         raise typer.Exit(EXIT_NOTHING_TO_READ) from None
-    _tell(found, daily=daily)
-    if out is not None:
-        typer.echo(f"report: {out / 'index.html'}")
-    if any(one.violations for one in found):
+    if violations:
         raise typer.Exit(EXIT_VIOLATIONS)
 
 
-def _watch(reports: Any, journal: str, master: str | None, out: Path | None, delay_s: int) -> None:
-    """Until somebody ends it, or a query fails."""
+def _report(reports: Any, journal: str, master: str | None, out: Path | None, span: Any, *, daily: bool) -> int:
+    """Once, with how far it is; returns how many violations there are."""
+    with _Bar() as bar:
+        spark = reports.run.session(master)
+        if daily:
+            found = reports.days.daily(spark, journal, out, span, bar)
+        else:
+            found = [reports.run.report(spark, journal, out, span, bar)]
+    _tell(found, daily=daily)
+    if out is not None:
+        typer.echo(f"report: {out / 'index.html'}")
+    return sum(one.violations for one in found)
+
+
+def _watch(reports: Any, journal: str, master: str | None, out: Path | None, delay_s: int) -> int:
+    """Until somebody ends it, or a query fails; returns how many violations there were."""
     violations = late = 0
 
     def say(row: dict[str, Any]) -> None:
@@ -112,11 +118,7 @@ def _watch(reports: Any, journal: str, master: str | None, out: Path | None, del
         running.run()
     except KeyboardInterrupt:
         running.stop()
-    except reports.reading.JournalError as error:
-        typer.echo(f"keyline: {error}", err=True)
-        raise typer.Exit(EXIT_NOTHING_TO_READ) from None
-    if violations:
-        raise typer.Exit(EXIT_VIOLATIONS)
+    return violations
 
 
 class _Bar:

@@ -18,12 +18,11 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - as all of Spark's documentation has it
 
-from spark_reports.columns import SUBSCRIPTION, WORKER
+from spark_reports.columns import PLACE, SECOND_NS, SUBSCRIPTION, WORKER, wall_ns_of, window_start_ns
 from spark_reports.occupied import holdings, occupied_times, within_windows
 from spark_reports.quantiles import quantiles
 
-MESSAGE: Final = (*SUBSCRIPTION, "ledger", "entry", "batch_index")
-SECOND_NS: Final = 1_000_000_000
+MESSAGE: Final = (*SUBSCRIPTION, *PLACE)
 RECENT_S: Final = 120
 """What is so old at the end is not of now: two of the snapshots that the table of metrics has by default."""
 WORKERS: Final = "keyline_subscription_workers"
@@ -49,12 +48,14 @@ def rates(deliveries: DataFrame, window_s: int = 10) -> DataFrame:
     window_ns = F.lit(window_s * SECOND_NS).cast("long")
     happened = deliveries.select(
         *WORKER,
-        _window(F.col("wall_ns"), window_ns),
+        window_start_ns(F.col("wall_ns"), window_s).alias("window_start_ns"),
         *(F.when(F.col("event") == event, 1).alias(event) for event in ("sent", "acked", "returned")),
         F.when(F.col("event") == "acked", F.col("at_ns") - F.col("sent_ns")).alias("service_ns"),
     )
     arrived = deliveries.where((F.col("event") == "sent") & (F.col("attempt") == 1)).select(
-        *SUBSCRIPTION, _window(_wall_ns("received_ns"), window_ns), F.lit(1).alias("arrived")
+        *SUBSCRIPTION,
+        window_start_ns(wall_ns_of("received_ns"), window_s).alias("window_start_ns"),
+        F.lit(1).alias("arrived"),
     )
     occupied = within_windows(occupied_times(holdings(deliveries)), window_ns)
     by_worker = (
@@ -237,7 +238,7 @@ def _totals(deliveries: DataFrame) -> DataFrame:
         .agg(
             F.max_by("event", in_order).alias("last"),
             F.count(F.when(F.col("event") == "acked", 1)).alias("acked"),
-            F.min(_wall_ns("received_ns")).alias("first_ns"),
+            F.min(wall_ns_of("received_ns")).alias("first_ns"),
             F.max("wall_ns").alias("last_ns"),
         )
         .groupBy(*SUBSCRIPTION)
@@ -275,12 +276,3 @@ def _gauges(metrics: DataFrame) -> DataFrame:
         .groupBy(*SUBSCRIPTION)
         .agg(*(F.sum(F.when(F.col("name") == name, F.col("value"))).alias(name) for name in names))
     )
-
-
-def _window(wall_ns: Column, window_ns: Column) -> Column:
-    return (wall_ns - wall_ns % window_ns).alias("window_start_ns")
-
-
-def _wall_ns(column: str) -> Column:
-    """A moment of the life's clock by the wall clock."""
-    return F.col("wall_ns") - (F.col("at_ns") - F.col(column))

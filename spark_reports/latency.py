@@ -15,20 +15,16 @@ limit of time, makes fewer numbers and no wrong ones.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - as all of Spark's documentation has it
 
-from spark_reports.columns import SUBSCRIPTION
+from spark_reports.columns import SUBSCRIPTION, WORKER, message_name, wall_ns_of, window_start_ns
 from spark_reports.quantiles import ACCURACY, quantiles
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
-
-
-CONSUMER: Final = (*SUBSCRIPTION, "consumer")
-SECOND_NS: Final = 1_000_000_000
 
 
 def by_consumer(deliveries: DataFrame) -> DataFrame:
@@ -42,7 +38,7 @@ def by_consumer(deliveries: DataFrame) -> DataFrame:
         `waiting_`, `processing_` and `end_to_end_`, each with `p50_ms`, `p95_ms`, `p99_ms` and `max_ms`: null where no
         message has that time. A message's whole time counts for the consumer that acknowledged it.
     """
-    return deliveries.groupBy(*CONSUMER).agg(*_times()).orderBy(*CONSUMER)
+    return deliveries.groupBy(*WORKER).agg(*_times()).orderBy(*WORKER)
 
 
 def over_time(deliveries: DataFrame, window_s: int = 10) -> DataFrame:
@@ -63,7 +59,7 @@ def over_time(deliveries: DataFrame, window_s: int = 10) -> DataFrame:
     """
     if window_s <= 0:
         raise ValueError(f"window_s is {window_s}; it should be above 0")
-    start = F.col("wall_ns") - F.pmod("wall_ns", F.lit(window_s * SECOND_NS))
+    start = window_start_ns(F.col("wall_ns"), window_s)
     return (
         deliveries.where(F.col("event").isin("sent", "acked"))
         .withColumn("window_start_ns", start)
@@ -92,7 +88,7 @@ def stragglers(deliveries: DataFrame, factor: float = 3.0, messages_min: int = 2
     slow, others = F.col("processing_p95_ms"), F.col("others_p95_ms")
     return (
         deliveries.where(F.col("event") == "acked")
-        .groupBy(*CONSUMER)
+        .groupBy(*WORKER)
         .agg(
             F.count(F.lit(1)).alias("messages"),
             F.percentile_approx(_ms("sent_ns", "at_ns"), 0.95, ACCURACY).alias("processing_p95_ms"),
@@ -101,7 +97,7 @@ def stragglers(deliveries: DataFrame, factor: float = 3.0, messages_min: int = 2
         .withColumn("others_p95_ms", usual)
         .where((slow > 0) & (slow >= factor * others))
         .withColumn("factor", F.when(others > 0, slow / others))
-        .orderBy(F.desc_nulls_first("factor"), F.desc("processing_p95_ms"), *CONSUMER)
+        .orderBy(F.desc_nulls_first("factor"), F.desc("processing_p95_ms"), *WORKER)
     )
 
 
@@ -130,7 +126,7 @@ def slowest(deliveries: DataFrame, count: int = 20) -> DataFrame:
     return longest.select(
         *SUBSCRIPTION,
         "gateway",
-        F.concat_ws(":", *place).alias("message"),
+        message_name().alias("message"),
         "consumer",
         "key",
         "key_digest",
@@ -140,8 +136,8 @@ def slowest(deliveries: DataFrame, count: int = 20) -> DataFrame:
         F.when(F.col("attempt") == 1, _ms("received_ns", "sent_ns")).alias("waiting_ms"),
         _ms("sent_ns", "at_ns").alias("processing_ms"),
         "end_to_end_ms",
-        _wall("received_ns").alias("received_wall_ns"),
-        _wall("sent_ns").alias("sent_wall_ns"),
+        wall_ns_of("received_ns").alias("received_wall_ns"),
+        wall_ns_of("sent_ns").alias("sent_wall_ns"),
         F.col("wall_ns").alias("ended_wall_ns"),
     )
 
@@ -164,8 +160,3 @@ def _times() -> list[Column]:
 def _ms(begin: str, end: str) -> Column:
     """Between two moments of one row."""
     return (F.col(end) - F.col(begin)) / 1e6
-
-
-def _wall(moment: str) -> Column:
-    """What the wall clock showed at a moment of the row's life."""
-    return F.col("wall_ns") - (F.col("at_ns") - F.col(moment))

@@ -25,6 +25,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - as all of Spark's documentation has it
 
+from spark_reports.columns import message_name, wall_ns_of
 from spark_reports.span import EVERYTHING, Span, nanoseconds
 
 KEY: Final = ("topic", "subscription", "key_digest")
@@ -149,7 +150,7 @@ def holdings(deliveries: DataFrame, since_ns: int | None = None) -> DataFrame:
     ended = F.col("event") != "sent"
     sent = ~ended
     if since_ns is not None:
-        sent |= F.col("wall_ns") - F.col("at_ns") + F.col("sent_ns") < F.lit(since_ns)
+        sent |= wall_ns_of("sent_ns") < F.lit(since_ns)
     return (
         deliveries.repartition(*KEY)
         .groupBy(*DELIVERY, F.col("sent_ns").alias("given_ns"))
@@ -215,9 +216,9 @@ def _by_time(by_message: DataFrame) -> DataFrame:
     before = in_life.rowsBetween(Window.unboundedPreceding, -1)
     of_key = Window.partitionBy(*KEY).orderBy("life", *in_time).rowsBetween(Window.unboundedPreceding, 0)
     was_sent = F.col("sent_ns").isNotNull()
-    held_until = F.struct(_until(), _message().alias("message"), F.col("consumer"))
+    held_until = F.struct(_until(), message_name().alias("message"), F.col("consumer"))
     # Of one life of the subscription: an earlier one's places are below all of a later one's.
-    place = F.struct("segment", _place().alias("place"), _message().alias("message"), F.col("consumer"))
+    place = F.struct("segment", _place().alias("place"), message_name().alias("message"), F.col("consumer"))
     return by_message.select(
         "*",
         F.sum(F.col("inside").cast("int")).over(of_key).alias("number_of_key"),
@@ -286,7 +287,7 @@ def _questions() -> list[Column]:
         _when(
             again,
             "repeated",
-            other=_message(),
+            other=message_name(),
             other_consumer=F.col("before_consumer"),
             detail=F.concat(F.lit("the delivery before "), F.coalesce("before_how", F.lit("had not ended"))),
         ),
@@ -311,11 +312,6 @@ def _place() -> Column:
     return F.struct("ledger", "entry", "batch_index")
 
 
-def _message() -> Column:
-    """How people name a message."""
-    return F.concat_ws(":", "ledger", "entry", "batch_index")
-
-
 def _until() -> Column:
     """When a holding surely ended; one that never did lasted for ever."""
     return F.coalesce("ended_ns", F.lit((1 << 63) - 1)).alias("until_ns")
@@ -335,7 +331,7 @@ def _when(
     values = {
         **{name: F.col(name) for name in VIOLATIONS if name in {*KEY, "gateway", "life", "slot", "consumer"}},
         "violation": F.lit(violation),
-        "message": _message(),
+        "message": message_name(),
         "at_ns": moment,
         "wall_ns": moment + F.col("ahead_ns"),
         "other": nobody if other is None else other,

@@ -61,11 +61,12 @@ def page(report: Report, results: Results) -> str:
     template = environment.from_string((files("spark_reports") / "page.html.j2").read_text())
     whose = _subscriptions(results)
     only = whose[0] if len(whose) == 1 else None
+    drawn = _busiest(results)
     return template.render(
         report=report,
         only=only,
         period=_period(results["lives"]),
-        sections=[_section(section, results, _busiest(results), only) for section in SECTIONS],
+        sections=[_section(section, results, drawn, only) for section in SECTIONS],
         violations=_table("Violations", results["violations"], only),
         lives=_table("Lives", results["lives"], None),
     )
@@ -75,11 +76,9 @@ def _section(section: Section, results: Results, drawn: Sequence[Whose], only: W
     several = len(drawn) > 1
     figures = []
     for name in section.plots:
+        rows = results[name].to_pylist()
         for topic, subscription in drawn:
-            rows = [
-                row for row in results[name].to_pylist() if (row["topic"], row["subscription"]) == (topic, subscription)
-            ]
-            svg = plot(name, rows)
+            svg = plot(name, [row for row in rows if (row["topic"], row["subscription"]) == (topic, subscription)])
             if svg:
                 whose = f"{topic} {subscription}: " if several else ""
                 figures.append({"svg": Markup(svg), "caption": f"{whose}{CAPTIONS[name]}"})  # noqa: S704 - our own

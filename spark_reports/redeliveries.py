@@ -13,14 +13,13 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - as all of Spark's documentation has it
 
-from spark_reports.columns import LIFE, SUBSCRIPTION
+from spark_reports.columns import LIFE, SUBSCRIPTION, message_name, wall_ns_of, window_start_ns
 
 MESSAGE: Final = (*LIFE, "ledger", "entry", "batch_index")
 STORM_MESSAGES: Final = 1_000
 """A client's receiver queue, by default: what one worker that leaves gives back at the most is no storm."""
 POISON_ATTEMPTS: Final = 3
 """One failure may be chance, and the next a worker that left."""
-SECOND_NS: Final = 1_000_000_000
 
 
 def by_consumer(redeliveries: DataFrame) -> DataFrame:
@@ -57,7 +56,7 @@ def storms(redeliveries: DataFrame, window_s: int = 60, threshold: int = STORM_M
         `topic`, `subscription`, `window_start_ns` (wall time), `messages`, `occasions`, `consumers` (how many they
         came from); most messages first.
     """
-    start = F.col("wall_ns") - F.col("wall_ns") % (window_s * SECOND_NS)
+    start = window_start_ns(F.col("wall_ns"), window_s)
     return (
         redeliveries.groupBy(*SUBSCRIPTION, start.alias("window_start_ns"))
         .agg(
@@ -90,7 +89,7 @@ def poisoned(deliveries: DataFrame, attempts_min: int = POISON_ATTEMPTS, count: 
             "key_digest",
             "key",
             "slot",
-            F.concat_ws(":", "ledger", "entry", "batch_index").alias("message"),
+            message_name().alias("message"),
             "attempts",
             "consumers",
             F.col("acked_ns").isNotNull().alias("acked"),
@@ -144,7 +143,7 @@ def poisoned_keys(deliveries: DataFrame, attempts_min: int = POISON_ATTEMPTS, co
 
 def _often_delivered(deliveries: DataFrame, attempts_min: int) -> DataFrame:
     """A row for each message of each life with so many deliveries; `began_ns`, `acked_ns` by the life's clock."""
-    sent_wall_ns = F.col("wall_ns") - (F.col("at_ns") - F.col("sent_ns"))
+    sent_wall_ns = wall_ns_of("sent_ns")
     return (
         deliveries.groupBy(*MESSAGE)
         .agg(

@@ -35,6 +35,15 @@ SETTINGS: Final = {
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.streaming.numRecentProgressUpdates": "10000",  # `live` looks there for late rows
 }
+HERE: Final = {
+    # Spark's 200 are for clusters: on one machine most would be empty, and each costs a moment.
+    "spark.sql.shuffle.partitions": str(LOCAL_PARTITIONS),
+    # Nobody else needs its ports, and its own page would be open to the network.
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.ui.enabled": "false",
+}
+"""Where Spark is of this process alone."""
 SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"
 """In the environment of a program that `spark-submit` runs."""
 STEPS_DRAWN: Final = 120
@@ -98,10 +107,8 @@ def session(master: str | None) -> SparkSession:
         master = "local[*]"
     if master is not None:
         builder = builder.master(master)
-    if master is not None and master.startswith("local"):
-        # Spark's 200 are for clusters: on one machine most would be empty, and each costs a moment.
-        builder = builder.config("spark.sql.shuffle.partitions", str(LOCAL_PARTITIONS))
-    for name, value in SETTINGS.items():
+    here = HERE if master is not None and master.startswith("local") else {}
+    for name, value in {**SETTINGS, **here}.items():
         builder = builder.config(name, value)
     made: SparkSession = builder.getOrCreate()
     made.sparkContext.setLogLevel("ERROR")

@@ -62,11 +62,12 @@ class Meter:
         return Usage(elapsed, used, max(0.0, others), reference_ns())
 
     def _cpu(self) -> dict[str, float]:
-        times = {name: _cpu_s(process) for name, process in self._processes.items()}
-        return {**times, "bench": _cpu_s(self._own)}
+        times = {name: cpu_s(process) for name, process in self._processes.items()}
+        return {**times, "bench": cpu_s(self._own)}
 
 
-def _cpu_s(process: psutil.Process) -> float:
+def cpu_s(process: psutil.Process) -> float:
+    """What a process has used since it began, in seconds."""
     times = process.cpu_times()
     return float(times.user + times.system)
 

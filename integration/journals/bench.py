@@ -20,6 +20,7 @@ import psutil
 from rich.console import Console
 from rich.table import Table
 
+from integration.bench.machine import cpu_s
 from integration.journals.make import make
 from integration.journals.one_audit import ENGINES
 from integration.journals.plan import Plan
@@ -78,8 +79,8 @@ def _measure(engine: str, root: str, cores: int, millions: int, known: dict[str,
         answer = json.loads(running.stdout.read().splitlines()[-1])
     if answer != known:
         raise AssertionError(f"{engine} found {answer}, and planted were {known}")
-    cpu_s = sum(used.cpu_s.values())
-    return Measured(engine, cores, millions, time.monotonic() - begin, cpu_s, used.peak_bytes >> 20)
+    cpu_total_s = sum(used.cpu_s.values())
+    return Measured(engine, cores, millions, time.monotonic() - begin, cpu_total_s, used.peak_bytes >> 20)
 
 
 @dataclass(slots=True)
@@ -94,8 +95,7 @@ class Used:
         resident = 0
         try:
             for process in (tree, *tree.children(recursive=True)):
-                times = process.cpu_times()
-                self.cpu_s[process.pid] = times.user + times.system
+                self.cpu_s[process.pid] = cpu_s(process)
                 resident += process.memory_info().rss
         except psutil.NoSuchProcess:
             return

@@ -147,6 +147,8 @@ class LeasedWorld(World):
             self.kept.add(position)
             if position <= self.mark_deleted:
                 self._skip(position)
+        # Now: what the stream kept shut is open even if the broker sends it again at once.
+        self._open_gates()
         assert not streams_here.pending_in(self.dispatcher, stream)
         assert not list(self.left_of(stream)), "something of a forgotten stream is here"
 
