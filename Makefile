@@ -25,10 +25,12 @@ SEED ?=
 STEPS ?=
 # How long `make fuzz` searches each target.
 SECONDS_EACH ?= 20
+# How many lives `make lives` draws of each model.
+LIVES ?= 2000
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup test-tools artifacts pulsar pulsar-stop pulsar-status test sim mutants fuzz lint types fmt demo report uptime bench soak console-screenshots proto clean
+.PHONY: help setup test-tools artifacts pulsar pulsar-stop pulsar-status test sim lives mutants fuzz lint types fmt demo report uptime bench soak console-screenshots proto clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-20s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -65,6 +67,9 @@ test: setup test-tools artifacts lint types ## lint, types and every test, again
 
 sim: $(VENV)/.ready ## simulate whole gateways: SEEDS=2000 from FIRST=0 on, or SEED=... (STEPS=...) again
 	@$(PYTHON) -m tests.sim $(if $(SEED),--seed $(SEED) $(if $(STEPS),--steps $(STEPS)),--seeds $(SEEDS) --first $(FIRST)) $(ARGS)
+
+lives: $(VENV)/.ready ## random lives that no test run has drawn before: LIVES=2000 of each model
+	@KEYLINE_LIVES=$(LIVES) $(PYTHON) -m pytest -q $$(grep -rl 'tests.lives' tests --include='test_*.py') -k runTest $(ARGS)
 
 mutants: $(VENV)/.ready ## put faults into the gateway by hand: simulator or tests must notice each
 	@$(PYTHON) -m tests.sim.mutants $(ARGS)

@@ -25,6 +25,7 @@ _TYPES: Final[dict[Kind, DataType]] = {
     Kind.NAME: StringType(),
     Kind.INT32: IntegerType(),
     Kind.INT64: LongType(),
+    Kind.DIGEST: LongType(),
     Kind.FLOAT64: DoubleType(),
     Kind.LABELS: MapType(StringType(), StringType()),
 }

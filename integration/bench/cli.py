@@ -21,6 +21,7 @@ from integration.bench import (
     groups,
     hand_over,
     journal,
+    journal_inside,
     latency,
     micro,
     profiling,
@@ -128,6 +129,7 @@ def _measure(options: argparse.Namespace) -> int:
         if INSIDE in options.only:
             note("inside:")
             rows += micro.measure(sizes)
+            rows += journal_inside.measure(sizes)
     show(rows, machine)
     if options.json:
         write_json(options.json, rows, machine, _command())

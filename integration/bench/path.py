@@ -30,7 +30,7 @@ from proxy.wire.frames import FrameSplitter, frame_type, parse_command
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from proxy.net.ports import Receiver
+    from proxy.net.ports import Chronicler, Receiver
 
 FRAME_BYTES_MAX = 8 << 20
 BROKER = "pulsar://192.0.2.1:6650"
@@ -156,13 +156,14 @@ class ScriptedBroker:
 class GatewayPath:
     """A gateway with one subscription and its workers, ready to be fed; `spent_s` is the time inside it."""
 
-    def __init__(self, worker_count: int = 4) -> None:
-        """Connect and subscribe the workers, each on a connection of its own."""
+    def __init__(self, worker_count: int = 4, chronicler: Chronicler | None = None) -> None:
+        """Connect and subscribe the workers, each on a connection of its own; `chronicler` keeps the journal."""
         clock = self._clock = StillClock()
         self.broker = ScriptedBroker(clock)
         directory = Subscriptions(
             Brokers(self.broker, clock, BrokerSettings((BROKER,), "bench")), clock, SubscriptionSettings()
         )
+        directory.events.chronicler = chronicler
         elections = ProducerElections(clock, directory.events, ElectionSettings())
         settings = SessionSettings((parse_service_url(BROKER),))
         self.spent_s = 0.0

@@ -18,6 +18,7 @@ _TYPES: Final[dict[Kind, pa.DataType]] = {
     Kind.NAME: pa.dictionary(pa.int32(), pa.string()),
     Kind.INT32: pa.int32(),
     Kind.INT64: pa.int64(),
+    Kind.DIGEST: pa.int64(),
     Kind.FLOAT64: pa.float64(),
     Kind.LABELS: pa.map_(pa.string(), pa.string()),
 }
@@ -50,9 +51,9 @@ def names_of(table: Table) -> list[str]:
     return [field.name for field in table.fields if field.kind is Kind.NAME]
 
 
-def steady_of(table: Table) -> list[str]:
-    """Columns of numbers that differ little from one row to the next."""
-    return [field.name for field in table.fields if field.kind is Kind.INT64 and field.name.endswith("_ns")]
+def numbers_of(table: Table) -> list[str]:
+    """Columns of whole numbers that are near those of the rows before."""
+    return [field.name for field in table.fields if field.kind in {Kind.INT32, Kind.INT64}]
 
 
 def batch_of(table: Table, columns: Mapping[str, Any]) -> pa.RecordBatch:

@@ -130,7 +130,7 @@ class DeliveryChunk:
         at_ns = _nanoseconds(rows["at"])
         topics, names = zip(*self._subscriptions, strict=True)
         digests = rows["digest"]
-        keys: list[str | None] = [None] * len(rows)
+        keys: list[str | None] | pa.Array[Any] = pa.nulls(len(rows), pa.string())
         if self._keys is not None:
             known = self._keys
             texts = {number: key.decode(errors="backslashreplace") for number, key in known.items()}
@@ -208,8 +208,8 @@ class SubscriptionRecorder:
         consumer = record.consumers.of(worker.name)
         structs, pack = record.structs, _ROW.pack
         for unit in units:
-            if unit.__class__ is Part and unit.indexes is None and unit.digest.__class__ is int:
-                if unit.digest:
+            if unit.__class__ is Part and unit.indexes is None and (digest := unit.digest).__class__ is int:
+                if digest:
                     count = unit.count
                     structs.append(
                         pack(
@@ -222,7 +222,7 @@ class SubscriptionRecorder:
                             unit.slot,
                             len(unit.tail),
                             unit.position,
-                            unit.digest,
+                            digest,
                             now,
                             unit.received_at,
                             unit.sent_at,
@@ -239,7 +239,10 @@ class SubscriptionRecorder:
         record = self._log
         subscription = record.subscriptions.setdefault(self._key, len(record.subscriptions))
         structs, pack, number = record.structs, _ROW.pack, record.consumers.of
+        consumer, before = 0, None
         for how, part, worker, at, sent_at, attempts, indexes in endings:
+            if worker is not before:
+                consumer, before = number(worker.name), worker
             digest = part.digest
             if indexes is None and part.indexes is None and digest.__class__ is int:
                 if digest:
@@ -251,7 +254,7 @@ class SubscriptionRecorder:
                             -1 if count == 1 else 0,
                             count,
                             subscription,
-                            number(worker.name),
+                            consumer,
                             part.slot,
                             len(part.tail),
                             part.position,
@@ -262,7 +265,7 @@ class SubscriptionRecorder:
                         )
                     )
             else:
-                self._several(how, part, indexes, subscription, number(worker.name), attempts, at, sent_at)
+                self._several(how, part, indexes, subscription, consumer, attempts, at, sent_at)
         if len(structs) >= ROWS_AT_A_TIME:
             record.hand_in()
 

@@ -32,7 +32,7 @@ def _section(table: Table) -> str:
 
 
 def _kind(kind: Kind) -> str:
-    return "string" if kind is Kind.NAME else kind.value
+    return str(kind.value).split(",", maxsplit=1)[0] if kind in {Kind.NAME, Kind.DIGEST} else str(kind.value)
 
 
 if __name__ == "__main__":

@@ -36,6 +36,7 @@ class Kind(Enum):
     NAME = "string, of few different ones"
     INT32 = "int32"
     INT64 = "int64"
+    DIGEST = "int64, of which no two are near each other"
     FLOAT64 = "float64"
     LABELS = "map<string,string>"
 
@@ -154,7 +155,7 @@ DELIVERIES: Final = Table(
         Field(9, "entry", Kind.INT64, "Of the message's position."),
         Field(10, "batch_index", Kind.INT32, "Its place in its batch; -1 if it came alone."),
         Field(11, "slot", Kind.INT32, "Its key's hash slot, 0 to 65535."),
-        Field(12, "key_digest", Kind.INT64, "Its key: a keyed hash, the same for the same key and secret."),
+        Field(12, "key_digest", Kind.DIGEST, "Its key: a keyed hash, the same for the same key and secret."),
         Field(13, "key", Kind.STRING, "Its key itself, if `journal_plain_keys` is on.", optional=True),
         Field(14, "attempt", Kind.INT32, "1 for the first time that this life delivers it, then 2, and so on."),
         Field(15, "size_bytes", Kind.INT64, "Bytes of its entry on the wire, or its share of a batch's."),

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from proxy.journal.arrow import names_of, steady_of, with_facts
+from proxy.journal.arrow import names_of, numbers_of, with_facts
 from proxy.journal.schema import METADATA_PREFIX
 
 if TYPE_CHECKING:
@@ -98,11 +98,17 @@ class Finished:
 
 
 def parquet_writer(path: Path, schema: pa.Schema, table: Table) -> pq.ParquetWriter:
-    """A file as all of the journal's are: texts by dictionary, times by their differences."""
+    """A file as all of the journal's are: texts by dictionary, numbers by their differences.
+
+    It says of each group of rows between what bounds they are for what readers choose by: that of all columns would
+    take a fifth of the time.
+    """
+    names = names_of(table)
     return pq.ParquetWriter(
         path,
         schema,
         compression=COMPRESSION,
-        use_dictionary=names_of(table),  # type: ignore[arg-type]  # a list is as good, says its documentation
-        column_encoding=dict.fromkeys(steady_of(table), "DELTA_BINARY_PACKED"),
+        use_dictionary=names,  # type: ignore[arg-type]  # a list is as good, says its documentation
+        write_statistics=[*names, "wall_ns"],
+        column_encoding=dict.fromkeys(numbers_of(table), "DELTA_BINARY_PACKED"),
     )

@@ -155,14 +155,19 @@ class Intake:
     def recorded(self, head: MessageHead) -> None:
         """One entry, whose parts are to know the digests of their keys: nothing leaves before the turn ends."""
         assert self._digest is not None
-        self._batch_digests.clear()
+        of_batch = self._batch_digests
+        if of_batch:
+            of_batch.clear()
         self.message(head)
         assert self.last_position is not None
         entry = self._dispatcher.outstanding.entries.get(self.last_position)
         if entry is None:
             return
-        digest = tuple(self._batch_digests) or self._digest(self.last_key)
-        for part in (entry,) if isinstance(entry, Part) else entry.parts:
+        digest = tuple(of_batch) if of_batch else self._digest(self.last_key)
+        if isinstance(entry, Part):
+            entry.digest = digest
+            return
+        for part in entry.parts:
             part.digest = digest
 
     def end_run(self) -> None:

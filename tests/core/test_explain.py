@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, precondition, rule
 
@@ -19,6 +18,7 @@ from tests.core.model import World, parts_of
 from tests.core.test_chunks import Story
 from tests.core.test_dispatcher_rig import A, B, C, D, Rig
 from tests.core.test_model import SELECTORS, SLOTS, STICKY, WORKERS_MAX, Subscription, has_clients, some
+from tests.lives import lives
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -534,14 +534,7 @@ class Explained(Busy):
 TestExplained = Explained.TestCase
 """After every step every slot can be explained, as the dispatcher decides and as the statistics count."""
 
-TestExplained.settings = settings(
-    max_examples=50,
-    stateful_step_count=40,
-    deadline=None,
-    derandomize=True,
-    database=None,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large],
-)
+TestExplained.settings = lives(50, 40)
 
 
 @pytest.mark.parametrize("seed", range(10))

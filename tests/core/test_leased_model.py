@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, rule
 
@@ -18,6 +17,7 @@ from proxy.groups.streams import hash_range
 from tests.core.model import World, parts_of
 from tests.core.test_explain import check_state
 from tests.core.test_model import SELECTORS, SLOTS, STICKY, Subscription
+from tests.lives import lives
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -262,11 +262,4 @@ class LeasedSubscription(Subscription):
 TestLeasedModel = LeasedSubscription.TestCase
 """Besides what `test_model` asserts: nothing goes out unleased, and a forgotten stream leaves nothing behind."""
 
-TestLeasedModel.settings = settings(
-    max_examples=300,
-    stateful_step_count=50,
-    deadline=None,
-    derandomize=True,
-    database=None,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large],
-)
+TestLeasedModel.settings = lives(300, 50)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
@@ -15,6 +14,7 @@ from proxy.core.selectors.consistent_hashing import ConsistentHashing
 from proxy.core.selectors.sticky_ranges import StickyRanges
 from proxy.core.worker import Worker
 from tests.core.model import Client, World
+from tests.lives import lives
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -204,11 +204,4 @@ class Subscription(RuleBasedStateMachine):
 TestModel = Subscription.TestCase
 """After every step the guarantees hold and the tables are right; in the end nothing is left."""
 
-TestModel.settings = settings(
-    max_examples=300,
-    stateful_step_count=50,
-    deadline=None,
-    derandomize=True,
-    database=None,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large],
-)
+TestModel.settings = lives(300, 50)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import rule
 
@@ -18,6 +17,7 @@ from tests.core.model import parts_of
 from tests.core.test_dispatcher_rig import A, B, C, Rig
 from tests.core.test_explain import Busy
 from tests.core.test_model import has_clients, slots, some
+from tests.lives import lives
 
 if TYPE_CHECKING:
     from proxy.core.dispatcher import Dispatcher
@@ -342,11 +342,4 @@ class Paged(Busy):
 TestPaged = Paged.TestCase
 """Every delivery is read once, in order."""
 
-TestPaged.settings = settings(
-    max_examples=50,
-    stateful_step_count=40,
-    deadline=None,
-    derandomize=True,
-    database=None,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large],
-)
+TestPaged.settings = lives(50, 40)

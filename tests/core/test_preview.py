@@ -6,7 +6,6 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
@@ -24,6 +23,7 @@ from proxy.core.worker import Worker
 from tests.core.model import parts_of
 from tests.core.test_explain import Busy
 from tests.core.test_model import STICKY, WORKERS_MAX, has_clients, some
+from tests.lives import lives
 
 if TYPE_CHECKING:
     from proxy.core.preview import MembershipPreview
@@ -379,11 +379,4 @@ class Previewed(Busy):
 TestPreviewed = Previewed.TestCase
 """What happens is what was foretold, and foretelling changed nothing."""
 
-TestPreviewed.settings = settings(
-    max_examples=35,
-    stateful_step_count=40,
-    deadline=None,
-    derandomize=True,
-    database=None,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large],
-)
+TestPreviewed.settings = lives(35, 40)

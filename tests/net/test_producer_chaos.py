@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import defaultdict, deque
 from typing import TYPE_CHECKING, Any
 
-from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
@@ -18,6 +17,7 @@ from proxy.net.producer_election import BROKEN_S
 from proxy.net.producer_elections import ElectionSettings
 from proxy.net.producer_holds import EXPECTED_S_MAX
 from proxy.wire import pulsar_pb2 as pb
+from tests.lives import lives
 from tests.net.model_topic import Connection, ModelTopic
 from tests.net.producer_rig import TOPIC, Exchange, ProducerRig, close, want
 from tests.net.session_rig import T, parse
@@ -339,7 +339,7 @@ class Lives(RuleBasedStateMachine):
 
 
 TestLives = Lives.TestCase
-TestLives.settings = settings(max_examples=150, stateful_step_count=60, deadline=None, derandomize=True)
+TestLives.settings = lives(150, 60)
 
 
 class ReplicaLives(Lives):
@@ -378,4 +378,4 @@ class ReplicaLives(Lives):
 
 
 TestReplicaLives = ReplicaLives.TestCase
-TestReplicaLives.settings = settings(TestLives.settings, max_examples=100)
+TestReplicaLives.settings = lives(100, 60)

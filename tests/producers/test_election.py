@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from itertools import count
 
-from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from proxy.producers.election import YIELDS_MAX, Act, Acts, Contender, Election, Hold, Stage
 from proxy.producers.standing import Place, Standing
 from proxy.producers.waiting import rank_of
+from tests.lives import lives
 
 PRIORITIES = st.sampled_from([0, 0, 5, -5, 2**31 - 1, -(2**31)])
 
@@ -183,7 +183,7 @@ class Lives(RuleBasedStateMachine):
 
 
 TestLives = Lives.TestCase
-TestLives.settings = settings(max_examples=200, stateful_step_count=50, deadline=None)
+TestLives.settings = lives(200, 50)
 
 
 def contenders(*priorities: int) -> list[Contender[str]]:

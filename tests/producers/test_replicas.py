@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from proxy.producers.announcer import ROUNDING_S
 from proxy.producers.election import YIELDS_MAX, Hold, Stage
+from tests.lives import lives
 from tests.producers.replicas import IDLE_S_MAX, LATE_S, PATIENCE_S, STEP_S, Replica, World
 
 REPLICAS = 3
@@ -165,7 +165,7 @@ class Lives(RuleBasedStateMachine):
 
 
 TestLives = Lives.TestCase
-TestLives.settings = settings(max_examples=100, stateful_step_count=60, deadline=None, derandomize=True)
+TestLives.settings = lives(100, 60)
 
 
 def test_an_order_over_all_replicas() -> None:
