@@ -1,7 +1,7 @@
-"""The lives of gateways in a journal, and what is odd about them: two of one name at once, and clocks that jumped.
+"""The lives of gateways in a journal, and what is odd about them: killed, two of one name at once, clocks that jumped.
 
-Neither makes the audit wrong, which compares times of one life's own clock only. But partitions, `--from` and `--to`,
-and everything that is drawn over time go by the wall clock.
+None makes the audit wrong, which compares times of one life's own clock only. But the last rows of a life that was
+killed are missing; and partitions, `--from` and `--to`, and everything that is drawn over time go by the wall clock.
 """
 
 from __future__ import annotations
@@ -13,21 +13,23 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - as all of Spark's documentation has it
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
 ODD_NS: Final = 1_000_000_000
 """Less is what clocks do."""
 
 
-def lives(tables: Sequence[DataFrame]) -> DataFrame:
+def lives(tables: Sequence[DataFrame], killed: Collection[str] = ()) -> DataFrame:
     """Every life, in the order in which a gateway's began.
 
     Args:
         tables: rows of any of the journal's tables.
+        killed: lives of which it is known (`reading.Journal.killed`).
 
     Returns:
         `gateway`, `life`, `rows`, `first_wall_ns`, `last_wall_ns`, `clock_moved_ns` (how far the wall clock moved
-        against the life's own), `beside` (a life of the same gateway that had not ended when this one began, or null).
+        against the life's own), `beside` (a life of the same gateway that had not ended when this one began, or null),
+        `killed`.
     """
     columns = [table.select("gateway", "life", "at_ns", "wall_ns") for table in tables]
     ahead = F.col("wall_ns") - F.col("at_ns")
@@ -49,6 +51,7 @@ def lives(tables: Sequence[DataFrame]) -> DataFrame:
             "beside", F.when(F.col("before.last_wall_ns") > F.col("first_wall_ns") + ODD_NS, F.col("before.life"))
         )
         .drop("before")
+        .withColumn("killed", F.col("life").isin(*killed))
         .orderBy("gateway", "first_wall_ns", "life")
     )
 
@@ -62,4 +65,4 @@ def odd(found: DataFrame) -> DataFrame:
     Returns:
         The same columns.
     """
-    return found.where(F.col("beside").isNotNull() | (F.col("clock_moved_ns") > ODD_NS))
+    return found.where(F.col("beside").isNotNull() | (F.col("clock_moved_ns") > ODD_NS) | F.col("killed"))

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import fs
 
-from proxy.journal.schema import METADATA_PREFIX, OPEN_DIRECTORY, TABLES
+from proxy.journal.schema import KILLED_KEY, METADATA_PREFIX, OPEN_DIRECTORY, TABLES
 from spark_reports.schemas import spark_schema
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 TABLE_KEY: Final = f"{METADATA_PREFIX}table".encode()
+LIFE_KEY: Final = f"{METADATA_PREFIX}life".encode()
 
 
 class JournalError(Exception):
@@ -44,6 +45,8 @@ class Journal:
     files: dict[str, list[str]] = field(default_factory=dict)
     """Readable ones, by table."""
     skipped: list[Skipped] = field(default_factory=list)
+    killed: set[str] = field(default_factory=set)
+    """Lives of which a file says that they were."""
 
     def read(self, spark: SparkSession, table: str) -> DataFrame:
         """All rows of a table: its columns and those of the path; none if there is no file."""
@@ -89,11 +92,14 @@ def open_journal(root: str, wanted: Callable[[str], bool] = lambda _: True) -> J
     for file in list_files(root):
         if not wanted(file.path):
             continue
-        reason = _unreadable(filesystem, file.path, file.table)
-        if reason is None:
-            journal.files.setdefault(file.table, []).append(_name(root, file.path))
-        else:
-            journal.skipped.append(Skipped(file.path, reason))
+        try:
+            said = _metadata(filesystem, file.path, file.table)
+        except _UnreadableError as error:
+            journal.skipped.append(Skipped(file.path, str(error)))
+            continue
+        journal.files.setdefault(file.table, []).append(_name(root, file.path))
+        if KILLED_KEY.encode() in said:
+            journal.killed.add(said[LIFE_KEY].decode())
     if not journal.files:
         skipped = "".join(
             f"; {len(journal.skipped)} cannot be read, the first: {first.file}: {first.reason}"
@@ -124,20 +130,26 @@ def _files(filesystem: fs.FileSystem, path: str) -> Iterator[fs.FileInfo]:
             yield info
 
 
-def _unreadable(filesystem: fs.FileSystem, path: str, table: str) -> str | None:
-    """Why a file is left out; None if it is not."""
+class _UnreadableError(Exception):
+    """Why a file is left out."""
+
+
+def _metadata(filesystem: fs.FileSystem, path: str, table: str) -> dict[bytes, bytes]:
+    """What a file of the table says of itself."""
     try:
         with filesystem.open_input_file(path) as file:
             schema = pq.read_schema(file)
     except (OSError, pa.ArrowException) as error:
-        return f"it is no whole Parquet file: {error}".splitlines()[0]
-    said = (schema.metadata or {}).get(TABLE_KEY)
-    if said is None:
-        return "it is no file of a journal: its metadata name no table"
-    if said.decode() != table:
-        return f"it is of the table {said.decode()} and lies below {table}"
+        raise _UnreadableError(f"it is no whole Parquet file: {error}".splitlines()[0]) from error
+    said = schema.metadata or {}
+    if TABLE_KEY not in said:
+        raise _UnreadableError("it is no file of a journal: its metadata name no table")
+    if (named := said[TABLE_KEY].decode()) != table:
+        raise _UnreadableError(f"it is of the table {named} and lies below {table}")
     missing = [field.name for field in TABLES[table].fields if not field.optional and field.name not in schema.names]
-    return f"it lacks the columns {', '.join(missing)}" if missing else None
+    if missing:
+        raise _UnreadableError(f"it lacks the columns {', '.join(missing)}")
+    return said
 
 
 def _name(root: str, path: str) -> str:

@@ -134,7 +134,7 @@ def report_on(spark: SparkSession, journal: Journal, out: Path | None, span: Spa
     steps = ["gateways", "audit", *(job.name for job in jobs)]
     watcher.began(steps[0], 1, len(steps))
     rows = {name: span.cut(journal.read(spark, name)) for name in TABLES}
-    told = lives.lives([rows[name] for name in journal.files]).cache()
+    told = lives.lives([rows[name] for name in journal.files], journal.killed).cache()
     watcher.began(steps[1], 2, len(steps))
     result, found = _audit(spark, journal, span, rows, told)
     if out is not None:
@@ -222,5 +222,10 @@ def _oddities(life: dict[str, Any]) -> list[str]:
         found.append(
             f"gateway {life['gateway']}: the wall clock moved by {life['clock_moved_ns'] / 1e9:,.1f} s in life "
             f"{life['life']}; times over the wall clock, and what a day or hour is, are as wrong"
+        )
+    if life["killed"]:
+        found.append(
+            f"gateway {life['gateway']}: life {life['life']} was killed; what it did in its last second or so is in no "
+            "journal"
         )
     return found

@@ -27,10 +27,10 @@ const TELLERS = {
   producer_left_queue: ({ producer_name, priority, address, reason }) =>
     `${producer(producer_name)} at ${address}, priority ${whole(priority)}, waits no more: ${reason}`,
   group_joined: () => "this replica takes part in the group",
-  group_session: ({ state, leader, epoch, streams_count, streams, reason }) =>
+  group_session: ({ state, leader, epoch, streams, reason }) =>
     state === "connecting"
       ? `this replica has no lease: nothing of the subscription is delivered here${reason ? ` (${reason})` : ""}`
-      : `leases of ${counted(streams_count, "stream")}${streams.length > 0 ? ` (${runsOf(streams)})` : ""} from ${leader}, epoch ${whole(epoch)}`,
+      : `leases of ${counted(streams.length, "stream")}${streams.length > 0 ? ` (${runsOf(streams)})` : ""} from ${leader}, epoch ${whole(epoch)}`,
   group_leader: ({ leads, epoch }) => (leads ? `this replica leads the group, epoch ${whole(epoch)}` : "this replica leads the group no more"),
   group_replayed: ({ problem }) =>
     problem === null ? "the group delivers again from another place" : `the group could not be moved: ${problem}`,

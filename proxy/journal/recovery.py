@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
-from proxy.journal.schema import METADATA_PREFIX, TABLES
+from proxy.journal.schema import KILLED_KEY, METADATA_PREFIX, TABLES
 from proxy.journal.segment import FILE_SUFFIX, LOG_SUFFIX, PLACE_KEY, parquet_writer
 
 if TYPE_CHECKING:
@@ -75,23 +75,23 @@ def abandoned(directory: Path, own: Path | None = None) -> Iterator[LifeDirector
 def recover_directory(life: LifeDirectory, store: Store) -> Iterator[Recovered]:
     """Publish what its logs hold, and clear it away."""
     for log in sorted(life.path.glob(f"*{LOG_SUFFIX}")):
-        yield recover(log, store)
+        yield recover(log, store, killed=True)
     for unfinished in life.path.glob(f"*{FILE_SUFFIX}"):
         if not unfinished.with_suffix(LOG_SUFFIX).exists():
             unfinished.unlink()
 
 
-def recover(log: Path, store: Store) -> Recovered:
-    """Make one log a file and delete it."""
+def recover(log: Path, store: Store, *, killed: bool = False) -> Recovered:
+    """Make one log a file and delete it; the file says whether its process was `killed`."""
     try:
-        rows, torn_bytes = _publish(log, store)
+        rows, torn_bytes = _publish(log, store, killed=killed)
     except (OSError, pa.ArrowException) as error:
         return Recovered(log, 0, 0, str(error) or type(error).__name__)
     log.unlink()
     return Recovered(log, rows, torn_bytes)
 
 
-def _publish(log: Path, store: Store) -> tuple[int, int]:
+def _publish(log: Path, store: Store, *, killed: bool) -> tuple[int, int]:
     unfinished = log.with_suffix(FILE_SUFFIX)
     with pa.memory_map(str(log)) as data:
         try:
@@ -104,6 +104,8 @@ def _publish(log: Path, store: Store) -> tuple[int, int]:
         if table is None or PLACE_KEY not in facts:
             raise OSError(f"{log.name}: it is no log of a table that this release writes")
         place = facts.pop(PLACE_KEY).decode()
+        if killed:
+            facts[KILLED_KEY.encode()] = b"true"
         rows, whole = 0, data.tell()
         with parquet_writer(unfinished, stream.schema.with_metadata(facts), table) as file:
             for batch in _whole_batches(stream):

@@ -28,6 +28,9 @@ OPEN_DIRECTORY: Final = "_open"
 METADATA_PREFIX: Final = "keyline."
 """Of the keys in a file's metadata: `table`, `schema_version`, `gateway`, `life`, `gateway_version`."""
 
+KILLED_KEY: Final = f"{METADATA_PREFIX}killed"
+"""In the metadata of a file that a later life made of what a killed one left."""
+
 
 class Kind(Enum):
     """What a field holds."""

@@ -74,7 +74,7 @@ class GroupChronicle:
             leader=self._session.leader,
             epoch=None if version is None else version.epoch,
             version=None if version is None else version.number,
-            streams_count=len(session.leased),
+            streams_count=session.streams_count,
             streams=sorted(session.leased),
             reason=session.reason,
         )

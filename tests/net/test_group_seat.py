@@ -352,7 +352,7 @@ def test_what_becomes_of_a_group_is_told_as_events() -> None:
     _, events = listener.take()
     told = [(event.kind, event.facts) for event in events if event.kind.startswith("group_")]
     session = {"replica": "here", "state": "replaying", "leader": "leader", "epoch": 1, "version": 1, "reason": None}
-    assert told[0] == ("group_session", session | {"streams_count": 2, "streams": [0, 1]})
+    assert told[0] == ("group_session", session | {"streams_count": STREAMS, "streams": [0, 1]})
     assert told[1][1]["state"] == "updating"
     assert (told[1][1]["version"], told[1][1]["streams"]) == (2, [1])
     kind, facts = told[2]
@@ -364,7 +364,7 @@ def test_what_becomes_of_a_group_is_told_as_events() -> None:
         "leader": None,
         "epoch": None,
         "version": None,
-        "streams_count": 0,
+        "streams_count": STREAMS,
         "streams": [],
         "reason": "renew_stream_lease_timeout",
     }

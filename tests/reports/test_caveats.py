@@ -25,9 +25,9 @@ def caveats(
     ).caveats
 
 
-def life(beside: str | None, moved_ns: int) -> dict[str, Any]:
+def life(beside: str | None, moved_ns: int, *, killed: bool = False) -> dict[str, Any]:
     """One that `lives.odd` gives."""
-    return {"gateway": "gw-1", "life": "b", "beside": beside, "clock_moved_ns": moved_ns}
+    return {"gateway": "gw-1", "life": "b", "beside": beside, "clock_moved_ns": moved_ns, "killed": killed}
 
 
 def test_nothing_to_say() -> None:
@@ -40,7 +40,7 @@ def test_each_has_its_words() -> None:
     found = caveats(
         rows_lost=1_234,
         skipped=(Skipped("drains/x.parquet", "it is no whole Parquet file"),),
-        odd_lives=(life("a", 0), life(None, 3_600_500_000_000), life("a", 2_000_000_000)),
+        odd_lives=(life("a", 0), life(None, 3_600_500_000_000), life("a", 2_000_000_000), life(None, 0, killed=True)),
     )
     beside = "gateway gw-1: two processes had this name at once, lives a and b; names should be each replica's own"
     moved = "gateway gw-1: the wall clock moved by {} s in life b; times over the wall clock, and what a day or hour is"
@@ -51,4 +51,5 @@ def test_each_has_its_words() -> None:
         f"{moved.format('3,600.5')}, are as wrong",
         beside,
         f"{moved.format('2.0')}, are as wrong",
+        "gateway gw-1: life b was killed; what it did in its last second or so is in no journal",
     ]

@@ -42,6 +42,14 @@ def test_two_of_one_name_at_once_are_odd(spark: SparkSession) -> None:
     assert strange == ["c"]
 
 
+def test_a_life_that_was_killed_is_odd(spark: SparkSession) -> None:
+    """Its files say so; its last second is in none of them."""
+    rows = frames(spark, Life("a").happened(0, "x"), Life("b").happened(SECOND, "x"))[1]
+    found = lives([rows], {"a", "of another journal"})
+    assert [(row["life"], row["killed"]) for row in found.collect()] == [("a", True), ("b", False)]
+    assert [row["life"] for row in odd(found).collect()] == ["a"]
+
+
 def test_a_clock_that_jumps_is_odd(spark: SparkSession) -> None:
     """The wall clock against the life's own; a little is none."""
     life, calm = Life("a").happened(0, "x").happened(SECOND, "x"), Life("b", gateway="gw-2").happened(0, "x")
