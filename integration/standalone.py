@@ -37,6 +37,7 @@ START_S_MAX = 180.0
 STOP_S_MAX = 40.0
 PROBE_INTERVAL_S = 0.2
 PROBE_S_MAX = 5.0
+ADMIN_S_MAX = 30.0
 PROBE_TOPIC = "persistent/public/default/keyline-ready"
 TRANSACTIONS_PROBE = "admin/v2/persistent/pulsar/system/transaction_coordinator_assign/partitions"
 
@@ -58,6 +59,7 @@ class PulsarStandalone(Lifetime):
         settings: Mapping[str, str] | None = None,
         transactions: bool = False,
         heap_mib: int = HEAP_MIB,
+        token: str | None = None,
     ) -> None:
         """Describe a broker; nothing is started or written yet.
 
@@ -69,6 +71,7 @@ class PulsarStandalone(Lifetime):
             settings: lines of `standalone.conf`, stronger than our own.
             transactions: whether to run the transaction coordinator.
             heap_mib: largest heap of the virtual machine.
+            token: of a superuser, for a broker that lets nobody else ask whether it is ready.
         """
         free = free_ports(3)
         self.version = version
@@ -80,6 +83,7 @@ class PulsarStandalone(Lifetime):
         self.settings = dict(settings or {})
         self.transactions = transactions
         self._heap_mib = heap_mib
+        self.admin_headers = {"Authorization": f"Bearer {token}"} if token is not None else {}
         self._process: OwnedProcess | None = None
 
     @property
@@ -141,8 +145,7 @@ class PulsarStandalone(Lifetime):
             StartError: it died, or was not ready in time.
         """
         deadline = time.monotonic() + timeout_s
-        # Proxies of the environment are for the world outside, never for loopback.
-        with httpx.Client(base_url=self.admin_url, timeout=PROBE_S_MAX, trust_env=False) as http:
+        with self.admin(PROBE_S_MAX) as http:
             while not self._answers(http):
                 if not self.running:
                     msg = f"Pulsar {self.version} ended while starting; end of {self.log}:\n{tail(self.log)}"
@@ -151,6 +154,11 @@ class PulsarStandalone(Lifetime):
                     msg = f"Pulsar {self.version} is not ready after {timeout_s:.0f} s; end of {self.log}:\n"
                     raise StartError(msg + tail(self.log))
                 time.sleep(PROBE_INTERVAL_S)
+
+    def admin(self, timeout_s: float = ADMIN_S_MAX) -> httpx.Client:
+        """For the admin API, with a superuser's rights; to be closed by the caller."""
+        # Proxies of the environment are for the world outside, never for loopback.
+        return httpx.Client(base_url=self.admin_url, headers=self.admin_headers, timeout=timeout_s, trust_env=False)
 
     def stop(self, timeout_s: float = STOP_S_MAX) -> None:
         """End the broker as an operator would, killing it only when it takes too long. Its data stays."""

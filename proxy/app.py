@@ -343,6 +343,8 @@ def session_settings(config: Config) -> SessionSettings:
             ports=frozenset(serving.allowed_broker_ports) or None,
         ),
         upstream_is_proxy=config.broker.broker_is_proxy,
+        authorize_workers=config.security.authorize_workers,
+        authorize_again_s=config.security.authorize_again_s,
     )
 
 

@@ -142,6 +142,21 @@ class Serving(Group):
     log_format: Literal["json", "console"] = setting("json", "One JSON object per line, or text for people.")
 
 
+class Security(Group):
+    """Who may do what."""
+
+    authorize_workers: bool = setting(
+        default=True,
+        description="Ask the broker, on each client's own connection, whether it may consume what it subscribes to. "
+        "If false, any client that the broker lets in may consume whatever the gateway itself may.",
+    )
+    authorize_again_s: float = setting(
+        60.0, "How often it is asked again for as long as the client consumes; a worker that may no more is closed "
+        "then. 0: never.",
+        unit="seconds", ge=0, le=86_400,
+    )  # fmt: skip
+
+
 class Ordering(Group):
     """How Key_Shared subscriptions keep the order of a key."""
 
@@ -371,6 +386,7 @@ class Config:
 
     broker: Broker
     serving: Serving
+    security: Security
     ordering: Ordering
     producers: Producers
     replicas: Replicas
@@ -386,6 +402,7 @@ class Config:
 GROUPS: dict[str, type[Group]] = {
     "broker": Broker,
     "serving": Serving,
+    "security": Security,
     "ordering": Ordering,
     "producers": Producers,
     "replicas": Replicas,

@@ -49,6 +49,21 @@ GATEWAY: Final = (
         "Commands of clients that the gateway carried out itself.",
     ),
     counter(
+        "keyline_gateway_permissions_asked_total",
+        "server.counters.permissions_asked_total",
+        "Questions to brokers whether a client may consume what it subscribes to.",
+    ),
+    counter(
+        "keyline_gateway_permissions_denied_total",
+        "server.counters.permissions_denied_total",
+        "Those that were answered with no.",
+    ),
+    counter(
+        "keyline_gateway_permissions_revoked_total",
+        "server.counters.permissions_revoked_total",
+        "Workers that were closed because they may consume no more.",
+    ),
+    counter(
         "keyline_gateway_relayed_to_broker_frames_total",
         "server.counters.relayed_to_broker_frames_total",
         "Frames of clients passed on to brokers as they were.",

@@ -26,7 +26,7 @@ from proxy.errors import LimitExceeded
 from proxy.net.relay_leg import UpstreamLeg
 from proxy.net.relay_lookups import RelayedLookups
 from proxy.net.relay_redirects import RedirectedLookups
-from proxy.net.relay_requests import RelayedRequests
+from proxy.net.relay_requests import OURS, RelayedRequests
 from proxy.net.session_commands import CLOSURES, parse_as, refusal_frame
 from proxy.net.session_statistics import RelayStatistics
 from proxy.wire import commands, frames
@@ -61,6 +61,9 @@ class RelayClient(Protocol):
 
     def relay_producer_answered(self, pending: Pending, command: pb.BaseCommand) -> bool:
         """The broker answered PRODUCER or CLOSE_PRODUCER; answer whether the client is to hear it."""
+
+    def relay_own_answered(self, pending: Pending, command: pb.BaseCommand) -> None:
+        """The broker answered any other request of the gateway's own (`relay_requests.OURS`)."""
 
     def relay_producer_closed(self, producer_id: int) -> bool:
         """The broker closed a producer; answer whether the client is to hear it."""
@@ -195,16 +198,22 @@ class Relay:
             self._counters.dropped_frames_total += 1
 
     def request(self, kind: int, body: Any, frame: bytes) -> bool:
-        """Pass on a command that has a request id, and see to it that it is answered; false if it was at once."""
+        """Pass on a command that has a request id, and see to it that it is answered; false if it was at once.
+
+        One of the gateway's own is not answered then.
+        """
         if kind in CLOSURES and self._state in (RelayState.DOWN, RelayState.REOPENING):
             if kind == _T.CLOSE_PRODUCER:
                 self._requests.forget_stale(body.producer_id)
-            self._client.send(commands.success(body.request_id))
+            if body.request_id <= OURS:
+                self._client.send(commands.success(body.request_id))
             return False
         try:
             self._check_queue(frame)
             self._requests.asked(kind, body)
         except LimitExceeded as error:
+            if body.request_id > OURS:
+                return False
             self._client.send(refusal_frame(kind, body, str(error), error.wire_code))
             return False
         if self._state is not RelayState.OPEN:
@@ -257,8 +266,7 @@ class Relay:
             pending = self._requests.answered(command)
             if command.type == _T.ACK_RESPONSE and not self._requests.acks_pending and self._leg is not None:
                 self._leg.expect_ack_receipts(False)
-            of_producer = pending is not None and pending.kind in _OF_PRODUCERS
-            if pending is None or not of_producer or self._client.relay_producer_answered(pending, command):
+            if pending is None or self._is_for_client(pending, command):
                 self._deliver(frame)
 
     def leg_writable(self, writable: bool) -> None:  # noqa: FBT001 - the port's one bit of news
@@ -273,7 +281,9 @@ class Relay:
         if state is not RelayState.OPEN and refusal is None and self._brokers_tried < len(self._brokers):
             self._dial()
             return
-        if state is RelayState.OPENING:
+        outlawed = refusal is not None and refusal.error in (pb.AuthenticationError, pb.AuthorizationError)
+        if state is RelayState.OPENING or outlawed:
+            # Later too: a client that the broker does not know any more must not stay for its workers' sake.
             self._client.relay_refused(reason, refusal)
             return
         self._state = RelayState.DOWN
@@ -286,6 +296,15 @@ class Relay:
         self._client.relay_dropped()
 
     # ---- within
+
+    def _is_for_client(self, pending: Pending, command: pb.BaseCommand) -> bool:
+        """Whether the client is to hear this answer."""
+        if pending.kind in _OF_PRODUCERS:
+            return self._client.relay_producer_answered(pending, command)
+        if pending.body.request_id > OURS:
+            self._client.relay_own_answered(pending, command)
+            return False
+        return True
 
     def _write(self, data: bytes) -> None:
         if self._leg is not None:

@@ -148,9 +148,10 @@ class RelayedRequests:
         producers, self._producers = self._producers, {}
         consumers, self._consumers = self._consumers, {}
         self._stale_producers.update(producers)
-        ours = [body for _, body in pending.values() if body.request_id > OURS]
-        for body in ours:
-            producers.pop(body.producer_id, None)
+        ours = [(kind, body) for kind, body in pending.values() if body.request_id > OURS]
+        for kind, body in ours:
+            if kind in (_T.PRODUCER, _T.CLOSE_PRODUCER):
+                producers.pop(body.producer_id, None)
         for kind, body in pending.values():
             if body.request_id > OURS:
                 continue

@@ -25,6 +25,7 @@ from proxy.net.ports import LEFT_UNREAD
 from proxy.net.relay import Relay
 from proxy.net.session_commands import DATA, error_frame, parse_as
 from proxy.net.session_keep_alive import Heartbeat
+from proxy.net.session_permission import Permission
 from proxy.net.session_producers import SessionProducers
 from proxy.net.session_router import CommandRouter, Violation, command_name
 from proxy.net.session_statistics import NOT_AT_FAULT, EndCause, SessionCounters, SessionStatistics, counts
@@ -87,6 +88,7 @@ class ClientSession:
         self._client_version = ""
         self._relay: Relay | None = None
         self._workers: SessionWorkers | None = None
+        self._permission: Permission | None = None
         self._producers: SessionProducers | None = None
         self._router: CommandRouter | None = None
         self._reading = True
@@ -157,7 +159,7 @@ class ClientSession:
         self._stop_timer()
         self._ended(self)
         # What remains refers to us at most, not we to it: so all of it goes now, and not when a collector comes by.
-        self._relay = self._workers = self._producers = self._router = None
+        self._relay = self._workers = self._producers = self._router = self._permission = None
 
     # ---- RelayClient
 
@@ -193,13 +195,20 @@ class ClientSession:
         return False
 
     def relay_dropped(self) -> None:
-        """Let elections go on without what was lost."""
+        """Let elections go on without what was lost, and answer who waits for a permission."""
         if self._producers is not None:
             self._producers.broker_lost()
+        if self._permission is not None:
+            self._permission.dropped()
 
     def relay_producer_answered(self, pending: Pending, command: pb.BaseCommand) -> bool:
         """Ask whoever waits for it."""
         return self._producers is None or self._producers.answered(pending, command)
+
+    def relay_own_answered(self, pending: Pending, command: pb.BaseCommand) -> None:
+        """Only permissions are asked for so."""
+        if self._permission is not None:
+            self._permission.replied(pending, command)
 
     def relay_producer_closed(self, producer_id: int) -> bool:
         """Ask whoever waits for it."""
@@ -272,12 +281,15 @@ class ClientSession:
             brokers = (target,)
         self._state = SessionState.CONNECTING
         self._client_version = connect.client_version
-        self._workers = SessionWorkers(self._transport, connect, self._directory)
+        self._workers = SessionWorkers(self._transport, connect, self._directory, self._counters)
         forwarded = upstream_connect(connect, keep_target=settings.upstream_is_proxy)
         self._relay = Relay(self, self._connector, self._clock, self._limits, brokers, forwarded, self._counters)
         self._producers = SessionProducers(
             self._relay, self._transport, connect.client_version, self._elections, self._clock
         )
+        if settings.authorize_workers:
+            self._permission = Permission(self._relay.request, self._counters)
+            self._workers.judge(self._permission, self._clock, settings.authorize_again_s)
         self._router = CommandRouter(self._relay, self._workers, self._producers, self._counters)
         self._relay.open()
 

@@ -20,6 +20,12 @@ class SessionSettings:
     upstream_is_proxy: bool = False
     """`brokers` are Pulsar proxies: they get the client's wish for a broker, we do not dial it ourselves."""
 
+    authorize_workers: bool = True
+    """Ask the broker, on the client's own connection, whether it may consume what it subscribes to."""
+
+    authorize_again_s: float = 60.0
+    """How often again, for as long as it does; 0 for never."""
+
     def __post_init__(self) -> None:
         """Assert what the configuration has checked."""
         assert self.brokers

@@ -47,6 +47,9 @@ class SessionCounters:
     lookup_redirects_total: int = 0
     broker_reconnects_total: int = 0
     dropped_frames_total: int = 0
+    permissions_asked_total: int = 0
+    permissions_denied_total: int = 0
+    permissions_revoked_total: int = 0
 
     def add(self, other: SessionCounters) -> None:
         """Add another session's counts to these. Spelt out: a scrape adds up thousands of sessions in one turn."""
@@ -61,6 +64,9 @@ class SessionCounters:
         self.lookup_redirects_total += other.lookup_redirects_total
         self.broker_reconnects_total += other.broker_reconnects_total
         self.dropped_frames_total += other.dropped_frames_total
+        self.permissions_asked_total += other.permissions_asked_total
+        self.permissions_denied_total += other.permissions_denied_total
+        self.permissions_revoked_total += other.permissions_revoked_total
 
 
 @dataclass(frozen=True, slots=True)

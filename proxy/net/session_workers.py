@@ -1,7 +1,8 @@
 """The workers of one client connection: consumers that a subscription of ours serves, not the broker.
 
 A client numbers its consumers itself, so the connection is where an id means something: here it leads to the worker's
-port, or to nobody and then to the broker, which answers for consumers it does not know as it always did.
+port, or to nobody and then to the broker, which answers for consumers it does not know as it always did. A worker is
+let in by its subscription only when the broker has said that the client may consume that (`session_permission`).
 """
 
 from __future__ import annotations
@@ -9,13 +10,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from proxy.errors import KeylineError
+import structlog
+
+from proxy.errors import ClientError, KeylineError
 from proxy.net.session_commands import error_frame
+from proxy.net.session_permission import Permission, PermissionWatch, Place, Unjudged
 from proxy.wire import commands
 from proxy.wire import pulsar_pb2 as pb
 
 if TYPE_CHECKING:
-    from proxy.net.ports import SubscriptionDirectory, Transport, WorkerPort
+    from proxy.net.ports import Clock, SubscriptionDirectory, Transport, WorkerPort
+    from proxy.net.session_statistics import SessionCounters
+
+log = structlog.get_logger("keyline.session")
 
 
 class Worker:
@@ -28,11 +35,17 @@ class Worker:
         "_forget",
         "_transport",
         "answered",
+        "place",
         "port",
     )
 
     def __init__(
-        self, transport: Transport, connect: pb.CommandConnect, consumer_id: int, forget: Callable[[Worker], None]
+        self,
+        transport: Transport,
+        connect: pb.CommandConnect,
+        consumer_id: int,
+        place: Place,
+        forget: Callable[[Worker], None],
     ) -> None:
         """`connect` is what the client said of itself."""
         self._transport = transport
@@ -40,6 +53,7 @@ class Worker:
         self._client_version = connect.client_version
         self._accepts_broker_entry_metadata = connect.feature_flags.supports_broker_entry_metadata
         self._forget = forget
+        self.place = place
         self.answered = False
         self.port: WorkerPort | None = None
 
@@ -85,12 +99,26 @@ class Worker:
 class SessionWorkers:
     """All workers of one connection, by consumer id."""
 
-    def __init__(self, transport: Transport, connect: pb.CommandConnect, directory: SubscriptionDirectory) -> None:
-        """`transport` is the client's."""
+    def __init__(
+        self,
+        transport: Transport,
+        connect: pb.CommandConnect,
+        directory: SubscriptionDirectory,
+        counters: SessionCounters,
+    ) -> None:
+        """`transport` is the client's. Nobody is asked for permission before `judge`."""
         self._transport = transport
         self._connect = connect
         self._directory = directory
+        self._counters = counters
         self._workers: dict[int, Worker] = {}
+        self._permission: Permission | None = None
+        self._watch: PermissionWatch | None = None
+
+    def judge(self, permission: Permission, clock: Clock, again_s: float) -> None:
+        """From now on ask the broker what this client may consume; again every `again_s`, 0 for never."""
+        self._permission = permission
+        self._watch = PermissionWatch(permission, clock, again_s, self._transport.peer, self._places, self._denied)
 
     def __len__(self) -> int:
         """Count workers, joined or joining."""
@@ -108,13 +136,41 @@ class SessionWorkers:
         """Let a new worker join; `command.topic` is complete."""
         consumer_id = command.consumer_id
         assert consumer_id not in self._workers
-        worker = Worker(self._transport, self._connect, consumer_id, self._forget)
+        place = Place(command.topic, command.subscription)
+        worker = Worker(self._transport, self._connect, consumer_id, place, self._forget)
         self._workers[consumer_id] = worker
+        if self._permission is None:
+            self._join(worker, command)
+            return
+        waiting = Unjudged(consumer_id, self._transport.write, lambda: self._forget(worker))
+        worker.port = waiting
+        self._permission.ask(place, lambda refusal: self._judged(worker, waiting, command, refusal))
+
+    def _judged(
+        self, worker: Worker, waiting: Unjudged, command: pb.CommandSubscribe, refusal: ClientError | None
+    ) -> None:
+        """The broker's answer, or why there is none; the client may have closed the worker, or gone."""
+        if worker.port is not waiting:
+            return
+        if refusal is not None:
+            self._refuse(worker, command, refusal)
+            return
+        self._join(worker, command)
+        if self._watch is not None:
+            self._watch.begin()
+        for permits in waiting.permits:
+            if worker.port is not None:
+                worker.port.flow(permits)
+
+    def _join(self, worker: Worker, command: pb.CommandSubscribe) -> None:
         try:
             worker.port = self._directory.subscribe(worker, command)
         except KeylineError as error:
-            self._forget(worker)
-            self._transport.write(error_frame(error.wire_code, str(error), command.request_id))
+            self._refuse(worker, command, error)
+
+    def _refuse(self, worker: Worker, command: pb.CommandSubscribe, error: KeylineError) -> None:
+        self._forget(worker)
+        self._transport.write(error_frame(error.wire_code, str(error), command.request_id))
 
     def port(self, consumer_id: int) -> WorkerPort | None:
         """Where this consumer's commands go; None when it is none of ours."""
@@ -129,6 +185,8 @@ class SessionWorkers:
 
     def lose(self, reason: str) -> None:
         """The connection is gone; every port hears so once, in the order they joined."""
+        if self._watch is not None:
+            self._watch.stop()
         workers, self._workers = self._workers, {}
         for worker in workers.values():
             if worker.port is not None:
@@ -145,6 +203,26 @@ class SessionWorkers:
         else:
             message = "Consumer is already present on the connection"
             self._transport.write(error_frame(pb.ServiceNotReady, message, request_id))
+
+    def _places(self) -> set[Place]:
+        return {worker.place for worker in self._workers.values()}
+
+    def _denied(self, place: Place, error: ClientError) -> None:
+        """What was permitted is no more: its workers go, and what they have is delivered to others."""
+        for worker in [worker for worker in self._workers.values() if worker.place == place]:
+            log.warning(
+                "permission_revoked",
+                peer=self._transport.peer,
+                topic=place.topic,
+                subscription=place.subscription,
+                reason=str(error),
+            )
+            self._counters.permissions_revoked_total += 1
+            port = worker.port
+            self._forget(worker)
+            self._transport.write(commands.close_consumer(worker.consumer_id, 0))
+            if port is not None:
+                port.lost(f"its permission was revoked: {error}")
 
     def _forget(self, worker: Worker) -> None:
         if self._workers.get(worker.consumer_id) is worker:  # its id may have been taken anew since

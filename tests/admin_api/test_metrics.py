@@ -77,7 +77,7 @@ class Gateway:
         self.subscriptions = self.rig.subscriptions
         self.limits = limits or Limits()
         connector = FakeConnector(self.clock)
-        session_settings = SessionSettings((parse_service_url(BROKER),))
+        session_settings = SessionSettings((parse_service_url(BROKER),), authorize_workers=False)
         self.elections = new_elections(self.clock, self.subscriptions.events)
         self.sessions = Sessions(
             connector, self.clock, self.subscriptions, self.elections, session_settings, self.limits

@@ -82,7 +82,7 @@ class Scene:
         )
         self.subscriptions = Subscriptions(self.brokers, self.clock, settings)
         self.ended: list[ClientSession] = []
-        session_settings = SessionSettings((parse_service_url(BROKER),))
+        session_settings = SessionSettings((parse_service_url(BROKER),), authorize_workers=False)
         self.session = ClientSession(
             self.connector,
             self.clock,

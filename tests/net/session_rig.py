@@ -150,6 +150,7 @@ class SessionRig:
         first_broker: int = 0,
         clock: FakeClock | None = None,
         elections: ProducerElections | None = None,
+        authorize: bool = False,
     ) -> None:
         """Stand where a client has connected and said nothing yet; `elections` are shared with others, with `clock`."""
         self.clock = clock or FakeClock()
@@ -157,7 +158,9 @@ class SessionRig:
         self.directory = FakeDirectory()
         self.limits = limits or Limits()
         self.ended: list[ClientSession] = []
-        settings = SessionSettings(tuple(parse_service_url(url) for url in brokers), targets, upstream_is_proxy)
+        settings = SessionSettings(
+            tuple(parse_service_url(url) for url in brokers), targets, upstream_is_proxy, authorize_workers=authorize
+        )
         self.events = Events(self.clock.now)
         self.elections = elections or new_elections(self.clock, self.events)
         self.session = ClientSession(

@@ -79,7 +79,7 @@ class Gateway:
         """Listen."""
         bench = self._bench
         await bench.broker.start()
-        settings, limits = SessionSettings((parse_service_url(bench.broker.url),)), Limits()
+        settings, limits = SessionSettings((parse_service_url(bench.broker.url),), authorize_workers=False), Limits()
         connector, clock = AioConnector(bench.loop, limits), AioClock(bench.loop)
         sessions = Sessions(connector, clock, self.subscriptions, new_elections(), settings, limits)
         bench._server = GatewayServer(sessions, limits, bench.loop)

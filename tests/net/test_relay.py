@@ -363,12 +363,26 @@ def test_a_new_leg_that_the_broker_refuses_counts_as_not_ready() -> None:
     rig = with_worker()
     rig.broker.lose()
     rig.client.deliver(producer(5, 50))
-    refusal = pb.CommandError(request_id=2**64 - 1, error=pb.AuthenticationError, message="expired")
+    refusal = pb.CommandError(request_id=2**64 - 1, error=pb.TooManyRequests, message="busy")
     rig.connector.last.accept().deliver(encode(T.ERROR, refusal))
     (command,) = rig.to_client()
     assert (command.error.request_id, command.error.error) == (50, pb.ServiceNotReady)
-    assert "expired" in command.error.message
+    assert "busy" in command.error.message
     assert rig.cause is None
+
+
+@pytest.mark.parametrize("code", [pb.AuthenticationError, pb.AuthorizationError])
+def test_a_client_that_the_broker_knows_no_more_is_told_so_and_goes(code: pb.ServerError) -> None:
+    """Its credentials have expired or were revoked: it must not stay for its workers' sake."""
+    rig = with_worker()
+    rig.broker.lose()
+    rig.client.deliver(producer(5, 50))
+    refusal = pb.CommandError(request_id=2**64 - 1, error=code, message="expired")
+    rig.connector.last.accept().deliver(encode(T.ERROR, refusal))
+    (command,) = rig.to_client()
+    assert (command.error.error, command.error.message) == (code, "expired")
+    assert rig.cause == "broker_refused"
+    assert rig.directory.workers[0].calls[0][0] == "lost"
 
 
 def test_data_for_what_was_closed_is_dropped_while_there_is_no_leg() -> None:

@@ -100,7 +100,7 @@ class Bench:
         """Start the broker, and a gateway in front of it on a free port of the loopback."""
         await self.broker.start()
         limits = limits or Limits()
-        settings = SessionSettings((parse_service_url(self.broker.url),))
+        settings = SessionSettings((parse_service_url(self.broker.url),), authorize_workers=False)
         connector, clock = AioConnector(self.loop, limits), AioClock(self.loop)
         self._server = GatewayServer(
             Sessions(connector, clock, FakeDirectory(), new_elections(), settings, limits), limits, self.loop

@@ -234,6 +234,8 @@ class BrokerSession:
         return frames.encode_command(pb.BaseCommand(type=T.LOOKUP_RESPONSE, lookupTopicResponse=answer))
 
     def _subscribe(self, body: Any) -> bytes:
+        if body.read_compacted and body.subType == pb.CommandSubscribe.Shared:
+            return commands.error(body.request_id, pb.NotAllowedError, "readCompacted contradicts this type")
         if self.cluster.owner != self.broker.address:
             return commands.error(body.request_id, pb.ServiceNotReady, "the topic is not served here")
         if self._consumer(body.consumer_id) is None:

@@ -1,0 +1,212 @@
+"""Whether a client may consume what it asks for: the broker is asked, on the client's own connection.
+
+Problem: many workers share one consumer of the gateway's, which the broker lets in by the gateway's role. Whether each
+of them may have messages of this topic and subscription is for the broker to say, by rules that only it knows:
+permissions of namespaces, topics and subscriptions, names that must begin with a role, a provider of the operator's.
+
+Rule: before a worker joins, and again every while for as long as it stays, a SUBSCRIBE goes to the broker that cannot
+succeed: type Shared and reading compacted at once. A broker looks at the permission first, then at the topic, and then
+refuses what contradicts itself; no cursor, consumer or topic comes of it. Seen on Pulsar 4.0.7 and 4.2.4:
+AuthorizationError for who may not, NotAllowedError (or TopicNotFound) for who may. Whatever else it answers is the
+worker's answer: nobody joins on a guess. Nothing is remembered from one SUBSCRIBE to the next.
+
+Why not a probe of type Exclusive, which is refused as busy: it is let in where our consumer is away, and then keeps
+everybody out, or has made a subscription that nobody wanted.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from proxy.errors import ClientError
+from proxy.net.relay_requests import OURS
+from proxy.wire import commands, frames
+from proxy.wire import pulsar_pb2 as pb
+
+if TYPE_CHECKING:
+    from proxy.net.ports import Clock, Timer
+    from proxy.net.relay_requests import Pending
+    from proxy.net.session_statistics import SessionCounters
+
+_T = pb.BaseCommand
+
+ALLOWED: Final = frozenset({pb.NotAllowedError, pb.TopicNotFound, pb.SubscriptionNotFound, pb.ServiceNotReady})
+"""What a broker says only to who may: that it makes no sense, and before that, that topic or subscription is not there
+or that another broker has it (`ServerCnx.handleSubscribe`). Our own subscribing comes to terms with these."""
+DENIED: Final = frozenset({pb.AuthorizationError, pb.AuthenticationError})
+CONSUMER: Final = OURS
+"""Ids of probes' consumers are above it, as those of its requests."""
+
+Answered = Callable[["ClientError | None"], None]
+"""Takes None for yes, and else what the client is to be told."""
+
+
+class Place(NamedTuple):
+    """What is consumed."""
+
+    topic: str
+    subscription: str
+
+
+class Permission:
+    """What one client may consume."""
+
+    def __init__(self, request: Callable[[int, Any, bytes], bool], counters: SessionCounters) -> None:
+        """`request` is the relay's."""
+        self._request = request
+        self._counters = counters
+        self._number = CONSUMER
+        self._asked: dict[int, Answered] = {}
+
+    def ask(self, place: Place, answered: Answered) -> None:
+        """Ask the broker; the answer follows, at once if the relay takes no more."""
+        self._number += 1
+        number = self._number
+        self._counters.permissions_asked_total += 1
+        self._asked[number] = answered
+        probe = pb.CommandSubscribe(
+            topic=place.topic,
+            subscription=place.subscription,
+            subType=pb.CommandSubscribe.Shared,
+            consumer_id=number,
+            request_id=number,
+            read_compacted=True,
+            force_topic_creation=False,
+        )
+        frame = frames.encode_command(_T(type=_T.SUBSCRIBE, subscribe=probe))
+        if not self._request(_T.SUBSCRIBE, probe, frame):
+            del self._asked[number]
+            answered(ClientError("too much waits for the broker to ask it for a permission", pb.ServiceNotReady))
+
+    def replied(self, pending: Pending, command: pb.BaseCommand) -> None:
+        """The broker's answer to something of ours."""
+        answered = self._asked.pop(pending.body.request_id, None)
+        if answered is None:
+            return
+        if command.type != _T.ERROR:  # a broker that lets such a consumer in: it goes at once
+            self._leave(pending.body.consumer_id)
+            answered(None)
+            return
+        error = command.error
+        if error.error in ALLOWED:
+            answered(None)
+            return
+        if error.error in DENIED:
+            self._counters.permissions_denied_total += 1
+        answered(ClientError(error.message, error.error))
+
+    def dropped(self) -> None:
+        """The broker has gone without an answer."""
+        asked, self._asked = self._asked, {}
+        for answered in asked.values():
+            answered(ClientError("the broker went before it said whether this is permitted", pb.ServiceNotReady))
+
+    def _leave(self, consumer_id: int) -> None:
+        self._number += 1
+        close = pb.CommandCloseConsumer(consumer_id=consumer_id, request_id=self._number)
+        self._request(_T.CLOSE_CONSUMER, close, frames.encode_command(_T(type=_T.CLOSE_CONSUMER, close_consumer=close)))
+
+
+class PermissionWatch:
+    """Asks again for what is consumed, for as long as anything is."""
+
+    def __init__(
+        self,
+        permission: Permission,
+        clock: Clock,
+        again_s: float,
+        peer: str,
+        places: Callable[[], set[Place]],
+        denied: Callable[[Place, ClientError], None],
+    ) -> None:
+        """`places` are those that the client consumes now; `peer` spreads the questions of many clients over time."""
+        self._permission = permission
+        self._clock = clock
+        self._again_s = again_s
+        self._first_s = again_s * (1 + zlib.crc32(peer.encode()) / (1 << 32)) / 2
+        self._places = places
+        self._denied = denied
+        self._timer: Timer | None = None
+
+    def begin(self) -> None:
+        """Something is consumed."""
+        if self._timer is None and self._again_s:
+            self._timer = self._clock.call_later(self._first_s, self._ask)
+
+    def stop(self) -> None:
+        """The client has gone."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _ask(self) -> None:
+        self._timer = None
+        places = self._places()
+        for place in sorted(places):
+            self._permission.ask(place, lambda error, place=place: self._answered(place, error))  # type: ignore[misc]
+        if places:
+            self._timer = self._clock.call_later(self._again_s, self._ask)
+
+    def _answered(self, place: Place, error: ClientError | None) -> None:
+        """Only a no counts: a broker that has no answer now is asked again in time."""
+        if error is not None and error.wire_code in DENIED:
+            self._denied(place, error)
+
+
+class Unjudged:
+    """Implements `ports.WorkerPort` for a worker whose permission is asked for."""
+
+    def __init__(self, consumer_id: int, send: Callable[[bytes], None], left: Callable[[], None]) -> None:
+        """`left` is called if the client closes it before there is an answer."""
+        self._consumer_id = consumer_id
+        self._send = send
+        self._left = left
+        self.permits: list[int] = []
+        """That came too early, for whoever takes over."""
+
+    def flow(self, permits: int) -> None:
+        """Kept."""
+        self.permits.append(permits)
+
+    def ack(self, command: pb.CommandAck) -> None:
+        """Of nothing."""
+        if command.HasField("request_id"):
+            response = pb.CommandAckResponse(consumer_id=self._consumer_id, request_id=command.request_id)
+            self._send(frames.encode_command(_T(type=_T.ACK_RESPONSE, ackResponse=response)))
+
+    def redeliver(self, command: pb.CommandRedeliverUnacknowledgedMessages) -> None:
+        """Of nothing."""
+
+    def close(self, request_id: int) -> None:
+        """It waits no more."""
+        self._left()
+        self._send(commands.success(request_id))
+
+    def unsubscribe(self, command: pb.CommandUnsubscribe) -> None:
+        """Not yet."""
+        self._refuse(command.request_id)
+
+    def seek(self, command: pb.CommandSeek) -> None:
+        """Not yet."""
+        self._refuse(command.request_id)
+
+    def get_last_message_id(self, command: pb.CommandGetLastMessageId) -> None:
+        """Not yet."""
+        self._refuse(command.request_id)
+
+    def consumer_stats(self, command: pb.CommandConsumerStats) -> None:
+        """Not yet."""
+        self._refuse(command.request_id)
+
+    def lost(self, reason: str) -> None:
+        """The answer finds nobody."""
+
+    def writability_changed(self, writable: bool) -> None:  # noqa: FBT001 - the port's one bit of news
+        """Nothing is sent to it."""
+
+    def _refuse(self, request_id: int) -> None:
+        text = "the consumer has not joined yet: the broker is asked whether it may"
+        error = pb.CommandError(request_id=request_id, error=pb.ServiceNotReady, message=text)
+        self._send(frames.encode_command(_T(type=_T.ERROR, error=error)))

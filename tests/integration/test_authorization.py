@@ -1,0 +1,206 @@
+"""Who may do what, decided by a real broker with tokens and permissions: through the gateway as without it.
+
+Roles: `app` may consume and produce in its own namespace, `guest` in another, `stranger` in none. The gateway itself,
+`keyline`, may consume in both, so whatever a client gets that it may not have, it gets by the gateway's fault.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import httpx
+import pulsar
+import pytest
+
+from integration.artifacts import PULSAR_VERSIONS
+from integration.gateway import KeylineGateway
+from integration.secured import SecuredPulsar
+from tests.integration.clients import QUIET_MS, Workers
+from tests.integration.conditions import eventually
+
+pytestmark = [pytest.mark.slow, pytest.mark.broker]
+
+OURS, THEIRS = "public/ours", "public/theirs"
+AGAIN_S = 1
+"""How often the gateway asks again here."""
+EXPIRES_S = 6
+REFUSED_S_MAX = 30
+KEYS = 20
+
+
+class Place(NamedTuple):
+    """A broker that knows who asks, and a gateway in front of it."""
+
+    broker: SecuredPulsar
+    gateway: KeylineGateway
+
+
+@pytest.fixture(scope="module", params=PULSAR_VERSIONS)
+def place(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    """One for all tests of a version."""
+    with SecuredPulsar(request.param) as broker:
+        for namespace, role in ((OURS, "app"), (THEIRS, "guest")):
+            broker.create_namespace(namespace)
+            broker.grant(namespace, role)
+            broker.grant(namespace, "keyline", ["consume"])
+        settings = {"broker_token": broker.token("keyline"), "authorize_again_s": str(AGAIN_S)}
+        directory: Path = tmp_path_factory.mktemp("gateway")
+        with KeylineGateway(broker.service_url, broker.admin_url, directory, settings=settings) as gateway:
+            yield Place(broker, gateway)
+
+
+@contextmanager
+def client_of(
+    place: Place, role: str | None, token: Any = None, patience_s: int = REFUSED_S_MAX
+) -> Iterator[pulsar.Client]:
+    """A client of the gateway with a role's token, or without any."""
+    credentials = None
+    if role is not None:
+        credentials = pulsar.AuthenticationToken(place.broker.token(role) if token is None else token)
+    client = pulsar.Client(
+        place.gateway.service_url,
+        authentication=credentials,
+        operation_timeout_seconds=patience_s,
+        logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Error),
+    )
+    try:
+        yield client
+    finally:
+        client.close()
+
+
+def worker(client: pulsar.Client, topic: str, subscription: str = "s", **options: Any) -> pulsar.Consumer:
+    """A Key_Shared consumer."""
+    return client.subscribe(topic, subscription, consumer_type=pulsar.ConsumerType.KeyShared, **options)
+
+
+def send(place: Place, topic: str, count: int, role: str = "app") -> None:
+    """Messages of many keys, through the gateway."""
+    with client_of(place, role) as client:
+        producer = client.create_producer(topic)
+        for number in range(count):
+            producer.send(f"{number}".encode(), partition_key=f"key-{number % KEYS}")
+
+
+def new_topic(name: str, namespace: str = OURS) -> str:
+    """One for each test."""
+    return f"persistent://{namespace}/{name}-{time.monotonic_ns()}"
+
+
+def subscriptions(place: Place, topic: str) -> list[str]:
+    """At the broker."""
+    with place.broker.admin() as http:
+        answer = http.get(f"/admin/v2/{topic.replace('://', '/')}/subscriptions")
+        names: list[str] = answer.raise_for_status().json()
+        return names
+
+
+def test_who_may_consumes_and_produces(place: Place) -> None:
+    """As anywhere."""
+    topic = new_topic("permitted")
+    with client_of(place, "app") as client:
+        consumers = Workers({name: worker(client, topic, consumer_name=name) for name in ("a", "b")})
+        send(place, topic, 60)
+        consumers.receive(60)
+        assert len(consumers.worker_of_each_key()) == KEYS
+
+
+@pytest.mark.parametrize("role", ["stranger", "guest"])
+def test_who_may_not_is_refused_and_leaves_nothing(place: Place, role: str) -> None:
+    """Also while others consume that very subscription through the gateway; the attempt makes nothing."""
+    topic = new_topic("refused")
+    send(place, topic, 1)
+    with client_of(place, role) as client:
+        with pytest.raises(pulsar.AuthorizationError):
+            worker(client, topic)
+        assert subscriptions(place, topic) == []
+        with client_of(place, "app") as permitted:
+            consumer = worker(permitted, topic)
+            with pytest.raises(pulsar.AuthorizationError):
+                worker(client, topic)
+            with pytest.raises(pulsar.AuthorizationError):
+                client.create_producer(topic)
+            send(place, topic, KEYS)
+            Workers({"permitted": consumer}).receive(KEYS)
+
+
+def refused_connections(place: Place) -> float:
+    """Connections that the broker did not take in."""
+    name = 'keyline_gateway_connections_ended_total{cause="broker_refused"} '
+    metrics = httpx.get(f"{place.gateway.admin_url}/metrics", trust_env=False).text
+    return float(next(line for line in metrics.splitlines() if line.startswith(name)).removeprefix(name))
+
+
+@pytest.mark.parametrize(("role", "token"), [(None, None), ("app", "no.token.atall")])
+def test_without_a_token_nobody_comes_in(place: Place, role: str | None, token: str | None) -> None:
+    """Nor with one that nobody signed. The client tries again and again, as at the broker itself, and gives up."""
+    before = refused_connections(place)
+    with client_of(place, role, token, patience_s=5) as client:
+        with pytest.raises((pulsar.AuthenticationError, pulsar.Timeout)):
+            worker(client, new_topic("anonymous"))
+        assert refused_connections(place) > before
+
+
+def test_a_subscription_may_be_for_some_roles_only(place: Place) -> None:
+    """`grant-subscription-permission`: finer rules are the broker's too, and hold for the gateway's own role."""
+    topic = new_topic("granted")
+    send(place, topic, 1)
+    place.broker.grant(OURS, "other", ["consume"])
+    with place.broker.admin() as http:
+        path = f"/admin/v2/namespaces/{OURS}/permissions/subscription/mine"
+        http.post(path, json=["app", "keyline"]).raise_for_status()
+    with client_of(place, "other") as other, client_of(place, "app") as app:
+        worker(other, topic, "theirs")
+        with pytest.raises(pulsar.AuthorizationError):
+            worker(other, topic, "mine")
+        worker(app, topic, "mine")
+
+
+def test_who_may_no_more_loses_its_worker_and_others_go_on(place: Place) -> None:
+    """What it held unacknowledged comes to another, in order; it cannot come back."""
+    topic = new_topic("revoked")
+    place.broker.grant(OURS, "second", ["consume"])
+    with client_of(place, "second") as revoked, client_of(place, "app") as staying:
+        held = Workers({"revoked": worker(revoked, topic, consumer_name="revoked")})
+        send(place, topic, KEYS)
+        assert len(held.receive(KEYS, acknowledge=False)) == KEYS
+        others = Workers({"staying": worker(staying, topic, consumer_name="staying")})
+        place.broker.revoke(OURS, "second")
+        came = others.receive(KEYS)
+        assert {message.partition_key() for message in came} == {f"key-{number}" for number in range(KEYS)}
+        metrics = httpx.get(f"{place.gateway.admin_url}/metrics", trust_env=False).text
+        assert "keyline_gateway_permissions_revoked_total 1.0" in metrics
+        with pytest.raises(pulsar.AuthorizationError):
+            worker(revoked, topic)
+
+
+def test_an_expired_token_ends_its_workers(place: Place) -> None:
+    """The client has no fresh one, and the broker says so: it must not stay for the sake of its workers."""
+    topic = new_topic("expired")
+    with client_of(place, "app", token=place.broker.token("app", EXPIRES_S)) as expiring:
+        consumer = worker(expiring, topic)
+        eventually(lambda: not place.gateway.workers(topic, "s"), "its worker to be gone", REFUSED_S_MAX)
+        send(place, topic, 1)
+        with pytest.raises(pulsar.Timeout):
+            consumer.receive(timeout_millis=QUIET_MS)
+
+
+def test_a_token_that_is_renewed_in_time_ends_nothing(place: Place) -> None:
+    """The broker's challenge goes to the client, and its answer back; the worker's connection stands all the while."""
+    topic = new_topic("renewed")
+    handed_out: list[str] = []
+
+    def supply() -> str:
+        handed_out.append(place.broker.token("app", EXPIRES_S))
+        return handed_out[-1]
+
+    with client_of(place, "app", token=supply) as client:
+        consumer = worker(client, topic)
+        begun = len(handed_out)
+        eventually(lambda: len(handed_out) > begun + 1, "two challenges", 10 * EXPIRES_S)
+        send(place, topic, KEYS)
+        assert len(Workers({"renewing": consumer}).receive(KEYS)) == KEYS

@@ -1,0 +1,241 @@
+"""A worker joins when the broker has said that its client may consume that, and goes when it may no more."""
+
+from __future__ import annotations
+
+import pytest
+
+from proxy.limits import Limits
+from proxy.net.handshake import parse_service_url
+from proxy.net.relay_requests import OURS
+from proxy.net.session_settings import SessionSettings
+from proxy.wire import pulsar_pb2 as pb
+from tests.net.fakes import FakeWorkerPort
+from tests.net.session_rig import (
+    SessionRig,
+    ack,
+    connected,
+    encode,
+    flow,
+    lookup,
+    parse,
+    subscribe,
+    success,
+)
+
+T = pb.BaseCommand
+AGAIN_S = SessionSettings((parse_service_url("pulsar://b:6650"),)).authorize_again_s
+QUIET = Limits(keep_alive_s=3_600)
+DENIED = "Client is not authorized to subscribe"
+
+
+def new_rig() -> SessionRig:
+    """A client that is connected and has asked for nothing yet."""
+    return SessionRig(QUIET, authorize=True).connect()
+
+
+def asked(rig: SessionRig) -> list[pb.CommandSubscribe]:
+    """The questions to the broker since the last look."""
+    commands = rig.to_broker()
+    assert {command.type for command in commands} <= {T.SUBSCRIBE}
+    return [command.subscribe for command in commands]
+
+
+def answer(rig: SessionRig, probe: pb.CommandSubscribe, code: int, message: str = DENIED) -> None:
+    """Let the broker say so."""
+    error = pb.CommandError(request_id=probe.request_id, error=code, message=message)  # type: ignore[arg-type]
+    rig.broker.deliver(encode(T.ERROR, error))
+
+
+def joined(rig: SessionRig, consumer_id: int = 1, request_id: int = 100) -> FakeWorkerPort:
+    """A worker that may."""
+    rig.client.deliver(subscribe(consumer_id, request_id))
+    answer(rig, asked(rig)[0], pb.NotAllowedError)
+    port = rig.directory.workers[-1]
+    port.link.send(success(request_id))
+    assert [command.type for command in rig.to_client()] == [T.SUCCESS]
+    return port
+
+
+def test_the_question_can_do_nothing_at_the_broker() -> None:
+    """It contradicts itself, makes no topic, and its ids are no client's."""
+    rig = new_rig()
+    rig.client.deliver(subscribe(1, 100))
+    (probe,) = asked(rig)
+    assert (probe.topic, probe.subscription) == ("persistent://public/default/orders", "s")
+    assert (probe.subType, probe.read_compacted) == (pb.CommandSubscribe.Shared, True)
+    assert not probe.force_topic_creation
+    assert probe.request_id > OURS < probe.consumer_id
+    assert rig.directory.workers == []
+    assert rig.to_client() == []
+
+
+@pytest.mark.parametrize("code", [pb.NotAllowedError, pb.TopicNotFound, pb.SubscriptionNotFound, pb.ServiceNotReady])
+def test_whoever_may_joins(code: int) -> None:
+    """The client hears of its own SUBSCRIBE only."""
+    rig = new_rig()
+    rig.client.deliver(subscribe(1, 100))
+    answer(rig, asked(rig)[0], code)
+    assert len(rig.directory.workers) == 1
+    assert rig.to_client() == []
+    counters = rig.session.statistics().counters
+    assert (counters["permissions_asked_total"], counters["permissions_denied_total"]) == (1, 0)
+
+
+@pytest.mark.parametrize(
+    ("code", "denied"),
+    [(pb.AuthorizationError, 1), (pb.AuthenticationError, 1), (pb.UnknownError, 0), (pb.TooManyRequests, 0)],
+)
+def test_whoever_may_not_hears_so_and_so_does_who_gets_no_clear_answer(code: int, denied: int) -> None:
+    """In the broker's words; its connection stays, and it may ask for something else."""
+    rig = new_rig()
+    rig.client.deliver(subscribe(1, 100))
+    answer(rig, asked(rig)[0], code)
+    (command,) = rig.to_client()
+    assert (command.error.request_id, command.error.error, command.error.message) == (100, code, DENIED)
+    assert rig.directory.workers == []
+    assert rig.session.statistics().counters["permissions_denied_total"] == denied
+    assert rig.session.statistics().workers == 0
+    joined(rig)
+
+
+def test_a_broker_that_lets_the_question_in_is_rid_of_it_at_once() -> None:
+    """No broker does; then it has said yes."""
+    rig = new_rig()
+    rig.client.deliver(subscribe(1, 100))
+    (probe,) = asked(rig)
+    rig.broker.deliver(success(probe.request_id))
+    (close,) = rig.to_broker()
+    assert close.close_consumer.consumer_id == probe.consumer_id
+    rig.broker.deliver(success(close.close_consumer.request_id))
+    assert len(rig.directory.workers) == 1
+    assert rig.to_client() == []
+
+
+def test_who_closes_before_the_answer_does_not_join() -> None:
+    """A client whose patience ends; the answer finds nobody, whatever it is, also if the id is in use again."""
+    rig = new_rig()
+    rig.client.deliver(subscribe(1, 100))
+    rig.client.deliver(encode(T.CLOSE_CONSUMER, pb.CommandCloseConsumer(consumer_id=1, request_id=101)))
+    (command,) = rig.to_client()
+    assert command.success.request_id == 101
+    first = asked(rig)[0]
+    rig.client.deliver(subscribe(1, 102))
+    second = asked(rig)[0]
+    answer(rig, first, pb.AuthorizationError)
+    assert rig.to_client() == []
+    answer(rig, second, pb.NotAllowedError)
+    assert len(rig.directory.workers) == 1
+
+
+def test_who_goes_before_the_answer_does_not_join() -> None:
+    """The connection is lost."""
+    rig = new_rig()
+    rig.client.deliver(subscribe(1, 100))
+    (probe,) = asked(rig)
+    broker = rig.broker
+    rig.client.lose()
+    broker.deliver(encode(T.ERROR, pb.CommandError(request_id=probe.request_id, error=pb.NotAllowedError, message="")))
+    assert rig.directory.workers == []
+
+
+def test_what_comes_before_the_answer() -> None:
+    """Permits are kept; what needs a consumer is answered that there is none yet."""
+    rig = new_rig()
+    rig.client.deliver(subscribe(1, 100) + flow(1, 7) + ack(1, 101))
+    seek = encode(T.SEEK, pb.CommandSeek(consumer_id=1, request_id=102, message_publish_time=1))
+    last = encode(T.GET_LAST_MESSAGE_ID, pb.CommandGetLastMessageId(consumer_id=1, request_id=103))
+    gone = encode(T.UNSUBSCRIBE, pb.CommandUnsubscribe(consumer_id=1, request_id=104))
+    stats = encode(T.CONSUMER_STATS, pb.CommandConsumerStats(consumer_id=1, request_id=105))
+    rig.client.deliver(seek + last + gone + stats)
+    receipt, *refusals = rig.to_client()
+    assert receipt.ackResponse.request_id == 101
+    assert [(each.error.request_id, each.error.error) for each in refusals] == [
+        (number, pb.ServiceNotReady) for number in (102, 103, 104, 105)
+    ]
+    answer(rig, asked(rig)[0], pb.NotAllowedError)
+    assert rig.directory.workers[0].calls == [("flow", 7)]
+
+
+def test_a_broker_that_goes_before_it_answers() -> None:
+    """The client is told to try again: nobody joins on a guess. With a worker here its connection stays."""
+    rig = new_rig()
+    joined(rig)
+    rig.client.deliver(subscribe(2, 200))
+    assert len(asked(rig)) == 1
+    rig.broker.lose()
+    (command,) = rig.to_client()
+    assert (command.error.request_id, command.error.error) == (200, pb.ServiceNotReady)
+    assert len(rig.directory.workers) == 1
+    rig.client.deliver(subscribe(2, 201))
+    broker = rig.connector.last.accept()
+    assert [command.type for command in parse(broker.take())] == [T.CONNECT]
+    broker.deliver(connected())
+    assert [command.subscribe.read_compacted for command in parse(broker.take())] == [True]
+
+
+def test_a_relay_that_takes_no_more_says_so() -> None:
+    """While there is no broker, what waits for it has a bound."""
+    rig = SessionRig(Limits(queued_while_connecting_bytes=64), authorize=True).connect()
+    joined(rig)
+    rig.broker.lose()
+    rig.client.deliver(lookup(1) + subscribe(2, 200))
+    refused = [command.error for command in rig.to_client() if command.type == T.ERROR]
+    assert [(error.request_id, error.error) for error in refused] == [(200, pb.ServiceNotReady)]
+
+
+def test_it_is_asked_again_for_each_subscription_while_anybody_consumes_it() -> None:
+    """Not once for each worker; the first time after half the interval at the earliest."""
+    rig = new_rig()
+    first, second = joined(rig, 1, 100), joined(rig, 2, 101)
+    rig.clock.advance(AGAIN_S / 2 - 1)
+    assert asked(rig) == []
+    rig.clock.advance(AGAIN_S / 2 + 1)
+    (probe,) = asked(rig)
+    answer(rig, probe, pb.NotAllowedError)
+    rig.clock.advance(AGAIN_S)
+    assert len(asked(rig)) == 1
+    for port in (first, second):
+        port.link.forget()
+    rig.clock.advance(2 * AGAIN_S)
+    assert asked(rig) == []
+    assert rig.to_client() == []
+
+
+def test_who_may_no_more_is_closed() -> None:
+    """All its workers of that subscription; what they have is for others. The client subscribes again and hears why."""
+    rig = new_rig()
+    ports = [joined(rig, 1, 100), joined(rig, 2, 101)]
+    rig.clock.advance(AGAIN_S)
+    answer(rig, asked(rig)[0], pb.AuthorizationError)
+    closed = rig.to_client()
+    assert [command.close_consumer.consumer_id for command in closed] == [1, 2]
+    assert [port.calls[-1] for port in ports] == [("lost", f"its permission was revoked: {DENIED}")] * 2
+    assert rig.session.statistics().workers == 0
+    assert rig.session.statistics().counters["permissions_revoked_total"] == 2
+    assert rig.cause is None
+    rig.clock.advance(2 * AGAIN_S)
+    assert asked(rig) == [], "nothing is consumed"
+
+
+@pytest.mark.parametrize("code", [pb.UnknownError, pb.ServiceNotReady, pb.TooManyRequests])
+def test_a_broker_without_an_answer_now_is_asked_again_in_time(code: int) -> None:
+    """Whoever has joined stays."""
+    rig = new_rig()
+    port = joined(rig)
+    rig.clock.advance(AGAIN_S)
+    answer(rig, asked(rig)[0], code)
+    assert port.calls == []
+    rig.clock.advance(AGAIN_S)
+    assert len(asked(rig)) == 1
+
+
+def test_a_client_that_the_broker_does_not_know_any_more_goes_with_its_workers() -> None:
+    """Its connection to the broker was lost while it only consumed; the next question opens one, and is refused."""
+    rig = new_rig()
+    port = joined(rig)
+    rig.broker.lose()
+    rig.clock.advance(AGAIN_S)
+    refusal = pb.CommandError(request_id=2**64 - 1, error=pb.AuthenticationError, message="token expired")
+    rig.connector.last.accept().deliver(encode(T.ERROR, refusal))
+    assert rig.cause == "broker_refused"
+    assert port.calls == [("lost", "token expired")]
