@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
+import ssl
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -81,7 +82,7 @@ class _Sockets(WebSocketsSansIOProtocol):
 class AdminServer:
     """The admin API on an address of its own."""
 
-    def __init__(self, app: FastAPI, keep_alive_s: float = 30.0) -> None:
+    def __init__(self, app: FastAPI, keep_alive_s: float = 30.0, tls: ssl.SSLContext | None = None) -> None:
         """Nothing is bound before `start`. A WebSocket is pinged after `keep_alive_s`, and gone after as long again."""
         config = uvicorn.Config(
             app,
@@ -96,6 +97,7 @@ class AdminServer:
             ws_ping_interval=keep_alive_s,
             ws_ping_timeout=keep_alive_s,
             ws_per_message_deflate=False,  # it would hold up the loop
+            ssl_context_factory=None if tls is None else lambda _config, _default: tls,
         )
         self._server = _Guest(config)
         self._task: asyncio.Task[None] | None = None

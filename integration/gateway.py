@@ -7,6 +7,7 @@ the ports, since clients come back to where they were.
 from __future__ import annotations
 
 import signal
+import ssl
 import sys
 import time
 from http import HTTPStatus
@@ -51,6 +52,7 @@ class KeylineGateway(Lifetime):
         admin_port: int | None = None,
         settings: Mapping[str, str] | None = None,
         program: Sequence[str] | None = None,
+        authorities: Path | None = None,
     ) -> None:
         """Describe a gateway; nothing is started yet.
 
@@ -62,6 +64,7 @@ class KeylineGateway(Lifetime):
             admin_port: of its admin API; by default a free one.
             settings: further settings by their names in the configuration, `ordering_mode` for instance.
             program: the command line before `serve`; by default the installed `keyline`.
+            authorities: PEM file of whom to believe where the admin API has TLS.
         """
         free = free_ports(2)
         self.port = free[0] if port is None else port
@@ -79,8 +82,10 @@ class KeylineGateway(Lifetime):
         self._environment = {f"KEYLINE_{name.upper()}": value for name, value in values.items()}
         self._program = [str(Path(sys.executable).with_name("keyline"))] if program is None else list(program)
         self._process: OwnedProcess | None = None
+        self._admin_scheme = "https" if values.get("admin_tls") == "true" else "http"
+        verify = ssl.create_default_context(cafile=authorities)
         # Proxies of the environment are for the world outside, never for loopback.
-        self._http = httpx.Client(base_url=self.admin_url, timeout=PROBE_S_MAX, trust_env=False)
+        self._http = httpx.Client(base_url=self.admin_url, timeout=PROBE_S_MAX, trust_env=False, verify=verify)
 
     @property
     def service_url(self) -> str:
@@ -90,7 +95,7 @@ class KeylineGateway(Lifetime):
     @property
     def admin_url(self) -> str:
         """Root of its admin API, without a slash at its end."""
-        return f"http://{LOOPBACK}:{self.admin_port}"
+        return f"{self._admin_scheme}://{LOOPBACK}:{self.admin_port}"
 
     @property
     def running(self) -> bool:

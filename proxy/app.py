@@ -30,7 +30,7 @@ from proxy.collector import Collector, spare_the_collector
 from proxy.config_show import effective_json
 from proxy.config_types import service_urls, split_host_port
 from proxy.core.sticky_key import consistent_slot, murmur31, range_slot
-from proxy.errors import KeylineError
+from proxy.errors import ConfigurationError, KeylineError
 from proxy.journal.keeper import JournalKeeper, JournalSettings
 from proxy.limits import Limits
 from proxy.metrics_source import MetricsSource
@@ -39,6 +39,7 @@ from proxy.net.broker_probe import BrokerProbe
 from proxy.net.broker_settings import (
     BrokerSettings,
     CredentialsProvider,
+    certificate_credentials,
     no_credentials,
     token_credentials,
     token_file_credentials,
@@ -54,13 +55,13 @@ from proxy.net.server import GatewayServer, Sessions
 from proxy.net.session_settings import SessionSettings
 from proxy.net.subscription_settings import SubscriptionSettings
 from proxy.net.subscriptions import Subscriptions
+from proxy.net.tls import TlsFiles, TlsWatch
 from proxy.net.websocket.sockets import WorkerSockets
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from pathlib import Path
 
-    from proxy.config import Config
+    from proxy.config import Broker, Config
     from proxy.config_load import Loaded
     from proxy.journal.topic import EventTopic
     from proxy.net.events import Events
@@ -85,7 +86,8 @@ class Gateway:
         config = self._config = loaded.config
         limits = _picked(Limits, config)
         clock = AioClock(loop)
-        connector = AioConnector(loop, limits, _broker_tls(config))
+        tls = _Tls(config)
+        connector = AioConnector(loop, limits, tls.broker_context)
         self._brokers = Brokers(connector, clock, broker_settings(config))
         self._probe = BrokerProbe(self._brokers, clock)
         self._groups = _groups(config, self._brokers, clock)
@@ -130,7 +132,11 @@ class Gateway:
         self._snapshots: asyncio.Task[None] | None = None
         self._sending: asyncio.Task[None] | None = None
         serving = config.serving
-        self._broker_admin = _broker_admin(config)
+        self._broker_admin = BrokerAdmin(
+            config.broker.broker_admin_url,
+            timeout_s=config.broker.upstream_request_timeout_s,
+            tls=tls.broker.context if tls.broker is not None else None,
+        )
         self._admin = AdminServer(
             admin_app(
                 admin,
@@ -147,7 +153,10 @@ class Gateway:
                 socket_origins=serving.websocket_origins,
             ),
             limits.keep_alive_s,
+            tls.server.context if tls.server is not None and config.security.admin_tls else None,
         )
+        self._tls = tls
+        self._tls_watch = TlsWatch(clock, tls.all)
         self._listening = False
         self._draining = False
         self.admin_address = ("", 0)
@@ -195,11 +204,11 @@ class Gateway:
             self.admin_address = await self._admin.start(*split_host_port(serving.admin_listen))
         except OSError as error:
             raise StartFailure(f"admin_listen {serving.admin_listen}: {error.strerror or error}") from error
-        try:
-            await self._server.listen(*split_host_port(serving.listen))
-        except OSError as error:
-            await self._admin.stop()
-            raise StartFailure(f"listen {serving.listen}: {error.strerror or error}") from error
+        await self._listen("listen", serving.listen, None)
+        if self._config.security.listen_tls is not None:
+            await self._listen("listen_tls", self._config.security.listen_tls, self._tls.clients)
+        self._warn()
+        self._tls_watch.start()
         self._probe.start()
         self._collector.start()
         if self._journal is not None:
@@ -220,6 +229,27 @@ class Gateway:
             broker_url=self._config.broker.broker_url,
         )
 
+    async def _listen(self, setting: str, address: str, tls: TlsFiles | None) -> None:
+        try:
+            await self._server.listen(*split_host_port(address), None if tls is None else tls.context)
+        except OSError as error:
+            self._server.stop_accepting()
+            await self._admin.stop()
+            raise StartFailure(f"{setting} {address}: {error.strerror or error}") from error
+
+    def _warn(self) -> None:
+        """Say what others on the network can do here, where the configuration lets them."""
+        config = self._config
+        if not is_loopback(split_host_port(config.serving.listen)[0]):
+            log.warning(
+                "clients may come without TLS: others on their way can read along", listen=config.serving.listen
+            )
+        if not config.security.authorize_workers:
+            log.warning(
+                "clients are not asked for their permission (authorize_workers): each that the broker lets in may "
+                "consume whatever the gateway may"
+            )
+
     async def drain_and_stop(self, hurry: asyncio.Event | None = None) -> bool:
         """Stop in order; false if something delivered was not acknowledged in time, or `hurry` cut the wait short."""
         self._draining = True
@@ -238,6 +268,7 @@ class Gateway:
         farewell_s = 0.0 if hurry is not None and hurry.is_set() else FAREWELL_S
         await self._server.sessions_gone(farewell_s)
         self._probe.stop()
+        self._tls_watch.stop()
         gone = asyncio.Event()
         self._brokers.close(gone.set)
         await _first_of(farewell_s, gone)
@@ -398,25 +429,48 @@ def _credentials(config: Config) -> CredentialsProvider:
         return token_credentials(broker.broker_token.get_secret_value())
     if broker.broker_token_file is not None:
         return token_file_credentials(broker.broker_token_file)
+    if broker.broker_tls_certificate_file is not None:
+        return certificate_credentials
     return no_credentials
 
 
-def _broker_admin(config: Config) -> BrokerAdmin:
-    broker = config.broker
-    tls = _trusting(broker.broker_tls_ca_file) if broker.broker_admin_url.startswith("https:") else None
-    return BrokerAdmin(broker.broker_admin_url, timeout_s=broker.upstream_request_timeout_s, tls=tls)
+class _Tls:
+    """Every certificate that the configuration names."""
+
+    def __init__(self, config: Config) -> None:
+        """Read them. Raises `StartFailure`."""
+        broker, security = config.broker, config.security
+        certificate, key = security.tls_certificate_file, security.tls_key_file
+        try:
+            wanted = any(url.startswith(("https:", f"{TLS}:")) for url in (broker.broker_url, broker.broker_admin_url))
+            self.broker = _broker_tls(broker) if wanted else None
+            self.server = self.clients = None
+            if certificate is not None:
+                clients_ca = security.tls_client_ca_file
+                self.clients = TlsFiles(certificate=certificate, key=key, authorities=clients_ca, server=True)
+                # Clients of the admin API say who they are in another way.
+                self.server = TlsFiles(certificate=certificate, key=key, server=True)
+        except ConfigurationError as error:
+            raise StartFailure(str(error)) from error
+
+    @property
+    def all(self) -> list[TlsFiles]:
+        """Those that are in use."""
+        return [files for files in (self.broker, self.server, self.clients) if files is not None]
+
+    @property
+    def broker_context(self) -> ssl.SSLContext | None:
+        """For brokers' own protocol."""
+        return None if self.broker is None else self.broker.context
 
 
-def _broker_tls(config: Config) -> ssl.SSLContext | None:
-    broker = config.broker
-    return _trusting(broker.broker_tls_ca_file) if broker.broker_url.startswith(f"{TLS}://") else None
-
-
-def _trusting(ca_file: Path | None) -> ssl.SSLContext:
-    try:
-        return ssl.create_default_context(cafile=ca_file)
-    except OSError as error:  # ssl.SSLError is one
-        raise StartFailure(f"broker_tls_ca_file {ca_file}: {error}") from error
+def _broker_tls(broker: Broker) -> TlsFiles:
+    return TlsFiles(
+        certificate=broker.broker_tls_certificate_file,
+        key=broker.broker_tls_key_file,
+        authorities=broker.broker_tls_ca_file,
+        server=False,
+    )
 
 
 def _picked(kind: type[T], config: Config) -> T:

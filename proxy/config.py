@@ -71,6 +71,13 @@ class Broker(Group):
         "PEM file of the authorities that sign the brokers' certificates; the system's if not set.",
         takes="the path of a file",
     )
+    broker_tls_certificate_file: Path | None = setting(
+        None,
+        "PEM file of the gateway's own certificate, for brokers that want one. Without a token it says who the gateway "
+        "is.",
+        takes="the path of a file",
+    )
+    broker_tls_key_file: Path | None = setting(None, "PEM file of its key.", takes="the path of a file")
     upstream_connections_per_broker: int = setting(
         1, "The gateway's own connections to each broker; its subscriptions are dealt to them.",
         unit="connections", ge=1, le=64,
@@ -143,8 +150,21 @@ class Serving(Group):
 
 
 class Security(Group):
-    """Who may do what."""
+    """Who may do what, and what nobody else can read. Certificates are read again when their files change."""
 
+    listen_tls: HostPort | None = setting(
+        None, "Address for Pulsar clients that come with TLS (pulsar+ssl), beside `listen`.", takes="host:port"
+    )
+    admin_tls: bool = setting(default=False, description="Serve `admin_listen` with TLS (https) and not without.")
+    tls_certificate_file: Path | None = setting(
+        None, "PEM file of the certificate of both, and of what leads to its authority.", takes="the path of a file"
+    )
+    tls_key_file: Path | None = setting(None, "PEM file of its key.", takes="the path of a file")
+    tls_client_ca_file: Path | None = setting(
+        None, "PEM file of authorities: one must have signed the certificate of each client at `listen_tls`. None: "
+        "clients need no certificate.",
+        takes="the path of a file",
+    )  # fmt: skip
     authorize_workers: bool = setting(
         default=True,
         description="Ask the broker, on each client's own connection, whether it may consume what it subscribes to. "

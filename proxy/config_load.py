@@ -14,7 +14,7 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from pydantic import SecretStr, ValidationError
 
@@ -30,6 +30,26 @@ _NO_SETTINGS = frozenset({CONFIG_FILE_VARIABLE, "KEYLINE_ADMIN_URL", "KEYLINE_CA
 
 MASK = "********"
 
+FILES: Final = (
+    "broker_token_file",
+    "broker_tls_ca_file",
+    "broker_tls_certificate_file",
+    "broker_tls_key_file",
+    "tls_certificate_file",
+    "tls_key_file",
+    "tls_client_ca_file",
+)
+"""Settings that name a file which must be there."""
+TOGETHER: Final = (
+    ("broker_tls_certificate_file", "broker_tls_key_file", "a certificate is of no use without its key"),
+    ("broker_tls_key_file", "broker_tls_certificate_file", "it is the key of that"),
+    ("tls_certificate_file", "tls_key_file", "a certificate is of no use without its key"),
+    ("tls_key_file", "tls_certificate_file", "it is the key of that"),
+    ("listen_tls", "tls_certificate_file", "TLS needs a certificate"),
+    ("admin_tls", "tls_certificate_file", "TLS needs a certificate"),
+    ("tls_client_ca_file", "listen_tls", "only clients that come with TLS can show a certificate"),
+)
+"""A setting, one that must be set with it, and why."""
 _BEFORE_HOST = re.compile(r"^(\W*(?:[a-z][a-z0-9+.-]*://)?).*@", re.IGNORECASE)
 """User and password of an address, in its repr; of several addresses whatever stands before the last such host."""
 
@@ -213,8 +233,13 @@ def _related(config: Config, given: Mapping[str, _Given]) -> list[Problem]:
             _problem_with("broker_token", given, "broker_token_file is set as well; set only one of the two")
         )
     problems += [
+        _problem_with(name, given, f"needs {other} too: {why}")
+        for name, other, why in TOGETHER
+        if values[name] and not values[other]
+    ]
+    problems += [
         _problem_with(name, given, "there is no such file")
-        for name in ("broker_token_file", "broker_tls_ca_file")
+        for name in FILES
         if values[name] is not None and not values[name].is_file()
     ]
     return problems

@@ -177,7 +177,7 @@ def test_every_mistake_is_told_at_once(tmp_path: Path) -> None:
     [
         ("KEYLINE_BROKER_ULR", "unknown variable; did you mean KEYLINE_BROKER_URL?"),
         ("KEYLINE_LOOK_AHEAD_MESSAGES", "unknown variable; did you mean KEYLINE_LOOK_AHEAD_MESSAGES_PER_WORKER?"),
-        ("KEYLINE_LISTEN_PORT", "unknown variable; did you mean KEYLINE_LISTEN?"),
+        ("KEYLINE_LISTEN_PORT", "unknown variable; did you mean KEYLINE_LISTEN_TLS?"),
         ("KEYLINE_XYZZY", "unknown variable; `keyline check-config` lists all"),
     ],
 )

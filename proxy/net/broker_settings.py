@@ -17,6 +17,8 @@ PROTOCOL_VERSION = 21
 
 TOKEN_METHOD = "token"  # noqa: S105 - the name of an authentication method, not a secret
 
+CERTIFICATE_METHOD = "tls"
+
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
@@ -33,6 +35,11 @@ CredentialsProvider = Callable[[], Credentials | None]
 def no_credentials() -> Credentials | None:
     """For a broker without authentication."""
     return None
+
+
+def certificate_credentials() -> Credentials | None:
+    """For a broker that takes the certificate of the connection."""
+    return Credentials(CERTIFICATE_METHOD, b"")
 
 
 def token_credentials(token: str) -> CredentialsProvider:

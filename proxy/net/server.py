@@ -187,7 +187,14 @@ class GatewayServer:
 
     async def listen(self, host: str, port: int, ssl_context: ssl.SSLContext | None = None) -> None:
         """Accept clients at one more address. Raises `OSError` when it cannot be had."""
-        listener = await self._loop.create_server(self._accept, host, port, ssl=ssl_context, backlog=1024)
+        listener = await self._loop.create_server(
+            self._accept,
+            host,
+            port,
+            ssl=ssl_context,
+            ssl_handshake_timeout=None if ssl_context is None else self._limits.handshake_timeout_s,
+            backlog=1024,
+        )
         self._listeners.append(listener)
         log.info("listening", host=host, port=port, tls=ssl_context is not None)
 

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Final
 import structlog
 
 from proxy.errors import ClientError
+from proxy.net.broker_settings import CERTIFICATE_METHOD
 from proxy.net.handshake import downstream_connected, requested_broker, upstream_connect
 from proxy.net.ports import LEFT_UNREAD
 from proxy.net.relay import Relay
@@ -276,6 +277,10 @@ class ClientSession:
             target = requested_broker(connect, brokers[0].scheme, settings.targets)
         except ClientError as error:
             raise Violation(EndCause.TARGET_REFUSED, str(error), error.wire_code) from error
+        if connect.auth_method_name == CERTIFICATE_METHOD:
+            # Ours would be shown in its place, where the brokers want one: the client would be who we are.
+            message = "a client's certificate cannot be passed on to the broker; authenticate with a token"
+            raise Violation(EndCause.CERTIFICATE_REFUSED, message, pb.AuthenticationError)
         self._stop_timer()
         if target is not None and not settings.upstream_is_proxy:
             brokers = (target,)

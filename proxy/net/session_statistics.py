@@ -21,6 +21,7 @@ class EndCause(enum.Enum):
     CONNECTED_TWICE = "connected_twice"
     BAD_FLOW = "bad_flow"
     TARGET_REFUSED = "target_refused"
+    CERTIFICATE_REFUSED = "certificate_refused"
     BROKER_UNREACHABLE = "broker_unreachable"
     BROKER_REFUSED = "broker_refused"
     BROKER_LOST = "broker_lost"

@@ -1,0 +1,55 @@
+"""An authority of a test's own, and what it signs, as the PEM files that brokers, gateways and clients want."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import trustme
+from cryptography.hazmat.primitives import serialization
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+class Signed(NamedTuple):
+    """A certificate and its key."""
+
+    certificate: Path
+    key: Path
+
+
+class Authority:
+    """One root, known to whoever is given its file."""
+
+    def __init__(self, directory: Path, name: str = "authority") -> None:
+        """Make it, and the directory if it is missing."""
+        directory.mkdir(parents=True, exist_ok=True)
+        self._root = trustme.CA(organization_name=name)
+        self._directory = directory
+        self.file = directory / f"{name}.pem"
+        self._root.cert_pem.write_to_path(str(self.file))
+
+    def sign(self, name: str, *hosts: str, role: str | None = None) -> Signed:
+        """A new certificate for these hosts, in files of that name, which take the place of older ones at once each.
+
+        `role` is its common name.
+        """
+        leaf = self._root.issue_cert(*hosts, common_name=role)
+        signed = Signed(self._directory / f"{name}.cert.pem", self._directory / f"{name}.key.pem")
+        _replace(signed.key, _pkcs8(leaf.private_key_pem.bytes()))
+        _replace(signed.certificate, b"".join(part.bytes() for part in leaf.cert_chain_pems))
+        return signed
+
+
+def _pkcs8(pem: bytes) -> bytes:
+    """The only form that Java reads."""
+    key = serialization.load_pem_private_key(pem, None)
+    return key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+
+
+def _replace(path: Path, content: bytes) -> None:
+    new = path.with_suffix(".new")
+    new.write_bytes(content)
+    new.replace(path)

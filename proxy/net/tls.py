@@ -1,0 +1,147 @@
+"""Certificates of our own: contexts made from files, which are read again when they change.
+
+Problem: certificates live for weeks and a gateway for longer; a restart would close every client's connection. An
+operator's tool (cert-manager, certbot) replaces certificate and key one after the other, or both at once behind a
+symbolic link, and says nothing.
+Rule: the files are looked at every few seconds. What is new is tried on a context of its own first, so that half of a
+change, or a file that is no certificate, changes nothing: it is told once, and looked at again. A handshake under way
+and connections that stand keep what they began with. An authority that is taken out of a file of authorities is
+believed until the next start: OpenSSL takes none back.
+"""
+
+from __future__ import annotations
+
+import ssl
+from typing import TYPE_CHECKING, Final
+
+import structlog
+from cryptography import x509
+
+from proxy.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from proxy.net.ports import Clock, Timer
+
+LOOK_S: Final = 5.0
+"""How often files are looked at."""
+
+log = structlog.get_logger("keyline.tls")
+
+_Look = tuple[tuple[int, int, int] | None, ...]
+
+
+class TlsFiles:
+    """A certificate with its key, and the authorities whose certificates the other side may show."""
+
+    def __init__(
+        self, *, certificate: Path | None = None, key: Path | None = None, authorities: Path | None = None, server: bool
+    ) -> None:
+        """Read them. Of a `server` the authorities are those of clients, each of which needs a certificate then.
+
+        Of a client no authorities means the system's; a broker's name must be in its certificate in any case.
+
+        Raises:
+            ConfigurationError: one cannot be read, or the key is not the certificate's.
+        """
+        self._certificate, self._key, self._authorities = certificate, key, authorities
+        self._server = server
+        self.not_after_s: float | None = None
+        """When the certificate expires, in seconds since 1970; None without one."""
+        self._trouble: str | None = None
+        self._seen = self._look()
+        self.context = self._made()
+        self._note_expiry()
+
+    def changed(self) -> bool:
+        """Whether the files are others than before; then the context has what is in them, if that can be had."""
+        seen = self._look()
+        if seen == self._seen and self._trouble is None:
+            return False
+        try:
+            self._made()
+            self._fill(self.context)
+        except ConfigurationError as error:
+            self._tell(str(error))
+            return False
+        self._seen, self._trouble = seen, None
+        self._note_expiry()
+        return True
+
+    def _tell(self, trouble: str) -> None:
+        """Once, and not at every look."""
+        if trouble != self._trouble:
+            self._trouble = trouble
+            log.error("certificates cannot be read again; those of before stay in use", problem=trouble)
+
+    def _made(self) -> ssl.SSLContext:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER if self._server else ssl.PROTOCOL_TLS_CLIENT)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        if not self._server and self._authorities is None:
+            context.load_default_certs(ssl.Purpose.SERVER_AUTH)
+        self._fill(context)
+        return context
+
+    def _fill(self, context: ssl.SSLContext) -> None:
+        if self._authorities is not None:
+            try:
+                context.load_verify_locations(self._authorities)
+            except OSError as error:  # ssl.SSLError is one
+                raise ConfigurationError(f"{self._authorities}: no authorities can be read from it: {error}") from error
+            if self._server:
+                context.verify_mode = ssl.CERT_REQUIRED
+        if self._certificate is not None:
+            try:
+                context.load_cert_chain(self._certificate, self._key)
+            except OSError as error:
+                both = f"{self._certificate} and {self._key}"
+                message = f"{both}: no certificate with its key can be read from them: {error}"
+                raise ConfigurationError(message) from error
+
+    def _note_expiry(self) -> None:
+        if self._certificate is not None:
+            first = x509.load_pem_x509_certificates(self._certificate.read_bytes())[0]
+            self.not_after_s = first.not_valid_after_utc.timestamp()
+
+    def _look(self) -> _Look:
+        return tuple(_signature(path) for path in (self._certificate, self._key, self._authorities) if path is not None)
+
+
+class TlsWatch:
+    """Looks at files of certificates for as long as the gateway runs."""
+
+    def __init__(self, clock: Clock, watched: Sequence[TlsFiles]) -> None:
+        """`start` begins."""
+        self._clock = clock
+        self._watched = watched
+        self._timer: Timer | None = None
+        self.reloads = 0
+
+    def start(self) -> None:
+        """Look from now on."""
+        if self._watched:
+            self._timer = self._clock.call_later(LOOK_S, self._look)
+
+    def stop(self) -> None:
+        """No more."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _look(self) -> None:
+        """A few small local files; and new ones are read once in weeks."""
+        for files in self._watched:
+            if files.changed():
+                self.reloads += 1
+                log.info("certificates read again", not_after_s=files.not_after_s)
+        self.start()
+
+
+def _signature(path: Path) -> tuple[int, int, int] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_mtime_ns, found.st_size
