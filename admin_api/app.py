@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from fastapi import FastAPI
 
+from admin_api.access.guard import Guard
 from admin_api.document import document_truly
 from admin_api.origins import LoopbackOnly
 from admin_api.problems import answer_problems
@@ -15,6 +16,7 @@ from admin_api.routes.events import event_routes
 from admin_api.routes.groups import group_routes
 from admin_api.routes.hashes import hash_routes
 from admin_api.routes.health import health_routes
+from admin_api.routes.login import login_routes
 from admin_api.routes.metrics import metrics_routes
 from admin_api.routes.orders import order_routes
 from admin_api.routes.producers import producer_routes
@@ -25,6 +27,7 @@ from admin_api.routes.subscriptions import subscription_routes
 if TYPE_CHECKING:
     from collections.abc import Collection
 
+    from admin_api.access.tokens import Tokens
     from admin_api.ports import GatewayControl, GatewayView, WorkerSockets
     from admin_api.ports_metrics import MetricsView
     from admin_api.pulsar.proxying import BrokerAdmin
@@ -50,17 +53,22 @@ def admin_app(
     loopback: bool = False,
     sockets: WorkerSockets | None = None,
     socket_origins: Collection[str] = (),
+    tokens: Tokens | None = None,
+    metrics_open: bool = True,
 ) -> FastAPI:
     """Put the routes together. FastAPI's own documentation pages are off: they load scripts from elsewhere.
 
     With `read_only` every order is refused with 403. With `broker` its admin API is there as well, changes included
     with `broker_writes`. With `metrics` they are at ``/metrics``; see `metrics_routes`. With
     `loopback`, which is where it will listen, requests for other names are refused. With `sockets` there are WebSocket
-    workers, also for pages of `socket_origins`.
+    workers, also for pages of `socket_origins`. With `tokens` everybody has to say who it is, but for health, workers
+    and, with `metrics_open`, metrics.
     """
     app = FastAPI(title="Keyline", version=version, description=DESCRIPTION, docs_url=None, redoc_url=None)
     answer_problems(app)
     document_truly(app)
+    if tokens is not None:
+        app.add_middleware(Guard, tokens=tokens, metrics_open=metrics_open)
     if loopback:
         app.add_middleware(LoopbackOnly)
     app.include_router(health_routes(view))
@@ -71,6 +79,7 @@ def admin_app(
     app.include_router(order_routes(control, read_only=read_only))
     app.include_router(event_routes(view))
     app.include_router(configuration_routes(view))
+    app.include_router(login_routes(tokens))
     app.include_router(console_routes())
     if metrics is not None:
         made = metrics_routes(metrics, consumers_max=metrics_consumers_max, pulsar_names=metrics_pulsar_names)

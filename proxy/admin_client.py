@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import ssl
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -17,6 +19,9 @@ DEFAULT_NAMESPACE = "public/default"
 DOMAINS = ("persistent", "non-persistent")
 EXPECTED = "expected persistent://tenant/namespace/name, tenant/namespace/name, or a name"
 PAGE = 100
+TOKEN_VARIABLE = "KEYLINE_ADMIN_TOKEN"  # noqa: S105 - its name
+CA_VARIABLE = "KEYLINE_ADMIN_CA_FILE"
+"""File of the authorities to believe instead of the system's, for https."""
 
 
 class Unanswered(KeylineError):
@@ -74,8 +79,11 @@ class AdminClient:
     """One gateway, asked for one command."""
 
     def __init__(self, url: str) -> None:
-        """`url` as ``http://127.0.0.1:8750``."""
+        """`url` as ``http://127.0.0.1:8750``. A token is of the environment: a command line is seen by others."""
         self._url = url.rstrip("/")
+        token = os.environ.get(TOKEN_VARIABLE)
+        self._headers = {"authorization": f"Bearer {token}"} if token else {}
+        self._verify = ssl.create_default_context(cafile=os.environ.get(CA_VARIABLE)) if url[:5] == "https" else False
 
     def ask(
         self,
@@ -94,7 +102,14 @@ class AdminClient:
         given = {name: value for name, value in (query or {}).items() if value is not None}
         try:
             answer = httpx.request(
-                method, f"{self._url}/api/v1{path}", json=json, params=given, timeout=timeout_s, trust_env=False
+                method,
+                f"{self._url}/api/v1{path}",
+                json=json,
+                params=given,
+                headers=self._headers,
+                timeout=timeout_s,
+                trust_env=False,
+                verify=self._verify,
             )
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             raise Unanswered(f"no gateway answers at {self._url}: {error}; name it with --admin-url") from error

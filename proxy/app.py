@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import structlog
 import uvloop
 
+from admin_api.access.tokens import PUBLIC, SECRET, Roles, Tokens, public_key, published_keys, secret_key
 from admin_api.app import admin_app
 from admin_api.metrics.snapshot import snapshot
 from admin_api.origins import is_loopback
@@ -27,6 +28,7 @@ from admin_api.pulsar.proxying import BrokerAdmin
 from admin_api.server import AdminServer
 from proxy.admin import Admin
 from proxy.collector import Collector, spare_the_collector
+from proxy.config_load import ADMIN_KEYS
 from proxy.config_show import effective_json
 from proxy.config_types import service_urls, split_host_port
 from proxy.core.sticky_key import consistent_slot, murmur31, range_slot
@@ -151,6 +153,8 @@ class Gateway:
                 metrics_pulsar_names=serving.metrics_pulsar_names,
                 sockets=self._sockets(sessions, clock) if serving.websocket_workers else None,
                 socket_origins=serving.websocket_origins,
+                tokens=_tokens(config),
+                metrics_open=config.security.metrics_open,
             ),
             limits.keep_alive_s,
             tls.server.context if tls.server is not None and config.security.admin_tls else None,
@@ -244,6 +248,12 @@ class Gateway:
             log.warning(
                 "clients may come without TLS: others on their way can read along", listen=config.serving.listen
             )
+        security, admin = config.security, config.serving.admin_listen
+        if not is_loopback(split_host_port(admin)[0]):
+            if not any(getattr(security, name) for name in ADMIN_KEYS):
+                log.warning("the admin API asks nobody who they are: whoever reaches it may order", admin_listen=admin)
+            elif not security.admin_tls:
+                log.warning("the admin API has no TLS: others may read its callers' tokens", admin_listen=admin)
         if not config.security.authorize_workers:
             log.warning(
                 "clients are not asked for their permission (authorize_workers): each that the broker lets in may "
@@ -432,6 +442,32 @@ def _credentials(config: Config) -> CredentialsProvider:
     if broker.broker_tls_certificate_file is not None:
         return certificate_credentials
     return no_credentials
+
+
+def _tokens(config: Config) -> Tokens | None:
+    """Make what reads the tokens of the admin API's callers; None where nobody is asked."""
+    security = config.security
+    algorithms: tuple[str, ...] = PUBLIC
+    try:
+        if security.admin_token_secret_file is not None:
+            key, algorithms = secret_key(security.admin_token_secret_file), SECRET
+        elif security.admin_token_public_key_file is not None:
+            key = public_key(security.admin_token_public_key_file)
+        elif security.admin_token_jwks_url is not None:
+            key = published_keys(security.admin_token_jwks_url)
+        else:
+            return None
+    except ConfigurationError as error:
+        raise StartFailure(str(error)) from error
+    roles = Roles(*map(frozenset, (security.admin_viewers, security.admin_operators, security.admin_admins)))
+    return Tokens(
+        key,
+        algorithms,
+        roles,
+        claim=security.admin_token_claim,
+        audience=security.admin_token_audience,
+        issuer=security.admin_token_issuer,
+    )
 
 
 class _Tls:

@@ -37,6 +37,7 @@ from proxy.limits import MIB, Limits
 ENVIRONMENT_PREFIX = "KEYLINE_"
 
 _LIMITS = Limits()
+NAMES = "names, separated by commas"
 _WEEK_S = 7 * 24 * 3600
 
 
@@ -165,6 +166,31 @@ class Security(Group):
         "clients need no certificate.",
         takes="the path of a file",
     )  # fmt: skip
+    admin_token_secret_file: Path | None = setting(
+        None,
+        "File of the secret with which tokens are signed that say who asks the admin API: that of the brokers' "
+        "`tokenSecretKey`, say. With neither this nor one of the next two nobody is asked.",
+        takes="the path of a file",
+    )
+    admin_token_public_key_file: Path | None = setting(
+        None, "Or of the public key, as the brokers' `tokenPublicKey`.", takes="the path of a file"
+    )
+    admin_token_jwks_url: HttpUrl | None = setting(
+        None,
+        "Or where an identity provider (OIDC) publishes its keys.",
+        takes="http:// or https://, host and path",
+    )
+    admin_token_claim: str = setting("sub", "The claim of a token that says who it is.", takes="a name")
+    admin_token_audience: str | None = setting(None, "What a token's `aud` must name.", takes="a text")
+    admin_token_issuer: str | None = setting(None, "What a token's `iss` must be.", takes="a text")
+    admin_viewers: Names = setting((), "Who may see everything; `*` for all with a token.", takes=NAMES)
+    admin_operators: Names = setting(
+        (), "Who besides may pause and resume subscriptions, drain and evict workers.", takes=NAMES
+    )
+    admin_admins: Names = setting(
+        (), "Who besides may change limits and modes, deliver again, and pass changes on to the broker.", takes=NAMES
+    )
+    metrics_open: bool = setting(default=True, description="Give /metrics to everybody, as scrapers want it.")
     authorize_workers: bool = setting(
         default=True,
         description="Ask the broker, on each client's own connection, whether it may consume what it subscribes to. "

@@ -11,7 +11,7 @@ from __future__ import annotations
 import difflib
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -25,12 +25,19 @@ from proxy.errors import ConfigurationError
 CONFIG_FILE_VARIABLE = "KEYLINE_CONFIG"
 """Names the file; read by the command line."""
 
-_NO_SETTINGS = frozenset({CONFIG_FILE_VARIABLE, "KEYLINE_ADMIN_URL", "KEYLINE_CACHE"})
+_NO_SETTINGS = frozenset(
+    {CONFIG_FILE_VARIABLE, "KEYLINE_ADMIN_URL", "KEYLINE_ADMIN_TOKEN", "KEYLINE_ADMIN_CA_FILE", "KEYLINE_CACHE"}
+)
 """Variables of the commands, and where `integration` keeps Pulsar's artifacts."""
 
 MASK = "********"
 
+ADMIN_KEYS: Final = ("admin_token_secret_file", "admin_token_public_key_file", "admin_token_jwks_url")
+ADMIN_ROLES: Final = ("admin_viewers", "admin_operators", "admin_admins")
+ADMIN_CLAIMS: Final = ("admin_token_audience", "admin_token_issuer")
 FILES: Final = (
+    "admin_token_secret_file",
+    "admin_token_public_key_file",
     "broker_token_file",
     "broker_tls_ca_file",
     "broker_tls_certificate_file",
@@ -232,6 +239,7 @@ def _related(config: Config, given: Mapping[str, _Given]) -> list[Problem]:
         problems.append(
             _problem_with("broker_token", given, "broker_token_file is set as well; set only one of the two")
         )
+    problems += list(_of_admin_tokens(values, given))
     problems += [
         _problem_with(name, given, f"needs {other} too: {why}")
         for name, other, why in TOGETHER
@@ -243,6 +251,19 @@ def _related(config: Config, given: Mapping[str, _Given]) -> list[Problem]:
         if values[name] is not None and not values[name].is_file()
     ]
     return problems
+
+
+def _of_admin_tokens(values: Mapping[str, Any], given: Mapping[str, _Given]) -> Iterator[Problem]:
+    """One kind of key, and somebody who may come with it."""
+    keys = [name for name in ADMIN_KEYS if values[name] is not None]
+    for name in keys[1:]:
+        yield _problem_with(name, given, f"{keys[0]} is set as well; set only one of them")
+    named = [name for name in ADMIN_ROLES if values[name]]
+    if keys and not named:
+        yield _problem_with(keys[0], given, f"nobody is named who may come then; name somebody in {ADMIN_ROLES[-1]}")
+    if not keys:
+        for name in (*named, *(name for name in ADMIN_CLAIMS if values[name] is not None)):
+            yield _problem_with(name, given, f"nobody is asked for a token without one of {', '.join(ADMIN_KEYS)}")
 
 
 def shown(value: Any) -> Any:

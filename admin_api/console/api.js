@@ -4,6 +4,13 @@ import { topicParts } from "./format.js";
 
 const PATIENCE_MS = 10_000;
 
+const NOBODY = 401;
+
+/** Where nobody knows any more who asks, the gateway gives the page to log in instead of this one. */
+export function checkKnown(status) {
+  if (status === NOBODY) location.reload();
+}
+
 /** The gateway answered, and said no; the message is its own sentence (RFC 9457 `detail`). */
 export class Refused extends Error {
   constructor(status, detail) {
@@ -31,6 +38,7 @@ async function ask(method, path, { query = [], body } = {}) {
   } catch (error) {
     throw new Unreachable(error.name === "TimeoutError" ? `no answer in ${PATIENCE_MS / 1000} s` : "no connection");
   }
+  checkKnown(answer.status);
   if (answer.ok) return text ? JSON.parse(text) : null;
   throw new Refused(answer.status, detailOf(text) ?? `status ${answer.status}`);
 }
@@ -51,6 +59,14 @@ function named(chosen) {
 const below = (chosen, rest = "") => `/subscriptions/${named(chosen)}${rest}`;
 
 const worker = (chosen, name, rest) => below(chosen, `/consumers/${encodeURIComponent(name)}${rest}`);
+
+/** Who asks: `name`, `role`, and whether the gateway wants to know. */
+export const me = () => ask("GET", "/me");
+
+export async function logOut() {
+  await fetch(new URL("logout", document.baseURI), { method: "POST", credentials: "same-origin", redirect: "manual" });
+  checkKnown(NOBODY);
+}
 
 const PAGE = 100;
 /** So many of those that wait for a topic are told at once. */

@@ -17,6 +17,7 @@ import { Refused } from "./api.js";
 import { RingText } from "./ring_text.js";
 import { RingView } from "./ring.js";
 import { WorkersTable } from "./workers.js";
+import { showWho } from "./who.js";
 import { byId, setAttribute, setText } from "./dom.js";
 
 /** A page that was hidden for so long lets its connection go. */
@@ -39,6 +40,9 @@ new Head(model);
 const views = { producers: new Producers(model), groups: new Groups(model) };
 new Banner(model, () => (model.away ?? model).age());
 new WorkersTable(model, colours, new Dialogs(model, () => reader.now()));
+
+// Where that cannot be had, all the rest cannot either, and says so.
+showWho().catch(() => {});
 
 const stream = new EventStream({ opened, happened, missed, broken });
 

@@ -4,7 +4,7 @@
 // (`Last-Event-ID: 0`), which fills the feed at once; are the gateway's signs of life seen, so that a connection that
 // is dead without being closed is noticed; and is the reason readable when the stream is refused.
 
-import { Refused } from "./api.js";
+import { Refused, checkKnown } from "./api.js";
 
 const RETRY_MS = 2_000;
 /** The gateway gives a sign of life every 15 s. */
@@ -82,6 +82,7 @@ export class EventStream {
         headers: { accept: "text/event-stream", "last-event-id": String(place.number) },
         cache: "no-store", credentials: "same-origin", signal: connection.signal,
       });
+      checkKnown(answer.status);
       if (!answer.ok) throw new Refused(answer.status, (await answer.json()).detail);
       if (ending.aborted) return;
       this.#handlers.opened();

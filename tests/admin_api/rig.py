@@ -7,6 +7,7 @@ from typing import Any
 
 import httpx
 
+from admin_api.access.tokens import Tokens
 from admin_api.app import admin_app
 from proxy.admin import Admin
 from proxy.net.groups import Groups
@@ -21,13 +22,29 @@ SUBSCRIPTION = "/api/v1/subscriptions/" + TOPIC.removeprefix("persistent://") + 
 class AdminRig(SubscriptionRig):
     """Workers, broker and clock as in its base; `ask` speaks HTTP."""
 
-    def __init__(self, *, read_only: bool = False, loopback: bool = False, **settings: object) -> None:
+    def __init__(
+        self,
+        *,
+        read_only: bool = False,
+        loopback: bool = False,
+        tokens: Tokens | None = None,
+        metrics_open: bool = True,
+        **settings: object,
+    ) -> None:
         super().__init__(**settings)
         self.reasons: list[str] = []
         self.elections = new_elections(self.clock, self.subscriptions.events)
         self.groups = self.new_groups()
         admin = Admin(self.subscriptions, self.elections, lambda: self.reasons, CONFIGURATION, groups=self.groups)
-        self.app = admin_app(admin, admin, "1.2.3", read_only=read_only, loopback=loopback)
+        self.app = admin_app(
+            admin,
+            admin,
+            "1.2.3",
+            read_only=read_only,
+            loopback=loopback,
+            tokens=tokens,
+            metrics_open=metrics_open,
+        )
 
     def new_groups(self) -> Groups | None:
         """What this gateway shares: nothing."""

@@ -159,6 +159,8 @@ def test_topics_are_unloaded_under_replicas(cluster: Cluster, broker: PulsarStan
             administer(broker, "PUT", topic, "unload")
     eventually(lambda: len(cluster.leaders(loaded.topic)) == 1, "one leader")
     epoch, leader = cluster.leaders(loaded.topic)[0]
+    # Who stops while its streams are not back yet cannot tell the broker what its workers have acknowledged.
+    eventually(lambda: spread(broker, loaded.topic, REPLICAS), "all streams to be back")
     leader.stop()
     eventually(lambda: len(cluster.leaders(loaded.topic)) == 1, "another leader")
     assert cluster.leaders(loaded.topic)[0][0] > epoch

@@ -1,0 +1,1 @@
+"""Who may ask the admin API what: tokens, roles, and what each request needs."""
