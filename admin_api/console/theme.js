@@ -20,6 +20,7 @@
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => apply(document.documentElement.dataset.theme ?? "auto"));
   document.addEventListener("DOMContentLoaded", () => {
     const select = document.getElementById("theme");
+    if (!select) return; // The page to log in has none.
     select.value = chosen;
     select.addEventListener("change", () => {
       apply(select.value);
