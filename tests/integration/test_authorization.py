@@ -15,12 +15,14 @@ from typing import Any, NamedTuple
 import httpx
 import pulsar
 import pytest
+from websockets.exceptions import InvalidStatus
 
 from integration.artifacts import PULSAR_VERSIONS
 from integration.gateway import KeylineGateway
 from integration.secured import SecuredPulsar
 from tests.integration.clients import QUIET_MS, Workers
 from tests.integration.conditions import eventually
+from tests.integration.socket_client import Socket
 
 pytestmark = [pytest.mark.slow, pytest.mark.broker]
 
@@ -176,6 +178,45 @@ def test_who_may_no_more_loses_its_worker_and_others_go_on(place: Place) -> None
         assert "keyline_gateway_permissions_revoked_total 1.0" in metrics
         with pytest.raises(pulsar.AuthorizationError):
             worker(revoked, topic)
+
+
+@pytest.mark.parametrize(("role", "status"), [(None, 401), ("stranger", 403), ("guest", 403), ("app", None)])
+def test_workers_on_websockets_are_asked_too(place: Place, role: str | None, status: int | None) -> None:
+    """By the broker, with the token that they bring; refused before the connection is one."""
+    topic = new_topic("socket")
+    send(place, topic, 1)
+    path = f"/ws/v2/consumer/{topic.replace('://', '/')}/s"
+    query = {"subscriptionType": "Key_Shared", "subscriptionInitialPosition": "Earliest"}
+    if role is not None:
+        query["token"] = place.broker.token(role)
+    socket = Socket(place.gateway.admin_url, path, **query)
+    if status is None:
+        with socket:
+            assert socket.hear()["properties"] == {}
+    else:
+        with pytest.raises(InvalidStatus) as refused, socket:
+            pass
+        assert refused.value.response.status_code == status
+
+
+def test_no_token_is_shown_anywhere(place: Place) -> None:
+    """Neither the gateway's own nor a client's, whoever looks where."""
+    topic = new_topic("secret")
+    tokens = [place.broker.token(role) for role in ("keyline", "app", "stranger")]
+    with client_of(place, "app") as client, client_of(place, "stranger") as stranger:
+        worker(client, topic)
+        with pytest.raises(pulsar.AuthorizationError):
+            worker(stranger, topic)
+        shown = [place.gateway.log.read_text()]
+        with httpx.Client(base_url=place.gateway.admin_url, trust_env=False) as http:
+            paths = http.get("/openapi.json").json()["paths"]
+            plain = [
+                path for path, verbs in paths.items() if "get" in verbs and "{" not in path and "events" not in path
+            ]
+            assert "/api/v1/configuration" in plain
+            shown += [http.get(path).text for path in plain]
+    assert not [token for token in tokens for text in shown if token in text]
+    assert all(token.count(".") == 2 for token in tokens)
 
 
 def test_an_expired_token_ends_its_workers(place: Place) -> None:
