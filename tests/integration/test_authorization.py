@@ -6,9 +6,10 @@ Roles: `app` may consume and produce in its own namespace, `guest` in another, `
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -32,6 +33,7 @@ AGAIN_S = 1
 EXPIRES_S = 6
 REFUSED_S_MAX = 30
 KEYS = 20
+PRIORITY = "keyline.queue-priority"
 
 
 class Place(NamedTuple):
@@ -197,6 +199,82 @@ def test_workers_on_websockets_are_asked_too(place: Place, role: str | None, sta
         with pytest.raises(InvalidStatus) as refused, socket:
             pass
         assert refused.value.response.status_code == status
+
+
+def waiting_producer(client: pulsar.Client, topic: str, priority: int, done: list[object]) -> threading.Thread:
+    """Waits for the topic in a thread of its own; `done` gets the producer, or why there is none."""
+
+    def wait() -> None:
+        try:
+            mode = pulsar.ProducerAccessMode.WaitForExclusive
+            done.append(client.create_producer(topic, access_mode=mode, properties={PRIORITY: str(priority)}))
+        except pulsar.PulsarException as error:
+            done.append(error)
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    return thread
+
+
+def test_who_may_not_produce_does_not_stand_in_the_way_of_who_may(place: Place) -> None:
+    """However high its priority: when its turn comes the broker refuses it, and the next is asked."""
+    topic = new_topic("waiting")
+    with client_of(place, "app") as app, client_of(place, "stranger") as stranger, client_of(place, "app") as owner:
+        owned = owner.create_producer(topic, access_mode=pulsar.ProducerAccessMode.Exclusive)
+        outcomes: dict[str, list[object]] = {"stranger": [], "app": []}
+        threads = [
+            waiting_producer(stranger, topic, 10, outcomes["stranger"]),
+            waiting_producer(app, topic, 1, outcomes["app"]),
+        ]
+        url = f"{place.gateway.admin_url}/api/v1/exclusive-producers"
+
+        def waiting() -> bool:
+            elections = httpx.get(url, trust_env=False).json()["elections"]
+            return any(each["topic"] == topic and each["waiting_count"] for each in elections)
+
+        eventually(waiting, "somebody to wait")
+        owned.close()
+        for thread in threads:
+            thread.join(REFUSED_S_MAX)
+        (refused,), (producer,) = outcomes["stranger"], outcomes["app"]
+        assert isinstance(refused, pulsar.AuthorizationError)
+        assert isinstance(producer, pulsar.Producer)
+        producer.send(b"mine")
+
+
+def test_replicas_share_a_subscription_at_a_broker_that_asks(place: Place, tmp_path: Path) -> None:
+    """With a role that may write in the groups' namespace; each replica asks for its own workers."""
+    topic = new_topic("group")
+    place.broker.create_namespace("public/groups")
+    place.broker.grant("public/groups", "keyline")
+    with ExitStack() as ends:
+        gateways = [
+            ends.enter_context(
+                KeylineGateway(
+                    place.broker.service_url,
+                    place.broker.admin_url,
+                    tmp_path / name,
+                    settings={
+                        "broker_token": place.broker.token("keyline"),
+                        "groups_enabled": "true",
+                        "groups_namespace": "public/groups",
+                        "replica_name": name,
+                    },
+                )
+            )
+            for name in ("first", "second")
+        ]
+        clients = [ends.enter_context(client_of(Place(place.broker, gateway), "app")) for gateway in gateways]
+        workers = {
+            gateway.log.parent.name: worker(client, topic) for gateway, client in zip(gateways, clients, strict=True)
+        }
+        stranger = ends.enter_context(client_of(Place(place.broker, gateways[0]), "stranger"))
+        with pytest.raises(pulsar.AuthorizationError):
+            worker(stranger, topic)
+        consumers = Workers(workers)
+        send(place, topic, 5 * KEYS)
+        consumers.receive(5 * KEYS)
+        assert set(consumers.received) == set(workers), "each replica has a part"
 
 
 def test_no_token_is_shown_anywhere(place: Place) -> None:
