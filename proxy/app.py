@@ -35,7 +35,7 @@ from proxy.core.sticky_key import consistent_slot, murmur31, range_slot
 from proxy.errors import ConfigurationError, KeylineError
 from proxy.journal.keeper import JournalKeeper, JournalSettings
 from proxy.limits import Limits
-from proxy.metrics_source import MetricsSource
+from proxy.metrics_source import CertificatesSummary, MetricsSource
 from proxy.net.aio import AioClock, AioConnector
 from proxy.net.broker_probe import BrokerProbe
 from proxy.net.broker_settings import (
@@ -129,6 +129,7 @@ class Gateway:
             self._groups,
             self._journal,
             None if self._event_topic is None else self._event_topic.summary,
+            self._certificates,
         )
         self._metrics = metrics
         self._snapshots: asyncio.Task[None] | None = None
@@ -164,6 +165,15 @@ class Gateway:
         self._listening = False
         self._draining = False
         self.admin_address = ("", 0)
+
+    def _certificates(self) -> CertificatesSummary:
+        """Those of others are not ours to tell of."""
+        shown = {"clients": self._tls.clients, "brokers": self._tls.broker}
+        expire_at_s = {name: files.not_after_s for name, files in shown.items() if files is not None}
+        watch = self._tls_watch
+        return CertificatesSummary(
+            {name: at_s for name, at_s in expire_at_s.items() if at_s is not None}, watch.well, watch.reloads
+        )
 
     def _is_shared(self, key: tuple[str, str]) -> bool:
         """Whether a group shares the subscription of this topic and name: only where there is a cursor to share."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from proxy.journal.summary import NO_JOURNAL, JournalSummary, TopicSummary
 from proxy.net.broker_statistics import State
@@ -44,6 +44,20 @@ class GatewaySummary:
     collections_total: int
     journal: JournalSummary
     event_topic: TopicSummary
+    certificates: CertificatesSummary
+
+
+@dataclass(frozen=True, slots=True)
+class CertificatesSummary:
+    """The gateway's own certificates, and the authorities that it believes."""
+
+    expire_at_s: dict[str, float]
+    """By who is shown it, `clients` or `brokers`; in seconds since 1970."""
+    well: bool
+    reloads: int
+
+
+NO_CERTIFICATES: Final = CertificatesSummary({}, well=True, reloads=0)
 
 
 class MetricsSource:
@@ -61,11 +75,13 @@ class MetricsSource:
         groups: Groups | None = None,
         journal: JournalKeeper | None = None,
         event_topic: TopicSummary | None = None,
+        certificates: Callable[[], CertificatesSummary] = lambda: NO_CERTIFICATES,
     ) -> None:
         """All of one gateway; `groups` is None for one that shares nothing, `journal` for one that keeps none.
 
         `event_topic` is changed by whoever sends events.
         """
+        self._certificates = certificates
         self._journal = journal
         self._event_topic = event_topic or TopicSummary()
         self._groups = groups
@@ -93,6 +109,7 @@ class MetricsSource:
             collections_total=self._collector.collections_total,
             journal=NO_JOURNAL if self._journal is None else self._journal.summary(),
             event_topic=self._event_topic,
+            certificates=self._certificates(),
         )
 
     def topics(self) -> Iterator[ElectionSummary]:

@@ -239,5 +239,22 @@ GATEWAY: Final = (
         "event_topic.well",
         "1 if nothing keeps events from `journal_topic`, also where there is none.",
     ),
+    gauge(
+        "keyline_gateway_certificate_expires_timestamp_seconds",
+        "certificates.expire_at_s",
+        "When the gateway's own certificate expires, by who is shown it; in seconds since 1970.",
+        unit="seconds",
+        label="certificate",
+    ),
+    gauge(
+        "keyline_gateway_certificates_well",
+        "certificates.well",
+        "1 if the files of certificates could be read when they were looked at last, or there are none.",
+    ),
+    counter(
+        "keyline_gateway_certificate_reloads_total",
+        "certificates.reloads",
+        "Times that certificates were read again because their files had changed.",
+    ),
 )
 """Of the gateway; no labels but what the families have of their own."""

@@ -48,6 +48,8 @@ class TlsFiles:
         """
         self._certificate, self._key, self._authorities = certificate, key, authorities
         self._server = server
+        self.well = True
+        """Whether what is in the files is what is used."""
         self.not_after_s: float | None = None
         """When the certificate expires, in seconds since 1970; None without one."""
         self._trouble: str | None = None
@@ -66,12 +68,13 @@ class TlsFiles:
         except ConfigurationError as error:
             self._tell(str(error))
             return False
-        self._seen, self._trouble = seen, None
+        self._seen, self._trouble, self.well = seen, None, True
         self._note_expiry()
         return True
 
     def _tell(self, trouble: str) -> None:
         """Once, and not at every look."""
+        self.well = False
         if trouble != self._trouble:
             self._trouble = trouble
             log.error("certificates cannot be read again; those of before stay in use", problem=trouble)
@@ -118,6 +121,11 @@ class TlsWatch:
         self._watched = watched
         self._timer: Timer | None = None
         self.reloads = 0
+
+    @property
+    def well(self) -> bool:
+        """Whether all files could be read when they were looked at last."""
+        return all(files.well for files in self._watched)
 
     def start(self) -> None:
         """Look from now on."""

@@ -23,7 +23,7 @@ from admin_api.routes.metrics import metrics_routes
 from admin_api.turns import TURN_S, Turns
 from proxy.collector import Collector
 from proxy.limits import Limits
-from proxy.metrics_source import MetricsSource
+from proxy.metrics_source import CertificatesSummary, MetricsSource
 from proxy.net.broker_settings import BrokerSettings
 from proxy.net.brokers import Brokers
 from proxy.net.group_settings import GroupSettings
@@ -99,6 +99,7 @@ class Gateway:
             self.brokers,
             self.collector,
             self.groups,
+            certificates=lambda: CertificatesSummary({"clients": 1_800_000_000.0}, well=True, reloads=2),
         )
 
     def get(
@@ -279,7 +280,7 @@ def test_no_label_is_a_key_or_anything_else_without_bound() -> None:
     """Of topics, subscriptions and consumers there are so many; every other label has a few values."""
     gateway = Gateway()
     driven(gateway)
-    ours = {"topic", "subscription", "consumer", "le", "state", "cause", "kind", "version"}
+    ours = {"topic", "subscription", "consumer", "le", "state", "cause", "kind", "version", "certificate"}
     for metric in gateway.families(**EVERYTHING):
         labels = {label for sample in metric.samples for label in sample.labels}
         if metric.name.startswith("keyline_"):

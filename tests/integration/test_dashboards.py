@@ -15,6 +15,7 @@ import pytest
 
 from admin_api.metrics import families
 from dashboards.build import DASHBOARDS, FOLDER, rendered
+from integration.certificates import Authority
 from integration.errors import ToolMissingError
 from integration.gateway import KeylineGateway
 from integration.load.options import Batching
@@ -100,7 +101,11 @@ def load(run: LoadRun, watching: Prometheus) -> float:
 def scraped(pulsar: PulsarStandalone, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scraped]:
     """Load a gateway of its own while Prometheus scrapes it; the load keeps every key's order."""
     directory = tmp_path_factory.mktemp("dashboards")
+    signed = Authority(directory).sign("gateway", "localhost")
     settings = {
+        "listen_tls": "127.0.0.1:0",
+        "tls_certificate_file": str(signed.certificate),
+        "tls_key_file": str(signed.key),
         "metrics_consumers_max": "100",
         "metrics_pulsar_names": "true",
         "producer_return_grace_s": "0",
