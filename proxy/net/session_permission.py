@@ -22,6 +22,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from proxy.errors import ClientError
 from proxy.net.relay_requests import OURS
+from proxy.net.session_commands import error_frame
+from proxy.net.unjoined import Unjoined
 from proxy.wire import commands, frames
 from proxy.wire import pulsar_pb2 as pb
 
@@ -155,20 +157,20 @@ class PermissionWatch:
             self._denied(place, error)
 
 
-class Unjudged:
-    """Implements `ports.WorkerPort` for a worker whose permission is asked for."""
+class Unjudged(Unjoined):
+    """The port of a worker whose permission is asked for."""
 
     def __init__(self, consumer_id: int, send: Callable[[bytes], None], left: Callable[[], None]) -> None:
         """`left` is called if the client closes it before there is an answer."""
         self._consumer_id = consumer_id
         self._send = send
         self._left = left
-        self.permits: list[int] = []
+        self.permits = 0
         """That came too early, for whoever takes over."""
 
     def flow(self, permits: int) -> None:
         """Kept."""
-        self.permits.append(permits)
+        self.permits += permits
 
     def ack(self, command: pb.CommandAck) -> None:
         """Of nothing."""
@@ -176,37 +178,15 @@ class Unjudged:
             response = pb.CommandAckResponse(consumer_id=self._consumer_id, request_id=command.request_id)
             self._send(frames.encode_command(_T(type=_T.ACK_RESPONSE, ackResponse=response)))
 
-    def redeliver(self, command: pb.CommandRedeliverUnacknowledgedMessages) -> None:
-        """Of nothing."""
+    def refuse(self, request_id: int) -> None:
+        """Not yet."""
+        text = "the consumer has not joined yet: the broker is asked whether it may"
+        self._send(error_frame(pb.ServiceNotReady, text, request_id))
 
     def close(self, request_id: int) -> None:
         """It waits no more."""
         self._left()
         self._send(commands.success(request_id))
 
-    def unsubscribe(self, command: pb.CommandUnsubscribe) -> None:
-        """Not yet."""
-        self._refuse(command.request_id)
-
-    def seek(self, command: pb.CommandSeek) -> None:
-        """Not yet."""
-        self._refuse(command.request_id)
-
-    def get_last_message_id(self, command: pb.CommandGetLastMessageId) -> None:
-        """Not yet."""
-        self._refuse(command.request_id)
-
-    def consumer_stats(self, command: pb.CommandConsumerStats) -> None:
-        """Not yet."""
-        self._refuse(command.request_id)
-
     def lost(self, reason: str) -> None:
         """The answer finds nobody."""
-
-    def writability_changed(self, writable: bool) -> None:  # noqa: FBT001 - the port's one bit of news
-        """Nothing is sent to it."""
-
-    def _refuse(self, request_id: int) -> None:
-        text = "the consumer has not joined yet: the broker is asked whether it may"
-        error = pb.CommandError(request_id=request_id, error=pb.ServiceNotReady, message=text)
-        self._send(frames.encode_command(_T(type=_T.ERROR, error=error)))

@@ -158,9 +158,8 @@ class SessionWorkers:
         self._join(worker, command)
         if self._watch is not None:
             self._watch.begin()
-        for permits in waiting.permits:
-            if worker.port is not None:
-                worker.port.flow(permits)
+        if waiting.permits and worker.port is not None:
+            worker.port.flow(waiting.permits)
 
     def _join(self, worker: Worker, command: pb.CommandSubscribe) -> None:
         try:

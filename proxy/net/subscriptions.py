@@ -26,6 +26,7 @@ from proxy.net.subscription_summary import (
     subscription_summary,
 )
 from proxy.net.subscription_workers import error_frame
+from proxy.net.unjoined import Unjoined
 from proxy.wire import commands
 
 if TYPE_CHECKING:
@@ -203,7 +204,7 @@ class Subscriptions:
                 yield from consumer_summaries(subscription)
 
 
-class _Refused:
+class _Refused(Unjoined):
     """The port of a worker that never joins: it is told why, once, in a later turn; what it asks meanwhile, too."""
 
     def __init__(self, clock: Clock, link: WorkerLink, command: pb.CommandSubscribe, error: KeylineError) -> None:
@@ -218,7 +219,8 @@ class _Refused:
             self._link.send(error_frame(request_id, self._error))
             self._link.forget()
 
-    def _refuse(self, request_id: int) -> None:
+    def refuse(self, request_id: int) -> None:
+        """For the same reason."""
         if not self._ended:
             self._link.send(error_frame(request_id, self._error))
 
@@ -233,31 +235,3 @@ class _Refused:
             self._ended = True
             self._link.send(commands.success(request_id))
             self._link.forget()
-
-    def flow(self, permits: int) -> None:
-        """It gets nothing."""
-
-    def ack(self, command: pb.CommandAck) -> None:
-        """It has nothing."""
-
-    def redeliver(self, command: pb.CommandRedeliverUnacknowledgedMessages) -> None:
-        """It has nothing."""
-
-    def unsubscribe(self, command: pb.CommandUnsubscribe) -> None:
-        """Refused for the same reason."""
-        self._refuse(command.request_id)
-
-    def seek(self, command: pb.CommandSeek) -> None:
-        """Refused for the same reason."""
-        self._refuse(command.request_id)
-
-    def get_last_message_id(self, command: pb.CommandGetLastMessageId) -> None:
-        """Refused for the same reason."""
-        self._refuse(command.request_id)
-
-    def consumer_stats(self, command: pb.CommandConsumerStats) -> None:
-        """Refused for the same reason."""
-        self._refuse(command.request_id)
-
-    def writability_changed(self, writable: bool) -> None:  # noqa: FBT001 - the port's one bit of news
-        """It is sent nothing."""
