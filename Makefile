@@ -30,7 +30,7 @@ LIVES ?= 2000
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup test-tools artifacts pulsar pulsar-stop pulsar-status test sim lives mutants fuzz lint types fmt demo report uptime bench soak console-screenshots proto clean
+.PHONY: help setup test-tools artifacts pulsar pulsar-stop pulsar-status test sim lives mutants fuzz lint types fmt demo report uptime bench soak chart console-screenshots proto clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-20s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -102,6 +102,9 @@ bench: setup ## measure the gateway against a direct connection
 
 soak: setup ## thousands of workers, rolling restarts, MINUTES=30; memory, descriptors, latency, order
 	@$(PYTHON) -m integration.soak --version $(PULSAR_VERSION) --minutes $(MINUTES) $(ARGS)
+
+chart: $(VENV)/.ready ## write what the Helm chart has from elsewhere: its schema, dashboards and rules
+	@$(PYTHON) -m helm.build
 
 console-screenshots: setup ## take the console's pictures in docs/images anew, in the system's Chromium
 	@$(PYTHON) -m tests.integration.console_screenshots

@@ -10,18 +10,15 @@ A load run is a `LoadRun`: an `OwnedProcess`, so it ends with us, whose log is p
 from __future__ import annotations
 
 import json
-import os
-import re
-import shutil
 import subprocess
 import tempfile
 from pathlib import Path
 from typing import Any
 
 from integration import artifacts, perf_output
-from integration.errors import DownloadError, IntegrationError, ToolMissingError
+from integration.errors import IntegrationError
+from integration.go_tool import ensure_go_program
 from integration.java import java_command
-from integration.locks import exclusive_lock
 from integration.logs import tail
 from integration.processes import OwnedProcess
 from integration.standalone_files import LOG4J
@@ -29,11 +26,9 @@ from integration.standalone_files import LOG4J
 PERF_CLASS = "org.apache.pulsar.testclient.PulsarPerfTestTool"
 ADMIN_CLASS = "org.apache.pulsar.admin.cli.PulsarAdminTool"
 GO_PERF_MODULE = "github.com/apache/pulsar-client-go/perf@latest"
-GO_VERSION_MIN = (1, 21)
 """From here on Go fetches by itself the newer toolchain that a module asks for."""
 TOOL_HEAP_MIB = 512
 ADMIN_S_MAX = 90.0
-GO_INSTALL_S_MAX = 900.0
 
 
 class LoadRun(OwnedProcess):
@@ -120,59 +115,8 @@ def go_perf(command: str, *arguments: str, service_url: str, log: Path) -> LoadR
 
 
 def ensure_go_perf() -> Path:
-    """Return Go's load client, built into the cache on first use.
-
-    Raises:
-        ToolMissingError: Go is missing or older than 1.21; the text is fit for a skip's reason.
-        DownloadError: its modules could not be fetched or built.
-    """
-    program = artifacts.cache_root() / "go" / "perf"
-    if program.exists():
-        return program
-    go = _require_go()
-    with exclusive_lock(artifacts.cache_root() / "go.lock", "another process is building Go's load client; waiting"):
-        if not program.exists():
-            # Go writes the program in place; only a whole one may get the final name.
-            work = Path(tempfile.mkdtemp(prefix=".go-", dir=artifacts.cache_root()))
-            try:
-                _go_install(go, work)
-                program.parent.mkdir(exist_ok=True)
-                (work / "perf").rename(program)
-            finally:
-                shutil.rmtree(work, ignore_errors=True)
-    return program
-
-
-def _require_go() -> str:
-    go = shutil.which("go")
-    if go is None:
-        msg = "Go's load client needs Go 1.21 or newer to be built, and there is no `go` (Debian 12's own is 1.19)"
-        raise ToolMissingError(msg)
-    answer = subprocess.run([go, "version"], capture_output=True, text=True, check=False).stdout
-    version = re.search(r"go(\d+)\.(\d+)", answer)
-    if version is None or (int(version[1]), int(version[2])) < GO_VERSION_MIN:
-        msg = f"Go's load client needs Go 1.21 or newer to be built; this is {answer.strip()!r}"
-        raise ToolMissingError(msg)
-    return go
-
-
-def _go_install(go: str, directory: Path) -> None:
-    environment = {**os.environ, "GOBIN": str(directory)}
-    try:
-        done = subprocess.run(
-            [go, "install", GO_PERF_MODULE],
-            capture_output=True,
-            text=True,
-            env=environment,
-            timeout=GO_INSTALL_S_MAX,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        msg = f"building {GO_PERF_MODULE} took longer than {GO_INSTALL_S_MAX:.0f} s"
-        raise DownloadError(msg) from None
-    if done.returncode:
-        msg = f"`go install {GO_PERF_MODULE}` failed:\n{done.stderr[-2000:]}"
-        raise DownloadError(msg)
+    """Return Go's load client, built into the cache on first use. Raises as `ensure_go_program`."""
+    return ensure_go_program("perf", GO_PERF_MODULE, "Go's load client")
 
 
 def _java_tool(

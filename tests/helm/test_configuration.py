@@ -53,6 +53,24 @@ def test_the_gateway_takes_what_is_rendered(chart: Chart, scenario: str, tmp_pat
         assert settings[name] == value, name
 
 
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_every_file_that_is_named_is_mounted(chart: Chart, scenario: str) -> None:
+    """A Secret's items under the very names that the configuration has."""
+    manifests = chart.render(scenario)
+    pod = pod_spec(workload(manifests))
+    items = {
+        volume["name"]: [item["path"] for item in volume["secret"]["items"]]
+        for volume in pod["volumes"]
+        if "secret" in volume
+    }
+    mounted = {
+        f"{mount['mountPath']}/{path}"
+        for mount in pod["containers"][0]["volumeMounts"]
+        for path in items.get(mount["name"], [])
+    }
+    assert set(re.findall(r'"(/etc/keyline/[^"]+)"', configuration(manifests))) == mounted
+
+
 def test_every_setting_can_be_passed(chart: Chart, tmp_path: Path) -> None:
     """With its default, those that have none or are the chart's own excepted."""
     defaults = {

@@ -145,6 +145,9 @@ def test_the_autoscaler_alone_decides_how_many(chart: Chart) -> None:
     documented = (CHART.parent.parent / "docs" / "metrics.md").read_text()
     own = [metric["pods"]["metric"]["name"] for metric in scaler["metrics"] if metric["type"] == "Pods"]
     assert len(own) == 3
+    targets = [metric["pods"]["target"] for metric in scaler["metrics"] if metric["type"] == "Pods"]
+    assert {target["type"] for target in targets} == {"AverageValue"}
+    assert "400000000" in {target["averageValue"] for target in targets}
     rules = named(manifests, "ConfigMap", "events-keyline-adapter-rules")["data"]["config.yaml"]
     for name in own:
         assert f"`{name}` | gauge" in documented

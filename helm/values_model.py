@@ -1,0 +1,212 @@
+"""What values.yaml may contain, the gateway's settings excepted; unknown keys are mistakes on every level.
+
+Where Kubernetes has a type of its own (resources, affinity, ...) its own schema is the judge, at the API server.
+Names are snake case here and camel case in values.yaml, as is the custom in both.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from helm.values_blocks import (
+    AdminTokens,
+    Block,
+    Count,
+    Journal,
+    Map,
+    Port,
+    Positive,
+    Pulsar,
+    SecretKey,
+    Texts,
+    Tls,
+)
+
+
+class Image(Block):
+    """The gateway's container image."""
+
+    repository: Annotated[str, Field(min_length=1)]
+    tag: str
+    pull_policy: Literal["Always", "IfNotPresent", "Never"]
+    pull_secrets: list[str]
+
+
+class ServicePorts(Block):
+    """Ports of the Services."""
+
+    pulsar: Port
+    pulsarssl: Port
+    admin: Port
+
+
+class Service(Block):
+    """What clients connect to."""
+
+    type: Literal["ClusterIP", "LoadBalancer", "NodePort"]
+    annotations: Texts
+    load_balancer_class: str
+    load_balancer_source_ranges: list[str]
+    external_traffic_policy: Literal["", "Cluster", "Local"]
+    ports: ServicePorts
+
+
+class Probe(Block):
+    """How often the kubelet asks, and how many failures it takes."""
+
+    period_seconds: Positive
+    timeout_seconds: Positive
+    failure_threshold: Positive
+
+
+class Probes(Block):
+    """Liveness, readiness and startup are three questions."""
+
+    liveness: Probe
+    readiness: Probe
+    startup: Probe
+
+
+class Shutdown(Block):
+    """How a pod ends."""
+
+    pre_stop_seconds: Annotated[int, Field(ge=0, le=600)]
+    termination_grace_period_seconds: Count
+
+
+class Pdb(Block):
+    """The pod disruption budget."""
+
+    enabled: bool
+    max_unavailable: Positive | Annotated[str, Field(pattern="^[0-9]+%$")]
+
+
+class Targets(Block):
+    """The average of one pod that more pods are started for, by the gateway's own metrics; 0 leaves one out."""
+
+    workers: Count
+    connections: Count
+    held_bytes: Count
+
+
+class Autoscaling(Block):
+    """The horizontal pod autoscaler."""
+
+    enabled: bool
+    min_replicas: Positive
+    max_replicas: Positive
+    cpu_percent: Annotated[int, Field(ge=0, le=1000)]
+    per_pod: Targets
+    adapter_rules: bool
+    scale_down_stabilization_seconds: Annotated[int, Field(ge=0, le=3600)]
+
+
+class NetworkPolicy(Block):
+    """Who may come, and where the gateway may go."""
+
+    enabled: bool
+    clients: list[Map]
+    admin: list[Map]
+    egress: list[Map]
+
+
+class Scrape(Block):
+    """How metrics are collected."""
+
+    kind: Literal["none", "annotations", "PodMonitor", "VMPodScrape"]
+    interval: str
+    timeout: str
+    labels: Texts
+
+
+class Rules(Block):
+    """Recording and alert rules."""
+
+    enabled: bool
+    labels: Texts
+    runbook_url: Annotated[str, Field(min_length=1)]
+
+
+class Dashboards(Block):
+    """Grafana's dashboards."""
+
+    enabled: bool
+    labels: Texts
+    annotations: Texts
+
+
+class Monitoring(Block):
+    """Metrics, alerts, dashboards."""
+
+    scrape: Scrape
+    rules: Rules
+    dashboards: Dashboards
+
+
+class ServiceAccount(Block):
+    """Who the pods are to the API server; the gateway never asks it anything."""
+
+    create: bool
+    name: str
+    annotations: Texts
+
+
+class Spread(Block):
+    """One topology spread constraint; the selector is the chart's."""
+
+    topology_key: Annotated[str, Field(min_length=1)]
+    max_skew: Positive
+    when_unsatisfiable: Literal["ScheduleAnyway", "DoNotSchedule"]
+
+
+class Smoke(Block):
+    """The pod of `helm test`."""
+
+    enabled: bool
+    topic: Annotated[str, Field(pattern="^(non-)?persistent://[^/]+/[^/]+/[^/]+$")]
+    messages: Positive
+    timeout_seconds: Positive
+
+
+class Values(Block):
+    """Everything in values.yaml."""
+
+    global_: Map = Field(default={}, alias="global", description="Of a chart that has this one as a part; not used.")
+    name_override: str
+    fullname_override: Annotated[str, Field(max_length=45)]
+    kind: Literal["Deployment", "StatefulSet"]
+    replica_count: Count
+    image: Image
+    config: Map
+    pulsar: Pulsar
+    broker_token: SecretKey
+    tls: Tls
+    admin_tokens: AdminTokens
+    journal: Journal
+    listen_host: Annotated[str, Field(min_length=1)]
+    service: Service
+    probes: Probes
+    shutdown: Shutdown
+    update_strategy: Map
+    pdb: Pdb
+    autoscaling: Autoscaling
+    network_policy: NetworkPolicy
+    monitoring: Monitoring
+    service_account: ServiceAccount
+    pod_security_context: Map
+    container_security_context: Map
+    resources: Map
+    topology_spread: list[Spread]
+    node_selector: Texts
+    tolerations: list[Map]
+    affinity: Map
+    priority_class_name: str
+    common_labels: Texts
+    pod_labels: Texts
+    pod_annotations: Texts
+    extra_env: list[Map]
+    extra_volumes: list[Map]
+    extra_volume_mounts: list[Map]
+    smoke: Smoke

@@ -1,0 +1,82 @@
+"""Programs that are built from their Go modules into the cache, once.
+
+Why built: machines that run the tests reach package registries and nothing else, and such programs are published
+elsewhere, or not at all.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import Final
+
+from integration import artifacts
+from integration.errors import DownloadError, ToolMissingError
+from integration.locks import exclusive_lock
+
+VERSION_MIN: Final = (1, 21)
+"""It fetches a newer toolchain by itself where a module wants one."""
+INSTALL_S_MAX: Final = 900.0
+
+
+def ensure_go_program(name: str, module: str, what: str) -> Path:
+    """Return a program, built on first use.
+
+    Args:
+        name: what `go install` calls it.
+        module: with its version, ``example.org/module/cmd/name@latest``.
+        what: it is called so in messages.
+
+    Raises:
+        ToolMissingError: Go is missing or too old; the text is fit for a skip's reason.
+        DownloadError: its modules could not be fetched or built; nothing half is kept.
+    """
+    program = artifacts.cache_root() / "go" / name
+    if program.exists():
+        return program
+    go = _require_go(what)
+    with exclusive_lock(artifacts.cache_root() / f"go-{name}.lock", f"another process is building {what}; waiting"):
+        if not program.exists():
+            # Go writes the program in place; only a whole one may get the final name.
+            work = Path(tempfile.mkdtemp(prefix=".go-", dir=artifacts.cache_root()))
+            try:
+                _install(go, module, work)
+                program.parent.mkdir(exist_ok=True)
+                (work / name).rename(program)
+            finally:
+                shutil.rmtree(work, ignore_errors=True)
+    return program
+
+
+def _require_go(what: str) -> str:
+    go = shutil.which("go")
+    least = ".".join(map(str, VERSION_MIN))
+    if go is None:
+        msg = f"{what} needs Go {least} or newer to be built, and there is no `go` (Debian 12's own is 1.19)"
+        raise ToolMissingError(msg)
+    answer = subprocess.run([go, "version"], capture_output=True, text=True, check=False).stdout
+    version = re.search(r"go(\d+)\.(\d+)", answer)
+    if version is None or (int(version[1]), int(version[2])) < VERSION_MIN:
+        msg = f"{what} needs Go {least} or newer to be built; this is {answer.strip()!r}"
+        raise ToolMissingError(msg)
+    return go
+
+
+def _install(go: str, module: str, directory: Path) -> None:
+    try:
+        done = subprocess.run(
+            [go, "install", module],
+            capture_output=True,
+            text=True,
+            env={**os.environ, "GOBIN": str(directory)},
+            timeout=INSTALL_S_MAX,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise DownloadError(f"building {module} took longer than {INSTALL_S_MAX:.0f} s") from None
+    if done.returncode:
+        raise DownloadError(f"`go install {module}` failed:\n{done.stderr[-2000:]}")
