@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import structlog
 import uvloop
 
-from admin_api.access.tokens import PUBLIC, SECRET, Roles, Tokens, public_key, published_keys, secret_key
+from admin_api.access.published_keys import PublishedKeys
+from admin_api.access.tokens import PUBLIC, SECRET, Roles, Tokens, public_key, secret_key
 from admin_api.app import admin_app
 from admin_api.metrics.snapshot import snapshot
 from admin_api.origins import is_loopback
@@ -464,7 +465,7 @@ def _tokens(config: Config) -> Tokens | None:
         elif security.admin_token_public_key_file is not None:
             key = public_key(security.admin_token_public_key_file)
         elif security.admin_token_jwks_url is not None:
-            key = published_keys(security.admin_token_jwks_url)
+            key = PublishedKeys(security.admin_token_jwks_url)
         else:
             return None
     except ConfigurationError as error:

@@ -7,7 +7,6 @@ a public key must never be taken for a secret.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,8 +27,6 @@ CALLER: Final = "keyline.caller"
 """Who asks, in the scope of a request, for routes that want to know."""
 LEEWAY_S: Final = 10
 """By so much clocks may differ."""
-KEYS_KEPT_S: Final = 300
-FETCH_S_MAX: Final = 5
 SECRET_BYTES_MIN: Final = 32
 
 Key = Callable[[str], Awaitable[Any]]
@@ -126,16 +123,6 @@ def public_key(path: Path) -> Key:
         return _always(load(content))
     except (ValueError, TypeError) as error:
         raise ConfigurationError(f"{path}: no public key can be read from it: {error}") from error
-
-
-def published_keys(url: str) -> Key:
-    """Those of an identity provider (JWKS), asked for when one is wanted that is not known, beside the event loop."""
-    client = jwt.PyJWKClient(url, cache_keys=True, lifespan=KEYS_KEPT_S, timeout=FETCH_S_MAX)
-
-    async def key(token: str) -> Any:
-        return (await asyncio.to_thread(client.get_signing_key_from_jwt, token)).key
-
-    return key
 
 
 def _always(key: Any) -> Key:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import hmac
 import json
@@ -17,7 +18,8 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
-from admin_api.access.tokens import PUBLIC, SECRET, Roles, Tokens, public_key, published_keys, secret_key
+from admin_api.access.published_keys import ASKED_AGAIN_S, KEPT_S, PublishedKeys
+from admin_api.access.tokens import PUBLIC, SECRET, Roles, Tokens, public_key, secret_key
 from proxy.errors import ConfigurationError
 from tests.admin_api.rig import SUBSCRIPTION, AdminRig
 
@@ -261,15 +263,69 @@ def provider() -> Iterator[tuple[str, Any]]:
 def test_the_keys_of_an_identity_provider(provider: tuple[str, Any]) -> None:
     """By the id that a token names."""
     url, private = provider
-    rig = AdminRig(tokens=Tokens(published_keys(url), PUBLIC, ROLES))
+    rig = AdminRig(tokens=Tokens(PublishedKeys(url), PUBLIC, ROLES))
     for kid, status in (("k1", 200), ("k2", 401)):
         made = jwt.encode({"sub": "ada"}, private, algorithm="RS256", headers={"kid": kid})
         assert rig.ask("GET", "/api/v1/me", headers={"authorization": f"Bearer {made}"}).status_code == status
 
 
+class Provider:
+    """Its keys, asked for at a time that the test sets."""
+
+    def __init__(self, url: str, private: Any) -> None:
+        self.now = 0.0
+        self.keys = PublishedKeys(url, lambda: self.now)
+        self._private = private
+
+    async def know(self, *names: str) -> list[bool]:
+        """Which of the keys named so are known, all asked for at once."""
+
+        async def known(name: str) -> bool:
+            try:
+                await self.keys(jwt.encode({"sub": "ada"}, self._private, algorithm="RS256", headers={"kid": name}))
+            except jwt.InvalidTokenError:
+                return False
+            return True
+
+        return await asyncio.gather(*map(known, names))
+
+
+def test_strangers_do_not_make_the_gateway_ask_the_provider_again_and_again(provider: tuple[str, Any]) -> None:
+    """A name that nobody knows is looked for once in a while; a key that is known goes on being known meanwhile."""
+    asked = Provider(*provider)
+    made_up = [f"made-up-{number}" for number in range(50)]
+
+    async def story() -> None:
+        assert await asked.know(*made_up, "k1") == [False] * 50 + [True]
+        assert asked.keys.fetches == 1
+        asked.now = ASKED_AGAIN_S
+        assert await asked.know(*made_up, "k1") == [False] * 50 + [True]
+        assert asked.keys.fetches == 2
+        asked.now += KEPT_S
+        assert await asked.know("k1") == [True]
+        assert asked.keys.fetches == 3
+
+    asyncio.run(story())
+
+
+def test_who_was_known_stays_known_while_the_provider_is_away(provider: tuple[str, Any]) -> None:
+    """It is asked again every few seconds."""
+    asked = Provider(*provider)
+
+    async def story() -> None:
+        assert await asked.know("k1") == [True]
+        asked.keys.url = "http://127.0.0.1:1/jwks"
+        for fetches in (2, 3):
+            asked.now += KEPT_S
+            assert await asked.know("k1", "k1", "k2") == [True, True, False]
+            assert asked.keys.fetches == fetches
+
+    asyncio.run(story())
+
+
 def test_a_provider_that_is_away_lets_nobody_in() -> None:
     """And breaks nothing."""
-    rig = AdminRig(tokens=Tokens(published_keys("http://127.0.0.1:1/jwks"), PUBLIC, ROLES))
+    rig = AdminRig(tokens=Tokens(PublishedKeys("http://127.0.0.1:1/jwks"), PUBLIC, ROLES))
     private = rsa.generate_private_key(public_exponent=65_537, key_size=2_048)
     made = jwt.encode({"sub": "ada"}, private, algorithm="RS256", headers={"kid": "k1"})
     assert rig.ask("GET", "/api/v1/me", headers={"authorization": f"Bearer {made}"}).status_code == 401
