@@ -130,6 +130,10 @@ class Relay:
         """Whether a relayed consumer was answered; None when there is none of that id."""
         return self._requests.consumer_ready(consumer_id)
 
+    def own_id(self) -> int:
+        """A number for a request of the gateway's own, whichever part of it asks."""
+        return self._requests.own_id()
+
     def open(self) -> None:
         """Begin; `relay_connected` or `relay_refused` follows."""
         self._brokers_tried = 0

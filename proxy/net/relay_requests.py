@@ -58,6 +58,7 @@ class RelayedRequests:
         self._producers: dict[int, bool] = {}
         self._consumers: dict[int, bool] = {}
         self._stale_producers: set[int] = set()
+        self._own = OURS
 
     @property
     def pending(self) -> int:
@@ -87,6 +88,11 @@ class RelayedRequests:
     def is_stale(self, producer_id: int) -> bool:
         """Whether the client was told to close this producer and has not spoken of it since."""
         return producer_id in self._stale_producers
+
+    def own_id(self) -> int:
+        """A number for a request of the gateway's own, which no other of this client has or had."""
+        self._own += 1
+        return self._own
 
     def consumer_ready(self, consumer_id: int) -> bool | None:
         """Whether a relayed consumer was answered; None when there is none of that id."""

@@ -18,10 +18,9 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from proxy.errors import ClientError
-from proxy.net.relay_requests import OURS
 from proxy.net.session_commands import error_frame
 from proxy.net.unjoined import Unjoined
 from proxy.wire import commands, frames
@@ -29,6 +28,7 @@ from proxy.wire import pulsar_pb2 as pb
 
 if TYPE_CHECKING:
     from proxy.net.ports import Clock, Timer
+    from proxy.net.relay import Relay
     from proxy.net.relay_requests import Pending
     from proxy.net.session_statistics import SessionCounters
 
@@ -38,8 +38,6 @@ ALLOWED: Final = frozenset({pb.NotAllowedError, pb.TopicNotFound, pb.Subscriptio
 """What a broker says only to who may: that it makes no sense, and before that, that topic or subscription is not there
 or that another broker has it (`ServerCnx.handleSubscribe`). Our own subscribing comes to terms with these."""
 DENIED: Final = frozenset({pb.AuthorizationError, pb.AuthenticationError})
-CONSUMER: Final = OURS
-"""Ids of probes' consumers are above it, as those of its requests."""
 
 Answered = Callable[["ClientError | None"], None]
 """Takes None for yes, and else what the client is to be told."""
@@ -55,17 +53,15 @@ class Place(NamedTuple):
 class Permission:
     """What one client may consume."""
 
-    def __init__(self, request: Callable[[int, Any, bytes], bool], counters: SessionCounters) -> None:
-        """`request` is the relay's."""
-        self._request = request
+    def __init__(self, relay: Relay, counters: SessionCounters) -> None:
+        """`relay` is the client's way to its broker."""
+        self._relay = relay
         self._counters = counters
-        self._number = CONSUMER
         self._asked: dict[int, Answered] = {}
 
     def ask(self, place: Place, answered: Answered) -> None:
         """Ask the broker; the answer follows, at once if the relay takes no more."""
-        self._number += 1
-        number = self._number
+        number = self._relay.own_id()
         self._counters.permissions_asked_total += 1
         self._asked[number] = answered
         probe = pb.CommandSubscribe(
@@ -78,7 +74,7 @@ class Permission:
             force_topic_creation=False,
         )
         frame = frames.encode_command(_T(type=_T.SUBSCRIBE, subscribe=probe))
-        if not self._request(_T.SUBSCRIBE, probe, frame):
+        if not self._relay.request(_T.SUBSCRIBE, probe, frame):
             del self._asked[number]
             answered(ClientError("too much waits for the broker to ask it for a permission", pb.ServiceNotReady))
 
@@ -106,9 +102,9 @@ class Permission:
             answered(ClientError("the broker went before it said whether this is permitted", pb.ServiceNotReady))
 
     def _leave(self, consumer_id: int) -> None:
-        self._number += 1
-        close = pb.CommandCloseConsumer(consumer_id=consumer_id, request_id=self._number)
-        self._request(_T.CLOSE_CONSUMER, close, frames.encode_command(_T(type=_T.CLOSE_CONSUMER, close_consumer=close)))
+        close = pb.CommandCloseConsumer(consumer_id=consumer_id, request_id=self._relay.own_id())
+        frame = frames.encode_command(_T(type=_T.CLOSE_CONSUMER, close_consumer=close))
+        self._relay.request(_T.CLOSE_CONSUMER, close, frame)
 
 
 class PermissionWatch:

@@ -48,7 +48,6 @@ class SessionProducers:
         self.clock = clock
         self._waiting: dict[int, WaitingProducer] = {}
         self._takers = SessionTakers(relay, transport, client_version, clock)
-        self._own_requests = OURS
 
     # ---- from the client
 
@@ -98,8 +97,7 @@ class SessionProducers:
 
     def withdraw(self, producer: WaitingProducer) -> None:
         """Close a producer at the broker."""
-        self._own_requests += 1
-        body = pb.CommandCloseProducer(producer_id=producer.producer_id, request_id=self._own_requests)
+        body = pb.CommandCloseProducer(producer_id=producer.producer_id, request_id=self._relay.own_id())
         frame = frames.encode_command(_T(type=_T.CLOSE_PRODUCER, close_producer=body))
         self._takers.close(producer.election, body, frame)
 

@@ -9,7 +9,8 @@ from proxy.net.handshake import parse_service_url
 from proxy.net.relay_requests import OURS
 from proxy.net.session_settings import SessionSettings
 from proxy.wire import pulsar_pb2 as pb
-from tests.net.fakes import FakeWorkerPort
+from tests.net.fakes import FakeClock, FakeWorkerPort
+from tests.net.producer_rig import not_ready, ready, want
 from tests.net.session_rig import (
     SessionRig,
     ack,
@@ -17,6 +18,7 @@ from tests.net.session_rig import (
     encode,
     flow,
     lookup,
+    new_elections,
     parse,
     subscribe,
     success,
@@ -181,6 +183,28 @@ def test_a_relay_that_takes_no_more_says_so() -> None:
     rig.client.deliver(lookup(1) + subscribe(2, 200))
     refused = [command.error for command in rig.to_client() if command.type == T.ERROR]
     assert [(error.request_id, error.error) for error in refused] == [(200, pb.ServiceNotReady)]
+
+
+def test_a_question_and_a_producer_that_is_taken_back_do_not_meet() -> None:
+    """Both are requests of the gateway's own on one connection, and each gets its own answer."""
+    clock = FakeClock()
+    elections = new_elections(clock)
+    rig, other = (SessionRig(QUIET, clock=clock, elections=elections, authorize=True).connect() for _ in range(2))
+    rig.client.deliver(want(10, 1))
+    rig.broker.deliver(not_ready(10))
+    other.client.deliver(want(20, 2))
+    rig.take_all()
+    rig.broker.deliver(ready(10, epoch=1))
+    (withdrawal,) = rig.to_broker()
+    assert withdrawal.type == T.CLOSE_PRODUCER
+    rig.client.deliver(subscribe(1, 100))
+    (probe,) = asked(rig)
+    assert probe.request_id != withdrawal.close_producer.request_id
+    other.take_all()
+    rig.broker.deliver(success(withdrawal.close_producer.request_id))
+    assert [command.type for command in other.to_broker()] == [T.PRODUCER]
+    answer(rig, probe, pb.NotAllowedError)
+    assert len(rig.directory.workers) == 1
 
 
 def test_it_is_asked_again_for_each_subscription_while_anybody_consumes_it() -> None:
