@@ -493,17 +493,17 @@ class _Tls:
             self.broker = _broker_tls(broker) if wanted else None
             self.server = self.clients = None
             if certificate is not None:
-                clients_ca = security.tls_client_ca_file
-                self.clients = TlsFiles(certificate=certificate, key=key, authorities=clients_ca, server=True)
-                # Clients of the admin API say who they are in another way.
-                self.server = TlsFiles(certificate=certificate, key=key, server=True)
+                self.server = self.clients = TlsFiles(certificate=certificate, key=key, server=True)
+            if security.tls_client_ca_file is not None:  # callers of the admin API say who they are in another way
+                authorities = security.tls_client_ca_file
+                self.clients = TlsFiles(certificate=certificate, key=key, authorities=authorities, server=True)
         except ConfigurationError as error:
             raise StartFailure(str(error)) from error
 
     @property
     def all(self) -> list[TlsFiles]:
-        """Those that are in use."""
-        return [files for files in (self.broker, self.server, self.clients) if files is not None]
+        """Those that are in use, each once."""
+        return list({id(files): files for files in (self.broker, self.server, self.clients) if files}.values())
 
     @property
     def broker_context(self) -> ssl.SSLContext | None:

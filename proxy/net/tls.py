@@ -48,14 +48,17 @@ class TlsFiles:
         """
         self._certificate, self._key, self._authorities = certificate, key, authorities
         self._server = server
-        self.well = True
-        """Whether what is in the files is what is used."""
         self.not_after_s: float | None = None
         """When the certificate expires, in seconds since 1970; None without one."""
         self._trouble: str | None = None
         self._seen = self._look()
         self.context = self._made()
         self._note_expiry()
+
+    @property
+    def well(self) -> bool:
+        """Whether what is in the files is what is used."""
+        return self._trouble is None
 
     def changed(self) -> bool:
         """Whether the files are others than before; then the context has what is in them, if that can be had."""
@@ -68,13 +71,12 @@ class TlsFiles:
         except ConfigurationError as error:
             self._tell(str(error))
             return False
-        self._seen, self._trouble, self.well = seen, None, True
+        self._seen, self._trouble = seen, None
         self._note_expiry()
         return True
 
     def _tell(self, trouble: str) -> None:
         """Once, and not at every look."""
-        self.well = False
         if trouble != self._trouble:
             self._trouble = trouble
             log.error("certificates cannot be read again; those of before stay in use", problem=trouble)
