@@ -47,6 +47,8 @@ _SETTINGS = {
 _TRANSACTION_SETTINGS = {"transactionCoordinatorEnabled": "true", "systemTopicEnabled": "true"}
 
 LOG4J = """status = warn
+# Its own hook races with those of the tools, which print their totals as they end.
+shutdownHook = disable
 appender.console.type = Console
 appender.console.name = console
 appender.console.layout.type = PatternLayout

@@ -25,6 +25,8 @@ FRAME_BYTES_MAX = 8 << 20
 TOPIC = "persistent://public/default/orders"
 SUBSCRIPTION = "workers"
 COME_BACK_S = 0.3
+OPERATION_S = 30.0
+"""After so long without an answer to its SUBSCRIBE a client closes the consumer and tries again."""
 KEEP_ALIVE_S = 30.0
 PIECES_EXPIRE_S = 60.0
 """After so long clients give a chunked message up, and acknowledge what they have of it."""
@@ -217,6 +219,14 @@ class Worker:
         if self._transport is not None and not self._joined and not self.closed_for_good:
             self._subscribe.request_id = self._new_request()
             self._send(frames.encode_command(pb.BaseCommand(type=T.SUBSCRIBE, subscribe=self._subscribe)))
+            self.process.call_later(OPERATION_S, partial(self._not_answered, self._transport, self._request_id))
+
+    def _not_answered(self, transport: Transport, request_id: int) -> None:
+        """Unless it was."""
+        if self._transport is transport and request_id in self.unanswered:
+            self.unanswered.discard(request_id)
+            self._send(commands.close_consumer(1, self._new_request()))
+            self._join()
 
     def _lose_consumer(self) -> None:
         self._joined = False
@@ -347,6 +357,8 @@ class Worker:
             place.ack_set.append(left)
         if self._dice.random() < self.temper.receipt_chance:
             body.request_id = self._new_request()
+            if not self._joined:  # of a consumer that is no more: a broker's to answer, which may owe it
+                self.unanswered.discard(body.request_id)
         self._send(frames.encode_command(command))
 
     def _nack(self, delivery: Delivery) -> None:
