@@ -12,6 +12,8 @@ ARGS ?=
 # In how many processes beside each other the tests run; 0 is one after another. Two took 35 minutes instead of 49 on
 # two cores, but tests that load a broker then wait for each other now and then longer than they may.
 JOBS ?= 0
+PINS = $(VENV)/bin/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes --no-annotate \
+	--custom-compile-command 'make pins'
 # How long the demo runs; empty leaves it to the demo.
 SECONDS ?=
 # How many gateways share the work in the demo.
@@ -105,6 +107,13 @@ soak: setup ## thousands of workers, rolling restarts, MINUTES=30; memory, descr
 
 chart: $(VENV)/.ready ## write what the Helm chart has from elsewhere: its schema, dashboards and rules
 	@$(PYTHON) -m helm.build
+
+image: setup artifacts ## build the gateway's image keyline:local, without a registry too; ARGS='--save keyline.tar'
+	@$(PYTHON) -m integration.containers $(ARGS)
+
+pins: $(VENV)/.ready ## choose anew what the image installs, each package with its hashes
+	@$(PINS) pyproject.toml -o requirements.txt
+	@echo hatchling | $(PINS) - -o requirements-build.txt
 
 console-screenshots: setup ## take the console's pictures in docs/images anew, in the system's Chromium
 	@$(PYTHON) -m tests.integration.console_screenshots

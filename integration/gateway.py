@@ -10,13 +10,12 @@ import signal
 import ssl
 import sys
 import time
-from http import HTTPStatus
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Self
-from urllib.parse import quote
+from typing import TYPE_CHECKING, Final, Self
 
 import httpx
 
+from integration.asked_gateway import AskedGateway
 from integration.errors import StartError
 from integration.lifetime import Lifetime
 from integration.logs import tail
@@ -39,7 +38,7 @@ def service_url_of(gateways: Sequence[KeylineGateway], first: int = 0) -> str:
     return "pulsar://" + ",".join(f"{LOOPBACK}:{gateway.port}" for gateway in turned)
 
 
-class KeylineGateway(Lifetime):
+class KeylineGateway(AskedGateway, Lifetime):
     """One gateway. Use it as a context manager, or call `start` and `stop`."""
 
     def __init__(
@@ -156,46 +155,6 @@ class KeylineGateway(Lifetime):
     def resume(self) -> None:
         """Let it go on."""
         self._signal(signal.SIGCONT)
-
-    def statistics(self) -> dict[str, Any]:
-        """Return its subscriptions with everything known of them, see `proxy.net.subscriptions`.
-
-        Raises:
-            httpx.HTTPError: it does not answer.
-        """
-        values = self._page(None)
-        page = values
-        while page["next"] is not None:
-            page = self._page(page["next"])
-            values["subscriptions"] += page["subscriptions"]
-        listed = values["subscriptions"]
-        values["subscriptions"] = [item for row in listed if (item := self._subscription(row)) is not None]
-        return values
-
-    def workers(self, topic: str, subscription: str) -> frozenset[str]:
-        """Return the names of those that are connected to it now.
-
-        Raises:
-            httpx.HTTPError: it does not answer.
-        """
-        found = self._subscription({"topic": topic, "subscription": subscription})
-        workers = found["dispatcher"]["workers"] if found is not None else []
-        return frozenset(worker["name"] for worker in workers)
-
-    def _page(self, after: str | None) -> dict[str, Any]:
-        query = {"limit": "1000"} | ({"after": after} if after is not None else {})
-        answer = self._http.get("/api/v1/subscriptions", params=query).raise_for_status()
-        values: dict[str, Any] = answer.json()
-        return values
-
-    def _subscription(self, row: dict[str, Any]) -> dict[str, Any] | None:
-        """Everything about a listed one; None if it has ended since."""
-        topic, name = row["topic"].removeprefix("persistent://"), quote(row["subscription"], safe="")
-        answer = self._http.get(f"/api/v1/subscriptions/{topic}/{name}")
-        if answer.status_code == HTTPStatus.NOT_FOUND:
-            return None
-        values: dict[str, Any] = answer.raise_for_status().json()
-        return values
 
     def close(self) -> None:
         """Stop it and let go of the connection to its admin API."""

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Makes a bare Debian or Ubuntu able to run the project; the Makefile calls it.
 #   setup.sh system [--with-go]   Java 17+, Maven and Python's venv, through apt when something is missing
-#   setup.sh tests                what only tests need: a browser, Prometheus, network namespaces, stepped clocks
+#   setup.sh tests                what only tests need: a browser, Prometheus, namespaces, stepped clocks, containers
 #   setup.sh venv DIRECTORY       a virtual environment with the project and its dev dependencies
 # It installs system packages only as root or with sudo that asks no password; otherwise it says what to run.
 set -euo pipefail
@@ -114,6 +114,8 @@ missing_for_tests() {
   command -v chromium >/dev/null || printf '%s\n' chromium fonts-dejavu-core
   command -v prometheus >/dev/null && command -v promtool >/dev/null || echo prometheus
   command -v ip >/dev/null || echo iproute2
+  command -v dockerd >/dev/null || echo docker.io
+  command -v debootstrap >/dev/null || echo debootstrap
   compgen -G '/usr/lib/*/faketime/libfaketimeMT.so.1' >/dev/null || echo libfaketime
 }
 

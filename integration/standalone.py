@@ -2,9 +2,6 @@
 
 Problem: guarantees about restarts, kills and stalls can only be shown on a broker that is really restarted, killed and
 stalled. Rule kept: when `start` returns the broker serves clients, and when it raises nothing is left running.
-
-Ready means that the admin API lists the cluster and that a topic of `public/default` is looked up: the API answers
-some seconds before namespaces are owned, and a client that connects in between is refused.
 """
 
 from __future__ import annotations
@@ -25,6 +22,7 @@ from integration.lifetime import Lifetime
 from integration.logs import tail
 from integration.ports import LOOPBACK, free_ports
 from integration.processes import OwnedProcess
+from integration.readiness import broker_answers
 from integration.standalone_files import write_configuration
 
 if TYPE_CHECKING:
@@ -38,8 +36,6 @@ STOP_S_MAX = 40.0
 PROBE_INTERVAL_S = 0.2
 PROBE_S_MAX = 5.0
 ADMIN_S_MAX = 30.0
-PROBE_TOPIC = "persistent/public/default/keyline-ready"
-TRANSACTIONS_PROBE = "admin/v2/persistent/pulsar/system/transaction_coordinator_assign/partitions"
 
 
 class PulsarStandalone(Lifetime):
@@ -146,7 +142,7 @@ class PulsarStandalone(Lifetime):
         """
         deadline = time.monotonic() + timeout_s
         with self.admin(PROBE_S_MAX) as http:
-            while not self._answers(http):
+            while not broker_answers(http, transactions=self.transactions):
                 if not self.running:
                     msg = f"Pulsar {self.version} ended while starting; end of {self.log}:\n{tail(self.log)}"
                     raise StartError(msg)
@@ -200,16 +196,6 @@ class PulsarStandalone(Lifetime):
     def _signal(self, number: int) -> None:
         if self._process is not None:
             self._process.signal(number)
-
-    def _answers(self, http: httpx.Client) -> bool:
-        try:
-            if http.get("/admin/v2/clusters").text != '["standalone"]':
-                return False
-            if self.transactions and http.get(TRANSACTIONS_PROBE).is_error:
-                return False
-            return http.get(f"/lookup/v2/topic/{PROBE_TOPIC}").is_success
-        except httpx.TransportError:
-            return False
 
     def _command(self, libraries: Path) -> list[str]:
         configuration, log4j = write_configuration(

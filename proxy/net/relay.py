@@ -101,8 +101,13 @@ class Relay:
         brokers: tuple[ServiceUrl, ...],
         connect: pb.CommandConnect,
         counters: SessionCounters,
+        *,
+        behind_proxy: bool = False,
     ) -> None:
-        """`brokers` are tried in turn; each gets `connect` (see `handshake.upstream_connect`). Call `open` next."""
+        """`brokers` are tried in turn; each gets `connect` (see `handshake.upstream_connect`). Call `open` next.
+
+        `behind_proxy` says that they are proxies.
+        """
         assert brokers
         self._client = client
         self._connector = connector
@@ -114,7 +119,12 @@ class Relay:
         self._counters = counters
         self._requests = RelayedRequests(limits.relayed_requests_max)
         self._lookups = RelayedLookups(
-            self._requests, RedirectedLookups(connector, clock, limits, connect), limits, counters, self._deliver
+            self._requests,
+            RedirectedLookups(connector, clock, limits, connect),
+            limits,
+            counters,
+            self._deliver,
+            behind_proxy=behind_proxy,
         )
         self._state = RelayState.OPENING
         self._leg: UpstreamLeg | None = None
@@ -265,7 +275,7 @@ class Relay:
                 return
             self._deliver(frames.encode_command(_without_assigned_broker(command)))
         elif command.type == _T.LOOKUP_RESPONSE:
-            self._lookups.answered(command, tls=self._broker.tls)
+            self._lookups.answered(command, self._broker)
         else:
             pending = self._requests.answered(command)
             if command.type == _T.ACK_RESPONSE and not self._requests.acks_pending and self._leg is not None:

@@ -3,13 +3,17 @@
 A client that is told to connect to a broker would do so directly. `proxy_through_service_url` makes it come back to
 its service URL instead, and say in CONNECT which broker it means. Redirects are followed here (see `relay_redirects`).
 
+A standalone broker calls itself localhost and wants clients to come through the service URL: the one that answered is
+meant then, which may be on another host (`TopicLookupBase.shouldRedirectThroughServiceUrl`).
+
 Specification: Pulsar binary protocol, "Topic lookup"; `LookupProxyHandler` in Pulsar's proxy.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
 
 from proxy.net.handshake import parse_service_url
 from proxy.wire import frames
@@ -17,12 +21,15 @@ from proxy.wire import pulsar_pb2 as pb
 
 if TYPE_CHECKING:
     from proxy.limits import Limits
+    from proxy.net.handshake import ServiceUrl
     from proxy.net.relay_redirects import RedirectedLookups
     from proxy.net.relay_requests import RelayedRequests
     from proxy.net.session_statistics import SessionCounters
 
 _T = pb.BaseCommand
 _Answer = pb.CommandLookupTopicResponse
+
+LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
 class RelayedLookups:
@@ -35,13 +42,16 @@ class RelayedLookups:
         limits: Limits,
         counters: SessionCounters,
         deliver: Callable[[bytes], None],
+        *,
+        behind_proxy: bool,
     ) -> None:
-        """`deliver` gets the frames for the client."""
+        """`deliver` gets the frames for the client. Names of brokers are a proxy's to understand, if there is one."""
         self._requests = requests
         self._redirects = redirects
         self._redirects_max = limits.redirects_max
         self._counters = counters
         self._deliver = deliver
+        self._behind_proxy = behind_proxy
         self._hops: dict[int, int] = {}
 
     @property
@@ -54,16 +64,16 @@ class RelayedLookups:
         self._redirects.close()
         self._deliver = _nowhere
 
-    def answered(self, command: pb.BaseCommand, *, tls: bool) -> None:
-        """Follow, rewrite or pass on an answer; `tls` says how we dial brokers. Drops what nobody waits for."""
+    def answered(self, command: pb.BaseCommand, broker: ServiceUrl) -> None:
+        """Follow, rewrite or pass on an answer of `broker`. Drops what nobody waits for."""
         answer = command.lookupTopicResponse
-        if answer.response == _Answer.Redirect and self._follow(answer, tls=tls):
+        if answer.response == _Answer.Redirect and self._follow(answer, tls=broker.tls):
             return
         self._hops.pop(answer.request_id, None)
         if self._requests.answered(command) is None:
             return  # refused meanwhile, when the leg was lost
         if answer.response == _Answer.Connect:
-            stay_here(answer, tls=tls)
+            stay_here(answer, broker, behind_proxy=self._behind_proxy)
             self._counters.lookups_rewritten_total += 1
         self._deliver(frames.encode_command(command))
 
@@ -86,7 +96,7 @@ class RelayedLookups:
         lookup = pb.CommandLookupTopic()
         lookup.CopyFrom(pending.body)
         lookup.authoritative = answer.authoritative
-        self._redirects.ask(broker, lookup, lambda command: self.answered(command, tls=tls))
+        self._redirects.ask(broker, lookup, lambda command: self.answered(command, broker))
         return True
 
 
@@ -94,14 +104,16 @@ def _nowhere(_frame: bytes) -> None:
     """Stand in for a client that has gone."""
 
 
-def stay_here(answer: pb.CommandLookupTopicResponse, *, tls: bool) -> None:
-    """Make a client that reads this lookup answer come back to us and say which broker it means.
+def stay_here(answer: pb.CommandLookupTopicResponse, broker: ServiceUrl, *, behind_proxy: bool = False) -> None:
+    """Make a client that reads this answer of `broker`, a proxy perhaps, come back to us and say whom it means.
 
     Both addresses are made the one that we can dial, as Pulsar's proxy does: whether the client speaks TLS with us
     says nothing about how we speak with brokers, and it names the address of its own kind.
     """
+    url = answer.brokerServiceUrlTls if broker.tls else answer.brokerServiceUrl
+    if answer.proxy_through_service_url and not behind_proxy and urlsplit(url).hostname in LOOPBACK:
+        url = str(broker)
     answer.proxy_through_service_url = True
-    url = answer.brokerServiceUrlTls if tls else answer.brokerServiceUrl
     if url:
         answer.brokerServiceUrl = url
         answer.brokerServiceUrlTls = url

@@ -288,7 +288,16 @@ class ClientSession:
         self._client_version = connect.client_version
         self._workers = SessionWorkers(self._transport, connect, self._directory, self._counters)
         forwarded = upstream_connect(connect, keep_target=settings.upstream_is_proxy)
-        self._relay = Relay(self, self._connector, self._clock, self._limits, brokers, forwarded, self._counters)
+        self._relay = Relay(
+            self,
+            self._connector,
+            self._clock,
+            self._limits,
+            brokers,
+            forwarded,
+            self._counters,
+            behind_proxy=settings.upstream_is_proxy,
+        )
         self._producers = SessionProducers(
             self._relay, self._transport, connect.client_version, self._elections, self._clock
         )

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import pulsar
 import pytest
@@ -32,6 +32,14 @@ Statistics = Callable[[str], dict[str, Any]]
 NewTopic = Callable[[str], str]
 
 slow = pytest.mark.slow
+
+
+class Served(Protocol):
+    """A broker or a gateway, wherever it runs."""
+
+    @property
+    def service_url(self) -> str:
+        """What clients connect to."""
 
 
 @pytest.fixture(scope="session")
@@ -65,13 +73,13 @@ def wait_for_workers(gateway: KeylineGateway, topic: str, count: int, *runs: too
     eventually(joined, f"{count} workers", RUN_S_MAX)
 
 
-def java_worker(gateway: KeylineGateway, topic: str, log: Path, *options: str) -> tools.LoadRun:
+def java_worker(gateway: Served, topic: str, log: Path, *options: str) -> tools.LoadRun:
     """Start Java's consumer on the load's subscription."""
     arguments = ("-st", "Key_Shared", "-ss", SUBSCRIPTION, "-sp", "Earliest", *options, topic)
     return tools.pulsar_perf("consume", *arguments, service_url=gateway.service_url, log=log)
 
 
-def go_worker(gateway: KeylineGateway, topic: str, log: Path) -> tools.LoadRun:
+def go_worker(gateway: Served, topic: str, log: Path) -> tools.LoadRun:
     """Start Go's consumer on the load's subscription; 3 is Key_Shared there."""
     arguments = ("--subscription", SUBSCRIPTION, "--subscription-type", "3", topic)
     return tools.go_perf("consume", *arguments, service_url=gateway.service_url, log=log)

@@ -55,6 +55,44 @@ def test_an_answer_keeps_the_client_here(broker: str, told: str) -> None:
     assert rig.session.statistics().counters["lookups_rewritten_total"] == 1
 
 
+@pytest.mark.parametrize(
+    ("broker", "calls_itself", "through", "told"),
+    [
+        ("pulsar://pulsar:6650", "pulsar://localhost:6650", True, "pulsar://pulsar:6650"),
+        ("pulsar+ssl://pulsar:6651", "pulsar+ssl://127.0.0.1:6651", True, "pulsar+ssl://pulsar:6651"),
+        ("pulsar://pulsar:6650", "pulsar://localhost:6650", False, "pulsar://localhost:6650"),
+        ("pulsar://pulsar:6650", PLAIN, True, PLAIN),
+    ],
+)
+def test_a_broker_that_calls_itself_localhost_is_the_one_that_was_asked(
+    broker: str,
+    calls_itself: str,
+    through: bool,
+    told: str,  # noqa: FBT001 - pytest passes it
+) -> None:
+    """A standalone broker in a container of its own: nobody else reaches it by the name it gives itself."""
+    rig = SessionRig(brokers=[broker]).connect()
+    asked(rig)
+    answer = pb.CommandLookupTopicResponse(request_id=1, response=CONNECT, proxy_through_service_url=through)
+    answer.brokerServiceUrl = answer.brokerServiceUrlTls = calls_itself
+    rig.broker.deliver(encode(T.LOOKUP_RESPONSE, answer))
+    (command,) = rig.to_client()
+    answered = command.lookupTopicResponse
+    assert (answered.brokerServiceUrl, answered.brokerServiceUrlTls) == (told, told)
+    assert answered.proxy_through_service_url
+
+
+def test_names_of_brokers_are_left_to_a_proxy() -> None:
+    """It dials them from where it is."""
+    rig = SessionRig(brokers=["pulsar://proxy:6650"], upstream_is_proxy=True).connect()
+    asked(rig)
+    answer = pb.CommandLookupTopicResponse(request_id=1, response=CONNECT, proxy_through_service_url=True)
+    answer.brokerServiceUrl = "pulsar://localhost:6650"
+    rig.broker.deliver(encode(T.LOOKUP_RESPONSE, answer))
+    (command,) = rig.to_client()
+    assert command.lookupTopicResponse.brokerServiceUrl == "pulsar://localhost:6650"
+
+
 def test_a_failed_lookup_passes_unchanged() -> None:
     """There is nowhere to go."""
     rig = SessionRig().connect()

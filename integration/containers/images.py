@@ -1,0 +1,118 @@
+"""Builds our images: the gateway's, by the Dockerfile that everybody uses, and a broker's where none can be pulled."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from docker.errors import APIError, BuildError, ImageNotFound
+
+from integration import artifacts
+from integration.containers.roots import JAVA, PYTHON, ensure_root
+from integration.containers.wheels import REPOSITORY, link_wheels
+from integration.errors import DownloadError
+
+if TYPE_CHECKING:
+    import docker
+
+KEYLINE: Final = "keyline"
+BASE: Final = "python:3.11-slim-bookworm"
+PULSAR: Final = "apachepulsar/pulsar"
+CONTEXT: Final = (
+    *("Dockerfile", "LICENSE", "README.md", "pyproject.toml", "requirements.txt", "requirements-build.txt"),
+    *("admin_api", "proxy", "spark_reports", "helm/image.toml"),
+)
+LOCAL_PULSAR: Final = Path(__file__).parent / "pulsar_image"
+
+
+def build_keyline(client: docker.DockerClient, tag: str = f"{KEYLINE}:local", base: str = "") -> str:
+    """Build the gateway's image from this checkout and return its name.
+
+    Args:
+        client: of the daemon that builds it.
+        tag: the name it gets.
+        base: image to build it on; by default Python's of a registry, or a root made here where there is no registry.
+
+    Raises:
+        ToolMissingError, DownloadError: what it is made of could not be had, or a step failed.
+    """
+    with tempfile.TemporaryDirectory(prefix="keyline-image-") as directory:
+        context = Path(directory)
+        for name in CONTEXT:
+            _copy(REPOSITORY / name, context / name)
+        link_wheels(context / "build" / "wheels")
+        arguments = {"BASE": base or _base(client), "PIP_NO_INDEX": "1"}
+        return _build(client, context, tag, arguments)
+
+
+def ensure_pulsar(client: docker.DockerClient, version: str) -> str:
+    """Return the name of an image with a broker of this version: the published one, or one that was built here.
+
+    Raises:
+        ToolMissingError, DownloadError: neither can be had.
+    """
+    published = f"{PULSAR}:{version}"
+    if _pulled(client, published):
+        return published
+    tag = f"keyline-pulsar:{version}"
+    if not _local(client, tag):
+        root = ensure_root(client, JAVA)
+        with tempfile.TemporaryDirectory(prefix="keyline-pulsar-image-") as directory:
+            context = Path(directory) / "context"
+            shutil.copytree(LOCAL_PULSAR, context)
+            _link_tree(artifacts.ensure(artifacts.broker(version)), context / "lib")
+            _build(client, context, tag, {"BASE": root})
+    return tag
+
+
+def _base(client: docker.DockerClient) -> str:
+    return BASE if _pulled(client, BASE) else ensure_root(client, PYTHON)
+
+
+def _pulled(client: docker.DockerClient, name: str) -> bool:
+    if _local(client, name):
+        return True
+    try:
+        client.images.pull(name)
+    except (APIError, ImageNotFound):
+        return False
+    return True
+
+
+def _local(client: docker.DockerClient, name: str) -> bool:
+    try:
+        client.images.get(name)
+    except ImageNotFound:
+        return False
+    return True
+
+
+def _build(client: docker.DockerClient, context: Path, tag: str, arguments: dict[str, str]) -> str:
+    try:
+        # Whatever a step needs is there: no network, so that nothing else gets in.
+        client.images.build(path=str(context), tag=tag, buildargs=arguments, network_mode="none", rm=True, forcerm=True)
+    except BuildError as error:
+        said = "".join(str(part.get("stream", part.get("error", ""))) for part in error.build_log)
+        raise DownloadError(f"image {tag} could not be built:\n{said[-3000:]}") from None
+    except APIError as error:
+        raise DownloadError(f"image {tag} could not be built: {error}") from None
+    return tag
+
+
+def _copy(source: Path, target: Path) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    if source.is_dir():
+        shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__"))
+    else:
+        shutil.copy2(source, target)
+
+
+def _link_tree(source: Path, target: Path) -> None:
+    try:
+        shutil.copytree(source, target, copy_function=os.link)
+    except (OSError, shutil.Error):
+        shutil.rmtree(target, ignore_errors=True)
+        shutil.copytree(source, target)

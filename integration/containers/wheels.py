@@ -1,0 +1,65 @@
+"""The packages of the gateway's image, fetched outside of it: with hashes, once, and built upon without a network."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Final
+
+from integration import artifacts
+from integration.errors import DownloadError
+from integration.locks import exclusive_lock
+
+PYTHON: Final = "3.11"
+"""Of the image."""
+PINNED: Final = ("requirements.txt", "requirements-build.txt")
+FETCHED_S_MAX: Final = 900.0
+REPOSITORY: Final = Path(__file__).resolve().parents[2]
+
+
+def ensure_wheels() -> Path:
+    """Return a directory with a wheel of every package that the image installs.
+
+    Raises:
+        DownloadError: pip could not fetch one, or its hash is another than the one that is named.
+    """
+    pinned = [REPOSITORY / name for name in PINNED]
+    digest = hashlib.sha256(b"".join(path.read_bytes() for path in pinned)).hexdigest()[:12]
+    directory = artifacts.cache_root() / f"wheels-{digest}"
+    if directory.exists():
+        return directory
+    with exclusive_lock(artifacts.cache_root() / "wheels.lock", "another process is fetching wheels; waiting"):
+        if not directory.exists():
+            _fetch(pinned, directory)
+    return directory
+
+
+def _fetch(pinned: list[Path], directory: Path) -> None:
+    work = Path(tempfile.mkdtemp(prefix=".wheels-", dir=directory.parent))
+    try:
+        for path in pinned:
+            command = [sys.executable, "-m", "pip", "download", "--quiet", "--require-hashes", "--only-binary", ":all:"]
+            command += ["--python-version", PYTHON, "--dest", str(work), "--requirement", str(path)]
+            done = subprocess.run(command, capture_output=True, text=True, timeout=FETCHED_S_MAX, check=False)
+            if done.returncode:
+                raise DownloadError(f"the packages of {path.name} could not be fetched:\n{done.stderr[-2000:]}")
+        work.chmod(0o755)
+        work.rename(directory)
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+
+
+def link_wheels(directory: Path) -> None:
+    """Put them into `directory`, which is made; nothing is copied where one file system has both."""
+    wheels = ensure_wheels()
+    directory.mkdir(parents=True)
+    for wheel in wheels.iterdir():
+        try:
+            os.link(wheel, directory / wheel.name)
+        except OSError:
+            shutil.copy2(wheel, directory / wheel.name)
