@@ -1,0 +1,79 @@
+"""What the documentation names exists: files it leads to, headings, commands with their options, targets of make.
+
+The commands in its blocks are run by `tests/integration/test_docs_commands.py`.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer.main
+
+from proxy.cli import app
+from tests.docs_commands import BLOCK, DOCUMENTS, ROOT, Shown, mentioned, shown
+
+LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
+TARGETS = frozenset(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+DOTS = ("--...", "--…")
+
+
+def anchor(heading: str) -> str:
+    """As the pages of code hosts make it."""
+    words = re.sub(r"[`*]|\[([^\]]*)\]\([^)]*\)", r"\1", heading).strip().lower()
+    return re.sub(r"[^\w\- ]", "", words).replace(" ", "-")
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_links_lead_somewhere(document: Path) -> None:
+    """Within the repository: to a file, and to a heading of it."""
+    for link in LINK.findall(BLOCK.sub("", document.read_text())):
+        if "://" in link:
+            continue
+        name, _, fragment = link.partition("#")
+        target = document.parent / name if name else document
+        assert target.exists(), f"{document.name} leads to {link}"
+        if fragment:
+            anchors = {anchor(heading) for heading in HEADING.findall(BLOCK.sub("", target.read_text()))}
+            assert fragment in anchors, f"{document.name} leads to {link}"
+
+
+COMMANDS = [command for document in DOCUMENTS for command in shown(document) + mentioned(document)]
+
+
+@pytest.mark.parametrize("command", [c for c in COMMANDS if "keyline " in c.line], ids=str)
+def test_commands_of_keyline_exist(command: Shown) -> None:
+    """Each with the options that it is shown with."""
+    words = command.line.split()
+    start = next((place for place, word in enumerate(words) if word.rpartition("/")[2] == "keyline"), None)
+    if start is None or (start and "=" not in words[start - 1] and words[0] != words[start]):
+        return  # a word of another command
+    found: Any = typer.main.get_command(app)
+    for word in words[start + 1 :]:
+        inner = getattr(found, "commands", None)  # of a command that has commands
+        if inner is not None:
+            if word.startswith("--"):
+                break
+            assert word.rstrip(",") in inner, f"{command}: there is no command {word!r}"
+            found = inner[word.rstrip(",")]
+        elif word.startswith("--") and word not in DOTS:
+            options = {option for parameter in found.params for option in parameter.opts}
+            assert word.partition("=")[0] in options | {"--help"}, f"{command}: it has {sorted(options)}"
+
+
+@pytest.mark.parametrize("command", [c for c in COMMANDS if c.line.startswith("make ")], ids=str)
+def test_targets_of_make_exist(command: Shown) -> None:
+    """Whatever stands before a variable."""
+    for word in command.line.split()[1:]:
+        if "=" in word:
+            break
+        assert word.rstrip(",") in TARGETS, command
+
+
+def test_something_is_looked_at() -> None:
+    """A pattern that finds nothing would let everything pass."""
+    assert len([c for c in COMMANDS if "keyline " in c.line]) > 50
+    assert len([c for c in COMMANDS if c.line.startswith("make ")]) > 10
