@@ -11,7 +11,7 @@ PULSAR_DATA ?= .pulsar/$(PULSAR_VERSION)
 ARGS ?=
 # In how many processes beside each other the tests run; 0 is one after another. Two took 35 minutes instead of 49 on
 # two cores, but tests that load a broker then wait for each other now and then longer than they may.
-JOBS ?= 0
+JOBS ?= 2
 PINS = $(VENV)/bin/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes --no-annotate \
 	--custom-compile-command 'make pins'
 # How long the demo runs; empty leaves it to the demo.

@@ -38,7 +38,7 @@ def ensure_go_program(name: str, module: str, what: str) -> Path:
     program = artifacts.cache_root() / "go" / name
     if program.exists():
         return program
-    go = _require_go(what)
+    go = require_go(what)
     with exclusive_lock(artifacts.cache_root() / f"go-{name}.lock", f"another process is building {what}; waiting"):
         if not program.exists():
             # Go writes the program in place; only a whole one may get the final name.
@@ -52,7 +52,12 @@ def ensure_go_program(name: str, module: str, what: str) -> Path:
     return program
 
 
-def _require_go(what: str) -> str:
+def require_go(what: str) -> str:
+    """Return the `go` program; `what` needs it.
+
+    Raises:
+        ToolMissingError: it is missing or too old; the text is fit for a skip's reason.
+    """
     go = shutil.which("go")
     least = ".".join(map(str, VERSION_MIN))
     if go is None:

@@ -27,7 +27,13 @@ REFRESH_CHECK_S: Final = 2
 class SecuredPulsar(PulsarStandalone):
     """One standalone broker with authentication and authorization."""
 
-    def __init__(self, version: str = artifacts.DEFAULT_VERSION, *, settings: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        version: str = artifacts.DEFAULT_VERSION,
+        *,
+        settings: Mapping[str, str] | None = None,
+        transactions: bool = False,
+    ) -> None:
         """Describe it, with a new key; nothing is started yet."""
         self._key = secrets.token_bytes(KEY_BYTES)
         token = self.token(SUPERUSER)
@@ -41,7 +47,7 @@ class SecuredPulsar(PulsarStandalone):
             "brokerClientAuthenticationPlugin": "org.apache.pulsar.client.impl.auth.AuthenticationToken",
             "brokerClientAuthenticationParameters": f"token:{token}",
         }
-        super().__init__(version, settings=secured | dict(settings or {}), token=token)
+        super().__init__(version, settings=secured | dict(settings or {}), transactions=transactions, token=token)
 
     def token(self, role: str, lifetime_s: float | None = None) -> str:
         """A JSON web token for a role, which may expire."""

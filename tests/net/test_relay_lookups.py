@@ -67,8 +67,8 @@ def test_an_answer_keeps_the_client_here(broker: str, told: str) -> None:
 def test_a_broker_that_calls_itself_localhost_is_the_one_that_was_asked(
     broker: str,
     calls_itself: str,
-    through: bool,
-    told: str,  # noqa: FBT001 - pytest passes it
+    through: bool,  # noqa: FBT001 - pytest passes it
+    told: str,
 ) -> None:
     """A standalone broker in a container of its own: nobody else reaches it by the name it gives itself."""
     rig = SessionRig(brokers=[broker]).connect()

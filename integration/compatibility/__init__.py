@@ -1,0 +1,1 @@
+"""What official clients can do through the gateway, found out by doing it, and the table of it in the documentation."""

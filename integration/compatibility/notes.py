@@ -1,0 +1,77 @@
+"""What the table's page says in words: how to read it, and what to do where something is not simply served."""
+
+from __future__ import annotations
+
+from typing import Final
+
+PAGE: Final = """\
+# Compatibility
+
+What official clients do through the gateway, unmodified, with token authentication. Every cell was observed: a small
+program in the client's language tries the feature directly at a broker and through a gateway in front of that broker.
+`python -m integration.compatibility --write` does so and writes this page; `tests/integration/test_compatibility.py`
+does the same for Python, Java and Go, and fails when this page does not say what it finds. Brokers: {brokers}.
+A cell that names no broker is true with each of them.
+
+{clients}
+
+{left_out}
+
+## How to read it
+
+| cell | |
+|---|---|
+| {yes} | it works, directly and through the gateway |
+| {only_here} | it works through the gateway and not directly |
+| {refused} | it works directly and not through the gateway |
+| {own_limit} | it does not work directly either: the client's or the broker's own limit |
+| {not_offered} | this client does not offer it, or the program does not try it (see the notes) |
+
+Served, by what the gateway tells of the topics (its [events](admin.md#events)):
+
+| served | |
+|---|---|
+| {dispatched} | the gateway deals the messages to the workers and answers their requests |
+| {queued} | the gateway keeps the line of those that wait ([exclusive producers](producers.md)); the rest passes |
+| {passes} | relayed to the broker and back, unchanged |
+
+"Two workers" means: every key came whole, in order, to one of two workers, and each of them got some. The rows from
+there to "acknowledgement in a transaction" are about a Key_Shared subscription.
+
+## Table
+
+{table}
+
+## Notes
+
+{notes}
+
+What else is refused, and when: [concepts](concepts.md#what-is-refused). Clients that authenticate by a TLS certificate
+need a token instead: [security](security.md#tls).
+"""
+
+NOTES: Final = {
+    "mixed_batches": "A broker sees one key per batch and sends all of it to that key's worker; without the gateway, "
+    "producers have to batch by key. The gateway [opens such batches](concepts.md#batches).",
+    "partitioned": "Rust heeds keys with `RoutingPolicy::RoundRobin`, and does not when nothing is said.",
+    "ack_timeout": "Python's least is 10 s; Go has none.",
+    "retry_letter": "Python and Rust have no reconsume later: acknowledge the message and send it again, later, "
+    "yourself. In Go leave `AckWithResponse` off: with it the client waits for an answer that it keeps itself from "
+    "reading.",
+    "delayed": "A broker, with the gateway or without, may leave a delayed message lying at the end of a topic until "
+    "something new is sent (apache/pulsar issue 21554).",
+    "seek_id": "Go itself refuses to seek to `EarliestMessageID()`; it seeks to ids of messages and to times.",
+    "schema_string": "Rust declares schemas, and leaves it to the program to encode.",
+    "schema_avro": "Python needs `pulsar-client[avro]`, which is not installed where this page is made.",
+    "cumulative_ack": "It would acknowledge other workers' messages, so most clients refuse before they send anything. "
+    "Rust's sends it, and nothing is acknowledged, with the gateway or without. Acknowledge each message; clients "
+    "group that by themselves.",
+    "transactional_ack": "The gateway answers `NotAllowedError`. Acknowledge outside the transaction, or consume in it "
+    "with another type of subscription.",
+    "non_persistent": "Nothing of such a topic is stored or sent again; the gateway leaves it to the broker.",
+    "reader": "Python's program does not seek with its reader: on a busy machine one that did waited in vain for a "
+    "message, once directly and once through the gateway. The cause was not found.",
+    "transactions": "Go 0.19.0 marks the command that sends a message, not the message, so consumers are shown what an "
+    "aborted transaction wrote (apache/pulsar-client-go issue 1498). Its acknowledgements in transactions work.",
+}
+"""By feature. Whatever is neither served nor simply not offered needs one."""

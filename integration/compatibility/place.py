@@ -1,0 +1,107 @@
+"""Where a run takes place: a broker that knows who asks, a gateway in front of it, and what that tells of each topic.
+
+The broker has transactions, and takes messages of 128 KiB at most, so that small ones are chunked.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from contextlib import ExitStack, suppress
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any, Final, Self
+
+import httpx
+from cryptography.hazmat.primitives.asymmetric import rsa
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
+
+from integration.compatibility.features import PARTITIONED
+from integration.gateway import KeylineGateway
+from integration.lifetime import Lifetime
+from integration.secured import SUPERUSER, SecuredPulsar
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+NAMESPACE: Final = "persistent://public/default/"
+MESSAGE_BYTES_MAX: Final = 128 * 1024
+KEY_BITS: Final = 2048
+HELLO: Final = "hello"
+"""Topic on which each program keeps a producer."""
+
+
+class Place(Lifetime):
+    """A broker and a gateway. Use it as a context manager; `kinds_of` is complete when it is closed."""
+
+    def __init__(self, version: str, directory: Path) -> None:
+        """Describe it: a version of the broker, and where logs and keys go."""
+        self.version = version
+        self.directory = directory
+        self.broker = SecuredPulsar(version, settings={"maxMessageSize": str(MESSAGE_BYTES_MAX)}, transactions=True)
+        self.token = self.broker.token(SUPERUSER)
+        self.gateway = KeylineGateway(
+            self.broker.service_url, self.broker.admin_url, directory / "gateway", settings={"broker_token": self.token}
+        )
+        self._kinds: dict[str, set[str]] = {}
+        self._listener = threading.Thread(target=self._listen, daemon=True)
+        self._parts = ExitStack()
+
+    def start(self) -> Self:
+        """Start both, and listen."""
+        make_keys(self.directory)
+        with ExitStack() as parts:
+            parts.enter_context(self.broker)
+            parts.enter_context(self.gateway)
+            self._parts = parts.pop_all()
+        self._listener.start()
+        return self
+
+    def close(self) -> None:
+        """Stop both; the gateway's end is that of its events."""
+        self._parts.close()
+        if self._listener.ident is not None:
+            self._listener.join()
+
+    def make_partitioned(self, prefix: str) -> None:
+        """Create the topics below a prefix that no client can create."""
+        with self.broker.admin() as http:
+            for name, count in PARTITIONED.items():
+                http.put(f"{_path(prefix + name)}/partitions", json=count).raise_for_status()
+
+    def client_version(self, prefix: str) -> str | None:
+        """What the client whose topics begin so calls itself, as soon as it is connected."""
+        with self.broker.admin() as http:
+            answer = http.get(f"{_path(prefix + HELLO)}/stats")
+        if answer.status_code == HTTPStatus.NOT_FOUND:
+            return None
+        publishers = answer.raise_for_status().json()["publishers"]
+        return str(publishers[0].get("clientVersion", "")) if publishers else None
+
+    def kinds_of(self, prefix: str, feature: str) -> frozenset[str]:
+        """Kinds of the events that the gateway told of a feature's topics."""
+        whole = prefix + feature
+        found = (kinds for topic, kinds in self._kinds.items() if topic == whole or topic.startswith(f"{whole}-"))
+        return frozenset[str]().union(*found)
+
+    def _listen(self) -> None:
+        url = f"{self.gateway.admin_url}/api/v1/events"
+        forever = httpx.Timeout(None)
+        with suppress(httpx.TransportError), httpx.stream("GET", url, timeout=forever, trust_env=False) as answer:
+            for line in answer.iter_lines():
+                if line.startswith("data:"):
+                    event: dict[str, Any] = json.loads(line.removeprefix("data:"))
+                    self._kinds.setdefault(event.get("topic", ""), set()).add(event.get("kind", ""))
+
+
+def make_keys(directory: Path) -> None:
+    """Write a key pair, `private.pem` and `public.pem`, in the form that every client reads."""
+    key = rsa.generate_private_key(public_exponent=65537, key_size=KEY_BITS)
+    private = key.private_bytes(Encoding.PEM, PrivateFormat.TraditionalOpenSSL, NoEncryption())
+    public = key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+    directory.mkdir(parents=True, exist_ok=True)
+    (directory / "private.pem").write_bytes(private)
+    (directory / "public.pem").write_bytes(public)
+
+
+def _path(topic: str) -> str:
+    return f"/admin/v2/{topic.replace('://', '/')}"
