@@ -1,4 +1,4 @@
-"""The one wiring file: every part is made here, from the configuration, and handed to those who need it.
+"""The one wiring file: every part is put in its place here, and handed to those who need it (see `app_parts`).
 
 Stopping has an order, so that no message is lost and clients move on by themselves (G3): say "not ready" and take no
 new client; deliver nothing more and wait for the acknowledgements of what was delivered; close the workers' consumers
@@ -10,75 +10,58 @@ from __future__ import annotations
 
 import asyncio
 import signal
-import ssl
 import time
-import uuid
-from dataclasses import fields
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING
 
 import structlog
 import uvloop
 
-from admin_api.access.published_keys import PublishedKeys
-from admin_api.access.tokens import PUBLIC, SECRET, Roles, Tokens, public_key, secret_key
 from admin_api.app import admin_app
 from admin_api.metrics.snapshot import snapshot
 from admin_api.origins import is_loopback
 from admin_api.pulsar.proxying import BrokerAdmin
 from admin_api.server import AdminServer
 from proxy.admin import Admin
+from proxy.app_parts import (
+    broker_settings,
+    event_topic_of,
+    groups_of,
+    journal_of,
+    picked,
+    rivals_of,
+    session_settings,
+)
+from proxy.app_security import Certificates, tokens
 from proxy.collector import Collector, spare_the_collector
 from proxy.config_load import ADMIN_KEYS
 from proxy.config_show import effective_json
-from proxy.config_types import service_urls, split_host_port
+from proxy.config_types import split_host_port
 from proxy.core.sticky_key import consistent_slot, murmur31, range_slot
-from proxy.errors import ConfigurationError, KeylineError
-from proxy.journal.keeper import JournalKeeper, JournalSettings
+from proxy.errors import StartFailure
 from proxy.limits import Limits
 from proxy.metrics_source import CertificatesSummary, MetricsSource
 from proxy.net.aio import AioClock, AioConnector
 from proxy.net.broker_probe import BrokerProbe
-from proxy.net.broker_settings import (
-    BrokerSettings,
-    CredentialsProvider,
-    certificate_credentials,
-    no_credentials,
-    token_credentials,
-    token_file_credentials,
-)
 from proxy.net.brokers import Brokers
-from proxy.net.group_settings import GroupSettings
-from proxy.net.groups import Groups
-from proxy.net.handshake import TLS, TargetPolicy, parse_service_url
-from proxy.net.mail_shared import PulsarSharedMail
 from proxy.net.producer_elections import ElectionSettings, ProducerElections
-from proxy.net.producer_rivals import ProducerRivals, rivals_topic
 from proxy.net.server import GatewayServer, Sessions
-from proxy.net.session_settings import SessionSettings
 from proxy.net.subscription_settings import SubscriptionSettings
 from proxy.net.subscriptions import Subscriptions
-from proxy.net.tls import TlsFiles, TlsWatch
+from proxy.net.tls import TlsWatch
 from proxy.net.websocket.sockets import WorkerSockets
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from proxy.config import Broker, Config
     from proxy.config_load import Loaded
-    from proxy.journal.topic import EventTopic
-    from proxy.net.events import Events
+    from proxy.journal.keeper import JournalKeeper
+    from proxy.net.tls import TlsFiles
 
 FAREWELL_S = 2.0
 """How long clients may take to read what was sent to them before their connections are cut."""
 
 log = structlog.get_logger("keyline.gateway")
-
-T = TypeVar("T")
-
-
-class StartFailure(KeylineError):
-    """The gateway cannot start where it is; the message says why."""
 
 
 class Gateway:
@@ -87,25 +70,23 @@ class Gateway:
     def __init__(self, loaded: Loaded, loop: asyncio.AbstractEventLoop) -> None:
         """Make every part; nothing listens or connects yet. Raises `StartFailure`."""
         config = self._config = loaded.config
-        limits = _picked(Limits, config)
+        limits = picked(Limits, config)
         clock = AioClock(loop)
-        tls = _Tls(config)
+        tls = Certificates(config)
         connector = AioConnector(loop, limits, tls.broker_context)
         self._brokers = Brokers(connector, clock, broker_settings(config))
         self._probe = BrokerProbe(self._brokers, clock)
-        self._groups = _groups(config, self._brokers, clock)
-        self._subscriptions = Subscriptions(
-            self._brokers, clock, _picked(SubscriptionSettings, config), self._is_shared
-        )
+        self._groups = groups_of(config, self._brokers, clock)
+        self._subscriptions = Subscriptions(self._brokers, clock, picked(SubscriptionSettings, config), self._is_shared)
         if self._groups is not None:
             self._subscriptions.new_seat = self._groups.new_seat
         events = self._subscriptions.events
-        self._journal = _journal(config, clock)
+        self._journal = journal_of(config, clock)
         if self._journal is not None:
             events.chronicler = self._journal.journal
-        self._event_topic = _event_topic(config, events, clock)
-        rivals = _rivals(config, self._groups, self._brokers, clock)
-        self._elections = ProducerElections(clock, events, _picked(ElectionSettings, config), rivals)
+        self._event_topic = event_topic_of(config, events, clock)
+        rivals = rivals_of(config, self._groups, self._brokers, clock)
+        self._elections = ProducerElections(clock, events, picked(ElectionSettings, config), rivals)
         sessions = Sessions(connector, clock, self._subscriptions, self._elections, session_settings(config), limits)
         self._server = GatewayServer(sessions, limits, loop)
         subscriptions = self._subscriptions
@@ -155,7 +136,7 @@ class Gateway:
                 metrics_pulsar_names=serving.metrics_pulsar_names,
                 sockets=self._sockets(sessions, clock) if serving.websocket_workers else None,
                 socket_origins=serving.websocket_origins,
-                tokens=_tokens(config),
+                tokens=tokens(config),
                 metrics_open=config.security.metrics_open,
             ),
             limits.keep_alive_s,
@@ -365,162 +346,3 @@ async def _first_of(timeout_s: float, *events: asyncio.Event | None) -> None:
     _, late = await asyncio.wait(waits, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
     for wait in late:
         wait.cancel()
-
-
-# ---------------------------------------------------------------------- settings of the parts
-
-
-def broker_settings(config: Config) -> BrokerSettings:
-    """Make what the gateway's own connections need."""
-    broker, client_side = config.broker, config.client_side
-    return BrokerSettings(
-        service_urls=service_urls(broker.broker_url),
-        client_version=f"Keyline-v{version('keyline')}",
-        credentials=_credentials(config),
-        connections_per_broker=broker.upstream_connections_per_broker,
-        max_frame_bytes=client_side.max_frame_bytes,
-        connect_timeout_s=client_side.connect_timeout_s,
-        request_timeout_s=broker.upstream_request_timeout_s,
-        keep_alive_s=client_side.keep_alive_s,
-    )
-
-
-def session_settings(config: Config) -> SessionSettings:
-    """Make what client sessions need."""
-    serving = config.serving
-    return SessionSettings(
-        brokers=tuple(parse_service_url(url) for url in service_urls(config.broker.broker_url)),
-        targets=TargetPolicy(
-            hosts=frozenset(serving.allowed_broker_hosts) or None,
-            ports=frozenset(serving.allowed_broker_ports) or None,
-        ),
-        upstream_is_proxy=config.broker.broker_is_proxy,
-        authorize_workers=config.security.authorize_workers,
-        authorize_again_s=config.security.authorize_again_s,
-    )
-
-
-def _groups(config: Config, brokers: Brokers, clock: AioClock) -> Groups | None:
-    """Make this replica's part in groups, under a name that no process had before."""
-    settings = _picked(GroupSettings, config)
-    if not settings.groups_enabled:
-        return None
-    return Groups(f"{config.serving.replica_name}-{uuid.uuid4().hex[:8]}", brokers, clock, settings)
-
-
-def _rivals(config: Config, groups: Groups | None, brokers: Brokers, clock: AioClock) -> ProducerRivals | None:
-    """Make what replicas tell each other of producers that wait, under the same name."""
-    if groups is None:
-        return None
-    topic = rivals_topic(_picked(GroupSettings, config).groups_namespace)
-    return ProducerRivals(groups.replica, PulsarSharedMail(topic, groups.replica, brokers, clock), clock)
-
-
-def _journal(config: Config, clock: AioClock) -> JournalKeeper | None:
-    """Make the journal, if one is kept."""
-    values = config.values()
-    secret = config.journaling.journal_key_secret
-    values["journal_key_secret"] = None if secret is None else secret.get_secret_value().encode()
-    settings = JournalSettings(**{field.name: values[field.name] for field in fields(JournalSettings)})
-    if settings.journal is None:
-        return None
-    try:
-        return JournalKeeper(settings, config.serving.replica_name, version("keyline"), clock, time.time_ns)
-    except ValueError as error:
-        raise StartFailure(f"journal {error}") from error
-
-
-def _event_topic(config: Config, events: Events, clock: AioClock) -> EventTopic | None:
-    """Make what sends events to a topic, if that is wanted; the official client is loaded then only."""
-    broker, topic = config.broker, config.journaling.journal_topic
-    if topic is None:
-        return None
-    from proxy.journal.topic import EventTopic  # noqa: PLC0415
-    from proxy.journal.topic_client import producer_of  # noqa: PLC0415
-
-    token = None if broker.broker_token is None else broker.broker_token.get_secret_value()
-    open_producer = producer_of(topic, broker.broker_url, token, broker.broker_token_file, broker.broker_tls_ca_file)
-    name = config.serving.replica_name
-    return EventTopic(events, open_producer, name, lambda at: clock.time() - (clock.now() - at))
-
-
-def _credentials(config: Config) -> CredentialsProvider:
-    broker = config.broker
-    if broker.broker_token is not None:
-        return token_credentials(broker.broker_token.get_secret_value())
-    if broker.broker_token_file is not None:
-        return token_file_credentials(broker.broker_token_file)
-    if broker.broker_tls_certificate_file is not None:
-        return certificate_credentials
-    return no_credentials
-
-
-def _tokens(config: Config) -> Tokens | None:
-    """Make what reads the tokens of the admin API's callers; None where nobody is asked."""
-    security = config.security
-    algorithms: tuple[str, ...] = PUBLIC
-    try:
-        if security.admin_token_secret_file is not None:
-            key, algorithms = secret_key(security.admin_token_secret_file), SECRET
-        elif security.admin_token_public_key_file is not None:
-            key = public_key(security.admin_token_public_key_file)
-        elif security.admin_token_jwks_url is not None:
-            key = PublishedKeys(security.admin_token_jwks_url)
-        else:
-            return None
-    except ConfigurationError as error:
-        raise StartFailure(str(error)) from error
-    roles = Roles(*map(frozenset, (security.admin_viewers, security.admin_operators, security.admin_admins)))
-    return Tokens(
-        key,
-        algorithms,
-        roles,
-        claim=security.admin_token_claim,
-        audience=security.admin_token_audience,
-        issuer=security.admin_token_issuer,
-    )
-
-
-class _Tls:
-    """Every certificate that the configuration names."""
-
-    def __init__(self, config: Config) -> None:
-        """Read them. Raises `StartFailure`."""
-        broker, security = config.broker, config.security
-        certificate, key = security.tls_certificate_file, security.tls_key_file
-        try:
-            wanted = any(url.startswith(("https:", f"{TLS}:")) for url in (broker.broker_url, broker.broker_admin_url))
-            self.broker = _broker_tls(broker) if wanted else None
-            self.server = self.clients = None
-            if certificate is not None:
-                self.server = self.clients = TlsFiles(certificate=certificate, key=key, server=True)
-            if security.tls_client_ca_file is not None:  # callers of the admin API say who they are in another way
-                authorities = security.tls_client_ca_file
-                self.clients = TlsFiles(certificate=certificate, key=key, authorities=authorities, server=True)
-        except ConfigurationError as error:
-            raise StartFailure(str(error)) from error
-
-    @property
-    def all(self) -> list[TlsFiles]:
-        """Those that are in use, each once."""
-        return list({id(files): files for files in (self.broker, self.server, self.clients) if files}.values())
-
-    @property
-    def broker_context(self) -> ssl.SSLContext | None:
-        """For brokers' own protocol."""
-        return None if self.broker is None else self.broker.context
-
-
-def _broker_tls(broker: Broker) -> TlsFiles:
-    return TlsFiles(
-        certificate=broker.broker_tls_certificate_file,
-        key=broker.broker_tls_key_file,
-        authorities=broker.broker_tls_ca_file,
-        server=False,
-    )
-
-
-def _picked(kind: type[T], config: Config) -> T:
-    """Make a settings dataclass whose fields are named like the configuration's."""
-    values: dict[str, Any] = config.values()
-    return kind(**{field.name: values[field.name] for field in fields(kind)})  # type: ignore[arg-type]

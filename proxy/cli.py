@@ -14,6 +14,7 @@ from proxy.cli_operate import add_commands
 from proxy.cli_report import add_report
 from proxy.config_load import CONFIG_FILE_VARIABLE, InvalidConfiguration, Loaded, load
 from proxy.config_show import effective, effective_json, mistakes, mistakes_json
+from proxy.errors import StartFailure
 
 EXIT_FAILED = 1
 """The gateway could not start, or ended by a fault."""
@@ -87,7 +88,7 @@ add_report(app)
 
 
 def _run(loaded: Loaded) -> None:
-    from proxy.app import StartFailure, run  # noqa: PLC0415 - `check-config` and `--version` need not load the gateway
+    from proxy.app import run  # noqa: PLC0415 - `check-config` and `--version` need not load the gateway
     from proxy.log import configure_logging  # noqa: PLC0415
 
     serving = loaded.config.serving

@@ -67,3 +67,7 @@ class LimitExceeded(KeylineError):
 
 class ConfigurationError(KeylineError):
     """The operator's configuration cannot work; the message says where and what would be right."""
+
+
+class StartFailure(KeylineError):
+    """The gateway cannot start where it is; the message says why."""

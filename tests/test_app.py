@@ -18,7 +18,7 @@ import pulsar as pulsar_client
 import pytest
 
 from integration.standalone import PulsarStandalone
-from proxy.app import broker_settings, session_settings
+from proxy.app_parts import broker_settings, session_settings
 from proxy.config_load import load
 from proxy.log import MASK
 from proxy.wire import frames
@@ -295,3 +295,10 @@ def test_a_second_signal_cuts_the_wait_short(undecided: Undecided) -> None:
     gateway.signal(signal.SIGTERM)
     assert gateway.until("gateway stopped")["drained"] is False
     assert gateway.exit_code() == 0
+
+
+def test_what_is_not_asked_for_is_not_loaded() -> None:
+    """A gateway without a journal starts without Arrow and numpy, and without the client library."""
+    loaded = "import proxy.app, sys; print([m for m in ('numpy', 'pulsar', 'pyarrow') if m in sys.modules])"
+    said = subprocess.run([sys.executable, "-c", loaded], capture_output=True, text=True, check=True).stdout
+    assert said == "[]\n"

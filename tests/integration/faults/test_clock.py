@@ -18,7 +18,7 @@ from tests.integration.faults.line import Line, repeat_through, strike
 
 ROOT = Path(__file__).resolve().parents[3]
 WALL_CLOCK = {
-    ("proxy/app.py", "clock.time"),
+    ("proxy/app_parts.py", "clock.time"),
     ("proxy/app.py", "time.time_ns"),
     ("proxy/client/waiting_producer.py", "datetime.now"),
     ("proxy/net/aio.py", "time.time"),
