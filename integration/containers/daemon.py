@@ -135,7 +135,9 @@ def _restore(before: str | None) -> None:
 def _wait(process: OwnedProcess) -> None:
     deadline = time.monotonic() + START_S_MAX
     while (client := _answering()) is None:
-        if not process.running or time.monotonic() > deadline:
-            raise StartError(f"dockerd did not start; end of its log:\n{tail(process.log)}")
+        if not process.running:  # it looks at once whether its host lets it do what it must
+            raise ToolMissingError(f"a Docker daemon cannot run here:\n{tail(process.log, 5)}")
+        if time.monotonic() > deadline:
+            raise StartError(f"dockerd did not answer; end of its log:\n{tail(process.log)}")
         time.sleep(INTERVAL_S)
     client.close()
