@@ -38,9 +38,12 @@ ELSEWHERE = {
     r"make test\b": ".ci/run",
     r"make (demo|report)\b": "tests/integration/test_demo.py",
     r"make (lint|types|fmt)\b": "Makefile",
+    r"make pulsar(-stop)?\b": "tests/integration/test_launcher.py",
+    r"docker network\b": "tests/integration/test_image.py",
     r"make image\b": "tests/integration/test_image.py",
     r"docker build\b": "tests/integration/test_image.py",
     r"docker run\b": "tests/integration/test_image.py",
+    r"kubectl\b": "tests/helm/test_notes.py",
     r"helm test\b": "tests/helm/test_smoke.py",
     r"keyline report\b": "tests/integration/test_journal.py",
     r"(pip wheel|spark-submit)\b": "tests/reports/test_cluster.py",
@@ -219,6 +222,20 @@ def test_commands_do_what_they_are_shown_to(document: Path, place: Place) -> Non
     for command in shown(document):
         if not elsewhere(command):
             place.run(command)
+
+
+def test_the_first_program_works(pulsar_current: PulsarStandalone, tmp_path: Path) -> None:
+    """As it is shown to those who run the gateway for the first time."""
+    (program,) = re.findall(
+        r"^```python\n(.*?)^```$", (ROOT / "docs/run-locally.md").read_text(), re.MULTILINE | re.DOTALL
+    )
+    with KeylineGateway(pulsar_current.service_url, pulsar_current.admin_url, tmp_path) as gateway:
+        own = program.replace("pulsar://127.0.0.1:6660", gateway.service_url).replace('"orders"', '"first-program"')
+        done = subprocess.run(
+            [sys.executable, "-c", own], capture_output=True, text=True, timeout=COMMAND_S_MAX, check=False
+        )
+    assert done.returncode == 0, done.stderr
+    assert "customer-19 order 99" in done.stdout
 
 
 @pytest.mark.parametrize(("pattern", "where"), ELSEWHERE.items())
