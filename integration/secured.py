@@ -24,6 +24,28 @@ REFRESH_CHECK_S: Final = 2
 """How often the broker looks whose token has expired; a minute by default."""
 
 
+def token_settings(key: bytes) -> dict[str, str]:
+    """Lines of a broker's configuration, with which it lets in who has a token that this key signed."""
+    return {
+        "authenticationEnabled": "true",
+        "authorizationEnabled": "true",
+        "authenticationProviders": "org.apache.pulsar.broker.authentication.AuthenticationProviderToken",
+        "authenticationRefreshCheckSeconds": str(REFRESH_CHECK_S),
+        "tokenSecretKey": f"data:;base64,{base64.b64encode(key).decode()}",
+        "superUserRoles": SUPERUSER,
+        "brokerClientAuthenticationPlugin": "org.apache.pulsar.client.impl.auth.AuthenticationToken",
+        "brokerClientAuthenticationParameters": f"token:{signed_token(key, SUPERUSER)}",
+    }
+
+
+def signed_token(key: bytes, role: str, lifetime_s: float | None = None) -> str:
+    """A JSON web token for a role, which may expire."""
+    claims: dict[str, object] = {"sub": role}
+    if lifetime_s is not None:
+        claims["exp"] = int(time.time() + lifetime_s)
+    return jwt.encode(claims, key, algorithm="HS256")
+
+
 class SecuredPulsar(PulsarStandalone):
     """One standalone broker with authentication and authorization."""
 
@@ -36,25 +58,12 @@ class SecuredPulsar(PulsarStandalone):
     ) -> None:
         """Describe it, with a new key; nothing is started yet."""
         self._key = secrets.token_bytes(KEY_BYTES)
-        token = self.token(SUPERUSER)
-        secured = {
-            "authenticationEnabled": "true",
-            "authorizationEnabled": "true",
-            "authenticationProviders": "org.apache.pulsar.broker.authentication.AuthenticationProviderToken",
-            "authenticationRefreshCheckSeconds": str(REFRESH_CHECK_S),
-            "tokenSecretKey": f"data:;base64,{base64.b64encode(self._key).decode()}",
-            "superUserRoles": SUPERUSER,
-            "brokerClientAuthenticationPlugin": "org.apache.pulsar.client.impl.auth.AuthenticationToken",
-            "brokerClientAuthenticationParameters": f"token:{token}",
-        }
-        super().__init__(version, settings=secured | dict(settings or {}), transactions=transactions, token=token)
+        secured = token_settings(self._key) | dict(settings or {})
+        super().__init__(version, settings=secured, transactions=transactions, token=self.token(SUPERUSER))
 
     def token(self, role: str, lifetime_s: float | None = None) -> str:
         """A JSON web token for a role, which may expire."""
-        claims: dict[str, object] = {"sub": role}
-        if lifetime_s is not None:
-            claims["exp"] = int(time.time() + lifetime_s)
-        return jwt.encode(claims, self._key, algorithm="HS256")
+        return signed_token(self._key, role, lifetime_s)
 
     def grant(self, namespace: str, role: str, actions: Iterable[str] = ("produce", "consume")) -> None:
         """Let a role do this in a namespace."""

@@ -12,6 +12,7 @@ from integration.ports import LOOPBACK
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
     from testcontainers.core.network import Network
 
@@ -40,6 +41,7 @@ class KeylineContainer(AskedGateway, Container):
         *,
         alias: str = "keyline",
         settings: Mapping[str, str] | None = None,
+        files: Mapping[Path, str] | None = None,
     ) -> None:
         """Describe it.
 
@@ -49,6 +51,7 @@ class KeylineContainer(AskedGateway, Container):
             broker: behind it.
             alias: its host's name, and the replica's.
             settings: by their names in the configuration.
+            files: of this machine, with their paths inside.
         """
         values = {
             "broker_url": f"pulsar://{broker.alias}:6650",
@@ -64,6 +67,7 @@ class KeylineContainer(AskedGateway, Container):
             network=network,
             alias=alias,
             environment=environment,
+            files=files,
             options=AS_DEPLOYED,
         )
         self._http = httpx.Client(base_url=self.admin_url, timeout=PROBE_S_MAX, trust_env=False)

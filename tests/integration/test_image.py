@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import re
+import secrets
 from collections.abc import Iterator
 from contextlib import ExitStack
+from pathlib import Path
 
 import docker
+import pulsar
 import pytest
 from testcontainers.core.network import Network
 
+from integration.certificates import Authority
 from integration.containers.daemon import docker_daemon
 from integration.containers.images import build_keyline, ensure_pulsar
 from integration.containers.keyline import AS_DEPLOYED, KeylineContainer
 from integration.containers.pulsar import PulsarContainer
 from integration.errors import ToolMissingError
+from integration.secured import KEY_BYTES, SUPERUSER, signed_token, token_settings
 
+QUIET = pulsar.ConsoleLogger(pulsar.LoggerLevel.Error)
+RECEIVE_MS = 30_000
 FOREIGN = ("cc", "gcc", "g++", "make", "pip", "pip3", "java")
 pytestmark = pytest.mark.slow
 
@@ -96,3 +103,45 @@ def test_it_lives_and_is_ready_and_stops(client: docker.DockerClient, image: str
         assert gateway.execute("python3", "-m", "proxy.health") == (0, ""), "it lives without a broker"
         assert gateway.stop() == 0
         assert "gateway stopped" in gateway.output()
+
+
+@pytest.mark.broker
+def test_tokens_and_tls_reach_through_both(
+    client: docker.DockerClient, image: str, network: Network, tmp_path: Path
+) -> None:
+    """A broker that asks for tokens, TLS between it and the gateway; a client without a token is refused."""
+    key = secrets.token_bytes(KEY_BYTES)
+    token = signed_token(key, SUPERUSER)
+    authority = Authority(tmp_path)
+    signed = authority.sign("broker", "secured", "localhost")
+    settings = {
+        "broker_url": "pulsar+ssl://secured:6651",
+        "broker_token": token,
+        "broker_tls_ca_file": "/run/authority.pem",
+    }
+    with (
+        PulsarContainer(
+            ensure_pulsar(client, "4.2.4"),
+            network,
+            version="4.2.4",
+            alias="secured",
+            settings=token_settings(key),
+            token=token,
+            tls=signed,
+        ) as broker,
+        KeylineContainer(
+            image, network, broker, alias="gateway", settings=settings, files={authority.file: "/run/authority.pem"}
+        ) as gateway,
+    ):
+        for name, url in (("direct", broker.tls_url), ("gateway", gateway.service_url)):
+            known = pulsar.Client(
+                url, pulsar.AuthenticationToken(token), tls_trust_certs_file_path=str(authority.file), logger=QUIET
+            )
+            worker = known.subscribe("secured", name, consumer_type=pulsar.ConsumerType.KeyShared)
+            known.create_producer("secured").send(b"through", partition_key="k")
+            assert worker.receive(RECEIVE_MS).data() == b"through"
+            known.close()
+        stranger = pulsar.Client(gateway.service_url, logger=QUIET)
+        with pytest.raises(pulsar.PulsarException):
+            stranger.subscribe("secured", "stranger", consumer_type=pulsar.ConsumerType.KeyShared)
+        stranger.close()
