@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 import tempfile
@@ -57,15 +58,22 @@ def ensure_pulsar(client: docker.DockerClient, version: str) -> str:
     published = f"{PULSAR}:{version}"
     if _pulled(client, published):
         return published
-    tag = f"keyline-pulsar:{version}"
+    root = ensure_root(client, JAVA)
+    tag = f"keyline-pulsar:{version}-{_digest(LOCAL_PULSAR, root)}"
     if not _local(client, tag):
-        root = ensure_root(client, JAVA)
         with tempfile.TemporaryDirectory(prefix="keyline-pulsar-image-") as directory:
             context = Path(directory) / "context"
             shutil.copytree(LOCAL_PULSAR, context)
             _link_tree(artifacts.ensure(artifacts.broker(version)), context / "lib")
             _build(client, context, tag, {"BASE": root})
     return tag
+
+
+def _digest(tree: Path, root: str) -> str:
+    """Of what an image is made of, jars aside, which are a version's for ever."""
+    files = sorted(path for path in tree.rglob("*") if path.is_file())
+    made_of = [root.encode(), *(part for path in files for part in (path.name.encode(), path.read_bytes()))]
+    return hashlib.sha256(b"\0".join(made_of)).hexdigest()[:12]
 
 
 def _base(client: docker.DockerClient) -> str:
