@@ -9,8 +9,8 @@ PULSAR_WEB_PORT ?= 8080
 PULSAR_DATA ?= .pulsar/$(PULSAR_VERSION)
 # Further arguments of pytest or the bench, such as ARGS='-m "not broker" tests/core'.
 ARGS ?=
-# In how many processes beside each other the tests run; 0 is one after another. Two took 35 minutes instead of 49 on
-# two cores, but tests that load a broker then wait for each other now and then longer than they may.
+# In how many processes beside each other the tests run; 0 is one after another. One after another they took 83 minutes
+# on two cores; two take 66 with other work beside them.
 JOBS ?= 2
 PINS = $(VENV)/bin/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes --no-annotate \
 	--custom-compile-command 'make pins'
@@ -108,7 +108,7 @@ soak: setup ## thousands of workers, rolling restarts, MINUTES=30; memory, descr
 chart: $(VENV)/.ready ## write what the Helm chart has from elsewhere: its schema, dashboards and rules
 	@$(PYTHON) -m helm.build
 
-image: setup artifacts ## build the gateway's image keyline:local, without a registry too; ARGS='--save keyline.tar'
+image: setup ## build the gateway's image keyline:local, without a registry too; ARGS='--save keyline.tar'
 	@$(PYTHON) -m integration.containers $(ARGS)
 
 pins: $(VENV)/.ready ## choose anew what the image installs, each package with its hashes

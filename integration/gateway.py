@@ -11,7 +11,7 @@ import ssl
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Final, Protocol, Self
 
 import httpx
 
@@ -32,7 +32,15 @@ PROBE_INTERVAL_S: Final = 0.05
 PROBE_S_MAX: Final = 5.0
 
 
-def service_url_of(gateways: Sequence[KeylineGateway], first: int = 0) -> str:
+class Served(Protocol):
+    """A gateway, wherever it runs."""
+
+    @property
+    def port(self) -> int:
+        """For clients, on loopback."""
+
+
+def service_url_of(gateways: Sequence[Served], first: int = 0) -> str:
     """What clients of several connect to, as one Service would show them: all, beginning with one of them."""
     turned = [*gateways[first:], *gateways[:first]]
     return "pulsar://" + ",".join(f"{LOOPBACK}:{gateway.port}" for gateway in turned)

@@ -6,7 +6,6 @@ elsewhere, or not at all.
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import subprocess
@@ -15,7 +14,8 @@ from pathlib import Path
 from typing import Final
 
 from integration import artifacts
-from integration.errors import DownloadError, ToolMissingError
+from integration.building import run_build
+from integration.errors import ToolMissingError
 from integration.locks import exclusive_lock
 
 VERSION_MIN: Final = (1, 21)
@@ -72,16 +72,4 @@ def require_go(what: str) -> str:
 
 
 def _install(go: str, module: str, directory: Path) -> None:
-    try:
-        done = subprocess.run(
-            [go, "install", module],
-            capture_output=True,
-            text=True,
-            env={**os.environ, "GOBIN": str(directory)},
-            timeout=INSTALL_S_MAX,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        raise DownloadError(f"building {module} took longer than {INSTALL_S_MAX:.0f} s") from None
-    if done.returncode:
-        raise DownloadError(f"`go install {module}` failed:\n{done.stderr[-2000:]}")
+    run_build([go, "install", module], f"building {module}", INSTALL_S_MAX, {"GOBIN": str(directory)})

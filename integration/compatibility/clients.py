@@ -6,9 +6,7 @@ What is built goes into the cache. A client that cannot be had here says why, an
 from __future__ import annotations
 
 import hashlib
-import os
 import shutil
-import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
@@ -18,7 +16,8 @@ from pathlib import Path
 from typing import Final
 
 from integration import artifacts
-from integration.errors import DownloadError, ToolMissingError
+from integration.building import run_build
+from integration.errors import ToolMissingError
 from integration.go_tool import require_go
 from integration.java import java
 from integration.locks import exclusive_lock
@@ -67,7 +66,7 @@ def go_program() -> list[str]:
     go = require_go("Go's probe")
     program = _cache() / "go-probe"
     with _building("go"):
-        _build([go, "build", "-C", str(HERE / "go"), "-o", str(program), "."], "Go's probe")
+        run_build([go, "build", "-C", str(HERE / "go"), "-o", str(program), "."], "building Go's probe", BUILD_S_MAX)
     return [str(program)]
 
 
@@ -89,7 +88,7 @@ def rust_program() -> list[str]:
             "--target-dir",
             str(target),
         ]
-        _build(command, "Rust's probe", {"PROTOC": str(_protoc())})
+        run_build(command, "building Rust's probe", BUILD_S_MAX, {"PROTOC": str(_protoc())})
     return [str(target / "release" / "keyline-compatibility")]
 
 
@@ -119,7 +118,8 @@ def _compile_java(sources: list[Path], libraries: Path, classes: Path) -> Path:
     # The runtime's own compiler: a `javac` on the path may be another version's.
     compiler = [str(java()), "-m", "jdk.compiler/com.sun.tools.javac.Main", "-Xlint:all,-path,-processing", "-Werror"]
     jars = ":".join(map(str, sorted(libraries.glob("*.jar"))))
-    _build([*compiler, "-cp", jars, "-d", str(classes), *map(str, sources)], "Java's probe")
+    command = [*compiler, "-cp", jars, "-d", str(classes), *map(str, sources)]
+    run_build(command, "building Java's probe", BUILD_S_MAX)
     return classes
 
 
@@ -129,22 +129,6 @@ def _protoc() -> Path:
     program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m grpc_tools.protoc "$@"\n')
     program.chmod(0o755)
     return program
-
-
-def _build(command: list[str], what: str, environment: dict[str, str] | None = None) -> None:
-    try:
-        done = subprocess.run(
-            command,
-            capture_output=True,
-            text=True,
-            env={**os.environ, **(environment or {})},
-            timeout=BUILD_S_MAX,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        raise DownloadError(f"building {what} took longer than {BUILD_S_MAX:.0f} s") from None
-    if done.returncode:
-        raise DownloadError(f"building {what} failed:\n{(done.stdout + done.stderr)[-2000:]}")
 
 
 def _building(name: str) -> AbstractContextManager[None]:

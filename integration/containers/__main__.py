@@ -11,6 +11,7 @@ import httpx
 
 from integration.containers.daemon import docker_daemon
 from integration.containers.images import KEYLINE, build_keyline
+from integration.containers.keyline import ADMIN_PORT, AS_DEPLOYED
 from integration.errors import IntegrationError
 from integration.ports import LOOPBACK, free_ports
 
@@ -26,9 +27,7 @@ def seconds_to_live(client: docker.DockerClient, image: str) -> float:
     """Start a container of it, with no broker anywhere, and return how long until its health check passes."""
     (port,) = free_ports(1)
     began = time.monotonic()
-    container = client.containers.run(
-        image, detach=True, read_only=True, cap_drop=["ALL"], ports={"8750/tcp": (LOOPBACK, port)}
-    )
+    container = client.containers.run(image, detach=True, ports={f"{ADMIN_PORT}/tcp": (LOOPBACK, port)}, **AS_DEPLOYED)
     try:
         while True:
             try:

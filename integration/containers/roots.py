@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-import subprocess
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +17,8 @@ from typing import TYPE_CHECKING, Final
 from docker.errors import ImageNotFound
 
 from integration import artifacts
-from integration.errors import DownloadError, ToolMissingError
+from integration.building import run_build
+from integration.errors import ToolMissingError
 
 if TYPE_CHECKING:
     import docker
@@ -70,10 +70,11 @@ def _make(client: docker.DockerClient, root: Root) -> None:
     try:
         tree = work / "root"
         command = [program, "--variant=minbase", f"--include={','.join(root.packages)}", SUITE, str(tree)]
-        _run(command)
+        run_build(command, f"making {root.tag}", MADE_S_MAX)
         _thin(tree)
         archive = work / "root.tar"
-        _run(["tar", "--create", "--file", str(archive), "--directory", str(tree), "."])
+        command = ["tar", "--create", "--file", str(archive), "--directory", str(tree), "."]
+        run_build(command, f"packing {root.tag}", MADE_S_MAX)
         name, _, tag = root.tag.partition(":")
         client.api.import_image_from_file(str(archive), repository=name, tag=tag)
     finally:
@@ -87,12 +88,3 @@ def _thin(tree: Path) -> None:
     for path in (tree / "usr/share/doc").rglob("*"):
         if path.is_file() and path.name != "copyright":  # licences stay with what they are of
             path.unlink()
-
-
-def _run(command: list[str]) -> None:
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=MADE_S_MAX, check=False)
-    except subprocess.TimeoutExpired:
-        raise DownloadError(f"{command[0]} took longer than {MADE_S_MAX:.0f} s") from None
-    if done.returncode:
-        raise DownloadError(f"`{' '.join(command)}` failed:\n{(done.stdout + done.stderr)[-2000:]}")

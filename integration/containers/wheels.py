@@ -5,14 +5,13 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
 from typing import Final
 
 from integration import artifacts
-from integration.errors import DownloadError
+from integration.building import run_build
 from integration.locks import exclusive_lock
 
 PYTHON: Final = "3.11"
@@ -45,9 +44,7 @@ def _fetch(pinned: list[Path], directory: Path) -> None:
         for path in pinned:
             command = [sys.executable, "-m", "pip", "download", "--quiet", "--require-hashes", "--only-binary", ":all:"]
             command += ["--python-version", PYTHON, "--dest", str(work), "--requirement", str(path)]
-            done = subprocess.run(command, capture_output=True, text=True, timeout=FETCHED_S_MAX, check=False)
-            if done.returncode:
-                raise DownloadError(f"the packages of {path.name} could not be fetched:\n{done.stderr[-2000:]}")
+            run_build(command, f"fetching the packages of {path.name}", FETCHED_S_MAX)
         work.chmod(0o755)
         work.rename(directory)
     finally:

@@ -19,8 +19,7 @@ from integration.containers.daemon import docker_daemon
 from integration.containers.images import build_keyline, ensure_pulsar
 from integration.containers.keyline import KeylineContainer
 from integration.containers.pulsar import PulsarContainer
-from integration.gateway import KeylineGateway
-from integration.ports import LOOPBACK
+from integration.gateway import KeylineGateway, service_url_of
 from integration.standalone import PulsarStandalone
 
 REPLICAS = ("replica-0", "replica-1")
@@ -90,8 +89,7 @@ class Deployment:
 
     def url(self, first: int = 0) -> str:
         """All replicas as one service, beginning with one of them."""
-        turned = (*self.gateways[first:], *self.gateways[:first])
-        return "pulsar://" + ",".join(f"{LOOPBACK}:{gateway.port}" for gateway in turned)
+        return service_url_of(self.gateways, first)
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Protocol, Self
 
 import httpx
 import pulsar
@@ -253,7 +253,15 @@ def feed_of(gateway: KeylineGateway, topic: str) -> Iterator[Feed]:
         yield Feed(answer.raise_for_status().iter_lines())
 
 
-def administer(broker: PulsarStandalone, method: str, topic: str, what: str, body: object = None) -> Any:
+class Administered(Protocol):
+    """A broker, wherever it runs."""
+
+    @property
+    def admin_url(self) -> str:
+        """Root of its admin API."""
+
+
+def administer(broker: Administered, method: str, topic: str, what: str, body: object = None) -> Any:
     """Tell a broker to do something with a topic, or ask it: `PUT unload`, `POST terminate`, `GET stats`."""
     url = f"{broker.admin_url}/admin/v2/{topic.replace('://', '/')}/{what}"
     answer = httpx.request(method, url, json=body, timeout=ANSWER_S, trust_env=False).raise_for_status()

@@ -24,6 +24,7 @@ from integration.standalone import PulsarStandalone
 from tests.integration.clients import key_shared, nothing_comes, receive, send_all, subscribe
 from tests.integration.conditions import eventually
 from tests.integration.conftest import StartGateway, explain
+from tests.integration.exclusive_rig import administer
 
 RATE_PER_S = 800.0
 KEYS = 300
@@ -94,9 +95,7 @@ class Place:
 
 def subscription_of(broker: PulsarStandalone, topic: str, name: str = SUBSCRIPTION) -> dict[str, Any]:
     """Statistics of a subscription, from the broker itself."""
-    with broker.admin() as http:
-        answer = http.get(f"/admin/v2/{topic.replace('://', '/')}/stats").raise_for_status()
-    found: dict[str, Any] = answer.json()["subscriptions"][name]
+    found: dict[str, Any] = administer(broker, "GET", topic, "stats")["subscriptions"][name]
     return found
 
 
@@ -111,9 +110,7 @@ def loaded(
 ) -> Iterator[Place]:
     """Workers at the broker itself, and a producer that stays there for the whole test."""
     if partitions:
-        with broker.admin() as http:
-            path = f"/admin/v2/{topic.replace('://', '/')}/partitions"
-            http.put(path, json=partitions).raise_for_status()
+        administer(broker, "PUT", topic, "partitions", partitions)
     options = {"receiver_queue_size": RECEIVER_QUEUE_SIZE, "ack_delay_ms": 5}
     with LoadRun(directory, broker.service_url, topic) as run:
         place = Place(run, broker, partitions, options)
