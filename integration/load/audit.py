@@ -95,6 +95,8 @@ class AuditResult:
     holder_violations: tuple[Evidence, ...]
     connections_lost: int
     """Times a worker's client lost its connection though nothing had been killed or stopped."""
+    interruptions: tuple[Interruption, ...] = ()
+    """What was done to the workers' peers, as told."""
 
     @property
     def unexplained(self) -> tuple[Duplicate, ...]:
@@ -161,6 +163,7 @@ def audit(
         overtakings=tuple(overtakings),
         holder_violations=tuple(found for of_key in by_key.values() for found in _shared(of_key)),
         connections_lost=sum(item.cause is Cause.CONNECTION_LOST for life in lives for item in life.breaks),
+        interruptions=tuple(interruptions),
     )
 
 

@@ -59,6 +59,12 @@ class Interruption:
     over_ns: int | None = None
     """When it was over with their connections whole: what they get from then on is new. None where they reconnect."""
 
+    def __str__(self) -> str:
+        """Say when and whom, as deliveries are told."""
+        until = "" if self.over_ns is None else f" until {self.over_ns / 1e9:.4f}"
+        whom = "all workers" if self.workers is None else ", ".join(sorted(self.workers)) or "no worker"
+        return f"{self.cause.value}: at {self.at_ns / 1e9:.4f}{until}, {whom}"
+
     @property
     def acks_unsafe_from_ns(self) -> int:
         """First moment of which an acknowledgement may be lost."""

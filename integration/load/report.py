@@ -67,4 +67,6 @@ def _evidence(result: AuditResult) -> list[Text]:
         lines += [Text(f"{name}: {item}", style="red") for item in items[:EVIDENCE_SHOWN_MAX]]
         if len(items) > EVIDENCE_SHOWN_MAX:
             lines.append(Text(f"{name}: and {len(items) - EVIDENCE_SHOWN_MAX:,} more", style="red"))
+    if lines:
+        lines += [Text(f"told: {item}") for item in result.interruptions]
     return lines

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -14,7 +16,11 @@ import pytest
 from integration.gateway import KeylineGateway
 from integration.load.audit import AuditResult
 from integration.load.report import audit_lines
+from integration.logs import tail
 from integration.standalone import PulsarStandalone
+
+LOG_LINES = 80
+LOG_LINE_MAX = 400
 
 
 class StartGateway(Protocol):
@@ -60,11 +66,15 @@ def topic_statistics(broker: PulsarStandalone) -> Callable[[str], dict[str, Any]
     return ask
 
 
-def explain(result: AuditResult, gateway: KeylineGateway | None = None) -> str:
-    """Say what the audit found, and what the gateway knew, for the message of a failed assertion."""
-    lines = audit_lines(result)
-    if gateway is not None and gateway.running:
-        lines.append(json.dumps(gateway.statistics())[:4_000])
+def explain(result: AuditResult, *gateways: KeylineGateway) -> str:
+    """Say what the audit found, and what the gateways knew and logged, for the message of a failed assertion."""
+    now = datetime.now(UTC).isoformat()
+    lines = [*audit_lines(result), f"(the audit's clock is at {time.monotonic():.4f}, the logs' at {now})"]
+    for gateway in gateways:
+        if gateway.running:
+            lines.append(json.dumps(gateway.statistics())[:4_000])
+        logged = tail(gateway.log, LOG_LINES).splitlines()
+        lines += [f"end of {gateway.log}:", *(line[:LOG_LINE_MAX] for line in logged)]
     return "\n".join(lines)
 
 

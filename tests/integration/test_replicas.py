@@ -108,9 +108,9 @@ def spread(broker: PulsarStandalone, topic: str, replicas: int) -> bool:
 
 def check(result: AuditResult, cluster: Cluster, causes: set[Cause]) -> None:
     """Complete, in order, and repeated for no other causes than these."""
-    assert result.ok, explain(result, cluster.gateways[0])
-    assert result.delivered == result.acknowledged == MESSAGES, explain(result, cluster.gateways[0])
-    assert set(result.duplicates_by_cause) <= causes, explain(result, cluster.gateways[0])
+    assert result.ok, explain(result, *cluster.gateways)
+    assert result.delivered == result.acknowledged == MESSAGES, explain(result, *cluster.gateways)
+    assert set(result.duplicates_by_cause) <= causes, explain(result, *cluster.gateways)
 
 
 def test_replicas_are_restarted_one_after_another(cluster: Cluster, loaded: LoadRun) -> None:
