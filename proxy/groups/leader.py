@@ -4,7 +4,8 @@ Problem: streams go from session to session while messages are lost and members 
 leader knows only what is in the group's topic. Rules kept: a stream has one owner at most, who keeps it until it has
 given it back, has gone, or has certainly stopped; nobody is told of a set of streams before it is in the topic; one
 change at a time for each session. A stream of whom nobody knows whether its session has stopped is *reserved*: it goes
-back to that session if it asks in time, and to anybody later.
+back to that session if it asks in time, and to anybody later. Nobody goes on with what it has still of a stream that
+another had since: it gives that up, and gets the stream like anybody else.
 
 `GroupLeader` is the only one that changes owners. When its producer is gone it is thrown away as it is.
 
@@ -103,6 +104,8 @@ class GroupLeader:
         self._owners: dict[int, SessionId] = {}
         until = now + timing.drop_s
         self._reserved = {stream: _Reservation(owner, until) for stream, owner in memory.owners}
+        self._had_last = dict(memory.had + memory.owners)
+        """Who was the last that was given a stream, or may have been."""
         self._states = {state.stream: state for state in memory.states}
         self._states_stored = dict(self._states)
         self._owners_stored = memory.owners
@@ -259,7 +262,8 @@ class GroupLeader:
         # It delivers nothing now, so that what it has not is nobody's.
         self._free(session)
         kept = () if self._replay.moving else held
-        self._own(session, frozenset(stream for stream in kept if self._is_free(stream)))
+        mine = (stream for stream in kept if self._had_last.get(stream) == session.session)
+        self._own(session, frozenset(stream for stream in mine if self._is_free(stream)))
         self._note(session, report, message.held)
         self._balance_soon(now)
         return self._happen(session, Event.FIND, now)
@@ -354,7 +358,7 @@ class GroupLeader:
     def _own(self, session: LeaderSession, streams: frozenset[int]) -> None:
         for stream in streams:
             assert self._owners.get(stream, session.session) == session.session, "a stream has one owner"
-            self._owners[stream] = session.session
+            self._owners[stream] = self._had_last[stream] = session.session
         session.granted = streams
 
     def _end_reservations(self, now: float) -> None:
@@ -445,9 +449,10 @@ class GroupLeader:
         self._states_stored = dict(self._states)
         self._owners_stored = owners = self._owners_known()
         states = tuple(state for _, state in sorted(self._states.items()))
+        had = tuple(sorted(self._had_last.items() - owners))
         return Store(
             GroupMemory(
-                self.epoch, self._replica, self._numbers, self.streams_count, owners, states, replays=self._replays
+                self.epoch, self._replica, self._numbers, self.streams_count, owners, states, self._replays, had
             )
         )
 

@@ -279,9 +279,11 @@ class LeaderManager:
         return []
 
     def _claim(self) -> Store:
-        cut = self._memory.cut(self._streams_count)
+        before = self._memory
+        cut = before.cut(self._streams_count)
+        had = before.had if cut == before.streams_count else ()  # of another cut, streams are others
         self._memory = replace(
-            self._memory, epoch=self._memory.epoch + 1, leader=self._replica, number=0, streams_count=cut
+            before, epoch=before.epoch + 1, leader=self._replica, number=0, streams_count=cut, had=had
         )
         return Store(self._memory)
 

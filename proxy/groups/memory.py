@@ -37,6 +37,8 @@ class GroupMemory:
     """How far streams are; what brokers know of it is never behind this."""
     replays: int = 0
     """How often the cursor was moved, or was about to be; written before it is."""
+    had: tuple[tuple[int, SessionId], ...] = ()
+    """Who had a stream last that nobody has: what anybody else has still of it is out of date."""
 
     def then(self, later: GroupMemory) -> GroupMemory:
         """What is known after a later record: itself, unless it is of an epoch that is over."""

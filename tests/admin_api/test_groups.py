@@ -68,13 +68,13 @@ class GroupsRig(AdminRig):
         """Of the leader's message, which has heard the session's first."""
         return Header(GROUP, SessionId("here-1", 1), "there-1", Stamp(3, number), 1)
 
-    def lead(self) -> None:
-        """Let this replica lead, after somebody whose epoch was 5."""
+    def lead(self, *had: tuple[int, SessionId]) -> None:
+        """Let this replica lead, after somebody whose epoch was 5; `had` is who had which of four streams."""
         assert self.groups is not None
         member = self.groups.members.find(GROUP)
         assert member is not None
         member.granted()
-        member.read(GroupMemory(5, "before"))
+        member.read(GroupMemory(5, "before", streams_count=4, had=had))
         member.stored()
         self.clock.settle()
 
@@ -171,8 +171,8 @@ def test_the_leader_tells_of_streams_that_the_broker_refuses_their_owners() -> N
     """As long as they have them: whoever is to have one next has not been refused."""
     rig = GroupsRig()
     rig.worker("a")
-    rig.lead()
     other = SessionId("other-9", 4)
+    rig.lead((1, other), (2, other))
     states = (StreamState(1, refused=True), StreamState(2, acknowledged=pack(7, 8), pending_count=3))
     rig.hear(FindLeader(Report(GROUP, other, 1, 3), states))
     told = rig.json(ONE)["leading"]["streams"]

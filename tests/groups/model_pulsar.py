@@ -69,6 +69,9 @@ class ModelStream:
     consumer: str | None = None
     sent_up_to: int = 0
     """Messages below were sent to the present consumer or acknowledged."""
+    consumed_last_by: str | None = None
+    tenures_count: int = 0
+    """How often another replica began to consume it than the one before."""
 
     def open(self, replica: str) -> bool:
         """Consume; False where somebody else does."""
@@ -77,6 +80,8 @@ class ModelStream:
         if self.consumer is None:
             self.consumer = replica
             self.sent_up_to = 0
+            self.tenures_count += replica != self.consumed_last_by
+            self.consumed_last_by = replica
         return True
 
     def close(self, replica: str) -> None:

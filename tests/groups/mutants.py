@@ -84,6 +84,20 @@ MUTANTS = (
         PROTOCOL,
     ),
     _mutant(
+        "one that comes back goes on with what others had since",
+        LEADER,
+        " if self._had_last.get(stream) == session.session)",
+        ")",
+        PROTOCOL,
+    ),
+    _mutant(
+        "the next leader does not know who had what nobody has",
+        LEADER,
+        "states, self._replays, had)",
+        "states, self._replays, ())",
+        PROTOCOL,
+    ),
+    _mutant(
         "a set of streams is told before it is stored",
         LEADER,
         "            return [self._told(session)] if session.stored else []",

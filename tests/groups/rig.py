@@ -33,7 +33,7 @@ from proxy.groups.timing import GroupTiming
 
 GROUP = GroupId("persistent://public/default/orders", "billing")
 TIMING = GroupTiming()
-ALICE, BOB = SessionId("a", 1), SessionId("b", 1)
+ALICE, BOB, CAROL = SessionId("a", 1), SessionId("b", 1), SessionId("c", 1)
 
 
 def version(number: int, epoch: int = 1) -> Version:

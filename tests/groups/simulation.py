@@ -72,7 +72,8 @@ class Line:
     opening: bool = False
     deadline: float = 0.0
     """When it is closed in any case, once it is not wanted."""
-    ahead: deque[int] = field(default_factory=deque)
+    ahead: dict[int, int] = field(default_factory=dict)
+    """Fetched, in order, each with the stream's tenure at that time; kept when the broker gives the consumer up."""
     pending: set[int] = field(default_factory=set)
     """With workers."""
     here: bool = False
@@ -328,11 +329,15 @@ class Replica:
                 break
             if message in line.confirmed:
                 self.world.streams[stream].acknowledged.add(message)
-            elif message not in line.pending and message not in line.ahead:
-                line.ahead.append(message)
+            elif message not in line.pending:
+                line.ahead.setdefault(message, self.world.streams[stream].tenures_count)
         while line.ahead and len(line.pending) < PREFETCH and line.free and self.now < self.until:
             assert self.session.may_deliver(stream, self.now), f"{self.name} was not told to stop delivering {stream}"
-            message = line.ahead.popleft()
+            message, tenure = next(iter(line.ahead.items()))
+            del line.ahead[message]
+            assert tenure == self.world.streams[stream].tenures_count, (
+                f"{self.name} fetched {message} before others had it"
+            )
             self.world.judge.delivery(self.world, self, stream, message)
             line.pending.add(message)
             work_s = self.world.random.uniform(0, self.world.chances.work_s_max)
@@ -379,7 +384,6 @@ class Replica:
         """The broker has given it up."""
         line = self.lines[stream]
         line.open = False
-        line.ahead.clear()
         self.try_to_open(stream)
 
 

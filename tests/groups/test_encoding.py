@@ -72,6 +72,13 @@ def test_a_newer_release_may_say_more() -> None:
         decode_record(json.dumps(said).encode())
 
 
+def test_an_older_release_may_say_less() -> None:
+    """A record without who had the streams that nobody has: then nobody is known to have had them."""
+    said = json.loads(encode(GroupMemory(3, "here", 4, 16, had=((1, ALICE),))))
+    del said["body"]["had"]
+    assert decode_record(json.dumps(said).encode()) == GroupMemory(3, "here", 4, 16)
+
+
 def test_a_wrong_field_is_named() -> None:
     """With what it should be and what it is."""
     said = json.loads(encode(GroupMemory(3, "here")))

@@ -8,7 +8,7 @@ from proxy.groups.leader_session import TABLE, Action, Event, State
 from proxy.groups.memory import GroupMemory
 from proxy.groups.messages import FindLeader, LeaseStreams, UpdateStreamStates
 from proxy.groups.streams import StreamState
-from tests.groups.rig import ALICE, BOB, TIMING, LeaderRig, version
+from tests.groups.rig import ALICE, BOB, CAROL, TIMING, LeaderRig, version
 
 DELAY = TIMING.balance_delay_s
 
@@ -88,6 +88,42 @@ def test_a_session_that_comes_back_keeps_what_it_has() -> None:
     rig = alone()
     assert rig.find(ALICE, 1, 2) == [("lease", "a", "1", "2")]
     assert rig.leader.owners == {1: ALICE, 2: ALICE}
+
+
+def test_nobody_goes_on_with_what_another_had_since() -> None:
+    """A stopped session asks as soon as the stream is free again: what it fetched of it then is out of date."""
+    rig = alone()
+    rig.now += TIMING.drop_s
+    rig.joined(BOB)
+    rig.wait(DELAY)
+    assert rig.leader.owners == dict.fromkeys(range(4), BOB), "the silent one was dropped"
+    rig.confirm(BOB)
+    rig.disconnect(BOB)
+    assert rig.leader.owners == {}
+    assert rig.find(ALICE, 0, 1, 2, 3) == [("lease", "a")]
+    # It has given them up when it confirms, and gets them like anybody.
+    rig.states(ALICE, rig.number(ALICE))
+    assert ("update", "a", "0", "1", "2", "3") in rig.wait(DELAY)
+
+
+def test_the_next_leader_knows_who_had_what_nobody_has() -> None:
+    """One that had it last keeps what it has of it; one from before that does not."""
+    rig = alone()
+    rig.disconnect(ALICE)
+    rig.joined(BOB)
+    rig.auto = False
+    rig.wait(DELAY)
+    (record,) = [act.record for act in rig.unstored]
+    given = dict(record.owners)
+    assert given == dict.fromkeys(range(4), BOB)
+    rig.store()
+    rig.confirm(BOB)
+    rig.disconnect(BOB)
+    rig.joined(CAROL)
+    (record,) = [act.record for act in rig.unstored]
+    assert (record.owners, dict(record.had)) == ((), given)
+    for session, kept in ((ALICE, ()), (BOB, ("0", "1", "2", "3"))):
+        assert LeaderRig(memory=record, epoch=2).find(session, 0, 1, 2, 3) == [("lease", session.replica, *kept)]
 
 
 def test_a_question_that_comes_again_gets_the_same_answer() -> None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.groups.lives import live
 
 SEEDS = 150
 ABSENCES = ("pause", "replay", "cut", "pause", "replay", "leave")
+STOPS = ("pause", "pause", "cut", "pause", "publish", "cut", "publish")
 
 
 def test_whatever_happens_streams_have_one_deliverer_and_keep_their_order() -> None:
@@ -35,3 +38,9 @@ def test_a_replay_is_whole_though_replicas_are_absent() -> None:
 def test_a_life_of_which_a_stream_came_back_without_a_lease() -> None:
     """Its consumer at the broker was lost meanwhile, and what the next one got was acknowledged as a repetition."""
     assert live(100_414, deeds=ABSENCES).replays
+
+
+@pytest.mark.parametrize("seed", [588, 1_169, 1_649])
+def test_a_life_of_which_a_replica_came_back_as_its_stream_was_between_two_others(seed: int) -> None:
+    """It was leased the stream as what it had still, and had fetched messages that another delivered since."""
+    assert live(seed, deeds=STOPS).duplicates < 10

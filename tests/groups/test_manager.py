@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from proxy.groups.leader import Store, Tell
 from proxy.groups.manager import TABLE, Errand, Event, LeaderManager, State
 from proxy.groups.memory import GroupMemory
@@ -49,14 +51,26 @@ def test_every_state_knows_every_event() -> None:
     assert all(TABLE[state][Event.LOST].state in (State.OUT, State.CANDIDATE) for state in State)
 
 
+def test_who_had_a_stream_is_forgotten_when_the_group_is_cut_anew() -> None:
+    """Its number means other slots then."""
+    found = manager()
+    found.want(0.0)
+    found.granted(0.0)
+    memory = GroupMemory(6, "there", 5, 3, had=((2, ALICE),))
+    (store,) = found.read(memory, 0.0)
+    assert isinstance(store, Store)
+    assert store.record.streams_count != 3
+    assert store.record.had == ()
+
+
 def test_it_leads_when_its_first_record_is_stored_and_not_before() -> None:
     """With the epoch after the last that the topic knows."""
     found = manager()
     assert found.want(0.0) == [Errand.CONTEND]
     assert found.granted(0.0) == [Errand.READ]
     owners = ((1, ALICE),)
-    memory = GroupMemory(6, "there", 5, 4, owners)
-    assert found.read(memory, 0.0) == [Store(GroupMemory(7, "here", 0, 4, owners))]
+    memory = GroupMemory(6, "there", 5, 4, owners, had=((2, ALICE),))
+    assert found.read(memory, 0.0) == [Store(replace(memory, epoch=7, leader="here", number=0))]
     question = FindLeader(Report(GROUP, ALICE, 1, 1), ())
     assert found.receive(question, 0.0) == []
     found.stored(0.0)

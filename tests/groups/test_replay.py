@@ -90,7 +90,7 @@ def test_that_the_cursor_is_moved_is_stored_before() -> None:
 
 def test_how_far_one_was_before_the_cursor_was_moved_is_not_believed() -> None:
     """It comes back and says what it had; its reports say that they are of before."""
-    rig = LeaderRig(memory=GroupMemory(replays=3))
+    rig = LeaderRig(memory=GroupMemory(replays=3, had=((0, ALICE),)))
     state = StreamState(0, acknowledged=9)
     rig.hear(FindLeader(rig.report(ALICE), (state,)))
     assert rig.leader.owners[0] == ALICE
