@@ -23,14 +23,16 @@ KEYLINE: Final = "keyline"
 BASE: Final = "python:3.11-slim-bookworm"
 PULSAR: Final = "apachepulsar/pulsar"
 CONTEXT: Final = (
-    *("Dockerfile", "LICENSE", "README.md", "pyproject.toml", "requirements.txt", "requirements-build.txt"),
+    *("Dockerfile", ".dockerignore", "LICENSE", "README.md", "pyproject.toml"),
+    *("requirements.txt", "requirements-build.txt"),
     *("admin_api", "proxy", "spark_reports", "helm/image.toml"),
 )
+"""All that a build may see of a checkout, wheels aside; `.dockerignore` says the same to those who build without us."""
 LOCAL_PULSAR: Final = Path(__file__).parent / "pulsar_image"
 
 
 def build_keyline(client: docker.DockerClient, tag: str = f"{KEYLINE}:local", base: str = "") -> str:
-    """Build the gateway's image from this checkout and return its name.
+    """Build the gateway's image from this checkout, unless it is there as it would be, and return its name.
 
     Args:
         client: of the daemon that builds it.
@@ -44,9 +46,16 @@ def build_keyline(client: docker.DockerClient, tag: str = f"{KEYLINE}:local", ba
         context = Path(directory)
         for name in CONTEXT:
             _copy(REPOSITORY / name, context / name)
-        link_wheels(context / "build" / "wheels")
-        arguments = {"BASE": base or _base(client), "PIP_NO_INDEX": "1"}
-        return _build(client, context, tag, arguments)
+        base = base or _base(client)
+        if not _pulled(client, base):
+            raise DownloadError(f"the image {base} to build on is neither here nor in a registry that can be reached")
+        arguments = {"BASE": base, "PIP_NO_INDEX": "1"}
+        built = f"{KEYLINE}:{_digest(context, str(client.images.get(base).id))}"
+        if not _local(client, built):
+            link_wheels(context / "build" / "wheels")
+            _build(client, context, built, arguments)
+    client.images.get(built).tag(tag)
+    return tag
 
 
 def ensure_pulsar(client: docker.DockerClient, version: str) -> str:
@@ -70,9 +79,13 @@ def ensure_pulsar(client: docker.DockerClient, version: str) -> str:
 
 
 def _digest(tree: Path, root: str) -> str:
-    """Of what an image is made of, jars aside, which are a version's for ever."""
+    """Of what an image is made of; jars and wheels aside, which a version or a pinned hash decides."""
     files = sorted(path for path in tree.rglob("*") if path.is_file())
-    made_of = [root.encode(), *(part for path in files for part in (path.name.encode(), path.read_bytes()))]
+    names = [str(path.relative_to(tree)).encode() for path in files]
+    made_of = [
+        root.encode(),
+        *(part for name, path in zip(names, files, strict=True) for part in (name, path.read_bytes())),
+    ]
     return hashlib.sha256(b"\0".join(made_of)).hexdigest()[:12]
 
 
