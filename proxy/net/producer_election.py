@@ -29,9 +29,6 @@ if TYPE_CHECKING:
     from proxy.net.producer_rivals import ProducerRivals
     from proxy.net.producer_statistics import ElectionCounters, TopicOwner
 
-BROKEN_S: Final = 0.2
-"""How long a broker may need to take off what it has from a connection that broke. On a host with six times too much to
-do it was too short once: one epoch was given twice. A longer one holds up all that want the topic behind a fencer."""
 PROMOTION_S_MAX: Final = 1.0
 """How long one that waits at the broker may be on its way to be the owner when whom it waited for has left. It may wait
 for somebody else as well, who is not connected here."""
@@ -192,10 +189,13 @@ class TopicElection:
         self._turnstile.end(token)
         self._consider_end()
 
-    def broken(self) -> None:
-        """The connection of one broke that the broker knows, and now takes off."""
-        token = object()
-        self._under_way(token, BROKEN_S, lambda: self.end(token))
+    def join(self, token: object) -> None:
+        """The broker does it without being asked."""
+        self._turnstile.join(token)
+
+    def take_over(self, token: object, former: object) -> bool:
+        """What is under way goes on as something else; False if it is not."""
+        return self._turnstile.take_over(token, former)
 
     def _promote_parked(self, contender: Candidacy) -> None:
         """Whom it waited for has left: the broker promotes it, unless it waits for somebody else as well."""

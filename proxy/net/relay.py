@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from proxy.errors import LimitExceeded
 from proxy.net.relay_leg import UpstreamLeg
 from proxy.net.relay_lookups import RelayedLookups
+from proxy.net.relay_parting import RelayParting
 from proxy.net.relay_redirects import RedirectedLookups
 from proxy.net.relay_requests import OURS, RelayedRequests
 from proxy.net.session_commands import CLOSURES, parse_as, refusal_frame
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from proxy.limits import Limits
     from proxy.net.handshake import ServiceUrl
     from proxy.net.ports import Clock, Connector
+    from proxy.net.relay_parting import Leavings
     from proxy.net.relay_requests import Pending
     from proxy.net.session_statistics import SessionCounters
 
@@ -157,13 +159,17 @@ class Relay:
             leg.pause_reading()
         self._connector.connect(str(self._broker), leg)
 
-    def close(self) -> None:
-        """The client has gone."""
+    def close(self, leavings: Leavings) -> None:
+        """The client has gone; its `leavings` are closed at the broker one by one."""
         self._state = RelayState.ENDED
         self._lookups.close()
         leg, self._leg = self._leg, None
+        if leg is not None and leg.ready and leavings.all:
+            RelayParting(leg, leavings, self._clock, self.own_id).begin()
+            return
         if leg is not None:
             leg.close()
+        leavings.left_to_broker(self._clock)
 
     def client_writable(self, writable: bool) -> None:  # noqa: FBT001 - the port's one bit of news
         """Read from the broker only what the client takes."""

@@ -82,6 +82,10 @@ class UpstreamLeg:
         """Whether the broker took our CONNECT and the connection stands."""
         return self._state is LegState.READY
 
+    def owned_by(self, owner: LegOwner) -> None:
+        """Tell another from now on."""
+        self._owner = owner
+
     def write(self, data: bytes) -> None:
         """Send whole frames; dropped unless the connection stands."""
         if self._transport is not None and self._state is not LegState.ENDED:

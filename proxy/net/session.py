@@ -24,6 +24,7 @@ from proxy.net.broker_settings import CERTIFICATE_METHOD
 from proxy.net.handshake import downstream_connected, requested_broker, upstream_connect
 from proxy.net.ports import LEFT_UNREAD
 from proxy.net.relay import Relay
+from proxy.net.relay_parting import Leavings
 from proxy.net.session_commands import DATA, error_frame, parse_as
 from proxy.net.session_keep_alive import Heartbeat
 from proxy.net.session_permission import Permission
@@ -330,10 +331,11 @@ class ClientSession:
             self._timer = self._clock.call_later(self._limits.handshake_timeout_s, self._transport.abort)
         if self._workers is not None:
             self._workers.lose(reason)
+        leavings = Leavings()
         if self._producers is not None:
-            self._producers.lose(reason, by_broker=cause is EndCause.BROKER_LOST)
+            self._producers.lose(reason, leavings, by_broker=cause is EndCause.BROKER_LOST)
         if self._relay is not None:
-            self._relay.close()
+            self._relay.close(leavings)
 
     def _stop_timer(self) -> None:
         if self._timer is not None:

@@ -15,6 +15,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from proxy.errors import ClientError, LimitExceeded
+from proxy.net.relay_parting import Leavings
 from proxy.net.relay_requests import OURS
 from proxy.net.session_commands import error_frame
 from proxy.net.session_takers import TAKERS, SessionTakers
@@ -47,7 +48,7 @@ class SessionProducers:
         self._elections = elections
         self.clock = clock
         self._waiting: dict[int, WaitingProducer] = {}
-        self._takers = SessionTakers(relay, transport, client_version, clock)
+        self._takers = SessionTakers(relay, transport, client_version, elections, clock)
 
     # ---- from the client
 
@@ -130,32 +131,39 @@ class SessionProducers:
 
     def broker_lost(self) -> None:
         """The broker is gone and the connection stays; the client was told of all that was open or asked for there."""
+        leavings = Leavings()
+        closed_ids = self._takers.closed_ids
         for producer in list(self._waiting.values()):
             stage = producer.candidacy.stage
-            self._break(producer)
+            self._leave(producer, leavings, closed_ids)
             if stage is Stage.WITHDRAWING:
                 producer.sent = False
                 producer.election.withdrawn(producer.candidacy)
             elif stage is Stage.OWNER or producer.sent:
                 self._forget(producer)
                 self._lose(producer, "the broker is gone")
-        self._takers.broker_lost()
+        self._takers.broker_lost(leavings)
+        leavings.left_to_broker(self.clock)
 
     # ---- the end
 
-    def lose(self, reason: str, *, by_broker: bool) -> None:
-        """The connection is gone; `by_broker` if because the broker was, so that the client will be back."""
+    def lose(self, reason: str, leavings: Leavings, *, by_broker: bool) -> None:
+        """The connection is gone; `by_broker` if because the broker was, so that the client will be back.
+
+        What the broker may have of it is added to `leavings`.
+        """
         producers, self._waiting = self._waiting, {}
+        closed_ids = self._takers.closed_ids
         self._takers.stop()
         # Those first that nobody must be asked for any more.
         for producer in sorted(producers.values(), key=lambda each: each.candidacy.stage is not Stage.WAITING):
             self._elections.give_room(producer.let_go())
-            self._break(producer)
+            self._leave(producer, leavings, closed_ids)
             if by_broker and producer.candidacy.stage is Stage.OWNER:
                 producer.election.taken_by_broker(producer.candidacy, reason)
             else:
                 producer.election.left(producer.candidacy, reason)
-        self._takers.lose()
+        self._takers.lose(leavings)
 
     # ---- within
 
@@ -201,10 +209,13 @@ class SessionProducers:
             producer.election.left(producer.candidacy, "closed by its client")
         return True
 
-    def _break(self, producer: WaitingProducer) -> None:
-        """Its connection to the broker broke, which takes it off, also if it owns the topic only perhaps."""
-        if producer.sent:
-            self._elections.of(producer.election.topic).broken()
+    def _leave(self, producer: WaitingProducer, leavings: Leavings, closed_ids: frozenset[int]) -> None:
+        """Its connection is over: the broker is to take it off, also if it owns the topic only perhaps."""
+        # One that is closed before it was answered will not be answered for itself.
+        if producer.sent and producer.producer_id not in closed_ids:
+            gate = self._elections.of(producer.election.topic)
+            asked = producer.candidacy.stage is Stage.ASKED
+            leavings.add(gate, producer.candidacy, producer.producer_id, producer.request_id if asked else None)
 
     @staticmethod
     def _lose(producer: WaitingProducer, reason: str) -> None:

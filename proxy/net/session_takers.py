@@ -15,11 +15,11 @@ from proxy.net.relay_requests import OURS
 from proxy.wire import pulsar_pb2 as pb
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from proxy.net.ports import Clock, Transport
     from proxy.net.producer_election import TopicElection
+    from proxy.net.producer_elections import ProducerElections
     from proxy.net.relay import Relay
+    from proxy.net.relay_parting import Leavings
 
 _T = pb.BaseCommand
 
@@ -43,19 +43,23 @@ class _Taker:
 class _Closing:
     """A close that its client, or the gateway, waits for."""
 
-    __slots__ = ("begun", "election")
+    __slots__ = ("begun", "election", "producer_id")
 
-    def __init__(self, election: TopicElection) -> None:
+    def __init__(self, election: TopicElection, body: pb.CommandCloseProducer) -> None:
         self.begun = False
         self.election = election
+        self.producer_id = body.producer_id
 
 
 class SessionTakers:
     """All of one connection: takers by producer id, closes by request id."""
 
-    def __init__(self, relay: Relay, transport: Transport, client_version: str, clock: Clock) -> None:
+    def __init__(
+        self, relay: Relay, transport: Transport, client_version: str, elections: ProducerElections, clock: Clock
+    ) -> None:
         """`transport` is the client's, `relay` its way to the broker."""
         self._relay = relay
+        self._elections = elections
         self._transport = transport
         self._client_version = client_version
         self._clock = clock
@@ -86,8 +90,13 @@ class SessionTakers:
     def close(self, election: TopicElection, body: pb.CommandCloseProducer, frame: bytes) -> None:
         """Pass a close on when nothing that it must not meet is under way."""
         self.closed(body)  # of a client that uses an id twice
-        closing = self._closing[body.request_id] = _Closing(election)
+        closing = self._closing[body.request_id] = _Closing(election, body)
         election.begin(closing, lambda: self._pass_close(body, frame), alone=False)
+
+    @property
+    def closed_ids(self) -> frozenset[int]:
+        """Producers that the broker was told to close, and has not said so of."""
+        return frozenset(each.producer_id for each in self._closing.values() if each.begun)
 
     def _pass_close(self, body: pb.CommandCloseProducer, frame: bytes) -> None:
         closing = self._closing.get(body.request_id)
@@ -132,15 +141,13 @@ class SessionTakers:
         if taker is not None:
             taker.election.given_up(taker)
 
-    def broker_lost(self) -> None:
+    def broker_lost(self, leavings: Leavings) -> None:
         """What is under way is lost, and what the gateway wanted to take back; what waits for its turn still has it."""
-        closing = {number: each for number, each in self._closing.items() if each.begun or number > OURS}
-        takers = {producer_id: each for producer_id, each in self._takers.items() if each.begun}
-        for request_id in closing:
-            del self._closing[request_id]
-        for producer_id in takers:
-            del self._takers[producer_id]
-        _lose(closing.values(), takers.values())
+        self._lose(
+            [producer_id for producer_id, each in self._takers.items() if each.begun],
+            [request_id for request_id, each in self._closing.items() if each.begun or request_id > OURS],
+            leavings,
+        )
 
     # ---- the end
 
@@ -148,20 +155,23 @@ class SessionTakers:
         """The connection is gone: what has not begun never will. `lose` follows."""
         self._stopped = True
 
-    def lose(self) -> None:
-        """Tell the elections."""
-        _lose(self._closing.values(), self._takers.values())
-        self._closing.clear()
-        self._takers.clear()
+    def lose(self, leavings: Leavings) -> None:
+        """Tell the elections; what the broker may have is added to `leavings`."""
+        self._lose(list(self._takers), list(self._closing), leavings)
 
-
-def _lose(closing: Iterable[_Closing], takers: Iterable[_Taker]) -> None:
-    for taker in takers:
-        if taker.begun:
-            taker.election.broken()
-        in_doubt = taker.mode == pb.ExclusiveWithFencing and taker.begun and not taker.answered
-        taker.election.given_up(taker, in_doubt=in_doubt)
-    for each in closing:
-        if each.begun:
-            each.election.broken()
-        each.election.end(each)
+    def _lose(self, takers: list[int], closing: list[int], leavings: Leavings) -> None:
+        closed_ids = self.closed_ids
+        lost = [(producer_id, self._takers.pop(producer_id)) for producer_id in takers]
+        closes = [(request_id, self._closing.pop(request_id)) for request_id in closing]
+        for producer_id, taker in lost:
+            # One that is closed before it was answered will not be answered for itself.
+            if taker.begun and producer_id not in closed_ids:
+                # Of one that was fenced the election may be over, and another one held.
+                gate = self._elections.of(taker.election.topic)
+                leavings.add(gate, taker, producer_id, None if taker.answered else taker.request_id)
+            in_doubt = taker.mode == pb.ExclusiveWithFencing and taker.begun and not taker.answered
+            taker.election.given_up(taker, in_doubt=in_doubt)
+        for request_id, each in closes:
+            if each.begun:
+                leavings.add(each.election, each, each.producer_id, request_id)
+            each.election.end(each)

@@ -49,6 +49,16 @@ class Turnstile:
         """That change is under way, whoever else passes; it is until `end` is told the same token."""
         self._passing.add(token)
 
+    def take_over(self, token: object, former: object) -> bool:
+        """If `former` is under way, `token` is so from now on in its place, alone if it was; else False."""
+        if former not in self._passing:
+            return False
+        self._passing.remove(former)
+        self._passing.add(token)
+        if self._alone is former:
+            self._alone = token
+        return True
+
     def end(self, token: object) -> None:
         """It is done, or is not to be begun; said again, or of what never began, it changes nothing."""
         if token in self._passing:

@@ -40,8 +40,7 @@ DRAIN_S = 60.0
 LISTEN_S = 0.002
 DRAIN_LISTEN_S = 0.05
 CAREFUL = {"want": 50, "close": 38, "drop": 5, "fence": 3, "listen": 4}
-FREE = {"want": 50, "close": 40, "drop": 1, "fence": 3, "listen": 6}
-"""A broken connection holds up those that fence for a while: many would leave little else to see."""
+FREE = {"want": 50, "close": 38, "drop": 4, "fence": 4, "listen": 4}
 
 
 @dataclass(eq=False)

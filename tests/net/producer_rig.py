@@ -9,7 +9,7 @@ from proxy.net.producer_elections import ElectionSettings, ProducerElections
 from proxy.net.producer_rivals import ProducerRivals
 from proxy.wire import pulsar_pb2 as pb
 from tests.net.fakes import FakeClock
-from tests.net.session_rig import SessionRig, T, encode
+from tests.net.session_rig import SessionRig, T, encode, success
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -204,3 +204,11 @@ def asked(client: SessionRig) -> list[tuple[str, int]]:
         body = command.producer if command.type == T.PRODUCER else command.close_producer
         found.append((name, body.request_id))
     return found
+
+
+def taken_off(client: SessionRig) -> list[int]:
+    """The broker closes what the gateway closes of a client that has gone; the ids of those producers."""
+    bodies = [command.close_producer for command in client.to_broker() if command.type == T.CLOSE_PRODUCER]
+    for body in bodies:
+        client.broker.deliver(success(body.request_id))
+    return [body.producer_id for body in bodies]

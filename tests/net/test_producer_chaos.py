@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from proxy.limits import Limits
-from proxy.net.producer_election import BROKEN_S
 from proxy.net.producer_elections import ElectionSettings
 from proxy.net.producer_holds import EXPECTED_S_MAX
+from proxy.net.relay_parting import BROKEN_S
 from proxy.wire import pulsar_pb2 as pb
 from tests.lives import lives
 from tests.net.model_topic import Connection, ModelTopic
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 CLIENTS = 4
 TAKERS = (pb.Exclusive, pb.ExclusiveWithFencing)
 GRACE_S = ElectionSettings().producer_return_grace_s
+STEP_S = BROKEN_S / 4
 ROUND_STEPS = 10
 """Replicas hear each other so often in each round."""
 ROUNDS_MAX = 400
@@ -99,6 +100,8 @@ class Lives(RuleBasedStateMachine):
         self.broken_until = 0.0
         """When the broker has taken off what it had from the last connection that broke."""
         self.clients = [Client(self.rigs[number % len(self.rigs)].client(LIMITS)) for number in range(CLIENTS)]
+        self.parting: list[Client] = []
+        """Those that have gone, and whose producers the gateway is closing."""
         self.direct = Connection(direct=True)
         """Somebody who is connected to the broker itself."""
 
@@ -120,10 +123,22 @@ class Lives(RuleBasedStateMachine):
 
     def hear(self) -> None:
         """Collect what the gateway wrote on all sides."""
-        for client in self.clients:
+        for client in self.connected:
             client.read()
             for command in client.write():
                 self.goes_to_broker(client, command)
+        self.part()
+
+    @property
+    def connected(self) -> list[Client]:
+        """Whose connection to the broker stands."""
+        return [*(client for client in self.clients if client.alive), *self.parting]
+
+    def part(self) -> None:
+        """The gateway closes the connections of those of whom nothing is left, or for whom it waits no longer."""
+        for client in [each for each in self.parting if each.rig.broker.closing]:
+            self.parting.remove(client)
+            self.take_off(client)
 
     def goes_to_broker(self, client: Client, command: pb.BaseCommand) -> None:
         """Who takes the topic meets nobody: a broker may lock itself up."""
@@ -175,28 +190,40 @@ class Lives(RuleBasedStateMachine):
     def lose_client(self, data: st.DataObject, *, back: bool) -> None:
         """A connection breaks; its client may come back with a new one, and with what it owned."""
         client = self.some(data)
+        client.alive = False
+        self.parting.append(client)
         client.rig.client.lose()
-        self.forget(client)
+        self.hear()
         self.come_back(client, back=back)
 
     @rule(data=st.data(), back=st.booleans())
     def lose_leg(self, data: st.DataObject, *, back: bool) -> None:
         """The connection to the broker breaks, and the client's with it."""
         client = self.some(data)
+        client.alive = False
         client.rig.broker.lose()
-        self.forget(client)
+        self.take_off(client)
+        self.hear()
         self.come_back(client, back=back)
 
-    def forget(self, client: Client) -> None:
+    @rule(data=st.data())
+    @precondition(lambda self: self.parting)
+    def lose_parting_leg(self, data: st.DataObject) -> None:
+        """The same of one whose client has gone before."""
+        client = data.draw(st.sampled_from(self.parting))
+        self.parting.remove(client)
+        client.rig.broker.lose()
+        self.take_off(client)
+        self.hear()
+
+    def take_off(self, client: Client) -> None:
         """The broker notices, after what it had read already."""
-        client.alive = False
         if self.topic.owner is not None and self.topic.owner.connection is client.broker:
             self.broken_until = self.rig.clock.now() + BROKEN_S
         self.under_way = {asked: taking for asked, taking in self.under_way.items() if asked[0] is not client}
         for command in client.to_broker:
             self.topic.take(client.broker, command)
         self.topic.drop(client.broker)
-        self.hear()
 
     def come_back(self, former: Client, *, back: bool) -> None:
         """A new connection, in the place of the other."""
@@ -226,7 +253,7 @@ class Lives(RuleBasedStateMachine):
     @rule(data=st.data())
     def broker_reads(self, data: st.DataObject) -> None:
         """One command, of any connection."""
-        due = [client for client in self.clients if client.to_broker]
+        due = [client for client in self.connected if client.to_broker]
         if due:
             client = data.draw(st.sampled_from(due))
             self.topic.take(client.broker, client.to_broker.popleft())
@@ -234,7 +261,7 @@ class Lives(RuleBasedStateMachine):
     @rule(data=st.data())
     def gateway_reads(self, data: st.DataObject) -> None:
         """One answer, from any connection."""
-        due = [client for client in self.clients if client.broker.out]
+        due = [client for client in self.connected if client.broker.out]
         if due:
             client = data.draw(st.sampled_from(due))
             self.answer(client)
@@ -261,9 +288,11 @@ class Lives(RuleBasedStateMachine):
 
     @rule(seconds=st.sampled_from([0.06, 0.3, 3.1]))
     def pass_time(self, seconds: float) -> None:
-        """Holds end."""
-        self.rig.clock.advance(seconds)
-        self.hear()
+        """Holds end; the broker sees a connection close when it is closed."""
+        end = self.rig.clock.now() + seconds
+        while self.rig.clock.now() < end:
+            self.rig.clock.advance(min(STEP_S, end - self.rig.clock.now()))
+            self.hear()
 
     @rule()
     def settle(self) -> None:
@@ -293,8 +322,8 @@ class Lives(RuleBasedStateMachine):
 
     def run_dry(self) -> None:
         """Until nobody has anything to read."""
-        while any(client.to_broker or client.broker.out for client in self.clients):
-            for client in self.clients:
+        while any(client.to_broker or client.broker.out for client in self.connected):
+            for client in self.connected:
                 while client.to_broker:
                     self.topic.take(client.broker, client.to_broker.popleft())
                 while client.broker.out:

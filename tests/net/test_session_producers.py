@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from proxy.limits import Limits
-from proxy.net.producer_election import BROKEN_S, PROMOTION_S_MAX
+from proxy.net.producer_election import PROMOTION_S_MAX
 from proxy.net.producer_elections import ElectionSettings, ProducerElections
 from proxy.net.producer_holds import EXPECTED_S_MAX, RETURN_TRIES_S, TROUBLE_S_MIN
+from proxy.net.relay_parting import BROKEN_S, PARTING_S_MAX
 from proxy.net.relay_requests import OURS
 from proxy.wire import pulsar_pb2 as pb
 from tests.net.producer_rig import (
@@ -21,9 +22,10 @@ from tests.net.producer_rig import (
     error,
     not_ready,
     ready,
+    taken_off,
     want,
 )
-from tests.net.session_rig import SessionRig, T, encode, lookup, parse, success
+from tests.net.session_rig import SessionRig, T, encode, lookup, message, parse, success
 
 GRACE_S = 3.0
 
@@ -155,7 +157,7 @@ def test_all_that_wait_for_a_topic_that_was_terminated_are_told() -> None:
     assert answers(b) == [(20, "TopicTerminatedError")]
     assert answers(c) == [(21, "TopicTerminatedError")]
     assert asked(c) == []
-    rig.clock.advance(BROKEN_S)
+    assert taken_off(a) == [1]
     assert rig.elections.summary().waiting_bytes == rig.elections.summary().topics_count == 0
 
 
@@ -446,19 +448,20 @@ def test_who_fences_waits_for_a_promotion_and_for_others_that_fence() -> None:
     d.client.deliver(want(30, mode=EXCLUSIVE))
     c.client.lose()
     b.client.lose()
+    assert taken_off(b) == []
     assert asked(d) == []
-    rig.clock.advance(BROKEN_S)
+    b.broker.deliver(error(20, pb.ProducerFenced))
     assert asked(d) == [("PRODUCER", 30)]
     d.broker.deliver(error(30, pb.ProducerFenced))
     assert answers(d) == [(30, "ProducerFenced")]
     d.client.lose()
     a.client.lose()
-    rig.clock.advance(BROKEN_S)
+    assert taken_off(a) == [1]
     assert rig.elections.summary().topics_count == 0
 
 
 def test_who_fences_does_not_meet_an_owner_whose_connection_broke() -> None:
-    """The broker needs a moment to take it off; whoever waits is asked for all the same."""
+    """The broker is to say that it has taken it off; whoever waits is asked for all the same."""
     rig = ProducerRig(3)
     a, b, c = rig.clients
     rig.owner(a)
@@ -468,8 +471,48 @@ def test_who_fences_does_not_meet_an_owner_whose_connection_broke() -> None:
     b.broker.deliver(ready(20, epoch=1))
     c.client.deliver(want(30, mode=FENCE))
     assert asked(c) == []
-    rig.clock.advance(BROKEN_S)
+    closing = [a.broker.closing]
+    assert taken_off(a) == [1]
+    assert [*closing, a.broker.closing] == [False, True]
     assert asked(c) == [("PRODUCER", 30)]
+
+
+@pytest.mark.parametrize("silent", [True, False])
+def test_a_broker_that_does_not_say_so_is_given_time(*, silent: bool) -> None:
+    """One that says nothing is not waited for; where the connection breaks, it has seen that."""
+    rig = ProducerRig(2)
+    a, b = rig.clients
+    rig.owner(a)
+    a.client.lose()
+    b.client.deliver(want(20, mode=FENCE))
+    if silent:
+        rig.clock.advance(PARTING_S_MAX)
+        assert a.broker.closing
+    else:
+        a.broker.lose()
+    assert asked(b) == []
+    rig.clock.advance(BROKEN_S)
+    assert asked(b) == [("PRODUCER", 20)]
+
+
+def test_one_that_the_broker_creates_is_closed_when_it_is_there() -> None:
+    """Sooner a broker would say that it is closed, and create it all the same."""
+    rig = ProducerRig(2)
+    a, b = rig.clients
+    a.client.deliver(want(10) + want(11, producer_id=2, topic="another") + want(12, producer_id=3, topic="third"))
+    a.take_all()
+    b.client.deliver(want(20, mode=FENCE))
+    a.client.deliver(close(13, producer_id=3))
+    a.take_all()
+    a.client.lose()
+    assert taken_off(a) == []
+    a.broker.deliver(error(11) + success(13) + encode(T.AUTH_CHALLENGE, pb.CommandAuthChallenge()) + message(9, 1))
+    assert taken_off(a) == []
+    assert asked(b) == []
+    a.broker.deliver(ready(10))
+    assert taken_off(a) == [1]
+    assert a.broker.closing
+    assert asked(b) == [("PRODUCER", 20)]
 
 
 def test_who_fences_does_not_meet_an_owner_in_doubt_whose_connection_broke() -> None:
@@ -480,11 +523,11 @@ def test_who_fences_does_not_meet_an_owner_in_doubt_whose_connection_broke() -> 
     b.client.deliver(want(20, mode=FENCE))
     assert asked(b) == [("PRODUCER", 20)]
     b.client.lose()
-    rig.clock.advance(BROKEN_S)
+    b.broker.deliver(error(20, pb.ServiceNotReady))
     a.client.lose()
     c.client.deliver(want(30, mode=FENCE))
     assert asked(c) == []
-    rig.clock.advance(BROKEN_S)
+    assert taken_off(a) == [1]
     assert asked(c) == [("PRODUCER", 30)]
 
 
@@ -519,6 +562,8 @@ def test_who_fences_and_is_gone_before_the_answer_may_have_fenced() -> None:
     c.client.deliver(want(30, mode=FENCE))
     assert asked(c) == [("PRODUCER", 30)]
     c.client.lose()
+    assert asked(b) == [], "the broker may be at it still"
+    c.broker.deliver(error(30, pb.ServiceNotReady))
     assert asked(b) == [("PRODUCER", 20)]
     b.broker.deliver(not_ready(20))
     a.client.deliver(close(11))
@@ -542,6 +587,8 @@ def test_a_promotion_that_may_have_been_fenced_before_it_was_heard_of_holds_up_n
     b.take_all()
     b.broker.deliver(ready(20, epoch=1))
     assert answers(b) == [(20, "ready")]
+    c.broker.deliver(ready(30, epoch=2))
+    assert taken_off(c) == [1]
     assert asked(d) == [("PRODUCER", 40)]
 
 
@@ -590,7 +637,7 @@ def test_an_exclusive_owner_is_shown_and_forgotten() -> None:
             a.broker.deliver(close(1))
         else:
             a.client.lose()
-            rig.clock.advance(BROKEN_S)
+            assert taken_off(a) == [1]
         assert rig.elections.summary().topics_count == 0
 
 
@@ -802,9 +849,10 @@ def test_nothing_is_kept_of_what_has_ended() -> None:
     rig = ProducerRig(3)
     for number, client in enumerate(rig.clients):
         client.client.deliver(want(10 + number))
-    for client in rig.clients:
+    for number, client in enumerate(rig.clients):
         client.client.lose()
-    rig.clock.advance(BROKEN_S)
+        if not client.broker.closing:
+            client.broker.deliver(error(10 + number))
     summary = rig.elections.summary()
     assert (summary.topics_count, summary.owners_count, summary.waiting_count, summary.waiting_bytes) == (0, 0, 0, 0)
     assert summary.counters.arrivals_total == 3
@@ -834,5 +882,5 @@ def test_thousands_that_are_refused_one_within_another() -> None:
     b.take_all()
     a.client.lose()
     assert [told for _, told in answers(b)] == ["TooManyRequests"] * 5_000
-    rig.clock.advance(BROKEN_S)
+    assert taken_off(a) == [1]
     assert rig.elections.summary().waiting_bytes == rig.elections.summary().topics_count == 0

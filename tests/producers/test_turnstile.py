@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from proxy.producers.turnstile import Turnstile
 
 
-@given(st.lists(st.tuples(st.sampled_from(["alone", "together", "join"]), st.integers(0, 9))))
+@given(st.lists(st.tuples(st.sampled_from(["alone", "together", "join", "take over"]), st.integers(0, 9))))
 def test_whoever_is_alone_meets_nobody(steps: list[tuple[str, int]]) -> None:
     """Whatever comes, joins and ends in whatever order; what came passes in that order, and meets only who joins."""
     turnstile = Turnstile()
@@ -36,6 +36,11 @@ def test_whoever_is_alone_meets_nobody(steps: list[tuple[str, int]]) -> None:
         elif how == "join":
             turnstile.join(number)
             passing[number] = False
+        elif how == "take over":
+            former = min(passing, default=-1)
+            assert turnstile.take_over(number, former) == (former in passing)
+            if former in passing:
+                passing[number] = passing.pop(former)
         else:
             come(number, alone=how == "alone")
     while passing:
