@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from proxy.net.producer_chronicle import Chronicle
 from proxy.net.producer_holds import ElectionHolds
 from proxy.net.producer_rivalry import TopicRivalry
-from proxy.net.producer_statistics import BestRival, ElectionPage, ElectionSummary, WaitingProducer
+from proxy.net.producer_statistics import ACCESS_MODES, BestRival, ElectionPage, ElectionSummary, WaitingProducer
 from proxy.producers.election import Act, Acts, Contender, Election, Stage
 from proxy.producers.turnstile import Turnstile
 from proxy.producers.waiting import rank_of
@@ -33,7 +33,9 @@ PROMOTION_S_MAX: Final = 1.0
 """How long one that waits at the broker may be on its way to be the owner when whom it waited for has left. It may wait
 for somebody else as well, who is not connected here."""
 
+FENCING: Final = ACCESS_MODES[pb.ExclusiveWithFencing]
 IN_DOUBT: Final = "fenced, perhaps, by a producer whose connection broke"
+FENCED_ELSEWHERE: Final = "fenced by a producer that is connected to another replica"
 
 TROUBLES: Final = frozenset({pb.ServiceNotReady, pb.MetadataError, pb.PersistenceError})
 """What a broker says when it cannot serve the topic at present, whoever asks."""
@@ -153,7 +155,9 @@ class TopicElection:
 
     def refused(self, contender: Candidacy, error: int, message: str) -> bool:
         """The broker refused it; answer whether its client is to hear so."""
-        if contender.stage not in (Stage.ASKED, Stage.PARKED):
+        if contender.stage is Stage.WITHDRAWING and error not in ENDINGS:
+            return False  # it is taken back anyway, and waits on
+        if contender.stage in (Stage.WAITING, Stage.OWNER, Stage.GONE):
             return True
         self.end(contender)
         if error == pb.ProducerFenced and contender.producer.topic_epoch is not None and self._try_again(contender):
@@ -194,7 +198,7 @@ class TopicElection:
         self._turnstile.join(token)
 
     def take_over(self, token: object, former: object) -> bool:
-        """What is under way goes on as something else; False if it is not."""
+        """What is under way goes on as something else; see `Turnstile`."""
         return self._turnstile.take_over(token, former)
 
     def _promote_parked(self, contender: Candidacy) -> None:
@@ -226,7 +230,14 @@ class TopicElection:
         if former is not None:
             self._chronicle.count(fencings_total=1)
             self.left(former, f"fenced by {owner.producer_name}")
+        if owner.access_mode == FENCING:
+            self.fenced_by_ours(owner.topic_epoch)
         self.end(holder)
+
+    def fenced_by_ours(self, epoch: int | None) -> None:
+        """Somebody connected here has taken the topic by fencing, or had, from whoever had it at any replica."""
+        if self._rivalry is not None and epoch is not None:
+            self._rivalry.fenced(epoch)
 
     def given_up(self, holder: object, *, in_doubt: bool = False) -> None:
         """It does not own the topic any more, or never will.
@@ -258,6 +269,24 @@ class TopicElection:
         """One of them has seen the broker close the topic."""
         if self._rivalry is not None:
             self._rivalry.closed_elsewhere()
+
+    def fenced_elsewhere(self, epoch: int) -> None:
+        """Somebody connected to one of them has taken the topic by fencing, with that epoch."""
+        ours = self._owner_epoch
+        if ours is None or ours >= epoch:
+            return
+        self._chronicle.count(fencings_total=1)
+        if self._election.owner is not None:
+            self.left(self._election.owner, FENCED_ELSEWHERE)
+        elif self._other is not None:
+            self.given_up(self._other[0])
+
+    @property
+    def _owner_epoch(self) -> int | None:
+        """Of the owner that is connected here, if it is known."""
+        if self._election.owner is not None:
+            return None if self._last_owner is None else self._last_owner[1]
+        return None if self._other is None else self._other[1].topic_epoch
 
     def _tell_closed(self) -> None:
         if self._rivalry is not None:
@@ -388,4 +417,4 @@ class TopicElection:
         owned = election.owner is not None or self._other is not None
         self._chronicle.vacant(bool(self.waiting_count) and not owned and not parked and not election.elsewhere.owned)
         if self._rivalry is not None and not self._closed:
-            self._rivalry.settled(owned=owned)
+            self._rivalry.settled(owned=owned, epoch=self._owner_epoch)

@@ -51,6 +51,7 @@ class ProducerElections:
         if rivals is not None:
             rivals.heard = self._heard
             rivals.closed = self._closed_elsewhere
+            rivals.fenced = self._fenced_elsewhere
         self._clock = clock
         self._events = events
         self._settings = settings
@@ -153,6 +154,10 @@ class ProducerElections:
     def _closed_elsewhere(self, topic: str) -> None:
         if (election := self.find(topic)) is not None:
             election.closed_elsewhere()
+
+    def _fenced_elsewhere(self, topic: str, epoch: int) -> None:
+        if (election := self.find(topic)) is not None:
+            election.fenced_elsewhere(epoch)
 
     def _over(self, election: TopicElection) -> None:
         if self._elections.get(election.topic) is election:

@@ -52,13 +52,17 @@ class TopicRivalry:
         """The broker has closed the topic, as we see it: others may not."""
         self._rivals.tell_closed(self._topic)
 
+    def fenced(self, epoch: int) -> None:
+        """Somebody connected here has taken the topic by fencing: a broker does not tell whoever had it."""
+        self._rivals.tell_fenced(self._topic, epoch)
+
     def closed_elsewhere(self) -> None:
         """The same, as others see it."""
         self._do(self._election.recall())
 
-    def settled(self, *, owned: bool) -> None:
+    def settled(self, *, owned: bool, epoch: int | None) -> None:
         """All is done that comes of a change; `owned` tells whether somebody connected here has the topic."""
-        self._tell(owned=owned)
+        self._tell(owned=owned, epoch=epoch)
         if not self._election.outranked or self._election.elsewhere.owned or owned:
             self._stop_patience()
         elif self._patience is None:
@@ -69,11 +73,11 @@ class TopicRivalry:
         self._stop_patience()
         self._rivals.tell(self._topic, None)
 
-    def _tell(self, *, owned: bool) -> None:
+    def _tell(self, *, owned: bool, epoch: int | None) -> None:
         best = self._election.best
         concerns = best is not None or (owned and self._election.elsewhere.best is not None)
         standing = None if best is None else self._election.standing(best)
-        self._rivals.tell(self._topic, Place(standing, owned) if concerns else None)
+        self._rivals.tell(self._topic, Place(standing, owned, epoch) if concerns else None)
 
     def _lose_patience(self) -> None:
         self._patience = None

@@ -63,6 +63,8 @@ class ProducerRivals:
         """Called with each topic of which something else is known than before."""
         self.closed: Callable[[str], None] | None = None
         """Called with each topic that another replica has seen the broker close."""
+        self.fenced: Callable[[str, int], None] | None = None
+        """Called with each topic that was taken by fencing at another replica, and the epoch; again and again."""
         self._mail = mail
         self._clock = clock
         self._rivals = Rivals(replica)
@@ -117,6 +119,11 @@ class ProducerRivals:
         self._announcer.tell_closed(topic)
         self._say_later()
 
+    def tell_fenced(self, topic: str, epoch: int) -> None:
+        """Let others know that somebody has taken it by fencing."""
+        self._announcer.tell_fenced(topic, epoch)
+        self._say_later()
+
     # ---- within
 
     def _say_later(self) -> None:
@@ -152,6 +159,12 @@ class ProducerRivals:
         for topic in self._rivals.take_closed():
             if self.closed is not None:
                 self.closed(topic)
+        for topic, epoch in self._rivals.take_fenced():
+            if self.fenced is not None:
+                self.fenced(topic, epoch)
+        for topic, epoch in self._rivals.take_owned():
+            if self._announcer.hear_owned(topic, epoch):
+                self._say_later()
 
     def _expire(self) -> None:
         self._expiring = self._clock.call_later(EXPIRY_CHECK_S, self._expire)

@@ -42,7 +42,7 @@ class TopicGate(Protocol):
         """That change is under way."""
 
     def take_over(self, token: object, former: object) -> bool:
-        """That change is under way instead of a former one; False if that one is not."""
+        """That change is under way instead of a former one; False if that one is not, or another is alone."""
 
     def end(self, token: object) -> None:
         """It is over."""
@@ -51,7 +51,7 @@ class TopicGate(Protocol):
 class Leaving:
     """One producer, or one close of a producer, that a client leaves at its broker."""
 
-    __slots__ = ("_gate", "admitted", "on_admitted", "producer_id", "request_id")
+    __slots__ = ("_gate", "admitted", "created", "on_admitted", "producer_id", "request_id")
 
     def __init__(self, gate: TopicGate, former: object, producer_id: int, request_id: int | None) -> None:
         """Take the place of what was under way for it, or wait for a turn to close it."""
@@ -59,6 +59,8 @@ class Leaving:
         self.producer_id = producer_id
         self.request_id = request_id
         """Of its creation or its close, if the broker has not answered that."""
+        self.created: Callable[[pb.CommandProducerSuccess], None] | None = None
+        """Who is to hear the broker's late answer to its creation."""
         self.on_admitted: Callable[[Leaving], None] | None = None
         self.admitted = gate.take_over(self, former)
         if not self.admitted:
@@ -90,9 +92,11 @@ class Leavings:
         """Nothing yet."""
         self.all: list[Leaving] = []
 
-    def add(self, gate: TopicGate, former: object, producer_id: int, request_id: int | None = None) -> None:
+    def add(self, gate: TopicGate, former: object, producer_id: int, request_id: int | None = None) -> Leaving:
         """One more; see `Leaving`. `former` is by what its topic's gate knows what was under way for it."""
-        self.all.append(Leaving(gate, former, producer_id, request_id))
+        leaving = Leaving(gate, former, producer_id, request_id)
+        self.all.append(leaving)
+        return leaving
 
     def left_to_broker(self, clock: Clock) -> None:
         """As for each."""
@@ -143,6 +147,8 @@ class RelayParting:
         if command.type == _T.PRODUCER_SUCCESS:
             created = self._waiting.pop(command.producer_success.request_id, None)
             if created is not None:
+                if created.created is not None:
+                    created.created(command.producer_success)
                 self._close(created)
         elif command.type == _T.SUCCESS:
             self._answered(command.success.request_id)

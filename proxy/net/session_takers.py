@@ -15,6 +15,8 @@ from proxy.net.relay_requests import OURS
 from proxy.wire import pulsar_pb2 as pb
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from proxy.net.ports import Clock, Transport
     from proxy.net.producer_election import TopicElection
     from proxy.net.producer_elections import ProducerElections
@@ -168,10 +170,17 @@ class SessionTakers:
             if taker.begun and producer_id not in closed_ids:
                 # Of one that was fenced the election may be over, and another one held.
                 gate = self._elections.of(taker.election.topic)
-                leavings.add(gate, taker, producer_id, None if taker.answered else taker.request_id)
+                leaving = leavings.add(gate, taker, producer_id, None if taker.answered else taker.request_id)
+                if taker.mode == pb.ExclusiveWithFencing:
+                    leaving.created = _fenced_late(gate)
             in_doubt = taker.mode == pb.ExclusiveWithFencing and taker.begun and not taker.answered
             taker.election.given_up(taker, in_doubt=in_doubt)
         for request_id, each in closes:
             if each.begun:
                 leavings.add(each.election, each, each.producer_id, request_id)
             each.election.end(each)
+
+
+def _fenced_late(election: TopicElection) -> Callable[[pb.CommandProducerSuccess], None]:
+    """Its client was gone when the broker answered; whoever it fenced at another replica is fenced all the same."""
+    return lambda success: election.fenced_by_ours(success.topic_epoch if success.HasField("topic_epoch") else None)

@@ -46,6 +46,10 @@ class TopicNews:
     """None where nobody waits, or nobody does any more."""
     closures: Annotated[int, Field(ge=0)] = 0
     """How often a broker was seen there to close the topic: one that does forgets who waits for it."""
+    epoch: int | None = None
+    """With which somebody connected there owns it, if that is known."""
+    fenced: int | None = None
+    """The last epoch with which somebody there took the topic from whoever had it, whom the broker does not tell."""
 
 
 @dataclass(frozen=True, slots=True)

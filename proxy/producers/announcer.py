@@ -35,7 +35,7 @@ assert TOPICS_MAX / DAMPING_S * REPEAT_S >= ANNOUNCED_MAX, "or some would be for
 class Announcer:
     """Of one replica."""
 
-    __slots__ = ("_changed", "_closures", "_number", "_ours", "_replica", "_said_at")
+    __slots__ = ("_changed", "_closures", "_fences", "_number", "_ours", "_replica", "_said_at")
 
     def __init__(self, replica: str) -> None:
         """There is nothing to say."""
@@ -46,6 +46,8 @@ class Announcer:
         """By topic, those first that were said longest ago."""
         self._closures: OrderedDict[str, int] = OrderedDict()
         """By topic, of those that the broker closed last."""
+        self._fences: OrderedDict[str, int] = OrderedDict()
+        """Epochs with which topics were taken by fencing, of those that were so last."""
         self._changed: dict[str, None] = {}
         """Topics in the order of their first change that was not said."""
 
@@ -57,7 +59,7 @@ class Announcer:
             self._ours[topic] = place
         else:
             del self._ours[topic]
-            if topic not in self._said_at and topic not in self._closures:  # and never was said
+            if topic not in self._said_at and topic not in self._closures and topic not in self._fences:  # never said
                 self._changed.pop(topic)
                 return False
         self._changed[topic] = None
@@ -69,6 +71,20 @@ class Announcer:
         self._changed[topic] = None
         if len(self._closures) > ANNOUNCED_MAX:
             self._closures.popitem(last=False)
+
+    def tell_fenced(self, topic: str, epoch: int) -> None:
+        """Somebody has taken it with that epoch: said once, and to whoever does not seem to know."""
+        self._fences[topic] = max(epoch, self._fences.pop(topic, epoch))
+        self._changed[topic] = None
+        if len(self._fences) > ANNOUNCED_MAX:
+            self._fences.popitem(last=False)
+
+    def hear_owned(self, topic: str, epoch: int) -> bool:
+        """Another replica says that one of its own owns it with that epoch; whether it is to be told better."""
+        outdated = self._fences.get(topic, epoch) > epoch
+        if outdated:
+            self._changed[topic] = None
+        return outdated
 
     def tell_nothing(self) -> None:
         """Nobody waits here any more."""
@@ -113,12 +129,12 @@ class Announcer:
         self._changed.pop(topic, None)
         self._said_at.pop(topic, None)
         place = self._ours.get(topic)
-        closures = self._closures.get(topic, 0)
+        closures, fenced = self._closures.get(topic, 0), self._fences.get(topic)
         if place is None:
-            return TopicNews(topic, owned=False, best=None, closures=closures)
+            return TopicNews(topic, owned=False, best=None, closures=closures, fenced=fenced)
         self._said_at[topic] = now  # behind all others
         best = place.best
         told = None
         if best is not None:
             told = BestWaiting(best.priority, best.returning, max(now - best.since - ROUNDING_S, 0.0))
-        return TopicNews(topic, place.owned, told, closures)
+        return TopicNews(topic, place.owned, told, closures, place.epoch, fenced)

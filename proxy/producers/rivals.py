@@ -34,7 +34,7 @@ class _Heard(NamedTuple):
 class Rivals:
     """Of one replica's view."""
 
-    __slots__ = ("_by_topic", "_closed", "_heard_at", "_replica", "beyond_total")
+    __slots__ = ("_by_topic", "_closed", "_fenced", "_heard_at", "_owned", "_replica", "beyond_total")
 
     def __init__(self, replica: str) -> None:
         """`replica` is our own name: what it says is not heard."""
@@ -43,6 +43,8 @@ class Rivals:
         self._heard_at: OrderedDict[tuple[str, str], float] = OrderedDict()
         """By topic and replica, those first that were heard of longest ago."""
         self._closed: list[str] = []
+        self._fenced: list[tuple[str, int]] = []
+        self._owned: list[tuple[str, int]] = []
         self.beyond_total = 0
         """Places that were not kept for want of room."""
 
@@ -60,6 +62,16 @@ class Rivals:
         """Topics that others have seen the broker close since the last look: it forgets who waits there."""
         closed, self._closed = self._closed, []
         return closed
+
+    def take_fenced(self) -> list[tuple[str, int]]:
+        """Topics that somebody elsewhere has taken by fencing, each with the epoch, as said since the last look."""
+        fenced, self._fenced = self._fenced, []
+        return fenced
+
+    def take_owned(self) -> list[tuple[str, int]]:
+        """Topics that somebody elsewhere owns, each with the epoch, as said since the last look."""
+        owned, self._owned = self._owned, []
+        return owned
 
     def expire(self, now: float) -> list[str]:
         """Forget what was not repeated; the topics of which that was."""
@@ -91,6 +103,10 @@ class Rivals:
             return False
         if before is not None and news.closures > before.closures:
             self._closed.append(news.topic)
+        if news.fenced is not None:
+            self._fenced.append((news.topic, news.fenced))
+        if news.owned and news.epoch is not None:
+            self._owned.append((news.topic, news.epoch))
         best = news.best
         standing = None if best is None else Standing(not best.returning, -best.priority, now - best.waited_s, replica)
         self._by_topic.setdefault(news.topic, heard)[replica] = _Heard(

@@ -42,3 +42,5 @@ class Place(NamedTuple):
     """Of those that wait there; None if nobody does."""
     owned: bool
     """Whether somebody connected there owns the topic."""
+    epoch: int | None = None
+    """With which that one owns it, if that is known."""

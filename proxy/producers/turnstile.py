@@ -50,8 +50,11 @@ class Turnstile:
         self._passing.add(token)
 
     def take_over(self, token: object, former: object) -> bool:
-        """If `former` is under way, `token` is so from now on in its place, alone if it was; else False."""
-        if former not in self._passing:
+        """If `former` is under way, `token` is so from now on in its place, alone if it was; else False.
+
+        False also while another passes alone, beside whom `former` joined: nothing new may be done then.
+        """
+        if former not in self._passing or self._alone not in (None, former):
             return False
         self._passing.remove(former)
         self._passing.add(token)

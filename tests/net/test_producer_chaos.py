@@ -200,6 +200,8 @@ class Lives(RuleBasedStateMachine):
     def lose_leg(self, data: st.DataObject, *, back: bool) -> None:
         """The connection to the broker breaks, and the client's with it."""
         client = self.some(data)
+        if self.takes_unheard(client):
+            return
         client.alive = False
         client.rig.broker.lose()
         self.take_off(client)
@@ -211,10 +213,16 @@ class Lives(RuleBasedStateMachine):
     def lose_parting_leg(self, data: st.DataObject) -> None:
         """The same of one whose client has gone before."""
         client = data.draw(st.sampled_from(self.parting))
+        if self.takes_unheard(client):
+            return
         self.parting.remove(client)
         client.rig.broker.lose()
         self.take_off(client)
         self.hear()
+
+    def takes_unheard(self, client: Client) -> bool:
+        """Whether it may fence somebody of another gateway, and nobody will ever hear that it has."""
+        return len(self.rigs) > 1 and any(taking for asked, taking in self.under_way.items() if asked[0] is client)
 
     def take_off(self, client: Client) -> None:
         """The broker notices, after what it had read already."""

@@ -20,6 +20,7 @@ from tests.net.broker_fakes import success
 from tests.net.gateway_rig import PlayedBroker, delivery
 from tests.net.producer_rig import (
     EXCLUSIVE,
+    FENCE,
     TOPIC,
     Exchange,
     ProducerRig,
@@ -29,6 +30,7 @@ from tests.net.producer_rig import (
     error,
     not_ready,
     ready,
+    taken_off,
     want,
 )
 from tests.net.session_rig import T
@@ -207,7 +209,7 @@ def test_the_best_is_announced_and_the_owner_only_where_somebody_waits(rig: Elec
     first.client.lose()
     assert rig.told() == [TopicNews(TOPIC, owned=False, best=None)]
     rig.hear(1)
-    assert rig.told() == [TopicNews(TOPIC, owned=True, best=None)]
+    assert rig.told() == [TopicNews(TOPIC, owned=True, best=None, epoch=0)]
 
 
 def test_nobody_is_asked_for_while_a_better_one_waits_elsewhere(rig: ElectionRig) -> None:
@@ -309,7 +311,7 @@ def test_a_taker_of_ours_is_an_owner_too(rig: ElectionRig) -> None:
     taker.client.deliver(want(1, mode=EXCLUSIVE))
     taker.broker.deliver(ready(1))
     rig.hear(5)
-    assert rig.told() == [TopicNews(TOPIC, owned=True, best=None)]
+    assert rig.told() == [TopicNews(TOPIC, owned=True, best=None, epoch=0)]
     taker.client.lose()
     assert rig.told() == [TopicNews(TOPIC, owned=False, best=None)]
 
@@ -327,31 +329,119 @@ def test_the_best_is_announced_while_it_is_held(rig: ElectionRig) -> None:
     assert PATIENCE_S > TROUBLE_S_MAX, "nobody loses patience with it"
 
 
+class TwoReplicas:
+    """Two gateways that hear each other."""
+
+    def __init__(self) -> None:
+        self.exchange = Exchange()
+        self.first = ProducerRig(2, exchange=self.exchange)
+        self.second = ProducerRig(1, exchange=self.exchange, replica="r2", clock=self.first.clock)
+
+    def hear(self, *, lost: bool = False) -> None:
+        """All that was said arrives, or nothing of it."""
+        self.first.clock.advance(DAMPING_S)
+        for replica, under_way in self.exchange.under_way.items():
+            while under_way:
+                if lost:
+                    under_way.clear()
+                else:
+                    self.exchange.deliver(replica)
+
+    def fenced(self, *, lost: bool) -> None:
+        """One fences at the second the owner of the first, and leaves again."""
+        fencer = self.second.clients[0]
+        fencer.client.deliver(want(1, mode=FENCE))
+        fencer.broker.deliver(ready(1, name="fencer", epoch=1))
+        self.hear(lost=lost)
+        fencer.client.deliver(close(2))
+        fencer.broker.deliver(closed(2))
+        self.hear(lost=lost)
+
+
 def test_one_that_waits_at_a_broker_that_closed_the_topic_is_asked_for_anew() -> None:
     """A broker tells the first that waits and forgets the others: replicas tell each other."""
-    exchange = Exchange()
-    low = ProducerRig(1, exchange=exchange)
-    high = ProducerRig(1, exchange=exchange, replica="r2", clock=low.clock)
-
-    def all_hear() -> None:
-        low.clock.advance(DAMPING_S)
-        for replica, under_way in exchange.under_way.items():
-            while under_way:
-                exchange.deliver(replica)
-
+    both = TwoReplicas()
+    low, high = both.first, both.second
     for rig, priority in ((low, 1), (high, 9)):
         rig.clients[0].client.deliver(want(1, priority))
         rig.clients[0].broker.deliver(not_ready(1))
-        all_hear()
+        both.hear()
         assert asked(rig.clients[0]) == [("PRODUCER", 1)]
     low.clients[0].broker.deliver(error(1, pb.ServiceNotReady))
-    all_hear()
+    both.hear()
     ((kind, request_id),) = asked(high.clients[0])
     assert kind == "CLOSE_PRODUCER"
     high.clients[0].broker.deliver(closed(request_id))
     assert asked(high.clients[0]) == [("PRODUCER", 1)]
     high.clients[0].broker.deliver(ready(1, epoch=2))
     assert answers(high.clients[0]) == [(1, "queued"), (1, "ready")]
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_an_owner_that_was_fenced_through_another_replica_owns_nothing(*, lost: bool) -> None:
+    """The broker does not tell it; who waits is asked for, also if the news was lost at first."""
+    both = TwoReplicas()
+    both.first.owner(both.first.clients[0])
+    both.fenced(lost=lost)
+    waiter = both.first.clients[1]
+    waiter.client.deliver(want(20))
+    both.hear()
+    if lost:
+        assert answers(waiter) == [(20, "queued")]
+        both.hear()
+    assert asked(waiter) == [("PRODUCER", 20)]
+    assert both.first.elections.summary().counters.fencings_total == 1
+    waiter.broker.deliver(ready(20, name="waiter", epoch=2))
+    both.first.kinds()
+    both.hear()
+    assert both.first.elections.summary().owners_count == 1, "an epoch that is older says nothing of it"
+
+
+def test_an_owner_is_fenced_by_one_whose_client_was_gone_before_the_answer() -> None:
+    """Its gateway hears the answer still, and says so."""
+    both = TwoReplicas()
+    owner, waiter = both.first.clients
+    both.first.owner(owner)
+    fencer = both.second.clients[0]
+    fencer.client.deliver(want(1, mode=FENCE))
+    fencer.client.lose()
+    fencer.broker.deliver(ready(1, name="fencer", epoch=1))
+    assert taken_off(fencer) == [1]
+    both.hear()
+    waiter.client.deliver(want(20))
+    assert asked(waiter) == [("PRODUCER", 20)]
+
+
+def test_one_that_is_taken_back_while_somebody_fences_waits_on() -> None:
+    """The broker refuses all that wait there; the close that follows is answered as ever."""
+    both = TwoReplicas()
+    waiter = both.second.clients[0]
+    waiter.client.deliver(want(20))
+    waiter.broker.deliver(not_ready(20))
+    both.first.owner(both.first.clients[0])
+    both.first.clients[1].client.deliver(want(11))
+    both.hear()
+    both.first.clients[0].broker.deliver(close(1))
+    both.hear()
+    (_, (kind, request_id)) = asked(waiter)
+    assert kind == "CLOSE_PRODUCER"
+    waiter.broker.deliver(error(20, pb.ProducerFenced) + closed(request_id))
+    assert answers(waiter) == [(20, "queued")]
+    assert asked(waiter) == [("PRODUCER", 20)]
+    waiter.broker.deliver(ready(20, epoch=3))
+    assert answers(waiter) == [(20, "ready")]
+
+
+def test_a_taker_that_was_fenced_through_another_replica_owns_nothing() -> None:
+    """One that did not wait."""
+    both = TwoReplicas()
+    taker, waiter = both.first.clients
+    taker.client.deliver(want(10, mode=EXCLUSIVE))
+    taker.broker.deliver(ready(10, epoch=0))
+    both.fenced(lost=False)
+    assert both.first.elections.summary().owners_count == 0
+    waiter.client.deliver(want(20))
+    assert asked(waiter) == [("PRODUCER", 20)]
 
 
 def test_an_owner_that_the_broker_closed_is_told_of(rig: ElectionRig) -> None:

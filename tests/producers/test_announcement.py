@@ -46,6 +46,8 @@ def test_this_is_how_they_look() -> None:
                     "owned": False,
                     "best": {"priority": 5, "returning": True, "waited_s": 1.5},
                     "closures": 0,
+                    "epoch": None,
+                    "fenced": None,
                 }
             ],
         },

@@ -148,6 +148,41 @@ def test_a_topic_that_the_broker_closed_is_told_once() -> None:
         assert rivals.take_closed() == (["t"] if number == 2 else [])
 
 
+def test_that_a_topic_was_taken_is_said_once_and_to_who_does_not_know() -> None:
+    """Its greatest epoch, with whatever else is said of the topic."""
+    ours = Announcer("us")
+    ours.tell_fenced("t", 4)
+    ours.tell_fenced("t", 3)
+    assert ours.next(NOW) == Announcement("us", 1, (TopicNews("t", owned=False, best=None, fenced=4),))
+    assert not ours.hear_owned("t", 4)
+    assert not ours.hear_owned("another", 0)
+    assert ours.due_in(NOW) is None
+    assert ours.hear_owned("t", 3)
+    ours.tell("t", Place(None, owned=True, epoch=5))
+    assert ours.next(NOW) == Announcement("us", 2, (TopicNews("t", owned=True, best=None, epoch=5, fenced=4),))
+    ours.tell("t", None)
+    assert ours.next(NOW) == Announcement("us", 3, (TopicNews("t", owned=False, best=None, fenced=4),))
+
+
+def test_only_so_many_that_were_taken_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that were so last."""
+    monkeypatch.setattr(announcers, "ANNOUNCED_MAX", 2)
+    ours = Announcer("us")
+    for topic in ("a", "b", "a", "c"):
+        ours.tell_fenced(topic, 4)
+    assert [topic for topic in "abc" if ours.hear_owned(topic, 3)] == ["a", "c"]
+
+
+def test_what_owners_and_fencers_there_are_is_told_each_time() -> None:
+    """What is known already is not for this to know."""
+    rivals = Rivals("us")
+    for number in (1, 2):
+        news = TopicNews("t", owned=True, best=None, epoch=5, fenced=4)
+        rivals.hear(Announcement("a", number, (news, TopicNews("u", owned=True, best=None))), NOW)
+        assert (rivals.take_fenced(), rivals.take_owned()) == ([("t", 4)], [("t", 5)])
+        assert (rivals.take_fenced(), rivals.take_owned()) == ([], [])
+
+
 def test_only_so_much_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     """What finds no room is counted; what is known is heard of still."""
     monkeypatch.setattr(known, "RIVALS_MAX", 2)

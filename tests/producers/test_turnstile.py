@@ -38,8 +38,9 @@ def test_whoever_is_alone_meets_nobody(steps: list[tuple[str, int]]) -> None:
             passing[number] = False
         elif how == "take over":
             former = min(passing, default=-1)
-            assert turnstile.take_over(number, former) == (former in passing)
-            if former in passing:
+            may = former in passing and not any(alone for other, alone in passing.items() if other != former)
+            assert turnstile.take_over(number, former) == may
+            if may:
                 passing[number] = passing.pop(former)
         else:
             come(number, alone=how == "alone")
