@@ -28,6 +28,8 @@ CONTEXT: Final = (
     *("admin_api", "proxy", "spark_reports", "helm/image.toml"),
 )
 """All that a build may see of a checkout, wheels aside; `.dockerignore` says the same to those who build without us."""
+MADE_OF: Final = "keyline.made-of"
+"""Label of an image that was built here: a digest of everything it was made of."""
 LOCAL_PULSAR: Final = Path(__file__).parent / "pulsar_image"
 
 
@@ -50,11 +52,10 @@ def build_keyline(client: docker.DockerClient, tag: str = f"{KEYLINE}:local", ba
         if not _pulled(client, base):
             raise DownloadError(f"the image {base} to build on is neither here nor in a registry that can be reached")
         arguments = {"BASE": base, "PIP_NO_INDEX": "1"}
-        built = f"{KEYLINE}:{_digest(context, str(client.images.get(base).id))}"
-        if not _local(client, built):
+        labels = {MADE_OF: _digest(context, str(client.images.get(base).id))}
+        if not _local(client, tag) or client.images.get(tag).labels.get(MADE_OF) != labels[MADE_OF]:
             link_wheels(context / "build" / "wheels")
-            _build(client, context, built, arguments)
-    client.images.get(built).tag(tag)
+            _build(client, context, tag, arguments, labels)
     return tag
 
 
@@ -81,7 +82,7 @@ def ensure_pulsar(client: docker.DockerClient, version: str) -> str:
 def _digest(tree: Path, root: str) -> str:
     """Of what an image is made of; jars and wheels aside, which a version or a pinned hash decides."""
     files = sorted(path for path in tree.rglob("*") if path.is_file())
-    names = [str(path.relative_to(tree)).encode() for path in files]
+    names = [f"{path.relative_to(tree)} {path.stat().st_mode:o}".encode() for path in files]
     made_of = [
         root.encode(),
         *(part for name, path in zip(names, files, strict=True) for part in (name, path.read_bytes())),
@@ -111,10 +112,23 @@ def _local(client: docker.DockerClient, name: str) -> bool:
     return True
 
 
-def _build(client: docker.DockerClient, context: Path, tag: str, arguments: dict[str, str]) -> str:
+def _build(
+    client: docker.DockerClient,
+    context: Path,
+    tag: str,
+    arguments: dict[str, str],
+    labels: dict[str, str] | None = None,
+) -> str:
     try:
-        # Whatever a step needs is there: no network, so that nothing else gets in.
-        client.images.build(path=str(context), tag=tag, buildargs=arguments, network_mode="none", rm=True, forcerm=True)
+        client.images.build(
+            path=str(context),
+            tag=tag,
+            buildargs=arguments,
+            labels=labels or {},
+            network_mode="none",  # whatever a step needs is there, so that nothing else gets in
+            rm=True,
+            forcerm=True,
+        )
     except BuildError as error:
         said = "".join(str(part.get("stream", part.get("error", ""))) for part in error.build_log)
         raise DownloadError(f"image {tag} could not be built:\n{said[-3000:]}") from None

@@ -257,13 +257,14 @@ class GroupLeader:
         elif not self._hear(session, report, now):
             return []
         held = frozenset(state.stream for state in message.held)
-        if session.state is State.WAITING_REPLAYING and session.version is not None and held <= session.granted:
+        answered = held <= session.granted or held == session.held
+        if session.state is State.WAITING_REPLAYING and session.version is not None and answered:
             return [self._told(session)] if session.stored else []  # the answer was lost, or is on its way
-        # It delivers nothing now, so that what it has not is nobody's.
-        self._free(session)
-        kept = () if self._replay.moving else held
-        mine = (stream for stream in kept if self._had_last.get(stream) == session.session)
-        self._own(session, frozenset(stream for stream in mine if self._is_free(stream)))
+        if session.version is not None:
+            self._free(session)  # it delivers nothing now, so that what it has not is nobody's
+        # Else the leader before may have leased it more since it said this: that stays reserved until it confirms.
+        session.held = held
+        self._own(session, frozenset() if self._replay.moving else self._kept(session))
         self._note(session, report, message.held)
         self._balance_soon(now)
         return self._happen(session, Event.FIND, now)
@@ -296,6 +297,7 @@ class GroupLeader:
         action, session.state = TABLE[before][event]
         if before is State.WAITING_REPLAYING and session.state is State.REPLAYING:
             session.not_replaying_since = None
+            self._unreserve(session)
             self._balance_at = now if self._balance_at is None else self._balance_at
         if action is Action.LEASE:
             session.version_old = None
@@ -350,10 +352,22 @@ class GroupLeader:
         """Nothing is its own any more, nor kept for it."""
         for stream in self._owned(session):
             del self._owners[stream]
+        self._unreserve(session)
+        session.granted = frozenset()
+
+    def _unreserve(self, session: LeaderSession) -> None:
         for stream, reservation in list(self._reserved.items()):
             if reservation.session == session.session:
                 del self._reserved[stream]
-        session.granted = frozenset()
+
+    def _kept(self, session: LeaderSession) -> frozenset[int]:
+        """What it has still and nobody else can have or have had; nothing of it is reserved any more."""
+        mine = {stream for stream in session.held if self._had_last.get(stream) == session.session}
+        for stream in mine:
+            reservation = self._reserved.get(stream)
+            if reservation is not None and reservation.session == session.session:
+                del self._reserved[stream]
+        return frozenset(stream for stream in mine if self._is_free(stream))
 
     def _own(self, session: LeaderSession, streams: frozenset[int]) -> None:
         for stream in streams:

@@ -141,6 +141,8 @@ class LeaderSession:
     version: Version | None = None
     version_old: Version | None = None
     """Before the change that it was told last."""
+    held: frozenset[int] = frozenset()
+    """What it said to have still, when it looked for the leader last."""
     granted: frozenset[int] = frozenset()
     """What it is to have."""
     revoked: set[int] = field(default_factory=set)

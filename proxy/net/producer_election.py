@@ -35,6 +35,8 @@ for somebody else as well, who is not connected here."""
 
 FENCING: Final = ACCESS_MODES[pb.ExclusiveWithFencing]
 IN_DOUBT: Final = "fenced, perhaps, by a producer whose connection broke"
+SAME_TOPIC_S: Final = 30.0
+"""We may hear so late that one of ours owns the topic, whom somebody has fenced meanwhile."""
 FENCED_ELSEWHERE: Final = "fenced by a producer that is connected to another replica"
 
 TROUBLES: Final = frozenset({pb.ServiceNotReady, pb.MetadataError, pb.PersistenceError})
@@ -156,6 +158,7 @@ class TopicElection:
     def refused(self, contender: Candidacy, error: int, message: str) -> bool:
         """The broker refused it; answer whether its client is to hear so."""
         if contender.stage is Stage.WITHDRAWING and error not in ENDINGS:
+            self.end(contender)
             return False  # it is taken back anyway, and waits on
         if contender.stage in (Stage.WAITING, Stage.OWNER, Stage.GONE):
             return True
@@ -205,7 +208,8 @@ class TopicElection:
         """Whom it waited for has left: the broker promotes it, unless it waits for somebody else as well."""
 
         def overdue() -> None:
-            if contender.stage is Stage.PARKED:
+            # Also if it is taken back meanwhile: its close may wait behind one that waits for this.
+            if contender.stage in (Stage.PARKED, Stage.WITHDRAWING):
                 self.end(contender)
 
         self._under_way(contender, PROMOTION_S_MAX, overdue)
@@ -231,11 +235,15 @@ class TopicElection:
             self._chronicle.count(fencings_total=1)
             self.left(former, f"fenced by {owner.producer_name}")
         if owner.access_mode == FENCING:
-            self.fenced_by_ours(owner.topic_epoch)
+            self._tell_fenced(owner.topic_epoch)
         self.end(holder)
 
-    def fenced_by_ours(self, epoch: int | None) -> None:
-        """Somebody connected here has taken the topic by fencing, or had, from whoever had it at any replica."""
+    def fenced_late(self, epoch: int) -> None:
+        """One had taken the topic by fencing whose client was gone before the broker said so."""
+        self._fenced(epoch, IN_DOUBT)
+        self._tell_fenced(epoch)
+
+    def _tell_fenced(self, epoch: int | None) -> None:
         if self._rivalry is not None and epoch is not None:
             self._rivalry.fenced(epoch)
 
@@ -270,14 +278,22 @@ class TopicElection:
         if self._rivalry is not None:
             self._rivalry.closed_elsewhere()
 
-    def fenced_elsewhere(self, epoch: int) -> None:
-        """Somebody connected to one of them has taken the topic by fencing, with that epoch."""
+    def fenced_elsewhere(self, epoch: int, at: float) -> None:
+        """Somebody connected to one of them has taken the topic by fencing, with that epoch.
+
+        What was long before our owner took it says nothing: a topic that is made anew counts its epochs anew.
+        """
+        owner = self._chronicle.owner or (self._other[1] if self._other is not None else None)
+        if owner is not None and at > owner.since - SAME_TOPIC_S:
+            self._fenced(epoch, FENCED_ELSEWHERE)
+
+    def _fenced(self, epoch: int, reason: str) -> None:
         ours = self._owner_epoch
         if ours is None or ours >= epoch:
             return
         self._chronicle.count(fencings_total=1)
         if self._election.owner is not None:
-            self.left(self._election.owner, FENCED_ELSEWHERE)
+            self.left(self._election.owner, reason)
         elif self._other is not None:
             self.given_up(self._other[0])
 

@@ -155,9 +155,9 @@ class ProducerElections:
         if (election := self.find(topic)) is not None:
             election.closed_elsewhere()
 
-    def _fenced_elsewhere(self, topic: str, epoch: int) -> None:
+    def _fenced_elsewhere(self, topic: str, epoch: int, at: float) -> None:
         if (election := self.find(topic)) is not None:
-            election.fenced_elsewhere(epoch)
+            election.fenced_elsewhere(epoch, at)
 
     def _over(self, election: TopicElection) -> None:
         if self._elections.get(election.topic) is election:

@@ -63,8 +63,8 @@ class ProducerRivals:
         """Called with each topic of which something else is known than before."""
         self.closed: Callable[[str], None] | None = None
         """Called with each topic that another replica has seen the broker close."""
-        self.fenced: Callable[[str, int], None] | None = None
-        """Called with each topic that was taken by fencing at another replica, and the epoch; again and again."""
+        self.fenced: Callable[[str, int, float], None] | None = None
+        """Called with each topic that was taken by fencing at another replica, the epoch and when; again and again."""
         self._mail = mail
         self._clock = clock
         self._rivals = Rivals(replica)
@@ -121,7 +121,7 @@ class ProducerRivals:
 
     def tell_fenced(self, topic: str, epoch: int) -> None:
         """Let others know that somebody has taken it by fencing."""
-        self._announcer.tell_fenced(topic, epoch)
+        self._announcer.tell_fenced(topic, epoch, self._clock.now())
         self._say_later()
 
     # ---- within
@@ -159,11 +159,11 @@ class ProducerRivals:
         for topic in self._rivals.take_closed():
             if self.closed is not None:
                 self.closed(topic)
-        for topic, epoch in self._rivals.take_fenced():
+        for topic, epoch, at in self._rivals.take_fenced():
             if self.fenced is not None:
-                self.fenced(topic, epoch)
+                self.fenced(topic, epoch, at)
         for topic, epoch in self._rivals.take_owned():
-            if self._announcer.hear_owned(topic, epoch):
+            if self._announcer.hear_owned(topic, epoch, self._clock.now()):
                 self._say_later()
 
     def _expire(self) -> None:

@@ -165,6 +165,7 @@ class Relay:
         self._lookups.close()
         leg, self._leg = self._leg, None
         if leg is not None and leg.ready and leavings.all:
+            leg.write(b"".join(self._requests.closing_frames(but=leavings.producer_ids)))
             RelayParting(leg, leavings, self._clock, self.own_id).begin()
             return
         if leg is not None:

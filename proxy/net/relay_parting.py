@@ -1,9 +1,10 @@
 """The end of a client's way to its broker, where others must not meet what the broker still has of that client.
 
 A broker takes off what a closed connection had when it comes to it, and tells nobody. So the producers that own a topic
-alone, or want to, are closed one by one while the connection stands, each when its topic lets it; the connection goes
-when the broker has said of all that they are gone. One whose own request is unanswered is closed when it is answered: a
-broker that is creating a producer may say of a close in between that it is done, and create it all the same.
+alone, or want to, are closed one by one while the connection stands, each when its topic lets it, and everything else
+at once; the connection goes when the broker has said of all of them that they are gone. One whose own request is
+unanswered is closed when it is answered: a broker that is creating a producer may say of a close in between that it is
+done, and create it all the same.
 
 Where the broker cannot be asked any more, only time helps.
 
@@ -29,7 +30,9 @@ BROKEN_S: Final = 0.2
 """How long a broker may need to take off what it has from a connection that broke. On a host with six times too much to
 do it was too short once: one epoch was given twice. A longer one holds up all that want a topic behind a fencer."""
 PARTING_S_MAX: Final = 2.0
-"""How long a broker may need to say that it has closed them; then the connection goes all the same."""
+"""How long a broker may need for its next answer to a close; then the connection goes all the same."""
+TURN_S_MAX: Final = 30.0
+"""How long a close may wait for its turn: to break the connection would put it beside what it is to wait for."""
 
 
 class TopicGate(Protocol):
@@ -98,6 +101,11 @@ class Leavings:
         self.all.append(leaving)
         return leaving
 
+    @property
+    def producer_ids(self) -> frozenset[int]:
+        """Of all."""
+        return frozenset(each.producer_id for each in self.all)
+
     def left_to_broker(self, clock: Clock) -> None:
         """As for each."""
         leavings, self.all = self.all, []
@@ -122,7 +130,7 @@ class RelayParting:
         assert self._leg is not None
         self._leg.owned_by(self)
         self._leg.resume_reading()
-        self._timer = self._clock.call_later(PARTING_S_MAX, self._end)
+        self._timer = self._clock.call_later(TURN_S_MAX, self._end)
         for each in self._leavings.all:
             if each.request_id is not None:
                 self._waiting[each.request_id] = each
@@ -130,6 +138,7 @@ class RelayParting:
                 self._close(each)
             else:
                 each.on_admitted = self._close
+        self._wait()
 
     # ---- LegOwner
 
@@ -147,9 +156,9 @@ class RelayParting:
         if command.type == _T.PRODUCER_SUCCESS:
             created = self._waiting.pop(command.producer_success.request_id, None)
             if created is not None:
+                self._close(created)
                 if created.created is not None:
                     created.created(command.producer_success)
-                self._close(created)
         elif command.type == _T.SUCCESS:
             self._answered(command.success.request_id)
         elif command.type == _T.ERROR:
@@ -170,6 +179,12 @@ class RelayParting:
         body = pb.CommandCloseProducer(producer_id=leaving.producer_id, request_id=self._own_id())
         self._waiting[body.request_id] = leaving
         self._leg.write(frames.encode_command(_T(type=_T.CLOSE_PRODUCER, close_producer=body)))
+        self._wait()
+
+    def _wait(self) -> None:
+        """For the next answer, or for the next turn."""
+        self._timer.cancel()
+        self._timer = self._clock.call_later(PARTING_S_MAX if self._waiting else TURN_S_MAX, self._end)
 
     def _answered(self, request_id: int) -> None:
         """It is closed, or was refused: gone either way."""
@@ -178,7 +193,9 @@ class RelayParting:
             return
         self._leavings.all.remove(leaving)
         leaving.over()
-        if not self._leavings.all:
+        if self._leavings.all:
+            self._wait()
+        else:
             self._end()
 
     def _end(self) -> None:

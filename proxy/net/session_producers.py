@@ -133,15 +133,20 @@ class SessionProducers:
         """The broker is gone and the connection stays; the client was told of all that was open or asked for there."""
         leavings = Leavings()
         closed_ids = self._takers.closed_ids
-        for producer in list(self._waiting.values()):
-            stage = producer.candidacy.stage
+        # As they are before any of it is told: what comes of one may be that another is asked for, on the way to come.
+        producers = list(self._waiting.values())
+        withdrawing = [each for each in producers if each.candidacy.stage is Stage.WITHDRAWING]
+        lost = [
+            each for each in producers if each.candidacy.stage is not Stage.WITHDRAWING and (each.sent or _owns(each))
+        ]
+        for producer in producers:
             self._leave(producer, leavings, closed_ids)
-            if stage is Stage.WITHDRAWING:
-                producer.sent = False
-                producer.election.withdrawn(producer.candidacy)
-            elif stage is Stage.OWNER or producer.sent:
-                self._forget(producer)
-                self._lose(producer, "the broker is gone")
+        for producer in lost:
+            self._forget(producer)
+            self._lose(producer, "the broker is gone")
+        for producer in withdrawing:
+            producer.sent = False
+            producer.election.withdrawn(producer.candidacy)
         self._takers.broker_lost(leavings)
         leavings.left_to_broker(self.clock)
 
@@ -229,6 +234,10 @@ class SessionProducers:
         if self._waiting.get(producer.producer_id) is producer:
             del self._waiting[producer.producer_id]
             self._elections.give_room(producer.let_go())
+
+
+def _owns(producer: WaitingProducer) -> bool:
+    return producer.candidacy.stage is Stage.OWNER
 
 
 def full_name(topic: str) -> str:

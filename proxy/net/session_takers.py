@@ -182,5 +182,10 @@ class SessionTakers:
 
 
 def _fenced_late(election: TopicElection) -> Callable[[pb.CommandProducerSuccess], None]:
-    """Its client was gone when the broker answered; whoever it fenced at another replica is fenced all the same."""
-    return lambda success: election.fenced_by_ours(success.topic_epoch if success.HasField("topic_epoch") else None)
+    """Its client was gone when the broker answered; whoever it fenced, at whatever replica, is fenced all the same."""
+
+    def created(success: pb.CommandProducerSuccess) -> None:
+        if success.HasField("topic_epoch"):
+            election.fenced_late(success.topic_epoch)
+
+    return created

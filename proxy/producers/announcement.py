@@ -50,6 +50,8 @@ class TopicNews:
     """With which somebody connected there owns it, if that is known."""
     fenced: int | None = None
     """The last epoch with which somebody there took the topic from whoever had it, whom the broker does not tell."""
+    fenced_s: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
+    """How long ago that was, when this was said."""
 
 
 @dataclass(frozen=True, slots=True)

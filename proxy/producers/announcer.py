@@ -23,6 +23,8 @@ TOPICS_MAX: Final = 200
 """Of one announcement."""
 ANNOUNCED_MAX: Final = 10_000
 """Topics with waiting producers of one replica that all others know of; of more some are now and then forgotten."""
+FENCE_REMEMBERED_S: Final = 600.0
+"""For so long one that was fenced is told so again."""
 ROUNDING_S: Final = 0.001
 """Taken off what is said: numbers are rounded, and nobody is to seem older than it is."""
 NAMES_BYTES_MAX: Final = 128 * 1024
@@ -46,8 +48,8 @@ class Announcer:
         """By topic, those first that were said longest ago."""
         self._closures: OrderedDict[str, int] = OrderedDict()
         """By topic, of those that the broker closed last."""
-        self._fences: OrderedDict[str, int] = OrderedDict()
-        """Epochs with which topics were taken by fencing, of those that were so last."""
+        self._fences: OrderedDict[str, tuple[int, float]] = OrderedDict()
+        """Of topics that were taken by fencing last: with which epoch, and when."""
         self._changed: dict[str, None] = {}
         """Topics in the order of their first change that was not said."""
 
@@ -70,21 +72,25 @@ class Announcer:
         self._closures[topic] = self._closures.pop(topic, 0) + 1
         self._changed[topic] = None
         if len(self._closures) > ANNOUNCED_MAX:
-            self._closures.popitem(last=False)
+            self._forget(self._closures.popitem(last=False)[0])
 
-    def tell_fenced(self, topic: str, epoch: int) -> None:
-        """Somebody has taken it with that epoch: said once, and to whoever does not seem to know."""
-        self._fences[topic] = max(epoch, self._fences.pop(topic, epoch))
+    def tell_fenced(self, topic: str, epoch: int, now: float) -> None:
+        """Somebody has taken it with that epoch: said once, and for some time to whoever does not seem to know."""
+        self._fences.pop(topic, None)
+        self._fences[topic] = epoch, now
         self._changed[topic] = None
         if len(self._fences) > ANNOUNCED_MAX:
-            self._fences.popitem(last=False)
+            self._forget(self._fences.popitem(last=False)[0])
 
-    def hear_owned(self, topic: str, epoch: int) -> bool:
+    def hear_owned(self, topic: str, epoch: int, now: float) -> bool:
         """Another replica says that one of its own owns it with that epoch; whether it is to be told better."""
-        outdated = self._fences.get(topic, epoch) > epoch
-        if outdated:
+        fenced, at = self._fences.get(topic, (epoch, now))
+        if now - at > FENCE_REMEMBERED_S:
+            del self._fences[topic]
+            return False
+        if fenced > epoch:
             self._changed[topic] = None
-        return outdated
+        return fenced > epoch
 
     def tell_nothing(self) -> None:
         """Nobody waits here any more."""
@@ -129,12 +135,18 @@ class Announcer:
         self._changed.pop(topic, None)
         self._said_at.pop(topic, None)
         place = self._ours.get(topic)
-        closures, fenced = self._closures.get(topic, 0), self._fences.get(topic)
+        closures = self._closures.get(topic, 0)
+        fenced, at = self._fences.get(topic, (None, now))
         if place is None:
-            return TopicNews(topic, owned=False, best=None, closures=closures, fenced=fenced)
+            return TopicNews(topic, owned=False, best=None, closures=closures, fenced=fenced, fenced_s=now - at)
         self._said_at[topic] = now  # behind all others
         best = place.best
         told = None
         if best is not None:
             told = BestWaiting(best.priority, best.returning, max(now - best.since - ROUNDING_S, 0.0))
-        return TopicNews(topic, place.owned, told, closures, place.epoch, fenced)
+        return TopicNews(topic, place.owned, told, closures, place.epoch, fenced, now - at)
+
+    def _forget(self, topic: str) -> None:
+        """There is no room to remember it: it is not to be said either, unless something else is."""
+        if topic not in self._ours and topic not in self._closures and topic not in self._fences:
+            self._changed.pop(topic, None)

@@ -43,7 +43,7 @@ class Rivals:
         self._heard_at: OrderedDict[tuple[str, str], float] = OrderedDict()
         """By topic and replica, those first that were heard of longest ago."""
         self._closed: list[str] = []
-        self._fenced: list[tuple[str, int]] = []
+        self._fenced: list[tuple[str, int, float]] = []
         self._owned: list[tuple[str, int]] = []
         self.beyond_total = 0
         """Places that were not kept for want of room."""
@@ -63,8 +63,8 @@ class Rivals:
         closed, self._closed = self._closed, []
         return closed
 
-    def take_fenced(self) -> list[tuple[str, int]]:
-        """Topics that somebody elsewhere has taken by fencing, each with the epoch, as said since the last look."""
+    def take_fenced(self) -> list[tuple[str, int, float]]:
+        """Topics that somebody elsewhere has taken by fencing, the epoch and when, as said since the last look."""
         fenced, self._fenced = self._fenced, []
         return fenced
 
@@ -104,7 +104,7 @@ class Rivals:
         if before is not None and news.closures > before.closures:
             self._closed.append(news.topic)
         if news.fenced is not None:
-            self._fenced.append((news.topic, news.fenced))
+            self._fenced.append((news.topic, news.fenced, now - news.fenced_s))
         if news.owned and news.epoch is not None:
             self._owned.append((news.topic, news.epoch))
         best = news.best

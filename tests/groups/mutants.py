@@ -86,15 +86,22 @@ MUTANTS = (
     _mutant(
         "one that comes back goes on with what others had since",
         LEADER,
-        " if self._had_last.get(stream) == session.session)",
-        ")",
+        " if self._had_last.get(stream) == session.session}",
+        "}",
+        PROTOCOL,
+    ),
+    _mutant(
+        "who looks for a leader gives up what the one before may have leased it since",
+        LEADER,
+        "        if session.version is not None:\n            self._free(session)",
+        "        if True:\n            self._free(session)",
         PROTOCOL,
     ),
     _mutant(
         "the next leader does not know who had what nobody has",
         LEADER,
-        "states, self._replays, had)",
-        "states, self._replays, ())",
+        "owners, states, self._replays, had\n",
+        "owners, states, self._replays, ()\n",
         PROTOCOL,
     ),
     _mutant(
@@ -107,8 +114,8 @@ MUTANTS = (
     _mutant(
         "an epoch is used twice",
         MANAGER,
-        "self._memory, epoch=self._memory.epoch + 1,",
-        "self._memory, epoch=self._memory.epoch,",
+        "before, epoch=before.epoch + 1,",
+        "before, epoch=before.epoch,",
         PROTOCOL,
     ),
     _mutant(
@@ -149,8 +156,8 @@ MUTANTS = (
     _mutant(
         "a stream is kept while the cursor is moved",
         LEADER,
-        "        kept = () if self._replay.moving else held\n",
-        "        kept = held\n",
+        "frozenset() if self._replay.moving else self._kept(session)",
+        "self._kept(session)",
         "tests/groups/test_replay.py",
     ),
     _mutant(

@@ -126,13 +126,27 @@ def test_the_next_leader_knows_who_had_what_nobody_has() -> None:
         assert LeaderRig(memory=record, epoch=2).find(session, 0, 1, 2, 3) == [("lease", session.replica, *kept)]
 
 
-def test_a_question_that_comes_again_gets_the_same_answer() -> None:
-    """The same version: whichever of the two answers arrives, both mean the same."""
-    rig = LeaderRig()
-    assert rig.find(ALICE) == [("lease", "a")]
+@pytest.mark.parametrize("held", [(), (0, 1)])
+def test_a_question_that_comes_again_gets_the_same_answer(held: tuple[int, ...]) -> None:
+    """The same version: whichever of the two answers arrives, both mean the same; also if it keeps a part only."""
+    rig = LeaderRig(memory=GroupMemory(had=((0, ALICE), (1, BOB))))
+    kept = ("0",) if held else ()
+    assert rig.find(ALICE, *held) == [("lease", "a", *kept)]
     number = rig.number(ALICE)
-    assert rig.find(ALICE) == [("lease", "a")]
+    assert rig.find(ALICE, *held) == [("lease", "a", *kept)]
     assert rig.number(ALICE) == number
+
+
+def test_who_looks_for_a_leader_may_have_found_the_one_before_since() -> None:
+    """What that one leased it stays reserved until it confirms what this one leases it."""
+    rig = LeaderRig(memory=GroupMemory(owners=tuple((stream, ALICE) for stream in range(4))), epoch=2)
+    rig.joined(BOB)
+    assert rig.find(ALICE, 0) == [("lease", "a", "0")]
+    rig.wait(DELAY)
+    assert rig.leader.owners == {0: ALICE}
+    rig.states(ALICE, rig.number(ALICE))
+    rig.wait(DELAY)
+    assert set(rig.leader.owners) == {0, 1, 2, 3}
 
 
 def test_a_new_leader_keeps_streams_for_those_who_had_them() -> None:

@@ -8,6 +8,7 @@ from tests.groups.lives import live
 
 SEEDS = 150
 ABSENCES = ("pause", "replay", "cut", "pause", "replay", "leave")
+LEADERS_KILLED = ("pause", "pause", "cut", "kill leader", "pause", "leave", "publish", "cut", "kill", "replay")
 STOPS = ("pause", "pause", "cut", "pause", "publish", "cut", "publish")
 
 
@@ -44,3 +45,8 @@ def test_a_life_of_which_a_stream_came_back_without_a_lease() -> None:
 def test_a_life_of_which_a_replica_came_back_as_its_stream_was_between_two_others(seed: int) -> None:
     """It was leased the stream as what it had still, and had fetched messages that another delivered since."""
     assert live(seed, deeds=STOPS).duplicates < 10
+
+
+def test_a_life_in_which_a_late_question_reached_the_leader_after_the_next() -> None:
+    """Its session had been leased streams since it asked, and delivers them."""
+    assert live(7_001_539, deeds=LEADERS_KILLED).epochs > 1

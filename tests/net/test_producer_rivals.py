@@ -8,6 +8,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from proxy.net.mail_shared import PulsarSharedMail
+from proxy.net.producer_election import PROMOTION_S_MAX
 from proxy.net.producer_holds import TROUBLE_S_MAX
 from proxy.net.producer_rivals import EXPIRY_CHECK_S, NOT_READY_S, ProducerRivals, rivals_topic
 from proxy.producers.announcement import Announcement, BestWaiting, TopicNews, decode, encode
@@ -430,6 +431,48 @@ def test_one_that_is_taken_back_while_somebody_fences_waits_on() -> None:
     assert asked(waiter) == [("PRODUCER", 20)]
     waiter.broker.deliver(ready(20, epoch=3))
     assert answers(waiter) == [(20, "ready")]
+
+
+def test_what_was_fenced_long_before_says_nothing_of_an_owner() -> None:
+    """A topic that was deleted and made anew counts its epochs anew."""
+    both = TwoReplicas()
+    both.fenced(lost=False)
+    both.first.clock.advance(60)
+    both.first.owner(both.first.clients[0])
+    both.second.clients[0].client.deliver(want(30))
+    both.first.clients[1].client.deliver(want(20))
+    for _ in range(3):
+        both.hear()
+    assert both.first.elections.summary().owners_count == 1
+    assert ("PRODUCER", 20) not in asked(both.first.clients[1])
+
+
+@pytest.mark.parametrize("told", [False, True])
+def test_one_that_is_taken_back_while_it_is_to_be_promoted_stops_nobody(*, told: bool) -> None:
+    """Somebody fences behind its promotion, and its close waits behind that; the broker may tell it of the unload."""
+    both = TwoReplicas()
+    waiter, fencer = both.first.clients
+    owner = both.first.client()
+    owner.client.deliver(want(1, mode=EXCLUSIVE))
+    owner.broker.deliver(ready(1))
+    waiter.client.deliver(want(20))
+    waiter.broker.deliver(not_ready(20))
+    both.second.clients[0].client.deliver(want(30))
+    both.hear()
+    owner.client.deliver(close(2))
+    owner.broker.deliver(closed(2))
+    fencer.client.deliver(want(40, mode=FENCE))
+    both.second.clients[0].broker.deliver(error(30, pb.ServiceNotReady))
+    both.second.clients[0].broker.lose()
+    both.first.elections.find(TOPIC).closed_elsewhere()  # type: ignore[union-attr]
+    assert asked(fencer) == []
+    if told:
+        waiter.broker.deliver(error(20, pb.ServiceNotReady))
+    else:
+        both.first.clock.advance(PROMOTION_S_MAX)
+    assert asked(fencer) == [("PRODUCER", 40)]
+    fencer.broker.deliver(ready(40, epoch=5))
+    assert [kind for kind, _ in asked(waiter)] == ["PRODUCER", "CLOSE_PRODUCER"]
 
 
 def test_a_taker_that_was_fenced_through_another_replica_owns_nothing() -> None:

@@ -495,6 +495,57 @@ def test_a_broker_that_does_not_say_so_is_given_time(*, silent: bool) -> None:
     assert asked(b) == [("PRODUCER", 20)]
 
 
+def test_one_that_waits_for_its_turn_to_be_closed_keeps_the_connection() -> None:
+    """It would break into what it waits for. All else of the client is closed at once."""
+    rig = ProducerRig(2)
+    a, b = rig.clients
+    a.relayed_producer(5)
+    a.relayed_consumer(6)
+    rig.owner(a)
+    b.client.deliver(want(20, mode=FENCE))
+    a.client.lose()
+    assert [(T.Type.Name(command.type)) for command in a.to_broker()] == ["CLOSE_PRODUCER", "CLOSE_CONSUMER"]
+    rig.clock.advance(2 * PARTING_S_MAX)
+    assert not a.broker.closing
+    b.broker.deliver(ready(20, epoch=1))
+    assert taken_off(a) == [1]
+    assert a.broker.closing
+
+
+def test_a_fencing_that_is_answered_when_its_client_has_gone_ends_who_had_the_topic() -> None:
+    """Also one that had not waited; a broker tells nobody."""
+    rig = ProducerRig(3)
+    a, b, c = rig.clients
+    a.client.deliver(want(10, mode=EXCLUSIVE))
+    a.broker.deliver(ready(10))
+    b.client.deliver(want(20, mode=FENCE))
+    b.client.lose()
+    b.broker.deliver(ready(20, epoch=1))
+    assert taken_off(b) == [1]
+    c.client.deliver(want(30))
+    assert asked(c) == [("PRODUCER", 30)]
+
+
+def test_two_of_one_client_when_the_broker_is_lost_while_one_is_taken_back() -> None:
+    """The other is asked for on the way to come, and is not among those that were lost."""
+    rig = ProducerRig(1)
+    (a,) = rig.clients
+    a.worker()
+    a.client.deliver(want(1, 1))
+    a.broker.deliver(not_ready(1))
+    a.client.deliver(want(2, 9, producer_id=2))
+    a.broker.deliver(ready(1))
+    a.take_all()
+    a.broker.lose()
+    rig.clock.settle()
+    broker = a.reopen()
+    (command,) = [each for each in parse(broker.take()) if each.type == T.PRODUCER]
+    assert command.producer.request_id == 2
+    broker.deliver(ready(2, epoch=4))
+    assert (2, "ready") in answers(a)
+    assert rig.elections.summary().owners_count == 1
+
+
 def test_one_that_the_broker_creates_is_closed_when_it_is_there() -> None:
     """Sooner a broker would say that it is closed, and create it all the same."""
     rig = ProducerRig(2)

@@ -48,6 +48,7 @@ def test_this_is_how_they_look() -> None:
                     "closures": 0,
                     "epoch": None,
                     "fenced": None,
+                    "fenced_s": 0.0,
                 }
             ],
         },

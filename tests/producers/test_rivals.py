@@ -149,19 +149,22 @@ def test_a_topic_that_the_broker_closed_is_told_once() -> None:
 
 
 def test_that_a_topic_was_taken_is_said_once_and_to_who_does_not_know() -> None:
-    """Its greatest epoch, with whatever else is said of the topic."""
+    """With whatever else is said of the topic, and for some time: the topic may be another one by then."""
     ours = Announcer("us")
-    ours.tell_fenced("t", 4)
-    ours.tell_fenced("t", 3)
+    ours.tell_fenced("t", 4, NOW)
     assert ours.next(NOW) == Announcement("us", 1, (TopicNews("t", owned=False, best=None, fenced=4),))
-    assert not ours.hear_owned("t", 4)
-    assert not ours.hear_owned("another", 0)
+    assert not ours.hear_owned("t", 4, NOW)
+    assert not ours.hear_owned("another", 0, NOW)
     assert ours.due_in(NOW) is None
-    assert ours.hear_owned("t", 3)
+    assert ours.hear_owned("t", 3, NOW + 1)
     ours.tell("t", Place(None, owned=True, epoch=5))
-    assert ours.next(NOW) == Announcement("us", 2, (TopicNews("t", owned=True, best=None, epoch=5, fenced=4),))
+    (news,) = ours.next(NOW + 2).topics  # type: ignore[union-attr]
+    assert news == TopicNews("t", owned=True, best=None, epoch=5, fenced=4, fenced_s=2.0)
     ours.tell("t", None)
-    assert ours.next(NOW) == Announcement("us", 3, (TopicNews("t", owned=False, best=None, fenced=4),))
+    (news,) = ours.next(NOW + 2).topics  # type: ignore[union-attr]
+    assert news == TopicNews("t", owned=False, best=None, fenced=4, fenced_s=2.0)
+    assert not ours.hear_owned("t", 3, NOW + announcers.FENCE_REMEMBERED_S + 1)
+    assert ours.due_in(NOW) is None
 
 
 def test_only_so_many_that_were_taken_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -169,17 +172,20 @@ def test_only_so_many_that_were_taken_are_remembered(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(announcers, "ANNOUNCED_MAX", 2)
     ours = Announcer("us")
     for topic in ("a", "b", "a", "c"):
-        ours.tell_fenced(topic, 4)
-    assert [topic for topic in "abc" if ours.hear_owned(topic, 3)] == ["a", "c"]
+        ours.tell_fenced(topic, 4, NOW)
+    announced = ours.next(NOW)
+    assert announced is not None
+    assert {news.topic for news in announced.topics} == {"a", "c"}
+    assert [topic for topic in "abc" if ours.hear_owned(topic, 3, NOW)] == ["a", "c"]
 
 
 def test_what_owners_and_fencers_there_are_is_told_each_time() -> None:
     """What is known already is not for this to know."""
     rivals = Rivals("us")
     for number in (1, 2):
-        news = TopicNews("t", owned=True, best=None, epoch=5, fenced=4)
+        news = TopicNews("t", owned=True, best=None, epoch=5, fenced=4, fenced_s=1.5)
         rivals.hear(Announcement("a", number, (news, TopicNews("u", owned=True, best=None))), NOW)
-        assert (rivals.take_fenced(), rivals.take_owned()) == ([("t", 4)], [("t", 5)])
+        assert (rivals.take_fenced(), rivals.take_owned()) == ([("t", 4, NOW - 1.5)], [("t", 5)])
         assert (rivals.take_fenced(), rivals.take_owned()) == ([], [])
 
 
