@@ -14,6 +14,7 @@ import dataclasses
 import json
 import random
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -42,6 +43,8 @@ PENDING_MESSAGES_MAX: Final = 2_000
 CHOICES_AT_ONCE: Final = 1_000
 FLUSH_S_MAX: Final = 240.0
 STOP_S_MAX: Final = FLUSH_S_MAX + 10
+LOOK_S: Final = 0.05
+"""How often one that has nothing to send yet looks whether it is to stop."""
 
 
 class ProducerFailedError(IntegrationError):
@@ -96,11 +99,21 @@ class NumberedSender:
     def __init__(self, options: ProducerOptions) -> None:
         """Nothing is sent yet."""
         self.options = options
-        self.stopping = threading.Event()
+        # A plain flag: `Event.set` in a signal's handler waits for ever where the main thread is inside `Event.wait`.
+        self._stopping = False
         self.confirmed_count = 0
         self._sent: Counter[int] = Counter()
         self._connections_lost = 0
         self._unconfirmed: set[tuple[int, int]] = set()
+
+    @property
+    def stopping(self) -> bool:
+        """Whether it was told to stop."""
+        return self._stopping
+
+    def stop(self) -> None:
+        """Send nothing more; may be called by a signal's handler."""
+        self._stopping = True
 
     def run(self) -> ProducerRecord:
         """Send, then wait for the confirmations."""
@@ -127,18 +140,20 @@ class NumberedSender:
         filler = payload.filler(options.payload_bytes)
         began = time.monotonic()
         for index, key in enumerate(keys(options)):
-            if index == options.count or self.stopping.is_set():
-                return
             if options.rate_per_s:
-                ahead = began + index / options.rate_per_s - time.monotonic()
-                if ahead > 0 and self.stopping.wait(ahead):
-                    return
+                self._wait_until(began + index / options.rate_per_s)
+            if index == options.count or self._stopping:
+                return
             sequence = self._sent[key]
             self._sent[key] = sequence + 1
             number = (key, sequence)
             self._unconfirmed.add(number)
             content = payload.encode(options.producer, key, sequence, time.monotonic_ns(), filler)
             producer.send_async(content, self._confirmation(number), partition_key=payload.key_name(key))
+
+    def _wait_until(self, at: float) -> None:
+        while not self._stopping and (ahead := at - time.monotonic()) > 0:
+            time.sleep(min(ahead, LOOK_S))
 
     def _confirmation(self, number: tuple[int, int]) -> Callable[[pulsar.Result, pulsar.MessageId], None]:
         def confirmed(result: pulsar.Result, message_id: pulsar.MessageId) -> None:
@@ -169,11 +184,11 @@ class ProducerThread:
 
     def stop(self) -> None:
         """Send nothing more."""
-        self._sender.stopping.set()
+        self._sender.stop()
 
     def record(self) -> ProducerRecord:
         """Wait until everything is confirmed and return what was sent."""
-        self._thread.join(STOP_S_MAX if self._sender.stopping.is_set() else None)
+        self._thread.join(STOP_S_MAX if self._sender.stopping else None)
         if self._record is None:
             msg = f"producer {self.options.producer} failed: {self._error or 'its messages were not confirmed'}"
             raise ProducerFailedError(msg) from self._error
@@ -196,18 +211,21 @@ class ProducerProcess:
         self._log = directory / f"producer-{options.producer}.log"
         command = [sys.executable, "-m", "integration.load.producer", options.to_json(), str(self._result)]
         self._process = OwnedProcess(command, self._log)
+        self._stopped = False
 
     def stop(self) -> None:
         """Send nothing more."""
+        self._stopped = True
         self._process.signal(signal.SIGTERM)
 
     def record(self) -> ProducerRecord:
         """Wait until it has ended and return what it sent.
 
         Raises:
-            ProducerFailedError: it left no record.
+            ProducerFailedError: it left no record, or did not end after it was stopped.
         """
-        self._process.process.wait()
+        with suppress(subprocess.TimeoutExpired):
+            self._process.process.wait(STOP_S_MAX if self._stopped else None)
         self._process.kill()
         if not self._result.exists():
             msg = f"producer {self.options.producer} left no record; end of {self._log}:\n{tail(self._log)}"
@@ -246,7 +264,7 @@ def main() -> NoReturn:
     """Run one producer as the command line says; SIGTERM makes it finish early."""
     log_to_stderr()
     sender = NumberedSender(ProducerOptions.from_json(sys.argv[1]))
-    signal.signal(signal.SIGTERM, lambda *_: sender.stopping.set())
+    signal.signal(signal.SIGTERM, lambda *_: sender.stop())
     values = dataclasses.asdict(sender.run())
     result = Path(sys.argv[2])
     partial = result.with_suffix(".partial")
