@@ -14,6 +14,7 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, sync_playwright
+from playwright.sync_api import Error as PlaywrightError
 
 FLAGS: Final = [
     "--headless",
@@ -28,6 +29,8 @@ PATIENCE_MS: Final = 30_000
 WIDE: Final = (1440, 900)
 NARROW: Final = (420, 900)
 
+_NETWORK_CHANGED: Final = "net::ERR_NETWORK_CHANGED"
+_LOADS_MAX: Final = 10
 _WITHOUT_ANSWER: Final = ("net::ERR_CONNECTION_REFUSED", "net::ERR_INCOMPLETE_CHUNKED_ENCODING", "net::ERR_CONNECTION")
 
 
@@ -41,6 +44,8 @@ class Complaints:
 
     errors: list[str] = field(default_factory=list)
     hosts: set[str] = field(default_factory=set)
+    network_changed: bool = False
+    """Whether Chromium gave requests up because an interface came or went, as those of containers do."""
 
     def watch(self, page: Page) -> None:
         """Listen to everything the page says from now on."""
@@ -49,12 +54,30 @@ class Complaints:
         page.on("request", lambda request: self.hosts.add(urlsplit(request.url).netloc))
 
     def _said(self, message: ConsoleMessage) -> None:
-        if message.type in {"error", "warning"}:
+        if _NETWORK_CHANGED in message.text:
+            self.network_changed = True
+        elif message.type in {"error", "warning"}:
             self.errors.append(f"{message.type}: {message.text} at {message.location.get('url', '')}")
 
     def but_lost_connections(self) -> list[str]:
         """Errors, those aside that a browser itself logs for each request to a gateway that is down."""
         return [error for error in self.errors if not any(reason in error for reason in _WITHOUT_ANSWER)]
+
+
+def load(page: Page, complaints: Complaints, address: str) -> None:
+    """Open a page with all that it loads, once more as long as the machine's network changes meanwhile."""
+    for _ in range(_LOADS_MAX):
+        complaints.network_changed = False
+        try:
+            page.goto(address)
+        except PlaywrightError as error:
+            if _NETWORK_CHANGED not in str(error):
+                raise
+        else:
+            if not complaints.network_changed:
+                return
+        page.goto("about:blank")  # another fragment of the same page would not load it again
+    raise AssertionError(f"the machine's network changed each time that {address} was loaded")
 
 
 def chromium_path() -> str:

@@ -18,7 +18,7 @@ from integration.gateway import KeylineGateway
 from integration.standalone import PulsarStandalone
 from proxy.wire import pulsar_pb2 as pb
 from tests.integration import browser as browsers
-from tests.integration.browser import Complaints, chromium, fresh_page
+from tests.integration.browser import Complaints, chromium, fresh_page, load
 from tests.integration.clients import Workers, key_shared, nothing_comes, numbered, receive, send_all
 from tests.integration.conditions import eventually
 from tests.integration.conftest import StartGateway
@@ -60,7 +60,7 @@ class Console:
     def open(self, gateway: KeylineGateway, topic: str = "", **asked: str) -> Console:
         """At a topic's subscription `s`, by its address."""
         address = urlencode({"topic": topic, "subscription": "s", **asked}) if topic else ""
-        self.page.goto(f"{gateway.admin_url}/#{address}")
+        load(self.page, self.complaints, f"{gateway.admin_url}/#{address}")
         return self
 
     def row(self, name: str) -> Locator:

@@ -18,7 +18,7 @@ from playwright.sync_api import Browser, Locator, Page, Route, expect
 from integration.gateway import KeylineGateway
 from integration.standalone import PulsarStandalone
 from tests.integration import browser as browsers
-from tests.integration.browser import Complaints, chromium, fresh_page
+from tests.integration.browser import Complaints, chromium, fresh_page, load
 from tests.integration.clients import Workers, key_shared
 from tests.integration.conditions import eventually
 from tests.integration.conftest import StartGateway
@@ -88,7 +88,7 @@ class View:
     def open(self, gateway: KeylineGateway, topic: str | None = None, subscription: str = SUBSCRIPTION) -> View:
         """At the list, or at a group, by its address."""
         asked = "groups" if topic is None else urlencode({"groups": topic, "subscription": subscription})
-        self.page.goto(f"{gateway.admin_url}/#{asked}")
+        load(self.page, self.complaints, f"{gateway.admin_url}/#{asked}")
         return self
 
     def group(self, topic: str) -> Locator:
@@ -173,7 +173,7 @@ def test_a_person_comes_from_the_list_to_a_group_and_its_streams(
     topic = new_topic("console-groups")
     led_by(left, topic, join)
     page = view.page
-    page.goto(left.admin_url)
+    load(page, view.complaints, left.admin_url)
     page.get_by_role("link", name="Groups", exact=True).click()
     expect(page.get_by_role("heading", level=1)).to_have_text("Groups of replicas")
     expect(view.group(topic).locator("td")).to_have_text(

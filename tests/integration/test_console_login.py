@@ -16,7 +16,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from integration.gateway import KeylineGateway
 from integration.standalone import PulsarStandalone
-from tests.integration.browser import chromium, fresh_page
+from tests.integration.browser import Complaints, chromium, fresh_page, load
 
 pytestmark = [pytest.mark.slow, pytest.mark.broker]
 
@@ -53,18 +53,18 @@ def chrome() -> Iterator[Browser]:
 def test_a_person_logs_in_sees_the_console_and_logs_out(chrome: Browser, guarded: Guarded, tmp_path: Path) -> None:
     """A wrong token is told on the page; a login that ends while the page is open leads back to it."""
     with fresh_page(chrome) as (page, complaints):
-        log_in_and_out(page, guarded, tmp_path)
+        log_in_and_out(page, complaints, guarded, tmp_path)
         assert [error for error in complaints.errors if "401" not in error] == []
 
 
-def log_in_and_out(page: Page, guarded: Guarded, tmp_path: Path) -> None:
+def log_in_and_out(page: Page, complaints: Complaints, guarded: Guarded, tmp_path: Path) -> None:
     """As a person would."""
-    page.goto(f"{guarded.gateway.admin_url}/")
+    load(page, complaints, f"{guarded.gateway.admin_url}/")
     page.get_by_label("Token").fill("rubbish")
     page.get_by_role("button", name="Log in").click()
     expect(page.get_by_role("alert")).to_contain_text("the token is not valid")
     page.screenshot(path=tmp_path / "login.png")
-    page.goto(f"{guarded.gateway.admin_url}/")
+    load(page, complaints, f"{guarded.gateway.admin_url}/")
     page.get_by_label("Token").fill(guarded.token("vera"))
     page.get_by_role("button", name="Log in").click()
     expect(page.get_by_text("vera, viewer")).to_be_visible()

@@ -14,7 +14,7 @@ from playwright.sync_api import Browser, Locator, Page, expect
 from integration.gateway import KeylineGateway
 from integration.standalone import PulsarStandalone
 from tests.integration import browser as browsers
-from tests.integration.browser import Complaints, chromium, fresh_page
+from tests.integration.browser import Complaints, chromium, fresh_page, load
 from tests.integration.exclusive_rig import FENCE, Scene, TopicClient
 from tests.integration.test_console import CONTRASTS, MARKUP, NewTopic
 
@@ -52,7 +52,8 @@ class View:
 
     def open(self, gateway: KeylineGateway, topic: str | None = None) -> View:
         """At the list, or at a topic, by its address."""
-        self.page.goto(f"{gateway.admin_url}/#producers{'' if topic is None else f'={quote(topic)}'}")
+        of_one = "" if topic is None else f"={quote(topic)}"
+        load(self.page, self.complaints, f"{gateway.admin_url}/#producers{of_one}")
         return self
 
     def topic(self, topic: str) -> Locator:
@@ -108,7 +109,7 @@ def test_a_person_comes_from_the_list_to_a_topics_owner_and_queue(
     """In the order of promotion; the address leads there again, and back leads to the list, to where one was."""
     owner_and_queue(scene)
     page = view.page
-    page.goto(gateway.admin_url)
+    load(page, view.complaints, gateway.admin_url)
     page.get_by_role("link", name="Producers", exact=True).click()
     expect(page.get_by_role("heading", level=1)).to_have_text("Exclusive producers")
     cells = view.topic(scene.topic).locator("td")
