@@ -82,11 +82,9 @@ def ensure_pulsar(client: docker.DockerClient, version: str) -> str:
 def _digest(tree: Path, root: str) -> str:
     """Of what an image is made of; jars and wheels aside, which a version or a pinned hash decides."""
     files = sorted(path for path in tree.rglob("*") if path.is_file())
-    names = [f"{path.relative_to(tree)} {path.stat().st_mode:o}".encode() for path in files]
-    made_of = [
-        root.encode(),
-        *(part for name, path in zip(names, files, strict=True) for part in (name, path.read_bytes())),
-    ]
+    made_of = [root.encode()]
+    for path in files:
+        made_of += [f"{path.relative_to(tree)} {path.stat().st_mode:o}".encode(), path.read_bytes()]
     return hashlib.sha256(b"\0".join(made_of)).hexdigest()[:12]
 
 

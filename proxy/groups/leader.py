@@ -362,12 +362,10 @@ class GroupLeader:
 
     def _kept(self, session: LeaderSession) -> frozenset[int]:
         """What it has still and nobody else can have or have had; nothing of it is reserved any more."""
-        mine = {stream for stream in session.held if self._had_last.get(stream) == session.session}
+        mine = frozenset(stream for stream in session.held if self._had_last.get(stream) == session.session)
         for stream in mine:
-            reservation = self._reserved.get(stream)
-            if reservation is not None and reservation.session == session.session:
-                del self._reserved[stream]
-        return frozenset(stream for stream in mine if self._is_free(stream))
+            self._reserved.pop(stream, None)  # for who had it last: nobody else
+        return mine
 
     def _own(self, session: LeaderSession, streams: frozenset[int]) -> None:
         for stream in streams:

@@ -283,13 +283,13 @@ class TopicElection:
 
         What was long before our owner took it says nothing: a topic that is made anew counts its epochs anew.
         """
-        owner = self._chronicle.owner or (self._other[1] if self._other is not None else None)
+        owner = self._owner
         if owner is not None and at > owner.since - SAME_TOPIC_S:
             self._fenced(epoch, FENCED_ELSEWHERE)
 
     def _fenced(self, epoch: int, reason: str) -> None:
-        ours = self._owner_epoch
-        if ours is None or ours >= epoch:
+        owner = self._owner
+        if owner is None or owner.topic_epoch is None or owner.topic_epoch >= epoch:
             return
         self._chronicle.count(fencings_total=1)
         if self._election.owner is not None:
@@ -298,11 +298,9 @@ class TopicElection:
             self.given_up(self._other[0])
 
     @property
-    def _owner_epoch(self) -> int | None:
-        """Of the owner that is connected here, if it is known."""
-        if self._election.owner is not None:
-            return None if self._last_owner is None else self._last_owner[1]
-        return None if self._other is None else self._other[1].topic_epoch
+    def _owner(self) -> TopicOwner | None:
+        """Who owns the topic and is connected here, whether it waited for that or not."""
+        return self._chronicle.owner or (self._other[1] if self._other is not None else None)
 
     def _tell_closed(self) -> None:
         if self._rivalry is not None:
@@ -327,11 +325,10 @@ class TopicElection:
 
     def summary(self) -> ElectionSummary:
         """Freeze its numbers."""
-        owner = self._chronicle.owner or (self._other[1] if self._other is not None else None)
         return ElectionSummary(
             topic=self.topic,
             now=self._clock.now(),
-            owner=owner,
+            owner=self._owner,
             waiting_count=self.waiting_count,
             vacant_s=self._chronicle.vacant_s,
             held=self._election.held.value,
@@ -433,4 +430,5 @@ class TopicElection:
         owned = election.owner is not None or self._other is not None
         self._chronicle.vacant(bool(self.waiting_count) and not owned and not parked and not election.elsewhere.owned)
         if self._rivalry is not None and not self._closed:
-            self._rivalry.settled(owned=owned, epoch=self._owner_epoch)
+            owner = self._owner
+            self._rivalry.settled(owned=owned, epoch=None if owner is None else owner.topic_epoch)

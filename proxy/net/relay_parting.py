@@ -15,13 +15,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Protocol
 
-from proxy.wire import frames
+from proxy.wire import commands
 from proxy.wire import pulsar_pb2 as pb
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from proxy.net.ports import Clock
+    from proxy.net.ports import Clock, Timer
     from proxy.net.relay_leg import UpstreamLeg
 
 _T = pb.BaseCommand
@@ -124,20 +124,20 @@ class RelayParting:
         self._own_id = own_id
         self._waiting: dict[int, Leaving] = {}
         """For an answer, by request."""
+        self._timer: Timer | None = None
 
     def begin(self) -> None:
         """Close what may be closed."""
         assert self._leg is not None
         self._leg.owned_by(self)
         self._leg.resume_reading()
-        self._timer = self._clock.call_later(TURN_S_MAX, self._end)
         for each in self._leavings.all:
             if each.request_id is not None:
                 self._waiting[each.request_id] = each
             elif each.admitted:
                 self._close(each)
             else:
-                each.on_admitted = self._close
+                each.on_admitted = self._admitted
         self._wait()
 
     # ---- LegOwner
@@ -156,7 +156,7 @@ class RelayParting:
         if command.type == _T.PRODUCER_SUCCESS:
             created = self._waiting.pop(command.producer_success.request_id, None)
             if created is not None:
-                self._close(created)
+                self._admitted(created)
                 if created.created is not None:
                     created.created(command.producer_success)
         elif command.type == _T.SUCCESS:
@@ -174,16 +174,24 @@ class RelayParting:
 
     # ---- within
 
+    def _admitted(self, leaving: Leaving) -> None:
+        self._close(leaving)
+        self._wait()
+
     def _close(self, leaving: Leaving) -> None:
         assert self._leg is not None
-        body = pb.CommandCloseProducer(producer_id=leaving.producer_id, request_id=self._own_id())
-        self._waiting[body.request_id] = leaving
-        self._leg.write(frames.encode_command(_T(type=_T.CLOSE_PRODUCER, close_producer=body)))
-        self._wait()
+        request_id = self._own_id()
+        self._waiting[request_id] = leaving
+        self._leg.write(commands.close_producer(leaving.producer_id, request_id))
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
 
     def _wait(self) -> None:
         """For the next answer, or for the next turn."""
-        self._timer.cancel()
+        self._stop_timer()
         self._timer = self._clock.call_later(PARTING_S_MAX if self._waiting else TURN_S_MAX, self._end)
 
     def _answered(self, request_id: int) -> None:
@@ -199,7 +207,7 @@ class RelayParting:
             self._end()
 
     def _end(self) -> None:
-        self._timer.cancel()
+        self._stop_timer()
         leg, self._leg = self._leg, None
         if leg is not None:
             leg.close()

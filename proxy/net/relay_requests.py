@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from proxy.errors import LimitExceeded
 from proxy.net.session_commands import CLOSURES, REPLIES, body_of, close_frame, refusal_frame
-from proxy.wire import commands, frames
+from proxy.wire import commands
 from proxy.wire import pulsar_pb2 as pb
 
 if TYPE_CHECKING:
@@ -98,11 +98,9 @@ class RelayedRequests:
         """Close all that is open, but for these producers; nobody waits for an answer."""
         for producer_id in self._producers:
             if producer_id not in but:
-                producer = pb.CommandCloseProducer(producer_id=producer_id, request_id=self.own_id())
-                yield frames.encode_command(_T(type=_T.CLOSE_PRODUCER, close_producer=producer))
+                yield commands.close_producer(producer_id, self.own_id())
         for consumer_id in self._consumers:
-            consumer = pb.CommandCloseConsumer(consumer_id=consumer_id, request_id=self.own_id())
-            yield frames.encode_command(_T(type=_T.CLOSE_CONSUMER, close_consumer=consumer))
+            yield commands.close_consumer(consumer_id, self.own_id())
 
     def consumer_ready(self, consumer_id: int) -> bool | None:
         """Whether a relayed consumer was answered; None when there is none of that id."""

@@ -136,9 +136,8 @@ class SessionProducers:
         # As they are before any of it is told: what comes of one may be that another is asked for, on the way to come.
         producers = list(self._waiting.values())
         withdrawing = [each for each in producers if each.candidacy.stage is Stage.WITHDRAWING]
-        lost = [
-            each for each in producers if each.candidacy.stage is not Stage.WITHDRAWING and (each.sent or _owns(each))
-        ]
+        others = [each for each in producers if each.candidacy.stage is not Stage.WITHDRAWING]
+        lost = [each for each in others if each.sent or each.candidacy.stage is Stage.OWNER]
         for producer in producers:
             self._leave(producer, leavings, closed_ids)
         for producer in lost:
@@ -234,10 +233,6 @@ class SessionProducers:
         if self._waiting.get(producer.producer_id) is producer:
             del self._waiting[producer.producer_id]
             self._elections.give_room(producer.let_go())
-
-
-def _owns(producer: WaitingProducer) -> bool:
-    return producer.candidacy.stage is Stage.OWNER
 
 
 def full_name(topic: str) -> str:

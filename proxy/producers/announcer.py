@@ -61,7 +61,7 @@ class Announcer:
             self._ours[topic] = place
         else:
             del self._ours[topic]
-            if topic not in self._said_at and topic not in self._closures and topic not in self._fences:  # never said
+            if topic not in self._said_at and not self._remembered(topic):  # and never was said
                 self._changed.pop(topic)
                 return False
         self._changed[topic] = None
@@ -148,5 +148,9 @@ class Announcer:
 
     def _forget(self, topic: str) -> None:
         """There is no room to remember it: it is not to be said either, unless something else is."""
-        if topic not in self._ours and topic not in self._closures and topic not in self._fences:
+        if topic not in self._ours and not self._remembered(topic):
             self._changed.pop(topic, None)
+
+    def _remembered(self, topic: str) -> bool:
+        """Whether something is to be said of it though nobody waits."""
+        return topic in self._closures or topic in self._fences

@@ -86,8 +86,8 @@ MUTANTS = (
     _mutant(
         "one that comes back goes on with what others had since",
         LEADER,
-        " if self._had_last.get(stream) == session.session}",
-        "}",
+        " if self._had_last.get(stream) == session.session)",
+        " if self._is_free(stream))",
         PROTOCOL,
     ),
     _mutant(
