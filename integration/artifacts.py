@@ -17,16 +17,21 @@ import sys
 import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 from xml.sax.saxutils import escape
 
 from integration.errors import DownloadError, IntegrationError
 from integration.locks import exclusive_lock
 from integration.maven import copy_dependencies
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
 PULSAR_VERSIONS = ("4.2.4", "4.0.7")
 """Versions whose parts are all published: the current line, and the last one with long support."""
 
 DEFAULT_VERSION = PULSAR_VERSIONS[0]
+PULSAR = "org.apache.pulsar"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,16 +53,11 @@ class Bundle:
 
     def pom(self) -> str:
         """Return a project that depends on these artifacts in the versions Pulsar's own POM manages."""
-        managed = [_dependency(artifact, version) for artifact, version in self.pins.items()]
+        managed = [dependency(PULSAR, artifact, version) for artifact, version in self.pins.items()]
         # The first entry for an artifact wins, so the pins go before the import.
-        managed.append(_dependency("pulsar", self.version, "<type>pom</type><scope>import</scope>"))
-        wanted = [_dependency(artifact, self.version) for artifact in self.artifacts]
-        return (
-            '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>'
-            "<groupId>keyline</groupId><artifactId>pulsar</artifactId><version>1</version><packaging>pom</packaging>"
-            f"<dependencyManagement><dependencies>{''.join(managed)}</dependencies></dependencyManagement>"
-            f"<dependencies>{''.join(wanted)}</dependencies></project>\n"
-        )
+        managed.append(dependency(PULSAR, "pulsar", self.version, "<type>pom</type><scope>import</scope>"))
+        wanted = [dependency(PULSAR, artifact, self.version) for artifact in self.artifacts]
+        return project("pulsar", wanted, managed)
 
 
 # 4.2.4 and 4.0.7 of the tools were never published; 4.0.8 is the newest that was, lacking two parts that exist
@@ -112,7 +112,7 @@ def _fetch(bundle: Bundle, target: Path) -> None:
             work, cache_root() / "maven-repository", log, label=f"{bundle.name} {bundle.version}", jars=bundle.jar_count
         )
         jars = work / "jars"
-        if not any(jars.glob("*.jar")):
+        if not jars.is_dir() or not any(jars.iterdir()):
             msg = f"Maven succeeded but copied no jars for {target.name}; see {log}"
             raise DownloadError(msg)
         jars.rename(target)
@@ -120,9 +120,21 @@ def _fetch(bundle: Bundle, target: Path) -> None:
         shutil.rmtree(work, ignore_errors=True)
 
 
-def _dependency(artifact: str, version: str, more: str = "") -> str:
+def project(name: str, wanted: list[str], managed: Sequence[str] = ()) -> str:
+    """Return the POM of a project that is nothing but its dependencies."""
     return (
-        f"<dependency><groupId>org.apache.pulsar</groupId><artifactId>{escape(artifact)}</artifactId>"
+        '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>'
+        f"<groupId>keyline</groupId><artifactId>{escape(name)}</artifactId><version>1</version>"
+        "<packaging>pom</packaging>"
+        f"<dependencyManagement><dependencies>{''.join(managed)}</dependencies></dependencyManagement>"
+        f"<dependencies>{''.join(wanted)}</dependencies></project>\n"
+    )
+
+
+def dependency(group: str, artifact: str, version: str, more: str = "") -> str:
+    """Return one entry of a POM; `more` are further elements of it."""
+    return (
+        f"<dependency><groupId>{escape(group)}</groupId><artifactId>{escape(artifact)}</artifactId>"
         f"<version>{escape(version)}</version>{more}</dependency>"
     )
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Self
+from typing import TYPE_CHECKING, Annotated, Any, Final, Self
 
 import typer
 from rich.console import Console
@@ -15,7 +17,10 @@ if TYPE_CHECKING:
 
 EXIT_VIOLATIONS = 1
 EXIT_NOTHING_TO_READ = 2
+EXIT_INTERRUPTED = 130
 
+_Start = Callable[[], Any]
+"""Gives a Spark session."""
 _MOMENTS = ["%Y-%m-%d", "%Y-%m-%dT%H:%M", "%Y-%m-%dT%H:%M:%S"]
 _From = Annotated[
     datetime | None, typer.Option("--from", formats=_MOMENTS, help="Only what happened then or later, in UTC.")
@@ -42,12 +47,23 @@ _Delay = Annotated[
         "--delay", min=1, help="Seconds until a minute is whole, with --live: more than journal_roll_s of any gateway."
     ),
 ]
+_Settings = Annotated[
+    list[str],
+    typer.Option(
+        "--conf",
+        metavar="NAME=VALUE",
+        help="One of Spark's own settings, spark.jars.packages for instance. May be given again.",
+    ),
+]
+_NO_SETTINGS: Final[list[str]] = []
 
 
 def add_report(app: typer.Typer) -> None:
     """Add the command."""
     app.command(
-        "report", epilog="Exit codes: 0 the contract was kept; 1 it was not; 2 there is nothing to read, or no Spark."
+        "report",
+        epilog="Exit codes: 0 the contract was kept; 1 it was not; 2 there is nothing to read, or no Spark; "
+        "130 it was interrupted.",
     )(report)
 
 
@@ -60,6 +76,7 @@ def report(
     daily: _Daily = False,  # noqa: FBT002 - typer makes an option of it
     live: _Live = False,  # noqa: FBT002 - likewise
     delay_s: _Delay = 600,
+    conf: _Settings = _NO_SETTINGS,
 ) -> None:
     """Say from a journal whether every key was kept in order and at one worker, and nothing was lost or repeated.
 
@@ -70,35 +87,44 @@ def report(
             raise typer.BadParameter(f"needs --out, below which {what} is kept", param_hint=option)
     if live and (daily or since or until):
         raise typer.BadParameter("judges what comes, and takes no other time", param_hint="--live")
+    settings = _settings(conf)
     reports = _reports()
     span = reports.span.Span(_utc(since), _utc(until))
     try:
+        start = partial(reports.run.session, master, reports.place.place_at(journal).spark_settings | settings)
         if live:
-            violations = _watch(reports, journal, master, out, delay_s)
+            violations = _watch(reports, journal, start, out, delay_s)
         else:
-            violations = _report(reports, journal, master, out, span, daily=daily)
-    except reports.reading.JournalError as error:
+            violations = _report(reports, journal, start, out, span, daily=daily)
+    except reports.place.JournalError as error:
         typer.echo(f"keyline: {error}", err=True)
         raise typer.Exit(EXIT_NOTHING_TO_READ) from None
+    except reports.trouble.OF_SPARK as error:
+        typer.echo(f"keyline: {reports.trouble.words(error)}", err=True)
+        raise typer.Exit(EXIT_NOTHING_TO_READ) from None
+    except KeyboardInterrupt:
+        typer.echo("keyline: interrupted", err=True)
+        raise typer.Exit(EXIT_INTERRUPTED) from None
     if violations:
         raise typer.Exit(EXIT_VIOLATIONS)
 
 
-def _report(reports: Any, journal: str, master: str | None, out: Path | None, span: Any, *, daily: bool) -> int:
+def _report(reports: Any, journal: str, start: _Start, out: Path | None, span: Any, *, daily: bool) -> int:
     """Once, with how far it is; returns how many violations there are."""
     with _Bar() as bar:
-        spark = reports.run.session(master)
-        if daily:
-            found = reports.days.daily(spark, journal, out, span, bar)
-        else:
-            found = [reports.run.report(spark, journal, out, span, bar)]
+        spark = start()
+        with reports.interrupts.interruptible():
+            if daily:
+                found = reports.days.daily(spark, journal, out, span, bar)
+            else:
+                found = [reports.run.report(spark, journal, out, span, bar)]
     _tell(found, daily=daily)
     if out is not None:
         typer.echo(f"report: {out / 'index.html'}")
     return sum(one.violations for one in found)
 
 
-def _watch(reports: Any, journal: str, master: str | None, out: Path | None, delay_s: int) -> int:
+def _watch(reports: Any, journal: str, start: _Start, out: Path | None, delay_s: int) -> int:
     """Until somebody ends it, or a query fails; returns how many violations there were."""
     violations = late = 0
 
@@ -113,11 +139,13 @@ def _watch(reports: Any, journal: str, master: str | None, out: Path | None, del
             typer.echo(told, err=True)
 
     pace = reports.live.Pace(delay_s=delay_s)
-    running = reports.live.Live(reports.run.session(master), journal, out, pace, say)
-    try:
-        running.run()
-    except KeyboardInterrupt:
-        running.stop()
+    spark = start()
+    with reports.interrupts.interruptible():
+        running = reports.live.Live(spark, journal, out, pace, say)
+        try:
+            running.run()
+        except KeyboardInterrupt:
+            running.stop()
     return violations
 
 
@@ -156,10 +184,27 @@ def _tell(found: list[Any], *, daily: bool) -> None:
                 typer.echo(line)
 
 
+def _settings(given: list[str]) -> dict[str, str]:
+    """By name.
+
+    Raises:
+        typer.BadParameter: one is no NAME=VALUE.
+    """
+    found = {}
+    for one in given:
+        name, separator, value = one.partition("=")
+        if not separator or not name.startswith("spark."):
+            raise typer.BadParameter(f"{one!r} should be spark.NAME=VALUE", param_hint="--conf")
+        found[name] = value
+    return found
+
+
 def _reports() -> Any:
     try:
         import spark_reports.days  # noqa: PLC0415 - it needs Spark, which a gateway has not
+        import spark_reports.interrupts  # noqa: PLC0415 - likewise
         import spark_reports.live  # noqa: PLC0415 - likewise
+        import spark_reports.trouble  # noqa: PLC0415 - likewise
     except ImportError as error:
         typer.echo(f"keyline: {error}; reports need Spark: pip install 'keyline[reports]' and Java 17", err=True)
         raise typer.Exit(EXIT_NOTHING_TO_READ) from None

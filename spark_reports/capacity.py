@@ -152,7 +152,12 @@ def summary(deliveries: DataFrame) -> DataFrame:
     )
 
 
-def forecast(deliveries: DataFrame, target_drain_s: int = 3_600, metrics: DataFrame | None = None) -> DataFrame:
+def forecast(
+    deliveries: DataFrame,
+    target_drain_s: int = 3_600,
+    metrics: DataFrame | None = None,
+    workers: DataFrame | None = None,
+) -> DataFrame:
     """Whether workers keep up, and how many would.
 
     Rates are means over all of `deliveries`: give it the time that is to be judged. The number of workers needed takes
@@ -163,6 +168,7 @@ def forecast(deliveries: DataFrame, target_drain_s: int = 3_600, metrics: DataFr
         target_drain_s: in how many seconds what is outstanding ought to be done.
         metrics: rows of the journal's table of this name. With them, workers that are idle and messages that were never
             sent count too: `workers` is the gateways' own count, `outstanding` what waits and what workers have.
+        workers: what `summary` says of the same `deliveries`, where that is known already.
 
     Returns:
         - `topic`, `subscription`;
@@ -191,7 +197,7 @@ def forecast(deliveries: DataFrame, target_drain_s: int = 3_600, metrics: DataFr
         )
     occupied_ns = F.sum(F.round(F.col("occupied_s") * SECOND_NS).cast("long"))
     pace = (
-        summary(deliveries)
+        (summary(deliveries) if workers is None else workers)
         .groupBy(*SUBSCRIPTION)
         .agg(F.try_divide(F.sum("acked") * SECOND_NS, occupied_ns).alias("each_per_s"))
     )

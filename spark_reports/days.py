@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any, Final
 from jinja2 import Environment, StrictUndefined
 
 from spark_reports.output import replacing
-from spark_reports.reading import JournalError, list_files, open_journal
+from spark_reports.place import JournalError
+from spark_reports.reading import list_files, open_journal
 from spark_reports.run import Nobody, report_on
 from spark_reports.span import EVERYTHING, Span, day
 

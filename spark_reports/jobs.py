@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 from spark_reports import capacity, drains, key_skew, latency, leases, metrics_summary, redeliveries
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Tables:
     """The journal's rows of the report's time."""
 
@@ -24,6 +25,11 @@ class Tables:
     metrics: DataFrame
     window_s: int
     """How long a step of a plot over time is."""
+
+    @cached_property
+    def workers(self) -> DataFrame:
+        """What `capacity.summary` says, kept: two jobs want it, and it is a row for each worker."""
+        return capacity.summary(self.deliveries).cache()
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,8 +112,12 @@ SECTIONS: Final = (
         "Capacity",
         "What arrives against what workers get done, and how many would be needed.",
         (
-            Job("forecast", "Subscriptions", lambda of: capacity.forecast(of.deliveries, metrics=of.metrics)),
-            Job("capacity", "Workers", lambda of: capacity.summary(of.deliveries)),
+            Job(
+                "forecast",
+                "Subscriptions",
+                lambda of: capacity.forecast(of.deliveries, metrics=of.metrics, workers=of.workers),
+            ),
+            Job("capacity", "Workers", lambda of: of.workers),
             Job("rates", "Over time", lambda of: capacity.rates(of.deliveries, of.window_s), listed=False),
         ),
         ("rates",),

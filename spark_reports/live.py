@@ -21,13 +21,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyarrow import fs
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import functions as F  # noqa: N812 - as all of Spark's documentation has it
 
 from proxy.journal.schema import DELIVERIES, DRAINS, EVENTS
 from spark_reports.ordering_audit import judge, violations
 from spark_reports.output import replacing
-from spark_reports.reading import JournalError
+from spark_reports.place import JournalError, place_at
 from spark_reports.schemas import spark_schema
 from spark_reports.span import Span
 
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
     from proxy.journal.schema import Table
+    from spark_reports.place import Place
 
 KEY: Final = ("topic", "subscription", "key_digest")
 NOT_CARRIED: Final = frozenset({*KEY, "key", "date", "hour"})
@@ -71,7 +73,7 @@ class Live:
         self, spark: SparkSession, root: str, out: Path, pace: Pace, say: Callable[[dict[str, Any]], None] | None = None
     ) -> None:
         """Start them; `say` is told of each window that was judged: a row of `live/audit`, and `late_rows` so far."""
-        self._spark, self._root, self._out, self._pace = spark, root, out, pace
+        self._spark, self._place, self._out, self._pace = spark, place_at(root), out, pace
         self._say = say or (lambda _: None)
         self._late: dict[tuple[str | None, int], int] = {}
         self.queries: list[StreamingQuery] = []
@@ -101,7 +103,7 @@ class Live:
                 self._spark.streams.awaitAnyTermination()
         except StreamingQueryException as error:
             self.stop()
-            raise JournalError(f"{self._root}: {_cause(error)}") from error
+            raise JournalError(f"{self._place.root}: {_cause(error)}") from error
 
     def stop(self) -> None:
         """End; what was not judged yet is when it begins again."""
@@ -128,9 +130,8 @@ class Live:
         return self._start("drains", of_window, self._keep_drains)
 
     def _stream(self, table: Table) -> DataFrame:
-        place = f"{self._root.rstrip('/')}/{table.name}"
-        if "://" not in place:
-            Path(place).mkdir(parents=True, exist_ok=True)  # Spark wants it to be there; the gateway makes it later
+        self._place.make(table.name)  # Spark wants it to be there; the gateway makes it later
+        place = self._place.table(table.name)
         reader = self._spark.readStream.schema(spark_schema(table)).option("basePath", place)
         rows = reader.option("maxFilesPerTrigger", self._pace.files_max).parquet(place)
         wall = (F.col("wall_ns") / 1e9).cast("timestamp")
@@ -152,7 +153,7 @@ class Live:
     def _judge(self, of_keys: DataFrame, number: int) -> None:
         whole = of_keys.persist()
         begins = sorted(row[0] for row in whole.select(F.unix_seconds("window.start")).distinct().collect())
-        events = _events(self._spark, self._root)
+        events = _events(self._spark, self._place)
         counted: list[dict[str, Any]] = []
         found: list[pa.Table] = []
         for begin in begins:
@@ -210,10 +211,11 @@ def _counts() -> list[Column]:
     return [*kinds, F.count_distinct(*KEY).alias("keys")]
 
 
-def _events(spark: SparkSession, root: str) -> DataFrame:
+def _events(spark: SparkSession, place: Place) -> DataFrame:
     """What there is by now; a subscription's beginnings matter to the audit."""
-    place = f"{root.rstrip('/')}/{EVENTS.name}"
     schema = spark_schema(EVENTS)
-    if "://" not in place and not any(Path(place).rglob("*.parquet")):
+    selector = fs.FileSelector(f"{place.path}/{EVENTS.name}", allow_not_found=True, recursive=True)
+    if not any(info.path.endswith(".parquet") for info in place.filesystem.get_file_info(selector)):
         return spark.createDataFrame([], schema)
-    return spark.read.schema(schema).option("basePath", place).option("recursiveFileLookup", "false").parquet(place)
+    there = place.table(EVENTS.name)
+    return spark.read.schema(schema).option("basePath", there).option("recursiveFileLookup", "false").parquet(there)

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 from pyarrow import fs
 
 from proxy.journal.schema import KILLED_KEY, METADATA_PREFIX, OPEN_DIRECTORY, TABLES
+from spark_reports.place import JournalError, Place, first_line, place_at
 from spark_reports.schemas import spark_schema
 
 if TYPE_CHECKING:
@@ -23,10 +24,6 @@ if TYPE_CHECKING:
 
 TABLE_KEY: Final = f"{METADATA_PREFIX}table".encode()
 LIFE_KEY: Final = f"{METADATA_PREFIX}life".encode()
-
-
-class JournalError(Exception):
-    """There is nothing to report on; the text says what was looked for, where, and what would be right."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,9 +36,9 @@ class Skipped:
 
 @dataclass(slots=True)
 class Journal:
-    """What was found below a root."""
+    """What was found at a place."""
 
-    root: str
+    place: Place
     files: dict[str, list[str]] = field(default_factory=dict)
     """Readable ones, by table."""
     skipped: list[Skipped] = field(default_factory=list)
@@ -54,8 +51,7 @@ class Journal:
         files = self.files.get(table, [])
         if not files:
             return spark.createDataFrame([], schema)
-        base = f"{self.root.rstrip('/')}/{table}"
-        return spark.read.schema(schema).option("basePath", base).parquet(*files)
+        return spark.read.schema(schema).option("basePath", self.place.table(table)).parquet(*files)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,11 +69,13 @@ def list_files(root: str) -> list[Listed]:
     Raises:
         JournalError: there is no such place.
     """
-    filesystem, path = _filesystem(root)
-    if filesystem.get_file_info(path).type is not fs.FileType.Directory:
+    place = place_at(root)
+    if _kind(place) is not fs.FileType.Directory:
         raise JournalError(f"{root}: no such directory; it should be what the gateway's setting `journal` names")
     return [
-        Listed(table, info.path, info.size or 0) for table in TABLES for info in _files(filesystem, f"{path}/{table}")
+        Listed(table, info.path, info.size or 0)
+        for table in TABLES
+        for info in _files(place.filesystem, f"{place.path}/{table}")
     ]
 
 
@@ -87,17 +85,16 @@ def open_journal(root: str, wanted: Callable[[str], bool] = lambda _: True) -> J
     Raises:
         JournalError: there is no such place, or no file of a journal in it.
     """
-    filesystem, _ = _filesystem(root)
-    journal = Journal(root)
+    journal = Journal(place := place_at(root))
     for file in list_files(root):
         if not wanted(file.path):
             continue
         try:
-            said = _metadata(filesystem, file.path, file.table)
+            said = _metadata(place.filesystem, file.path, file.table)
         except _UnreadableError as error:
             journal.skipped.append(Skipped(file.path, str(error)))
             continue
-        journal.files.setdefault(file.table, []).append(_name(root, file.path))
+        journal.files.setdefault(file.table, []).append(place.spark_name(file.path))
         if KILLED_KEY.encode() in said:
             journal.killed.add(said[LIFE_KEY].decode())
     if not journal.files:
@@ -110,14 +107,11 @@ def open_journal(root: str, wanted: Callable[[str], bool] = lambda _: True) -> J
     return journal
 
 
-def _filesystem(root: str) -> tuple[fs.FileSystem, str]:
-    if "://" not in root:
-        return fs.LocalFileSystem(), root.rstrip("/")
+def _kind(place: Place) -> fs.FileType:
     try:
-        filesystem, path = fs.FileSystem.from_uri(root)
-    except (pa.ArrowInvalid, OSError) as error:
-        raise JournalError(f"{root}: {error}; it should be a path or a URL such as s3://bucket/folder") from error
-    return filesystem, path.rstrip("/")
+        return place.filesystem.get_file_info(place.path).type
+    except OSError as error:  # no store, no bucket, nobody's credentials
+        raise JournalError(f"{place.root}: {first_line(error)}") from error
 
 
 def _files(filesystem: fs.FileSystem, path: str) -> Iterator[fs.FileInfo]:
@@ -150,11 +144,3 @@ def _metadata(filesystem: fs.FileSystem, path: str, table: str) -> dict[bytes, b
     if missing:
         raise _UnreadableError(f"it lacks the columns {', '.join(missing)}")
     return said
-
-
-def _name(root: str, path: str) -> str:
-    """As Spark wants it, which reads `s3a://`."""
-    scheme, separator, _ = root.partition("://")
-    if not separator or scheme == "file":
-        return path
-    return f"{'s3a' if scheme == 's3' else scheme}://{path}"

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 import pyarrow.parquet as pq
@@ -46,6 +48,7 @@ HERE: Final = {
 """Where Spark is of this process alone."""
 SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"
 """In the environment of a program that `spark-submit` runs."""
+NO_SETTINGS: Final[Mapping[str, str]] = MappingProxyType({})
 STEPS_DRAWN: Final = 120
 """Of a plot over time."""
 
@@ -100,15 +103,18 @@ class Report:
         return found + [words for life in self.odd_lives for words in _oddities(life)]
 
 
-def session(master: str | None) -> SparkSession:
-    """Spark where it is told to be: by `master`, else by `spark-submit`, else here. Times are shown in UTC."""
+def session(master: str | None, settings: Mapping[str, str] = NO_SETTINGS) -> SparkSession:
+    """Spark where it is told to be: by `master`, else by `spark-submit`, else here. Times are shown in UTC.
+
+    `settings` are Spark's own, by their names; they win.
+    """
     builder = SparkSession.builder.appName("keyline report")
     if master is None and SUBMITTED not in os.environ:
         master = "local[*]"
     if master is not None:
         builder = builder.master(master)
     here = HERE if master is not None and master.startswith("local") else {}
-    for name, value in {**SETTINGS, **here}.items():
+    for name, value in {**SETTINGS, **here, **settings}.items():
         builder = builder.config(name, value)
     made: SparkSession = builder.getOrCreate()
     made.sparkContext.setLogLevel("ERROR")
@@ -169,7 +175,7 @@ def _audit(
     assert who is not None
     by_kind = {row["violation"]: row["count"] for row in found.groupBy("violation").count().collect()}
     result = Report(
-        source=journal.root,
+        source=journal.place.root,
         totals=counts.asDict() | who.asDict(),
         violations=sum(by_kind.values()),
         by_kind=by_kind,

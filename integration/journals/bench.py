@@ -1,7 +1,8 @@
 """How long an audit takes and how much memory: `python -m integration.journals.bench`.
 
 Journals of several sizes are made. Each is audited on one core and on two, by Spark and, for orientation, by DuckDB;
-every answer is compared with what was planted. Growth is the time against that of the smallest size, by their sizes.
+every answer is compared with what was planted. The engine `report` is the audit and all other jobs, step by step.
+Growth is the time against that of the smallest size, by their sizes.
 """
 
 from __future__ import annotations
@@ -42,6 +43,8 @@ class Measured:
     cpu_s: float
     peak_mib: int
     """Resident, of all its processes."""
+    steps_s: dict[str, float]
+    """Of an engine that has several: seconds by the step's name."""
 
 
 def main() -> None:
@@ -76,11 +79,11 @@ def _measure(engine: str, root: str, cores: int, millions: int, known: dict[str,
             used.look(tree)
             time.sleep(LOOK_S)
         assert running.stdout is not None
-        answer = json.loads(running.stdout.read().splitlines()[-1])
+        *steps, answer = map(json.loads, running.stdout.read().splitlines())
     if answer != known:
         raise AssertionError(f"{engine} found {answer}, and planted were {known}")
-    cpu_total_s = sum(used.cpu_s.values())
-    return Measured(engine, cores, millions, time.monotonic() - begin, cpu_total_s, used.peak_bytes >> 20)
+    seconds, cpu_total_s = time.monotonic() - begin, sum(used.cpu_s.values())
+    return Measured(engine, cores, millions, seconds, cpu_total_s, used.peak_bytes >> 20, *(steps or [{}]))
 
 
 @dataclass(slots=True)

@@ -121,4 +121,6 @@ def fresh_page(
     try:
         yield page, complaints
     finally:
+        # A request that a test answers itself may be on its way when the context goes.
+        page.unroute_all(behavior="ignoreErrors")
         context.close()

@@ -1,11 +1,12 @@
-"""A journal in an object store, by its real protocol: whole, though the store stands still for a while.
+"""A journal in an object store: whole, though the store stands still for a while, and Spark reads it there.
 
-The store is moto's server, which speaks S3 on loopback. The journal's own tests have the faults of disks.
+The store is Versity's gateway, an S3 server that people run, on loopback. The journal's own tests have disks' faults.
 """
 
 from __future__ import annotations
 
 import signal
+import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -17,16 +18,27 @@ import pyarrow.dataset as ds
 import pytest
 from pyarrow import fs
 
+from integration.errors import ToolMissingError
+from integration.go_tool import ensure_go_program
+from integration.journals.make import make
+from integration.journals.plan import Plan
 from integration.load.run import LoadRun
 from integration.ports import LOOPBACK, free_ports
 from integration.processes import OwnedProcess
+from integration.s3_connector import ensure_connector
 from integration.standalone import PulsarStandalone
+from proxy.cli_report import EXIT_NOTHING_TO_READ
 from spark_reports.reading import open_journal
+from spark_reports.trouble import connector
 from tests.integration.conditions import eventually
 from tests.integration.conftest import StartGateway, explain
 
+STORE_MODULE: Final = "github.com/versity/versitygw/cmd/versitygw@latest"
+USER: Final = "somebody"
+SECRET: Final = "open sesame"
 MESSAGES: Final = 10_000
 BUCKET: Final = "journals"
+REPORT_S_MAX: Final = 300
 SINCE: Final = 1_000
 """Messages that are done while the store stands still, after the gateway has noticed."""
 
@@ -34,7 +46,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.broker]
 
 
 class ObjectStore:
-    """A server of its own."""
+    """A server of its own, and what it demands."""
 
     def __init__(self, process: OwnedProcess, port: int) -> None:
         self.process = process
@@ -44,14 +56,18 @@ class ObjectStore:
 @pytest.fixture
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ObjectStore]:
     """With an empty bucket."""
+    try:
+        program = ensure_go_program("versitygw", STORE_MODULE, "the object store")
+    except ToolMissingError as error:
+        pytest.skip(str(error))
     (port,) = free_ports(1)
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "somebody")
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
-    command = [str(Path(sys.executable).with_name("moto_server")), "-H", LOOPBACK, "-p", f"{port}"]
-    process = OwnedProcess(command, tmp_path / "store.log")
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", USER)
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
+    (tmp_path / "objects" / BUCKET).mkdir(parents=True)
+    command = [str(program), "--access", USER, "--secret", SECRET, "--port", f"{LOOPBACK}:{port}", "--quiet"]
+    process = OwnedProcess([*command, "posix", str(tmp_path / "objects")], tmp_path / "store.log")
     try:
         eventually(lambda: answers(port), "the store to answer")
-        httpx.put(f"http://{LOOPBACK}:{port}/{BUCKET}", trust_env=False).raise_for_status()
         yield ObjectStore(process, port)
     finally:
         process.signal(signal.SIGCONT)
@@ -59,9 +75,9 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ObjectSto
 
 
 def answers(port: int) -> bool:
-    """Whether somebody does there."""
+    """Whether somebody does there, if only to say that nobody is allowed in."""
     try:
-        return httpx.get(f"http://{LOOPBACK}:{port}/moto-api/", trust_env=False).is_success
+        return httpx.get(f"http://{LOOPBACK}:{port}/", trust_env=False).status_code == httpx.codes.FORBIDDEN
     except httpx.HTTPError:
         return False
 
@@ -97,6 +113,38 @@ def test_a_store_that_stands_still_costs_no_row_and_no_delivery(
     assert opened.skipped == []
     assert {"events", "deliveries"} <= set(opened.files)
     assert [path for path in spool.rglob("*") if path.is_file()] == [], "nothing is left behind"
+    done = keyline_report(store.url, tmp_path)
+    assert done.returncode == 0, done.stderr
+    said = f"audit: {MESSAGES:,} messages, {MESSAGES:,} deliveries, {MESSAGES:,} acknowledged, 100 keys, 2 workers"
+    assert done.stdout.splitlines()[-1] == f"{said}, 1 lives: 0 violations"
+
+
+def test_spark_without_its_connector_is_told_which(store: ObjectStore, tmp_path: Path) -> None:
+    """A line that can be copied, no stack trace; and a journal that is not there is told before Spark is asked."""
+    missing = keyline_report(store.url, tmp_path)
+    assert missing.returncode == EXIT_NOTHING_TO_READ
+    assert missing.stderr.splitlines()[-1].startswith(f"keyline: {store.url}: no such directory")
+    make(Plan(messages=100, keys=10, workers=2, gateways=1, rate_per_s=100, faults=0), tmp_path / "made")
+    filesystem, root = fs.FileSystem.from_uri(store.url)
+    fs.copy_files(str(tmp_path / "made"), root, destination_filesystem=filesystem)
+    without = keyline_report(store.url, tmp_path, "--conf", "spark.jars=")
+    assert without.returncode == EXIT_NOTHING_TO_READ
+    assert f"--conf spark.jars.packages={connector()}" in without.stderr.splitlines()[-1]
+    assert "Traceback" not in without.stderr
+
+
+def keyline_report(url: str, directory: Path, *more: str) -> subprocess.CompletedProcess[str]:
+    """The command, with Spark here and its connector."""
+    jars = ",".join(map(str, ensure_connector()))
+    keyline = Path(sys.executable).with_name("keyline")
+    return subprocess.run(
+        [keyline, "report", url, "--conf", f"spark.jars={jars}", *more],
+        capture_output=True,
+        text=True,
+        cwd=directory,
+        timeout=REPORT_S_MAX,
+        check=False,
+    )
 
 
 def metrics(admin_url: str) -> str:

@@ -14,7 +14,7 @@ from integration.journals.make import make
 from integration.journals.plan import Known, Plan
 from spark_reports import run
 from spark_reports.days import DayReport, daily
-from spark_reports.reading import JournalError
+from spark_reports.place import JournalError
 from spark_reports.span import Span
 
 BEGIN = datetime(2027, 1, 15, 21, 40, tzinfo=UTC)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -13,9 +14,11 @@ from pyspark.sql import SparkSession
 
 from integration.journals.make import make
 from integration.journals.plan import FAULTS, Plan
+from proxy.cli_report import EXIT_VIOLATIONS
 from spark_reports.live import Live, Pace
 from spark_reports.ordering_audit import judge, violations
-from spark_reports.reading import JournalError, open_journal
+from spark_reports.place import JournalError
+from spark_reports.reading import open_journal
 from tests.integration.conditions import eventually
 
 PLAN = Plan(messages=60_000, keys=100, workers=4, rate_per_s=100, faults=2, file_messages=6_000)
@@ -85,6 +88,24 @@ def test_a_killed_run_goes_on_and_writes_everything_once(spark: SparkSession, jo
     assert sorted((row["violation"], row["message"]) for row in found) == sorted(
         (row["violation"], row["message"]) for row in expected
     )
+
+
+def test_who_is_told_to_end_does_so_without_a_word(journal: Path, tmp_path: Path) -> None:
+    """What was judged stays, and its violations are the exit code; nobody's stack is shown."""
+    out = tmp_path / "out"
+    command = [sys.executable, "-m", "spark_reports.submit", str(journal), "--live", "--out", str(out)]
+    with subprocess.Popen(
+        [*command, "--delay", str(DELAY_S)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as running:
+        try:
+            eventually(lambda: any((out / "live" / "audit").rglob("*.parquet")), "its first output", deadline_s=180)
+            running.send_signal(signal.SIGINT)
+            said, complained = running.communicate(timeout=60)
+        finally:
+            running.kill()
+    assert running.returncode == EXIT_VIOLATIONS, complained
+    assert len(said.splitlines()) <= JUDGED_S // 60
+    assert "Traceback" not in complained
 
 
 def test_late_rows_are_counted(spark: SparkSession, journal: Path, tmp_path: Path) -> None:

@@ -15,7 +15,8 @@ from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
 from proxy.cli import app
-from spark_reports.reading import JournalError, open_journal
+from spark_reports.place import JournalError
+from spark_reports.reading import open_journal
 from spark_reports.run import report
 from spark_reports.span import Span
 from tests.journal.rig import KEY, NOON_NS, JournalRig
