@@ -32,7 +32,7 @@ LIVES ?= 2000
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup test-tools artifacts pulsar pulsar-stop pulsar-status test sim lives mutants fuzz lint types fmt demo report uptime bench soak chart console-screenshots proto clean
+.PHONY: help setup test-tools test-cluster artifacts pulsar pulsar-stop pulsar-status test sim lives mutants fuzz lint types fmt demo report uptime bench soak chart console-screenshots proto clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-20s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -66,6 +66,9 @@ test-tools:
 
 test: setup test-tools artifacts lint types ## lint, types and every test, against real brokers too
 	@$(PYTHON) -m pytest -n $(JOBS) --dist loadfile $(ARGS)
+
+test-cluster: setup test-tools ## the chart in a real Kubernetes, built from its Go modules at first: needs root
+	@$(PYTHON) -m pytest -m cluster tests/cluster $(ARGS)
 
 sim: $(VENV)/.ready ## simulate whole gateways: SEEDS=2000 from FIRST=0 on, or SEED=... (STEPS=...) again
 	@$(PYTHON) -m tests.sim $(if $(SEED),--seed $(SEED) $(if $(STEPS),--steps $(STEPS)),--seeds $(SEEDS) --first $(FIRST)) $(ARGS)

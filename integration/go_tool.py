@@ -6,6 +6,7 @@ elsewhere, or not at all.
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import subprocess
@@ -15,7 +16,7 @@ from typing import Final
 
 from integration import artifacts
 from integration.building import run_build
-from integration.errors import ToolMissingError
+from integration.errors import DownloadError, ToolMissingError
 from integration.locks import exclusive_lock
 
 VERSION_MIN: Final = (1, 21)
@@ -50,6 +51,28 @@ def ensure_go_program(name: str, module: str, what: str) -> Path:
             finally:
                 shutil.rmtree(work, ignore_errors=True)
     return program
+
+
+def module_files(module: str, what: str) -> Path:
+    """Return the directory of a module's files, `example.org/module@v1.2.3`, fetched on first use.
+
+    Raises:
+        ToolMissingError: Go is missing or too old; the text is fit for a skip's reason.
+        DownloadError: it could not be fetched.
+    """
+    go = require_go(what)
+    # Outside any module, whose own rules would have a say.
+    done = subprocess.run(
+        [go, "mod", "download", "-json", module],
+        capture_output=True,
+        text=True,
+        cwd=tempfile.gettempdir(),
+        timeout=INSTALL_S_MAX,
+        check=False,
+    )
+    if done.returncode:
+        raise DownloadError(f"{what}: {module} could not be fetched:\n{done.stdout}{done.stderr}")
+    return Path(json.loads(done.stdout)["Dir"])
 
 
 def require_go(what: str) -> str:

@@ -116,6 +116,7 @@ missing_for_tests() {
   command -v ip >/dev/null || echo iproute2
   command -v dockerd >/dev/null || echo docker.io
   command -v debootstrap >/dev/null || echo debootstrap
+  [ -e /usr/lib/cni/bridge ] || echo containernetworking-plugins
   compgen -G '/usr/lib/*/faketime/libfaketimeMT.so.1' >/dev/null || echo libfaketime
 }
 

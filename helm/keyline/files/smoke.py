@@ -31,6 +31,7 @@ def connect() -> pulsar.Client:
         tls_trust_certs_file_path=str(authority) if authority.is_file() else None,
         tls_validate_hostname=True,
         operation_timeout_seconds=10,
+        logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Warn),  # or the one line that matters is lost among a hundred
     )
 
 
