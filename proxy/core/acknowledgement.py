@@ -99,12 +99,17 @@ def redeliver(dispatcher: Dispatcher, worker: Worker, keys: Iterable[int] | None
         # What has not left yet must not overtake what comes back: it is dispatched anew, behind it.
         units += [unit for unit in worker.outbox if worker.pending.pop(unit.key, None) is not None]
     before = worker.redelivered_messages
+    give_back(dispatcher, worker, units, now)
+    return worker.redelivered_messages - before
+
+
+def give_back(dispatcher: Dispatcher, worker: Worker, units: Collection[Part | Delivery], now: float) -> None:
+    """Deliveries that the worker has no more wait again, and go out where they may."""
     returned = take_back(dispatcher, worker, units, now)
     dispatcher.settle_slots(dict.fromkeys(part.slot for part in returned), now)
     reopen(dispatcher, worker, now)
     # Permits of what was never sent are free for any slot of the worker.
     dispatcher.serve(worker, now)
-    return worker.redelivered_messages - before
 
 
 def take_back(dispatcher: Dispatcher, worker: Worker, units: Collection[Part | Delivery], now: float) -> list[Part]:

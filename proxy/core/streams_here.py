@@ -1,7 +1,8 @@
 """Streams come to this replica and leave it: what that does to what waits and to what workers hold.
 
 Functions of a dispatcher with leases. Opening and closing a stream changes who may get its messages now and nothing
-else; owners, holders and what drains stay as they are, so a stream that is held and opened again goes on where it was.
+else; owners and what workers were sent stay as they are, so a stream that is held and opened again goes on where it
+was. What no worker was sent yet waits: nothing leaves of a stream that is held, however long ago it was dispatched.
 
 A stream is handed over in this order: hold it, wait until nothing of it is pending, forget what waits (the next
 replica gets that from the broker). Only a lease that is lost is forgotten with deliveries pending; their late acks
@@ -17,7 +18,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from proxy.core.acknowledgement import pass_gates, reopen, withdraw
+from proxy.core.acknowledgement import give_back, pass_gates, reopen, withdraw
 from proxy.core.delivery_log import How, note_unit
 from proxy.core.entry import Batch, parts_of
 from proxy.core.outstanding import size_of
@@ -40,8 +41,19 @@ def open_stream(dispatcher: Dispatcher, stream: int, now: float) -> None:
 
 
 def hold_stream(dispatcher: Dispatcher, stream: int, now: float) -> None:
-    """Deliver nothing of the stream any more. What workers have of it they keep, and may acknowledge or give back."""
+    """Deliver nothing of the stream any more. What workers have of it they keep, and may acknowledge or give back.
+
+    What is in their outboxes they do not have: it waits again. Left there it would leave when the leases are renewed,
+    after a process was stopped for instance, and another replica may have delivered the stream meanwhile.
+    """
+    span = _leases_of(dispatcher).range_of(stream)
     _leases_of(dispatcher).close(stream)
+    for worker in dispatcher.workers.values():
+        unsent = [unit for unit in worker.outbox if _is_in(unit, span)]
+        for unit in unsent:
+            del worker.pending[unit.key]
+        if unsent:
+            give_back(dispatcher, worker, unsent, now)
     dispatcher.settle_slots(_waiting_in(dispatcher, stream), now)
 
 

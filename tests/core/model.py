@@ -312,7 +312,7 @@ class World:
     def check(self) -> None:
         """Everything that must hold between calls."""
         self._open_gates()
-        if not self.turn_open:
+        if not self.turn_open and self.may_deliver():
             self.flush()
             self.record.compare({client.worker: self.unended(client) for client in self.clients})
             assert not any(client.worker.outbox for client in self.clients)

@@ -183,7 +183,9 @@ class LeasedWorld(World):
         return self.now < self.leased[-1].until
 
     def _deliver(self, client: Client, unit: Part | Delivery) -> None:
-        """What leaves was put into the outbox while its stream was leased."""
+        """What leaves was put into the outbox while its stream was leased, and is still: it may have been elsewhere."""
+        assert self.stream_at(unit.position) in self.leased[-1].streams, "a stream left that was held meanwhile"
+        assert self.may_deliver(), "a stream left while no lease lasts"
         then = next(leased for leased in reversed(self.leased) if leased.since <= unit.sent_at)
         assert self.stream_at(unit.position) in then.streams, "a stream was delivered that is not leased"
         assert unit.sent_at < then.until, "a stream was delivered whose lease has run out"
@@ -231,6 +233,13 @@ class LeasedSubscription(Subscription):
     def a_stream_is_held(self, stream: int) -> None:
         """Its messages go on coming from the broker for a while."""
         self.world.hold(stream)
+
+    @rule(slot=st.sampled_from(SLOTS), count=st.integers(1, 3))
+    def a_stream_is_held_in_the_turn_in_which_it_comes(self, slot: int, count: int) -> None:
+        """As a process finds it that was stopped in between."""
+        self.world.turn_open = True
+        self.world.arrive([slot] * count)
+        self.world.hold(stream_of(slot))
 
     @rule(after=st.sampled_from([-1.0, 0.0, 0.5, 3.0, 30.0, 30.0]))
     def leases_are_renewed(self, after: float) -> None:

@@ -121,14 +121,50 @@ def test_a_stream_that_is_held_leaves_ready_queues() -> None:
     rig.entries(A, 1, 2)
     rig.entries(B, 3)
     assert list(worker.ready) == [A, B]
+    assert rig.got("c1") == [1]
     rig.hold(0)
     assert list(worker.ready) == []
     rig.flow("c1", 10)
     rig.ack("c1", 1)
     rig.entries(A, 4)
-    assert rig.got("c1") == [1]
+    assert rig.got("c1") == []
     rig.open(0)
     assert rig.got("c1") == [2, 3, 4]
+
+
+@every_mode
+def test_what_has_not_left_when_its_stream_is_held_waits_again(mode: OrderingMode) -> None:
+    """Whatever the leases do: one message, a batch of two keys, one that was given back, the end of a chunked one."""
+    rig = LeasedRig(mode, c1=[A, B, X])
+    worker = rig.join("c1", 20)
+    rig.entries(A, 1)
+    rig.chunk(2, B, "m", 0, 2)
+    assert rig.got("c1") == [1, 2]
+    rig.nack("c1", 1)
+    rig.mixed(3, A, B)
+    rig.chunk(4, B, "m", 1, 2)
+    rig.entries(A, 5)
+    rig.hold(0)
+    assert rig.got("c1") == []
+    assert list(worker.pending) == [rig.key(2)], "what the worker has"
+    assert (worker.permits, worker.sent_messages, worker.redelivered_messages) == (18, 2, 1)
+    rig.renew(200.0)
+    assert rig.got("c1") == []
+    rig.open(0)
+    assert sorted(rig.got("c1")) == [1, 3, 4, 5]
+    assert worker.redelivered_messages == 1
+    assert worker.permits == 20 - 2 - 1 - 2 - 1 - 1
+
+
+def test_what_has_not_left_of_other_streams_leaves_when_one_is_held() -> None:
+    """And the permits of what stays are theirs."""
+    rig = LeasedRig(c1=[A, X])
+    rig.open(1)
+    rig.join("c1", 3)
+    rig.entries(A, 1, 2)
+    rig.entries(X, 3, 4, 5)
+    rig.hold(0)
+    assert rig.got("c1") == [3, 4, 5]
 
 
 def test_what_a_worker_gives_back_of_a_held_stream_stays_here() -> None:
@@ -170,10 +206,11 @@ def test_a_chunked_message_that_is_begun_gets_no_rest_while_its_stream_is_held(m
     rig.chunk(1, A, "m", 0, 3)
     rig.join("c2", 10)
     rig.chunk(2, A, "m", 1, 3)
+    assert rig.got("c1") == [1]
     rig.hold(0)
     rig.chunk(3, A, "m", 2, 3)
     rig.flow("c1", 10)
-    assert rig.got("c1") == [1]
+    assert rig.got("c1") == []
     assert rig.pending_in(0)
     rig.open(0)
     assert rig.got("c1") == [2, 3]

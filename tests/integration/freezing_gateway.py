@@ -1,8 +1,9 @@
-"""A gateway that stops itself at the worst moment, once: with messages in hand that it has looked at its lease for.
+"""A gateway that stops itself at the worst moment, once: with messages that it has looked at its lease for.
 
-`python -m tests.integration.freezing_gateway FILE serve`: it stops (SIGSTOP) when a file of that name is there, after
-messages were queued for a worker and before the system call that sends them, and it takes the file away first. With
-`careless` before FILE it also forgets the rule that is tested with it: what was queued then is sent whenever it wakes.
+`python -m tests.integration.freezing_gateway PLACE FILE serve`: it stops (SIGSTOP) when a file of that name is there,
+and takes the file away first. PLACE is `sending`, after messages were queued for a worker's connection and before the
+system call that sends them, or `dispatched`, when it was settled which worker gets them and no more. With `careless`
+before PLACE it also forgets the rule that is tested with it: what was settled then is sent whenever it wakes.
 """
 
 from __future__ import annotations
@@ -14,30 +15,49 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from proxy.cli import main
+from proxy.core import streams_here
 from proxy.net.aio_transport import AioTransport
 from proxy.net.subscription import Subscription
 
 if TYPE_CHECKING:
+    from proxy.core.dispatcher import Dispatcher
     from proxy.core.worker import Worker
 
 _send = Subscription._send
+_flush = Subscription.flush
 
 
-def freeze_at(order: Path) -> None:
+def _stop(order: Path) -> None:
+    if order.exists():
+        order.unlink()
+        os.kill(os.getpid(), signal.SIGSTOP)
+
+
+def freeze_sending(order: Path) -> None:
     """From now on, stop in the middle of a send when `order` is there."""
 
     def send(self: Subscription, worker: Worker) -> None:
         in_hand = len(worker.outbox)
         _send(self, worker)
-        if self.dispatcher.leases is not None and in_hand > len(worker.outbox) and order.exists():
-            order.unlink()
-            os.kill(os.getpid(), signal.SIGSTOP)
+        if self.dispatcher.leases is not None and in_hand > len(worker.outbox):
+            _stop(order)
 
     Subscription._send = send  # type: ignore[method-assign]
 
 
-def be_careless() -> None:
-    """Send at any time what was queued at any time."""
+def freeze_dispatched(order: Path) -> None:
+    """Likewise at the end of a turn, before anything of what it dispatched is sent."""
+
+    def flush(self: Subscription) -> None:
+        if self.dispatcher.leases is not None and any(worker.outbox for worker in self.dispatcher.workers.values()):
+            _stop(order)
+        _flush(self)
+
+    Subscription.flush = flush  # type: ignore[method-assign]
+
+
+def send_at_any_time() -> None:
+    """Also what was queued at any time."""
 
     def limit(self: AioTransport, seconds: float) -> None:
         pass
@@ -45,9 +65,26 @@ def be_careless() -> None:
     AioTransport.limit = limit  # type: ignore[method-assign]
 
 
+def keep_what_was_dispatched() -> None:
+    """Whatever becomes of its stream."""
+
+    def hold_stream(dispatcher: Dispatcher, stream: int, now: float) -> None:
+        _ = now
+        assert dispatcher.leases is not None
+        dispatcher.leases.close(stream)
+
+    streams_here.hold_stream = hold_stream
+
+
+PLACES = {"sending": (freeze_sending, send_at_any_time), "dispatched": (freeze_dispatched, keep_what_was_dispatched)}
+
+
 if __name__ == "__main__":
-    if sys.argv[1] == "careless":
-        be_careless()
+    careless = sys.argv[1] == "careless"
+    if careless:
         del sys.argv[1]
-    freeze_at(Path(sys.argv.pop(1)))
+    freeze, forget_the_rule = PLACES[sys.argv.pop(1)]
+    freeze(Path(sys.argv.pop(1)))
+    if careless:
+        forget_the_rule()
     main()

@@ -6,6 +6,7 @@ Workers know all replicas, as a Kubernetes Service would show them, and connect 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import httpx
@@ -23,12 +24,13 @@ from proxy.groups.streams import GroupId
 from proxy.net.group_topic_name import group_topic_name
 from tests.integration.conditions import eventually
 from tests.integration.conftest import StartGateway, explain
-from tests.integration.exclusive_rig import administer
+from tests.integration.exclusive_rig import administer, stream_holders
 
 MESSAGES = 12_000
 RATE_PER_S = 600.0
 KEYS = 500
 REPLICAS = 3
+NAMES = tuple(f"replica-{number}" for number in range(REPLICAS))
 STREAMS = 16
 WORKERS = tuple(f"w{number}" for number in range(2 * REPLICAS))
 RECEIVER_QUEUE_SIZE = 20
@@ -74,8 +76,7 @@ def broker(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 @pytest.fixture
 def cluster(broker: PulsarStandalone, start_gateway: StartGateway) -> Cluster:
     """Three replicas in front of each broker version in turn."""
-    names = [f"replica-{number}" for number in range(REPLICAS)]
-    return Cluster(*[start_gateway(broker, groups_enabled="true", replica_name=name) for name in names])
+    return Cluster(*[start_gateway(broker, groups_enabled="true", replica_name=name) for name in NAMES])
 
 
 @pytest.fixture
@@ -98,12 +99,20 @@ def loaded(
         yield run
 
 
+def holders(broker: PulsarStandalone, topic: str) -> set[str]:
+    """The replicas that have all streams between them, by the broker's own account."""
+    return stream_holders(broker, topic, SUBSCRIPTION, STREAMS)
+
+
 def spread(broker: PulsarStandalone, topic: str, replicas: int) -> bool:
-    """Whether so many replicas consume all streams, by the broker's own account."""
-    subscriptions = administer(broker, "GET", topic, "stats")["subscriptions"]
-    consumers = subscriptions.get(SUBSCRIPTION, {}).get("consumers", [])
-    names = [str(consumer["consumerName"]).rpartition("-")[0] for consumer in consumers]
-    return len(names) == STREAMS and len(set(names)) == replicas
+    """Whether so many replicas consume all streams."""
+    return len(holders(broker, topic)) == replicas
+
+
+def others_have_all(broker: PulsarStandalone, topic: str, replica: str) -> bool:
+    """Whether all streams are consumed, and none by this one."""
+    having = holders(broker, topic)
+    return bool(having) and replica not in having
 
 
 def check(result: AuditResult, cluster: Cluster, causes: set[Cause]) -> None:
@@ -142,7 +151,7 @@ def test_a_replica_is_paused_for_longer_than_its_leases(
         loaded.wait_acknowledged(MESSAGES * (number + 1) // (PAUSES + 2))
         with loaded.paused(Cause.GATEWAY_PAUSED, gateway.workers(loaded.topic, SUBSCRIPTION)):
             gateway.pause()
-            eventually(lambda: spread(broker, loaded.topic, REPLICAS - 1), "the others to have its streams")
+            eventually(partial(others_have_all, broker, loaded.topic, NAMES[number]), "the others to have its streams")
             loaded.wait_acknowledged(loaded.progress.acknowledged + SINCE)
         gateway.resume()
     check(loaded.finish(), cluster, OF_A_PAUSE)

@@ -170,10 +170,10 @@ class SeatRig(GroupRig):
         assert inflow is not None
         return inflow.upstream.consumer_id
 
-    def deliver(self, stream: int, *entries: int) -> None:
+    def deliver(self, stream: int, *entries: int, stopped_s: float = 0.0) -> None:
         """Messages of one key by the stream's consumer; each says which it is."""
-        key = key_in(stream)
-        self.link.deliver(*[(entry, single(key, b"%d" % entry)) for entry in entries], to=self.consumer_id(stream))
+        messages = [(entry, single(key_in(stream), b"%d" % entry)) for entry in entries]
+        self.link.deliver(*messages, to=self.consumer_id(stream), stopped_s=stopped_s)
 
     def _header(self) -> Header:
         report = self.last_report

@@ -170,8 +170,12 @@ class FakeBrokerLink:
         ack_set: Iterable[int] = (),
         ledger: int = LEDGER,
         to: int | None = None,
+        stopped_s: float = 0.0,
     ) -> None:
-        """MESSAGE frames for a consumer, the newest by default, each (entry, tail), in one piece of input."""
+        """MESSAGE frames for a consumer, the newest by default, each (entry, tail), in one piece of input.
+
+        `stopped_s`: for so long the process is stopped when it has read them, and has not got any further.
+        """
         consumer_id = list(self.consumers)[-1] if to is None else to
         consumer = self.consumers[consumer_id]
         for entry, tail in entries:
@@ -184,6 +188,7 @@ class FakeBrokerLink:
                 command.message.redelivery_count = redeliveries
             command.message.ack_set.extend(ack_set)
             consumer.message(parse_message(frames.encode_message(command.SerializeToString(), tail)))
+        self._clock.oversleep(stopped_s)
         consumer.messages_end()
         self._clock.settle()
 

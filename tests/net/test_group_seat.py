@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from proxy.groups.messages import Disconnect, FindLeader, SessionId
 from proxy.groups.session import State
 from proxy.net.group_statistics import group_statistics
@@ -170,6 +172,27 @@ def test_nothing_is_delivered_when_the_leases_have_run_out() -> None:
     rig.lease(0)
     assert payloads(rig.first) == [b"2", b"3", b"4"]
     assert len(subscribes(rig.link)) == 1, "the consumer stood all the time"
+
+
+@pytest.mark.parametrize("stopped", [True, False])
+def test_what_had_not_left_when_the_leases_ran_out_never_leaves_if_another_had_the_stream(*, stopped: bool) -> None:
+    """In a worker's outbox because the process was stopped in that turn, or the worker did not read. Others go on."""
+    rig = SeatRig(permits=10)
+    rig.lease(0, 1)
+    rig.first.writable = stopped  # or its socket has just filled up
+    rig.deliver(0, 1, 2, stopped_s=TIMING.drop_s if stopped else 0.0)
+    rig.clock.advance(TIMING.drop_s)
+    rig.link.close_consumer(rig.consumer_id(0))
+    assert rig.member.session.state is State.CONNECTING
+    rig.lease(1)
+    rig.first.read_again()
+    rig.clock.settle()
+    rig.deliver(1, 3)
+    assert payloads(rig.first) == [b"3"]
+    rig.update(0, 1)
+    rig.clock.settle()
+    rig.deliver(0, 2)
+    assert payloads(rig.first) == [b"2"], "what the broker sends anew is all that there is of the stream"
 
 
 def test_what_leaves_has_to_leave_while_the_lease_lasts() -> None:

@@ -1,6 +1,6 @@
-"""A replica is stopped between its look at a lease and the system call that sends, the one place where looking is late.
+"""A replica is stopped where looking at its lease is late: see `freezing_gateway`.
 
-`test_replicas.py` stops replicas at any moment, and hits this one once in many runs.
+`test_replicas.py` stops replicas at any moment, and hits such a one once in many runs.
 """
 
 from __future__ import annotations
@@ -43,11 +43,12 @@ def holders(broker: PulsarStandalone, topic: str) -> set[str]:
 
 
 def frozen_with_messages_in_hand(
-    broker: PulsarStandalone, topic: str, directory: Path, *, careless: bool
+    broker: PulsarStandalone, topic: str, directory: Path, place: str, *, careless: bool
 ) -> tuple[AuditResult, Path]:
     """What the workers of two replicas saw of it, and the log of the one that was frozen."""
     order = directory / "freeze"
-    program = [sys.executable, "-m", "tests.integration.freezing_gateway", *(["careless"] * careless), str(order)]
+    arguments = [*(["careless"] * careless), place, str(order)]
+    program = [sys.executable, "-m", "tests.integration.freezing_gateway", *arguments]
     with ExitStack() as ends:
         frozen, other = (
             ends.enter_context(
@@ -88,17 +89,34 @@ def test_a_replica_frozen_with_messages_in_hand_does_not_send_them(
     faulty_broker: FaultyBroker, new_topic: Callable[[str], str], tmp_path: Path
 ) -> None:
     """The other has delivered them since; the worker they were for comes back by a new connection."""
-    result, log = frozen_with_messages_in_hand(faulty_broker.broker, new_topic("frozen"), tmp_path, careless=False)
-    assert result.ok, explain(result)
-    assert result.delivered == result.acknowledged == MESSAGES, explain(result)
-    assert set(result.duplicates_by_cause) <= {Cause.GATEWAY_PAUSED, Cause.CLIENT_QUEUE}, explain(result)
+    log = nothing_comes_late(faulty_broker.broker, new_topic("frozen"), tmp_path, "sending")
     assert 1 <= log.read_text().count("stood_still") <= 2, "the connections of one worker, or of both"
 
 
-def test_sending_them_would_be_noticed(
+def test_nor_does_one_that_has_dispatched_them(
     faulty_broker: FaultyBroker, new_topic: Callable[[str], str], tmp_path: Path
 ) -> None:
+    """They wait again, until their stream is leased again or is another's; the workers notice nothing."""
+    log = nothing_comes_late(faulty_broker.broker, new_topic("dispatched"), tmp_path, "dispatched")
+    assert "stood_still" not in log.read_text()
+
+
+def nothing_comes_late(broker: PulsarStandalone, topic: str, directory: Path, place: str) -> Path:
+    """Every message once and in order, but for what the workers of the frozen one had."""
+    result, log = frozen_with_messages_in_hand(broker, topic, directory, place, careless=False)
+    assert result.ok, explain(result)
+    assert result.delivered == result.acknowledged == MESSAGES, explain(result)
+    assert set(result.duplicates_by_cause) <= {Cause.GATEWAY_PAUSED, Cause.CLIENT_QUEUE}, explain(result)
+    return log
+
+
+@pytest.mark.parametrize("place", ["sending", "dispatched"])
+def test_sending_them_would_be_noticed(
+    faulty_broker: FaultyBroker, new_topic: Callable[[str], str], tmp_path: Path, place: str
+) -> None:
     """The same without the rule: messages of before come twice, and after later ones of their keys."""
-    result, log = frozen_with_messages_in_hand(faulty_broker.broker, new_topic("careless"), tmp_path, careless=True)
+    result, log = frozen_with_messages_in_hand(
+        faulty_broker.broker, new_topic("careless"), tmp_path, place, careless=True
+    )
     assert "stood_still" not in log.read_text()
     assert result.unexplained, explain(result)
