@@ -19,6 +19,7 @@ export class Feed {
   #waiting = [];
   #unsaid = [];
   #drawn = false;
+  #lost = false;
   #quietUntil = 0;
 
   /** `model` tells what is chosen, when it was read, and the gateway's clock; `prefix` is that of the feed's ids. */
@@ -50,6 +51,18 @@ export class Feed {
     this.#put({ event: null, at: null, date: new Date(), text, kind });
   }
 
+  /** The gateway is out of reach; told once, until it is `found`. */
+  lost() {
+    if (!this.#lost) this.note("disconnected from the gateway");
+    this.#lost = true;
+  }
+
+  /** It answers. Whether another part of the page found it first does not matter: each feed tells its own story. */
+  found() {
+    if (this.#lost) this.note("connected again; everything is read anew");
+    this.#lost = false;
+  }
+
   #put(line) {
     this.#lines.unshift(line);
     this.#lines.length = Math.min(this.#lines.length, LINES_MAX);
@@ -62,6 +75,7 @@ export class Feed {
     this.#lines = [];
     this.#waiting = [];
     this.#unsaid = [];
+    this.#lost = false;
     this.#list.replaceChildren();
     // History is there to be read, not to be read out.
     this.#quietUntil = performance.now() + 2_000;

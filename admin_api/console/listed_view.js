@@ -132,13 +132,13 @@ export class ListedView {
   }
 
   #reached() {
-    if (this.#page.connection === "broken") this.#feed.note("connected again; everything is read anew");
+    this.#feed.found();
     this.#page.connected("live", this.#streamless);
     this.#page.refused("");
   }
 
   #lost(problem) {
-    if (this.#page.connection !== "broken") this.#feed.note("disconnected from the gateway");
+    this.#feed.lost();
     this.#page.connected("broken", problem);
   }
 }

@@ -47,7 +47,7 @@ showWho().catch(() => {});
 const stream = new EventStream({ opened, happened, missed, broken });
 
 function opened() {
-  if (model.connection === "broken") feed.note("connected again; everything is read anew");
+  feed.found();
   model.connected("live");
   reader.all();
 }
@@ -69,7 +69,7 @@ function broken(error) {
     reader.now();
     return;
   }
-  if (model.connection !== "broken") feed.note("disconnected from the gateway");
+  feed.lost();
   model.connected("broken", error.name === "TypeError" ? "no connection" : "the stream of events broke");
 }
 
