@@ -34,12 +34,16 @@ def stream_slots(stream: int, streams_count: int) -> HashRange:
 class StreamLeases:
     """The streams of one subscription, those that are open here, and the end of their leases."""
 
-    __slots__ = ("_open", "streams_count", "until")
+    __slots__ = ("_open", "send_s", "streams_count", "until")
 
-    def __init__(self, streams_count: int) -> None:
-        """`streams_count` streams, from 1 to one for each slot; none is open, and the leases have run out."""
+    def __init__(self, streams_count: int, send_s: float = 0.0) -> None:
+        """`streams_count` streams, from 1 to one for each slot; none is open, and the leases have run out.
+
+        `send_s`: for so long after `until` what was dispatched before may still be on its way to a worker's connection.
+        """
         assert 1 <= streams_count <= RANGE_SLOT_COUNT, streams_count
         self.streams_count = streams_count
+        self.send_s = send_s
         self.until = -inf
         """Monotonic seconds; nothing may be delivered at this moment or later."""
         self._open: set[int] = set()

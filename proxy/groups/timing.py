@@ -38,6 +38,15 @@ class GroupTiming:
     checkpoint_s: float = 10.0
     """How often the group's progress is stored, if there is any."""
 
+    @property
+    def send_s(self) -> float:
+        """How long before a lease ends the last message is dispatched: by then it must have left.
+
+        Else every replica whose leader is lost would be late with what it dispatched in the last moment, and would give
+        the connections of healthy workers up for it.
+        """
+        return self.lease_s / 20
+
     def __post_init__(self) -> None:
         """Check."""
         for field in fields(self):

@@ -192,7 +192,7 @@ class GroupSeat:
     def deliver_until(self, until: float) -> None:
         """As the port says."""
         if self._dispatcher.leases is not None:
-            streams_here.renew(self._dispatcher, until, self._now())
+            streams_here.renew(self._dispatcher, until - self._groups.send_s, self._now())
             self._subscription.schedule_flush()
 
     def reposition(self, target: ReplayTarget) -> None:
@@ -245,8 +245,8 @@ class GroupSeat:
         leases = self._dispatcher.leases
         if leases is None or leases.streams_count != session.streams_count:
             assert not len(self._subscription.inflows), "a stream of another cut is here"
-            leases = self._dispatcher.leases = StreamLeases(session.streams_count)
-            leases.until = session.lease_until
+            leases = self._dispatcher.leases = StreamLeases(session.streams_count, self._groups.send_s)
+            leases.until = session.lease_until - leases.send_s
         return leases
 
     def _consider(self, stream: int, release: Release) -> None:

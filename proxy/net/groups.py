@@ -56,6 +56,11 @@ class Groups:
         """How often a session reports at least."""
         return self._timing.heartbeat_s
 
+    @property
+    def send_s(self) -> float:
+        """How long before a lease ends the last message is dispatched."""
+        return self._timing.send_s
+
     def start(self) -> None:
         """Hear what other replicas say."""
         self.mail.start()

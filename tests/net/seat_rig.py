@@ -92,6 +92,7 @@ class SeatRig(GroupRig):
         self.stamps = itertools.count(1)
         self.numbers = itertools.count(1)
         self.heartbeat_s = TIMING.heartbeat_s
+        self.send_s = TIMING.send_s
         self.version: Version | None = None
         self.subscriptions.new_seat = self.new_seat
         self.first = self.worker("a", permits)

@@ -205,6 +205,19 @@ def test_what_leaves_has_to_leave_while_the_lease_lasts() -> None:
     assert rig.first.limits == [TIMING.lease_s - 1.0]
 
 
+def test_whoever_has_no_leader_stops_in_time_to_send_what_was_dispatched() -> None:
+    """Nothing is begun so late that a busy moment would cost a healthy worker its connection."""
+    rig = SeatRig(permits=10)
+    rig.lease(0)
+    for left_s in (TIMING.send_s + 0.01, TIMING.send_s):
+        rig.clock.advance(rig.member.session.lease_until - left_s - rig.clock.now())
+        rig.deliver(0, 1 if left_s > TIMING.send_s else 2)
+    assert payloads(rig.first) == [b"1"]
+    assert min(rig.first.limits) >= TIMING.send_s
+    rig.renew()
+    assert payloads(rig.first) == [b"2"]
+
+
 def test_a_process_that_slept_through_its_lease_delivers_nothing() -> None:
     """What it finds on its socket when it wakes up comes before its timers."""
     rig = SeatRig(permits=10)
