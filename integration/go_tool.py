@@ -15,9 +15,8 @@ from pathlib import Path
 from typing import Final
 
 from integration import artifacts
-from integration.building import run_build
+from integration.building import built_once, run_build
 from integration.errors import DownloadError, ToolMissingError
-from integration.locks import exclusive_lock
 
 VERSION_MIN: Final = (1, 21)
 """It fetches a newer toolchain by itself where a module wants one."""
@@ -36,21 +35,13 @@ def ensure_go_program(name: str, module: str, what: str) -> Path:
         ToolMissingError: Go is missing or too old; the text is fit for a skip's reason.
         DownloadError: its modules could not be fetched or built; nothing half is kept.
     """
-    program = artifacts.cache_root() / "go" / name
-    if program.exists():
-        return program
-    go = require_go(what)
-    with exclusive_lock(artifacts.cache_root() / f"go-{name}.lock", f"another process is building {what}; waiting"):
-        if not program.exists():
-            # Go writes the program in place; only a whole one may get the final name.
-            work = Path(tempfile.mkdtemp(prefix=".go-", dir=artifacts.cache_root()))
-            try:
-                _install(go, module, work)
-                program.parent.mkdir(exist_ok=True)
-                (work / name).rename(program)
-            finally:
-                shutil.rmtree(work, ignore_errors=True)
-    return program
+
+    def install(directory: Path) -> Path:
+        command = [require_go(what), "install", module]
+        run_build(command, f"building {module}", INSTALL_S_MAX, {"GOBIN": str(directory)})
+        return directory / name
+
+    return built_once(artifacts.cache_root() / "go" / name, what, install)
 
 
 def module_files(module: str, what: str) -> Path:
@@ -92,7 +83,3 @@ def require_go(what: str) -> str:
         msg = f"{what} needs Go {least} or newer to be built; this is {answer.strip()!r}"
         raise ToolMissingError(msg)
     return go
-
-
-def _install(go: str, module: str, directory: Path) -> None:
-    run_build([go, "install", module], f"building {module}", INSTALL_S_MAX, {"GOBIN": str(directory)})

@@ -9,7 +9,6 @@ import json
 import secrets
 import shutil
 import tempfile
-import time
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,10 +17,8 @@ from typing import TYPE_CHECKING, Any, Final, Self
 import httpx
 
 from integration import artifacts
-from integration.errors import StartError
 from integration.java import java
 from integration.lifetime import Lifetime
-from integration.logs import tail
 from integration.ports import LOOPBACK, free_ports
 from integration.processes import OwnedProcess
 
@@ -35,7 +32,6 @@ CLAIM: Final = "azp"
 """Of a token: the client that it was given to."""
 BOOTSTRAP: Final = "bootstrap"
 START_S_MAX: Final = 240.0
-INTERVAL_S: Final = 0.3
 ANSWER_S_MAX: Final = 30.0
 NOTHING_ELSE: Final = (
     "<type>zip</type><exclusions><exclusion><groupId>*</groupId><artifactId>*</artifactId></exclusion></exclusions>"
@@ -156,11 +152,7 @@ class Keycloak(Lifetime):
                 "KC_BOOTSTRAP_ADMIN_PASSWORD": self._password,
             },
         )
-        deadline = time.monotonic() + START_S_MAX
-        while not self._answers():
-            if not self._process.running or time.monotonic() > deadline:
-                raise StartError(f"Keycloak {VERSION} did not start; end of its log:\n{tail(self._process.log)}")
-            time.sleep(INTERVAL_S)
+        self._process.wait_until(self._answers, f"waiting for Keycloak {VERSION}", START_S_MAX)
 
     def _administer(self, method: str, path: str, body: dict[str, Any] | None = None) -> httpx.Response:
         form = {"grant_type": "password", "client_id": "admin-cli", "username": BOOTSTRAP, "password": self._password}

@@ -12,13 +12,18 @@ import os
 import shutil
 import signal
 import subprocess
+import time
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
+from integration.errors import StartError
+from integration.logs import tail
+
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
+LOOK_S = 0.3
 STOP_S_MAX = 20.0
 KILL_WAIT_S_MAX = 30.0
 """A killed process is gone in milliseconds, unless it hangs in the kernel."""
@@ -65,6 +70,20 @@ class OwnedProcess:
     def running(self) -> bool:
         """Whether it has not ended."""
         return self.process.poll() is None
+
+    def wait_until(self, there: Callable[[], bool], what: str, timeout_s: float) -> None:
+        """Return as soon as `there()`.
+
+        Raises:
+            StartError: it ended before, or that took longer; the text has `what` was done, and the end of its log.
+        """
+        deadline = time.monotonic() + timeout_s
+        while not self.running or not there():
+            if not self.running:
+                raise StartError(f"{what}: it ended meanwhile; end of {self.log}:\n{tail(self.log)}")
+            if time.monotonic() > deadline:
+                raise StartError(f"{what}: not in {timeout_s:.0f} s; end of {self.log}:\n{tail(self.log)}")
+            time.sleep(LOOK_S)
 
     def signal(self, number: int) -> None:
         """Send a signal to the whole group; nothing happens if the process has ended."""

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 from jinja2 import Environment, StrictUndefined
 
 from spark_reports.output import replacing
-from spark_reports.place import JournalError
+from spark_reports.place import JournalError, place_at
 from spark_reports.reading import list_files, open_journal
 from spark_reports.run import Nobody, report_on
 from spark_reports.span import EVERYTHING, Span, day
@@ -68,7 +68,7 @@ def daily(
     Raises:
         JournalError: there is nothing to report on.
     """
-    listed = [(place, file) for file in list_files(root) if (place := _hour_of(file)) is not None]
+    listed = [(hour, file) for file in list_files(place_at(root)) if (hour := _hour_of(file)) is not None]
     days = sorted({hour.date() for hour, _ in listed if _touches(span, hour.date())})
     if not days:
         raise JournalError(

@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyarrow import fs
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import functions as F  # noqa: N812 - as all of Spark's documentation has it
 
@@ -29,6 +28,7 @@ from proxy.journal.schema import DELIVERIES, DRAINS, EVENTS
 from spark_reports.ordering_audit import judge, violations
 from spark_reports.output import replacing
 from spark_reports.place import JournalError, place_at
+from spark_reports.reading import files_of
 from spark_reports.schemas import spark_schema
 from spark_reports.span import Span
 
@@ -214,8 +214,7 @@ def _counts() -> list[Column]:
 def _events(spark: SparkSession, place: Place) -> DataFrame:
     """What there is by now; a subscription's beginnings matter to the audit."""
     schema = spark_schema(EVENTS)
-    selector = fs.FileSelector(f"{place.path}/{EVENTS.name}", allow_not_found=True, recursive=True)
-    if not any(info.path.endswith(".parquet") for info in place.filesystem.get_file_info(selector)):
+    if not any(files_of(place, EVENTS.name)):
         return spark.createDataFrame([], schema)
     there = place.table(EVENTS.name)
     return spark.read.schema(schema).option("basePath", there).option("recursiveFileLookup", "false").parquet(there)

@@ -63,20 +63,15 @@ class Listed:
     size_bytes: int
 
 
-def list_files(root: str) -> list[Listed]:
+def list_files(place: Place) -> list[Listed]:
     """All published files of a journal, by table and path.
 
     Raises:
         JournalError: there is no such place.
     """
-    place = place_at(root)
     if _kind(place) is not fs.FileType.Directory:
-        raise JournalError(f"{root}: no such directory; it should be what the gateway's setting `journal` names")
-    return [
-        Listed(table, info.path, info.size or 0)
-        for table in TABLES
-        for info in _files(place.filesystem, f"{place.path}/{table}")
-    ]
+        raise JournalError(f"{place.root}: no such directory; it should be what the gateway's setting `journal` names")
+    return [file for table in TABLES for file in files_of(place, table)]
 
 
 def open_journal(root: str, wanted: Callable[[str], bool] = lambda _: True) -> Journal:
@@ -86,7 +81,7 @@ def open_journal(root: str, wanted: Callable[[str], bool] = lambda _: True) -> J
         JournalError: there is no such place, or no file of a journal in it.
     """
     journal = Journal(place := place_at(root))
-    for file in list_files(root):
+    for file in list_files(place):
         if not wanted(file.path):
             continue
         try:
@@ -114,14 +109,15 @@ def _kind(place: Place) -> fs.FileType:
         raise JournalError(f"{place.root}: {first_line(error)}") from error
 
 
-def _files(filesystem: fs.FileSystem, path: str) -> Iterator[fs.FileInfo]:
+def files_of(place: Place, table: str) -> Iterator[Listed]:
     """Published ones: what begins with an underscore or a dot is being written, or is not a journal's."""
+    path = f"{place.path}/{table}"
     selector = fs.FileSelector(path, allow_not_found=True, recursive=True)
-    for info in sorted(filesystem.get_file_info(selector), key=lambda found: found.path):
+    for info in sorted(place.filesystem.get_file_info(selector), key=lambda found: found.path):
         names = info.path[len(path) :].split("/")
         hidden = any(name.startswith(("_", ".")) for name in names) or OPEN_DIRECTORY in names
         if info.type is fs.FileType.File and not hidden:
-            yield info
+            yield Listed(table, info.path, info.size or 0)
 
 
 class _UnreadableError(Exception):

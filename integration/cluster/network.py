@@ -19,7 +19,11 @@ HERE: Final = "172.30.254.1"
 NODE: Final = "172.30.254.2"
 """The node's address, on which its programs listen."""
 PODS: Final = "10.244.0.0/16"
+PODS_HERE: Final = "10.244.0.0/24"
+"""Those of the one node."""
 SERVICES: Final = "10.96.0.0/16"
+API: Final = "10.96.0.1"
+"""The Service of the API server: the first address of all."""
 DNS: Final = NODE
 INSIDE: Final = ("nsenter", f"--net=/run/netns/{NAMESPACE}")
 """Before a command that is to run at the node."""

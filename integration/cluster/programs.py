@@ -5,15 +5,13 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-import tempfile
 from pathlib import Path
 from typing import Final
 
 from integration import artifacts
-from integration.building import run_build
+from integration.building import built_once, run_build
 from integration.errors import ToolMissingError
 from integration.go_tool import require_go
-from integration.locks import exclusive_lock
 
 SOURCE: Final = Path(__file__).parent / "node"
 VERSION: Final = "1.34.4"
@@ -45,20 +43,7 @@ def ensure_programs() -> Path:
         ToolMissingError: Go is missing or too old; the text is fit for a skip's reason.
         DownloadError: modules could not be fetched or built; nothing half is kept.
     """
-    directory = artifacts.cache_root() / "cluster" / _digest()
-    if directory.exists():
-        return directory
-    go = require_go("a cluster")
-    with exclusive_lock(artifacts.cache_root() / "cluster.lock", "another process is building a cluster; waiting"):
-        if not directory.exists():
-            work = Path(tempfile.mkdtemp(prefix=".cluster-", dir=artifacts.cache_root()))
-            try:
-                _build(go, work)
-                directory.parent.mkdir(exist_ok=True)
-                work.rename(directory)
-            finally:
-                shutil.rmtree(work, ignore_errors=True)
-    return directory
+    return built_once(artifacts.cache_root() / "cluster" / _digest(), "a cluster", _build)
 
 
 def require_system() -> None:
@@ -72,7 +57,9 @@ def require_system() -> None:
         raise ToolMissingError(f"a cluster needs {', '.join(missing)}: apt-get install {' '.join(missing)}")
 
 
-def _build(go: str, directory: Path) -> None:
+def _build(work: Path) -> Path:
+    go, directory = require_go("a cluster"), work / "programs"
+    directory.mkdir()
     major, minor, _ = VERSION.split(".")
     said = {"gitVersion": f"v{VERSION}", "gitMajor": major, "gitMinor": minor}
     flags = " ".join(["-s -w", *(f"-X {VERSION_PACKAGE}.{name}={value}" for name, value in said.items())])
@@ -81,6 +68,7 @@ def _build(go: str, directory: Path) -> None:
         run_build(command, f"building a cluster's {name}", BUILD_S_MAX, {"CGO_ENABLED": "0"})
     for name in NAMES:
         (directory / name).symlink_to("node")
+    return directory
 
 
 def _digest() -> str:

@@ -8,9 +8,10 @@ import json
 import subprocess
 import tarfile
 from contextlib import suppress
+from platform import machine
 from typing import TYPE_CHECKING, Final
 
-from integration.cluster.network import INSIDE, PODS
+from integration.cluster.network import INSIDE, PODS_HERE
 from integration.cluster.programs import PLUGINS
 from integration.errors import StartError
 
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 PAUSE: Final = "keyline.local/pause:1"
 NAMESPACE: Final = "k8s.io"
 IMPORT_S_MAX: Final = 300.0
+ARCHITECTURES: Final = {"x86_64": "amd64", "aarch64": "arm64"}
+"""What images call a machine, by what it calls itself."""
 
 
 class Runtime:
@@ -84,15 +87,11 @@ state = "{directory / "state"}"
         """Make the image of a pod's first process."""
         self.load([_archive(PAUSE, program)])
 
-    def containers(self) -> list[str]:
-        """Ids of all that are there."""
-        return self._said("containers", "list", "--quiet").split()
-
     def remove_all(self) -> None:
         """End every container: they outlive containerd otherwise."""
         for task in self._said("tasks", "list", "--quiet").split():
             subprocess.run(self._ctr("tasks", "delete", "--force", task), capture_output=True, check=False)
-        for container in self.containers():
+        for container in self._said("containers", "list", "--quiet").split():
             subprocess.run(self._ctr("containers", "delete", container), capture_output=True, check=False)
 
     def answers(self) -> bool:
@@ -120,7 +119,7 @@ def _pod_network(directory: Path) -> dict[str, object]:
                 "ipam": {
                     "type": "host-local",
                     "dataDir": str(directory / "addresses"),
-                    "ranges": [[{"subnet": PODS.replace("/16", "/24")}]],
+                    "ranges": [[{"subnet": PODS_HERE}]],
                     "routes": [{"dst": "0.0.0.0/0"}],
                 },
             },
@@ -136,7 +135,7 @@ def _archive(name: str, program: Path) -> bytes:
         tar.add(program, arcname=program.name, filter=_of_root)
     digest = hashlib.sha256(layer.getvalue()).hexdigest()
     config = {
-        "architecture": "amd64",
+        "architecture": ARCHITECTURES.get(machine(), machine()),
         "os": "linux",
         "config": {"Entrypoint": [f"/{program.name}"]},
         "rootfs": {"type": "layers", "diff_ids": [f"sha256:{digest}"]},

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import secrets
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from integration.certificates import Authority
 from integration.cluster.kubectl import Kubectl
-from integration.cluster.network import DNS, INSIDE, NODE, PODS, SERVICES
+from integration.cluster.network import API, DNS, INSIDE, NODE, PODS, SERVICES
 from integration.cluster.runtime import Runtime
 from integration.errors import StartError
 from integration.logs import tail
@@ -17,7 +18,6 @@ from integration.ports import LOOPBACK
 from integration.processes import OwnedProcess
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from contextlib import ExitStack
     from pathlib import Path
 
@@ -41,7 +41,7 @@ class Starting:
         self._processes: list[OwnedProcess] = []
         self._token = secrets.token_hex(16)
         self._authority = Authority(directory / "keys")
-        hosts = (NODE, LOOPBACK, SERVICES.replace("0.0/16", "0.1"))
+        hosts = (NODE, LOOPBACK, API)
         self._own = self._authority.sign("node", *hosts, role="kubernetes")
         self.kubeconfig = directory / "kubeconfig"
         self.kubeconfig.write_text(json.dumps(self._access()))
@@ -51,14 +51,16 @@ class Starting:
         """Return when the node is ready for pods."""
         runtime = Runtime(self._directory)
         containerd = self._run("containerd", runtime.command)
-        self._await(containerd, runtime.answers, "containerd should answer")
+        containerd.wait_until(runtime.answers, "waiting for containerd", START_S_MAX)
         self._ends.callback(runtime.remove_all)
         runtime.load_pause(self._programs / "pause")
         self._control()
         kubelet = self._node(runtime)
-        self._await(kubelet, lambda: self.kubectl.condition("Ready", f"node/{NODE_NAME}"), "the node should be ready")
+        ready = partial(self.kubectl.condition, "Ready", f"node/{NODE_NAME}")
+        kubelet.wait_until(ready, "waiting for the node to be ready", START_S_MAX)
         for process in self._processes:
-            self._await(process, lambda: True, "it should run")
+            if not process.running:
+                raise StartError(f"a cluster: a program of it has ended; end of {process.log}:\n{tail(process.log)}")
         self._ends.callback(self._end_pods)
         return runtime
 
@@ -79,7 +81,8 @@ class Starting:
             *("--kubelet-client-certificate", str(self._own.certificate), "--kubelet-client-key", key),
             "--kubelet-preferred-address-types=InternalIP",
         )
-        self._await(server, lambda: self.kubectl("get", "--raw", "/readyz", check=False) == "ok", "it should answer")
+        answers = partial(self.kubectl, "get", "--raw", "/readyz", check=False)
+        server.wait_until(lambda: answers() == "ok", "waiting for the API server", START_S_MAX)
         access = ("--kubeconfig", str(self.kubeconfig), "--leader-elect=false", "--bind-address", LOOPBACK)
         self._program(
             "kube-controller-manager",
@@ -141,13 +144,6 @@ class Starting:
         self._ends.callback(process.stop)
         self._processes.append(process)
         return process
-
-    def _await(self, process: OwnedProcess, there: Callable[[], bool], what: str) -> None:
-        deadline = time.monotonic() + START_S_MAX
-        while not process.running or not there():
-            if not process.running or time.monotonic() > deadline:
-                raise StartError(f"a cluster: {what}, and does not; end of {process.log.name}:\n{tail(process.log)}")
-            time.sleep(INTERVAL_S)
 
     def _end_pods(self) -> None:
         """While the kubelet still runs, which knows how: mounts and processes of pods would be left.
