@@ -65,6 +65,7 @@ function missed() {
 function broken(error) {
   if (error instanceof Refused) {
     // The gateway lives, and has no stream for us: readings go on by the clock.
+    feed.found();
     model.connected("live", `No live events: ${error.message}.`);
     reader.now();
     return;

@@ -48,13 +48,15 @@ def hold_stream(dispatcher: Dispatcher, stream: int, now: float) -> None:
     """
     span = _leases_of(dispatcher).range_of(stream)
     _leases_of(dispatcher).close(stream)
+    # First: the permits of what comes back are for other streams.
+    dispatcher.settle_slots(_waiting_in(dispatcher, stream), now)
     for worker in dispatcher.workers.values():
+        _forget_acknowledged_unsent(dispatcher, worker, span)
         unsent = [unit for unit in worker.outbox if _is_in(unit, span)]
         for unit in unsent:
             del worker.pending[unit.key]
         if unsent:
             give_back(dispatcher, worker, unsent, now)
-    dispatcher.settle_slots(_waiting_in(dispatcher, stream), now)
 
 
 def renew(dispatcher: Dispatcher, until: float, now: float) -> None:
@@ -94,6 +96,7 @@ def forget_stream(dispatcher: Dispatcher, stream: int, now: float) -> int:
     messages = sum(part.count for part in dropped)
     bereft: list[Worker] = []
     for worker in dispatcher.workers.values():
+        _forget_acknowledged_unsent(dispatcher, worker, span)
         units = [unit for unit in worker.pending.values() if _is_in(unit, span)]
         if units:
             bereft.append(worker)
@@ -129,6 +132,12 @@ def _serve_begun(dispatcher: Dispatcher, now: float) -> None:
 def _is_in(unit: Part | Delivery, span: HashRange) -> bool:
     """Whether a delivery is of the stream with these slots; it is so with all its parts or with none."""
     return span.start <= parts_of(unit)[0].slot <= span.end
+
+
+def _forget_acknowledged_unsent(dispatcher: Dispatcher, worker: Worker, span: HashRange) -> None:
+    """What the worker has acknowledged before it left, by an earlier delivery or by a guess, does not leave."""
+    over = [unit for unit in worker.outbox if worker.pending.get(unit.key) is not unit]
+    withdraw(dispatcher, worker, [unit for unit in over if not parts_of(unit) or _is_in(unit, span)])
 
 
 def _drop_waiting(dispatcher: Dispatcher, stream: int) -> list[Part]:

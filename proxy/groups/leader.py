@@ -132,19 +132,22 @@ class GroupLeader:
     # ---- the outside
 
     def receive(self, message: FromSession, now: float) -> list[LeaderAct]:
-        """Hear a session. What is not newer than its last word changes nothing."""
+        """Hear a session. What is not newer than its last word changes nothing.
+
+        Who was to be dropped by now is, also if we slept through that time: nothing that was leased before counts.
+        """
+        acts: list[LeaderAct] = []
         session = self._sessions.get(message.report.session)
+        if session is not None and self._overdue(session, now):
+            acts += self._happen(session, Event.TIMEOUT, now)
+            session = None
+        report = message.report
         if isinstance(message, FindLeader):
-            acts = self._find(session, message, now)
+            acts += self._find(session, message, now)
         elif session is None:
-            acts = [self._invalidate(message.report.session, message.report.beat, "this leader does not know it")]
-        elif not self._hear(session, message.report, now):
-            acts = []
-        elif isinstance(message, Disconnect):
-            self._note(session, message.report, message.states)
-            acts = self._happen(session, Event.DISCONNECT, now)
-        else:
-            acts = self._hear_states(session, message, now)
+            acts = acts or [self._invalidate(report.session, report.beat, "this leader does not know it")]
+        elif self._hear(session, message.report, now):
+            acts += self._hear_known(session, message, now)
         return acts + self._work(now)
 
     def stored(self, now: float) -> list[LeaderAct]:
@@ -268,6 +271,14 @@ class GroupLeader:
         self._note(session, report, message.held)
         self._balance_soon(now)
         return self._happen(session, Event.FIND, now)
+
+    def _hear_known(
+        self, session: LeaderSession, message: UpdateStreamStates | Disconnect, now: float
+    ) -> list[LeaderAct]:
+        if isinstance(message, UpdateStreamStates):
+            return self._hear_states(session, message, now)
+        self._note(session, message.report, message.states)
+        return self._happen(session, Event.DISCONNECT, now)
 
     def _hear_states(self, session: LeaderSession, message: UpdateStreamStates, now: float) -> list[LeaderAct]:
         event = session.event(message)

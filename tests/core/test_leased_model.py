@@ -128,8 +128,11 @@ class LeasedWorld(World):
     def _lease(self, open_streams: frozenset[int], until: float) -> None:
         self.leased.append(Leased(self.now, open_streams, until))
 
-    def forget(self, stream: int) -> None:
-        """The stream is gone: the broker has again all of it that nobody acknowledged whole."""
+    def forget(self, stream: int, *, counted: bool = True) -> None:
+        """The stream is gone: the broker has again all of it that nobody acknowledged whole.
+
+        Where it is not `counted` the broker does not say that it sends once more.
+        """
         mine = [p for p in self.unfinished if self.stream_at(p) == stream]
         here = {m for p in mine for m in self.entries[p].messages()} - self.done
         self.away.add(stream)
@@ -140,7 +143,7 @@ class LeasedWorld(World):
                 del client.held[key]
         for position in mine:
             entry = self.entries[position]
-            entry.redeliveries += 1
+            entry.redeliveries = entry.redeliveries + 1 if counted else 0
             self.done.difference_update(entry.messages())
             for message in entry.messages():
                 self.delivered.pop(message, None)
@@ -234,24 +237,27 @@ class LeasedSubscription(Subscription):
         """Its messages go on coming from the broker for a while."""
         self.world.hold(stream)
 
-    @rule(slot=st.sampled_from(SLOTS), count=st.integers(1, 3))
-    def a_stream_is_held_in_the_turn_in_which_it_comes(self, slot: int, count: int) -> None:
-        """As a process finds it that was stopped in between."""
+    @rule(slots=st.lists(st.sampled_from(SLOTS), min_size=1, max_size=5), count=st.integers(1, 2), held=streams)
+    def a_stream_is_held_in_the_turn_in_which_it_comes(self, slots: list[int], count: int, held: int) -> None:
+        """As a process finds it that was stopped in between, or hears of it in the same piece of input."""
         self.world.turn_open = True
-        self.world.arrive([slot] * count)
-        self.world.hold(stream_of(slot))
+        for slot in slots:
+            self.world.arrive([slot] * count)
+        self.world.hold(held)
+        left = [unit for client in self.world.clients for unit in client.worker.outbox]
+        assert held not in {self.world.stream_at(unit.position) for unit in left}, "something of it is about to leave"
 
     @rule(after=st.sampled_from([-1.0, 0.0, 0.5, 3.0, 30.0, 30.0]))
     def leases_are_renewed(self, after: float) -> None:
         """Or cut short."""
         self.world.renew(self.world.now + after)
 
-    @rule(stream=streams, held=st.sampled_from([True, True, False]), comes_back=st.booleans())
-    def a_stream_is_forgotten(self, stream: int, *, held: bool, comes_back: bool) -> None:
+    @rule(stream=streams, held=st.sampled_from([True, True, False]), comes_back=st.booleans(), counted=st.booleans())
+    def a_stream_is_forgotten(self, stream: int, *, held: bool, comes_back: bool, counted: bool) -> None:
         """Mostly held before; perhaps the broker sends it at once again."""
         if held:
             self.world.hold(stream)
-        self.world.forget(stream)
+        self.world.forget(stream, counted=counted)
         if comes_back:
             self.world.come_back(stream)
 

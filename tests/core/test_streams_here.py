@@ -156,6 +156,55 @@ def test_what_has_not_left_when_its_stream_is_held_waits_again(mode: OrderingMod
     assert worker.permits == 20 - 2 - 1 - 2 - 1 - 1
 
 
+@every_mode
+def test_the_permits_of_what_waits_again_are_for_other_streams(mode: OrderingMode) -> None:
+    """And not for what else waited of the one that is held."""
+    rig = LeasedRig(mode, c1=[A, B, X])
+    rig.open(1)
+    rig.join("c1", 1)
+    rig.entries(A, 1)
+    rig.entries(B, 2)
+    rig.entries(X, 3)
+    rig.hold(0)
+    assert rig.got("c1") == [3]
+
+
+@every_mode
+def test_what_was_acknowledged_before_it_left_does_not_leave(mode: OrderingMode) -> None:
+    """A late ack of a first delivery, of which the broker does not say that there was one; or a client's guess."""
+    rig = LeasedRig(mode, c1=[A, B])
+    worker = rig.join("c1", 20)
+    rig.entries(A, 1)
+    assert rig.got("c1") == [1]
+    rig.forget(0)
+    rig.entries(A, 1)
+    rig.mixed(2, A, B)
+    assert rig.ack("c1", 1)
+    assert rig.ack_all_but("c1", 2, 1)
+    rig.hold(0)
+    rig.open(0)
+    assert rig.got("c1") == [(2, (1,))]
+    assert rig.ack("c1", (2, (1,)))
+    assert worker.unacked == 0
+    rig.assert_empty()
+
+
+def test_what_was_acknowledged_before_it_left_is_forgotten_with_its_stream() -> None:
+    """Also if it lay behind something that was dispatched by a later look at the clock."""
+    rig = LeasedRig(c1=[A, B])
+    worker = rig.join("c1", 20)
+    rig.now = 2.0
+    rig.entries(B, 1)
+    rig.now = 1.0
+    rig.entries(A, 2)
+    assert rig.ack("c1", 2)
+    assert len(worker.outbox) == 2, "nobody looked that far"
+    rig.forget(0)
+    assert rig.got("c1") == []
+    assert worker.permits == 20
+    rig.assert_empty()
+
+
 def test_what_has_not_left_of_other_streams_leaves_when_one_is_held() -> None:
     """And the permits of what stays are theirs."""
     rig = LeasedRig(c1=[A, X])

@@ -72,6 +72,27 @@ def test_nobody_is_told_before_it_is_stored() -> None:
     assert rig.says() == [("lease", "b")]
 
 
+def test_a_leader_that_was_stopped_leases_nothing_again_that_is_not_stored_anew() -> None:
+    """It may lead no more: the topic would refuse the record, and the session never hears of that lease."""
+    rig = LeaderRig()
+    assert rig.find(ALICE) == [("lease", "a")]
+    rig.auto = False
+    rig.now += TIMING.drop_s
+    assert rig.find(ALICE) == [("invalidate", "a")]
+    (record,) = [act.record for act in rig.unstored]
+    assert record.number == 2
+    rig.store()
+    assert rig.says() == [("lease", "a")]
+
+
+def test_a_leader_that_was_stopped_hears_nobody_of_before() -> None:
+    """What is on its socket comes before its timers, and is of leases that have run out."""
+    rig = alone()
+    rig.now += TIMING.drop_s
+    assert rig.states(ALICE, rig.number(ALICE)) == [("invalidate", "a")]
+    assert rig.leader.owners == {}
+
+
 def test_a_stream_moves_when_it_was_given_back() -> None:
     """One by one, as they are finished; the change is over with the last."""
     rig = changing()

@@ -475,6 +475,22 @@ def test_without_a_stream_the_page_still_reads(
     expect(console.feed).to_contain_text("second joined")
 
 
+def test_a_gateway_that_is_back_without_a_stream_is_told_as_found(
+    console: Console, gateway: KeylineGateway, client: pulsar_client.Client, new_topic: NewTopic
+) -> None:
+    """It was lost, and it answers: the feed does not end with its loss."""
+    topic = new_topic("console-back")
+    key_shared(client, topic, "only")
+    console.page.route("**/api/v1/events?*", lambda route: route.abort("connectionrefused"))
+    console.open(gateway, topic)
+    expect(console.feed).to_contain_text("disconnected from the gateway")
+    console.allowed.append("status of 503")
+    console.page.unroute("**/api/v1/events?*")
+    console.page.route("**/api/v1/events?*", lambda route: route.fulfill(status=503, json={"detail": "many are open"}))
+    expect(console.page.locator("#banner")).to_contain_text("No live events")
+    expect(console.feed).to_contain_text("connected again; everything is read anew")
+
+
 def test_a_hidden_page_lets_its_connection_go(
     console: Console, gateway: KeylineGateway, client: pulsar_client.Client, new_topic: NewTopic
 ) -> None:
