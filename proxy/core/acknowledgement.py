@@ -58,7 +58,7 @@ def ack(dispatcher: Dispatcher, worker: Worker, key: int, now: float) -> bool:
             _finish(dispatcher, part, worker, now)
     if worker.over_unacked:
         reopen(dispatcher, worker, now)
-    if worker.outbox and (unit.redeliveries or unit.sent_at >= worker.outbox[0].sent_at):
+    if unit.redeliveries and worker.outbox:
         _forget_unsent(dispatcher, worker, unit, key, now)
     return True
 
@@ -86,7 +86,7 @@ def ack_indexes(dispatcher: Dispatcher, worker: Worker, key: int, unacked: int, 
         del worker.pending[key]
         dispatcher.ack_latency.observe(now - unit.sent_at)
     reopen(dispatcher, worker, now)
-    if worker.outbox and (unit.redeliveries or unit.sent_at >= worker.outbox[0].sent_at):
+    if unit.redeliveries and worker.outbox:
         _forget_unsent(dispatcher, worker, unit, key, now)
     return True
 
@@ -146,10 +146,7 @@ def take_back(dispatcher: Dispatcher, worker: Worker, units: Collection[Part | D
 
 
 def _forget_unsent(dispatcher: Dispatcher, worker: Worker, unit: Part | Delivery, key: int, now: float) -> None:
-    """A late ack of an earlier delivery: what lies in the outbox to be sent once more is needed no more, or not all.
-
-    Also where a broker does not say that it sends once more. Only what may lie there is looked for: acks are many.
-    """
+    """A late ack of an earlier delivery: what lies in the outbox to be sent once more is needed no more, or not all."""
     if not any(unsent is unit for unsent in worker.outbox):
         return
     if key in worker.pending:

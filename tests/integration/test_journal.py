@@ -29,6 +29,8 @@ from spark_reports.run import report
 from tests.integration.conditions import eventually
 from tests.integration.conftest import StartGateway, explain
 
+ROWS_BYTES = 4_000
+"""More than an open file has before the first of its rows."""
 MESSAGES = 12_000
 KEYS = 500
 QUEUE = 50
@@ -189,6 +191,11 @@ def test_a_killed_gateways_journal_is_whole_up_to_its_last_second(
         run.start_workers(*WORKERS, receiver_queue_size=QUEUE, ack_delay_ms=5)
         run.produce(count=MESSAGES, keys=KEYS, rate_per_s=1_000.0)
         run.wait_acknowledged(MESSAGES // 2)
+        spool = root / OPEN_DIRECTORY
+        eventually(
+            lambda: any(file.is_file() and file.stat().st_size > ROWS_BYTES for file in spool.rglob("*")),
+            "rows that are written and not published",
+        )
         run.interruption(Cause.GATEWAY_KILLED)
         gateway.kill()
         published = [file for file in root.rglob("*.parquet") if OPEN_DIRECTORY not in file.parts]

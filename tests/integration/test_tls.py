@@ -28,7 +28,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.broker]
 MESSAGES = 40
 HOSTS = (LOOPBACK, "localhost")
 RELOADED_S_MAX = 30.0
-NOT_READY_S = 5.0
+NOT_READY_S = 15.0
 
 
 class Place(NamedTuple):

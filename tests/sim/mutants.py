@@ -189,8 +189,8 @@ MUTANTS = (
     Mutant(
         "an unacknowledged limit never ends",
         ACKNOWLEDGEMENT,
-        "    if worker.over_unacked:\n        reopen(dispatcher, worker, now)\n    if worker.outbox",
-        "    if worker.outbox",
+        "    if worker.over_unacked:\n        reopen(dispatcher, worker, now)\n    if unit.redeliveries",
+        "    if unit.redeliveries",
     ),
     Mutant(
         "confirmed acks are forgotten",
