@@ -12,17 +12,16 @@ does so first, in order that a test's time limit never pays for a download).
 from __future__ import annotations
 
 import os
-import shutil
 import sys
-import tempfile
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 from xml.sax.saxutils import escape
 
 from integration.errors import DownloadError, IntegrationError
-from integration.locks import exclusive_lock
 from integration.maven import copy_dependencies
+from integration.once import made_once
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -93,31 +92,23 @@ def ensure(bundle: Bundle) -> Path:
         ToolMissingError: Java or Maven are not installed.
         DownloadError: Maven failed twice or stalled.
     """
-    target = bundle.libraries
-    if target.is_dir():
-        return target
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with exclusive_lock(cache_root() / "download.lock", "another process is fetching artifacts; waiting for it"):
-        if not target.is_dir():
-            _fetch(bundle, target)
-    return target
+    # One lock for all of them: they share Maven's repository.
+    waiting = "another process is fetching artifacts; waiting for it"
+    return made_once(bundle.libraries, cache_root() / "download.lock", waiting, partial(_fetch, bundle))
 
 
-def _fetch(bundle: Bundle, target: Path) -> None:
-    work = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
-    log = cache_root() / f"{target.name}.log"
-    try:
-        (work / "pom.xml").write_text(bundle.pom())
-        copy_dependencies(
-            work, cache_root() / "maven-repository", log, label=f"{bundle.name} {bundle.version}", jars=bundle.jar_count
-        )
-        jars = work / "jars"
-        if not jars.is_dir() or not any(jars.iterdir()):
-            msg = f"Maven succeeded but copied no jars for {target.name}; see {log}"
-            raise DownloadError(msg)
-        jars.rename(target)
-    finally:
-        shutil.rmtree(work, ignore_errors=True)
+def _fetch(bundle: Bundle, work: Path) -> Path:
+    name = bundle.libraries.name
+    log = cache_root() / f"{name}.log"
+    (work / "pom.xml").write_text(bundle.pom())
+    copy_dependencies(
+        work, cache_root() / "maven-repository", log, label=f"{bundle.name} {bundle.version}", jars=bundle.jar_count
+    )
+    jars = work / "jars"
+    if not jars.is_dir() or not any(jars.iterdir()):
+        msg = f"Maven succeeded but copied no jars for {name}; see {log}"
+        raise DownloadError(msg)
+    return jars
 
 
 def project(name: str, wanted: list[str], managed: Sequence[str] = ()) -> str:

@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import Final
 
 from integration import artifacts
-from integration.building import built_once, run_build
-from integration.errors import DownloadError, ToolMissingError
+from integration.building import run_build
+from integration.errors import ToolMissingError
+from integration.once import made_once
 
 VERSION_MIN: Final = (1, 21)
 """It fetches a newer toolchain by itself where a module wants one."""
@@ -41,7 +42,10 @@ def ensure_go_program(name: str, module: str, what: str) -> Path:
         run_build(command, f"building {module}", INSTALL_S_MAX, {"GOBIN": str(directory)})
         return directory / name
 
-    return built_once(artifacts.cache_root() / "go" / name, what, install)
+    root = artifacts.cache_root()
+    return made_once(
+        root / "go" / name, root / f"go-{name}.lock", f"another process is building {what}; waiting", install
+    )
 
 
 def module_files(module: str, what: str) -> Path:
@@ -51,19 +55,9 @@ def module_files(module: str, what: str) -> Path:
         ToolMissingError: Go is missing or too old; the text is fit for a skip's reason.
         DownloadError: it could not be fetched.
     """
-    go = require_go(what)
     # Outside any module, whose own rules would have a say.
-    done = subprocess.run(
-        [go, "mod", "download", "-json", module],
-        capture_output=True,
-        text=True,
-        cwd=tempfile.gettempdir(),
-        timeout=INSTALL_S_MAX,
-        check=False,
-    )
-    if done.returncode:
-        raise DownloadError(f"{what}: {module} could not be fetched:\n{done.stdout}{done.stderr}")
-    return Path(json.loads(done.stdout)["Dir"])
+    command = [require_go(what), "-C", tempfile.gettempdir(), "mod", "download", "-json", module]
+    return Path(json.loads(run_build(command, f"fetching {module}", INSTALL_S_MAX))["Dir"])
 
 
 def require_go(what: str) -> str:

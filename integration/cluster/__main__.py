@@ -8,8 +8,6 @@ import sys
 
 from integration.artifacts import DEFAULT_VERSION
 from integration.cluster.cluster import kubernetes
-from integration.containers.daemon import docker_daemon
-from integration.containers.images import build_keyline, ensure_pulsar
 from integration.errors import IntegrationError
 
 
@@ -21,10 +19,7 @@ def main() -> int:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         with kubernetes() as cluster:
-            with docker_daemon() as client:
-                images = [build_keyline(client), ensure_pulsar(client, options.pulsar)]
-                for image in images:
-                    cluster.load(client, image)
+            images = cluster.load_images(options.pulsar)
             print(f"images: {', '.join(images)}\nexport KUBECONFIG={cluster.kubeconfig}", flush=True)
             signal.pause()
     except IntegrationError as error:

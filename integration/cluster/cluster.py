@@ -19,13 +19,13 @@ from integration.cluster.network import node_network
 from integration.cluster.programs import ensure_programs, require_system
 from integration.cluster.starting import Starting
 from integration.cluster.traces import nothing_left
+from integration.containers.daemon import docker_daemon
+from integration.containers.images import build_keyline, ensure_pulsar
 from integration.helm_tool import run_helm
 from integration.locks import exclusive_lock
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    import docker
 
     from integration.cluster.runtime import Runtime
 
@@ -40,9 +40,17 @@ class Cluster:
         self.kubeconfig = kubeconfig
         self._runtime = runtime
 
-    def load(self, client: docker.DockerClient, image: str) -> None:
-        """Take an image from a Docker daemon, by its name."""
-        self._runtime.load(client.images.get(image).save(named=image))
+    def load_images(self, pulsar_version: str) -> tuple[str, str]:
+        """Build the gateway's image and a broker's where they are not there, take them, and return their names.
+
+        Raises:
+            ToolMissingError: there is no Docker daemon, and none can be started.
+        """
+        with docker_daemon() as client:
+            names = build_keyline(client), ensure_pulsar(client, pulsar_version)
+            for name in names:
+                self._runtime.load(client.images.get(name).save(named=name))
+        return names
 
     def helm(self, *words: str) -> subprocess.CompletedProcess[str]:
         """Run Helm to its end and return what it said."""

@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Final
 
 from integration import artifacts
-from integration.building import built_once, run_build
+from integration.building import run_build
 from integration.errors import ToolMissingError
 from integration.go_tool import require_go
+from integration.once import made_once
 
 SOURCE: Final = Path(__file__).parent / "node"
 VERSION: Final = "1.34.4"
@@ -43,7 +44,9 @@ def ensure_programs() -> Path:
         ToolMissingError: Go is missing or too old; the text is fit for a skip's reason.
         DownloadError: modules could not be fetched or built; nothing half is kept.
     """
-    return built_once(artifacts.cache_root() / "cluster" / _digest(), "a cluster", _build)
+    root = artifacts.cache_root()
+    waiting = "another process is building a cluster; waiting"
+    return made_once(root / "cluster" / _digest(), root / "cluster.lock", waiting, _build)
 
 
 def require_system() -> None:

@@ -6,13 +6,13 @@ import hashlib
 import os
 import shutil
 import sys
-import tempfile
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 from integration import artifacts
 from integration.building import run_build
-from integration.locks import exclusive_lock
+from integration.once import made_once
 
 PYTHON: Final = "3.11"
 """Of the image."""
@@ -29,26 +29,18 @@ def ensure_wheels() -> Path:
     """
     pinned = [REPOSITORY / name for name in PINNED]
     digest = hashlib.sha256(b"".join(path.read_bytes() for path in pinned)).hexdigest()[:12]
-    directory = artifacts.cache_root() / f"wheels-{digest}"
-    if directory.exists():
-        return directory
-    with exclusive_lock(artifacts.cache_root() / "wheels.lock", "another process is fetching wheels; waiting"):
-        if not directory.exists():
-            _fetch(pinned, directory)
-    return directory
+    root = artifacts.cache_root()
+    waiting = "another process is fetching wheels; waiting"
+    return made_once(root / f"wheels-{digest}", root / "wheels.lock", waiting, partial(_fetch, pinned))
 
 
-def _fetch(pinned: list[Path], directory: Path) -> None:
-    work = Path(tempfile.mkdtemp(prefix=".wheels-", dir=directory.parent))
-    try:
-        for path in pinned:
-            command = [sys.executable, "-m", "pip", "download", "--quiet", "--require-hashes", "--only-binary", ":all:"]
-            command += ["--python-version", PYTHON, "--dest", str(work), "--requirement", str(path)]
-            run_build(command, f"fetching the packages of {path.name}", FETCHED_S_MAX)
-        work.chmod(0o755)
-        work.rename(directory)
-    finally:
-        shutil.rmtree(work, ignore_errors=True)
+def _fetch(pinned: list[Path], work: Path) -> Path:
+    for path in pinned:
+        command = [sys.executable, "-m", "pip", "download", "--quiet", "--require-hashes", "--only-binary", ":all:"]
+        command += ["--python-version", PYTHON, "--dest", str(work), "--requirement", str(path)]
+        run_build(command, f"fetching the packages of {path.name}", FETCHED_S_MAX)
+    work.chmod(0o755)
+    return work
 
 
 def link_wheels(directory: Path) -> None:

@@ -48,6 +48,11 @@ class StreamLeases:
         """Monotonic seconds; nothing may be delivered at this moment or later."""
         self._open: set[int] = set()
 
+    @property
+    def end(self) -> float:
+        """When the leases themselves end: by then what was delivered must have left."""
+        return self.until + self.send_s
+
     def stream_of(self, slot: int) -> int:
         """Return the stream that has the slot, 0..65535."""
         assert 0 <= slot < RANGE_SLOT_COUNT, slot

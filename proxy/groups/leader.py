@@ -137,16 +137,16 @@ class GroupLeader:
         Who was to be dropped by now is, also if we slept through that time: nothing that was leased before counts.
         """
         acts: list[LeaderAct] = []
-        session = self._sessions.get(message.report.session)
+        report = message.report
+        session = self._sessions.get(report.session)
         if session is not None and self._overdue(session, now):
             acts += self._happen(session, Event.TIMEOUT, now)
             session = None
-        report = message.report
         if isinstance(message, FindLeader):
             acts += self._find(session, message, now)
         elif session is None:
             acts = acts or [self._invalidate(report.session, report.beat, "this leader does not know it")]
-        elif self._hear(session, message.report, now):
+        elif self._hear(session, report, now):
             acts += self._hear_known(session, message, now)
         return acts + self._work(now)
 

@@ -191,8 +191,9 @@ class GroupSeat:
 
     def deliver_until(self, until: float) -> None:
         """As the port says."""
-        if self._dispatcher.leases is not None:
-            streams_here.renew(self._dispatcher, until - self._groups.send_s, self._now())
+        leases = self._dispatcher.leases
+        if leases is not None:
+            streams_here.renew(self._dispatcher, until - leases.send_s, self._now())
             self._subscription.schedule_flush()
 
     def reposition(self, target: ReplayTarget) -> None:

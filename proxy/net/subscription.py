@@ -364,7 +364,7 @@ class Subscription:
         leases = self.dispatcher.leases
         if leases is not None:
             # A process that is stopped right here wakes up with frames that are another replica's to deliver.
-            subscriber.link.limit(leases.until + leases.send_s - self.now())
+            subscriber.link.limit(leases.end - self.now())
         extras = self.inflows.extras if self._whole is None else self._whole.intake.extras
         if self.outbox.write(subscriber.link, worker, extras):
             return

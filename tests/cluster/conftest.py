@@ -8,9 +8,7 @@ from contextlib import ExitStack
 import pytest
 
 from integration.artifacts import DEFAULT_VERSION
-from integration.cluster.cluster import Cluster, kubernetes
-from integration.containers.daemon import docker_daemon
-from integration.containers.images import build_keyline, ensure_pulsar
+from integration.cluster.cluster import kubernetes
 from integration.errors import ToolMissingError
 from tests.cluster.installed import Installed
 from tests.cluster.release import PulsarRelease
@@ -24,14 +22,11 @@ def release() -> Iterator[PulsarRelease]:
     """A broker in a cluster that has the gateway's image too."""
     with ExitStack() as stack:
         try:
-            cluster: Cluster = stack.enter_context(kubernetes())
-            with docker_daemon() as client:
-                images = build_keyline(client), ensure_pulsar(client, DEFAULT_VERSION)
-                for image in images:
-                    cluster.load(client, image)
+            cluster = stack.enter_context(kubernetes())
+            _, image = cluster.load_images(DEFAULT_VERSION)
         except ToolMissingError as error:
             pytest.skip(str(error))
-        broker = PulsarRelease(cluster, NAMESPACE, images[1])
+        broker = PulsarRelease(cluster, NAMESPACE, image)
         broker.install()
         yield broker
 

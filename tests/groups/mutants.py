@@ -205,7 +205,7 @@ MUTANTS = (
     _mutant(
         "frames may leave at any time",
         "proxy/net/subscription.py",
-        "            subscriber.link.limit(leases.until + leases.send_s - self.now())\n",
+        "            subscriber.link.limit(leases.end - self.now())\n",
         "            pass\n",
         SEATS,
     ),

@@ -20,6 +20,7 @@ import httpx
 import pulsar
 
 from integration.gateway import KeylineGateway
+from integration.load.options import SUBSCRIPTION
 from integration.standalone import PulsarStandalone
 from proxy.wire import frames
 from proxy.wire import pulsar_pb2 as pb
@@ -35,6 +36,8 @@ PATIENCE_S = 600
 SEND_MS_MAX = 120_000
 """It waits longer and longer before it connects again."""
 ANSWER_S = 60.0
+STREAMS = 16
+"""Of a group, as gateways cut it unless they are told otherwise."""
 """For what takes milliseconds, or some seconds where a gateway holds the topic for its owner."""
 FIRST_REQUEST = 1_000
 """Request ids below are `RawClient.ask`'s."""
@@ -268,8 +271,11 @@ def administer(broker: Administered, method: str, topic: str, what: str, body: o
     return answer.json() if answer.content else None
 
 
-def stream_holders(broker: PulsarStandalone, topic: str, subscription: str, streams: int) -> set[str]:
-    """The replicas that have all streams between them, by the broker's account; nobody as long as some are missing."""
-    consumers = administer(broker, "GET", topic, "stats")["subscriptions"].get(subscription, {}).get("consumers", [])
+def stream_holders(broker: Administered, topic: str) -> set[str]:
+    """The replicas that have all streams of a load's subscription between them; nobody as long as some are missing.
+
+    By the broker's own account.
+    """
+    consumers = administer(broker, "GET", topic, "stats")["subscriptions"].get(SUBSCRIPTION, {}).get("consumers", [])
     names = [str(consumer["consumerName"]).rpartition("-")[0] for consumer in consumers]
-    return set(names) if len(names) == streams else set()
+    return set(names) if len(names) == STREAMS else set()

@@ -31,7 +31,6 @@ RATE_PER_S = 600.0
 KEYS = 500
 REPLICAS = 3
 NAMES = tuple(f"replica-{number}" for number in range(REPLICAS))
-STREAMS = 16
 WORKERS = tuple(f"w{number}" for number in range(2 * REPLICAS))
 RECEIVER_QUEUE_SIZE = 20
 KEEP_ALIVE_S = 3
@@ -99,19 +98,14 @@ def loaded(
         yield run
 
 
-def holders(broker: PulsarStandalone, topic: str) -> set[str]:
-    """The replicas that have all streams between them, by the broker's own account."""
-    return stream_holders(broker, topic, SUBSCRIPTION, STREAMS)
-
-
 def spread(broker: PulsarStandalone, topic: str, replicas: int) -> bool:
     """Whether so many replicas consume all streams."""
-    return len(holders(broker, topic)) == replicas
+    return len(stream_holders(broker, topic)) == replicas
 
 
 def others_have_all(broker: PulsarStandalone, topic: str, replica: str) -> bool:
     """Whether all streams are consumed, and none by this one."""
-    having = holders(broker, topic)
+    having = stream_holders(broker, topic)
     return bool(having) and replica not in having
 
 

@@ -10,7 +10,6 @@ import pytest
 
 from integration.gateway import KeylineGateway, service_url_of
 from integration.load.lives import Cause
-from integration.load.options import SUBSCRIPTION
 from integration.load.run import LoadRun
 from tests.integration.conditions import eventually
 from tests.integration.conftest import explain
@@ -24,7 +23,6 @@ __all__ = ["broker_elsewhere", "namespaces"]
 MESSAGES: Final = 12_000
 KEYS: Final = 300
 RATE_PER_S: Final = 400.0
-STREAMS: Final = 16
 RECEIVER_QUEUE_SIZE: Final = 20
 SINCE: Final = 1_000
 """Messages that the others deliver before the wire is mended."""
@@ -50,11 +48,6 @@ def other(broker_elsewhere: BrokerElsewhere, tmp_path: Path) -> Iterator[Keyline
         yield gateway
 
 
-def holders(broker: BrokerElsewhere, topic: str) -> set[str]:
-    """The replicas that have all streams between them."""
-    return stream_holders(broker, topic, SUBSCRIPTION, STREAMS)
-
-
 def test_a_replica_that_is_cut_off_delivers_nothing_of_what_others_have(
     namespaces: Namespaces,
     broker_elsewhere: BrokerElsewhere,
@@ -73,18 +66,18 @@ def test_a_replica_that_is_cut_off_delivers_nothing_of_what_others_have(
             run.start_worker(name, service_url=url, receiver_queue_size=RECEIVER_QUEUE_SIZE, ack_delay_ms=5)
         for worker in run.workers.values():
             worker.wait_joined()
-        eventually(lambda: len(holders(broker, topic)) == 2, "both replicas to have streams")
+        eventually(lambda: len(stream_holders(broker, topic)) == 2, "both replicas to have streams")
         run.produce(count=MESSAGES, keys=KEYS, rate_per_s=RATE_PER_S)
         reach(run, 0.2, MESSAGES)
         try:
             # It goes on delivering for as long as its leases last, and what is acknowledged meanwhile gets lost.
             with run.paused(Cause.GATEWAY_PAUSED, ["a1", "a2"]):
                 namespaces.to_broker.tear()
-                eventually(lambda: len(holders(broker, topic)) == 1, "the other to have all streams")
+                eventually(lambda: len(stream_holders(broker, topic)) == 1, "the other to have all streams")
             run.wait_acknowledged(run.progress.acknowledged + SINCE)
         finally:
             namespaces.to_broker.mend()
-        eventually(lambda: len(holders(broker, topic)) == 2, "both replicas to have streams again")
+        eventually(lambda: len(stream_holders(broker, topic)) == 2, "both replicas to have streams again")
         result = run.finish()
     found = explain(result)
     assert result.ok, found

@@ -17,7 +17,6 @@ import pytest
 from integration.gateway import KeylineGateway
 from integration.load.audit import AuditResult
 from integration.load.lives import Cause
-from integration.load.options import SUBSCRIPTION
 from integration.load.run import LoadRun
 from integration.standalone import PulsarStandalone
 from tests.integration.conditions import eventually
@@ -29,17 +28,11 @@ from tests.integration.faults.line import GATEWAY_SETTINGS, bug_reports, reach
 MESSAGES: Final = 6_000
 KEYS: Final = 300
 RATE_PER_S: Final = 400.0
-STREAMS: Final = 16
 RECEIVER_QUEUE_SIZE: Final = 20
 SINCE: Final = 500
 """Messages that the other delivers before the frozen one wakes up."""
 
 pytestmark = [pytest.mark.slow, pytest.mark.broker]
-
-
-def holders(broker: PulsarStandalone, topic: str) -> set[str]:
-    """The replicas that have all streams between them."""
-    return stream_holders(broker, topic, SUBSCRIPTION, STREAMS)
 
 
 def frozen_with_messages_in_hand(
@@ -69,17 +62,17 @@ def frozen_with_messages_in_hand(
             run.start_worker(name, service_url=url, receiver_queue_size=RECEIVER_QUEUE_SIZE, ack_delay_ms=5)
         for worker in run.workers.values():
             worker.wait_joined()
-        eventually(lambda: len(holders(broker, topic)) == 2, "both replicas to have streams")
+        eventually(lambda: len(stream_holders(broker, topic)) == 2, "both replicas to have streams")
         run.produce(count=MESSAGES, keys=KEYS, rate_per_s=RATE_PER_S)
         reach(run, 0.2, MESSAGES)
         with run.paused(Cause.GATEWAY_PAUSED, ["a1", "a2"]):
             order.touch()
             process = psutil.Process(frozen.pid)
             eventually(lambda: process.status() == psutil.STATUS_STOPPED, "it to stop itself")
-            eventually(lambda: holders(broker, topic) == {"replica-1"}, "the other to have all streams")
+            eventually(lambda: stream_holders(broker, topic) == {"replica-1"}, "the other to have all streams")
             run.wait_acknowledged(run.progress.acknowledged + SINCE)
         frozen.resume()
-        eventually(lambda: len(holders(broker, topic)) == 2, "both replicas to have streams again")
+        eventually(lambda: len(stream_holders(broker, topic)) == 2, "both replicas to have streams again")
         result = run.finish()
         assert not bug_reports(frozen.log) + bug_reports(other.log)
         return result, frozen.log
