@@ -6,8 +6,8 @@ have finished; those must not reach a worker a second time. So a position is in 
 outstanding, acknowledged but unconfirmed, confirmed lately. Only the first is news.
 
 Confirmed positions are remembered as ranges, because a broker that is killed forgets acks it had confirmed but not
-yet stored (the cursor is flushed about once a second). They are forgotten when the broker itself closes our consumer:
-then it stored its cursor, or an operator moved the cursor on purpose and wants the messages again.
+yet stored (the cursor is flushed about once a second). They are forgotten when somebody moved the cursor on purpose
+and wants the messages again.
 
 Not here: which worker holds what. That is the dispatcher's.
 """
@@ -126,8 +126,15 @@ class Outstanding:
         """Whether the broker confirmed the ack of this position not long ago."""
         return position in self._confirmed_fresh or position in self._confirmed_ranges
 
+    def last_confirmed_below(self, position: int) -> int | None:
+        """Return the highest position below this one whose ack was confirmed not long ago; None without any."""
+        fresh = (confirmed for confirmed in self._confirmed_fresh if confirmed < position)
+        last = max(fresh, default=None)
+        folded = self._confirmed_ranges.last_below(position)
+        return folded if last is None else last if folded is None else max(last, folded)
+
     def forget_confirmed(self) -> None:
-        """The broker closed our consumer by itself: what it sends from now on, it means."""
+        """The cursor was moved, or may have been: what the broker sends from now on, it means."""
         self._confirmed_fresh.clear()
         self._confirmed_ranges.clear()
 

@@ -73,6 +73,11 @@ class PositionRanges:
         index = bisect_left(self._ends, position)
         return index < len(self._ends) and self._starts[index] <= position
 
+    def last_below(self, position: Position) -> Position | None:
+        """Return the highest member below a position; None without any."""
+        index = bisect_left(self._starts, position)
+        return min(self._ends[index - 1], position - 1) if index else None
+
     def remove_below(self, position: Position) -> None:
         """Drop every member below a position, which itself stays if it is one. What is dropped is not "forgotten"."""
         index = bisect_left(self._ends, position)

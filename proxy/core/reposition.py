@@ -14,6 +14,7 @@ from proxy.core.slots import SlotTable
 if TYPE_CHECKING:
     from proxy.core.dispatcher import Dispatcher
     from proxy.core.entry import Part
+    from proxy.core.outstanding import Outstanding
 
 
 def reset(dispatcher: Dispatcher, now: float) -> None:
@@ -42,6 +43,24 @@ def reset(dispatcher: Dispatcher, now: float) -> None:
         worker.draining_slots = 0
         worker.join_gate = None
         worker.reconsider()
+
+
+def least_mark_delete(outstanding: Outstanding) -> int | None:
+    """Return where the cursor stands at least if nobody moves it, as far as is known: the broker confirmed it so."""
+    held = min(outstanding.entries, default=outstanding.highest + 1)
+    return outstanding.last_confirmed_below(min(outstanding.unconfirmed | {held}))
+
+
+def was_moved(outstanding: Outstanding, mark_delete: int, least: int | None) -> bool:
+    """Tell whether somebody moved the cursor that stands here, where the broker had closed our consumer.
+
+    Args:
+        outstanding: what is known of the subscription's entries.
+        mark_delete: everything up to there is acknowledged at the broker, and was when we attached.
+        least: `least_mark_delete` of then, or less if the broker may have gone back by itself.
+    """
+    held = min(outstanding.entries, default=outstanding.highest + 1)
+    return held <= mark_delete < outstanding.highest or (least is not None and mark_delete < least)
 
 
 def discard_up_to(dispatcher: Dispatcher, position: int, now: float) -> int:

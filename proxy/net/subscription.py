@@ -28,6 +28,7 @@ from proxy.core.hash_ranges import HashRange
 from proxy.errors import ClientError
 from proxy.net.subscription_acks import UpstreamAcks
 from proxy.net.subscription_admission import Admission
+from proxy.net.subscription_cursor import CursorWatch
 from proxy.net.subscription_inflow import WHOLE, Inflow
 from proxy.net.subscription_inflows import Inflows
 from proxy.net.subscription_orders import policy_ordered
@@ -98,8 +99,10 @@ class Subscription:
         self.dispatcher = Dispatcher(selector, self.policy.mode)
         if orders.paused:
             self.dispatcher.pause()
+        self.cursor = CursorWatch(self.dispatcher.outstanding, self.now)
         self.acks = UpstreamAcks(
             self.dispatcher.outstanding,
+            self.cursor,
             self.schedule_flush,
             self.clock.call_later,
             with_indexes=self.settings.upstream_batch_index_ack,
@@ -386,7 +389,7 @@ class Subscription:
                 self._grant_to(inflow, free_permits, bytes_held, shares)
 
     def _grant_to(self, inflow: Inflow, free_permits: int, bytes_held: int, shares: int) -> None:
-        if inflow.upstream.link is None:
+        if inflow.upstream.link is None or inflow.waits_for_cursor:
             return
         dispatcher = self.dispatcher
         permits = inflow.window.grant(

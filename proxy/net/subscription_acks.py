@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from proxy.core.outstanding import Outstanding
     from proxy.net.ports import BrokerLink
+    from proxy.net.subscription_cursor import CursorWatch
 
 ACKS_PER_COMMAND_MAX: Final = 2_000
 """Positions in one command: 40 KB, well below the broker's frame limit."""
@@ -64,6 +65,7 @@ class UpstreamAcks:
 
     __slots__ = (
         "_call_later",
+        "_cursor",
         "_end",
         "_in_flight",
         "_outstanding",
@@ -79,6 +81,7 @@ class UpstreamAcks:
     def __init__(
         self,
         outstanding: Outstanding,
+        cursor: CursorWatch,
         wake: Callable[[], None],
         call_later: Callable[[float, Callable[[], None]], object],
         *,
@@ -86,9 +89,11 @@ class UpstreamAcks:
     ) -> None:
         """`with_indexes`: forward acks of single messages of a batch, for brokers that store them.
 
-        `wake` asks for a `flush` soon, when something must be sent once more; `call_later` is the clock's.
+        `cursor` is told what the broker has confirmed. `wake` asks for a `flush` soon, when something must be sent once
+        more; `call_later` is the clock's.
         """
         self._outstanding = outstanding
+        self._cursor = cursor
         self._wake = wake
         self._call_later = call_later
         self._with_indexes = with_indexes
@@ -157,6 +162,7 @@ class UpstreamAcks:
 
     def _send(self, link: BrokerLink, consumer_id: int, positions: list[int], receipts: list[Receipt]) -> None:
         self.commands_sent += 1
+        self._cursor.acknowledged()
         pairs = [(position >> ENTRY_BITS, position & ENTRY_MASK) for position in positions]
 
         def again() -> None:
@@ -165,7 +171,7 @@ class UpstreamAcks:
 
         def answered(reply: pb.BaseCommand | Exception) -> None:
             if not isinstance(reply, Exception):
-                self._outstanding.confirmed(positions)
+                self._cursor.confirmed(positions)
             self._settle(receipts, reply, again)
 
         link.request(lambda request_id: commands.ack(consumer_id, pairs, request_id), answered)

@@ -95,6 +95,8 @@ class Inflow:
         self.at_end_of_topic = False
         self.fetching = True
         """Whether it is granted permits; not while its stream is given back."""
+        self.waits_for_cursor = False
+        """Whether it is granted none until the broker has told where the cursor stands."""
         self._subscription = subscription
         self._listener = listener
         self._facts: dict[str, Any] = {"stream": stream} if subscription.streamed else {}
@@ -141,7 +143,10 @@ class Inflow:
         subscription = self._subscription
         self.intake.end_run()  # one that the loss of the connection cut short
         self.window.reconnected()
-        if self.upstream.connects > 1:
+        again = self.upstream.connects > 1
+        subscription.cursor.attached(again=again)
+        self.waits_for_cursor = subscription.cursor.in_doubt
+        if again:
             subscription.acks.after_reconnect()
         subscription.directory.events.happened(
             "upstream_ready", subscription.key, connects=self.upstream.connects, **self._facts
@@ -153,9 +158,14 @@ class Inflow:
         """The broker does not let us, or cannot be asked."""
         self._listener.stream_refused(self.stream, error)
 
-    def upstream_mark_delete(self, position: int) -> None:
+    def upstream_mark_delete(self, position: int | None) -> None:
         """What was acknowledged at the broker meanwhile is not delivered any more."""
         subscription = self._subscription
+        subscription.cursor.told(position)
+        self.waits_for_cursor = False
+        subscription.schedule_flush()
+        if position is None:
+            return
         dropped = reposition.discard_up_to(subscription.dispatcher, position, subscription.now())
         if dropped:
             log.info(
@@ -164,7 +174,6 @@ class Inflow:
                 subscription=subscription.name,
                 messages=dropped,
             )
-        subscription.schedule_flush()
 
     # ---- UpstreamConsumer -------------------------------------------------------------------------------------
 
@@ -177,12 +186,13 @@ class Inflow:
         subscription.flush()
 
     def closed_by_broker(self, reason: str) -> None:
-        """Unload, or a cursor moved on purpose: the broker knows what it wants delivered from now on."""
+        """Unload, or a cursor moved on purpose: which of them, `CursorWatch` finds out."""
         subscription = self._subscription
-        subscription.dispatcher.outstanding.forget_confirmed()
+        sought = subscription.requests.busy
+        (subscription.cursor.sought if sought else subscription.cursor.closed)()
         if subscription.ended:
             return
-        if subscription.requests.busy:
+        if sought:
             subscription.requests.consumer_closed()
         else:
             self.lost(reason)

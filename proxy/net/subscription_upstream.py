@@ -62,8 +62,8 @@ class UpstreamOwner(Protocol):
     def upstream_refused(self, error: Exception) -> None:
         """The very first attempt failed; the consumer is closed. A persistent one: any failed, and it tries again."""
 
-    def upstream_mark_delete(self, position: int) -> None:
-        """After a reconnect: everything up to here is acknowledged at the broker."""
+    def upstream_mark_delete(self, position: int | None) -> None:
+        """After `upstream_ready`: everything up to here is acknowledged at the broker; None if it does not tell."""
 
 
 class SubscriptionUpstream:
@@ -207,21 +207,20 @@ class SubscriptionUpstream:
         self.connects += 1
         _begin_no_more(self._template)
         self._owner.upstream_ready()
-        if self.connects > 1:
-            self._ask_mark_delete(attempt, link)
+        self._ask_mark_delete(attempt, link)
 
     def _ask_mark_delete(self, attempt: int, link: BrokerLink) -> None:
         consumer_id = self.consumer_id
 
         def answered(reply: pb.BaseCommand | Exception) -> None:
-            if attempt != self._attempt or isinstance(reply, Exception):
-                return
-            answer = reply.getLastMessageIdResponse
-            if answer.HasField("consumer_mark_delete_position"):
-                place = answer.consumer_mark_delete_position
-                entry = place.entryId if place.entryId < 1 << 63 else place.entryId - (1 << 64)
-                if is_packable(place.ledgerId, entry):
-                    self._owner.upstream_mark_delete(pack(place.ledgerId, entry))
+            if isinstance(reply, Exception):
+                self._clock.call_soon(untold)  # with a connection that breaks, requests end before consumers
+            elif attempt == self._attempt and self.link is link:
+                self._owner.upstream_mark_delete(_mark_delete(reply))
+
+        def untold() -> None:
+            if attempt == self._attempt and self.link is link:
+                self._owner.upstream_mark_delete(None)
 
         link.request(lambda request_id: commands.get_last_message_id(consumer_id, request_id), answered)
 
@@ -254,6 +253,15 @@ class SubscriptionUpstream:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+
+def _mark_delete(reply: pb.BaseCommand) -> int | None:
+    answer = reply.getLastMessageIdResponse
+    if not answer.HasField("consumer_mark_delete_position"):
+        return None
+    place = answer.consumer_mark_delete_position
+    entry = place.entryId if place.entryId < 1 << 63 else place.entryId - (1 << 64)
+    return pack(place.ledgerId, entry) if is_packable(place.ledgerId, entry) else None
 
 
 def upstream_subscribe(worker: pb.CommandSubscribe, replica_name: str) -> pb.CommandSubscribe:

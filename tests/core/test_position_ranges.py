@@ -42,6 +42,8 @@ def test_the_ranges_are_the_runs_of_a_plain_set(script: list[tuple[str, Position
         assert list(ranges) == runs(model)
         assert len(ranges) == len(runs(model))
         assert ranges.position_count == len(model)
+        below = max((member for member in model if member < position), default=None)
+        assert ranges.last_below(position) == below
     assert all(
         (pack(ledger, entry) in ranges) == (pack(ledger, entry) in model) for ledger in (3, 5) for entry in range(14)
     )

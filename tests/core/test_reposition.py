@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 from proxy.core.dispatcher import OrderingMode
+from proxy.core.outstanding import CONFIRMED_FOLD_AT, Outstanding
 from proxy.core.positions import pack
-from proxy.core.reposition import discard_up_to, reset
+from proxy.core.reposition import discard_up_to, least_mark_delete, reset, was_moved
 from tests.core.test_dispatcher_rig import A, B, Rig
 
 
@@ -110,3 +113,54 @@ def test_dropping_ten_thousand_of_a_hot_key_keeps_the_rest_in_order() -> None:
     assert discard_up_to(rig.dispatcher, pack(1, 9_999), 0.0) == 10_000
     rig.flow("c1", 100)
     assert rig.got("c1") == list(range(10_000, 10_010))
+
+
+def acknowledged(*confirmed: int, unconfirmed: int = 0) -> Rig:
+    """Entries 1 to 9 at a worker, which acknowledged some of them."""
+    rig = Rig(c1=[A])
+    rig.join("c1", 20)
+    rig.entries(A, *range(1, 10))
+    rig.got("c1")
+    rig.ack("c1", *confirmed, *([unconfirmed] if unconfirmed else []))
+    rig.dispatcher.outstanding.confirmed(pack(1, entry) for entry in confirmed)
+    return rig
+
+
+def test_the_cursor_stands_at_least_before_the_first_that_is_not_confirmed() -> None:
+    """An ack that the broker did not answer may have reached it, or not; islands above do not count."""
+    assert least_mark_delete(Rig(c1=[A]).dispatcher.outstanding) is None
+    assert least_mark_delete(acknowledged(5).dispatcher.outstanding) is None
+    assert least_mark_delete(acknowledged(1, 2, 3, 5, 6).dispatcher.outstanding) == pack(1, 3)
+    assert least_mark_delete(acknowledged(1, 2, 4, unconfirmed=3).dispatcher.outstanding) == pack(1, 2)
+    assert least_mark_delete(acknowledged(*range(1, 10)).dispatcher.outstanding) == pack(1, 9)
+
+
+def test_confirmed_positions_count_wherever_they_are_kept() -> None:
+    """Folded into ranges, or fresh, whichever is higher."""
+    outstanding = Outstanding()
+    outstanding.highest = pack(1, 0)
+    folded = [pack(0, entry) for entry in range(CONFIRMED_FOLD_AT)]
+    outstanding.unconfirmed.update(folded)
+    outstanding.confirmed(folded)
+    assert least_mark_delete(outstanding) == folded[-1]
+    fresh = pack(1, 0)
+    outstanding.unconfirmed.add(fresh)
+    outstanding.confirmed([fresh])
+    assert least_mark_delete(outstanding) == fresh
+    assert outstanding.last_confirmed_below(fresh) == folded[-1]
+
+
+@pytest.mark.parametrize(
+    ("mark_delete", "moved"),
+    [(-1, True), (2, True), (3, False), (4, True), (6, True), (8, True), (9, False), (20, False)],
+)
+def test_a_cursor_that_stands_elsewhere_was_moved(mark_delete: int, moved: bool) -> None:  # noqa: FBT001
+    """1 to 3, 5 and 6 are confirmed. Behind everything that is known nothing comes again."""
+    outstanding = acknowledged(1, 2, 3, 5, 6).dispatcher.outstanding
+    assert was_moved(outstanding, pack(1, mark_delete), least_mark_delete(outstanding)) == moved
+
+
+def test_a_cursor_may_stand_further_than_is_known() -> None:
+    """The broker had heard the ack that it did not answer."""
+    outstanding = acknowledged(1, 2, 4, unconfirmed=3).dispatcher.outstanding
+    assert not was_moved(outstanding, pack(1, 4), least_mark_delete(outstanding))

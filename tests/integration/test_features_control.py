@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import httpx
 import pulsar
 import pytest
 
+from integration.standalone import PulsarStandalone
 from tests.integration.clients import Workers, by_key, key_shared, nothing_comes, numbered, receive, send_all, subscribe
 from tests.integration.conditions import eventually
 
@@ -101,6 +103,22 @@ def test_a_seek_of_one_worker_moves_all(
     workers.consumers["b"].seek(pulsar.MessageId.earliest)
     workers.received.clear()
     assert sorted(by_key(workers.receive(60))) == sorted(KEYS)
+
+
+def test_a_cursor_that_an_operator_moves_back_at_the_broker_delivers_again(
+    broker: PulsarStandalone, client: pulsar.Client, new_topic: NewTopic, acknowledged: Callable[[str], None]
+) -> None:
+    """As often as that is done, also at once; nobody is disconnected."""
+    topic = new_topic("reset-cursor")
+    workers = key_shared(client, topic, "a", "b", "c")
+    send_all(client.create_producer(topic), numbered(KEYS, 60))
+    sent = by_key(workers.receive(60))
+    path = f"{topic.replace('://', '/')}/subscription/s/resetcursor/0"
+    for _ in range(3):
+        acknowledged(topic)
+        httpx.post(f"{broker.admin_url}/admin/v2/{path}", trust_env=False, timeout=30).raise_for_status()
+        workers.received.clear()
+        assert by_key(workers.receive(60)) == sent
 
 
 def test_unsubscribe_removes_the_subscription(

@@ -143,6 +143,7 @@ class Actions:
         world.network.kill(broker.process)
         if world.cluster.owner == broker.address:
             world.cluster.owner = dice.choice(world.cluster.addresses)
+            world.cluster.load()
         world.advance(dice.expovariate(1.0) * RESTART_S)
         world.brokers[world.brokers.index(broker)] = world._start_broker(broker.address)
 

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from tests.sim.storage import Entry, Storage
 
 T = pb.BaseCommand
+LEDGER_MADE_S = 0.3
+"""From the first ack after a topic was loaded until the cursor has a ledger, in which acknowledgements are stored."""
 FRAME_BYTES_MAX = 8 << 20
 KEEP_ALIVE_S = 30.0
 PROTOCOL_VERSION = 21
@@ -48,7 +50,10 @@ GOOD_MANNERS = Manners()
 class Cluster:
     """What the brokers of one world share: the topic, its consumers, and who serves it."""
 
-    def __init__(self, storage: Storage, dice: random.Random, addresses: list[str], manners: Manners) -> None:
+    def __init__(
+        self, storage: Storage, dice: random.Random, addresses: list[str], manners: Manners, now: Callable[[], float]
+    ) -> None:
+        self._now = now
         self.storage = storage
         self.dice = dice
         self.addresses = addresses
@@ -57,13 +62,42 @@ class Cluster:
         self.manners = manners
         self.consumers: list[Consumer] = []
         self.on_close: Callable[[], object] = list
-        """Called when consumers are closed by the broker's own will."""
+        """Called when consumers are closed by the broker's own will, or it does not tell where the cursor stands."""
+        self.on_forgot: Callable[[list[int]], object] = list
+        """Called with messages whose acknowledgement it forgot by that."""
+        self.subscribed = 0
+        """How often one subscription of the gateway came; the first time it takes any place of the cursor for news."""
+        self._told = True
+        self._acked_at: float | None = None
+        """When something was acknowledged first since the topic was loaded."""
+
+    def asked_where(self, *, told: bool) -> None:
+        """The gateway asked where the cursor stands; one that is not told takes it for moved, now and the next time."""
+        self._told = told
+        if not told:
+            self.on_close()
+
+    def load(self) -> None:
+        """The topic is served, by the same broker as before or by another."""
+        self._acked_at = None
+        self.storage.load()
+
+    def acked(self) -> None:
+        """Something was acknowledged."""
+        if self._acked_at is None:
+            self._acked_at = self._now()
 
     def move(self) -> None:
         """The topic is unloaded: consumers are closed, and another broker serves it, or the same again."""
+        early = self._acked_at is not None and self._now() - self._acked_at < LEDGER_MADE_S
         self.storage.store_cursor()
         self.close_consumers()
+        if early and self.subscribed > 1:
+            self.on_forgot(self.storage.go_back())
+            if not self._told:
+                self.on_close()
         self.owner = self.dice.choice(self.addresses)
+        self.load()
 
     def close_consumers(self) -> None:
         """Tell every consumer that it is closed."""
@@ -217,12 +251,16 @@ class BrokerSession:
             self._later()
         dice, manners = self.cluster.dice, self.cluster.manners
         body = _body(command)
-        if dice.random() < manners.refuse_chance and command.type != T.CLOSE_CONSUMER:
+        refused = dice.random() < manners.refuse_chance and command.type != T.CLOSE_CONSUMER
+        if refused:
             answer = _refusal(command, pb.ServiceNotReady, "not now")
         else:
             answer = self._HANDLERS[command.type](self, body)
-        if answer and (dice.random() >= manners.forget_answer_chance or command.type == T.LOOKUP):
+        told = answer and (dice.random() >= manners.forget_answer_chance or command.type == T.LOOKUP)
+        if told:
             self.send(answer)
+        if command.type == T.GET_LAST_MESSAGE_ID:
+            self.cluster.asked_where(told=bool(told) and not refused)
         self.broker.dispatch_soon()
 
     def _lookup(self, body: Any) -> bytes:
@@ -243,6 +281,7 @@ class BrokerSession:
                 for entry in other.pending.values():
                     self.cluster.storage.astray.update(entry.numbers)
             self.cluster.consumers.append(Consumer(self, body.consumer_id))
+            self.cluster.subscribed += 1
         return commands.success(body.request_id)
 
     def _ack(self, body: Any) -> bytes:
@@ -253,6 +292,7 @@ class BrokerSession:
             return commands.ack_response(body.consumer_id, body.request_id, pb.ConsumerNotFound, "no such consumer")
         for place in body.message_id:
             self.cluster.storage.acknowledge(place)
+            self.cluster.acked()
             entry = consumer.pending.get((place.ledgerId, place.entryId))
             if entry is not None and not entry.unacked:
                 entry.held = False

@@ -32,6 +32,7 @@ CHUNKED = "proxy/core/chunked.py"
 ACKNOWLEDGEMENT = "proxy/core/acknowledgement.py"
 MEMBERSHIP = "proxy/core/membership.py"
 OUTSTANDING = "proxy/core/outstanding.py"
+CURSOR = "proxy/net/subscription_cursor.py"
 WAITING = "proxy/core/waiting.py"
 ENTRY = "proxy/core/entry.py"
 SELECTORS = "proxy/core/selectors"
@@ -197,6 +198,33 @@ MUTANTS = (
         OUTSTANDING,
         "        elif position in self.unconfirmed or self.was_confirmed(position):",
         "        elif position in self.unconfirmed:",
+    ),
+    Mutant(
+        "what a broker lost when it unloaded a topic early is taken for news",
+        CURSOR,
+        "            self._unmade |= self._again\n",
+        "            pass\n",
+    ),
+    Mutant(
+        "what was lost is known for one unload only",
+        CURSOR,
+        "        elif self._acknowledged and not self.in_doubt:\n            self._unmade = False\n",
+        "        else:\n            self._unmade = False\n",
+        "tests/net/test_subscription_cursor.py",
+    ),
+    Mutant(
+        "a cursor that was moved back is not noticed",
+        "proxy/core/reposition.py",
+        " or (least is not None and mark_delete < least)",
+        "",
+        "tests/net/test_subscription_cursor.py",
+    ),
+    Mutant(
+        "messages are asked for before the broker told where the cursor stands",
+        "proxy/net/subscription.py",
+        "        if inflow.upstream.link is None or inflow.waits_for_cursor:\n",
+        "        if inflow.upstream.link is None:\n",
+        "tests/net/test_subscription_cursor.py",
     ),
     Mutant(
         "entries that workers hold are taken for news after a reconnect",

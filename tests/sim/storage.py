@@ -76,6 +76,8 @@ class Storage:
     order of entries' outer keys only, so that for messages of mixed batches there is none."""
     _open_from: int = 0
     """All entries before this one are acknowledged whole."""
+    _loaded_from: int = 0
+    """Where `_open_from` was when a broker loaded the topic."""
     on_acked: Callable[[Entry, int], None] = lambda _entry, _bits: None
     """Told of every acknowledgement with the bits it cleared."""
 
@@ -111,10 +113,22 @@ class Storage:
         """What was acknowledged so far stays so."""
         self.unconfirmed.clear()
 
+    def load(self) -> None:
+        """A broker serves the topic from now on."""
+        self.open_entries()
+        self._loaded_from = self._open_from
+
+    def go_back(self) -> list[int]:
+        """The cursor stands where it stood when the topic was loaded; returns the messages that were acknowledged."""
+        lost = [(entry, entry.whole & ~entry.unacked) for entry in self.entries[self._loaded_from :]]
+        return self._take_back([(entry, bits) for entry, bits in lost if bits])
+
     def forget(self, dice: random.Random) -> list[int]:
         """A broker was killed: some of the latest acknowledgements are gone; returns the messages' numbers."""
-        keep = dice.randint(0, len(self.unconfirmed))
-        lost, self.unconfirmed = self.unconfirmed[keep:], []
+        return self._take_back(self.unconfirmed[dice.randint(0, len(self.unconfirmed)) :])
+
+    def _take_back(self, lost: list[tuple[Entry, int]]) -> list[int]:
+        self.unconfirmed.clear()
         for entry, bits in lost:
             entry.unacked |= bits
         for entry in self.entries:

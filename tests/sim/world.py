@@ -97,8 +97,10 @@ class World:
         self._processes = 0
         self._look_dice = swarm.dice("look")
         addresses = [f"pulsar://broker-{number}:6650" for number in range(swarm.brokers)]
-        self.cluster = Cluster(self.storage, swarm.dice("broker"), addresses, swarm.manners)
+        dice = swarm.dice("broker")
+        self.cluster = Cluster(self.storage, dice, addresses, swarm.manners, lambda: self.schedule.now_s)
         self.cluster.on_close = self.model.consumer_closed
+        self.cluster.on_forgot = self.model.forgot
         self.brokers = [self._start_broker(address) for address in addresses]
         self.workers: list[Worker] = []
         self._seen: list[tuple[int, int, list[int]]] = []
@@ -133,6 +135,7 @@ class World:
         subscription = gateway.subscription
         if subscription is not gateway.life:
             gateway.life = subscription
+            self.cluster.subscribed = 0
             self.model.new_life()
         if self._look_dice.random() < WAKE_UPS_LOOKED_AT:
             self.wake_ups.look(gateway)

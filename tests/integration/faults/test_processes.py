@@ -7,6 +7,7 @@ whose connections stood must not notice.
 from __future__ import annotations
 
 import itertools
+import random
 from collections.abc import Callable
 
 import httpx
@@ -14,11 +15,15 @@ import pytest
 
 from integration.load.lives import Cause
 from integration.load.options import Batching
+from integration.load.run import LoadRun
 from tests.integration.faults.line import (
     BROKER_KEEP_ALIVE_S,
     KEYS,
     LONGER_THAN_KEEP_ALIVE_S,
+    MESSAGES,
+    RECEIVER_QUEUE_SIZE,
     SHORTER_THAN_KEEP_ALIVE_S,
+    WORKERS,
     Line,
     events,
     every_version,
@@ -31,6 +36,8 @@ from tests.integration.faults.line import (
 pytestmark = [pytest.mark.slow, pytest.mark.broker]
 
 UNLOADS = 4
+BURSTS = 4
+UNLOADS_OF_A_BURST = 12
 IDLE_MESSAGES = 500
 
 
@@ -98,3 +105,22 @@ def test_topics_are_unloaded(unload: Callable[[Line], None], line: Line) -> None
         repeat_through(run, UNLOADS, lambda: unload(line))
         line.check(run.finish(), {Cause.SENT_TWICE})
     assert events(line.gateway.log).count("upstream consumer lost") >= UNLOADS // 2
+
+
+@every_version
+def test_topics_are_unloaded_again_and_again(line: Line) -> None:
+    """A broker that unloads a topic it loaded only just loses acks that it had confirmed (see `CursorWatch`).
+
+    Everything is there before: a producer of Pulsar's C++ client that is closed while it comes back may hang for ever.
+    """
+    dice = random.Random(1)  # noqa: S311 - nothing secret
+    with LoadRun(line.directory, line.worker_side.service_url, line.topic, producer_url=line.broker.service_url) as run:
+        run.produce(batching=Batching.NONE, count=MESSAGES, keys=KEYS, run_length=5).record()
+        run.start_workers(*WORKERS, receiver_queue_size=RECEIVER_QUEUE_SIZE, ack_delay_ms=100)
+        for number in range(BURSTS):
+            reach(run, (number + 1) / (BURSTS + 2))
+            for _ in range(UNLOADS_OF_A_BURST):
+                last(dice.choice((0.01, 0.03, 0.1)))
+                unload_topic(line)
+        line.check(run.finish(), set())
+    assert events(line.gateway.log).count("upstream consumer lost") >= BURSTS

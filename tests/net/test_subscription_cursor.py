@@ -1,0 +1,178 @@
+"""The broker closed our consumer: it unloaded the topic, or somebody moved the cursor, and it does not say which."""
+
+from __future__ import annotations
+
+import pytest
+
+from proxy.net.subscription_cursor import LEDGER_MADE_S
+from proxy.wire import pulsar_pb2 as pb
+from tests.net.subscription_rig import SubscriptionRig, Worker
+from tests.net.subscription_rig_broker import LEDGER, T, single
+from tests.net.test_subscription_upstream import holding
+
+COUNT = 6
+
+
+def all_acknowledged() -> tuple[SubscriptionRig, Worker]:
+    """Entries 0 to 5 were delivered, acknowledged and confirmed, and the broker has stored that."""
+    rig, worker = holding(COUNT)
+    worker.ack(*range(COUNT))
+    rig.clock.advance(LEDGER_MADE_S)
+    rig.link.acked()
+    return rig, worker
+
+
+def close(rig: SubscriptionRig, mark_delete: int) -> None:
+    """The broker closes our consumer; when we are back, its cursor stands there."""
+    rig.link.mark_delete = (LEDGER, mark_delete)
+    rig.link.close_consumer()
+    rig.clock.advance(1.0)
+
+
+def send_again(rig: SubscriptionRig, worker: Worker, first: int = 0) -> list[int]:
+    """What the worker gets if the broker sends everything again from there on."""
+    rig.link.deliver(*[(entry, single("k")) for entry in range(first, COUNT)])
+    return worker.entries()
+
+
+def test_what_was_confirmed_is_known_after_an_unload() -> None:
+    """A broker that forgets it later, when it is killed, is told again."""
+    rig, worker = all_acknowledged()
+    close(rig, COUNT - 1)
+    assert send_again(rig, worker) == []
+    assert rig.link.acked() == [(LEDGER, entry) for entry in range(COUNT)]
+
+
+def test_what_is_sent_after_the_cursor_was_moved_back_is_delivered() -> None:
+    """Somebody wants it again."""
+    rig, worker = all_acknowledged()
+    close(rig, 2)
+    assert send_again(rig, worker, 3) == [3, 4, 5]
+
+
+def test_what_is_sent_after_the_cursor_was_moved_forward_is_delivered() -> None:
+    """Over something that a worker holds: what was acknowledged above is wanted again as well."""
+    rig, worker = holding(COUNT)
+    worker.ack(4, 5)
+    rig.clock.advance(LEDGER_MADE_S)
+    close(rig, 2)
+    assert send_again(rig, worker, 3) == [4, 5], "3 is at the worker still"
+
+
+def test_nothing_is_asked_for_before_the_broker_told_where_the_cursor_stands() -> None:
+    """What came before the answer could be taken for neither."""
+    rig, worker = all_acknowledged()
+    rig.link.held.add(T.GET_LAST_MESSAGE_ID)
+    rig.link.permits()
+    close(rig, 2)
+    assert rig.statistics().subscriptions[0].upstream_state == "ready"
+    assert not rig.link.permits()
+    rig.link.answer(T.GET_LAST_MESSAGE_ID)
+    assert rig.link.permits()
+    assert send_again(rig, worker, 3) == [3, 4, 5]
+
+
+@pytest.mark.parametrize("silent", [True, False])
+def test_a_broker_that_does_not_tell_is_believed(silent: bool) -> None:  # noqa: FBT001
+    """Rather something twice than something that is wanted again and does not come."""
+    rig, worker = all_acknowledged()
+    rig.link.held.add(T.GET_LAST_MESSAGE_ID)
+    close(rig, COUNT - 1)
+    if silent:
+        rig.link.time_out(T.GET_LAST_MESSAGE_ID)
+    else:
+        rig.link.refuse(T.GET_LAST_MESSAGE_ID, pb.UnknownError, "no")
+    assert send_again(rig, worker, 4) == [4, 5]
+
+
+def test_what_is_acknowledged_while_the_broker_is_asked_says_nothing() -> None:
+    """It told where the cursor stood before."""
+    rig, worker = holding(COUNT)
+    worker.ack(0, 1)
+    rig.clock.advance(LEDGER_MADE_S)
+    rig.link.held.add(T.GET_LAST_MESSAGE_ID)
+    close(rig, 1)
+    worker.ack(2, 3)
+    rig.link.answer(T.GET_LAST_MESSAGE_ID)
+    assert send_again(rig, worker, 2) == []
+
+
+def unloaded(rig: SubscriptionRig) -> None:
+    """The topic is unloaded, with everything stored that is acknowledged but the last two entries."""
+    close(rig, COUNT - 3)
+
+
+def held_back() -> tuple[SubscriptionRig, Worker]:
+    """Everything but the last two entries is acknowledged, and the topic was unloaded and loaded again."""
+    rig, worker = holding(COUNT)
+    worker.ack(*range(COUNT - 2))
+    rig.clock.advance(LEDGER_MADE_S)
+    unloaded(rig)
+    return rig, worker
+
+
+@pytest.mark.parametrize("answered", [True, False])
+def test_what_a_broker_loses_in_an_early_unload_is_not_delivered(answered: bool) -> None:  # noqa: FBT001
+    """The first acks after a topic was loaded are lost if it is unloaded at once, confirmed or not."""
+    rig, worker = held_back()
+    if not answered:
+        rig.link.held.add(T.ACK)
+    worker.ack(4, 5)
+    rig.link.held.clear()
+    unloaded(rig)
+    assert send_again(rig, worker, COUNT - 2) == []
+
+
+def test_what_was_lost_is_known_until_it_came_again() -> None:
+    """The topic is unloaded once more, before the broker has sent anything."""
+    rig, worker = held_back()
+    worker.ack(4, 5)
+    unloaded(rig)
+    rig.link.acked()
+    unloaded(rig)
+    unloaded(rig)
+    assert send_again(rig, worker, COUNT - 2) == []
+    rig.clock.advance(LEDGER_MADE_S)
+    unloaded(rig)
+    assert send_again(rig, worker, COUNT - 2) == [4, 5], "now it was moved there"
+
+
+def test_a_cursor_that_is_moved_back_further_than_a_broker_goes_is_seen_at_once() -> None:
+    """Nothing that was stored when the topic was loaded is lost."""
+    rig, worker = held_back()
+    worker.ack(4, 5)
+    close(rig, 1)
+    assert send_again(rig, worker, 2) == [2, 3, 4, 5]
+
+
+def test_a_cursor_that_is_moved_twice_at_once_is_seen_twice() -> None:
+    """Back to the same place, before a second is over."""
+    rig, worker = all_acknowledged()
+    for _ in range(2):
+        close(rig, 2)
+        assert send_again(rig, worker, 3) == [3, 4, 5]
+        worker.ack(3, 4, 5)
+
+
+def test_a_cursor_that_is_moved_as_soon_as_a_subscription_begins_is_seen() -> None:
+    """No unload came before: nobody who tries this out waits for messages in vain."""
+    rig = SubscriptionRig()
+    rig.link.mark_delete = (LEDGER, -1)
+    worker = rig.worker("a", permits=20)
+    assert send_again(rig, worker) == list(range(COUNT))
+    worker.ack(*range(COUNT))
+    close(rig, -1)
+    assert send_again(rig, worker) == list(range(COUNT))
+
+
+def test_a_lost_connection_asks_no_question() -> None:
+    """A broker that was killed goes back as far as it likes; permits do not wait."""
+    rig, worker = all_acknowledged()
+    old, new = rig.link, rig.brokers.new_link()
+    new.mark_delete = (LEDGER, -1)
+    new.held.add(T.GET_LAST_MESSAGE_ID)
+    old.lose()
+    rig.clock.advance(0)
+    assert new.permits()
+    new.answer(T.GET_LAST_MESSAGE_ID)
+    assert send_again(rig, worker) == []
