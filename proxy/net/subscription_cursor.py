@@ -95,13 +95,23 @@ class CursorWatch:
         self._loaded_at = None
         self.in_doubt = self._unmade = False
 
-    def told(self, mark_delete: int | None) -> None:
-        """A consumer is attached, and everything up to here is acknowledged; None if the broker does not tell."""
-        if self.in_doubt and (mark_delete is None or self._was_moved(mark_delete)):
+    def told(self, mark_delete: int | None, *, since_closed: bool) -> None:
+        """Everything up to here is acknowledged; None if the broker does not tell.
+
+        `since_closed`: it was asked by a consumer that attached when there was doubt. Of the consumers of several
+        streams one may have asked before another one was closed.
+        """
+        if not self.in_doubt:
+            self._loaded_at = mark_delete
+        elif since_closed:
+            self._judge(mark_delete)
+
+    def _judge(self, mark_delete: int | None) -> None:
+        if mark_delete is None or self._was_moved(mark_delete):
             self.sought()
-            return
-        self._loaded_at = mark_delete
-        self.in_doubt = False
+        else:
+            self._loaded_at = mark_delete
+            self.in_doubt = False
 
     def _was_moved(self, mark_delete: int) -> bool:
         least = self._least

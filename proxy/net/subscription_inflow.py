@@ -161,7 +161,7 @@ class Inflow:
     def upstream_mark_delete(self, position: int | None) -> None:
         """What was acknowledged at the broker meanwhile is not delivered any more."""
         subscription = self._subscription
-        subscription.cursor.told(position)
+        subscription.cursor.told(position, since_closed=self.waits_for_cursor)
         self.waits_for_cursor = False
         subscription.schedule_flush()
         if position is None:

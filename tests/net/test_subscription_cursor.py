@@ -6,6 +6,7 @@ import pytest
 
 from proxy.net.subscription_cursor import LEDGER_MADE_S
 from proxy.wire import pulsar_pb2 as pb
+from tests.net.stream_rig import StreamRig, key_in
 from tests.net.subscription_rig import SubscriptionRig, Worker
 from tests.net.subscription_rig_broker import LEDGER, T, single
 from tests.net.test_subscription_upstream import holding
@@ -176,3 +177,23 @@ def test_a_lost_connection_asks_no_question() -> None:
     assert new.permits()
     new.answer(T.GET_LAST_MESSAGE_ID)
     assert send_again(rig, worker) == []
+
+
+def test_only_a_consumer_that_came_back_is_believed() -> None:
+    """Another stream's had asked before the cursor was moved."""
+    rig = StreamRig(0, permits=20)
+    key = key_in(0)
+    rig.deliver(0, *[(entry, single(key)) for entry in range(COUNT)])
+    assert rig.first.entries() == list(range(COUNT))
+    rig.first.ack(*range(COUNT))
+    rig.clock.advance(LEDGER_MADE_S)
+    rig.link.held.add(T.GET_LAST_MESSAGE_ID)
+    rig.open(1)
+    rig.link.close_consumer(rig.consumer_id(0))
+    rig.clock.advance(1.0)
+    rig.link.mark_delete = (LEDGER, COUNT - 1)
+    rig.link.answer(T.GET_LAST_MESSAGE_ID)
+    rig.link.mark_delete = (LEDGER, -1)
+    rig.link.answer(T.GET_LAST_MESSAGE_ID)
+    rig.deliver(0, *[(entry, single(key)) for entry in range(COUNT)])
+    assert rig.first.entries() == list(range(COUNT))
