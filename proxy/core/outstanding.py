@@ -6,8 +6,9 @@ have finished; those must not reach a worker a second time. So a position is in 
 outstanding, acknowledged but unconfirmed, confirmed lately. Only the first is news.
 
 Confirmed positions are remembered as ranges, because a broker that is killed forgets acks it had confirmed but not
-yet stored (the cursor is flushed about once a second). They are forgotten when somebody moved the cursor on purpose
-and wants the messages again.
+yet stored (the cursor is flushed about once a second). They are shelved when the broker itself closes our consumer:
+then it stored its cursor, or an operator moved the cursor on purpose and wants the messages again. They come back from
+the shelf if it turns out that the broker lost what it had stored.
 
 Not here: which worker holds what. That is the dispatcher's.
 """
@@ -39,6 +40,7 @@ class Outstanding:
     __slots__ = (
         "_confirmed_fresh",
         "_confirmed_ranges",
+        "_shelved_ranges",
         "acks",
         "bytes_held",
         "entries",
@@ -62,6 +64,7 @@ class Outstanding:
         self.unconfirmed: set[int] = set()
         self._confirmed_fresh: set[int] = set()
         self._confirmed_ranges = PositionRanges(CONFIRMED_RANGES_MAX)
+        self._shelved_ranges = PositionRanges(CONFIRMED_RANGES_MAX)
         self.repeated = 0
         """Entries the broker sent again that went no further."""
 
@@ -117,10 +120,7 @@ class Outstanding:
         fresh = self._confirmed_fresh
         fresh |= known
         if len(fresh) >= CONFIRMED_FOLD_AT:
-            remember = self._confirmed_ranges.add
-            for position in sorted(fresh):
-                remember(position)
-            fresh.clear()
+            self._fold()
 
     def was_confirmed(self, position: int) -> bool:
         """Whether the broker confirmed the ack of this position not long ago."""
@@ -133,10 +133,32 @@ class Outstanding:
         folded = self._confirmed_ranges.last_below(position)
         return folded if last is None else last if folded is None else max(last, folded)
 
+    def shelve_confirmed(self) -> None:
+        """What the broker sends from now on, it means; but it may turn out that it lost what it had confirmed."""
+        self._fold()
+        self._shelved_ranges.update(self._confirmed_ranges)
+        self._confirmed_ranges.clear()
+
+    def unshelve_confirmed(self) -> None:
+        """The broker lost what it had confirmed: what it sends from now on is no news."""
+        self._confirmed_ranges.update(self._shelved_ranges)
+        self._shelved_ranges.clear()
+
+    def forget_shelved(self) -> None:
+        """Nothing of it was lost: somebody wants it again."""
+        self._shelved_ranges.clear()
+
     def forget_confirmed(self) -> None:
         """The cursor was moved, or may have been: what the broker sends from now on, it means."""
         self._confirmed_fresh.clear()
         self._confirmed_ranges.clear()
+        self._shelved_ranges.clear()
+
+    def _fold(self) -> None:
+        remember = self._confirmed_ranges.add
+        for position in sorted(self._confirmed_fresh):
+            remember(position)
+        self._confirmed_fresh.clear()
 
     def forget_acknowledged(self) -> None:
         """Nothing of the subscription is consumed here any more: what the broker sends when it is again, it means."""

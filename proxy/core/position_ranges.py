@@ -86,6 +86,19 @@ class PositionRanges:
         if self._starts and self._starts[0] < position:
             self._starts[0] = position
 
+    def update(self, others: PositionRanges) -> None:
+        """Make all members of another set members. Cost: linear in the ranges of both."""
+        ranges = sorted([*self, *others])
+        self.clear()
+        for start, end in ranges:
+            if self._ends and start <= self._ends[-1] + 1:
+                self._ends[-1] = max(self._ends[-1], end)
+            else:
+                self._starts.append(start)
+                self._ends.append(end)
+        while len(self._ends) > self.max_ranges:
+            self._forget_lowest()
+
     def clear(self) -> None:
         """Drop every member."""
         self._starts.clear()

@@ -46,19 +46,16 @@ def reset(dispatcher: Dispatcher, now: float) -> None:
 
 
 def least_mark_delete(outstanding: Outstanding) -> int | None:
-    """Return where the cursor stands at least if nobody moves it, as far as is known: the broker confirmed it so."""
+    """Return where the cursor stands at least if everything below it came here and nobody moved it; None: not known.
+
+    That is before the first entry of which the broker did not confirm that it has the ack.
+    """
     held = min(outstanding.entries, default=outstanding.highest + 1)
     return outstanding.last_confirmed_below(min(outstanding.unconfirmed | {held}))
 
 
 def was_moved(outstanding: Outstanding, mark_delete: int, least: int | None) -> bool:
-    """Tell whether somebody moved the cursor that stands here, where the broker had closed our consumer.
-
-    Args:
-        outstanding: what is known of the subscription's entries.
-        mark_delete: everything up to there is acknowledged at the broker, and was when we attached.
-        least: `least_mark_delete` of then, or less if the broker may have gone back by itself.
-    """
+    """Tell whether somebody moved the cursor that stands here: below `least`, or over something that is held."""
     held = min(outstanding.entries, default=outstanding.highest + 1)
     return held <= mark_delete < outstanding.highest or (least is not None and mark_delete < least)
 

@@ -329,7 +329,7 @@ class Subscription:
             for worker in dispatcher.take_touched():
                 self._send(worker)
         first = self._whole or self.inflows.first_ready()
-        if first is not None:
+        if first is not None and not first.waits_for_cursor:
             # By any: the broker finds whose the entries are.
             self.acks.flush(first.upstream.link, first.upstream.consumer_id)
         if dispatcher.hand_overs or dispatcher.comebacks or dispatcher.endings:

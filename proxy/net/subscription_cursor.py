@@ -1,14 +1,17 @@
-"""Whether the subscription's cursor still stands where we know it, after the broker had closed our consumer.
+"""What the broker may have lost when it closed our consumer, and what it means.
 
 Problem: a broker closes it when it unloads the topic and when somebody moves the cursor, and says the same both times.
-After a move it sends again what somebody wants again. After an unload it may send again what it had confirmed, which
-no worker may get (G4): the first ack after a topic was loaded makes it begin a ledger for the cursor, and if the topic
-is unloaded before that is there, the cursor goes back to where it stood when the topic was loaded, and what had been
-acknowledged one by one above that is lost (4.0.7 and 4.2.4: "Failed to update cursor metadata" in their logs). Rule
-kept: where the cursor stands when we are back tells which it was, and no message is asked for before.
+What it sends after that somebody wants again, or it was never acknowledged: a broker stores its cursor when it unloads.
+But the first ack after a topic was loaded makes it begin a ledger for the cursor, and if the topic is unloaded before
+that is there, the cursor goes back to where it stood when the topic was loaded, and whatever had been acknowledged
+above that is lost, confirmed or not (4.0.7 and 4.2.4: "Failed to update cursor metadata" in their logs). No worker may
+get that again (G4). Rule kept: what the broker sends after a close it means, but for one that came early, after which
+its cursor went back: then what was confirmed is known still. So that it tells where its cursor stands, and not where
+that goes with us, no message is asked for and nothing is acknowledged before.
 
-Not told apart: an unload, and within `LEDGER_MADE_S` of the first ack after it a move back, by less than was
-acknowledged since. Then what was acknowledged meanwhile does not come again.
+Not told apart: such a loss, and somebody who moves the cursor within `LEDGER_MADE_S` of our first ack on a consumer
+that is not the subscription's first, back to where it stood when that came or less far. What had been acknowledged
+does not come again then.
 """
 
 from __future__ import annotations
@@ -25,6 +28,9 @@ if TYPE_CHECKING:
 LEDGER_MADE_S: Final = 1.0
 """So long after it confirmed the first ack a broker has its cursor's ledger: 10 to 150 ms were seen."""
 
+IDLE_S: Final = 5.0
+"""What a broker lost it sends again within so long after we attached, or there was nothing."""
+
 
 class CursorWatch:
     """What a subscription knows of its cursor at the broker."""
@@ -32,13 +38,16 @@ class CursorWatch:
     __slots__ = (
         "_acknowledged",
         "_again",
+        "_attached_at",
         "_confirmed_at",
         "_least",
         "_loaded_at",
+        "_lost",
         "_now",
         "_outstanding",
-        "_unmade",
+        "_unsettled",
         "in_doubt",
+        "unknown",
     )
 
     def __init__(self, outstanding: Outstanding, now: Callable[[], float]) -> None:
@@ -47,25 +56,30 @@ class CursorWatch:
         self._now = now
         self._again = False
         """Whether we had a consumer before this one."""
+        self._attached_at = 0.0
         self._acknowledged = False
-        """Whether this one sent an ack."""
+        """Whether this one sent an ack, or the one before, whose connection was lost too early after it."""
+        self._unsettled = False
+        """Whether that was so when this one attached."""
         self._confirmed_at: float | None = None
         """When the broker answered its first one."""
         self._least: int | None = None
-        """Where the cursor stood at least when this one attached, if that is asked."""
+        """Mark-delete position when one was closed, or less, if nothing below is anybody else's."""
         self._loaded_at: int | None = None
-        """Mark-delete position when one attached last and it was where we knew it: the broker goes back no further."""
-        self._unmade = False
-        """Whether one was closed too early after its first ack, and what that cost has not come again yet."""
-        self.in_doubt = False
+        """Mark-delete position that the broker told last; None if somebody may have moved it there."""
+        self._lost = False
+        """Whether the broker lost what it had confirmed, and may not have sent it again yet."""
+        self.unknown = False
         """Whether the broker closed one by itself, and has not told since where the cursor stands."""
+        self.in_doubt = False
+        """Whether it may have lost something then: where the cursor stands decides what it means by what it sends."""
 
     def attached(self, *, again: bool) -> None:
         """There is a consumer at the broker, for the first time or again."""
         self._again = again
-        if self.in_doubt:
-            self._least = reposition.least_mark_delete(self._outstanding)
-        self._acknowledged = False
+        self._attached_at = self._now()
+        # Where only the connection was lost, the topic may be loaded since the one before, or anew.
+        self._acknowledged = self._unsettled = self._acknowledged and not self._stored
         self._confirmed_at = None
 
     def acknowledged(self) -> None:
@@ -80,20 +94,26 @@ class CursorWatch:
 
     def closed(self) -> None:
         """The broker closed our consumer by itself."""
-        since = self._confirmed_at
-        early = since is None or self._now() - since < LEDGER_MADE_S
-        if self._acknowledged and early:
-            # Nobody who moves the cursor of a new subscription at once is to miss anything for this.
-            self._unmade |= self._again
-        elif self._acknowledged and not self.in_doubt:
-            self._unmade = False
-        self.in_doubt = True
+        outstanding = self._outstanding
+        if self._lost:
+            least = outstanding.last_confirmed_below(outstanding.highest + 1)
+        else:
+            least = reposition.least_mark_delete(outstanding)
+        self._least = self._least if least is None else least
+        # The first one's is taken for a move: nobody who tries that out on a new subscription is to wait in vain.
+        early = self._again and self._acknowledged
+        if (early or self._lost) and not self._stored:
+            self.in_doubt = True
+        elif not self.in_doubt:
+            self._believe()
+        self.unknown = True
+        self._acknowledged, self._confirmed_at = False, None
 
-    def sought(self) -> None:
-        """The cursor was moved, or may have been: what the broker sends from now on, it means."""
+    def moved(self) -> None:
+        """Somebody moved the cursor, or may have: what the broker sends from now on, it means."""
         self._outstanding.forget_confirmed()
-        self._loaded_at = None
-        self.in_doubt = self._unmade = False
+        self._least = self._loaded_at = None
+        self.in_doubt = self.unknown = self._lost = False
 
     def told(self, mark_delete: int | None, *, since_closed: bool) -> None:
         """Everything up to here is acknowledged; None if the broker does not tell.
@@ -101,20 +121,49 @@ class CursorWatch:
         `since_closed`: it was asked by a consumer that attached when there was doubt. Of the consumers of several
         streams one may have asked before another one was closed.
         """
-        if not self.in_doubt:
-            self._loaded_at = mark_delete
-        elif since_closed:
-            self._judge(mark_delete)
+        if self.in_doubt:
+            if since_closed:
+                self._judge(mark_delete)
+        elif self.unknown:
+            self._place(mark_delete)
+        elif mark_delete is not None:
+            self._remember(mark_delete)
+
+    @property
+    def _stored(self) -> bool:
+        """Whether what was acknowledged since one attached is stored, or there was long nothing to store."""
+        since = self._confirmed_at
+        return self._now() >= (self._attached_at + IDLE_S if since is None else since + LEDGER_MADE_S)
 
     def _judge(self, mark_delete: int | None) -> None:
-        if mark_delete is None or self._was_moved(mark_delete):
-            self.sought()
-        else:
+        self.in_doubt = self.unknown = False
+        if mark_delete is not None and self._went_back(mark_delete):
+            self._lost = True
             self._loaded_at = mark_delete
-            self.in_doubt = False
+            self._outstanding.unshelve_confirmed()
+        else:
+            self._believe()
+            self._place(mark_delete)
 
-    def _was_moved(self, mark_delete: int) -> bool:
-        least = self._least
-        if self._unmade and least is not None and self._loaded_at is not None:
-            least = min(least, self._loaded_at)
-        return reposition.was_moved(self._outstanding, mark_delete, least)
+    def _went_back(self, mark_delete: int) -> bool:
+        loaded_at, least = self._loaded_at, self._least
+        if loaded_at is None or mark_delete < loaded_at:
+            return False
+        return mark_delete == loaded_at or (least is not None and mark_delete < least)
+
+    def _believe(self) -> None:
+        self._lost = False
+        self._outstanding.shelve_confirmed()
+
+    def _place(self, mark_delete: int | None) -> None:
+        """Remember where the cursor stands, if it is where we knew it."""
+        self.unknown = False
+        if mark_delete is None or reposition.was_moved(self._outstanding, mark_delete, self._least or self._loaded_at):
+            self._least = self._loaded_at = None
+            self._outstanding.forget_shelved()
+        else:
+            self._remember(mark_delete)
+
+    def _remember(self, mark_delete: int) -> None:
+        if not self._unsettled or self._loaded_at is None:
+            self._loaded_at = mark_delete

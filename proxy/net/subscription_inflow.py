@@ -96,7 +96,7 @@ class Inflow:
         self.fetching = True
         """Whether it is granted permits; not while its stream is given back."""
         self.waits_for_cursor = False
-        """Whether it is granted none until the broker has told where the cursor stands."""
+        """Whether it is granted none, and acknowledges nothing, until the broker has told where the cursor stands."""
         self._subscription = subscription
         self._listener = listener
         self._facts: dict[str, Any] = {"stream": stream} if subscription.streamed else {}
@@ -145,7 +145,7 @@ class Inflow:
         self.window.reconnected()
         again = self.upstream.connects > 1
         subscription.cursor.attached(again=again)
-        self.waits_for_cursor = subscription.cursor.in_doubt
+        self.waits_for_cursor = subscription.cursor.unknown
         if again:
             subscription.acks.after_reconnect()
         subscription.directory.events.happened(
@@ -186,10 +186,13 @@ class Inflow:
         subscription.flush()
 
     def closed_by_broker(self, reason: str) -> None:
-        """Unload, or a cursor moved on purpose: which of them, `CursorWatch` finds out."""
+        """Unload, or a cursor moved on purpose: what it means by what it sends then, `CursorWatch` knows."""
         subscription = self._subscription
         sought = subscription.requests.busy
-        (subscription.cursor.sought if sought else subscription.cursor.closed)()
+        if sought:
+            subscription.cursor.moved()
+        else:
+            subscription.cursor.closed()
         if subscription.ended:
             return
         if sought:

@@ -157,7 +157,7 @@ class SubscriptionRequests:
             return
         if not isinstance(error, UpstreamError):
             # It may have been done, or be done yet. If the cursor was moved back, nothing may be taken for confirmed.
-            subscription.cursor.sought()
+            subscription.cursor.moved()
             inflow.lost(f"the outcome of a request ({what}) is not known", tell_broker=True)
         elif self._consumer_closed:
             inflow.lost(f"the broker closed the consumer and refused the request ({what})")

@@ -117,6 +117,25 @@ def test_what_the_broker_closed_us_for_is_forgotten() -> None:
     assert outstanding.is_repeat(2, 0)
 
 
+def test_what_was_shelved_comes_back_if_it_was_lost() -> None:
+    """With what was confirmed since; what was moved is gone for good."""
+    outstanding = Outstanding()
+    add(outstanding, *range(1, 7))
+    complete(outstanding, *range(1, 7))
+    outstanding.confirmed([1, 2, 5])
+    outstanding.shelve_confirmed()
+    outstanding.confirmed([4])
+    outstanding.shelve_confirmed()
+    assert not any(outstanding.was_confirmed(position) for position in range(7))
+    outstanding.confirmed([3])
+    outstanding.unshelve_confirmed()
+    assert [position for position in range(8) if outstanding.was_confirmed(position)] == [1, 2, 3, 4, 5]
+    outstanding.shelve_confirmed()
+    outstanding.forget_shelved()
+    outstanding.unshelve_confirmed()
+    assert not any(outstanding.was_confirmed(position) for position in range(7))
+
+
 def test_a_reset_leaves_nothing() -> None:
     """Not even the highest position."""
     outstanding = Outstanding()

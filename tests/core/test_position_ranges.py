@@ -110,3 +110,16 @@ def test_a_set_of_no_ranges_is_refused() -> None:
     """A bound below one could hold nothing at all."""
     with pytest.raises(AssertionError):
         PositionRanges(0)
+
+
+@given(st.lists(positions, max_size=30), st.lists(positions, max_size=30), st.integers(1, 30))
+def test_two_sets_are_joined(mine: list[Position], others: list[Position], max_ranges: int) -> None:
+    """As if each member of the other were added; the lowest ranges are forgotten where there are too many."""
+    ranges, other = PositionRanges(max_ranges), PositionRanges()
+    for position in mine:
+        ranges.add(position)
+    for position in others:
+        other.add(position)
+    joined = runs({position for start, end in [*ranges, *other] for position in range(start, end + 1)})
+    ranges.update(other)
+    assert list(ranges) == joined[-max_ranges:]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.net.subscription_cursor import LEDGER_MADE_S
+from proxy.net.subscription_cursor import IDLE_S, LEDGER_MADE_S
 from proxy.wire import pulsar_pb2 as pb
 from tests.net.stream_rig import StreamRig, key_in
 from tests.net.subscription_rig import SubscriptionRig, Worker
@@ -36,66 +36,25 @@ def send_again(rig: SubscriptionRig, worker: Worker, first: int = 0) -> list[int
     return worker.entries()
 
 
-def test_what_was_confirmed_is_known_after_an_unload() -> None:
-    """A broker that forgets it later, when it is killed, is told again."""
-    rig, worker = all_acknowledged()
-    close(rig, COUNT - 1)
-    assert send_again(rig, worker) == []
-    assert rig.link.acked() == [(LEDGER, entry) for entry in range(COUNT)]
+@pytest.mark.parametrize("mark_delete", [-1, 2, 3, COUNT - 1])
+def test_what_is_sent_after_the_cursor_was_moved_is_delivered(mark_delete: int) -> None:
+    """Wherever to, and whatever a worker holds: a broker that unloaded the topic would have stored its cursor."""
+    rig, worker = holding(COUNT)
+    worker.ack(0, 1, 4, 5)
+    rig.clock.advance(LEDGER_MADE_S)
+    close(rig, mark_delete)
+    assert send_again(rig, worker) == [0, 1, 4, 5], "2 and 3 are at the worker still"
 
 
-def test_what_is_sent_after_the_cursor_was_moved_back_is_delivered() -> None:
-    """Somebody wants it again."""
+def test_a_cursor_that_is_moved_again_while_a_worker_holds_something_is_seen() -> None:
+    """The first message that came again takes its time."""
     rig, worker = all_acknowledged()
     close(rig, 2)
     assert send_again(rig, worker, 3) == [3, 4, 5]
-
-
-def test_what_is_sent_after_the_cursor_was_moved_forward_is_delivered() -> None:
-    """Over something that a worker holds: what was acknowledged above is wanted again as well."""
-    rig, worker = holding(COUNT)
     worker.ack(4, 5)
     rig.clock.advance(LEDGER_MADE_S)
-    close(rig, 2)
-    assert send_again(rig, worker, 3) == [4, 5], "3 is at the worker still"
-
-
-def test_nothing_is_asked_for_before_the_broker_told_where_the_cursor_stands() -> None:
-    """What came before the answer could be taken for neither."""
-    rig, worker = all_acknowledged()
-    rig.link.held.add(T.GET_LAST_MESSAGE_ID)
-    rig.link.permits()
-    close(rig, 2)
-    assert rig.statistics().subscriptions[0].upstream_state == "ready"
-    assert not rig.link.permits()
-    rig.link.answer(T.GET_LAST_MESSAGE_ID)
-    assert rig.link.permits()
-    assert send_again(rig, worker, 3) == [3, 4, 5]
-
-
-@pytest.mark.parametrize("silent", [True, False])
-def test_a_broker_that_does_not_tell_is_believed(silent: bool) -> None:  # noqa: FBT001
-    """Rather something twice than something that is wanted again and does not come."""
-    rig, worker = all_acknowledged()
-    rig.link.held.add(T.GET_LAST_MESSAGE_ID)
-    close(rig, COUNT - 1)
-    if silent:
-        rig.link.time_out(T.GET_LAST_MESSAGE_ID)
-    else:
-        rig.link.refuse(T.GET_LAST_MESSAGE_ID, pb.UnknownError, "no")
-    assert send_again(rig, worker, 4) == [4, 5]
-
-
-def test_what_is_acknowledged_while_the_broker_is_asked_says_nothing() -> None:
-    """It told where the cursor stood before."""
-    rig, worker = holding(COUNT)
-    worker.ack(0, 1)
-    rig.clock.advance(LEDGER_MADE_S)
-    rig.link.held.add(T.GET_LAST_MESSAGE_ID)
-    close(rig, 1)
-    worker.ack(2, 3)
-    rig.link.answer(T.GET_LAST_MESSAGE_ID)
-    assert send_again(rig, worker, 2) == []
+    close(rig, -1)
+    assert send_again(rig, worker) == [0, 1, 2, 4, 5]
 
 
 def unloaded(rig: SubscriptionRig) -> None:
@@ -124,6 +83,30 @@ def test_what_a_broker_loses_in_an_early_unload_is_not_delivered(answered: bool)
     assert send_again(rig, worker, COUNT - 2) == []
 
 
+def test_what_is_acknowledged_while_the_broker_is_asked_says_nothing() -> None:
+    """It told where the cursor stood before."""
+    rig, worker = held_back()
+    rig.link.held.add(T.GET_LAST_MESSAGE_ID)
+    worker.ack(4)
+    close(rig, 3)
+    worker.ack(5)
+    rig.link.answer(T.GET_LAST_MESSAGE_ID)
+    assert send_again(rig, worker, 4) == []
+
+
+def test_what_was_acknowledged_long_before_is_lost_with_it() -> None:
+    """The cursor alone is back where it was: what was acknowledged one by one above it is not known any more."""
+    rig, worker = holding(COUNT)
+    worker.ack(0, 1, 4, 5)
+    rig.clock.advance(LEDGER_MADE_S)
+    close(rig, 1)
+    worker.ack(2)
+    close(rig, 1)
+    rig.link.acked()
+    assert send_again(rig, worker, 2) == [], "3 is at the worker still"
+    assert rig.link.acked() == [(LEDGER, 2), (LEDGER, 4), (LEDGER, 5)]
+
+
 def test_what_was_lost_is_known_until_it_came_again() -> None:
     """The topic is unloaded once more, before the broker has sent anything."""
     rig, worker = held_back()
@@ -136,6 +119,60 @@ def test_what_was_lost_is_known_until_it_came_again() -> None:
     rig.clock.advance(LEDGER_MADE_S)
     unloaded(rig)
     assert send_again(rig, worker, COUNT - 2) == [4, 5], "now it was moved there"
+
+
+def test_a_cursor_that_is_moved_long_after_a_loss_is_seen() -> None:
+    """Nothing came again meanwhile, as there was nothing: the worker holds what stands in the way."""
+    rig, worker = holding(COUNT)
+    worker.ack(0, 1, 4)
+    rig.clock.advance(LEDGER_MADE_S)
+    close(rig, 1)
+    worker.ack(5)
+    close(rig, 1)
+    rig.clock.advance(IDLE_S)
+    close(rig, 1)
+    assert send_again(rig, worker, 2) == [4, 5]
+
+
+def test_a_connection_that_is_lost_at_once_after_an_unload_changes_nothing() -> None:
+    """The topic is loaded since the consumer before, and goes back to where it stood then."""
+    rig, worker = held_back()
+    worker.ack(4, 5)
+    old, new = rig.link, rig.brokers.new_link()
+    new.mark_delete = (LEDGER, COUNT - 1)
+    old.lose()
+    rig.clock.advance(LEDGER_MADE_S / 2)
+    unloaded(rig)
+    assert send_again(rig, worker, COUNT - 2) == []
+
+
+def test_nothing_is_asked_for_before_the_broker_told_where_the_cursor_stands() -> None:
+    """What came before the answer could be taken for neither."""
+    rig, worker = held_back()
+    worker.ack(4, 5)
+    rig.link.held.add(T.GET_LAST_MESSAGE_ID)
+    rig.link.permits()
+    close(rig, 1)
+    assert rig.statistics().subscriptions[0].upstream_state == "ready"
+    assert not rig.link.permits()
+    rig.link.answer(T.GET_LAST_MESSAGE_ID)
+    assert rig.link.permits()
+    assert send_again(rig, worker, 2) == [2, 3, 4, 5]
+
+
+@pytest.mark.parametrize("silent", [True, False])
+def test_a_broker_that_does_not_tell_is_believed(silent: bool) -> None:  # noqa: FBT001
+    """Rather something twice than something that is wanted again and does not come."""
+    rig, worker = held_back()
+    worker.ack(4, 5)
+    rig.link.held.add(T.GET_LAST_MESSAGE_ID)
+    unloaded(rig)
+    if silent:
+        rig.link.time_out(T.GET_LAST_MESSAGE_ID)
+    else:
+        rig.link.refuse(T.GET_LAST_MESSAGE_ID, pb.UnknownError, "no")
+    assert rig.link.permits()
+    assert send_again(rig, worker, 4) == [4, 5]
 
 
 def test_a_cursor_that_is_moved_back_further_than_a_broker_goes_is_seen_at_once() -> None:
@@ -183,17 +220,22 @@ def test_only_a_consumer_that_came_back_is_believed() -> None:
     """Another stream's had asked before the cursor was moved."""
     rig = StreamRig(0, permits=20)
     key = key_in(0)
-    rig.deliver(0, *[(entry, single(key)) for entry in range(COUNT)])
-    assert rig.first.entries() == list(range(COUNT))
-    rig.first.ack(*range(COUNT))
+    entries = [(entry, single(key)) for entry in range(COUNT)]
+    rig.deliver(0, *entries)
+    rig.first.entries()
+    rig.first.ack(0, 1)
     rig.clock.advance(LEDGER_MADE_S)
-    rig.link.held.add(T.GET_LAST_MESSAGE_ID)
-    rig.open(1)
+    rig.link.mark_delete = (LEDGER, 1)
     rig.link.close_consumer(rig.consumer_id(0))
     rig.clock.advance(1.0)
-    rig.link.mark_delete = (LEDGER, COUNT - 1)
+    rig.first.ack(2, 3, 4, 5)
+    rig.link.held.add(T.GET_LAST_MESSAGE_ID)
+    rig.open(1)
+    rig.first.ack(0)
+    rig.link.close_consumer(rig.consumer_id(0))
+    rig.clock.advance(1.0)
     rig.link.answer(T.GET_LAST_MESSAGE_ID)
     rig.link.mark_delete = (LEDGER, -1)
     rig.link.answer(T.GET_LAST_MESSAGE_ID)
-    rig.deliver(0, *[(entry, single(key)) for entry in range(COUNT)])
+    rig.deliver(0, *entries)
     assert rig.first.entries() == list(range(COUNT))

@@ -67,19 +67,28 @@ class Cluster:
         """Called with messages whose acknowledgement it forgot by that."""
         self.subscribed = 0
         """How often one subscription of the gateway came; the first time it takes any place of the cursor for news."""
-        self._told = True
+        self.behind: Callable[[], bool] = bool
+        """Whether a broker that was killed lost acknowledgements that it did not get again: the cursor stands lower
+        than the gateway knows, which takes that for a move."""
+        self._behind = False
+        """Whether that was so when the topic was loaded."""
+        self._told = False
+        """Whether it knows where the cursor stood when the topic was loaded."""
         self._acked_at: float | None = None
         """When something was acknowledged first since the topic was loaded."""
 
     def asked_where(self, *, told: bool) -> None:
         """The gateway asked where the cursor stands; one that is not told takes it for moved, now and the next time."""
-        self._told = told
         if not told:
             self.on_close()
+        elif self._acked_at is None:
+            self._told = True
 
     def load(self) -> None:
         """The topic is served, by the same broker as before or by another."""
         self._acked_at = None
+        self._told = False
+        self._behind = self.behind()
         self.storage.load()
 
     def acked(self) -> None:
@@ -94,7 +103,7 @@ class Cluster:
         self.close_consumers()
         if early and self.subscribed > 1:
             self.on_forgot(self.storage.go_back())
-            if not self._told:
+            if self._behind or not self._told:
                 self.on_close()
         self.owner = self.dice.choice(self.addresses)
         self.load()

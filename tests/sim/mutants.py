@@ -202,14 +202,14 @@ MUTANTS = (
     Mutant(
         "what a broker lost when it unloaded a topic early is taken for news",
         CURSOR,
-        "            self._unmade |= self._again\n",
-        "            pass\n",
+        "        if (early or self._lost) and not self._stored:\n",
+        "        if self._lost and not self._stored:\n",
     ),
     Mutant(
         "what was lost is known for one unload only",
         CURSOR,
-        "        elif self._acknowledged and not self.in_doubt:\n            self._unmade = False\n",
-        "        else:\n            self._unmade = False\n",
+        "        if (early or self._lost) and not self._stored:\n",
+        "        if early and not self._stored:\n",
         "tests/net/test_subscription_cursor.py",
     ),
     Mutant(
@@ -218,6 +218,12 @@ MUTANTS = (
         " or (least is not None and mark_delete < least)",
         "",
         "tests/net/test_subscription_cursor.py",
+    ),
+    Mutant(
+        "what lies on the shelf when a broker lost it stays there",
+        CURSOR,
+        "            self._outstanding.unshelve_confirmed()\n",
+        "",
     ),
     Mutant(
         "messages are asked for before the broker told where the cursor stands",

@@ -101,6 +101,7 @@ class World:
         self.cluster = Cluster(self.storage, dice, addresses, swarm.manners, lambda: self.schedule.now_s)
         self.cluster.on_close = self.model.consumer_closed
         self.cluster.on_forgot = self.model.forgot
+        self.cluster.behind = lambda: bool(self.model.forgotten)
         self.brokers = [self._start_broker(address) for address in addresses]
         self.workers: list[Worker] = []
         self._seen: list[tuple[int, int, list[int]]] = []
