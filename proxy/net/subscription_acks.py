@@ -180,6 +180,7 @@ class UpstreamAcks:
         self, link: BrokerLink, consumer_id: int, indexes: dict[int, int], receipts: list[Receipt]
     ) -> None:
         self.commands_sent += 1
+        self._cursor.acknowledged()
 
         def again() -> None:
             for position in indexes:
