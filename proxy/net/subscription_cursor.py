@@ -95,11 +95,10 @@ class CursorWatch:
     def closed(self) -> None:
         """The broker closed our consumer by itself."""
         outstanding = self._outstanding
-        if self._lost:
+        least = reposition.least_mark_delete(outstanding)
+        if self._lost and not self._stored:
             least = outstanding.last_confirmed_below(outstanding.highest + 1)
-        else:
-            least = reposition.least_mark_delete(outstanding)
-        self._least = self._least if least is None else least
+        self._least = least or (self._least if self.in_doubt else None)
         # The first one's is taken for a move: nobody who tries that out on a new subscription is to wait in vain.
         early = self._again and self._acknowledged
         if (early or self._lost) and not self._stored:
