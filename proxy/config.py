@@ -220,7 +220,8 @@ class Ordering(Group):
         unit="points", ge=1, le=10_000,
     )  # fmt: skip
     key_shared_unblocking_interval_ms: int = setting(
-        0, "Pause before keys that became free are delivered, as brokers make it; 0 delivers at once.",
+        0, "How often keys are delivered that waited for a former owner and came free: together, once in so long, like "
+        "brokers' `keySharedUnblockingIntervalMs` (10 there); 0 delivers each at once.",
         unit="milliseconds", ge=0, le=60_000,
     )  # fmt: skip
     batch_peek_max_bytes: ByteSize = setting(

@@ -10,6 +10,7 @@ const STATES = {
   upstream_behind: { text: "behind", tone: "held", why: "Nothing of it is here; the broker has messages that the gateway does not read yet." },
   no_owner: { text: "no owner", tone: "bad", why: "No worker owns its slot." },
   draining: { text: "draining", tone: "held", why: "A former owner still holds messages of its slot, so the new owner waits." },
+  unblocking_interval: { text: "interval", tone: "held", why: "It has drained, and goes to its owner with others when the unblocking interval ends." },
   no_permits: { text: "no permits", tone: "held", why: "Its owner asks for no more messages." },
   not_reading: { text: "not reading", tone: "bad", why: "Its owner's client leaves its socket unread." },
   unacked_limit: { text: "unacked limit", tone: "bad", why: "Its owner holds as many unacknowledged messages as it may." },

@@ -65,6 +65,7 @@ class Explanation(BaseModel):
         "upstream_behind",
         "no_owner",
         "draining",
+        "unblocking_interval",
         "no_permits",
         "not_reading",
         "unacked_limit",
@@ -81,6 +82,9 @@ class Explanation(BaseModel):
     join_position: str | None = Field(description="PIP-282: everything up to it must be acknowledged first.")
     join_position_entries: int
     blocking: list[BlockingDelivery] = Field(description="What must go first; at most 10.")
+    released_in_s: float | None = Field(
+        description="Until `key_shared_unblocking_interval_ms` is over, in the state `unblocking_interval`."
+    )
     unblocks: str = Field(
         description="One sentence: who must do what.",
         examples=["w1 must acknowledge, give back or lose 3 messages, the oldest 17:3 sent 12.1 s ago to w1"],

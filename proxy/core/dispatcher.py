@@ -30,6 +30,7 @@ from proxy.core.entry import PART_BYTES, Batch, Delivery, Part, cut, slice_key
 from proxy.core.histogram import Histogram
 from proxy.core.outstanding import Outstanding, size_of
 from proxy.core.slots import SlotTable
+from proxy.core.unblocking import Unblocking
 from proxy.core.waiting import WAITING_SLOT_BYTES, WaitingSlot, WaitReason
 
 if TYPE_CHECKING:
@@ -72,10 +73,12 @@ class Dispatcher:
         selector: Selector[Worker],
         mode: OrderingMode = OrderingMode.DRAINING_HASHES,
         leases: StreamLeases | None = None,
+        unblocking_interval_s: float = 0.0,
     ) -> None:
         """A subscription without workers; `selector` must be empty.
 
         `leases` tells which slots may be delivered, and until when; None where no other replica has a part in it.
+        `unblocking_interval_s` above 0: slots that have drained are released together, see `unblocking`.
         """
         self.selector = selector
         self.leases = leases
@@ -87,6 +90,7 @@ class Dispatcher:
         self.outstanding = Outstanding()
         self.slots = SlotTable()
         self.draining = DrainingHashes()
+        self.unblocking = Unblocking(unblocking_interval_s)
         self.waiting: dict[int, WaitingSlot] = {}
         self.waiting_messages = 0
         self.chunked = ChunkedMessages()
@@ -282,12 +286,14 @@ class Dispatcher:
         entry = self.waiting.pop(slot)
         assert not entry.parts, "a slot was forgotten while messages of it wait"
         self.outstanding.bytes_held -= WAITING_SLOT_BYTES
+        if self.unblocking.held:
+            self.unblocking.forget(slot)
         if entry.home is not None:
             entry.home.ready.pop(slot, None)
             entry.home = None
 
     def _target(self, slot: int, head: Part) -> Worker | None:
-        """Who may get the slot's head now, permits aside; None while it drains, or has no owner or no lease.
+        """Who may get the slot's head now, permits aside; None while it drains or is held, or has no owner or lease.
 
         That leases have run out is not asked here but where something is sent, like `paused`.
         """
@@ -297,6 +303,8 @@ class Dispatcher:
         if self.ordered:
             holder = self.slots.holder(slot)
             if holder and (owner is None or holder != owner.index):
+                return None
+            if slot in self.unblocking.held:
                 return None
         elif head.chunk is not None and self._needed_by(head) not in {None, owner}:
             # Order among messages is not asked for, but a message's own pieces stay together.
@@ -547,16 +555,21 @@ class Dispatcher:
         if entry is not None:
             waiting = sum(part.count for part in entry.parts)
             entry.blocked_attempts = 0
+            self.unblocking.hold(slot, now)
         self.hand_over_duration.observe(now - began)
         self.hand_overs.append(HandOver(slot, holder.name, owner.name if owner else None, began, now, waiting))
 
     def settle_freed(self, slot: int, now: float) -> None:
-        """A slot has become free: its next message goes out in this turn."""
+        """A slot has become free: its next message goes out in this turn, unless it is held (`unblocking`)."""
         entry = self.waiting.get(slot)
         if entry is not None and entry.home is None:
             target = self._settle(slot, entry)
             if target is not None:
                 self.serve(target, now)
+
+    def unblock(self, now: float) -> None:
+        """Release the slots that came free within the interval, if that is over; call it at `unblocking.due_at`."""
+        self.settle_slots(self.unblocking.release(now), now)
 
     def wait_reason(self, slot: int, head: Part, now: float) -> WaitReason | None:
         """Why the slot's head does not move; None if it could. The one place that tells."""
@@ -571,8 +584,9 @@ class Dispatcher:
         target = begun or self._target(slot, head)
         if target is None:
             gate = owner.join_gate
-            gated = gate is not None and head.position > gate.position
-            return WaitReason.JOIN_POSITION if gated else WaitReason.DRAINING
+            if gate is not None and head.position > gate.position:
+                return WaitReason.JOIN_POSITION
+            return WaitReason.UNBLOCKING_INTERVAL if slot in self.unblocking.held else WaitReason.DRAINING
         if target.drained_by_operator and begun is None:
             return WaitReason.DRAINED_BY_OPERATOR
         if not target.writable:

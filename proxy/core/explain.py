@@ -44,6 +44,7 @@ class SlotState(Enum):
     """Nothing of the slot is here, and the broker has a backlog that was not read yet."""
     NO_OWNER = WaitReason.NO_OWNER.value
     DRAINING = WaitReason.DRAINING.value
+    UNBLOCKING_INTERVAL = WaitReason.UNBLOCKING_INTERVAL.value
     NO_PERMITS = WaitReason.NO_PERMITS.value
     NOT_READING = WaitReason.NOT_READING.value
     UNACKED_LIMIT = WaitReason.UNACKED_LIMIT.value
@@ -110,6 +111,8 @@ class SlotExplanation:
     """Entries at or below the join position that are not acknowledged, 0 in any other state."""
     blocking: tuple[BlockingDelivery, ...]
     """What must go first, at most `BLOCKING_LISTED_MAX`: before a join position in topic order, else as sent."""
+    released_in_s: float | None
+    """Until the unblocking interval ends, where the state is `UNBLOCKING_INTERVAL`."""
     unblocks: str
     """One sentence: who must do what."""
 
@@ -137,8 +140,8 @@ class _Findings(NamedTuple):
     blocking: tuple[BlockingDelivery, ...]
     unfinished: str
     """What a chunked message wants that the blocking worker has begun: it cannot acknowledge it before. Or nothing."""
-    lease_wanted: str
-    """What the group's leader must do, if that is the reason."""
+    awaited: str
+    """What must happen, if the reason is one that no worker and no operator ends. Or nothing."""
 
 
 _NOTHING_PENDING: Final = _Pending(0, 0, ())
@@ -176,6 +179,7 @@ def explain_slot(dispatcher: Dispatcher, slot: int, now: float, *, upstream_back
         join_position=format_position(gate.position) if gate is not None else None,
         join_position_entries=gate.outstanding if gate is not None else 0,
         blocking=found.blocking if waiting is not None else (),
+        released_in_s=_released_in_s(dispatcher, now) if state is SlotState.UNBLOCKING_INTERVAL else None,
         unblocks=_sentence(found) if waiting is not None else _sentence_for_next(state, found),
     )
 
@@ -200,8 +204,12 @@ def _find(dispatcher: Dispatcher, slot: int, head: Part, now: float) -> _Finding
     elif reason is WaitReason.UNACKED_LIMIT and taker is not None:
         blocking = _oldest_of(taker, now)
         unfinished = _unfinished(dispatcher, taker, dispatcher.chunked.slots_of(taker))
-    lease_wanted = _lease_wanted(dispatcher, slot) if reason is WaitReason.NO_LEASE else ""
-    return _Findings(reason, slot, owner, taker, pending, gate, blocking, unfinished, lease_wanted)
+    awaited = ""
+    if reason is WaitReason.NO_LEASE:
+        awaited = _lease_wanted(dispatcher, slot)
+    elif reason is WaitReason.UNBLOCKING_INTERVAL and taker is not None:
+        awaited = f"nothing: it goes to {taker.name} in {_released_in_s(dispatcher, now):.3f} s, when the interval ends"
+    return _Findings(reason, slot, owner, taker, pending, gate, blocking, unfinished, awaited)
 
 
 def _state(found: _Findings, *, waits: bool, upstream_backlog: bool) -> SlotState:
@@ -317,8 +325,8 @@ def _sentence(found: _Findings) -> str:
     owner, taker = found.owner, found.taker
     if found.reason is WaitReason.PAUSED:
         return "an operator must resume the subscription, unless the gateway is shutting down"
-    if found.reason is WaitReason.NO_LEASE:
-        return found.lease_wanted
+    if found.awaited:
+        return found.awaited
     if found.reason is WaitReason.NO_OWNER or owner is None or taker is None:
         return f"a worker must join that covers slot {found.slot}"
     match found.reason:
@@ -336,6 +344,12 @@ def _sentence(found: _Findings) -> str:
             return f"an operator must let {taker.name} have new messages again, or {taker.name} must leave"
         case _:
             return f"nothing: it goes to {taker.name} at once"
+
+
+def _released_in_s(dispatcher: Dispatcher, now: float) -> float:
+    due_at = dispatcher.unblocking.due_at
+    assert due_at is not None
+    return max(0.0, due_at - now)
 
 
 def _lease_wanted(dispatcher: Dispatcher, slot: int) -> str:

@@ -25,6 +25,7 @@ def reset(dispatcher: Dispatcher, now: float) -> None:
     dispatcher.outstanding.reset()
     dispatcher.slots = SlotTable()
     dispatcher.draining = DrainingHashes()
+    dispatcher.unblocking.clear()
     dispatcher.waiting.clear()
     dispatcher.waiting_messages = 0
     dispatcher.chunked.clear()

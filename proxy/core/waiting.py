@@ -33,6 +33,8 @@ class WaitReason(Enum):
     """No worker covers the slot: ends when one joins that does."""
     DRAINING = "draining"
     """Another worker still holds messages of the slot: ends with its last ack, nack or departure (PIP-379)."""
+    UNBLOCKING_INTERVAL = "unblocking_interval"
+    """The slot has drained and is released with others that do: ends with the interval (`Unblocking.due_at`)."""
     NO_PERMITS = "no_permits"
     """The owner granted no more: ends with its next FLOW."""
     NOT_READING = "not_reading"

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 
     from proxy.core.worker import Worker
     from proxy.net.group_seat import GroupSeat
+    from proxy.net.ports import Timer
     from proxy.net.subscription_inflow import StreamListener
     from proxy.net.subscription_workers import SubscribedWorker
     from proxy.net.subscriptions import Subscriptions
@@ -96,7 +97,8 @@ class Subscription:
         self.counters = Counters()
         self.policy = policy_ordered(policy_of(command, self.settings), orders)
         selector = self.policy.new_selector(self.settings, streamed=streamed)
-        self.dispatcher = Dispatcher(selector, self.policy.mode)
+        interval_s = self.settings.key_shared_unblocking_interval_ms / 1_000
+        self.dispatcher = Dispatcher(selector, self.policy.mode, unblocking_interval_s=interval_s)
         if orders.paused:
             self.dispatcher.pause()
         self.cursor = CursorWatch(self.dispatcher.outstanding, self.now)
@@ -132,6 +134,8 @@ class Subscription:
         self.ended = False
         self._end_of_topic = False
         self._flush_due = False
+        self._unblocking: Timer | None = None
+        """Goes off when slots that came free are to be released; None where none is held."""
         self._bytes_reported = 0
 
     # ---- workers ----------------------------------------------------------------------------------------------
@@ -223,6 +227,8 @@ class Subscription:
         self.parting.end()
         self.flush()
         self.ended = True
+        if self._unblocking is not None:
+            self._unblocking.cancel()
         self.directory.events.happened("subscription_ended", self.key)
         self.acks.fail_receipts(ended_meanwhile())
         self.directory.account(-self._bytes_reported)
@@ -343,6 +349,15 @@ class Subscription:
             self.end_if_empty()
         if self.seat is not None:
             self.seat.settle()
+        if self._unblocking is None and dispatcher.unblocking.due_at is not None:
+            delay_s = max(0.0, dispatcher.unblocking.due_at - self.now())
+            self._unblocking = self.clock.call_later(delay_s, self._unblock)
+
+    def _unblock(self) -> None:
+        """The unblocking interval is over; or a later one is under way, if what the timer was set for was forgotten."""
+        self._unblocking = None
+        self.dispatcher.unblock(self.now())
+        self.flush()
 
     def _tell(self) -> None:
         """What the dispatcher noted in this turn."""

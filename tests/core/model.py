@@ -64,9 +64,15 @@ class Client:
 class World:
     """A dispatcher, its clients and its broker."""
 
-    def __init__(self, selector: Selector[Worker], mode: OrderingMode) -> None:
+    def __init__(self, selector: Selector[Worker], mode: OrderingMode, unblocking_interval_s: float = 0.0) -> None:
         """Nobody joined, nothing arrived."""
-        self.dispatcher = Dispatcher(selector, mode)
+        self.dispatcher = Dispatcher(selector, mode, unblocking_interval_s=unblocking_interval_s)
+        self.interval_s = unblocking_interval_s
+        self.blocked: dict[int, Worker] = {}
+        """Slots that drained when it was looked last, and of which something waited, each with its holder."""
+        self.released_at: float | None = None
+        """When the slots that came free must go on, as it was seen when the first of them did."""
+        self.looked_at = 0.0
         self.dispatcher.endings = []
         self.record = Record()
         self.ordered = mode is not OrderingMode.UNORDERED
@@ -314,6 +320,7 @@ class World:
     def check(self) -> None:
         """Everything that must hold between calls."""
         self._open_gates()
+        check_interval(self)
         if not self.turn_open:
             self.flush()
             if self.may_deliver():
@@ -356,6 +363,7 @@ class World:
         for _ in range(10_000):
             if not self.unfinished:
                 break
+            self.now += 1.0
             for client in self.clients:
                 self.flow(client, 3)
                 self.check()
@@ -372,7 +380,8 @@ class World:
         assert not dispatcher.outstanding.entries
         assert not dispatcher.outstanding.unconfirmed
         assert dispatcher.outstanding.bytes_held == dispatcher.waiting_messages == 0
-        assert len(dispatcher.slots) == len(dispatcher.draining) == 0
+        assert len(dispatcher.slots) == len(dispatcher.draining) == len(dispatcher.unblocking.held) == 0
+        assert dispatcher.unblocking.due_at is None
         for client in self.clients:
             assert client.worker.unacked == 0
             assert client.worker.permits == client.budget
@@ -429,6 +438,35 @@ def check_tables(world: World) -> None:
         assert gate.outstanding == sum(position <= gate.position for position in entries) > 0
 
 
+def check_interval(world: World) -> None:
+    """PIP-379 rule 5: what drained and came free waits until the interval ends, and no moment longer.
+
+    Plays the caller's timer too, which may be late by a step.
+    """
+    dispatcher, unblocking = world.dispatcher, world.dispatcher.unblocking
+    for slot, holder in world.blocked.items():
+        if slot in dispatcher.draining or slot in unblocking.held:
+            continue
+        here = dispatcher.slots.holder(slot)
+        returned = holder.index == here and dispatcher.workers.get(here) is holder
+        dropped = not here and slot not in dispatcher.waiting
+        assert returned or dropped, f"slot {slot} went on before the interval was over"
+    if unblocking.due_at is not None and world.released_at is None:
+        assert unblocking.due_at == world.looked_at + world.interval_s
+    elif unblocking.due_at is not None:
+        assert unblocking.due_at == world.released_at, "the interval of those that wait was made longer"
+    assert (unblocking.due_at is None) == (len(unblocking.held) == 0)
+    if unblocking.due_at is not None and world.now >= unblocking.due_at:
+        dispatcher.unblock(world.now)
+        assert not unblocking.held, "the interval is over and a slot is held"
+    world.released_at = unblocking.due_at
+    world.looked_at = world.now
+    draining = {slot: dispatcher.workers[dispatcher.slots.holder(slot)] for slot in dispatcher.draining.slots()}
+    world.blocked = {
+        slot: holder for slot, holder in draining.items() if world.interval_s and slot in dispatcher.waiting
+    }
+
+
 def check_wake_ups(world: World) -> None:
     """G6, and the ready queues that see to it."""
     dispatcher = world.dispatcher
@@ -441,6 +479,10 @@ def check_wake_ups(world: World) -> None:
         gate = gates[target.index] if target is not None else None
         if gate is not None and waiting.parts[0].position > gate:
             target = None
+        if slot in dispatcher.unblocking.held:
+            assert world.ordered
+            assert not holder, "a slot that somebody holds is held for the interval's end"
+            target = None
         assert waiting.home is target
         if target is None:
             continue
@@ -449,6 +491,7 @@ def check_wake_ups(world: World) -> None:
         assert target.open == willing
         stopped = dispatcher.paused or not world.may_deliver()
         assert stopped or not willing or target.permits <= 0, "G6: a message lies before an open door"
+    assert all(slot in dispatcher.waiting for slot in dispatcher.unblocking.held)
     for worker in dispatcher.workers.values():
         assert sorted(worker.ready) == sorted(homes[worker.index])
         assert all(worker.ready[slot] is dispatcher.waiting[slot] for slot in worker.ready)

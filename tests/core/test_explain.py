@@ -17,7 +17,7 @@ from proxy.core.worker import Worker
 from tests.core.model import World, parts_of
 from tests.core.test_chunks import Story
 from tests.core.test_dispatcher_rig import A, B, C, D, Rig
-from tests.core.test_model import SELECTORS, SLOTS, STICKY, WORKERS_MAX, Subscription, has_clients, some
+from tests.core.test_model import INTERVALS_S, SELECTORS, SLOTS, STICKY, WORKERS_MAX, Subscription, has_clients, some
 from tests.lives import lives
 
 if TYPE_CHECKING:
@@ -296,6 +296,26 @@ def test_a_slot_whose_head_could_go_flows() -> None:
     assert found.unblocks == "nothing: it goes to c1 at once"
 
 
+def test_the_slot_has_drained_and_waits_for_the_interval() -> None:
+    """It says when that ends, and that nobody need do anything; a join position or a pause keeps it longer."""
+    rig = Rig(c1=[A], c2=[A])
+    rig.dispatcher.unblocking.interval_s = 0.25
+    rig.join("c1", 10)
+    rig.entries(A, 1)
+    rig.join("c2", 10)
+    rig.entries(A, 2)
+    assert explained(rig).state is SlotState.DRAINING
+    rig.now = 4.0
+    rig.ack("c1", 1)
+    rig.now = 4.0625
+    found = explained(rig)
+    assert (found.state, found.owner, found.holder) == (SlotState.UNBLOCKING_INTERVAL, "c2", None)
+    assert (found.released_in_s, found.blocking) == (0.1875, ())
+    assert found.unblocks == "nothing: it goes to c2 in 0.188 s, when the interval ends"
+    rig.dispatcher.pause()
+    assert (explained(rig).state, explained(rig).released_in_s) == (SlotState.PAUSED, None)
+
+
 # ---- chunked messages ----
 
 
@@ -469,6 +489,7 @@ def check_state(dispatcher: Dispatcher, slot: int, told: SlotExplanation, now: f
     assert told.head is not None
     assert told.head.messages <= told.waiting_messages
     assert told.waiting_age_s == now - waiting.since
+    assert (told.released_in_s is not None) == (reason is WaitReason.UNBLOCKING_INTERVAL)
     assert bool(told.blocking) == (reason in BLOCKED_BY_DELIVERIES)
     assert (told.join_position is not None) == (told.join_position_entries > 0) == (reason is WaitReason.JOIN_POSITION)
     if reason is WaitReason.DRAINING:
@@ -491,10 +512,11 @@ class Busy(Subscription):
         mode=st.sampled_from([*OrderingMode, *[OrderingMode.DRAINING_HASHES] * 2]),
         selector=st.sampled_from(["auto-split", "consistent hashing", "auto-split", "consistent hashing", "sticky"]),
         permits=st.integers(0, 20),
+        interval_s=st.sampled_from(INTERVALS_S),
     )
-    def begin(self, mode: OrderingMode, selector: str, permits: int) -> None:
+    def begin(self, mode: OrderingMode, selector: str, permits: int, interval_s: float) -> None:
         """Mostly one in which something can drain."""
-        self.world = World(SELECTORS[selector](), mode)
+        self.world = World(SELECTORS[selector](), mode, interval_s)
         self.world.flow(self.world.join(Worker("a", sticky_ranges=STICKY[:2])), permits)
 
     @has_clients

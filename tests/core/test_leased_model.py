@@ -16,7 +16,7 @@ from proxy.core.worker import Worker
 from proxy.groups.streams import hash_range
 from tests.core.model import World, parts_of
 from tests.core.test_explain import check_state
-from tests.core.test_model import SELECTORS, SLOTS, STICKY, Subscription
+from tests.core.test_model import INTERVALS_S, SELECTORS, SLOTS, STICKY, Subscription
 from tests.lives import lives
 
 if TYPE_CHECKING:
@@ -52,8 +52,8 @@ class Leased(NamedTuple):
 class LeasedWorld(World):
     """A world in which the broker keeps what is of streams that are not here."""
 
-    def __init__(self, selector: Selector[Worker], mode: OrderingMode) -> None:
-        super().__init__(selector, mode)
+    def __init__(self, selector: Selector[Worker], mode: OrderingMode, unblocking_interval_s: float = 0.0) -> None:
+        super().__init__(selector, mode, unblocking_interval_s)
         self.leases = self.dispatcher.leases = StreamLeases(STREAMS)
         self.leased = [Leased(-1.0, frozenset(), 0.0)]
         self.away: set[int] = set()
@@ -217,11 +217,14 @@ class LeasedSubscription(Subscription):
     world: LeasedWorld
 
     @initialize(
-        mode=st.sampled_from(OrderingMode), selector=st.sampled_from(sorted(SELECTORS)), permits=st.integers(0, 20)
+        mode=st.sampled_from(OrderingMode),
+        selector=st.sampled_from(sorted(SELECTORS)),
+        permits=st.integers(0, 20),
+        interval_s=st.sampled_from(INTERVALS_S),
     )
-    def begin(self, mode: OrderingMode, selector: str, permits: int) -> None:
+    def begin(self, mode: OrderingMode, selector: str, permits: int, interval_s: float) -> None:
         """One worker, and two streams of three."""
-        self.world = LeasedWorld(SELECTORS[selector](), mode)
+        self.world = LeasedWorld(SELECTORS[selector](), mode, interval_s)
         self.world.flow(self.world.join(Worker("a", sticky_ranges=STICKY[:2])), permits)
         self.world.open(0)
         self.world.open(2)

@@ -25,6 +25,8 @@ SLOTS = (1, 9_000, 20_000, 33_000, 45_000, 65_000)
 STICKY = ((0, 10_000), (10_001, 30_000), (30_001, 40_000), (40_001, 65_535))
 FIRST_POSITION = 1 << 40
 WORKERS_MAX = 5
+INTERVALS_S = (0.0, 0.0, 2.5, 12.0)
+"""Unblocking intervals; a step takes a second."""
 
 SELECTORS: dict[str, Callable[[], Selector[Worker]]] = {
     "consistent hashing": lambda: ConsistentHashing[Worker](3),
@@ -42,11 +44,14 @@ class Subscription(RuleBasedStateMachine):
     """Workers and a broker do what they may, in any order."""
 
     @initialize(
-        mode=st.sampled_from(OrderingMode), selector=st.sampled_from(sorted(SELECTORS)), permits=st.integers(0, 20)
+        mode=st.sampled_from(OrderingMode),
+        selector=st.sampled_from(sorted(SELECTORS)),
+        permits=st.integers(0, 20),
+        interval_s=st.sampled_from(INTERVALS_S),
     )
-    def begin(self, mode: OrderingMode, selector: str, permits: int) -> None:
+    def begin(self, mode: OrderingMode, selector: str, permits: int, interval_s: float) -> None:
         """A subscription with one worker."""
-        self.world = World(SELECTORS[selector](), mode)
+        self.world = World(SELECTORS[selector](), mode, interval_s)
         self.world.flow(self.world.join(Worker("a", sticky_ranges=STICKY[:2])), permits)
 
     def pick(self, number: int) -> Client:

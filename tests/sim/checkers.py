@@ -19,7 +19,7 @@ from tests.sim.forbidden import Forbidden
 from tests.sim.storage import bits_of, number_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from tests.sim.network import End
     from tests.sim.storage import Entry, Storage
@@ -67,8 +67,9 @@ class Connection:
 class Model:
     """Who holds what, and what is done."""
 
-    def __init__(self, storage: Storage, *, ordered: bool, mixed: bool) -> None:
+    def __init__(self, storage: Storage, now: Callable[[], float], *, ordered: bool, mixed: bool) -> None:
         """`ordered` False where the subscription's mode promises no order; `mixed` where batches have several keys."""
+        self._now = now
         self._excused = storage.astray if mixed else frozenset[int]()
         self.forbidden = Forbidden()
         self._storage = storage
@@ -91,6 +92,8 @@ class Model:
         self.holder: dict[int, Seat] = {}
         self.by_key: dict[str, set[int]] = {}
         """Key to its messages that are held."""
+        self.freed_at: dict[str, float] = {}
+        """Key to when a worker last acknowledged, gave back or left behind a message of it."""
         self._open: dict[str, list[int]] = {}
         """Key to its messages that were never acknowledged, ascending."""
         self._known = 0
@@ -331,7 +334,9 @@ class Model:
 
     def _free(self, number: int) -> None:
         del self.holder[number]
-        self.by_key[self._storage.messages[number].key].discard(number)
+        key = self._storage.messages[number].key
+        self.by_key[key].discard(number)
+        self.freed_at[key] = self._now()
 
     def _release(self, seat: Seat, place: tuple[int, int]) -> None:
         for number in seat.held.pop(place, ()):

@@ -83,7 +83,7 @@ class WakeUps:
         if subscription is None or subscription.ended or subscription.dispatcher.paused or self._model.unsettled:
             return
         for number in self._arrived_heads(subscription):
-            self._could_go(subscription, number)
+            self._could_go(gateway, subscription, number)
 
     def _arrived_heads(self, subscription: Subscription) -> list[int]:
         """Of every key, the first message that arrived here and that nobody has acknowledged or holds."""
@@ -98,7 +98,7 @@ class WakeUps:
                     heads.append(first)
         return heads
 
-    def _could_go(self, subscription: Subscription, number: int) -> None:
+    def _could_go(self, gateway: Gateway, subscription: Subscription, number: int) -> None:
         beginner = self._began(number)
         if beginner is not None:
             if beginner.permits > 0 and beginner.end.writable:
@@ -115,6 +115,8 @@ class WakeUps:
         others = self._holders(subscription, slot) - {seat}
         if others and (subscription.policy.mode is not OrderingMode.UNORDERED or "chunked" in self._kinds):
             return  # without order, too, the rest of a message that another has begun may stand before it
+        if self._in_interval(gateway, subscription, slot):
+            return
         raise Violation(
             f"G6: message {number} waits though {owner.name} has {seat.permits} permits and nobody holds it"
         )
@@ -130,6 +132,15 @@ class WakeUps:
             if holder.get(number) is not seat:
                 return None
         return seat
+
+    def _in_interval(self, gateway: Gateway, subscription: Subscription, slot: int) -> bool:
+        """Whether the slot came free so lately that it may be held for the interval's end, and no longer ago."""
+        interval_s = gateway.settings.key_shared_unblocking_interval_ms / 1_000
+        now_s = gateway.process.now()
+        if not interval_s or gateway.process.went_on_s == now_s:
+            return bool(interval_s)
+        freed = (at for key, at in self._model.freed_at.items() if slot_of(subscription, key) == slot)
+        return now_s <= max(freed, default=0.0) + interval_s
 
     def _holders(self, subscription: Subscription, slot: int) -> set[Seat]:
         """Who holds messages of the slot, by the model."""

@@ -73,6 +73,8 @@ class Process:
         self.number = number
         self.name = name
         self.dead = False
+        self.went_on_s = 0.0
+        """When it last went on after a stop: what was due meanwhile is made then, one turn after the other."""
         self.after_turn: Callable[[], None] = _nothing
         """Called at the end of each turn: for those who watch."""
         self._schedule = schedule
@@ -131,6 +133,7 @@ class Process:
         """As SIGCONT does: everything that was due comes at once, in order."""
         if self._stopped:
             self._stopped = False
+            self.went_on_s = self._schedule.now_s
             waiting, self._waiting = self._waiting, []
             for event in waiting:
                 self._schedule.at(self._schedule.now_s, event)

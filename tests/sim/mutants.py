@@ -28,6 +28,7 @@ TIMEOUT_S = 600.0
 
 
 DISPATCHER = "proxy/core/dispatcher.py"
+UNBLOCKING = "proxy/core/unblocking.py"
 CHUNKED = "proxy/core/chunked.py"
 ACKNOWLEDGEMENT = "proxy/core/acknowledgement.py"
 MEMBERSHIP = "proxy/core/membership.py"
@@ -67,6 +68,46 @@ MUTANTS = (
         DISPATCHER,
         "if entry is not None and entry.home is None:",
         "if entry is not None and False:",
+    ),
+    Mutant(
+        "an unblocking interval that ends wakes nobody",
+        "proxy/net/subscription.py",
+        "        if self._unblocking is None and dispatcher.unblocking.due_at is not None:\n",
+        "        if False and dispatcher.unblocking.due_at is not None:\n",
+    ),
+    Mutant(
+        "each slot that comes free makes the interval longer",
+        UNBLOCKING,
+        "        if self.due_at is None:\n            self.due_at = now",
+        "        if self.interval_s:\n            self.due_at = now",
+        tests="tests/core/test_unblocking.py",
+    ),
+    Mutant(
+        "an interval ends for the first slot alone",
+        UNBLOCKING,
+        "        released = tuple(self.held)\n",
+        "        released = tuple(self.held)[:1]\n",
+    ),
+    Mutant(
+        "a slot that came free waits for no interval",
+        DISPATCHER,
+        "            self.unblocking.hold(slot, now)\n",
+        "",
+        tests="tests/core/test_unblocking.py",
+    ),
+    Mutant(
+        "what arrives meanwhile opens a slot before the interval ends",
+        DISPATCHER,
+        "            if slot in self.unblocking.held:\n                return None\n",
+        "",
+        tests="tests/core/test_unblocking.py",
+    ),
+    Mutant(
+        "a seek leaves slots held",
+        "proxy/core/reposition.py",
+        "    dispatcher.unblocking.clear()\n",
+        "",
+        tests="tests/core/test_unblocking.py",
     ),
     Mutant(
         "one message too many",

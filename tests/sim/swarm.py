@@ -113,9 +113,15 @@ def draw(seed: int | str, steps: int = 100) -> Swarm:
             max_unacked_messages_per_worker=dice.choice((0, 10, 50_000)),
             upstream_batch_index_ack=dice.random() < 0.5,
             reconnect_backoff_max_ms=2_000,
+            key_shared_unblocking_interval_ms=_interval_ms(seed),
         ),
         limits=Limits(unread_high_water_bytes=1 << 20),
     )
+
+
+def _interval_ms(seed: int | str) -> int:
+    """Off in most worlds."""
+    return random.Random(f"{seed}/interval").choice((0, 0, 0, 10, 700))  # noqa: S311 - as above
 
 
 def _temper(dice: random.Random) -> Temper:

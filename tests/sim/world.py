@@ -87,7 +87,12 @@ class World:
         self.swarm = swarm
         self.schedule = Schedule()
         self.storage = Storage()
-        self.model = Model(self.storage, ordered=swarm.mode != "unordered", mixed="mixed_batch" in swarm.kinds)
+        self.model = Model(
+            self.storage,
+            lambda: self.schedule.now_s,
+            ordered=swarm.mode != "unordered",
+            mixed="mixed_batch" in swarm.kinds,
+        )
         self.wake_ups = WakeUps(self.storage, self.model, swarm.kinds)
         self.numbers = Numbers(self.storage, self.model)
         self.network = Network(self.schedule, swarm.weather, swarm.dice("network"), Edge(self.model))
