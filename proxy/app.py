@@ -42,6 +42,7 @@ from proxy.errors import StartFailure
 from proxy.limits import Limits
 from proxy.metrics_source import CertificatesSummary, MetricsSource
 from proxy.net.aio import AioClock, AioConnector
+from proxy.net.broker_names import BrokerNames
 from proxy.net.broker_probe import BrokerProbe
 from proxy.net.brokers import Brokers
 from proxy.net.producer_elections import ElectionSettings, ProducerElections
@@ -74,7 +75,9 @@ class Gateway:
         clock = AioClock(loop)
         tls = Certificates(config)
         connector = AioConnector(loop, limits, tls.broker_context)
-        self._brokers = Brokers(connector, clock, broker_settings(config))
+        client_settings = session_settings(config)
+        names = BrokerNames(client_settings.brokers, clock)
+        self._brokers = Brokers(connector, clock, broker_settings(config), names.add)
         self._probe = BrokerProbe(self._brokers, clock)
         self._groups = groups_of(config, self._brokers, clock)
         self._subscriptions = Subscriptions(self._brokers, clock, picked(SubscriptionSettings, config), self._is_shared)
@@ -87,7 +90,7 @@ class Gateway:
         self._event_topic = event_topic_of(config, events, clock)
         rivals = rivals_of(config, self._groups, self._brokers, clock)
         self._elections = ProducerElections(clock, events, picked(ElectionSettings, config), rivals)
-        sessions = Sessions(connector, clock, self._subscriptions, self._elections, session_settings(config), limits)
+        sessions = Sessions(connector, clock, self._subscriptions, self._elections, names, client_settings, limits)
         self._server = GatewayServer(sessions, limits, loop)
         subscriptions = self._subscriptions
         events.number_from(time.time_ns() // 1_000_000)  # more than any life before could have had

@@ -46,7 +46,8 @@ class Broker(Group):
 
     broker_url: ServiceUrls = setting(
         "pulsar://127.0.0.1:6650",
-        "Service URL of the brokers or of a Pulsar proxy; several hosts, separated by commas, are tried in turn.",
+        "Service URL of the brokers or of a Pulsar proxy; several hosts, separated by commas, are tried in turn. Which "
+        "other brokers there are, these say.",
         takes="pulsar:// or pulsar+ssl://, then host:port[,host:port...]",
     )
     broker_is_proxy: bool = setting(
@@ -140,11 +141,14 @@ class Serving(Group):
         unit="seconds", ge=0, le=3600,
     )  # fmt: skip
     allowed_broker_hosts: Names = setting(
-        (), "Hosts of brokers that clients may ask for by name; `.suffix` allows all below a domain. None: any.",
+        (), "Hosts of brokers that clients may ask for by name, among those that the cluster names; `.suffix` allows "
+        "all below a domain. None: every broker that the cluster names.",
         takes="names, separated by commas",
     )  # fmt: skip
     allowed_broker_ports: Ports = setting(
-        (), "Ports of brokers that clients may ask for. None: any.", takes="ports from 1 to 65535, separated by commas"
+        (),
+        "Ports of brokers that clients may ask for, among those that the cluster names. None: all of these.",
+        takes="ports from 1 to 65535, separated by commas",
     )
     log_level: Literal["debug", "info", "warning", "error"] = setting("info", "Least severe log lines written.")
     log_format: Literal["json", "console"] = setting("json", "One JSON object per line, or text for people.")

@@ -49,6 +49,11 @@ GATEWAY: Final = (
         "Commands of clients that the gateway carried out itself.",
     ),
     counter(
+        "keyline_gateway_brokers_asked_for_total",
+        "server.counters.targets_asked_total",
+        "Lookups of the gateway's own because a client named a broker that it did not know.",
+    ),
+    counter(
         "keyline_gateway_permissions_asked_total",
         "server.counters.permissions_asked_total",
         "Questions to brokers whether a client may consume what it subscribes to.",

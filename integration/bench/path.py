@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from integration.bench import frames_made
 from proxy.limits import Limits
+from proxy.net.broker_names import BrokerNames
 from proxy.net.broker_settings import BrokerSettings
 from proxy.net.brokers import Brokers
 from proxy.net.handshake import parse_service_url
@@ -166,12 +167,15 @@ class GatewayPath:
         directory.events.chronicler = chronicler
         elections = ProducerElections(clock, directory.events, ElectionSettings())
         settings = SessionSettings((parse_service_url(BROKER),), authorize_workers=False)
+        names = BrokerNames(settings.brokers, clock)
         self.spent_s = 0.0
         self._workers: list[Wire] = []
         self._granted: list[int] = []
         self._entry = 0
         for _ in range(worker_count):
-            session = ClientSession(self.broker, clock, directory, elections, settings, Limits(), lambda _ended: None)
+            session = ClientSession(
+                self.broker, clock, directory, elections, names, settings, Limits(), lambda _ended: None
+            )
             self._workers.append(Wire(session))
             self._granted.append(0)
             self._tell([(self._workers[-1], frames_made.connect())])

@@ -30,16 +30,23 @@ _STOPPING = "the gateway is stopping"
 Found = Callable[["BrokerLink | Exception"], None]
 
 
+def _untold(_service_url: str) -> None:
+    """Nobody wants to know."""
+
+
 class Brokers:
     """Implements `ports.BrokerDirectory`."""
 
-    def __init__(self, connector: Connector, clock: Clock, settings: BrokerSettings) -> None:
-        """Open nothing yet."""
+    def __init__(
+        self, connector: Connector, clock: Clock, settings: BrokerSettings, named: Callable[[str], None] = _untold
+    ) -> None:
+        """Open nothing yet. `named` hears the service URL of every broker that a lookup led to."""
         self._clock = clock
         self._settings = settings
         self._pool = BrokerPool(connector, clock, settings)
         self._service_urls = settings.service_urls
         self._waiting: dict[str, list[Found]] = {}
+        self._named = named
         self._lookups = self._lookup_failures = 0
         self._closed = False
 
@@ -99,6 +106,8 @@ class Brokers:
     def _located(self, topic: str, result: BrokerTarget | Exception) -> None:
         waiting = self._waiting.pop(topic)
         if isinstance(result, BrokerTarget):
+            if not result.proxy_to_broker_url:  # or it is somebody else's way to it, and not for us to dial
+                self._named(result.service_url)
             for found in waiting:
                 self._pool.acquire(result, found)
             return

@@ -1,8 +1,8 @@
 """CONNECT and CONNECTED between a client and its broker: where the client wants to go, and what it may be told.
 
 A client that looked a topic up through us comes back and says in `proxy_to_broker_url` which broker it means. That is
-an address chosen by a stranger, to be dialled from inside the network: it is checked for form always, and against the
-operator's allow-lists where there are any.
+an address chosen by a stranger, to be dialled from inside the network: here it is checked for form, and against the
+operator's lists where there are any. Whether it is a broker at all, the cluster says (`broker_names`).
 
 CONNECTED says what the broker can do. A client takes each feature flag as a promise, so only those are passed on that
 hold through this gateway: a flag of tomorrow may bring commands that name brokers' addresses, or that we would refuse.
@@ -86,9 +86,12 @@ def parse_service_url(text: str, scheme: str = PLAIN) -> ServiceUrl:
     return ServiceUrl(parts.scheme, parts.hostname, DEFAULT_PORTS[parts.scheme] if port is None else port)
 
 
+NOT_ALLOWED: Final = "proxy_to_broker_url: this broker is not among those that the gateway's operator allows"
+
+
 @dataclass(frozen=True, slots=True)
 class TargetPolicy:
-    """Which brokers a client may name. Without any list it may name all, as behind Pulsar's proxy in its early days."""
+    """Which of the cluster's brokers a client may name: a list makes them fewer, and no host a broker."""
 
     hosts: frozenset[str] | None = None
     """Host names, or ``.suffix`` for all below a domain; None allows all."""
@@ -99,22 +102,20 @@ class TargetPolicy:
     def check(self, url: ServiceUrl) -> None:
         """Raise `ClientError` for a broker that is not on the lists."""
         if self.ports is not None and url.port not in self.ports:
-            message = f"proxy_to_broker_url: port {url.port} is not among the allowed broker ports"
-            raise ClientError(message, pb.AuthorizationError)
+            raise ClientError(NOT_ALLOWED, pb.AuthorizationError)
         if self.hosts is None or url.host in self.hosts:
             return
         if not any(allowed.startswith(".") and url.host.endswith(allowed) for allowed in self.hosts):
-            message = f"proxy_to_broker_url: host {url.host!r} is not among the allowed broker hosts"
-            raise ClientError(message, pb.AuthorizationError)
+            raise ClientError(NOT_ALLOWED, pb.AuthorizationError)
 
 
-ANY_TARGET: Final = TargetPolicy()
+EVERY_BROKER: Final = TargetPolicy()
 
 
 def requested_broker(connect: pb.CommandConnect, scheme: str, policy: TargetPolicy) -> ServiceUrl | None:
     """Read the broker a client asks for in CONNECT; None when it leaves the choice to us.
 
-    `scheme` is how we dial brokers: clients send only ``host:port``. Raises `ClientError`.
+    `scheme` is how we dial brokers, whatever the client says: it sends only ``host:port``. Raises `ClientError`.
     """
     if not connect.proxy_to_broker_url:
         return None
@@ -124,18 +125,17 @@ def requested_broker(connect: pb.CommandConnect, scheme: str, policy: TargetPoli
         message = f"proxy_to_broker_url: {error}"
         raise ClientError(message, pb.NotAllowedError) from error
     policy.check(url)
-    return url
+    return ServiceUrl(scheme, url.host, url.port)
 
 
-def upstream_connect(connect: pb.CommandConnect, *, keep_target: bool) -> pb.CommandConnect:
+def upstream_connect(connect: pb.CommandConnect) -> pb.CommandConnect:
     """Make what the broker gets: the client's own words, credentials included.
 
-    The wish for a broker is taken out, for we fulfil it, unless upstream is itself a proxy (`keep_target`).
+    The wish for a broker is taken out: to fulfil it is `relay_route`'s, also where a proxy has to hear of it.
     """
     forwarded = pb.CommandConnect()
     forwarded.CopyFrom(connect)
-    if not keep_target:
-        forwarded.ClearField("proxy_to_broker_url")
+    forwarded.ClearField("proxy_to_broker_url")
     return forwarded
 
 

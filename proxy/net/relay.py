@@ -9,6 +9,9 @@ carries workers stays (G4: a broker's restart is invisible to them): everything 
 has gone, and the leg is opened anew by the next request, with the same CONNECT. Until it stands, requests queue
 within a bound; messages, acknowledgements and permits of what was just closed are dropped, as the broker would.
 
+A leg may have to be opened twice: a broker that the client named and that nobody has heard of is asked for first, at
+a configured one (`relay_route`). What the client requests meanwhile waits as it does after a loss.
+
 Known gaps, all because no command tells a client of it: after such a loss a topic list watcher hears nothing until
 the client polls, and acknowledgement receipts asked for before the first worker came are not refused.
 
@@ -22,12 +25,13 @@ from __future__ import annotations
 import enum
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from proxy.errors import LimitExceeded
+from proxy.errors import LimitExceeded, UpstreamUnavailable
 from proxy.net.relay_leg import UpstreamLeg
 from proxy.net.relay_lookups import RelayedLookups
 from proxy.net.relay_parting import RelayParting
 from proxy.net.relay_redirects import RedirectedLookups
 from proxy.net.relay_requests import OURS, RelayedRequests
+from proxy.net.relay_route import topic_of
 from proxy.net.session_commands import CLOSURES, parse_as, refusal_frame
 from proxy.net.session_statistics import RelayStatistics
 from proxy.wire import commands, frames
@@ -35,15 +39,19 @@ from proxy.wire import pulsar_pb2 as pb
 
 if TYPE_CHECKING:
     from proxy.limits import Limits
+    from proxy.net.broker_names import BrokerNames
     from proxy.net.handshake import ServiceUrl
-    from proxy.net.ports import Clock, Connector
+    from proxy.net.ports import Clock, Connector, Timer
     from proxy.net.relay_parting import Leavings
     from proxy.net.relay_requests import Pending
+    from proxy.net.relay_route import RelayRoute
     from proxy.net.session_statistics import SessionCounters
 
 _T = pb.BaseCommand
 
 _OF_PRODUCERS: Final = frozenset({_T.PRODUCER, _T.CLOSE_PRODUCER})
+
+_UNKNOWN_TARGET: Final = "the broker of this connection must be looked up again"
 
 
 class RelayClient(Protocol):
@@ -54,6 +62,9 @@ class RelayClient(Protocol):
 
     def relay_refused(self, reason: str, refusal: pb.CommandError | None) -> None:
         """There is no first leg; `refusal` is the broker's own word, if it said one."""
+
+    def relay_target_refused(self, target: ServiceUrl) -> None:
+        """The broker that the client named is none that the cluster names."""
 
     def relay_lost(self, reason: str) -> bool:
         """A leg that stood is lost; answer whether the client's connection is to stay."""
@@ -82,9 +93,13 @@ class RelayClient(Protocol):
 
 
 class RelayState(enum.Enum):
-    """Where a relay stands. OPEN, DOWN and REOPENING take turns; the others come once."""
+    """Where a relay stands. OPENING and ENDED come once, the others take turns.
+
+    ASKING is with a leg to a configured broker, which is asked whether there is one that the client means.
+    """
 
     OPENING = "opening"
+    ASKING = "asking"
     OPEN = "open"
     DOWN = "down"
     REOPENING = "reopening"
@@ -100,23 +115,22 @@ class Relay:
         connector: Connector,
         clock: Clock,
         limits: Limits,
-        brokers: tuple[ServiceUrl, ...],
+        route: RelayRoute,
         connect: pb.CommandConnect,
+        names: BrokerNames,
         counters: SessionCounters,
         *,
         behind_proxy: bool = False,
     ) -> None:
-        """`brokers` are tried in turn; each gets `connect` (see `handshake.upstream_connect`). Call `open` next.
+        """`route` leads to brokers, each of which gets `connect` (see `handshake.upstream_connect`). Call `open` next.
 
-        `behind_proxy` says that they are proxies.
+        `names` learns the brokers that lookups are answered with; `behind_proxy` says that the configured are proxies.
         """
-        assert brokers
         self._client = client
         self._connector = connector
         self._clock = clock
         self._limits = limits
-        self._brokers = brokers
-        self._broker, self._brokers_tried = brokers[0], 0
+        self._route = route
         self._connect = connect
         self._counters = counters
         self._requests = RelayedRequests(limits.relayed_requests_max)
@@ -125,18 +139,28 @@ class Relay:
             RedirectedLookups(connector, clock, limits, connect),
             limits,
             counters,
+            names,
             self._deliver,
+            self._looked_up,
             behind_proxy=behind_proxy,
         )
         self._state = RelayState.OPENING
         self._leg: UpstreamLeg | None = None
         self._queued: list[bytes] = []
         self._queued_bytes = 0
+        self._topic: str | None = None
+        """Of the first queued request that has one."""
+        self._asking_timer: Timer | None = None
 
     @property
     def passes_data(self) -> bool:
         """Whether messages may go to `forward` unparsed."""
         return self._state is RelayState.OPEN and not self._requests.has_stale_producers
+
+    @property
+    def holds_back(self) -> bool:
+        """Whether nothing that is without an answer has gone to the broker yet."""
+        return self._state in (RelayState.ASKING, RelayState.REOPENING)
 
     def consumer_ready(self, consumer_id: int) -> bool | None:
         """Whether a relayed consumer was answered; None when there is none of that id."""
@@ -148,21 +172,20 @@ class Relay:
 
     def open(self) -> None:
         """Begin; `relay_connected` or `relay_refused` follows."""
-        self._brokers_tried = 0
+        self._route.begin()
         self._dial()
 
     def _dial(self) -> None:
-        self._broker = self._brokers[self._brokers_tried]
-        self._brokers_tried += 1
-        self._leg = leg = UpstreamLeg(self, self._connect, self._clock, self._limits)
+        self._leg = leg = UpstreamLeg(self, self._route.step(), self._clock, self._limits)
         if not self._client.writable:
             leg.pause_reading()
-        self._connector.connect(str(self._broker), leg)
+        self._connector.connect(str(self._route.broker), leg)
 
     def close(self, leavings: Leavings) -> None:
         """The client has gone; its `leavings` are closed at the broker one by one."""
         self._state = RelayState.ENDED
         self._lookups.close()
+        self._stop_asking()
         leg, self._leg = self._leg, None
         if leg is not None and leg.ready and leavings.all:
             leg.write(b"".join(self._requests.closing_frames(but=leavings.producer_ids)))
@@ -184,7 +207,7 @@ class Relay:
     def statistics(self) -> RelayStatistics:
         """Freeze what there is to know."""
         return RelayStatistics(
-            broker=str(self._broker),
+            broker=str(self._route.broker),
             state=self._state.value,
             requests_pending=self._requests.pending,
             producers=self._requests.producers,
@@ -223,22 +246,23 @@ class Relay:
 
         One of the gateway's own is not answered then.
         """
-        if kind in CLOSURES and self._state in (RelayState.DOWN, RelayState.REOPENING):
+        if kind in CLOSURES and self._state is not RelayState.OPEN and not self._requests.opens(kind, body):
             if kind == _T.CLOSE_PRODUCER:
                 self._requests.forget_stale(body.producer_id)
             if body.request_id <= OURS:
                 self._client.send(commands.success(body.request_id))
             return False
+        topic = topic_of(kind, body)
         try:
-            self._check_queue(frame)
+            self._check_queue(frame, topic)
             self._requests.asked(kind, body)
-        except LimitExceeded as error:
+        except (LimitExceeded, UpstreamUnavailable) as error:
             if body.request_id > OURS:
                 return False
             self._client.send(refusal_frame(kind, body, str(error), error.wire_code))
             return False
         if self._state is not RelayState.OPEN:
-            self._queue(frame)
+            self._queue(frame, topic)
             return True
         if kind == _T.ACK and self._leg is not None:
             self._leg.expect_ack_receipts(True)
@@ -257,11 +281,14 @@ class Relay:
     def leg_connected(self, connected: pb.CommandConnected) -> None:
         """Tell the client the first time; else send what waited."""
         first = self._state is RelayState.OPENING
-        self._state = RelayState.OPEN
+        self._state = RelayState.OPEN if self._route.arrives else RelayState.ASKING
         if first:
             self._client.relay_connected(connected)
             return
-        queued, self._queued, self._queued_bytes = self._queued, [], 0
+        if self._state is RelayState.ASKING:
+            self._ask_for_target()
+            return
+        queued = self._take_queue()
         if queued:
             self.forward(queued)
 
@@ -282,7 +309,7 @@ class Relay:
                 return
             self._deliver(frames.encode_command(_without_assigned_broker(command)))
         elif command.type == _T.LOOKUP_RESPONSE:
-            self._lookups.answered(command, self._broker)
+            self._lookups.answered(command, self._route.broker)
         else:
             pending = self._requests.answered(command)
             if command.type == _T.ACK_RESPONSE and not self._requests.acks_pending and self._leg is not None:
@@ -299,7 +326,8 @@ class Relay:
         state, self._leg = self._state, None
         if state is RelayState.ENDED:
             return
-        if state is not RelayState.OPEN and refusal is None and self._brokers_tried < len(self._brokers):
+        stood = state in (RelayState.OPEN, RelayState.ASKING)
+        if not stood and refusal is None and self._route.more:
             self._dial()
             return
         outlawed = refusal is not None and refusal.error in (pb.AuthenticationError, pb.AuthorizationError)
@@ -308,13 +336,49 @@ class Relay:
             self._client.relay_refused(reason, refusal)
             return
         self._state = RelayState.DOWN
-        self._queued, self._queued_bytes = [], 0
-        if state is RelayState.OPEN:
+        self._take_queue()
+        self._stop_asking()
+        if stood:
             self._client.relay_writable(True)
             if not self._client.relay_lost(reason):
                 return
         self._client.send(b"".join(self._requests.lose(reason)))
         self._client.relay_dropped()
+
+    # ---- where the client means to be
+
+    def _ask_for_target(self) -> None:
+        """Go there if it is known by now; else ask the broker of the configuration for the one of the first topic."""
+        if self._route.known:
+            self._move()
+        elif self._topic is not None and self._asking_timer is None:
+            self._counters.targets_asked_total += 1
+            lookup = pb.CommandLookupTopic(topic=self._topic, request_id=self.own_id(), authoritative=False)
+            self._requests.asked(_T.LOOKUP, lookup)
+            self._write(frames.encode_command(_T(type=_T.LOOKUP, lookupTopic=lookup)))
+            self._asking_timer = self._clock.call_later(self._limits.handshake_timeout_s, self._looked_up)
+
+    def _looked_up(self) -> None:
+        """There is an answer, or none in time; whether it names what the client means, `names` knows."""
+        if self._state is not RelayState.ASKING:
+            return
+        self._stop_asking()
+        if self._route.known:
+            self._move()
+        elif self._route.target is not None:
+            self._client.relay_target_refused(self._route.target)
+
+    def _move(self) -> None:
+        leg, self._leg = self._leg, None
+        if leg is not None:
+            leg.close()
+        self._state = RelayState.REOPENING
+        self.open()
+
+    def _stop_asking(self) -> None:
+        if self._asking_timer is not None:
+            self._asking_timer.cancel()
+            self._asking_timer = None
 
     # ---- within
 
@@ -322,10 +386,13 @@ class Relay:
         """Whether the client is to hear this answer."""
         if pending.kind in _OF_PRODUCERS:
             return self._client.relay_producer_answered(pending, command)
-        if pending.body.request_id > OURS:
+        if pending.body.request_id <= OURS:
+            return True
+        if pending.kind == _T.LOOKUP:
+            self._looked_up()
+        else:
             self._client.relay_own_answered(pending, command)
-            return False
-        return True
+        return False
 
     def _write(self, data: bytes) -> None:
         if self._leg is not None:
@@ -336,19 +403,31 @@ class Relay:
         self._counters.relayed_to_client_bytes_total += len(data)
         self._client.send(data)
 
-    def _check_queue(self, frame: bytes) -> None:
+    def _check_queue(self, frame: bytes, topic: str | None) -> None:
+        """Raise `LimitExceeded` or `UpstreamUnavailable` for a request that cannot wait."""
+        if self._state is RelayState.OPEN:
+            return
         bound = self._limits.queued_while_connecting_bytes
-        if self._state is not RelayState.OPEN and self._queued_bytes + len(frame) > bound:
+        if self._queued_bytes + len(frame) > bound:
             message = f"{bound} bytes of requests wait for the broker, no more are taken"
             raise LimitExceeded(message)
+        if topic is None and self._topic is None and not self._route.known:
+            raise UpstreamUnavailable(_UNKNOWN_TARGET)
 
-    def _queue(self, frame: bytes) -> None:
+    def _queue(self, frame: bytes, topic: str | None) -> None:
         self._queued.append(frame)
         self._queued_bytes += len(frame)
+        self._topic = self._topic or topic
         if self._state is RelayState.DOWN:
             self._state = RelayState.REOPENING
             self._counters.broker_reconnects_total += 1
             self.open()
+        elif self._state is RelayState.ASKING:
+            self._ask_for_target()
+
+    def _take_queue(self) -> list[bytes]:
+        queued, self._queued, self._queued_bytes, self._topic = self._queued, [], 0, None
+        return queued
 
 
 def _without_assigned_broker(command: pb.BaseCommand) -> pb.BaseCommand:

@@ -16,11 +16,13 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 from proxy.net.handshake import parse_service_url
+from proxy.net.relay_requests import OURS
 from proxy.wire import frames
 from proxy.wire import pulsar_pb2 as pb
 
 if TYPE_CHECKING:
     from proxy.limits import Limits
+    from proxy.net.broker_names import BrokerNames
     from proxy.net.handshake import ServiceUrl
     from proxy.net.relay_redirects import RedirectedLookups
     from proxy.net.relay_requests import RelayedRequests
@@ -41,16 +43,24 @@ class RelayedLookups:
         redirects: RedirectedLookups,
         limits: Limits,
         counters: SessionCounters,
+        names: BrokerNames,
         deliver: Callable[[bytes], None],
+        own_answered: Callable[[], None],
         *,
         behind_proxy: bool,
     ) -> None:
-        """`deliver` gets the frames for the client. Names of brokers are a proxy's to understand, if there is one."""
+        """`deliver` gets the frames for the client; `own_answered` hears that a lookup of the gateway's own is over.
+
+        Every broker that is answered with is added to `names`: only brokers are asked that are known there. Their names
+        are a proxy's to understand, if there is one.
+        """
         self._requests = requests
         self._redirects = redirects
         self._redirects_max = limits.redirects_max
         self._counters = counters
+        self._names = names
         self._deliver = deliver
+        self._own_answered = own_answered
         self._behind_proxy = behind_proxy
         self._hops: dict[int, int] = {}
 
@@ -63,6 +73,7 @@ class RelayedLookups:
         """The client has gone; the relay that made us goes with it."""
         self._redirects.close()
         self._deliver = _nowhere
+        self._own_answered = _no_more
 
     def answered(self, command: pb.BaseCommand, broker: ServiceUrl) -> None:
         """Follow, rewrite or pass on an answer of `broker`. Drops what nobody waits for."""
@@ -74,6 +85,11 @@ class RelayedLookups:
             return  # refused meanwhile, when the leg was lost
         if answer.response == _Answer.Connect:
             stay_here(answer, broker, behind_proxy=self._behind_proxy)
+            self._names.add(answer.brokerServiceUrl)
+        if answer.request_id > OURS:
+            self._own_answered()
+            return
+        if answer.response == _Answer.Connect:
             self._counters.lookups_rewritten_total += 1
         self._deliver(frames.encode_command(command))
 
@@ -102,6 +118,10 @@ class RelayedLookups:
 
 def _nowhere(_frame: bytes) -> None:
     """Stand in for a client that has gone."""
+
+
+def _no_more() -> None:
+    """Stand in for a relay that has ended."""
 
 
 def stay_here(answer: pb.CommandLookupTopicResponse, broker: ServiceUrl, *, behind_proxy: bool = False) -> None:

@@ -128,6 +128,12 @@ class RelayedRequests:
         elif kind == _T.SUBSCRIBE:
             self._consumers.setdefault(body.consumer_id, False)
 
+    def opens(self, kind: int, body: Any) -> bool:
+        """Whether what a closure names is open here or being opened, so that its turn comes after that."""
+        if kind == _T.CLOSE_PRODUCER:
+            return body.producer_id in self._producers
+        return kind == _T.CLOSE_CONSUMER and body.consumer_id in self._consumers
+
     def forget_stale(self, producer_id: int) -> None:
         """Take note that the client has closed a stale producer."""
         self._stale_producers.discard(producer_id)

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     import ssl
 
     from proxy.limits import Limits
+    from proxy.net.broker_names import BrokerNames
     from proxy.net.ports import Clock, Connector, Receiver, SubscriptionDirectory, Transport
     from proxy.net.producer_elections import ProducerElections
     from proxy.net.session_settings import SessionSettings
@@ -77,6 +78,7 @@ class Sessions:
         clock: Clock,
         directory: SubscriptionDirectory,
         elections: ProducerElections,
+        names: BrokerNames,
         settings: SessionSettings,
         limits: Limits,
     ) -> None:
@@ -85,6 +87,7 @@ class Sessions:
         self._clock = clock
         self._directory = directory
         self._elections = elections
+        self._names = names
         self._settings = settings
         self._limits = limits
         self._sessions: dict[ClientSession, str] = {}
@@ -116,6 +119,7 @@ class Sessions:
             self._clock,
             self._directory,
             self._elections,
+            self._names,
             self._settings,
             self._limits,
             self._session_ended,

@@ -25,6 +25,7 @@ from proxy.net.handshake import downstream_connected, requested_broker, upstream
 from proxy.net.ports import LEFT_UNREAD
 from proxy.net.relay import Relay
 from proxy.net.relay_parting import Leavings
+from proxy.net.relay_route import RelayRoute
 from proxy.net.session_commands import DATA, error_frame, parse_as
 from proxy.net.session_keep_alive import Heartbeat
 from proxy.net.session_permission import Permission
@@ -38,6 +39,8 @@ from proxy.wire.errors import FrameError
 
 if TYPE_CHECKING:
     from proxy.limits import Limits
+    from proxy.net.broker_names import BrokerNames
+    from proxy.net.handshake import ServiceUrl
     from proxy.net.ports import Clock, Connector, SubscriptionDirectory, Timer, Transport
     from proxy.net.producer_elections import ProducerElections
     from proxy.net.relay_requests import Pending
@@ -67,16 +70,21 @@ class ClientSession:
         clock: Clock,
         directory: SubscriptionDirectory,
         elections: ProducerElections,
+        names: BrokerNames,
         settings: SessionSettings,
         limits: Limits,
         ended: Callable[[ClientSession], None],
         first_broker: int = 0,
     ) -> None:
-        """`ended` is called once, when the connection is gone. `first_broker` spreads clients over the brokers."""
+        """`names` are the brokers that a client may be taken to. `first_broker` spreads clients over the brokers.
+
+        `ended` is called once, when the connection is gone.
+        """
         self._connector = connector
         self._clock = clock
         self._directory = directory
         self._elections = elections
+        self._names = names
         self._settings = settings
         self._limits = limits
         self._ended = ended
@@ -188,6 +196,11 @@ class ClientSession:
         else:
             self._end(EndCause.BROKER_UNREACHABLE, reason, pb.ServiceNotReady)
 
+    def relay_target_refused(self, target: ServiceUrl) -> None:
+        """Send the client to look up again: a broker that has just left is as unknown as one that never was."""
+        self._names.refused(target.authority, self._peer, "no lookup names it")
+        self._end(EndCause.TARGET_REFUSED, "the cluster does not name this broker; look up again", pb.ServiceNotReady)
+
     def relay_lost(self, reason: str) -> bool:
         """Stay for the workers' sake; without any, a client is told the broker is gone by a closed connection."""
         if self._workers:
@@ -277,27 +290,28 @@ class ClientSession:
         try:
             target = requested_broker(connect, brokers[0].scheme, settings.targets)
         except ClientError as error:
+            self._names.refused(connect.proxy_to_broker_url, self._peer, str(error))
             raise Violation(EndCause.TARGET_REFUSED, str(error), error.wire_code) from error
         if connect.auth_method_name == CERTIFICATE_METHOD:
             # Ours would be shown in its place, where the brokers want one: the client would be who we are.
             message = "a client's certificate cannot be passed on to the broker; authenticate with a token"
             raise Violation(EndCause.CERTIFICATE_REFUSED, message, pb.AuthenticationError)
         self._stop_timer()
-        if target is not None and not settings.upstream_is_proxy:
-            brokers = (target,)
         self._state = SessionState.CONNECTING
         self._client_version = connect.client_version
         self._workers = SessionWorkers(self._transport, connect, self._directory, self._counters)
-        forwarded = upstream_connect(connect, keep_target=settings.upstream_is_proxy)
+        forwarded = upstream_connect(connect)
+        behind_proxy = settings.upstream_is_proxy
         self._relay = Relay(
             self,
             self._connector,
             self._clock,
             self._limits,
-            brokers,
+            RelayRoute(brokers, target, forwarded, self._names, behind_proxy=behind_proxy),
             forwarded,
+            self._names,
             self._counters,
-            behind_proxy=settings.upstream_is_proxy,
+            behind_proxy=behind_proxy,
         )
         self._producers = SessionProducers(
             self._relay, self._transport, connect.client_version, self._elections, self._clock
@@ -333,6 +347,8 @@ class ClientSession:
             self._workers.lose(reason)
         leavings = Leavings()
         if self._producers is not None:
+            if self._relay is not None and self._relay.holds_back:
+                self._producers.unsent()
             self._producers.lose(reason, leavings, by_broker=cause is EndCause.BROKER_LOST)
         if self._relay is not None:
             self._relay.close(leavings)

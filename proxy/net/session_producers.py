@@ -151,6 +151,12 @@ class SessionProducers:
 
     # ---- the end
 
+    def unsent(self) -> None:
+        """What was passed on has not left the gateway: the broker has nothing of it, and nobody was fenced by it."""
+        for producer in self._waiting.values():
+            producer.sent = False
+        self._takers.unsent()
+
     def lose(self, reason: str, leavings: Leavings, *, by_broker: bool) -> None:
         """The connection is gone; `by_broker` if because the broker was, so that the client will be back.
 

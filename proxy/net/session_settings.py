@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from proxy.net.handshake import ANY_TARGET, ServiceUrl, TargetPolicy
+from proxy.net.handshake import EVERY_BROKER, ServiceUrl, TargetPolicy
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,11 +14,11 @@ class SessionSettings:
     brokers: tuple[ServiceUrl, ...]
     """Where clients go that name no broker; tried in turn."""
 
-    targets: TargetPolicy = ANY_TARGET
-    """Which brokers clients may name."""
+    targets: TargetPolicy = EVERY_BROKER
+    """Which of the cluster's brokers clients may name."""
 
     upstream_is_proxy: bool = False
-    """`brokers` are Pulsar proxies: they get the client's wish for a broker, we do not dial it ourselves."""
+    """`brokers` are Pulsar proxies: they are told of the broker that a client means; we do not dial it ourselves."""
 
     authorize_workers: bool = True
     """Ask the broker, on the client's own connection, whether it may consume what it subscribes to."""

@@ -28,9 +28,15 @@ class EndCause(enum.Enum):
 
 
 NOT_AT_FAULT: Final = frozenset(
-    {EndCause.CLIENT_LEFT, EndCause.SHUT_DOWN, EndCause.BROKER_UNREACHABLE, EndCause.BROKER_LOST}
+    {
+        EndCause.CLIENT_LEFT,
+        EndCause.SHUT_DOWN,
+        EndCause.TARGET_REFUSED,
+        EndCause.BROKER_UNREACHABLE,
+        EndCause.BROKER_LOST,
+    }
 )
-"""Ends that every client meets at once when a broker goes, and again at each retry: counted, but not each logged."""
+"""Ends that clients meet again at each retry, and all at once when a broker goes: counted, but not each logged."""
 
 
 @dataclass(slots=True)
@@ -47,6 +53,7 @@ class SessionCounters:
     lookups_rewritten_total: int = 0
     lookup_redirects_total: int = 0
     broker_reconnects_total: int = 0
+    targets_asked_total: int = 0
     dropped_frames_total: int = 0
     permissions_asked_total: int = 0
     permissions_denied_total: int = 0
@@ -64,6 +71,7 @@ class SessionCounters:
         self.lookups_rewritten_total += other.lookups_rewritten_total
         self.lookup_redirects_total += other.lookup_redirects_total
         self.broker_reconnects_total += other.broker_reconnects_total
+        self.targets_asked_total += other.targets_asked_total
         self.dropped_frames_total += other.dropped_frames_total
         self.permissions_asked_total += other.permissions_asked_total
         self.permissions_denied_total += other.permissions_denied_total

@@ -157,6 +157,13 @@ class SessionTakers:
         """The connection is gone: what has not begun never will. `lose` follows."""
         self._stopped = True
 
+    def unsent(self) -> None:
+        """What was begun has not left the gateway."""
+        for taker in self._takers.values():
+            taker.begun = False
+        for closing in self._closing.values():
+            closing.begun = False
+
     def lose(self, leavings: Leavings) -> None:
         """Tell the elections; what the broker may have is added to `leavings`."""
         self._lose(list(self._takers), list(self._closing), leavings)

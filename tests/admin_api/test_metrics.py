@@ -24,6 +24,7 @@ from admin_api.turns import TURN_S, Turns
 from proxy.collector import Collector
 from proxy.limits import Limits
 from proxy.metrics_source import CertificatesSummary, MetricsSource
+from proxy.net.broker_names import BrokerNames
 from proxy.net.broker_settings import BrokerSettings
 from proxy.net.brokers import Brokers
 from proxy.net.group_settings import GroupSettings
@@ -79,8 +80,9 @@ class Gateway:
         connector = FakeConnector(self.clock)
         session_settings = SessionSettings((parse_service_url(BROKER),), authorize_workers=False)
         self.elections = new_elections(self.clock, self.subscriptions.events)
+        names = BrokerNames(session_settings.brokers, self.clock)
         self.sessions = Sessions(
-            connector, self.clock, self.subscriptions, self.elections, session_settings, self.limits
+            connector, self.clock, self.subscriptions, self.elections, names, session_settings, self.limits
         )
         self.brokers = Brokers(connector, self.clock, BrokerSettings((BROKER,), "test"))
         self.collector = Collector(self.clock, lambda: 0, lambda: 0)

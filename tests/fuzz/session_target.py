@@ -12,6 +12,7 @@ from typing import Final
 
 from proxy.core.steps import finished
 from proxy.limits import Limits
+from proxy.net.broker_names import BrokerNames
 from proxy.net.handshake import parse_service_url
 from proxy.net.session import ClientSession
 from proxy.net.session_settings import SessionSettings
@@ -88,6 +89,7 @@ class Scene:
             self.clock,
             self.subscriptions,
             new_elections(self.clock),
+            BrokerNames(session_settings.brokers, self.clock),
             session_settings,
             LIMITS,
             self.ended.append,

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from proxy.limits import Limits
+from proxy.net.broker_names import BrokerNames
 from proxy.net.events import Events
-from proxy.net.handshake import ANY_TARGET, TargetPolicy, parse_service_url
+from proxy.net.handshake import EVERY_BROKER, TargetPolicy, parse_service_url
 from proxy.net.producer_elections import ElectionSettings, ProducerElections
 from proxy.net.session import ClientSession
 from proxy.net.session_settings import SessionSettings
@@ -144,13 +145,15 @@ class SessionRig:
         self,
         limits: Limits | None = None,
         brokers: Sequence[str] = (BROKER,),
-        targets: TargetPolicy = ANY_TARGET,
+        targets: TargetPolicy = EVERY_BROKER,
         *,
         upstream_is_proxy: bool = False,
         first_broker: int = 0,
         clock: FakeClock | None = None,
         elections: ProducerElections | None = None,
         authorize: bool = False,
+        named: Sequence[str] = (),
+        names: BrokerNames | None = None,
     ) -> None:
         """Stand where a client has connected and said nothing yet; `elections` are shared with others, with `clock`."""
         self.clock = clock or FakeClock()
@@ -161,6 +164,9 @@ class SessionRig:
         settings = SessionSettings(
             tuple(parse_service_url(url) for url in brokers), targets, upstream_is_proxy, authorize_workers=authorize
         )
+        self.names = names or BrokerNames(settings.brokers, self.clock)
+        for url in named:
+            self.names.add(url)
         self.events = Events(self.clock.now)
         self.elections = elections or new_elections(self.clock, self.events)
         self.session = ClientSession(
@@ -168,6 +174,7 @@ class SessionRig:
             self.clock,
             self.directory,
             self.elections,
+            self.names,
             settings,
             self.limits,
             self.ended.append,

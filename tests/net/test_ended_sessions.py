@@ -17,6 +17,7 @@ from proxy.core.worker import Worker
 from proxy.limits import Limits
 from proxy.net.aio import AioClock, AioConnector
 from proxy.net.aio_transport import AioTransport
+from proxy.net.broker_names import BrokerNames
 from proxy.net.handshake import parse_service_url
 from proxy.net.relay import Relay
 from proxy.net.relay_leg import UpstreamLeg
@@ -81,7 +82,8 @@ class Gateway:
         await bench.broker.start()
         settings, limits = SessionSettings((parse_service_url(bench.broker.url),), authorize_workers=False), Limits()
         connector, clock = AioConnector(bench.loop, limits), AioClock(bench.loop)
-        sessions = Sessions(connector, clock, self.subscriptions, new_elections(), settings, limits)
+        names = BrokerNames(settings.brokers, clock)
+        sessions = Sessions(connector, clock, self.subscriptions, new_elections(), names, settings, limits)
         bench._server = GatewayServer(sessions, limits, bench.loop)
         await bench._server.listen("127.0.0.1", 0)
 

@@ -10,6 +10,7 @@ import uvloop
 
 from proxy.limits import Limits
 from proxy.net.aio import AioClock, AioConnector
+from proxy.net.broker_names import BrokerNames
 from proxy.net.handshake import parse_service_url
 from proxy.net.server import GatewayServer, Sessions, TurnedAway
 from proxy.net.session import ClientSession
@@ -103,7 +104,17 @@ class Bench:
         settings = SessionSettings((parse_service_url(self.broker.url),), authorize_workers=False)
         connector, clock = AioConnector(self.loop, limits), AioClock(self.loop)
         self._server = GatewayServer(
-            Sessions(connector, clock, FakeDirectory(), new_elections(), settings, limits), limits, self.loop
+            Sessions(
+                connector,
+                clock,
+                FakeDirectory(),
+                new_elections(),
+                BrokerNames(settings.brokers, clock),
+                settings,
+                limits,
+            ),
+            limits,
+            self.loop,
         )
         await self._server.listen("127.0.0.1", 0)
         return self._server
@@ -221,7 +232,15 @@ def rooms(limits: Limits) -> Sessions:
     """Sessions without sockets."""
     clock = FakeClock()
     settings = SessionSettings((parse_service_url("pulsar://b:6650"),))
-    return Sessions(FakeConnector(clock), clock, FakeDirectory(), new_elections(), settings, limits)
+    return Sessions(
+        FakeConnector(clock),
+        clock,
+        FakeDirectory(),
+        new_elections(),
+        BrokerNames(settings.brokers, clock),
+        settings,
+        limits,
+    )
 
 
 def test_each_address_has_its_own_bound() -> None:
@@ -258,7 +277,9 @@ def test_clients_are_spread_over_the_brokers() -> None:
     clock = FakeClock()
     connector = FakeConnector(clock)
     settings = SessionSettings(tuple(parse_service_url(f"pulsar://{name}:1") for name in "abc"))
-    sessions = Sessions(connector, clock, FakeDirectory(), new_elections(), settings, Limits())
+    sessions = Sessions(
+        connector, clock, FakeDirectory(), new_elections(), BrokerNames(settings.brokers, clock), settings, Limits()
+    )
     for _ in range(6):
         transport = FakeTransport(clock, sessions.admit("192.0.2.1:1000"))
         transport.open()

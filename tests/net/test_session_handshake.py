@@ -49,10 +49,11 @@ def test_a_client_without_a_wish_goes_to_the_configured_broker() -> None:
     assert command.connect.feature_flags == flags
 
 
-def test_a_client_goes_to_the_broker_it_names_and_the_broker_does_not_hear_the_wish() -> None:
-    """`proxy_to_broker_url` is ours to fulfil; the scheme is that of the configured brokers."""
-    rig = SessionRig(brokers=["pulsar+ssl://broker-0:6651"])
-    rig.client.deliver(connect(proxy_to_broker_url="broker-3:6651"))
+@pytest.mark.parametrize("wish", ["broker-3:6651", "pulsar://broker-3:6651"])
+def test_a_client_goes_to_the_broker_it_names_and_the_broker_does_not_hear_the_wish(wish: str) -> None:
+    """`proxy_to_broker_url` is ours to fulfil, with the scheme of the configured brokers whatever the client says."""
+    rig = SessionRig(brokers=["pulsar+ssl://broker-0:6651"], named=["pulsar+ssl://broker-3:6651"])
+    rig.client.deliver(connect(proxy_to_broker_url=wish))
     assert rig.connector.last.address == "pulsar+ssl://broker-3:6651"
     rig.connector.last.accept()
     (command,) = rig.to_broker()
@@ -61,7 +62,7 @@ def test_a_client_goes_to_the_broker_it_names_and_the_broker_does_not_hear_the_w
 
 def test_in_front_of_a_pulsar_proxy_the_wish_is_passed_on() -> None:
     """Brokers behind a proxy cannot be dialled; the proxy knows the way."""
-    rig = SessionRig(brokers=["pulsar://proxy:6650"], upstream_is_proxy=True)
+    rig = SessionRig(brokers=["pulsar://proxy:6650"], upstream_is_proxy=True, named=["pulsar://broker-3:6650"])
     rig.client.deliver(connect(proxy_to_broker_url="broker-3:6650"))
     assert rig.connector.last.address == "pulsar://proxy:6650"
     rig.connector.last.accept()
@@ -70,8 +71,8 @@ def test_in_front_of_a_pulsar_proxy_the_wish_is_passed_on() -> None:
 
 @pytest.mark.parametrize("wish", ["http://broker:80", "broker:0", "evil.example:6650", "in.cluster.local:22"])
 def test_a_wish_that_is_malformed_or_not_allowed_ends_the_connection(wish: str) -> None:
-    """A stranger's address is dialled only if it is one and the operator allows it."""
-    rig = SessionRig(targets=TargetPolicy(frozenset({".cluster.local"}), frozenset({6650})))
+    """A stranger's address is dialled only if it is one and the operator allows it, even if the cluster names it."""
+    rig = SessionRig(targets=TargetPolicy(frozenset({".cluster.local"}), frozenset({6650})), named=[wish])
     rig.client.deliver(connect(proxy_to_broker_url=wish))
     (command,) = rig.to_client()
     assert "proxy_to_broker_url" in command.error.message
@@ -80,8 +81,15 @@ def test_a_wish_that_is_malformed_or_not_allowed_ends_the_connection(wish: str) 
     assert rig.client.closing
 
 
-def test_allowed_targets_are_dialled() -> None:
-    """Both lists let through what stands on them."""
+def test_what_is_on_a_list_is_no_broker_for_that() -> None:
+    """An operator's list makes the cluster's brokers fewer; it opens nothing."""
+    rig = SessionRig(targets=TargetPolicy(frozenset({".cluster.local"}), frozenset({6650})))
+    rig.client.deliver(connect(proxy_to_broker_url="pod-of-a-stranger.cluster.local:6650"))
+    assert rig.connector.last.address == "pulsar://broker-0:6650"
+
+
+def test_both_lists_let_through_what_stands_on_them() -> None:
+    """Domains, hosts and ports."""
     policy = TargetPolicy(frozenset({".cluster.local", "broker"}), frozenset({6650}))
     for wish in ("broker:6650", "b-1.cluster.local:6650"):
         command = pb.CommandConnect(client_version="x", proxy_to_broker_url=wish)
@@ -168,7 +176,7 @@ def test_brokers_are_tried_in_turn_from_the_session_s_own_start() -> None:
 
 def test_a_named_broker_has_no_substitute() -> None:
     """A topic lives on one broker; another would only refuse it."""
-    rig = SessionRig(brokers=["pulsar://a:1", "pulsar://b:2"])
+    rig = SessionRig(brokers=["pulsar://a:1", "pulsar://b:2"], named=["pulsar://c:3"])
     rig.client.deliver(connect(proxy_to_broker_url="c:3"))
     rig.connector.last.refuse()
     assert len(rig.connector.attempts) == 1

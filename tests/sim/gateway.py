@@ -8,6 +8,7 @@ import mmh3
 
 from proxy.core.dispatcher import OrderingMode
 from proxy.limits import Limits
+from proxy.net.broker_names import BrokerNames
 from proxy.net.broker_settings import BrokerSettings
 from proxy.net.brokers import Brokers
 from proxy.net.handshake import parse_service_url
@@ -47,11 +48,12 @@ class Gateway:
         broker_settings = BrokerSettings(
             service_urls=tuple(brokers), client_version="Keyline-sim", keep_alive_s=limits.keep_alive_s
         )
-        self.brokers = Brokers(connector, process, broker_settings)
-        self.subscriptions = Subscriptions(self.brokers, process, settings)
         session_settings = SessionSettings(tuple(parse_service_url(url) for url in brokers))
+        names = BrokerNames(session_settings.brokers, process)
+        self.brokers = Brokers(connector, process, broker_settings, names.add)
+        self.subscriptions = Subscriptions(self.brokers, process, settings)
         elections = ProducerElections(process, self.subscriptions.events, ElectionSettings())
-        self.sessions = Sessions(connector, process, self.subscriptions, elections, session_settings, limits)
+        self.sessions = Sessions(connector, process, self.subscriptions, elections, names, session_settings, limits)
         network.listeners[ADDRESS] = Listener(process, self.sessions.admit)
         self.settings = settings
         self.life: Subscription | None = None

@@ -1,0 +1,91 @@
+"""Which brokers there are, as the cluster itself says: the places that a client may ask to be taken to.
+
+Problem: a client says in CONNECT which broker it means. That address is dialled from inside the network, gets the
+client's credentials, and what it answers is believed: whether a client may consume, whether a producer owns its topic.
+
+Rule: a place is known if it is configured, or if a known broker answered a lookup with it during the last minutes. What
+clients say adds nothing. A place that is not known is asked for (`relay_route`), so forgetting one costs a question:
+names are forgotten when nothing has confirmed them for a while, because addresses are given to others, and the one
+that was confirmed longest ago goes when there are too many. Clients decide only what is looked up; every name is a
+broker's answer, so a client cannot fill this with others than brokers.
+
+Why not the list of active brokers at the admin API: it takes a superuser to read it, it has the ports of HTTP, and it
+knows nothing of advertised listeners. A lookup asks what the client had asked, with the client's own permissions.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import structlog
+
+from proxy.net.handshake import parse_service_url
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from proxy.net.handshake import ServiceUrl
+    from proxy.net.ports import Clock
+
+NAMED_FOR_S: Final = 300.0
+"""How long a name lasts without another answer that has it."""
+NAMES_MAX: Final = 4096
+"""Several times the brokers of the largest clusters."""
+LOG_EVERY_S: Final = 10.0
+"""At most one line about refused places in this time."""
+SHOWN_CHARACTERS_MAX: Final = 200
+
+log = structlog.get_logger("keyline.session")
+
+
+class BrokerNames:
+    """All places of one gateway's brokers, shared by its sessions and its own lookups."""
+
+    def __init__(self, configured: Iterable[ServiceUrl], clock: Clock, names_max: int = NAMES_MAX) -> None:
+        """`configured` are always known."""
+        self._configured = frozenset(url.authority for url in configured)
+        self._clock = clock
+        self._names_max = names_max
+        self._named_at: dict[str, float] = {}
+        """By when it was last confirmed, the oldest first."""
+        self._refused = 0
+        self._logged_at: float | None = None
+
+    def __len__(self) -> int:
+        """Count what is remembered besides the configured places."""
+        return len(self._named_at)
+
+    def add(self, url: str) -> None:
+        """Take note of an address in the answer of a known broker; one that cannot be read is nobody's."""
+        try:
+            authority = parse_service_url(url).authority
+        except ValueError:
+            return
+        self._named_at.pop(authority, None)
+        self._named_at[authority] = self._clock.now()
+        if len(self._named_at) > self._names_max:
+            del self._named_at[next(iter(self._named_at))]
+
+    def knows(self, broker: ServiceUrl) -> bool:
+        """Whether the cluster has named it, of late or in the configuration."""
+        authority = broker.authority
+        if authority in self._configured:
+            return True
+        named_at = self._named_at.get(authority)
+        return named_at is not None and self._clock.now() - named_at < NAMED_FOR_S
+
+    def refused(self, asked_for: str, peer: str, reason: str) -> None:
+        """Log that a client asked for a place that it may not have; a client that goes on asking fills no log."""
+        self._refused += 1
+        now = self._clock.now()
+        if self._logged_at is not None and now - self._logged_at < LOG_EVERY_S:
+            return
+        self._logged_at = now
+        log.warning(
+            "client refused: broker not known",
+            peer=peer,
+            asked_for=asked_for[:SHOWN_CHARACTERS_MAX],
+            reason=reason,
+            refused_since_last_line=self._refused,
+        )
+        self._refused = 0

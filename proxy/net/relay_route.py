@@ -1,0 +1,88 @@
+"""Where a relay's next leg goes: to the broker that its client means, if the cluster has named it.
+
+Two replicas behind one address: a client looks up at one and comes to the other, or to a gateway that was just started,
+and neither has heard of the broker that it means. Such a client is led to a configured broker first, which says whether
+it may come in at all. Its first request that names a topic is held back, and that topic looked up there, with the
+client's own credentials. The answer names the broker of the topic; if that is the one the client means, the relay moves
+there, and the client notices nothing. If not, the client is sent away to look up again.
+
+So nothing is ever dialled, or shown a token, because a client said so; and what a refused client is told depends on
+nothing that it named. Costs: one connection and one lookup, for the first clients of a broker after a start only.
+
+Why not share names between replicas: they would need a channel and a secret where they have neither.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from proxy.wire import pulsar_pb2 as pb
+
+if TYPE_CHECKING:
+    from proxy.net.broker_names import BrokerNames
+    from proxy.net.handshake import ServiceUrl
+
+_T = pb.BaseCommand
+
+COORDINATOR_TOPIC: Final = "persistent://pulsar/system/transaction_coordinator_assign-partition-{}"
+"""The topic whose broker runs a transaction coordinator (`SystemTopicNames`)."""
+
+
+class RelayRoute:
+    """The brokers of one client, in the order in which they are tried."""
+
+    def __init__(
+        self,
+        brokers: tuple[ServiceUrl, ...],
+        target: ServiceUrl | None,
+        connect: pb.CommandConnect,
+        names: BrokerNames,
+        *,
+        behind_proxy: bool,
+    ) -> None:
+        """`brokers` are the configured ones, or proxies; `target` is what the client wants; `connect` goes to each."""
+        assert brokers
+        self._brokers = brokers
+        self.target = target
+        self._connect = connect
+        self._names = names
+        self._behind_proxy = behind_proxy
+        self._left: list[ServiceUrl] = []
+        self.broker = brokers[0]
+        """Where the latest leg goes."""
+        self.arrives = False
+        """Whether the latest leg leads to where the client means to be, or only to who can say where that is."""
+
+    @property
+    def known(self) -> bool:
+        """Whether the client may be taken to where it means to be."""
+        return self.target is None or self._names.knows(self.target)
+
+    @property
+    def more(self) -> bool:
+        """Whether there is another broker to try."""
+        return bool(self._left)
+
+    def begin(self) -> None:
+        """Start anew; `step` gives the first broker."""
+        self.arrives = self.known
+        if self.arrives and self.target is not None and not self._behind_proxy:
+            self._left = [self.target]
+        else:
+            self._left = list(self._brokers)
+
+    def step(self) -> pb.CommandConnect:
+        """Go on to the next broker; returns what it is to get as CONNECT."""
+        self.broker = self._left.pop(0)
+        connect = pb.CommandConnect()
+        connect.CopyFrom(self._connect)
+        if self._behind_proxy and self.arrives and self.target is not None:
+            connect.proxy_to_broker_url = self.target.authority
+        return connect
+
+
+def topic_of(kind: int, body: Any) -> str | None:
+    """The topic whose broker a request is meant for; None for one that any broker could answer."""
+    if kind == _T.TC_CLIENT_CONNECT_REQUEST:
+        return COORDINATOR_TOPIC.format(body.tc_id)
+    return body.topic if kind in (_T.SUBSCRIBE, _T.PRODUCER, _T.LOOKUP) else None
