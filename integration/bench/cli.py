@@ -17,6 +17,7 @@ import structlog
 
 from integration.artifacts import DEFAULT_VERSION, PULSAR_VERSIONS
 from integration.bench import (
+    bystander,
     drain,
     groups,
     hand_over,
@@ -52,6 +53,7 @@ SERVED: Final[dict[str, Callable[[Stage], list[Row]]]] = {
     "waiters": waiters.measure,
     "groups": groups.measure,
     "rolling-restart": rolling_restart.measure,
+    "bystander": bystander.measure,
 }
 """Sections that need a broker and a gateway, in the table's order."""
 INSIDE: Final = "inside"
