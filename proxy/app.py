@@ -42,9 +42,11 @@ from proxy.errors import StartFailure
 from proxy.limits import Limits
 from proxy.metrics_source import CertificatesSummary, MetricsSource
 from proxy.net.aio import AioClock, AioConnector
+from proxy.net.aio_background import AioBackground
 from proxy.net.broker_names import BrokerNames
 from proxy.net.broker_probe import BrokerProbe
 from proxy.net.brokers import Brokers
+from proxy.net.openings import Openings
 from proxy.net.producer_elections import ElectionSettings, ProducerElections
 from proxy.net.server import GatewayServer, Sessions
 from proxy.net.subscription_settings import SubscriptionSettings
@@ -80,7 +82,10 @@ class Gateway:
         self._brokers = Brokers(connector, clock, broker_settings(config), names.add)
         self._probe = BrokerProbe(self._brokers, clock)
         self._groups = groups_of(config, self._brokers, clock)
-        self._subscriptions = Subscriptions(self._brokers, clock, picked(SubscriptionSettings, config), self._is_shared)
+        self._background = AioBackground(loop)
+        openings = Openings(clock, self._background)
+        subscription_settings = picked(SubscriptionSettings, config)
+        self._subscriptions = Subscriptions(self._brokers, clock, subscription_settings, openings, self._is_shared)
         if self._groups is not None:
             self._subscriptions.new_seat = self._groups.new_seat
         events = self._subscriptions.events
@@ -269,6 +274,7 @@ class Gateway:
         if self._groups is not None:
             self._groups.close()
         self._subscriptions.close()
+        self._background.close()
         self._server.close_sessions()
         farewell_s = 0.0 if hurry is not None and hurry.is_set() else FAREWELL_S
         await self._server.sessions_gone(farewell_s)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from integration.bench import frames_made
 from proxy.limits import Limits
@@ -20,6 +20,7 @@ from proxy.net.broker_names import BrokerNames
 from proxy.net.broker_settings import BrokerSettings
 from proxy.net.brokers import Brokers
 from proxy.net.handshake import parse_service_url
+from proxy.net.openings import Openings
 from proxy.net.producer_elections import ElectionSettings, ProducerElections
 from proxy.net.session import ClientSession
 from proxy.net.session_settings import SessionSettings
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from proxy.net.ports import Chronicler, Receiver
+
+T = TypeVar("T")
 
 FRAME_BYTES_MAX = 8 << 20
 BROKER = "pulsar://192.0.2.1:6650"
@@ -71,6 +74,18 @@ class StillClock:
         """Make what is due, and what that asks for."""
         while self._soon:
             self._soon.popleft()()
+
+
+class StillBackground:
+    """Carries out in the same turn: what it takes is to be measured too."""
+
+    def __init__(self, clock: StillClock) -> None:
+        """Share the clock."""
+        self._clock = clock
+
+    def run(self, work: Callable[[], T], done: Callable[[T | Exception], None]) -> StillClock:
+        """As the port says."""
+        return self._clock.call_soon(lambda: done(work()))
 
 
 class Wire:
@@ -162,7 +177,10 @@ class GatewayPath:
         clock = self._clock = StillClock()
         self.broker = ScriptedBroker(clock)
         directory = Subscriptions(
-            Brokers(self.broker, clock, BrokerSettings((BROKER,), "bench")), clock, SubscriptionSettings()
+            Brokers(self.broker, clock, BrokerSettings((BROKER,), "bench")),
+            clock,
+            SubscriptionSettings(),
+            Openings(clock, StillBackground(clock)),
         )
         directory.events.chronicler = chronicler
         elections = ProducerElections(clock, directory.events, ElectionSettings())

@@ -11,7 +11,7 @@ methods; callbacks come from the loop.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from proxy.wire import pulsar_pb2 as pb
     from proxy.wire.messages import MessageHead
 
+
+T = TypeVar("T")
 
 LEFT_UNREAD: Final = "the peer left too much unread"
 """The reason given to `Receiver.closed` where a peer asked and asked and read nothing."""
@@ -104,6 +106,16 @@ class Clock(Protocol):
 
     def call_soon(self, callback: Callable[[], None]) -> Timer:
         """Call once, at the end of this loop turn."""
+
+
+class Background(Protocol):
+    """Carries out what would keep the loop from its connections for too long."""
+
+    def run(self, work: Callable[[], T], done: Callable[[T | Exception], None]) -> Timer:
+        """Call `work` beside the loop; then `done`, from the loop, with what it returned or raised.
+
+        `work` may touch nothing that the loop changes. Once cancelled, `done` is not called, whatever became of `work`.
+        """
 
 
 class Connector(Protocol):

@@ -340,7 +340,7 @@ class Subscription:
             self.acks.flush(first.upstream.link, first.upstream.consumer_id)
         if dispatcher.hand_overs or dispatcher.comebacks or dispatcher.endings:
             self._tell()
-        held = dispatcher.outstanding.bytes_held
+        held = dispatcher.outstanding.bytes_held + self.inflows.queued_bytes
         if held != self._bytes_reported:
             self.directory.account(held - self._bytes_reported)
             self._bytes_reported = held
@@ -410,7 +410,7 @@ class Subscription:
         permits = inflow.window.grant(
             workers=len(dispatcher.workers),
             free_permits=free_permits,
-            waiting_messages=dispatcher.waiting_messages,
+            waiting_messages=dispatcher.waiting_messages + self.inflows.queued_messages,
             bytes_held=bytes_held,
             shares=shares,
         )

@@ -83,6 +83,9 @@ class Inflow:
             subscription.counters,
             subscription.now,
             settings.batch_peek_max_bytes,
+            subscription.directory.openings,
+            self.messages_end,
+            self._entry_failed,
             slots,
             None if subscription.recorder is None else subscription.recorder.digest,
         )
@@ -106,11 +109,14 @@ class Inflow:
 
     @property
     def behind(self) -> bool:
-        """Whether the broker may have more than it was asked for."""
-        return self.window.outstanding <= 0 or self.upstream.state is not UpstreamState.READY
+        """Whether the broker may have more than it was asked for, or something it sent waits to be opened."""
+        if self.window.outstanding <= 0 or self.upstream.state is not UpstreamState.READY:
+            return True
+        return bool(self.intake.queue.entries)
 
     def close(self, done: Callable[[], None] | None = None, *, tell_broker: bool = True) -> None:
         """End for good, and call `done` as `SubscriptionUpstream.close` does; may be repeated."""
+        self.intake.queue.clear()
         if self._closed:
             if done is not None:
                 done()
@@ -188,6 +194,7 @@ class Inflow:
     def closed_by_broker(self, reason: str) -> None:
         """Unload, or a cursor moved on purpose: what it means by what it sends then, `CursorWatch` knows."""
         subscription = self._subscription
+        self.intake.queue.clear()
         sought = subscription.requests.busy
         if sought:
             subscription.cursor.moved()
@@ -208,6 +215,9 @@ class Inflow:
     def lost(self, reason: str, *, tell_broker: bool = False) -> None:
         """The consumer at the broker is gone, or with `tell_broker` perhaps not: come back."""
         upstream, subscription = self.upstream, self._subscription
+        if self.intake.queue.entries:
+            self.intake.queue.clear()  # the broker sends it again
+            subscription.schedule_flush()
         if upstream.state is UpstreamState.CLOSED:
             return  # another one's loss, of the same connection, made somebody close this one
         was_ready = upstream.link is not None
@@ -217,6 +227,11 @@ class Inflow:
             subscription.parting.release()
         if was_ready:
             self._listener.stream_lost(self.stream, reason)
+
+    def _entry_failed(self, reason: str) -> None:
+        """As when it fails while its connection is read: come back."""
+        if not self._subscription.ended:
+            self.lost(reason, tell_broker=True)
 
     def reached_end_of_topic(self) -> None:
         """The topic is terminated and read to its end."""

@@ -88,6 +88,16 @@ class Inflows:
     # ---- all in one word --------------------------------------------------------------------------------------
 
     @property
+    def queued_messages(self) -> int:
+        """Messages that wait until they, or what came before them, are opened."""
+        return sum(inflow.intake.queue.messages for inflow in self._inflows.values())
+
+    @property
+    def queued_bytes(self) -> int:
+        """What these cost."""
+        return sum(inflow.intake.queue.bytes_held for inflow in self._inflows.values())
+
+    @property
     def extras(self) -> Extras:
         """What is common to the frames of all entries: as the broker last sent it, by whichever consumer."""
         return NO_EXTRAS if self.latest is None else self.latest.extras

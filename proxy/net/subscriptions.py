@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from proxy.net.group_seat import GroupSeat
+    from proxy.net.openings import Openings
     from proxy.net.ports import BrokerDirectory, BrokerLink, Clock, WorkerLink, WorkerPort
     from proxy.wire import pulsar_pb2 as pb
 
@@ -51,6 +52,7 @@ class Subscriptions:
         brokers: BrokerDirectory,
         clock: Clock,
         settings: SubscriptionSettings,
+        openings: Openings,
         streamed: Callable[[tuple[str, str]], bool] = lambda _key: False,
     ) -> None:
         """Empty; subscriptions come with their workers.
@@ -60,6 +62,8 @@ class Subscriptions:
         self.brokers = brokers
         self.clock = clock
         self.settings = settings
+        self.openings = openings
+        openings.account = self.account
         self._streamed = streamed
         self.new_seat: Callable[[Subscription], GroupSeat] | None = None
         """Gives a subscription that is shared its seat in the group."""

@@ -15,7 +15,7 @@ Source: Pulsar's "Binary protocol specification", section "Batch messages"; `Com
 
 import re
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -99,10 +99,26 @@ def index_batch(payload: bytes, count: int) -> list[Single]:
 
     Raises BatchError where they do not fill it exactly or one cannot be read.
     """
+    singles: list[Single] = []
+    for _ in index_steps(payload, count, count, singles):
+        pass
+    return singles
+
+
+def index_steps(payload: bytes, count: int, step: int, singles: list[Single]) -> Iterator[None]:
+    """As `index_batch`, but pauses after every `step` messages; `singles` gets what is found."""
     if not 0 < count <= len(payload) // MIN_SINGLE_BYTES:
         raise _miscounted(payload, count)
-    singles: list[Single] = []
     start = 0
+    for done in range(0, count, step):
+        start = _index_run(payload, start, min(step, count - done), singles)
+        yield
+    if start != len(payload):
+        raise _miscounted(payload, count)
+
+
+def _index_run(payload: bytes, start: int, count: int, singles: list[Single]) -> int:
+    """Find `count` messages from `start` on; where the last one ends."""
     for _ in range(count):
         metadata, end = _single_at(payload, start)
         # A field's value tells absence from presence in most cases at half the price of HasField.
@@ -112,9 +128,7 @@ def index_batch(payload: bytes, count: int) -> list[Single]:
         key = (ordering_key, partition_key, metadata.partition_key_b64_encoded, sequence_id)
         singles.append(_new(Single, (start, end, *key, metadata.null_partition_key, metadata.compacted_out)))
         start = end
-    if start != len(payload):
-        raise _miscounted(payload, count)
-    return singles
+    return start
 
 
 def uniform(payload: bytes, count: int, outer_key: bytes | None = None) -> bool:
@@ -132,7 +146,29 @@ def uniform(payload: bytes, count: int, outer_key: bytes | None = None) -> bool:
         return False
     if count >= _STRIDE_COUNT_MIN and _same_size(payload, count, first):
         return True
-    return _alike(payload, count, first) or _uniform(payload, count, key)
+    if _alike(payload, count, first):
+        return True
+    return _uniform(payload, count, key)
+
+
+def uniform_steps(payload: bytes, count: int, outer_key: bytes | None, step: int) -> Generator[None, None, bool]:
+    """As `uniform`, but pauses after every `step` messages."""
+    if not 0 < count <= len(payload) // MIN_SINGLE_BYTES:
+        raise _miscounted(payload, count)
+    first, _ = _single_at(payload, 0)
+    key = _own_key(first)
+    if key is not None and outer_key is not None and key != outer_key:
+        return False
+    start = 0
+    for done in range(0, count, step):
+        found = _uniform_run(payload, start, min(step, count - done), key)
+        if found is None:
+            return False
+        start = found
+        yield
+    if start != len(payload):
+        raise _miscounted(payload, count)
+    return True
 
 
 def repack(metadata: MessageMetadata, payload: bytes, singles: Sequence[Single]) -> bytes:
@@ -199,14 +235,21 @@ def _single_at(payload: bytes, start: int) -> tuple[SingleMessageMetadata, int]:
 
 def _uniform(payload: bytes, count: int, key: bytes | None) -> bool:
     """Whether all messages have this key, by parsing each."""
-    start = 0
+    end = _uniform_run(payload, 0, count, key)
+    if end is None:
+        return False
+    if end != len(payload):
+        raise _miscounted(payload, count)
+    return True
+
+
+def _uniform_run(payload: bytes, start: int, count: int, key: bytes | None) -> int | None:
+    """Where `count` messages end that begin at `start`; None if one of them has another key."""
     for _ in range(count):
         metadata, start = _single_at(payload, start)
         if _own_key(metadata) != key:
-            return False
-    if start != len(payload):
-        raise _miscounted(payload, count)
-    return True
+            return None
+    return start
 
 
 def _own_key(metadata: SingleMessageMetadata) -> bytes | None:

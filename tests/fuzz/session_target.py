@@ -14,6 +14,7 @@ from proxy.core.steps import finished
 from proxy.limits import Limits
 from proxy.net.broker_names import BrokerNames
 from proxy.net.handshake import parse_service_url
+from proxy.net.openings import Openings
 from proxy.net.session import ClientSession
 from proxy.net.session_settings import SessionSettings
 from proxy.net.subscription_settings import SubscriptionSettings
@@ -23,7 +24,7 @@ from proxy.wire import pulsar_pb2 as pb
 from proxy.wire.frames import payload_start
 from proxy.wire.messages import parse_message
 from tests.fuzz.target import Choices, Target, golden_frames, promise, sized
-from tests.net.fakes import FakeClock, FakeConnector, FakeTransport
+from tests.net.fakes import FakeBackground, FakeClock, FakeConnector, FakeTransport
 from tests.net.session_rig import BROKER, connect, connected, encode, new_elections, send, subscribe
 from tests.net.subscription_rig_broker import TOPIC, FakeBrokerLink, batch, single
 from tests.wire.builders import frame_of
@@ -81,7 +82,9 @@ class Scene:
         settings = SubscriptionSettings(
             consistent_hashing_points=3, subscription_memory_bytes=1 << 20, gateway_memory_bytes=2_000
         )
-        self.subscriptions = Subscriptions(self.brokers, self.clock, settings)
+        self.subscriptions = Subscriptions(
+            self.brokers, self.clock, settings, Openings(self.clock, FakeBackground(self.clock))
+        )
         self.ended: list[ClientSession] = []
         session_settings = SessionSettings((parse_service_url(BROKER),), authorize_workers=False)
         self.session = ClientSession(

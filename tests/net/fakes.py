@@ -11,11 +11,13 @@ import itertools
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 if TYPE_CHECKING:
     from proxy.net.ports import Receiver, WorkerLink
     from proxy.wire import pulsar_pb2 as pb
+
+T = TypeVar("T")
 
 ORIGIN_S = 86_400.25
 """Where the fake monotonic clock starts: not 0, so that an elapsed time taken for a moment shows."""
@@ -82,6 +84,13 @@ class FakeClock:
         message = f"still busy after {turns_max} calls in one moment"
         raise AssertionError(message)
 
+    def turn(self) -> bool:
+        """Make the calls that are due now and not those they ask for; whether there were any."""
+        due, self._soon = self._soon, deque()
+        for timer in due:
+            timer.fire()
+        return bool(due)
+
     def advance(self, seconds: float) -> None:
         """Move time on, stopping at each timer on the way."""
         end_s = self._now_s + seconds
@@ -101,6 +110,55 @@ class FakeClock:
     def waiting(self) -> int:
         """Timers neither made nor cancelled."""
         return sum(not timer.cancelled for _, _, timer in self._timers)
+
+
+class FakeErrand(Generic[T]):
+    """A piece of work that was asked for; the test carries it out."""
+
+    def __init__(self, clock: FakeClock, work: Callable[[], T], done: Callable[[T | Exception], None]) -> None:
+        """`done` is called in a turn of its own."""
+        self._clock = clock
+        self._work = work
+        self._done = done
+        self.cancelled = False
+
+    def cancel(self) -> None:
+        """As the port says."""
+        self.cancelled = True
+
+    def carry_out(self) -> None:
+        """Do it, and tell the one who asked."""
+        result: T | Exception
+        try:
+            result = self._work()
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is told
+            result = error
+        self._clock.call_soon(lambda: None if self.cancelled else self._done(result))
+        self._clock.settle()
+
+
+class FakeBackground:
+    """Carries out at once, in the next turn, unless the test holds the work back to do it itself, in any order."""
+
+    def __init__(self, clock: FakeClock) -> None:
+        """Share the test's clock."""
+        self._clock = clock
+        self.held = False
+        self.errands: list[FakeErrand[Any]] = []
+        """Those that are held back, in the order they were asked for."""
+
+    def run(self, work: Callable[[], T], done: Callable[[T | Exception], None]) -> FakeErrand[T]:
+        """As the port says."""
+        errand = FakeErrand(self._clock, work, done)
+        if self.held:
+            self.errands.append(errand)
+        else:
+            self._clock.call_soon(errand.carry_out)
+        return errand
+
+    def carry_out(self, index: int = 0) -> None:
+        """Do one of those that are held back."""
+        self.errands.pop(index).carry_out()
 
 
 class FakeTransport:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from proxy.core.steps import finished
 from proxy.core.sticky_key import murmur31
+from proxy.net.openings import Openings
 from proxy.net.subscription import Subscription
 from proxy.net.subscription_settings import SubscriptionSettings
 from proxy.net.subscription_statistics import SubscriptionsStatistics, subscriptions_statistics_steps
@@ -22,7 +23,7 @@ from proxy.wire.batch import index_batch
 from proxy.wire.codecs import decompress
 from proxy.wire.messages import parse_message
 from proxy.wire.metadata import peek
-from tests.net.fakes import FakeClock
+from tests.net.fakes import FakeBackground, FakeClock
 from tests.net.subscription_rig_broker import LEDGER, TOPIC, FakeBrokerLink, FakeBrokers, T
 
 if TYPE_CHECKING:
@@ -238,7 +239,11 @@ class SubscriptionRig:
         self.clock = FakeClock()
         self.brokers = FakeBrokers(self.clock)
         configured = SubscriptionSettings(**settings)  # type: ignore[arg-type]
-        self.subscriptions = Subscriptions(self.brokers, self.clock, configured, lambda _key: self.streamed)
+        self.background = FakeBackground(self.clock)
+        self.openings = Openings(self.clock, self.background)
+        self.subscriptions = Subscriptions(
+            self.brokers, self.clock, configured, self.openings, lambda _key: self.streamed
+        )
         self._consumer_ids = itertools.count(1)
 
     @property

@@ -53,6 +53,26 @@ def batch(messages: Iterable[tuple[str | None, bytes]], **fields: object) -> byt
     return build_tail(metadata, payload)
 
 
+def frame_of_entry(
+    consumer_id: int,
+    entry: int,
+    tail: bytes,
+    ledger: int = LEDGER,
+    redeliveries: int = 0,
+    ack_set: Iterable[int] = (),
+) -> bytes:
+    """A MESSAGE as a broker sends it."""
+    command = pb.BaseCommand(type=T.MESSAGE)
+    command.message.consumer_id = consumer_id
+    command.message.message_id.ledgerId = ledger
+    command.message.message_id.entryId = entry
+    command.message.message_id.partition = -1
+    if redeliveries:
+        command.message.redelivery_count = redeliveries
+    command.message.ack_set.extend(ack_set)
+    return frames.encode_message(command.SerializeToString(), tail)
+
+
 @dataclass
 class Asked:
     """A request that was not answered yet."""
@@ -179,15 +199,8 @@ class FakeBrokerLink:
         consumer_id = list(self.consumers)[-1] if to is None else to
         consumer = self.consumers[consumer_id]
         for entry, tail in entries:
-            command = pb.BaseCommand(type=T.MESSAGE)
-            command.message.consumer_id = consumer_id
-            command.message.message_id.ledgerId = ledger
-            command.message.message_id.entryId = entry
-            command.message.message_id.partition = -1
-            if redeliveries:
-                command.message.redelivery_count = redeliveries
-            command.message.ack_set.extend(ack_set)
-            consumer.message(parse_message(frames.encode_message(command.SerializeToString(), tail)))
+            frame = frame_of_entry(consumer_id, entry, tail, ledger, redeliveries, ack_set)
+            consumer.message(parse_message(frame))
         self._clock.oversleep(stopped_s)
         consumer.messages_end()
         self._clock.settle()

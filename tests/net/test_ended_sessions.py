@@ -19,6 +19,7 @@ from proxy.net.aio import AioClock, AioConnector
 from proxy.net.aio_transport import AioTransport
 from proxy.net.broker_names import BrokerNames
 from proxy.net.handshake import parse_service_url
+from proxy.net.openings import Openings
 from proxy.net.relay import Relay
 from proxy.net.relay_leg import UpstreamLeg
 from proxy.net.server import GatewayServer, Sessions
@@ -32,7 +33,7 @@ from proxy.net.subscription_workers import SubscribedWorker
 from proxy.net.subscriptions import Subscriptions
 from proxy.wire import commands, frames
 from proxy.wire import pulsar_pb2 as pb
-from tests.net.fakes import FakeClock
+from tests.net.fakes import FakeBackground, FakeClock
 from tests.net.session_rig import T, connect, new_elections
 from tests.net.subscription_rig_broker import TOPIC, FakeBrokers
 from tests.net.test_server import Bench, Client, run
@@ -73,7 +74,9 @@ class Gateway:
         self._of_others = objects_of_clients()
         """What tests before this one have left, kept alive so that it does not vanish meanwhile."""
         clock = FakeClock()
-        self.subscriptions = Subscriptions(FakeBrokers(clock), clock, SubscriptionSettings())
+        self.subscriptions = Subscriptions(
+            FakeBrokers(clock), clock, SubscriptionSettings(), Openings(clock, FakeBackground(clock))
+        )
         self._clock = clock
 
     async def start(self) -> None:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from proxy.core.worker import Worker
+    from proxy.net.openings import Openings
     from proxy.net.subscription import Subscription
     from proxy.net.subscription_settings import SubscriptionSettings
     from tests.sim.checkers import Model, Seat
@@ -40,7 +41,13 @@ class Gateway:
     """One life of a gateway process."""
 
     def __init__(
-        self, process: Process, network: Network, brokers: list[str], settings: SubscriptionSettings, limits: Limits
+        self,
+        process: Process,
+        network: Network,
+        brokers: list[str],
+        settings: SubscriptionSettings,
+        limits: Limits,
+        openings: Openings,
     ) -> None:
         """Listens at once."""
         self.process = process
@@ -51,7 +58,7 @@ class Gateway:
         session_settings = SessionSettings(tuple(parse_service_url(url) for url in brokers))
         names = BrokerNames(session_settings.brokers, process)
         self.brokers = Brokers(connector, process, broker_settings, names.add)
-        self.subscriptions = Subscriptions(self.brokers, process, settings)
+        self.subscriptions = Subscriptions(self.brokers, process, settings, openings)
         elections = ProducerElections(process, self.subscriptions.events, ElectionSettings())
         self.sessions = Sessions(connector, process, self.subscriptions, elections, names, session_settings, limits)
         network.listeners[ADDRESS] = Listener(process, self.sessions.admit)

@@ -9,6 +9,7 @@ import random
 from dataclasses import dataclass
 
 from proxy.limits import Limits
+from proxy.net.openings import OpeningLimits
 from proxy.net.subscription_settings import SubscriptionSettings
 from tests.sim.broker import Manners
 from tests.sim.network import Weather
@@ -72,6 +73,7 @@ class Swarm:
     manners: Manners
     settings: SubscriptionSettings
     limits: Limits
+    openings: OpeningLimits
 
     def dice(self, what: str) -> random.Random:
         """The dice of one part of the world: what another part draws changes nothing for it."""
@@ -116,6 +118,18 @@ def draw(seed: int | str, steps: int = 100) -> Swarm:
             key_shared_unblocking_interval_ms=_interval_ms(seed),
         ),
         limits=Limits(unread_high_water_bytes=1 << 20),
+        openings=_openings(random.Random(f"{seed}/openings")),  # noqa: S311 - as above
+    )
+
+
+def _openings(dice: random.Random) -> OpeningLimits:
+    """Mostly so low that what is a trifle elsewhere is opened in the background, in pieces, or in later turns."""
+    return OpeningLimits(
+        inline_bytes=dice.choice((0, 0, 60, 256 << 10)),
+        step_messages=dice.choice((1, 2, 2_048)),
+        share_cost=dice.choice((1, 4, 2_048)),
+        turn_cost=dice.choice((1, 4, 4_096)),
+        at_once=dice.choice((1, 2)),
     )
 
 

@@ -10,7 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from proxy.net.openings import Openings
 from proxy.wire import pulsar_pb2 as pb
+from tests.sim.background import Background
 from tests.sim.broker import GOOD_MANNERS, Broker, Cluster
 from tests.sim.checkers import Model, Violation
 from tests.sim.gateway import Gateway, WakeUps
@@ -130,7 +132,9 @@ class World:
     def _start_gateway(self) -> Gateway:
         process = self._process("gateway")
         swarm = self.swarm
-        gateway = Gateway(process, self.network, self.cluster.addresses, swarm.settings, swarm.limits)
+        background = Background(process, swarm.dice(f"background/{process.number}"))
+        openings = Openings(process, background, swarm.openings)
+        gateway = Gateway(process, self.network, self.cluster.addresses, swarm.settings, swarm.limits, openings)
         process.after_turn = self._after_gateway_turn
         self.model.new_life()
         self.model.forbidden.clear()

@@ -1,0 +1,77 @@
+"""The background on threads.
+
+Only work that gives the interpreter's lock back while it lasts belongs there, decompression for one: any other would
+slow the loop down just as if it ran on it.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
+
+import structlog
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable
+
+T = TypeVar("T")
+
+THREADS: Final = 1
+"""One decompresses several hundred megabytes a second, more than the loop passes on; more would take its cores."""
+
+log = structlog.get_logger("keyline.net")
+
+
+class AioBackground:
+    """Implements `ports.Background`: pieces of work begin in the order they were asked for."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, threads: int = THREADS) -> None:
+        """`loop` is the one everything runs on; threads begin with the first piece of work."""
+        self._loop = loop
+        self._pool = ThreadPoolExecutor(threads, "keyline-background")
+
+    def run(self, work: Callable[[], T], done: Callable[[T | Exception], None]) -> Errand[T]:
+        """As the port says."""
+        return Errand(self._loop, self._pool.submit(work), done)
+
+    def close(self) -> None:
+        """Begin nothing more; what is under way ends by itself, untold."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+
+class Errand(Generic[T]):
+    """One piece of work; implements `ports.Timer`."""
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, future: Future[T], done: Callable[[T | Exception], None]
+    ) -> None:
+        """`done` is called on the loop."""
+        self._loop = loop
+        self._future = future
+        self._done: Callable[[T | Exception], None] | None = done
+        future.add_done_callback(self._ended)
+
+    def cancel(self) -> None:
+        """As the port says."""
+        self._done = None
+        self._future.cancel()
+
+    def _ended(self, future: Future[T]) -> None:
+        """On the thread."""
+        if not future.cancelled():
+            with suppress(RuntimeError):  # the loop is closed: the gateway has stopped meanwhile
+                self._loop.call_soon_threadsafe(self._tell)
+
+    def _tell(self) -> None:
+        done, self._done = self._done, None
+        if done is None:
+            return
+        error = self._future.exception()
+        if isinstance(error, BaseException) and not isinstance(error, Exception):
+            raise error
+        try:
+            done(self._future.result() if error is None else error)
+        except Exception:
+            log.exception("background_failed", callback=getattr(done, "__qualname__", repr(done)))

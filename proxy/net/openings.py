@@ -1,0 +1,182 @@
+"""What opening batches may cost: so much in one turn of the loop, the rest later or beside it.
+
+Problem: a batch is opened to see whose its messages are, and a few kilobytes from any producer may open to many
+megabytes, or hold thousands of messages. All of it at once would keep the loop from everybody else's messages, pings
+and health checks. Rule kept: one turn opens no more than `OpeningLimits` say, of one consumer and of all together;
+whatever is decompressed to more than `inline_bytes` is decompressed in the background, at most `at_once` such
+payloads are here at a time, and their bytes count as the gateway's.
+
+Who has something to open and may not yet waits in line; each turn goes on where the one before stopped, so one with a
+thousand batches delays the others by a turn and no more. Counted in messages instead of measured in seconds, so that
+the same entries always take the same turns.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from proxy.net.ports import Background, Clock, Timer
+
+T = TypeVar("T")
+
+COST_ENTRY: Final = 8
+"""What an entry costs however little there is in it; all its messages, where they have one key, are hardly more."""
+
+COST_BYTES: Final = 512
+"""Decompressing so many bytes costs about as much as looking at one message of a batch, one or two microseconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class OpeningLimits:
+    """What may be opened when. Costs are in messages, see `COST_BYTES`."""
+
+    inline_bytes: int = 256 << 10
+    """Decompressed on the loop at most; the clients' default ends a batch at 128 KiB."""
+    step_messages: int = 2_048
+    """Of one batch that are looked at in one go; the clients' default ends a batch at 1,000."""
+    share_cost: int = 2_048
+    """Of one consumer in one turn; the last entry may go beyond it."""
+    turn_cost: int = 4_096
+    """Of all consumers in one turn, likewise."""
+    at_once: int = 2
+    """Payloads that are opened in the background, or were and are still being looked at."""
+
+
+class Opener(Protocol):
+    """Who opens batches, and waits in line if there is more than fits a turn."""
+
+    turn: int
+    """The turn in which it spent something last; `Openings` alone writes these three."""
+    spent: int
+    """What it spent in that turn."""
+    in_line: bool
+    """Whether it is to be called."""
+
+    def advance(self) -> None:
+        """Go on, as far as `Openings.spend` allows; then wait in line again if there is more to do."""
+
+
+class Elsewhere:
+    """One payload that is opened in the background, from the wish until nothing of it is needed any more."""
+
+    def __init__(self, openings: Openings, size: int, begin: Callable[[], Timer]) -> None:
+        """`size` bytes come out; `begin` asks for the work."""
+        self.size = size
+        self._openings = openings
+        self._begin = begin
+        self._errand: Timer | None = None
+
+    def begin(self) -> None:
+        """There is room for it."""
+        self._errand = self._begin()
+
+    @property
+    def begun(self) -> bool:
+        """Whether there was room for it yet."""
+        return self._errand is not None
+
+    def release(self) -> None:
+        """Whoever wanted it has done with it, or wants it no more. To be called once."""
+        if self._errand is not None:
+            self._errand.cancel()
+        self._openings.released(self)
+
+
+class Openings:
+    """All openings of one gateway."""
+
+    def __init__(self, clock: Clock, background: Background, limits: OpeningLimits | None = None) -> None:
+        """Nothing is opened yet."""
+        self.limits = limits or OpeningLimits()
+        self.account: Callable[[int], None] = _unaccounted
+        """Told of every byte more or less that opened payloads hold."""
+        self._clock = clock
+        self._background = background
+        self._turn = 1
+        self._left = self.limits.turn_cost
+        self._line: deque[Opener] = deque()
+        self._turn_due = False
+        self._wanted: deque[Elsewhere] = deque()
+        self._under_way: set[Elsewhere] = set()
+
+    def spend(self, opener: Opener, cost: int) -> bool:
+        """Whether it may open something of that cost in this turn: True means that it does."""
+        if opener.turn != self._turn:
+            opener.turn = self._turn
+            opener.spent = 0
+        elif opener.spent >= self.limits.share_cost:
+            return False
+        if self._left <= 0:
+            return False
+        opener.spent += cost
+        self._left -= cost
+        if not self._turn_due:
+            self._turn_soon()
+        return True
+
+    def spend_more(self, opener: Opener, cost: int) -> None:
+        """It turned out to cost more than was asked for; what comes next pays for that."""
+        opener.spent += cost
+        self._left -= cost
+
+    def wait(self, opener: Opener) -> None:
+        """Call `advance` in the next turn that has something left for it; once more changes nothing."""
+        if not opener.in_line:
+            opener.in_line = True
+            self._line.append(opener)
+            if not self._turn_due:
+                self._turn_soon()
+
+    def open_elsewhere(self, size: int, work: Callable[[], T], done: Callable[[T | Exception], None]) -> Elsewhere:
+        """Call `work`, which opens a payload to `size` bytes, in the background when there is room for it.
+
+        `done` gets, in a later turn, what it returned or raised. What is returned here is released by the caller, in
+        any case and once, when it has done with the payload.
+        """
+        wish = Elsewhere(self, size, lambda: self._background.run(work, done))
+        self._wanted.append(wish)
+        self._begin_more()
+        return wish
+
+    def released(self, wish: Elsewhere) -> None:
+        """As `Elsewhere.release` says."""
+        if wish in self._under_way:
+            self._under_way.remove(wish)
+            self.account(-wish.size)
+            self._begin_more()
+        else:
+            self._wanted.remove(wish)
+
+    def _begin_more(self) -> None:
+        while self._wanted and len(self._under_way) < self.limits.at_once:
+            wish = self._wanted.popleft()
+            self._under_way.add(wish)
+            self.account(wish.size)
+            wish.begin()
+
+    def _turn_soon(self) -> None:
+        self._turn_due = True
+        self._clock.call_soon(self._next_turn)
+
+    def _next_turn(self) -> None:
+        self._turn_due = False
+        self._turn += 1
+        self._left = self.limits.turn_cost
+        line = self._line
+        for _ in range(len(line)):
+            if self._left <= 0:
+                break
+            opener = line.popleft()
+            opener.in_line = False
+            opener.advance()
+        if line and not self._turn_due:
+            self._turn_soon()
+
+
+def _unaccounted(_byte_change: int) -> None:
+    """No one keeps account."""
