@@ -8,6 +8,7 @@ import trustme
 from cryptography.hazmat.primitives import serialization
 
 if TYPE_CHECKING:
+    from datetime import datetime
     from pathlib import Path
 
 
@@ -29,12 +30,12 @@ class Authority:
         self.file = directory / f"{name}.pem"
         self._root.cert_pem.write_to_path(str(self.file))
 
-    def sign(self, name: str, *hosts: str, role: str | None = None) -> Signed:
+    def sign(self, name: str, *hosts: str, role: str | None = None, not_after: datetime | None = None) -> Signed:
         """A new certificate for these hosts, in files of that name, which take the place of older ones at once each.
 
-        `role` is its common name.
+        `role` is its common name; `not_after` is when it expires.
         """
-        leaf = self._root.issue_cert(*hosts, common_name=role)
+        leaf = self._root.issue_cert(*hosts, common_name=role, not_after=not_after)
         signed = Signed(self._directory / f"{name}.cert.pem", self._directory / f"{name}.key.pem")
         _replace(signed.key, _pkcs8(leaf.private_key_pem.bytes()))
         _replace(signed.certificate, b"".join(part.bytes() for part in leaf.cert_chain_pems))

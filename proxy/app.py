@@ -32,6 +32,7 @@ from proxy.app_parts import (
     rivals_of,
     session_settings,
 )
+from proxy.app_proxy_role import proxy_role_of
 from proxy.app_security import Certificates, tokens
 from proxy.collector import Collector, spare_the_collector
 from proxy.config_load import ADMIN_KEYS
@@ -77,7 +78,7 @@ class Gateway:
         clock = AioClock(loop)
         tls = Certificates(config)
         connector = AioConnector(loop, limits, tls.broker_context)
-        client_settings = session_settings(config)
+        client_settings = session_settings(config, proxy_role_of(config, loop, limits, tls))
         names = BrokerNames(client_settings.brokers, clock)
         self._brokers = Brokers(connector, clock, broker_settings(config), names.add)
         self._probe = BrokerProbe(self._brokers, clock)
@@ -158,7 +159,8 @@ class Gateway:
 
     def _certificates(self) -> CertificatesSummary:
         """Those of others are not ours to tell of."""
-        shown = {"clients": self._tls.clients, "brokers": self._tls.broker}
+        tls = self._tls
+        shown = {"clients": tls.clients, "brokers": tls.broker, "brokers_as_proxy": tls.proxy_role}
         expire_at_s = {name: files.not_after_s for name, files in shown.items() if files is not None}
         watch = self._tls_watch
         return CertificatesSummary(

@@ -8,7 +8,7 @@ from dataclasses import fields
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from proxy.app_security import credentials
+from proxy.app_security import client_version, credentials
 from proxy.config_types import service_urls
 from proxy.errors import StartFailure
 from proxy.net.broker_settings import BrokerSettings
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from proxy.net.aio import AioClock
     from proxy.net.brokers import Brokers
     from proxy.net.events import Events
+    from proxy.net.relay_identity import ProxyRole
 
 T = TypeVar("T")
 
@@ -35,7 +36,7 @@ def broker_settings(config: Config) -> BrokerSettings:
     broker, client_side = config.broker, config.client_side
     return BrokerSettings(
         service_urls=service_urls(broker.broker_url),
-        client_version=f"Keyline-v{version('keyline')}",
+        client_version=client_version(),
         credentials=credentials(config),
         connections_per_broker=broker.upstream_connections_per_broker,
         max_frame_bytes=client_side.max_frame_bytes,
@@ -45,7 +46,7 @@ def broker_settings(config: Config) -> BrokerSettings:
     )
 
 
-def session_settings(config: Config) -> SessionSettings:
+def session_settings(config: Config, proxy_role: ProxyRole | None) -> SessionSettings:
     """Make what client sessions need."""
     serving = config.serving
     return SessionSettings(
@@ -57,6 +58,7 @@ def session_settings(config: Config) -> SessionSettings:
         upstream_is_proxy=config.broker.broker_is_proxy,
         authorize_workers=config.security.authorize_workers,
         authorize_again_s=config.security.authorize_again_s,
+        proxy_role=proxy_role,
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ssl
+from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 from admin_api.access.published_keys import PublishedKeys
@@ -22,6 +23,11 @@ if TYPE_CHECKING:
     from proxy.config import Broker, Config
 
 
+def client_version() -> str:
+    """What the gateway calls itself at brokers."""
+    return f"Keyline-v{version('keyline')}"
+
+
 class Certificates:
     """Every certificate that the configuration names."""
 
@@ -32,6 +38,7 @@ class Certificates:
         try:
             wanted = any(url.startswith(("https:", f"{TLS}:")) for url in (broker.broker_url, broker.broker_admin_url))
             self.broker = _broker_tls(broker) if wanted else None
+            self.proxy_role = _proxy_role_tls(config) if security.proxy_role_certificate_file is not None else None
             self.server = self.clients = None
             if certificate is not None:
                 self.server = self.clients = TlsFiles(certificate=certificate, key=key, server=True)
@@ -44,7 +51,9 @@ class Certificates:
     @property
     def all(self) -> list[TlsFiles]:
         """Those that are in use, each once."""
-        return list({id(files): files for files in (self.broker, self.server, self.clients) if files}.values())
+        return list(
+            {id(files): files for files in (self.broker, self.proxy_role, self.server, self.clients) if files}.values()
+        )
 
     @property
     def broker_context(self) -> ssl.SSLContext | None:
@@ -87,6 +96,15 @@ def tokens(config: Config) -> Tokens | None:
         claim=security.admin_token_claim,
         audience=security.admin_token_audience,
         issuer=security.admin_token_issuer,
+    )
+
+
+def _proxy_role_tls(config: Config) -> TlsFiles:
+    return TlsFiles(
+        certificate=config.security.proxy_role_certificate_file,
+        key=config.security.proxy_role_key_file,
+        authorities=config.broker.broker_tls_ca_file,
+        server=False,
     )
 
 

@@ -170,6 +170,19 @@ class Security(Group):
         "clients need no certificate.",
         takes="the path of a file",
     )  # fmt: skip
+    proxy_role_token_file: Path | None = setting(
+        None,
+        "File of a token with which the gateway connects for clients that it knows by their certificates "
+        "(AuthenticationTls); read again at every handshake. Its role must be among the brokers' `proxyRoles`, and so "
+        "another than that of `broker_token`. With neither this nor the next such clients are refused.",
+        takes="the path of a file",
+    )
+    proxy_role_certificate_file: Path | None = setting(
+        None,
+        "PEM file of a certificate that is shown to brokers on these connections. Without a token it says the role.",
+        takes="the path of a file",
+    )
+    proxy_role_key_file: Path | None = setting(None, "PEM file of its key.", takes="the path of a file")
     admin_token_secret_file: Path | None = setting(
         None,
         "File of the secret with which tokens are signed that say who asks the admin API: that of the brokers' "

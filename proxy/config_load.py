@@ -35,6 +35,7 @@ MASK = "********"
 ADMIN_KEYS: Final = ("admin_token_secret_file", "admin_token_public_key_file", "admin_token_jwks_url")
 ADMIN_ROLES: Final = ("admin_viewers", "admin_operators", "admin_admins")
 ADMIN_CLAIMS: Final = ("admin_token_audience", "admin_token_issuer")
+PROXY_ROLE: Final = ("proxy_role_token_file", "proxy_role_certificate_file")
 FILES: Final = (
     "admin_token_secret_file",
     "admin_token_public_key_file",
@@ -45,6 +46,9 @@ FILES: Final = (
     "tls_certificate_file",
     "tls_key_file",
     "tls_client_ca_file",
+    "proxy_role_token_file",
+    "proxy_role_certificate_file",
+    "proxy_role_key_file",
 )
 """Settings that name a file which must be there."""
 TOGETHER: Final = (
@@ -55,6 +59,10 @@ TOGETHER: Final = (
     ("listen_tls", "tls_certificate_file", "TLS needs a certificate"),
     ("admin_tls", "tls_certificate_file", "TLS needs a certificate"),
     ("tls_client_ca_file", "listen_tls", "only clients that come with TLS can show a certificate"),
+    ("proxy_role_certificate_file", "proxy_role_key_file", "a certificate is of no use without its key"),
+    ("proxy_role_key_file", "proxy_role_certificate_file", "it is the key of that"),
+    ("proxy_role_token_file", "tls_client_ca_file", "somebody must have signed the clients' certificates"),
+    ("proxy_role_certificate_file", "tls_client_ca_file", "somebody must have signed the clients' certificates"),
 )
 """A setting, one that must be set with it, and why."""
 _BEFORE_HOST = re.compile(r"^(\W*(?:[a-z][a-z0-9+.-]*://)?).*@", re.IGNORECASE)
@@ -240,6 +248,7 @@ def _related(config: Config, given: Mapping[str, _Given]) -> list[Problem]:
             _problem_with("broker_token", given, "broker_token_file is set as well; set only one of the two")
         )
     problems += list(_of_admin_tokens(values, given))
+    problems += list(_of_proxy_role(values, given))
     problems += [
         _problem_with(name, given, f"needs {other} too: {why}")
         for name, other, why in TOGETHER
@@ -251,6 +260,22 @@ def _related(config: Config, given: Mapping[str, _Given]) -> list[Problem]:
         if values[name] is not None and not values[name].is_file()
     ]
     return problems
+
+
+def _of_proxy_role(values: Mapping[str, Any], given: Mapping[str, _Given]) -> Iterator[Problem]:
+    """A role of its own, that reaches brokers, and them alone."""
+    named = [name for name in PROXY_ROLE if values[name] is not None]
+    if not named:
+        return
+    if values["broker_is_proxy"]:
+        wrong = "a Pulsar proxy would take every client for the gateway's role; name brokers in broker_url"
+        yield _problem_with(named[0], given, f"does not go with broker_is_proxy: {wrong}")
+    if named == [PROXY_ROLE[1]] and not values["broker_url"].startswith("pulsar+ssl://"):
+        yield _problem_with(named[0], given, "needs pulsar+ssl:// in broker_url: only by TLS can it be shown")
+    for name, own in zip(PROXY_ROLE, ("broker_token_file", "broker_tls_certificate_file"), strict=True):
+        if values[name] is not None and values[name] == values[own]:
+            wrong = f"is that of {own}, but brokers let no proxy role consume by itself; it needs another role's"
+            yield _problem_with(name, given, wrong)
 
 
 def _of_admin_tokens(values: Mapping[str, Any], given: Mapping[str, _Given]) -> Iterator[Problem]:

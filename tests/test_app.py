@@ -252,7 +252,7 @@ def test_settings_reach_their_parts() -> None:
     credentials = upstream.credentials()
     assert credentials is not None
     assert (credentials.method, credentials.data) == ("token", b"hush")
-    sessions = session_settings(config)
+    sessions = session_settings(config, None)
     assert [str(url) for url in sessions.brokers] == ["pulsar://a:6650", "pulsar://b:7000"]
     assert sessions.upstream_is_proxy
     assert sessions.targets.hosts == frozenset({".svc"})

@@ -267,6 +267,64 @@ def test_a_token_and_a_token_file_exclude_each_other(tmp_path: Path) -> None:
     )
 
 
+@pytest.fixture
+def proxying(tmp_path: Path) -> dict[str, str]:
+    """Settings of a gateway that speaks for clients with certificates; whatever is in the files."""
+    files = {}
+    for name in ("certificate", "key", "clients", "own", "token"):
+        files[name] = str(tmp_path / name)
+        Path(files[name]).write_text(name)
+    return {
+        "broker_url": "pulsar+ssl://broker",
+        "broker_tls_certificate_file": files["own"],
+        "broker_tls_key_file": files["key"],
+        "listen_tls": "127.0.0.1:6661",
+        "tls_certificate_file": files["certificate"],
+        "tls_key_file": files["key"],
+        "tls_client_ca_file": files["clients"],
+        "proxy_role_certificate_file": files["certificate"],
+        "proxy_role_key_file": files["key"],
+    }
+
+
+def test_a_proxy_role_is_one_of_its_own(proxying: dict[str, str], tmp_path: Path) -> None:
+    """A certificate, or a token, or both."""
+    loaded(**proxying)
+    loaded(**proxying, proxy_role_token_file=str(tmp_path / "token"))
+    (line,) = mistakes_of(None, **{**proxying, "proxy_role_certificate_file": proxying["broker_tls_certificate_file"]})
+    assert "is that of broker_tls_certificate_file, but brokers let no proxy role consume by itself" in line
+    token = str(tmp_path / "token")
+    (line,) = mistakes_of(None, **proxying, broker_token_file=token, proxy_role_token_file=token)
+    assert "is that of broker_token_file" in line
+
+
+def test_a_proxy_role_goes_to_brokers_alone(proxying: dict[str, str], tmp_path: Path) -> None:
+    """A Pulsar proxy would put it in the place of every client's role; and without TLS no certificate is shown."""
+    (line,) = mistakes_of(None, **proxying, broker_is_proxy="true")
+    assert "proxy_role_certificate_file" in line
+    assert "does not go with broker_is_proxy" in line
+    plain = {**proxying, "broker_url": "pulsar://broker"}
+    (line,) = mistakes_of(None, **plain)
+    assert "needs pulsar+ssl:// in broker_url" in line
+    loaded(**plain, proxy_role_token_file=str(tmp_path / "token"))
+
+
+@pytest.mark.parametrize(
+    ("missing", "named"),
+    [
+        ("tls_client_ca_file", "proxy_role_certificate_file"),
+        ("proxy_role_key_file", "proxy_role_certificate_file"),
+        ("proxy_role_certificate_file", "proxy_role_key_file"),
+    ],
+)
+def test_what_a_proxy_role_needs_is_named(proxying: dict[str, str], missing: str, named: str) -> None:
+    """Somebody must have signed the clients' certificates, and a certificate needs its key."""
+    del proxying[missing]
+    (line,) = mistakes_of(None, **proxying)
+    assert named in line
+    assert f"needs {missing} too" in line
+
+
 def test_no_secret_is_ever_shown() -> None:
     """Not in what is in effect, not as JSON, not in a repr."""
     result = loaded(broker_token="hush")

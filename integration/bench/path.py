@@ -92,6 +92,7 @@ class Wire:
     """One connection as the gateway sees it: a transport that keeps what was written."""
 
     peer = "192.0.2.9:40000"
+    peer_certificate = None
     writable = True
 
     def __init__(self, receiver: Receiver) -> None:

@@ -71,6 +71,12 @@ class AioTransport(asyncio.Protocol):
         return self._peer
 
     @property
+    def peer_certificate(self) -> bytes | None:
+        """As the port says: OpenSSL asks no client for one unless its context verifies it."""
+        secured = None if self._transport is None else self._transport.get_extra_info("ssl_object")
+        return None if secured is None else secured.getpeercert(binary_form=True)
+
+    @property
     def writable(self) -> bool:
         """As the port says."""
         return self._writable

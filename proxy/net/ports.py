@@ -43,6 +43,10 @@ class Transport(Protocol):
         """Remote address as ``host:port``."""
 
     @property
+    def peer_certificate(self) -> bytes | None:
+        """What a client has shown to a listener that verifies it, as DER; None without."""
+
+    @property
     def writable(self) -> bool:
         """False while the peer leaves more bytes unread than the configured high-water mark."""
 

@@ -1,12 +1,12 @@
 """A client's way to its broker: all that is not ours passes here, whole frames in order, most of them unparsed.
 
-One upstream leg at a time, opened with the client's own CONNECT. While it stands the relay only watches what it must:
-answers that settle requests, producers and consumers that come and go, and lookups, which are answered so that the
-client stays with us.
+One upstream leg at a time, opened in the client's name (see `relay_identity`). While it stands the relay only watches
+what it must: answers that settle requests, producers and consumers that come and go, and lookups, which are answered
+so that the client stays with us.
 
 When the leg is lost, the client decides. Most connections are closed then, as Pulsar's own proxy does. One that
 carries workers stays (G4: a broker's restart is invisible to them): everything relayed on it is told that the broker
-has gone, and the leg is opened anew by the next request, with the same CONNECT. Until it stands, requests queue
+has gone, and the leg is opened anew by the next request, in the same name. Until it stands, requests queue
 within a bound; messages, acknowledgements and permits of what was just closed are dropped, as the broker would.
 
 A leg may have to be opened twice: a broker that the client named and that nobody has heard of is asked for first, at
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from proxy.net.broker_names import BrokerNames
     from proxy.net.handshake import ServiceUrl
     from proxy.net.ports import Clock, Connector, Timer
+    from proxy.net.relay_identity import Identity
     from proxy.net.relay_parting import Leavings
     from proxy.net.relay_requests import Pending
     from proxy.net.relay_route import RelayRoute
@@ -116,13 +117,13 @@ class Relay:
         clock: Clock,
         limits: Limits,
         route: RelayRoute,
-        connect: pb.CommandConnect,
+        identity: Identity,
         names: BrokerNames,
         counters: SessionCounters,
         *,
         behind_proxy: bool = False,
     ) -> None:
-        """`route` leads to brokers, each of which gets `connect` (see `handshake.upstream_connect`). Call `open` next.
+        """`route` leads to brokers, each of which is told `identity`. Call `open` next.
 
         `names` learns the brokers that lookups are answered with; `behind_proxy` says that the configured are proxies.
         """
@@ -131,12 +132,12 @@ class Relay:
         self._clock = clock
         self._limits = limits
         self._route = route
-        self._connect = connect
+        self._identity = identity
         self._counters = counters
         self._requests = RelayedRequests(limits.relayed_requests_max)
         self._lookups = RelayedLookups(
             self._requests,
-            RedirectedLookups(connector, clock, limits, connect),
+            RedirectedLookups(connector, clock, limits, identity),
             limits,
             counters,
             names,
@@ -176,7 +177,8 @@ class Relay:
         self._dial()
 
     def _dial(self) -> None:
-        self._leg = leg = UpstreamLeg(self, self._route.step(), self._clock, self._limits)
+        self._route.step()
+        self._leg = leg = UpstreamLeg(self, self._identity, self._clock, self._limits, self._route.wish)
         if not self._client.writable:
             leg.pause_reading()
         self._connector.connect(str(self._route.broker), leg)
@@ -270,11 +272,11 @@ class Relay:
         return True
 
     def auth_response(self, command: pb.CommandAuthResponse, frame: bytes) -> None:
-        """Pass on fresh credentials, and keep them for the next leg where one message holds them whole."""
-        response = command.response
-        if response.auth_method_name == self._connect.auth_method_name == "token":
-            self._connect.auth_data = response.auth_data
-        self._write(frame)
+        """Pass on fresh credentials of the client's own."""
+        if self._identity.renewed(command.response):
+            self._write(frame)
+        else:
+            self._counters.dropped_frames_total += 1
 
     # ---- LegOwner
 

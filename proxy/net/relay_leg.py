@@ -7,8 +7,11 @@ decides what a loss means; the relay does, and the follower of redirects, which 
 from __future__ import annotations
 
 import enum
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
+import structlog
+
+from proxy.errors import ConfigurationError
 from proxy.net.session_commands import REPLIES, parse_as
 from proxy.net.session_keep_alive import Heartbeat
 from proxy.wire import commands, frames
@@ -18,6 +21,7 @@ from proxy.wire.errors import FrameError
 if TYPE_CHECKING:
     from proxy.limits import Limits
     from proxy.net.ports import Clock, Timer, Transport
+    from proxy.net.relay_identity import Identity
 
 _T = pb.BaseCommand
 
@@ -25,6 +29,11 @@ _PARSED = REPLIES - {_T.ACK_RESPONSE} | {_T.CLOSE_PRODUCER, _T.CLOSE_CONSUMER, _
 """What a leg looks at. All else is data: MESSAGE, SEND_RECEIPT, and commands newer than we are."""
 
 _PARSED_WITH_ACKS = _PARSED | {_T.ACK_RESPONSE}
+
+NO_CREDENTIALS: Final = "the gateway's credentials for brokers cannot be had"
+"""What a client is told; why is for the log."""
+
+log = structlog.get_logger("keyline.relay")
 
 
 class LegOwner(Protocol):
@@ -34,7 +43,7 @@ class LegOwner(Protocol):
         """The broker took our CONNECT."""
 
     def leg_challenged(self, frame: bytes) -> None:
-        """The broker wants credentials, at the handshake or later; only the client has them."""
+        """The broker wants credentials that only the client has, at the handshake or later."""
 
     def leg_data(self, data: list[bytes]) -> None:
         """Whole frames to pass on, unparsed."""
@@ -61,10 +70,14 @@ class LegState(enum.Enum):
 class UpstreamLeg:
     """Implements `ports.Receiver` towards a broker."""
 
-    def __init__(self, owner: LegOwner, connect: pb.CommandConnect, clock: Clock, limits: Limits) -> None:
-        """`connect` is sent as it is; give the leg to a `Connector` next."""
+    def __init__(self, owner: LegOwner, identity: Identity, clock: Clock, limits: Limits, wish: str = "") -> None:
+        """`identity` is asked for CONNECT when the connection stands; give the leg to a `Connector` next.
+
+        `wish` is the broker that a proxy at the other end is to be told of.
+        """
         self._owner = owner
-        self._connect_frame = frames.encode_command(_T(type=_T.CONNECT, connect=connect))
+        self._identity = identity
+        self._wish = wish
         self._clock = clock
         self._limits = limits
         self._splitter = frames.FrameSplitter(limits.max_frame_bytes)
@@ -124,7 +137,11 @@ class UpstreamLeg:
         self._state = LegState.HANDSHAKE
         if not self._reading:
             transport.pause_reading()
-        transport.write(self._connect_frame)
+        try:
+            transport.write(self._identity.connect_frame(self._wish))
+        except ConfigurationError as error:
+            self._lose_credentials(error)
+            return
         self._handshake_timer = self._clock.call_later(self._limits.handshake_timeout_s, self._handshake_late)
         self._heartbeat.start()
 
@@ -167,7 +184,7 @@ class UpstreamLeg:
         if kind == _T.PING:
             self.write(commands.pong())
         elif kind == _T.AUTH_CHALLENGE:
-            self._owner.leg_challenged(frame)
+            self._challenged(frame)
         elif self._state is LegState.READY and kind != _T.PONG:
             self._owner.leg_command(parse_as(kind, frame), frame)
         elif kind == _T.CONNECTED:
@@ -179,6 +196,21 @@ class UpstreamLeg:
             self._lose(f"the broker refused the connection: {refusal.message}", refusal)
         elif kind != _T.PONG:
             self._lose(f"the broker answered CONNECT with command type {kind}")
+
+    def _challenged(self, frame: bytes) -> None:
+        try:
+            answer = self._identity.answer()
+        except ConfigurationError as error:
+            self._lose_credentials(error)
+            return
+        if answer is None:
+            self._owner.leg_challenged(frame)
+        else:
+            self.write(answer)
+
+    def _lose_credentials(self, error: ConfigurationError) -> None:
+        log.error("credentials unavailable", reason=str(error))
+        self._lose(NO_CREDENTIALS)
 
     def _lose(self, reason: str, refusal: pb.CommandError | None = None) -> None:
         if self._state is LegState.ENDED:

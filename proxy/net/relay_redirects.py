@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from proxy.limits import Limits
     from proxy.net.handshake import ServiceUrl
     from proxy.net.ports import Clock, Connector, Timer
+    from proxy.net.relay_identity import Identity
 
 _T = pb.BaseCommand
 
@@ -39,12 +40,12 @@ class Asked(NamedTuple):
 class RedirectedLookups:
     """All redirect legs of one client."""
 
-    def __init__(self, connector: Connector, clock: Clock, limits: Limits, connect: pb.CommandConnect) -> None:
-        """`connect` is the client's own, as its relay sends it."""
+    def __init__(self, connector: Connector, clock: Clock, limits: Limits, identity: Identity) -> None:
+        """`identity` is the one that the client's relay has."""
         self._connector = connector
         self._clock = clock
         self._limits = limits
-        self._connect = connect
+        self._identity = identity
         self._legs: dict[str, _LookupLeg] = {}
 
     @property
@@ -62,7 +63,7 @@ class RedirectedLookups:
             if len(self._legs) >= self._limits.redirect_connections_max:
                 refuse(Asked(lookup, answered), f"lookups of this connection already ask {len(self._legs)} brokers")
                 return
-            leg = _LookupLeg(self, str(broker), self._connect, self._clock, self._limits)
+            leg = _LookupLeg(self, str(broker), self._identity, self._clock, self._limits)
             self._legs[str(broker)] = leg
             self._connector.connect(str(broker), leg.upstream)
         leg.ask(Asked(lookup, answered))
@@ -89,7 +90,7 @@ class _LookupLeg:
     """Lookups on one upstream leg; implements `LegOwner`."""
 
     def __init__(
-        self, owner: RedirectedLookups, address: str, connect: pb.CommandConnect, clock: Clock, limits: Limits
+        self, owner: RedirectedLookups, address: str, identity: Identity, clock: Clock, limits: Limits
     ) -> None:
         self._owner = owner
         self._address = address
@@ -98,7 +99,7 @@ class _LookupLeg:
         self._queue: deque[Asked] = deque()
         self._waiting: dict[int, Asked] = {}
         self._idle_timer: Timer | None = None
-        self.upstream = UpstreamLeg(self, connect, clock, limits)
+        self.upstream = UpstreamLeg(self, identity, clock, limits)
 
     def ask(self, asked: Asked) -> None:
         self._stop_idle_timer()

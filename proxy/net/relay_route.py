@@ -35,21 +35,21 @@ class RelayRoute:
         self,
         brokers: tuple[ServiceUrl, ...],
         target: ServiceUrl | None,
-        connect: pb.CommandConnect,
         names: BrokerNames,
         *,
         behind_proxy: bool,
     ) -> None:
-        """`brokers` are the configured ones, or proxies; `target` is what the client wants; `connect` goes to each."""
+        """`brokers` are the configured ones, or proxies; `target` is what the client wants."""
         assert brokers
         self._brokers = brokers
         self.target = target
-        self._connect = connect
         self._names = names
         self._behind_proxy = behind_proxy
         self._left: list[ServiceUrl] = []
         self.broker = brokers[0]
         """Where the latest leg goes."""
+        self.wish = ""
+        """Which broker a proxy there is to be told of, as ``host:port``; nothing to a broker."""
         self.arrives = False
         """Whether the latest leg leads to where the client means to be, or only to who can say where that is."""
 
@@ -71,14 +71,11 @@ class RelayRoute:
         else:
             self._left = list(self._brokers)
 
-    def step(self) -> pb.CommandConnect:
-        """Go on to the next broker; returns what it is to get as CONNECT."""
+    def step(self) -> None:
+        """Go on to the next broker."""
         self.broker = self._left.pop(0)
-        connect = pb.CommandConnect()
-        connect.CopyFrom(self._connect)
-        if self._behind_proxy and self.arrives and self.target is not None:
-            connect.proxy_to_broker_url = self.target.authority
-        return connect
+        told = self.target if self._behind_proxy and self.arrives else None
+        self.wish = "" if told is None else told.authority
 
 
 def topic_of(kind: int, body: Any) -> str | None:

@@ -20,13 +20,14 @@ from typing import TYPE_CHECKING, Final
 import structlog
 
 from proxy.errors import ClientError
-from proxy.net.broker_settings import CERTIFICATE_METHOD
-from proxy.net.handshake import downstream_connected, requested_broker, upstream_connect
+from proxy.net.client_principal import Expiry
+from proxy.net.handshake import downstream_connected, requested_broker
 from proxy.net.ports import LEFT_UNREAD
 from proxy.net.relay import Relay
 from proxy.net.relay_parting import Leavings
 from proxy.net.relay_route import RelayRoute
 from proxy.net.session_commands import DATA, error_frame, parse_as
+from proxy.net.session_identity import introduced
 from proxy.net.session_keep_alive import Heartbeat
 from proxy.net.session_permission import Permission
 from proxy.net.session_producers import SessionProducers
@@ -95,7 +96,8 @@ class ClientSession:
         self._splitter = frames.FrameSplitter(limits.max_frame_bytes)
         self._transport: Transport | None = None
         self._connected_since_s = 0.0
-        self._client_version = ""
+        self._client_version = self._principal = ""
+        self._expiry: Expiry | None = None
         self._relay: Relay | None = None
         self._workers: SessionWorkers | None = None
         self._permission: Permission | None = None
@@ -292,23 +294,27 @@ class ClientSession:
         except ClientError as error:
             self._names.refused(connect.proxy_to_broker_url, self._peer, str(error))
             raise Violation(EndCause.TARGET_REFUSED, str(error), error.wire_code) from error
-        if connect.auth_method_name == CERTIFICATE_METHOD:
-            # Ours would be shown in its place, where the brokers want one: the client would be who we are.
-            message = "a client's certificate cannot be passed on to the broker; authenticate with a token"
-            raise Violation(EndCause.CERTIFICATE_REFUSED, message, pb.AuthenticationError)
+        try:
+            identity, connector, principal = introduced(
+                connect, self._transport.peer_certificate, settings, self._connector, self._clock.time()
+            )
+        except ClientError as error:
+            raise Violation(EndCause.CERTIFICATE_REFUSED, str(error), error.wire_code) from error
         self._stop_timer()
         self._state = SessionState.CONNECTING
         self._client_version = connect.client_version
+        if principal is not None:
+            self._principal = principal.role
+            self._expiry = Expiry(self._clock, principal, self._expired)
         self._workers = SessionWorkers(self._transport, connect, self._directory, self._counters)
-        forwarded = upstream_connect(connect)
         behind_proxy = settings.upstream_is_proxy
         self._relay = Relay(
             self,
-            self._connector,
+            connector,
             self._clock,
             self._limits,
-            RelayRoute(brokers, target, forwarded, self._names, behind_proxy=behind_proxy),
-            forwarded,
+            RelayRoute(brokers, target, self._names, behind_proxy=behind_proxy),
+            identity,
             self._names,
             self._counters,
             behind_proxy=behind_proxy,
@@ -335,9 +341,18 @@ class ClientSession:
         self._state = SessionState.ENDED
         self._cause = cause
         tell = log.debug if cause in NOT_AT_FAULT else log.info
-        tell("session_ended", peer=self._peer, client=self._client_version, cause=cause.value, reason=reason)
+        tell(
+            "session_ended",
+            peer=self._peer,
+            client=self._client_version,
+            principal=self._principal,
+            cause=cause.value,
+            reason=reason,
+        )
         self._heartbeat.stop()
         self._stop_timer()
+        if self._expiry is not None:
+            self._expiry.stop()
         if self._transport is not None:
             if wire_code is not None:
                 self._transport.write(error_frame(wire_code, reason))
@@ -361,6 +376,9 @@ class ClientSession:
     def _handshake_late(self) -> None:
         reason = f"no CONNECT in {self._limits.handshake_timeout_s:g} s"
         self._end(EndCause.HANDSHAKE_TIMEOUT, reason, pb.NotAllowedError)
+
+    def _expired(self) -> None:
+        self._end(EndCause.CERTIFICATE_EXPIRED, f"the certificate of {self._principal!r} has expired")
 
     def _ping(self) -> None:
         self.send(commands.ping())

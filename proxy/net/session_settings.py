@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from proxy.net.handshake import EVERY_BROKER, ServiceUrl, TargetPolicy
+
+if TYPE_CHECKING:
+    from proxy.net.relay_identity import ProxyRole
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +30,11 @@ class SessionSettings:
     authorize_again_s: float = 60.0
     """How often again, for as long as it does; 0 for never."""
 
+    proxy_role: ProxyRole | None = None
+    """How the gateway speaks for clients that it knows by their certificates; None if it does not."""
+
     def __post_init__(self) -> None:
         """Assert what the configuration has checked."""
         assert self.brokers
+        # A Pulsar proxy would put the gateway's role in the place of the client's.
+        assert self.proxy_role is None or not self.upstream_is_proxy

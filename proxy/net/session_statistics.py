@@ -22,6 +22,7 @@ class EndCause(enum.Enum):
     BAD_FLOW = "bad_flow"
     TARGET_REFUSED = "target_refused"
     CERTIFICATE_REFUSED = "certificate_refused"
+    CERTIFICATE_EXPIRED = "certificate_expired"
     BROKER_UNREACHABLE = "broker_unreachable"
     BROKER_REFUSED = "broker_refused"
     BROKER_LOST = "broker_lost"

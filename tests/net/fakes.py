@@ -178,6 +178,8 @@ class FakeTransport:
         self.closing = False
         self.aborted = False
         self.close_reason: str | None = None
+        self.peer_certificate: bytes | None = None
+        """As the port says; the test sets it before `open`."""
         self.takes_last_bytes = True
         """False for a peer that reads nothing more, so that `close` never gets to its end."""
 

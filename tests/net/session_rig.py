@@ -9,6 +9,7 @@ from proxy.net.broker_names import BrokerNames
 from proxy.net.events import Events
 from proxy.net.handshake import EVERY_BROKER, TargetPolicy, parse_service_url
 from proxy.net.producer_elections import ElectionSettings, ProducerElections
+from proxy.net.relay_identity import ProxyRole
 from proxy.net.session import ClientSession
 from proxy.net.session_settings import SessionSettings
 from proxy.wire import frames
@@ -17,6 +18,8 @@ from tests.net.fakes import FakeClock, FakeConnector, FakeDirectory, FakeTranspo
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from proxy.net.broker_settings import CredentialsProvider
 
 T = pb.BaseCommand
 BROKER = "pulsar://broker-0:6650"
@@ -154,15 +157,25 @@ class SessionRig:
         authorize: bool = False,
         named: Sequence[str] = (),
         names: BrokerNames | None = None,
+        certificate: bytes | None = None,
+        proxy_role: CredentialsProvider | None = None,
     ) -> None:
         """Stand where a client has connected and said nothing yet; `elections` are shared with others, with `clock`."""
         self.clock = clock or FakeClock()
         self.connector = FakeConnector(self.clock)
+        self.proxied = FakeConnector(self.clock)
+        """Opens what the gateway opens in its proxy role."""
         self.directory = FakeDirectory()
         self.limits = limits or Limits()
         self.ended: list[ClientSession] = []
         settings = SessionSettings(
-            tuple(parse_service_url(url) for url in brokers), targets, upstream_is_proxy, authorize_workers=authorize
+            tuple(parse_service_url(url) for url in brokers),
+            targets,
+            upstream_is_proxy,
+            authorize_workers=authorize,
+            proxy_role=None
+            if proxy_role is None
+            else ProxyRole(proxy_role, self.proxied, "Keyline-v9", frozenset({"keyline"})),
         )
         self.names = names or BrokerNames(settings.brokers, self.clock)
         for url in named:
@@ -181,6 +194,7 @@ class SessionRig:
             first_broker,
         )
         self.client = FakeTransport(self.clock, self.session, "192.0.2.7:40000")
+        self.client.peer_certificate = certificate
         self.client.open()
         self._leg: FakeTransport | None = None
 

@@ -79,6 +79,11 @@ class End:
     # ---- ports.Transport
 
     @property
+    def peer_certificate(self) -> bytes | None:
+        """As the port says; everything is plain here."""
+        return None
+
+    @property
     def writable(self) -> bool:
         """As the port says."""
         return not self._full

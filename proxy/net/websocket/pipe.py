@@ -95,6 +95,11 @@ class Pipe:
         return self._peer
 
     @property
+    def peer_certificate(self) -> bytes | None:
+        """As the port says: none of a browser's reaches this far."""
+        return None
+
+    @property
     def writable(self) -> bool:
         """As the port says."""
         return self._writable
