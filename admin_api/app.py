@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fastapi import FastAPI
+from fastapi import APIRouter, FastAPI
+from fastapi.responses import JSONResponse
 
-from admin_api.access.guard import Guard
+from admin_api.access.guard import Guard, Guarded, GuardedRoute, nothing_here
+from admin_api.access.roles import Role, needs
 from admin_api.document import document_truly
 from admin_api.origins import LoopbackOnly
 from admin_api.problems import answer_problems
@@ -64,13 +66,15 @@ def admin_app(
     workers, also for pages of `socket_origins`. With `tokens` everybody has to say who it is, but for health, workers
     and, with `metrics_open`, metrics.
     """
-    app = FastAPI(title="Keyline", version=version, description=DESCRIPTION, docs_url=None, redoc_url=None)
+    app = FastAPI(title="Keyline", version=version, description=DESCRIPTION, openapi_url=None, redirect_slashes=False)
+    app.router.default = nothing_here
     answer_problems(app)
     document_truly(app)
     if tokens is not None:
-        app.add_middleware(Guard, tokens=tokens, metrics_open=metrics_open)
+        app.add_middleware(Guarded, guard=Guard(tokens))
     if loopback:
         app.add_middleware(LoopbackOnly)
+    app.include_router(_document_routes(app))
     app.include_router(health_routes(view))
     app.include_router(subscription_routes(view))
     app.include_router(hash_routes(view))
@@ -82,10 +86,27 @@ def admin_app(
     app.include_router(login_routes(tokens))
     app.include_router(console_routes())
     if metrics is not None:
-        made = metrics_routes(metrics, consumers_max=metrics_consumers_max, pulsar_names=metrics_pulsar_names)
+        made = metrics_routes(
+            metrics,
+            consumers_max=metrics_consumers_max,
+            pulsar_names=metrics_pulsar_names,
+            role=None if metrics_open else Role.VIEWER,
+        )
         app.include_router(made)
     if sockets is not None:
         app.include_router(socket_routes(sockets, socket_origins))
     if broker is not None:  # last, so that our own routes win
         app.include_router(pulsar_routes(view, broker, writes=broker_writes, read_only=read_only))
     return app
+
+
+def _document_routes(app: FastAPI) -> APIRouter:
+    """The API's document; the framework's own route would be open to everybody."""
+    router = APIRouter(include_in_schema=False, route_class=GuardedRoute)
+
+    @router.api_route("/openapi.json", methods=["GET", "HEAD"])
+    @needs(Role.VIEWER)
+    async def document() -> JSONResponse:
+        return JSONResponse(app.openapi())
+
+    return router

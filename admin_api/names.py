@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 from urllib.parse import quote, unquote
 
 from fastapi import Depends, Path, Query
-from fastapi.routing import APIRoute
 
+from admin_api.access.guard import GuardedRoute
 from proxy.errors import ClientError
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ GROUP_PATH = "/groups/{tenant}/{namespace}/{topic}/{subscription}"
 CONSUMER_PATH = SUBSCRIPTION_PATH + "/consumers/{consumer}"
 
 
-class NamesRoute(APIRoute):
+class NamesRoute(GuardedRoute):
     """A route whose names may have slashes in them."""
 
     def matches(self, scope: Scope) -> tuple[Match, Scope]:

@@ -1,4 +1,4 @@
-"""Asks everybody who they are, before anything else of the app is reached.
+"""Asks callers who they are, where a route that needs to know is entered.
 
 A program brings its token in each request (`Authorization: Bearer`); a browser gets a cookie when a person logs in,
 that no script can read and that no other site's page can have sent. Who asks for the console without either gets the
@@ -11,61 +11,59 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
 
 import structlog
+from fastapi.routing import APIRoute
+from starlette.exceptions import HTTPException
 from starlette.requests import HTTPConnection
+from starlette.websockets import WebSocketClose
 
-from admin_api.access.roles import PAGE, SEES, needed
+from admin_api.access.roles import READS, Need, Role, declared
 from admin_api.access.tokens import CALLER, COOKIE, Caller, NotAuthenticated, Tokens
 from admin_api.problems import problem
-from admin_api.routes.login import login_page
 
 if TYPE_CHECKING:
+    from typing import Any
+
+    from starlette.responses import Response
     from starlette.types import ASGIApp, Receive, Scope, Send
 
 SCHEME: Final = "bearer"
 CHALLENGE: Final = {"www-authenticate": 'Bearer realm="keyline"'}
+GUARD: Final = "keyline.guard"
+"""The app's guard, in the scope of a request."""
+
+_TO_KNOW_WHAT_IS: Final = Need(lambda _: Role.VIEWER)
 
 log = structlog.get_logger("keyline.admin")
 
 
 class Guard:
-    """Around the whole app."""
+    """Decides who may go on to a route."""
 
-    def __init__(self, app: ASGIApp, tokens: Tokens, *, metrics_open: bool) -> None:
-        """With `metrics_open` /metrics is for everybody, as scrapers want it."""
-        self._app = app
+    def __init__(self, tokens: Tokens) -> None:
+        """Callers are known by `tokens`."""
         self._tokens = tokens
-        self._metrics_open = metrics_open
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass on, or answer 401 or 403."""
-        if scope["type"] not in {"http", "websocket"}:
-            await self._app(scope, receive, send)
-            return
-        method = scope.get("method", "GET")
-        role = needed(method, scope["path"], metrics_open=self._metrics_open)
+    async def refusal(self, need: Need, scope: Scope) -> Response | None:
+        """401 or 403, or the page for strangers; None if the caller may, who then is in the scope."""
+        role = need.of(scope)
         if role is None:
-            await self._app(scope, receive, send)
-            return
+            return None
         request = HTTPConnection(scope)
+        method = scope["method"]
         try:
             caller = await self._caller(request)
         except NotAuthenticated as error:
-            if scope["path"] == PAGE and method in SEES:
-                answer = login_page(None)
-            else:
-                answer = problem(error.http_status, str(error), request, CHALLENGE)
-            await answer(scope, receive, send)
-            return
+            if need.page is not None and method in READS:
+                return need.page()
+            return problem(error.http_status, str(error), request, CHALLENGE)
         if caller.role is None or caller.role < role:
             has = "no role here" if caller.role is None else f"the role {caller.role.word}"
-            detail = f"{caller.name} has {has}, and this needs {role.word}"
             log.warning("admin request refused", method=method, path=scope["path"], caller=caller.name)
-            await problem(HTTPStatus.FORBIDDEN, detail, request)(scope, receive, send)
-            return
-        if method not in SEES:
+            return problem(HTTPStatus.FORBIDDEN, f"{caller.name} has {has}, and this needs {role.word}", request)
+        if method not in READS:
             log.info("admin request", method=method, path=scope["path"], caller=caller.name, role=caller.role.word)
         scope[CALLER] = caller
-        await self._app(scope, receive, send)
+        return None
 
     async def _caller(self, request: HTTPConnection) -> Caller:
         given = request.headers.get("authorization")
@@ -78,3 +76,48 @@ class Guard:
         if not token:
             raise NotAuthenticated("who asks? bring a token: Authorization: Bearer TOKEN")
         return await self._tokens.caller(token)
+
+
+class Guarded:
+    """Middleware: lets routes know the app's guard. Without one, callers are not asked who they are."""
+
+    def __init__(self, app: ASGIApp, guard: Guard) -> None:
+        """Around the whole app."""
+        self._app = app
+        self._guard = guard
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass on."""
+        scope[GUARD] = self._guard
+        await self._app(scope, receive, send)
+
+
+class GuardedRoute(APIRoute):
+    """A route that is entered by callers with the role it declares; one that declares none cannot be made."""
+
+    def __init__(self, path: str, endpoint: Any, **options: Any) -> None:
+        """As the framework's. Raises `LookupError` where `endpoint` declares no need."""
+        self._need = declared(endpoint)
+        super().__init__(path, endpoint, **options)
+
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Refuse, or do as the framework does; a method that is not served here is told to known callers only."""
+        await _entered(self._need, scope, receive, send, super().handle)
+
+
+async def nothing_here(scope: Scope, receive: Receive, send: Send) -> None:
+    """Answer for the paths of no route: 404 to those who may see what there is. A WebSocket is refused."""
+    if scope["type"] == "websocket":
+        await WebSocketClose()(scope, receive, send)
+    else:
+        await _entered(_TO_KNOW_WHAT_IS, scope, receive, send, _absent)
+
+
+async def _absent(*_: object) -> None:
+    raise HTTPException(HTTPStatus.NOT_FOUND)
+
+
+async def _entered(need: Need, scope: Scope, receive: Receive, send: Send, inside: ASGIApp) -> None:
+    guard: Guard | None = scope.get(GUARD)
+    refusal = None if guard is None else await guard.refusal(need, scope)
+    await (inside if refusal is None else refusal)(scope, receive, send)

@@ -57,8 +57,8 @@ class PublishedKeys:
         try:
             client = jwt.PyJWKClient(self.url, cache_jwk_set=False, timeout=FETCH_S_MAX)
             found = await asyncio.to_thread(client.get_signing_keys)
-        except (jwt.PyJWTError, OSError) as error:
-            log.warning("the identity provider's keys cannot be fetched", reason=str(error))
+        except Exception as error:  # noqa: BLE001 - whatever is at that address may be no provider at all
+            log.warning("identity provider keys not fetched", reason=str(error), error=type(error).__name__)
             self._fetched_at = max(self._fetched_at, self._asked_at + ASKED_AGAIN_S - KEPT_S)
             return
         self._keys = {each.key_id: each.key for each in found}

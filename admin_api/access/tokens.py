@@ -13,7 +13,9 @@ from pathlib import Path
 from typing import Any, Final
 
 import jwt
+from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec, ed448, ed25519, rsa
 
 from admin_api.access.roles import Role
 from proxy.errors import ConfigurationError, KeylineError
@@ -25,6 +27,7 @@ COOKIE: Final = "keyline_token"
 """In which a browser keeps the token of who has logged in."""
 CALLER: Final = "keyline.caller"
 """Who asks, in the scope of a request, for routes that want to know."""
+_OF_CURVE: Final = {"secp256r1": "ES256", "secp384r1": "ES384", "secp521r1": "ES512"}
 LEEWAY_S: Final = 10
 """By so much clocks may differ."""
 SECRET_BYTES_MIN: Final = 32
@@ -88,23 +91,42 @@ class Tokens:
         self._issuer = issuer
 
     async def caller(self, token: str) -> Caller:
-        """Who has this token. Raises `NotAuthenticated`."""
+        """Who has this token. Raises `NotAuthenticated`, whatever the token or its key make of the libraries."""
         try:
+            key = await self._key(token)
             claims = jwt.decode(
                 token,
-                await self._key(token),
-                algorithms=self._algorithms,
+                key,
+                algorithms=[name for name in self._algorithms if _fits(key, name)],
                 audience=self._audience,
                 issuer=self._issuer,
                 leeway=LEEWAY_S,
                 options={"verify_aud": self._audience is not None, "require": [self._claim]},
             )
-        except (jwt.PyJWTError, ValueError) as error:
+            expires_at_s = None if claims.get("exp") is None else float(claims["exp"])
+        except jwt.PyJWTError as error:
             raise NotAuthenticated(f"the token is not valid: {error}") from error
+        except Exception as error:  # a stranger writes what is read here: nothing of it may become a fault of ours
+            raise NotAuthenticated(f"the token is not valid: it cannot be read ({type(error).__name__})") from error
         name = claims[self._claim]
         if not isinstance(name, str) or not name:
             raise NotAuthenticated(f"the token is not valid: its claim {self._claim} is no name")
-        return Caller(name, self._roles.of(name), claims.get("exp"))
+        return Caller(name, self._roles.of(name), expires_at_s)
+
+
+def _fits(key: Any, algorithm: str) -> bool:
+    """Whether an algorithm is one of this kind of key (RFC 7518, section 3.1; RFC 8037)."""
+    match key:
+        case bytes():
+            return algorithm in SECRET
+        case rsa.RSAPublicKey():
+            return algorithm[:2] in {"RS", "PS"}
+        case ec.EllipticCurvePublicKey():
+            return algorithm == _OF_CURVE.get(key.curve.name)
+        case ed25519.Ed25519PublicKey() | ed448.Ed448PublicKey():
+            return algorithm == "EdDSA"
+        case _:
+            return False
 
 
 def secret_key(path: Path) -> Key:
@@ -120,9 +142,12 @@ def public_key(path: Path) -> Key:
     content = _read(path)
     load = serialization.load_pem_public_key if content.startswith(b"-----") else serialization.load_der_public_key
     try:
-        return _always(load(content))
-    except (ValueError, TypeError) as error:
+        key = load(content)
+    except (ValueError, TypeError, UnsupportedAlgorithm) as error:
         raise ConfigurationError(f"{path}: no public key can be read from it: {error}") from error
+    if not any(_fits(key, algorithm) for algorithm in PUBLIC):
+        raise ConfigurationError(f"{path}: no token is signed with such a key; RSA, P-256, P-384, P-521 or Ed25519 is")
+    return _always(key)
 
 
 def _always(key: Any) -> Key:

@@ -1,8 +1,10 @@
-"""What a request to the broker's admin API asks for, told from its path as it came.
+"""What a request to the broker's admin API asks for, told from its path and query.
 
-The path is passed on byte by byte, since a topic's name may hold ``%2F`` and two ways to write one character may mean
-two things to a broker. So it is looked at, never rewritten: whatever could lead out of the broker's admin API once it
-is decoded there is refused here.
+Gateway and broker must read one request as the same thing, so there is one way to write each path: what could be read
+in two ways is refused, and what is passed on is byte by byte what was looked at. A topic's name may still have a slash:
+it is ``%2F``, which separates nothing behind the places of tenant and namespace.
+
+Whether a request would change something is told by default: all would, but for reads that are known to be reads.
 """
 
 from __future__ import annotations
@@ -14,14 +16,28 @@ from urllib.parse import parse_qsl, unquote, urlencode
 
 from proxy.errors import ClientError
 
+SAFE_METHODS: Final = ("GET", "HEAD")
+"""As HTTP writes them: method names are case-sensitive."""
 _ROOTS: Final = ("/admin/", "/lookup/")
+_SEGMENT: Final = re.compile(r"(?:[A-Za-z0-9._~!$&'()*+,=:@-]|%[0-9A-F]{2})*")
+"""RFC 3986, section 3.3, less the semicolon: brokers cut parameters off, readers of whole paths do not."""
+_NEEDLESS: Final = re.compile(r"%(?:2D|2E|5F|3[0-9]|[46][1-9A-F]|[57][0-9A])")
+"""Letters, digits and ``-._`` in an escape, which stand for themselves (section 2.3). The tilde may be in one, as Java
+writes it."""
+_TWICE: Final = re.compile(r"%25[0-9A-Fa-f]{2}")
+_CONTROL: Final = re.compile(r"%(?:[01][0-9A-F]|7F)")
 _PRINTABLE: Final = re.compile(r"[!-~]+")
-_NO_PATH: Final = frozenset("?#\\")
-"""What would end the path, or start another one, for some of those who read it."""
 _DOTS: Final = frozenset({".", ".."})
 _PATH_MAX: Final = 16_384
+_NAMES_FROM: Final = 6
+"""Before this part a path has no names that may hold a slash: ["", admin, v2, persistent, tenant, namespace]."""
 _STATS: Final = {"stats": False, "partitioned-stats": True}
 _TRUE: Final = "true"
+_FALSE: Final = "false"
+_CHANGING_READ: Final = "backlog-quota-check"
+"""A GET with which brokers drop or expire what is beyond a quota."""
+_CREATING_QUERY: Final = "checkallowautocreation"
+"""A parameter with which GET /partitions creates the topic that it asks for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,20 +62,52 @@ class StatsQuery:
 
 
 def broker_path(raw: bytes) -> str:
-    """The path, if it may be passed on.
+    """The path, if it is written in the one way that is passed on.
 
     Raises:
-        ClientError: it may not; the text says why.
+        ClientError: it is not; the text says what would be right.
     """
     path = raw.decode("latin-1")
-    if len(path) > _PATH_MAX or not _PRINTABLE.fullmatch(path) or not _NO_PATH.isdisjoint(path):
-        raise ClientError("the path has characters that no path has, or is too long")
     if not path.startswith(_ROOTS):
         raise ClientError(f"what is passed on to the broker begins with {' or '.join(_ROOTS)}, written just so")
-    for segment in re.split(r"[/\\]", unquote(path, "latin-1")):
-        if segment.partition(";")[0] in _DOTS:
-            raise ClientError("the path has a segment of dots, which would lead to another one")
+    if len(path) > _PATH_MAX:
+        raise ClientError(f"the path may have {_PATH_MAX} characters, not {len(path)}")
+    for place, segment in enumerate(path.split("/")):
+        _check_segment(segment, may_hold_slash=place >= _NAMES_FROM)
     return path
+
+
+def _check_segment(segment: str, *, may_hold_slash: bool) -> None:
+    """Raises `ClientError`."""
+    if any(part.partition(";")[0] in _DOTS for part in re.split(r"[/\\]", unquote(segment, "latin-1"))):
+        raise ClientError("the path has a segment of dots, which would lead to another one")
+    if ";" in segment:
+        raise ClientError("the path has parameters (;), which brokers drop; a semicolon of a name is written %3B")
+    if not _SEGMENT.fullmatch(segment):
+        raise ClientError("the path has characters that no path has; they are written %XX, with capital letters")
+    if _CONTROL.search(segment):
+        raise ClientError("the path has control characters, which no name has")
+    if "%5C" in segment:
+        raise ClientError("the path has a backslash, which some read as a slash")
+    if _TWICE.search(segment):
+        raise ClientError("the path is percent-encoded twice, and once is right")
+    if _NEEDLESS.search(segment):
+        raise ClientError("the path has letters, digits or -._ in percent-encoding; they stand for themselves")
+    if "%2F" in segment and not may_hold_slash:
+        raise ClientError("the path has an encoded slash where no name may hold one")
+
+
+def changes_broker(method: str, raw_path: bytes, query: bytes) -> bool:
+    """Whether a broker might read a request as a change: everything, but for what is known to be a read.
+
+    Names are compared as loosely as any reader might, so that no way to write one makes it less than it is.
+    """
+    if method not in SAFE_METHODS:
+        return True
+    if unquote(raw_path, "latin-1").lower().rstrip("/").endswith(_CHANGING_READ):
+        return True
+    asked = parse_qsl(query.decode("latin-1"), keep_blank_values=True, encoding="latin-1")
+    return any(name.lower() == _CREATING_QUERY and value.lower() != _FALSE for name, value in asked)
 
 
 def broker_query(raw: bytes) -> str:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import httpx
 
-from admin_api.pulsar.paths import broker_path
+from admin_api.pulsar.paths import SAFE_METHODS, broker_path
 from proxy.errors import ClientError, KeylineError, UpstreamUnavailable
 
 if TYPE_CHECKING:
@@ -25,7 +25,6 @@ REDIRECTS_MAX: Final = 3
 CONNECT_S_MAX: Final = 5.0
 CONNECTIONS_MAX: Final = 100
 
-SAFE_METHODS: Final = ("GET", "HEAD")
 _PASSED_TO_BROKER: Final = ("accept", "authorization", "content-type", "user-agent", "x-pulsar-auth-method-name")
 _PASSED_TO_CLIENT: Final = (
     "allow", "broker-address", "cache-control", "content-disposition", "content-encoding", "content-length",
@@ -116,6 +115,8 @@ class BrokerAdmin:
             url = httpx.URL(f"{self._base}{path}{'?' if query else ''}{query}")
         except httpx.InvalidURL as error:
             raise ClientError(f"the query cannot be passed on: {error}") from error
+        if url.raw_path.partition(b"?")[0] != httpx.URL(self._base).raw_path.rstrip(b"/") + path.encode("ascii"):
+            raise ClientError("the path would be passed on as another one")
         passed = _headers_for_broker(headers)
         if body is not None and "content-length" in headers:
             passed[b"content-length"] = headers["content-length"].encode(_HEADER_ENCODING)

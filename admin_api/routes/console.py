@@ -15,6 +15,10 @@ from typing import Final
 from fastapi import APIRouter, Request, Response, status
 from starlette.exceptions import HTTPException
 
+from admin_api.access.guard import GuardedRoute
+from admin_api.access.roles import Role, needs
+from admin_api.routes.login import login_page
+
 _POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -43,14 +47,16 @@ class _File:
 
 def console_routes() -> APIRouter:
     """Make ``/`` and ``/console/{file}``. They are for browsers, and not in the API's document."""
-    router = APIRouter(include_in_schema=False)
+    router = APIRouter(include_in_schema=False, route_class=GuardedRoute)
     known = _read()
 
     @router.api_route("/", methods=["GET", "HEAD"])
+    @needs(Role.VIEWER, page=lambda: login_page(None))
     async def page(request: Request) -> Response:
         return _answer(known[PAGE], request)
 
     @router.api_route("/console/{file}", methods=["GET", "HEAD"])
+    @needs(None)
     async def part(file: str, request: Request) -> Response:
         if file not in known:
             raise HTTPException(status.HTTP_404_NOT_FOUND)

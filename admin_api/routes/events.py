@@ -10,6 +10,8 @@ from fastapi import APIRouter, Header, Query
 from fastapi.responses import StreamingResponse
 from pydantic_core import to_json
 
+from admin_api.access.guard import GuardedRoute
+from admin_api.access.roles import Role, needs
 from admin_api.problems import Unavailable
 from admin_api.schemas.events import EVENT_EXAMPLE
 from admin_api.schemas.problem import Problem
@@ -32,7 +34,7 @@ Chosen = Annotated[str | None, Query(max_length=10_000)]
 
 def event_routes(view: GatewayView, heartbeat_s: float = HEARTBEAT_S) -> APIRouter:
     """Make ``/api/v1/events``."""
-    router = APIRouter(prefix="/api/v1", tags=["events"])
+    router = APIRouter(prefix="/api/v1", tags=["events"], route_class=GuardedRoute)
     open_streams: set[object] = set()
     answers: dict[int | str, dict[str, Any]] = {
         200: {
@@ -44,6 +46,7 @@ def event_routes(view: GatewayView, heartbeat_s: float = HEARTBEAT_S) -> APIRout
     }
 
     @router.get("/events", responses=answers, response_class=StreamingResponse, summary="What happens, as it does")
+    @needs(Role.VIEWER)
     async def events(
         topic: Annotated[Chosen, Query(description="Only of this topic, by its full name.")] = None,
         subscription: Annotated[Chosen, Query(description="Only of this subscription.")] = None,

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from fastapi import APIRouter, Response
 
+from admin_api.access.roles import Role, needs
 from admin_api.json_response import snapshot_response
 from admin_api.names import GROUP_PATH, Key, NamesRoute
 from admin_api.routes.subscriptions import After, Limit
@@ -26,11 +27,13 @@ def group_routes(view: GatewayView) -> APIRouter:
     @router.get(
         "/groups", responses={200: {"model": Groups}, 400: {"model": Problem}}, summary="Groups of this replica"
     )
+    @needs(Role.VIEWER)
     async def groups(after: After = None, limit: Limit = 100) -> Response:
         """Subscriptions that this replica shares with others, by topic and name, a page at a time."""
         return await snapshot_response(view.groups(after, limit))
 
     @router.get(GROUP_PATH, responses=errors | {200: {"model": Group}}, summary="One group")
+    @needs(Role.VIEWER)
     async def group(key: Key) -> Response:
         """Leases and streams of this replica; at the leader's also all sessions, owners and progress."""
         return await snapshot_response(view.group(key))

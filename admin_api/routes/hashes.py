@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from fastapi import APIRouter, Body, Query, Response
 
+from admin_api.access.roles import Role, needs
 from admin_api.json_response import snapshot_response, steps_response
 from admin_api.names import BODY_BYTES_MAX, SUBSCRIPTION_PATH, Key, MessageKey, NamesRoute
 from admin_api.schemas.hashes import Explanation, JoinAsked, Preview
@@ -31,6 +32,7 @@ def hash_routes(view: GatewayView) -> APIRouter:
     @router.get(
         SUBSCRIPTION_PATH + "/explain", responses=errors | {200: {"model": Explanation}}, summary="Why a key waits"
     )
+    @needs(Role.VIEWER)
     async def explain(key: Key, of: MessageKey) -> Response:
         """Who owns the key and who holds it, what its next message waits for, and what would let it go."""
         named = of.required()
@@ -41,6 +43,7 @@ def hash_routes(view: GatewayView) -> APIRouter:
         responses=errors | {200: {"model": Preview}, 409: {"model": Problem}},
         summary="What a join would move",
     )
+    @needs(Role.VIEWER)
     async def preview_join(key: Key, asked: Annotated[JoinAsked, Body()]) -> Response:
         """Computed on a copy: nothing changes."""
         return await steps_response(
@@ -52,6 +55,7 @@ def hash_routes(view: GatewayView) -> APIRouter:
         responses=errors | {200: {"model": Preview}},
         summary="What a leave would move",
     )
+    @needs(Role.VIEWER)
     async def preview_leave(
         key: Key,
         consumer: Annotated[list[str], Query(min_length=1, max_length=1_000, description="Who would leave, together.")],

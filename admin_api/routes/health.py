@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 
 from fastapi import APIRouter, Response, status
 
+from admin_api.access.guard import GuardedRoute
+from admin_api.access.roles import needs
 from admin_api.schemas.health import Liveness, Readiness
 
 if TYPE_CHECKING:
@@ -19,14 +21,16 @@ if TYPE_CHECKING:
 
 def health_routes(view: GatewayView) -> APIRouter:
     """Make ``/livez`` and ``/readyz``."""
-    router = APIRouter(tags=["health"])
+    router = APIRouter(tags=["health"], route_class=GuardedRoute)
 
     @router.get("/livez")
+    @needs(None)
     async def livez() -> Liveness:
         """200 while the event loop that carries messages runs."""
         return Liveness()
 
     @router.get("/readyz", responses={status.HTTP_503_SERVICE_UNAVAILABLE: {"model": Readiness}})
+    @needs(None)
     async def readyz(response: Response) -> Readiness:
         """200 if clients may come; 503 with every reason if not."""
         reasons = list(view.not_ready_because())

@@ -12,6 +12,8 @@ from urllib.parse import parse_qs
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import HTMLResponse, RedirectResponse
 
+from admin_api.access.guard import GuardedRoute
+from admin_api.access.roles import Role, needs
 from admin_api.access.tokens import CALLER, COOKIE, NotAuthenticated
 from admin_api.origins import check_origin
 from admin_api.schemas.access import Me
@@ -42,9 +44,10 @@ def login_page(trouble: str | None) -> Response:
 
 def login_routes(tokens: Tokens | None) -> APIRouter:
     """Make ``/login``, ``/logout`` and ``/api/v1/me``; without `tokens` nobody is asked who they are."""
-    router = APIRouter()
+    router = APIRouter(route_class=GuardedRoute)
 
     @router.get("/api/v1/me", tags=["access"], summary="Who asks")
+    @needs(Role.VIEWER)
     async def me(request: Request) -> Me:
         """Name and role, as the token says; nulls where nobody is asked."""
         caller: Any = request.scope.get(CALLER)
@@ -59,6 +62,7 @@ def login_routes(tokens: Tokens | None) -> APIRouter:
 
 def _add_login(router: APIRouter, tokens: Tokens) -> None:
     @router.post("/login", include_in_schema=False)
+    @needs(None)
     async def login(request: Request) -> Response:
         check_origin(request)
         token = await _token(request)
@@ -75,6 +79,7 @@ def _add_login(router: APIRouter, tokens: Tokens) -> None:
         return answer
 
     @router.post("/logout", include_in_schema=False)
+    @needs(None)
     async def logout(request: Request) -> Response:
         check_origin(request)
         answer = RedirectResponse("./", HTTPStatus.SEE_OTHER)

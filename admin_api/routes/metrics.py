@@ -11,6 +11,8 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import StreamingResponse
 from prometheus_client import CollectorRegistry, GCCollector, ProcessCollector
 
+from admin_api.access.guard import GuardedRoute
+from admin_api.access.roles import needs
 from admin_api.metrics.exposition import exposition, gather
 from admin_api.metrics.formats import OPENMETRICS, TEXT, encoded, wanted
 from admin_api.turns import Turns
@@ -18,6 +20,7 @@ from admin_api.turns import Turns
 if TYPE_CHECKING:
     from typing import Any
 
+    from admin_api.access.roles import Role
     from admin_api.metrics.exposition import Scrape
     from admin_api.metrics.formats import Format
     from admin_api.ports_metrics import MetricsView
@@ -27,13 +30,13 @@ _FAST: Final = 1
 """Lines that differ in a number shrink to a tenth at the lowest level already."""
 
 
-def metrics_routes(view: MetricsView, *, consumers_max: int, pulsar_names: bool) -> APIRouter:
+def metrics_routes(view: MetricsView, *, consumers_max: int, pulsar_names: bool, role: Role | None = None) -> APIRouter:
     """Make ``/metrics``.
 
     At most `consumers_max` consumers get series of their own, 0 for none; with `pulsar_names` what the gateway knows is
-    also told under the broker's names.
+    also told under the broker's names. They are for callers with `role`, for everybody with None.
     """
-    router = APIRouter(tags=["metrics"])
+    router = APIRouter(tags=["metrics"], route_class=GuardedRoute)
     process = CollectorRegistry()
     ProcessCollector(registry=process)
     GCCollector(registry=process)
@@ -52,6 +55,7 @@ def metrics_routes(view: MetricsView, *, consumers_max: int, pulsar_names: bool)
         responses={200: {"content": content, "description": "All metrics."}},
         summary="Metrics for Prometheus",
     )
+    @needs(role)
     async def metrics(request: Request) -> StreamingResponse:
         """Prometheus's text format, or OpenMetrics where the request accepts it."""
         form = wanted(request.headers.get("accept", ""))

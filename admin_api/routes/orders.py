@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from fastapi import APIRouter, Depends, Request, status
 
+from admin_api.access.roles import Role, needs
 from admin_api.names import BODY_BYTES_MAX, CONSUMER_PATH, GROUP_PATH, SUBSCRIPTION_PATH, ConsumerName, Key, NamesRoute
 from admin_api.origins import check_origin
 from admin_api.problems import Forbidden
@@ -53,11 +54,13 @@ def _orders_to_subscriptions(router: APIRouter, control: GatewayControl) -> None
     done = status.HTTP_204_NO_CONTENT
 
     @router.post(SUBSCRIPTION_PATH + "/pause", status_code=done, summary="Pause a subscription")
+    @needs(Role.OPERATOR)
     async def pause(key: Key) -> None:
         """Deliver nothing more; acknowledgements, joins and leaves go on."""
         control.pause(key)
 
     @router.post(SUBSCRIPTION_PATH + "/resume", status_code=done, summary="Resume a subscription")
+    @needs(Role.OPERATOR)
     async def resume(key: Key) -> None:
         """Deliver again."""
         control.resume(key)
@@ -65,6 +68,7 @@ def _orders_to_subscriptions(router: APIRouter, control: GatewayControl) -> None
     @router.put(
         SUBSCRIPTION_PATH + "/ordering-mode", status_code=done, responses=CONFLICTS, summary="Change the ordering mode"
     )
+    @needs(Role.ADMIN)
     async def change_mode(key: Key, mode: Mode) -> None:
         """Between the two ordered modes, at any time; workers that join from now on are treated by it.
 
@@ -73,6 +77,7 @@ def _orders_to_subscriptions(router: APIRouter, control: GatewayControl) -> None
         control.change_mode(key, mode.ordering_mode)
 
     @router.put(SUBSCRIPTION_PATH + "/limits", responses=CONFLICTS, summary="Change limits")
+    @needs(Role.ADMIN)
     async def change_limits(key: Key, limits: Limits) -> LimitsInEffect:
         """All of them at once: one that is absent or null is the configuration's again. Answers those in effect."""
         return LimitsInEffect(**control.change_limits(key, limits.model_dump()))
@@ -80,16 +85,19 @@ def _orders_to_subscriptions(router: APIRouter, control: GatewayControl) -> None
 
 def _orders_to_consumers(router: APIRouter, control: GatewayControl) -> None:
     @router.post(CONSUMER_PATH + "/drain", summary="Drain a worker")
+    @needs(Role.OPERATOR)
     async def drain(key: Key, consumer: ConsumerName) -> Concerned:
         """Give it nothing new. It keeps its hashes, so they wait; evict it when it has acknowledged what it holds."""
         return Concerned(consumers=control.drain(key, consumer, drained=True))
 
     @router.delete(CONSUMER_PATH + "/drain", summary="End a worker's drain")
+    @needs(Role.OPERATOR)
     async def end_drain(key: Key, consumer: ConsumerName) -> Concerned:
         """Let it have messages again."""
         return Concerned(consumers=control.drain(key, consumer, drained=False))
 
     @router.post(CONSUMER_PATH + "/evict", summary="Evict a worker")
+    @needs(Role.OPERATOR)
     async def evict(key: Key, consumer: ConsumerName) -> Concerned:
         """Close its consumer; what it held goes to others. Official clients reconnect at once, drained or not."""
         return Concerned(consumers=control.evict(key, consumer))
@@ -97,6 +105,7 @@ def _orders_to_consumers(router: APIRouter, control: GatewayControl) -> None:
 
 def _orders_to_groups(router: APIRouter, control: GatewayControl) -> None:
     @router.post(GROUP_PATH + "/replay", responses=CONFLICTS, summary="Deliver again")
+    @needs(Role.ADMIN)
     async def replay(key: Key, place: ReplayFrom) -> Replayed:
         """Let all replicas of a group deliver again from a place: of a time, of a message, or an end of the topic.
 

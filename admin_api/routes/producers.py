@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from fastapi import APIRouter, Query, Response
 
+from admin_api.access.roles import Role, needs
 from admin_api.json_response import snapshot_response
 from admin_api.names import Namespace, NamesRoute, Tenant, Topic
 from admin_api.routes.subscriptions import After, Limit
@@ -38,6 +39,7 @@ def producer_routes(view: GatewayView) -> APIRouter:
         responses={200: {"model": Elections}, 400: {"model": Problem}},
         summary="All topics with an exclusive producer",
     )
+    @needs(Role.VIEWER)
     async def elections(after: After = None, limit: Limit = 100) -> Response:
         """Topics that somebody connected here owns or waits for, by name, a page at a time, and the sums of all."""
         return await snapshot_response(view.elections(after, limit))
@@ -47,6 +49,7 @@ def producer_routes(view: GatewayView) -> APIRouter:
         responses=errors | {200: {"model": ElectionPage}},
         summary="Who owns a topic, and who waits",
     )
+    @needs(Role.VIEWER)
     async def election(
         tenant: Tenant,
         namespace: Namespace,

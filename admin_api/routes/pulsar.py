@@ -12,16 +12,17 @@ from urllib.parse import quote
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse, StreamingResponse
 
+from admin_api.access.guard import GuardedRoute
+from admin_api.access.roles import Role, needs
 from admin_api.json_response import in_slices
 from admin_api.origins import check_origin
 from admin_api.problems import MEDIA_TYPE, Forbidden
 from admin_api.pulsar.merge import merge_topic, without_consumers
 from admin_api.pulsar.moments import Epoch
 from admin_api.pulsar.partitioned import merge_partitions
-from admin_api.pulsar.paths import broker_path, broker_query, stats_asked, stats_query
+from admin_api.pulsar.paths import SAFE_METHODS, broker_path, broker_query, changes_broker, stats_asked, stats_query
 from admin_api.pulsar.proxying import (
     BODY_BYTES_MAX,
-    SAFE_METHODS,
     BadGateway,
     BrokerAdmin,
     TooLarge,
@@ -35,7 +36,7 @@ from admin_api.schemas.problem import Problem
 from proxy.errors import KeylineError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, MutableMapping
 
     import httpx
     from starlette.types import Message, Receive, Scope, Send
@@ -60,13 +61,14 @@ class _Refused(KeylineError):
 
 def pulsar_routes(view: GatewayView, broker: BrokerAdmin, *, writes: bool, read_only: bool) -> APIRouter:
     """Make everything below ``/admin`` and ``/lookup``; what changes something is passed on with `writes` only."""
-    router = APIRouter(include_in_schema=False)
+    router = APIRouter(include_in_schema=False, route_class=GuardedRoute)
     statistics = _Statistics(view, broker)
 
     async def passed(request: Request) -> Response:
         path = broker_path(request.scope["raw_path"])
-        if request.method not in SAFE_METHODS:
+        if _changes(request.scope):
             _check_write(request, writes=writes, read_only=read_only)
+        if request.method not in SAFE_METHODS:
             answer = await broker.ask(request.method, path, _query(request), request.headers, _body(request))
             return _Streamed(answer)
         asked = stats_asked(path) if request.method == "GET" else None
@@ -75,6 +77,7 @@ def pulsar_routes(view: GatewayView, broker: BrokerAdmin, *, writes: bool, read_
             return _Streamed(await broker.ask(request.method, path, _query(request), request.headers))
         return await statistics.merged(request, path, asked, parts)
 
+    @needs(lambda scope: Role.ADMIN if _changes(scope) else Role.VIEWER)
     async def answered(request: Request) -> Response:
         try:
             return await passed(request)
@@ -179,7 +182,7 @@ class _Streamed(StreamingResponse):
 def _check_write(request: Request, *, writes: bool, read_only: bool) -> None:
     if not writes:
         raise _Refused(
-            f"{request.method} would change something at the broker, and this gateway passes no changes on: its "
+            f"this {request.method} would change something at the broker, and this gateway passes no changes on: its "
             "setting admin_writes_to_broker is false; ask the broker itself"
         )
     if read_only:
@@ -199,6 +202,10 @@ def _refusal(error: KeylineError, request: Request) -> JSONResponse:
     content: dict[str, Any] = body.model_dump(mode="json", exclude_none=True) | {"reason": detail}
     headers = {"allow": ", ".join(SAFE_METHODS)} if isinstance(error, _Refused) else {}
     return JSONResponse(content, status, headers=headers, media_type=MEDIA_TYPE)
+
+
+def _changes(scope: MutableMapping[str, Any]) -> bool:
+    return changes_broker(scope["method"], scope["raw_path"], scope["query_string"])
 
 
 def _query(request: Request) -> str:

@@ -11,6 +11,8 @@ import structlog
 from fastapi import APIRouter, Request, Response, WebSocket
 from starlette.websockets import WebSocketDisconnect
 
+from admin_api.access.guard import GuardedRoute
+from admin_api.access.roles import needs
 from admin_api.names import encoded_path
 from admin_api.origins import check_socket_origin
 from admin_api.problems import problem
@@ -33,9 +35,10 @@ BEARER = "bearer "
 
 def socket_routes(sockets: WorkerSockets, origins: Collection[str]) -> APIRouter:
     """Make ``/ws``; pages of other sites may connect from `origins` only, ``*`` being any."""
-    router = APIRouter()
+    router = APIRouter(route_class=GuardedRoute)
 
     @router.websocket("/ws/{rest:path}")
+    @needs(None)
     async def worker(websocket: WebSocket) -> None:
         try:
             check_socket_origin(websocket, origins)
@@ -52,6 +55,7 @@ def socket_routes(sockets: WorkerSockets, origins: Collection[str]) -> APIRouter
         await _serve(websocket, socket, sockets.open(request, socket))
 
     @router.get("/ws/{rest:path}", include_in_schema=False)  # noqa: FAST003 - the request has it
+    @needs(None)
     async def no_upgrade(request: Request) -> Response:
         detail = "this is for WebSockets: the request must ask for an upgrade"
         return problem(HTTPStatus.UPGRADE_REQUIRED, detail, request, {"upgrade": "websocket"})

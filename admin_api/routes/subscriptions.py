@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from fastapi import APIRouter, Query, Response
 
+from admin_api.access.roles import Role, needs
 from admin_api.json_response import snapshot_response, steps_response
 from admin_api.names import CONSUMER_PATH, SUBSCRIPTION_PATH, ConsumerName, Key, MessageKey, NamesRoute
 from admin_api.schemas.hashes import DrainingPage, Ring
@@ -38,6 +39,7 @@ def subscription_routes(view: GatewayView) -> APIRouter:
         responses={200: {"model": Subscriptions}, 400: {"model": Problem}},
         summary="All subscriptions",
     )
+    @needs(Role.VIEWER)
     async def subscriptions(after: After = None, limit: Limit = 100) -> Response:
         """Key_Shared subscriptions of this gateway with their workers, by topic and name, a page at a time.
 
@@ -46,16 +48,19 @@ def subscription_routes(view: GatewayView) -> APIRouter:
         return await steps_response(view.subscriptions(after, limit))
 
     @router.get("/orders", responses={200: {"model": list[StandingOrders]}}, summary="Standing orders")
+    @needs(Role.VIEWER)
     async def orders() -> Response:
         """Everything that operators ordered and did not take back, also for subscriptions that nobody consumes now."""
         return await snapshot_response(view.orders())
 
     @router.get(SUBSCRIPTION_PATH, responses=errors | {200: {"model": Subscription}}, summary="One subscription")
+    @needs(Role.VIEWER)
     async def subscription(key: Key) -> Response:
         """Its workers, what waits, what drains, and the latest hand-overs."""
         return await steps_response(view.subscription(key))
 
     @router.get(SUBSCRIPTION_PATH + "/ring", responses=errors | {200: {"model": Ring}}, summary="Who owns which hashes")
+    @needs(Role.VIEWER)
     async def ring(key: Key) -> Response:
         """Every range of the hash space with its owner."""
         return await steps_response(view.ring(key))
@@ -65,11 +70,13 @@ def subscription_routes(view: GatewayView) -> APIRouter:
         responses=errors | {200: {"model": DrainingPage}},
         summary="Draining hashes of a subscription",
     )
+    @needs(Role.VIEWER)
     async def draining_hashes(key: Key, after: AfterHash = -1, limit: Limit = 100) -> Response:
         """Hashes whose former owner still holds messages of them, so that the new owner waits (PIP-379)."""
         return await snapshot_response(view.draining(key, None, after, limit))
 
     @router.get(CONSUMER_PATH, responses=errors | {200: {"model": Consumer}}, summary="One consumer")
+    @needs(Role.VIEWER)
     async def consumer(key: Key, consumer: ConsumerName) -> Response:
         """Its permits, its share of the hash space, what it holds, and which of its former hashes drain."""
         return await steps_response(view.consumer(key, consumer))
@@ -79,6 +86,7 @@ def subscription_routes(view: GatewayView) -> APIRouter:
         responses=errors | {200: {"model": DrainingPage}},
         summary="Draining hashes of a consumer",
     )
+    @needs(Role.VIEWER)
     async def draining_hashes_of_consumer(
         key: Key, consumer: ConsumerName, after: AfterHash = -1, limit: Limit = 100
     ) -> Response:
@@ -90,6 +98,7 @@ def subscription_routes(view: GatewayView) -> APIRouter:
         responses=errors | {200: {"model": PendingPage}},
         summary="What a consumer has not acknowledged",
     )
+    @needs(Role.VIEWER)
     async def pending_acks(
         key: Key, consumer: ConsumerName, of: MessageKey, after: After = None, limit: Limit = 100
     ) -> Response:

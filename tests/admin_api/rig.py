@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from typing import Any
 
 import httpx
@@ -29,6 +30,7 @@ class AdminRig(SubscriptionRig):
         loopback: bool = False,
         tokens: Tokens | None = None,
         metrics_open: bool = True,
+        app_options: Mapping[str, Any] | None = None,
         **settings: object,
     ) -> None:
         super().__init__(**settings)
@@ -44,6 +46,7 @@ class AdminRig(SubscriptionRig):
             loopback=loopback,
             tokens=tokens,
             metrics_open=metrics_open,
+            **(app_options or {}),
         )
 
     def new_groups(self) -> Groups | None:

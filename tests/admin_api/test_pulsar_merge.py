@@ -446,6 +446,28 @@ def test_anything_else_is_passed_on_as_it_is(path: str) -> None:
         b"/admin/v2/a#b",
         b"/admin/v2/\xc3\xa9",
         b"/admin/" + b"a" * 20_000,
+        b"/admin/v2/persistent/t/n/x;y=z/stats",
+        b"/admin/v2/persistent/t/n/x;y=%2Fpreview%2Fjoin",
+        b"/admin/v2/persistent;a/t/n/x",
+        b"/admin/v2/persistent/t/n/a%252Fb",
+        b"/admin/v2/%252e%252e/x",
+        b"/admin/v2/%252e",
+        b"/admin/v2/persistent/t/n/a%00b",
+        b"/admin/v2/persistent/t/n/a%0D%0Ab",
+        b"/admin/v2/persistent/t/n/a%7Fb",
+        b"/admin/v2/persistent/t/n/a%5Cb",
+        b"/admin/v2/persistent/t/n/a%2fb",
+        b"/admin/v2/persistent/t/n/%41",
+        b"/admin/v2/brokers/backlog%2Dquota%2Dcheck",
+        b"/admin/v2/persistent/t%2Fn/x",
+        b"/admin/v2%2Fpersistent/t/n/x",
+        b"/admin/v2/persistent/t/n/100%",
+        b"/admin/v2/persistent/t/n/%zz",
+        b"/admin/v2/persistent/t/n/a|b",
+        b'/admin/v2/persistent/t/n/a"b',
+        b"/admin/v2/persistent/t/n/[a]",
+        b"/Admin/v2/tenants",
+        b"/admin",
     ],
 )
 def test_paths_that_could_lead_elsewhere_are_refused(raw: bytes) -> None:
@@ -454,9 +476,22 @@ def test_paths_that_could_lead_elsewhere_are_refused(raw: bytes) -> None:
         broker_path(raw)
 
 
-@pytest.mark.parametrize("raw", [b"/admin/v2/persistent/t/n/a%2Fb..c/stats", b"/admin/v2/x/...", b"/admin/v2/%252e"])
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"/admin/v2/persistent/t/n/a%2Fb..c/stats",
+        b"/admin/v2/x/...",
+        b"/admin/v2/persistent/t/n/a%3Bb%25+%C3%A9%7E~!*'()@:&=$,/subscription/s%2Fs/position/1",
+        b"/admin/v2/persistent/t/n/100%25/stats",
+        b"/lookup/v2/topic/persistent/t/n/a%2Fb",
+        b"/admin/v2/namespaces/t/n/0x00000000_0x40000000/unload",
+        b"/admin/v2/brokers/c/host:8080/ownedNamespaces",
+        b"/admin/v2/persistent/t/n/%F0%9F%98%80/stats",
+        b"/admin/v2//x",
+    ],
+)
 def test_paths_with_unusual_names_are_passed_on_unchanged(raw: bytes) -> None:
-    """Dots within names, slashes within topics, escapes that are decoded to escapes."""
+    """Dots within names, slashes and semicolons within topics, a percent sign, any language."""
     assert broker_path(raw) == raw.decode()
 
 
