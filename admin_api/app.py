@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fastapi import APIRouter, FastAPI
+from fastapi import APIRouter
 from fastapi.responses import JSONResponse
 
 from admin_api.access.guard import Guard, Guarded, GuardedRoute, nothing_here
 from admin_api.access.roles import Role, needs
+from admin_api.answers import AdminApp
 from admin_api.document import document_truly
 from admin_api.origins import LoopbackOnly
 from admin_api.problems import answer_problems
@@ -28,6 +29,8 @@ from admin_api.routes.subscriptions import subscription_routes
 
 if TYPE_CHECKING:
     from collections.abc import Collection
+
+    from fastapi import FastAPI
 
     from admin_api.access.tokens import Tokens
     from admin_api.ports import GatewayControl, GatewayView, WorkerSockets
@@ -66,7 +69,7 @@ def admin_app(
     workers, also for pages of `socket_origins`. With `tokens` everybody has to say who it is, but for health, workers
     and, with `metrics_open`, metrics.
     """
-    app = FastAPI(title="Keyline", version=version, description=DESCRIPTION, openapi_url=None, redirect_slashes=False)
+    app = AdminApp(title="Keyline", version=version, description=DESCRIPTION, openapi_url=None, redirect_slashes=False)
     app.router.default = nothing_here
     answer_problems(app)
     document_truly(app)

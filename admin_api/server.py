@@ -16,6 +16,8 @@ import uvicorn
 from uvicorn.protocols.utils import ClientDisconnected
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
+from admin_api.http_protocol import Connections, strict_http
+
 if TYPE_CHECKING:
     from fastapi import FastAPI
     from uvicorn._types import ASGISendEvent
@@ -84,13 +86,16 @@ class AdminServer:
 
     def __init__(self, app: FastAPI, keep_alive_s: float = 30.0, tls: ssl.SSLContext | None = None) -> None:
         """Nothing is bound before `start`. A WebSocket is pinged after `keep_alive_s`, and gone after as long again."""
+        self.connections = Connections()
         config = uvicorn.Config(
             app,
             log_config=None,
-            log_level="warning",
+            log_level="error",  # its warnings are of what strangers send
             access_log=False,
             lifespan="off",
             server_header=False,
+            proxy_headers=False,  # anybody can write them, and nothing here is told from them
+            http=strict_http(self.connections),  # type: ignore[arg-type]  # called as a class is
             timeout_graceful_shutdown=GRACE_S,
             ws=_Sockets,
             ws_max_size=SOCKET_FRAME_BYTES_MAX,

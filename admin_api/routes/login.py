@@ -74,8 +74,7 @@ def _add_login(router: APIRouter, tokens: Tokens) -> None:
             return login_page(f"{caller.name} has no role here")
         answer = RedirectResponse("./", HTTPStatus.SEE_OTHER)
         left_s = None if caller.expires_at_s is None else max(0, int(caller.expires_at_s - time.time()))
-        secure = request.url.scheme == "https"
-        answer.set_cookie(COOKIE, token, max_age=left_s, httponly=True, samesite="strict", secure=secure)
+        answer.set_cookie(COOKIE, token, max_age=left_s, httponly=True, samesite="strict", secure=_came_by_tls(request))
         return answer
 
     @router.post("/logout", include_in_schema=False)
@@ -83,8 +82,16 @@ def _add_login(router: APIRouter, tokens: Tokens) -> None:
     async def logout(request: Request) -> Response:
         check_origin(request)
         answer = RedirectResponse("./", HTTPStatus.SEE_OTHER)
-        answer.delete_cookie(COOKIE, httponly=True, samesite="strict")
+        answer.delete_cookie(COOKIE, httponly=True, samesite="strict", secure=_came_by_tls(request))
         return answer
+
+
+def _came_by_tls(request: Request) -> bool:
+    """Whether the browser has the page by TLS, which may end before the gateway: the browser itself says so.
+
+    A client that says so and is no browser binds nobody but itself.
+    """
+    return request.url.scheme == "https" or request.headers.get("origin", "").startswith("https://")
 
 
 async def _token(request: Request) -> str:

@@ -1,0 +1,170 @@
+"""uvicorn's HTTP, for strangers: what can be read in two ways is refused, and silence has an end.
+
+A connection that says nothing, or half of a head, is closed after `HEAD_S_MAX`. When there are `CONNECTIONS_MAX`, the
+one that has waited for longest without a whole request makes room: a client whose request is there is never closed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, Final
+
+import h11
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from admin_api.answers import EVERY_ANSWER
+from admin_api.request_head import HEAD_END, head_fault
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+HEAD_S_MAX: Final = 10.0
+"""For a request's head to come, from its first byte or the connection's beginning on."""
+HEAD_BYTES_MAX: Final = 64 * 1024
+CONNECTIONS_MAX: Final = 1_000
+"""That speak HTTP; WebSockets are bounded as the gateway's other clients are."""
+
+
+class StrictConnection(h11.Connection):
+    """h11, which sees no head with a fault: its caller answers 400 and closes, as for all that is no HTTP."""
+
+    def next_event(self) -> Any:
+        """As h11's; raises `h11.RemoteProtocolError` for what `head_fault` names."""
+        if self.their_state is h11.IDLE:
+            received = self.trailing_data[0]
+            end = HEAD_END.search(received)
+            fault = None if end is None else head_fault(received[: end.end()])
+            if fault is not None:
+                raise h11.RemoteProtocolError(fault)
+        return super().next_event()
+
+
+class Connections:
+    """Those that speak HTTP, the longest silent first."""
+
+    def __init__(self, most: int = CONNECTIONS_MAX) -> None:
+        """At most so many."""
+        self._most = most
+        self._silent: dict[StrictHttp, None] = {}
+        self._answered: set[StrictHttp] = set()
+        self.closed_silent = 0
+        self.refused = 0
+
+    def __len__(self) -> int:
+        """How many there are."""
+        return len(self._silent) + len(self._answered)
+
+    def opened(self, connection: StrictHttp) -> bool:
+        """Whether there is room for one more, which may have been made."""
+        if len(self) >= self._most:
+            if not self._silent:
+                self.refused += 1
+                return False
+            self.closed_silent += 1
+            longest = next(iter(self._silent))
+            self.gone(longest)
+            longest.cut()
+        self._silent[connection] = None
+        return True
+
+    def asks(self, connection: StrictHttp) -> None:
+        """A request is there, and is answered."""
+        if connection in self._silent:
+            del self._silent[connection]
+            self._answered.add(connection)
+
+    def is_silent(self, connection: StrictHttp) -> None:
+        """It has its answer, and the next request is not there."""
+        if connection in self._answered:
+            self._answered.discard(connection)
+            self._silent[connection] = None
+
+    def gone(self, connection: StrictHttp) -> None:
+        """It was closed, or speaks something else; may be said again."""
+        self._silent.pop(connection, None)
+        self._answered.discard(connection)
+
+
+class StrictHttp(H11Protocol):
+    """One connection."""
+
+    def __init__(self, connections: Connections, **options: Any) -> None:
+        """As uvicorn's, among others."""
+        super().__init__(**options)
+        self.conn = StrictConnection(h11.SERVER, HEAD_BYTES_MAX)
+        self._connections = connections
+        self._head_timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """As uvicorn does, if there is room."""
+        super().connection_made(transport)
+        if self._connections.opened(self):
+            self._await_head()
+        else:
+            transport.abort()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """As uvicorn does."""
+        self._connections.gone(self)
+        self._heard()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """As uvicorn does; the beginning of a head sets its clock."""
+        super().data_received(data)
+        if self.conn.their_state is h11.IDLE:
+            self._await_head()
+        else:
+            self._heard()
+        if self.conn.their_state not in {h11.IDLE, h11.SEND_BODY}:
+            self._connections.asks(self)
+
+    def handle_websocket_upgrade(self, event: h11.Request) -> None:
+        """As uvicorn does; it speaks HTTP no more."""
+        self._heard()
+        self._connections.gone(self)
+        super().handle_websocket_upgrade(event)
+
+    def on_response_complete(self) -> None:
+        """As uvicorn does; it waits for the next request, if that is not there already."""
+        answered = self.cycle
+        self._connections.is_silent(self)
+        super().on_response_complete()
+        if self.cycle is not answered and self.conn.their_state is not h11.SEND_BODY:
+            self._connections.asks(self)
+
+    def send_400_response(self, msg: str) -> None:
+        """As uvicorn does, with the headers of every answer."""
+        body = msg.encode("ascii")
+        headers = [
+            *EVERY_ANSWER.items(),
+            (b"content-type", b"text/plain; charset=utf-8"),
+            (b"content-length", b"%d" % len(body)),
+            (b"connection", b"close"),
+        ]
+        for event in (h11.Response(status_code=400, headers=headers, reason=b"Bad Request"), h11.Data(data=body)):
+            self.transport.write(self.conn.send(event) or b"")
+        self.transport.write(self.conn.send(h11.EndOfMessage()) or b"")
+        self.transport.close()
+
+    def cut(self) -> None:
+        """End it now."""
+        self.transport.abort()
+
+    def _await_head(self) -> None:
+        if self._head_timer is None:
+            self._head_timer = self.loop.call_later(HEAD_S_MAX, self.cut)
+
+    def _heard(self) -> None:
+        timer, self._head_timer = self._head_timer, None
+        if timer is not None:
+            timer.cancel()
+
+
+def strict_http(connections: Connections) -> Callable[..., asyncio.Protocol]:
+    """What makes a connection's protocol, for uvicorn."""
+
+    def make(**options: Any) -> asyncio.Protocol:
+        return StrictHttp(connections, **options)
+
+    return make
