@@ -210,6 +210,11 @@ class RawClient:
                 self.pushed.append(command)
         return [self._messages.popleft() for _ in range(count)]
 
+    @property
+    def held(self) -> list[Message]:
+        """Messages that came and were not taken."""
+        return list(self._messages)
+
     def ping(self) -> list[Message]:
         """Return all messages that the server sent before it answers a PING."""
         self.send(frame(T.PING, pb.CommandPing()))
