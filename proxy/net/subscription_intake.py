@@ -23,6 +23,7 @@ from proxy.net.openings import COST_BYTES, COST_ENTRY
 from proxy.net.subscription_acks import bits_of
 from proxy.net.subscription_outbox import BatchContent
 from proxy.net.subscription_receive_queue import Decompression, ReceiveQueue
+from proxy.wire import pulsar_pb2 as pb
 from proxy.wire.batch import MIN_SINGLE_BYTES, index_batch, index_steps, single_key, uniform, uniform_steps
 from proxy.wire.codecs import decompress
 from proxy.wire.errors import WireError
@@ -48,7 +49,9 @@ the bits to note which of them were acknowledged hundreds of megabytes."""
 Groups: TypeAlias = dict[int, "list[int] | range"]
 """Slot to the indexes of its messages."""
 
-_NOT_SLICEABLE: Final = "its entry id or its number of messages is too large"
+CUT_BYTES_MAX: Final = 5 << 20
+"""Uncompressed bytes of a compressed batch that may be cut. Slices leave uncompressed, and clients end a connection on
+which more comes in one frame: the brokers' default for a message's size, and so of every client."""
 
 log = structlog.get_logger("keyline.subscription")
 
@@ -286,9 +289,8 @@ class Intake:
             if count <= limits.step_messages:
                 return self._groups_in(content, key, slot, count, entry)
             if (yield from self._is_uniform(content, key, count)):
-                return {slot: range(count)}
-            if not sliceable(entry, count):
-                self._opaque(metadata, _NOT_SLICEABLE)
+                return None if _expands(content) else {slot: range(count)}
+            if not self._may_cut(content, entry, count):
                 return None
             singles: list[Single] = []
             for _ in index_steps(content.payload, count, limits.step_messages, singles):
@@ -329,7 +331,7 @@ class Intake:
     def _groups(
         self, metadata: MessageMetadata, tail: bytes, payload_start: int, key: bytes, slot: int, count: int, entry: int
     ) -> Groups | None:
-        """Where the messages of a batch belong; None if it cannot be opened or cut."""
+        """Where the messages of a batch belong; None if it can only go whole."""
         if not can_peek(metadata):
             self._opaque(metadata, "it is encrypted")
             return None
@@ -343,15 +345,24 @@ class Intake:
     def _groups_in(self, content: BatchContent, key: bytes, slot: int, count: int, entry: int) -> Groups | None:
         """Of an opened batch. Raises `WireError`."""
         if uniform(content.payload, count, key):
-            return {slot: range(count)}
-        if not sliceable(entry, count):  # before each message is read
-            self._opaque(content.metadata, _NOT_SLICEABLE)
+            return None if _expands(content) else {slot: range(count)}
+        if not self._may_cut(content, entry, count):  # before each message is read
             return None
         self._openings.spend_more(self.queue, count)
         singles = index_batch(content.payload, count)
         groups: Groups = {}
         self._add_groups(groups, singles, content.metadata, 0, count)
         return self._checked(groups, singles, content.metadata, slot)
+
+    def _may_cut(self, content: BatchContent, entry: int, count: int) -> bool:
+        """Whether a batch of several keys may be cut; else it is counted."""
+        if not sliceable(entry, count):
+            self._opaque(content.metadata, "its entry id or its number of messages is too large")
+        elif _expands(content):
+            self._opaque(content.metadata, f"its {len(content.payload)} bytes are too many for a client")
+        else:
+            return True
+        return False
 
     def _add_groups(
         self, groups: Groups, singles: Sequence[Single], metadata: MessageMetadata, start: int, end: int
@@ -475,6 +486,11 @@ class Intake:
                 why=why,
                 producer=metadata.producer_name,
             )
+
+
+def _expands(content: BatchContent) -> bool:
+    """Whether slices of it could be larger than clients take, so that it can only go as it came."""
+    return content.metadata.compression != pb.NONE and len(content.payload) > CUT_BYTES_MAX
 
 
 def _permits(ack_set: tuple[int, ...]) -> int:

@@ -55,6 +55,22 @@ def test_what_opens_to_much_is_decompressed_beside_the_loop_and_what_comes_later
     assert background.errands == []
 
 
+@pytest.mark.parametrize("mixed", [False, True])
+def test_what_opens_to_more_than_a_client_takes_is_never_cut(mixed: bool) -> None:  # noqa: FBT001 - parametrized
+    """A slice leaves uncompressed: the client would end its connection, and the next worker's client its own."""
+    rig = SubscriptionRig()
+    worker = rig.worker("a", permits=1)
+    tail = packed(batch([("k", b"\0" * (6 << 20)), ("other" if mixed else "k", b"")]))
+    rig.link.deliver((0, tail), (1, single("k")))
+    (message,) = worker.messages()
+    assert message.tail == tail
+    assert rig.statistics().subscriptions[0].opaque_batches == mixed
+    worker.flow(1)
+    assert worker.entries() == []
+    worker.flow(1)
+    assert worker.entries() == [1]
+
+
 def test_other_subscriptions_go_on_while_a_batch_is_opened() -> None:
     """They share the loop and nothing else."""
     rig, background, worker = held()
