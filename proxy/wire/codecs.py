@@ -6,12 +6,17 @@ Rule: nothing is allocated before the declared size is within the caller's limit
 size, and what comes out must have that very size. Where a format declares a size of its own, that must agree first.
 Why not the libraries' plain `decompress`: zlib's and zstd's take their output size from the data.
 
+All of them give the interpreter's lock back while they work. What they made must not be copied in one go under that
+lock, either: 64 MiB take a tenth of a second, in which no other thread runs. So whatever is larger than `PIECE_BYTES`
+is put together from pieces, by a `join` that needs no lock.
+
 LZ4 and Snappy are raw blocks without a frame, which is why `uncompressed_size` travels in the metadata; ZLIB is a zlib
 stream, ZSTD one frame. Source: `CompressionCodec*` in Pulsar's Java and C++ clients.
 """
 
 import zlib
 from collections.abc import Callable
+from mmap import mmap
 
 import cramjam
 import lz4.block  # type: ignore[import-untyped]  # the package has no types
@@ -23,6 +28,11 @@ from proxy.wire.pulsar_pb2 import LZ4, NONE, SNAPPY, ZLIB, ZSTD, CompressionType
 _ZSTD_LEVEL = 3  # the clients'
 _ZSTD_MAX_WINDOW_BYTES = 8 << 20
 """What a frame that declares no size may make the decoder allocate: the window every zstd decoder has to accept."""
+
+PIECE_BYTES = 512 << 10
+"""More is put together from pieces of this size."""
+_FED_BYTES = 64 << 10
+"""Of a zlib stream at a time: what is left of it is copied whenever a piece is full."""
 
 _idle_zstd: list[zstandard.ZstdDecompressor] = []
 """Kept since a new one costs more than a small batch's work. Taken out while in use, so no two threads share one."""
@@ -60,8 +70,12 @@ def compress(compression: int, data: bytes) -> bytes:
 
 def _decode_lz4(payload: bytes | memoryview, size: int) -> bytes:
     try:
+        if size > PIECE_BYTES:
+            # Its other functions fill up what is missing with zeros; and fresh pages cost nothing until written to.
+            with mmap(-1, size) as room:
+                return _in_pieces(room, cramjam.lz4.decompress_block_into(payload, room))
         data: bytes = lz4.block.decompress(payload, uncompressed_size=size)
-    except (lz4.block.LZ4BlockError, ValueError, OverflowError) as error:
+    except (lz4.block.LZ4BlockError, cramjam.DecompressionError, ValueError, OverflowError) as error:
         raise _damaged(LZ4, payload, error) from None
     return data
 
@@ -69,12 +83,28 @@ def _decode_lz4(payload: bytes | memoryview, size: int) -> bytes:
 def _decode_zlib(payload: bytes | memoryview, size: int) -> bytes:
     decoder = zlib.decompressobj()
     try:
-        data = decoder.decompress(payload, size + 1)  # one more than allowed tells too much from just right
+        data, unread = _inflate(decoder, payload, size + 1)  # one more than allowed tells too much from just right
     except zlib.error as error:
         raise _damaged(ZLIB, payload, error) from None
-    if decoder.unused_data:
+    if decoder.unused_data or (decoder.eof and unread):
         raise _damaged(ZLIB, payload, "followed by more")
     return data  # Java's client flushes its stream and never ends it, so the end is not asked for
+
+
+def _inflate(decoder: "zlib._Decompress", payload: bytes | memoryview, size: int) -> tuple[bytes, int]:
+    """At most `size` bytes that come out, and how many of the payload were not looked at."""
+    if size <= PIECE_BYTES:
+        return decoder.decompress(payload, size), 0
+    pieces = []
+    fed = 0
+    while size and fed < len(payload) and not decoder.eof:
+        left: bytes | memoryview = payload[fed : fed + _FED_BYTES]
+        fed += len(left)
+        while size and (piece := decoder.decompress(left, min(size, PIECE_BYTES))):
+            pieces.append(piece)
+            size -= len(piece)
+            left = decoder.unconsumed_tail
+    return b"".join(pieces), len(payload) - fed
 
 
 def _decode_zstd(payload: bytes | memoryview, size: int) -> bytes:
@@ -99,9 +129,18 @@ def _decode_snappy(payload: bytes | memoryview, size: int) -> bytes:
         declared = cramjam.snappy.decompress_raw_len(payload)
         if declared != size:
             raise _wrong_size(f"a block of {declared} bytes", SNAPPY, size)
-        return bytes(cramjam.snappy.decompress_raw(payload))
+        return _in_pieces(cramjam.snappy.decompress_raw(payload), size)
     except cramjam.DecompressionError as error:
         raise _damaged(SNAPPY, payload, error) from None
+
+
+def _in_pieces(made: mmap | cramjam.Buffer, size: int) -> bytes:
+    """The first bytes of it, with the lock held for no longer than a piece takes."""
+    with memoryview(made) as view:
+        if size <= PIECE_BYTES:
+            return bytes(view[:size])
+        ends = range(PIECE_BYTES, size + PIECE_BYTES, PIECE_BYTES)
+        return b"".join([bytes(view[end - PIECE_BYTES : min(end, size)]) for end in ends])
 
 
 _DECODERS: dict[int, Callable[[bytes | memoryview, int], bytes]] = {

@@ -159,3 +159,90 @@ def test_zstd_decoders_are_reused_and_not_kept_after_an_error() -> None:
     with pytest.raises(CodecError):
         decompress(ZSTD, compress(ZSTD, TEXT)[:-5], len(TEXT), LIMIT)
     assert len(codecs._idle_zstd) == len(kept) - 1
+
+
+# ---- larger than a piece --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("piece", [1, 7, 100, 1 << 20])
+@pytest.mark.parametrize("compression", PACKED)
+@given(
+    data=st.binary(max_size=300), repeat=st.integers(1, 20), lie=st.sampled_from([0, 0, -1, 1, 50]), cut=st.booleans()
+)
+def test_what_is_made_of_pieces_is_what_is_made_at_once(
+    piece: int, compression: int, data: bytes, repeat: int, lie: int, cut: int
+) -> None:
+    """Large payloads are put together from pieces: the same data comes out, and the same lies are refused."""
+    data *= repeat
+    packed = compress(compression, data)
+    packed = packed[: len(packed) - cut]
+    size = max(len(data) + lie, 0)
+    results: list[bytes | None] = []
+    for bytes_of_piece in (codecs.PIECE_BYTES, piece):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(codecs, "PIECE_BYTES", bytes_of_piece)
+            patch.setattr(codecs, "_FED_BYTES", 16)
+            try:
+                results.append(decompress(compression, packed, size, LIMIT))
+            except CodecError:
+                results.append(None)
+    assert results[0] == results[1]
+    if size != len(data):
+        assert results[0] is None
+    elif not cut:
+        assert results[0] == data
+
+
+@pytest.mark.parametrize("compression", PACKED)
+def test_a_large_payload_followed_by_more_is_refused(compression: int) -> None:
+    """Also where the end of the data is not read in the last piece."""
+    packed = compress(compression, bytes(4 << 20))
+    assert decompress(compression, packed, 4 << 20, 4 << 20) == bytes(4 << 20)
+    for more in (b"x", bytes(200_000), packed):
+        with pytest.raises(CodecError):
+            decompress(compression, packed + more, 4 << 20, 8 << 20)
+
+
+# ---- lies about sizes -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("compression", PACKED)
+@pytest.mark.parametrize(
+    "claimed", [0, 1, 1 << 10, BOMB_BYTES - 1, BOMB_BYTES + 1, (1 << 31) - 1, 1 << 31, (1 << 32) - 1]
+)
+def test_a_bomb_that_claims_another_size_is_refused(compression: int, claimed: int) -> None:
+    """Too small, too large, and what a signed number would take for negative."""
+    packed = compress(compression, bytes(BOMB_BYTES))
+    with pytest.raises(CodecError):
+        decompress(compression, packed, claimed, BOMB_BYTES)
+
+
+@pytest.mark.parametrize("limit", [1 << 10, 32 << 20])
+def test_a_zstd_frame_may_not_make_the_decoder_reserve_a_huge_window(limit: int) -> None:
+    """A frame of a few bytes may ask for a window of gigabytes: it is refused, and nothing is reserved for it."""
+    window_log = 31
+    frame = b"\x28\xb5\x2f\xfd" + bytes([0, (window_log - 10) << 3]) + b"\x01\x00\x00"
+    tracemalloc.start()
+    with pytest.raises(CodecError):
+        decompress(ZSTD, frame, limit, limit)
+    assert tracemalloc.get_traced_memory()[1] < 2 * limit + (1 << 20)
+    tracemalloc.stop()
+
+
+@pytest.mark.parametrize("repeat", [2, 50])
+def test_zstd_frames_one_after_the_other_are_refused(repeat: int) -> None:
+    """Clients write one. A second one must neither be opened beyond the claim nor be dropped without a word."""
+    frame = compress(ZSTD, TEXT)
+    skippable = b"\x50\x2a\x4d\x18" + (4).to_bytes(4, "little") + b"skip"
+    for payload in (frame * repeat, zstd_without_size(TEXT) * repeat, frame + skippable, skippable + frame):
+        for size in (len(TEXT), len(TEXT) * repeat):
+            with pytest.raises(CodecError):
+                decompress(ZSTD, payload, size, LIMIT)
+
+
+def test_a_snappy_block_that_claims_gigabytes_is_refused_by_its_first_bytes() -> None:
+    """Its own size stands in front, and has to be the metadata's."""
+    packed = compress(SNAPPY, TEXT)
+    for lie in (b"\xff\xff\xff\xff\x0f", b"\x80\x80\x80\x80\x08", b"\x00", b"\xff" * 10, b""):
+        with pytest.raises(CodecError):
+            decompress(SNAPPY, lie + packed[2:], len(TEXT), LIMIT)

@@ -23,7 +23,10 @@ class Attack(NamedTuple):
     module: str
 
 
-ATTACKS: Final = (Attack("2,000 SUBSCRIBEs a connection", "integration.bench.attacks.subscribes"),)
+ATTACKS: Final = (
+    Attack("2,000 SUBSCRIBEs a connection", "integration.bench.attacks.subscribes"),
+    Attack("batches that open to 64 MiB", "integration.bench.attacks.batches"),
+)
 
 
 def when_told(ready: Path) -> None:
