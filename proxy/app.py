@@ -84,7 +84,7 @@ class Gateway:
         self._probe = BrokerProbe(self._brokers, clock)
         self._groups = groups_of(config, self._brokers, clock)
         self._background = AioBackground(loop)
-        openings = Openings(clock, self._background)
+        openings = self._openings = Openings(clock, self._background)
         subscription_settings = picked(SubscriptionSettings, config)
         self._subscriptions = Subscriptions(self._brokers, clock, subscription_settings, openings, self._is_shared)
         if self._groups is not None:
@@ -179,6 +179,7 @@ class Gateway:
             sessions.admit,
             lambda: "the gateway is stopping" if self._draining else None,
             clock,
+            self._openings,
             lambda key: slot(murmur31(key)),
         )
 

@@ -162,6 +162,12 @@ SUBSCRIPTION: Final = (
     ),
     gauge("keyline_subscription_waiting_messages", "dispatcher.waiting_messages", "Messages that cannot go out yet."),
     gauge("keyline_subscription_waiting_bytes", "dispatcher.waiting_bytes", "Their bytes.", unit="bytes"),
+    gauge(
+        "keyline_subscription_opening_messages",
+        "opening_messages",
+        "Messages that wait until they, or what came before them, are opened.",
+    ),
+    gauge("keyline_subscription_opening_bytes", "opening_bytes", "What these cost.", unit="bytes"),
     gauge("keyline_subscription_waiting_hashes", "dispatcher.waiting_hashes", "Hashes with something waiting."),
     gauge(
         "keyline_subscription_oldest_wait_seconds",
@@ -246,6 +252,17 @@ SUBSCRIPTION: Final = (
     counter("keyline_subscription_mixed_batches_total", "peeked_batches", "Batches with keys of several hashes."),
     counter(
         "keyline_subscription_sliced_deliveries_total", "sliced_deliveries", "Deliveries that were a part of a batch."
+    ),
+    counter(
+        "keyline_subscription_background_openings_total",
+        "background_openings",
+        "Batches that were decompressed beside the event loop.",
+    ),
+    counter(
+        "keyline_subscription_background_opened_bytes_total",
+        "background_opened_bytes",
+        "Bytes that came out of them.",
+        unit="bytes",
     ),
     counter(
         "keyline_subscription_permit_overshoots_total",

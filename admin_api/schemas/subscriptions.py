@@ -106,6 +106,10 @@ class Subscription(BaseModel):
     unreadable_entries: int
     peeked_batches: int
     sliced_deliveries: int
+    background_openings: int = Field(description="Batches that were decompressed beside the event loop.")
+    background_opened_bytes: int = Field(description="Bytes that came out of them.")
+    opening_messages: int = Field(description="Messages that wait until they, or what came before them, are opened.")
+    opening_bytes: int
     budget_stops: int
     hand_over_count: int
     hand_overs: list[HandOver]

@@ -64,6 +64,8 @@ class Counters:
     unreadable_entries: int = 0
     peeked_batches: int = 0
     sliced_deliveries: int = 0
+    background_openings: int = 0
+    background_opened_bytes: int = 0
 
 
 class Subscription:

@@ -125,7 +125,9 @@ class Intake:
         self._openings = openings
         self._spend = openings.spend
         self._inline_bytes, self._step_messages = limits.inline_bytes, limits.step_messages
-        self.queue = ReceiveQueue(openings, self._taking if digest is None else self._taking_recorded, taken, failed)
+        self.queue = ReceiveQueue(
+            openings, counters, self._taking if digest is None else self._taking_recorded, taken, failed
+        )
         self._queued = self.queue.entries
         self._run_now = 0.0
         """When the run of entries under way began to be read, 0 between runs: one look at the clock serves it all."""

@@ -17,6 +17,7 @@ import structlog
 
 if TYPE_CHECKING:
     from proxy.net.openings import Elsewhere, Openings
+    from proxy.net.subscription import Counters
     from proxy.wire.messages import MessageHead
 
 QUEUED_BYTES: Final = 500
@@ -48,16 +49,15 @@ class ReceiveQueue:
     """Implements `openings.Opener`."""
 
     __slots__ = (
+        "_counters",
+        "_elsewhere",
         "_failed",
         "_openings",
         "_take",
         "_taken",
         "_taking",
         "_wanted",
-        "_elsewhere",
         "bytes_held",
-        "decompressed_bytes",
-        "decompressions",
         "entries",
         "in_line",
         "messages",
@@ -68,6 +68,7 @@ class ReceiveQueue:
     def __init__(
         self,
         openings: Openings,
+        counters: Counters,
         take: Callable[[MessageHead, float], Taking],
         taken: Callable[[], None],
         failed: Callable[[str], None],
@@ -77,6 +78,7 @@ class ReceiveQueue:
         `failed` is called when one cannot be taken for a fault of ours; nothing waits any more then.
         """
         self._openings = openings
+        self._counters = counters
         self._take = take
         self._taken = taken
         self._failed = failed
@@ -87,9 +89,6 @@ class ReceiveQueue:
         self.entries: deque[_Queued] = deque()
         self.messages = 0
         self.bytes_held = 0
-        self.decompressions = 0
-        """In the background, ever."""
-        self.decompressed_bytes = 0
         self.turn = self.spent = 0
         self.in_line = False
 
@@ -129,8 +128,8 @@ class ReceiveQueue:
         wanted = self._wanted
         if isinstance(wanted, Decompression):
             if self._elsewhere is None:
-                self.decompressions += 1
-                self.decompressed_bytes += wanted.size
+                self._counters.background_openings += 1
+                self._counters.background_opened_bytes += wanted.size
                 self._elsewhere = self._openings.open_elsewhere(wanted.size, wanted.work, self._decompressed)
             return False
         if not self._openings.spend(self, wanted):

@@ -47,6 +47,10 @@ class SubscriptionStatistics:
     unreadable_entries: int
     peeked_batches: int
     sliced_deliveries: int
+    background_openings: int
+    background_opened_bytes: int
+    opening_messages: int
+    opening_bytes: int
     budget_stops: int
     hand_over_count: int
     hand_overs: tuple[HandOverStatistics, ...]
@@ -101,6 +105,10 @@ def subscription_statistics_steps(subscription: Subscription, *, brief: bool = F
         unreadable_entries=counters.unreadable_entries,
         peeked_batches=counters.peeked_batches,
         sliced_deliveries=counters.sliced_deliveries,
+        background_openings=counters.background_openings,
+        background_opened_bytes=counters.background_opened_bytes,
+        opening_messages=subscription.inflows.queued_messages,
+        opening_bytes=subscription.inflows.queued_bytes,
         budget_stops=subscription.inflows.budget_stops,
         hand_over_count=subscription.hand_over_count,
         hand_overs=hand_overs,

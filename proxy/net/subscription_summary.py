@@ -39,6 +39,12 @@ class SubscriptionSummary:
     unreadable_entries: int
     peeked_batches: int
     sliced_deliveries: int
+    background_openings: int
+    """Batches that were decompressed beside the loop."""
+    background_opened_bytes: int
+    opening_messages: int
+    """Messages that wait until they, or what came before them, are opened."""
+    opening_bytes: int
     budget_stops: int
     dispatch_latency: HistogramStatistics
     dispatcher: DispatcherSummary
@@ -97,6 +103,10 @@ def subscription_summary(subscription: Subscription) -> SubscriptionSummary:
         unreadable_entries=counters.unreadable_entries,
         peeked_batches=counters.peeked_batches,
         sliced_deliveries=counters.sliced_deliveries,
+        background_openings=counters.background_openings,
+        background_opened_bytes=counters.background_opened_bytes,
+        opening_messages=inflows.queued_messages,
+        opening_bytes=inflows.queued_bytes,
         budget_stops=inflows.budget_stops,
         dispatch_latency=subscription.outbox.dispatch_latency.statistics(),
         dispatcher=dispatcher,

@@ -71,9 +71,10 @@ def compress(compression: int, data: bytes) -> bytes:
 def _decode_lz4(payload: bytes | memoryview, size: int) -> bytes:
     try:
         if size > PIECE_BYTES:
-            # Its other functions fill up what is missing with zeros; and fresh pages cost nothing until written to.
+            # Its other function fills up what is missing with zeros; and fresh pages cost nothing until written to.
+            # Where a block is damaged it may take the first bytes for a size, and find something else of that size.
             with mmap(-1, size) as room:
-                return _in_pieces(room, cramjam.lz4.decompress_block_into(payload, room))
+                return _in_pieces(room, cramjam.lz4.decompress_block_into(payload, room, output_len=size))
         data: bytes = lz4.block.decompress(payload, uncompressed_size=size)
     except (lz4.block.LZ4BlockError, cramjam.DecompressionError, ValueError, OverflowError) as error:
         raise _damaged(LZ4, payload, error) from None

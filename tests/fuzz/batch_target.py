@@ -10,7 +10,8 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Sequence
 
-from proxy.wire.batch import Single, index_batch, repack, single_key, uniform
+from proxy.core.steps import finished
+from proxy.wire.batch import Single, index_batch, index_steps, repack, single_key, uniform, uniform_steps
 from proxy.wire.codecs import decompress
 from proxy.wire.errors import BatchError, CodecError
 from proxy.wire.metadata import peek, verify_checksum
@@ -113,6 +114,19 @@ def check_uniform(payload: bytes, singles: list[Single] | None, count: int, oute
     promise(verdict is truth, f"uniform says {verdict}, reading every message says {truth}")
 
 
+def check_steps(payload: bytes, singles: list[Single] | None, count: int, outer: bytes | None) -> None:
+    """With pauses the answers are the same."""
+    found: list[Single] = []
+    try:
+        pauses = sum(1 for _ in index_steps(payload, count, 2, found))
+    except BatchError:
+        promise(singles is None, "with pauses, a right batch is refused")
+        return
+    promise(found == singles, "with pauses, the same messages are found")
+    promise(pauses == -(-count // 2), "there is a pause after every two messages")
+    promise(finished(uniform_steps(payload, count, outer, 2)) is uniform(payload, count, outer), "the same verdict")
+
+
 def check_repack(payload: bytes, singles: list[Single], choices: Choices) -> None:
     """Some of the messages, in a batch of their own."""
     promise(singles[-1].end == len(payload), "the messages fill the batch")
@@ -136,6 +150,7 @@ def run(data: bytes) -> None:
     payload = made_batch(choices) if made else choices.rest()
     for count in {claimed, _count_of(payload)}:
         singles = read_all(payload, count)
+        check_steps(payload, singles, count, outer)
         check_uniform(payload, singles, count, outer)
         check_uniform(payload, singles, count, None)
         if singles:

@@ -1,7 +1,8 @@
 """Fuzzing decompression: what a payload says of its size, what it grows to, and what that costs.
 
-Input: codec (1 byte), declared size (2 bytes), how (1 byte), payload. Promises: exactly the declared size or
-CodecError, never over the limit; what comes out is what another reader of the same format gets; and no payload,
+Input: codec (1 byte), declared size (2 bytes), how (1 byte; from 8 on in pieces), payload. Promises: exactly the
+declared size or CodecError, never over the limit; what comes out is what another reader of the same format gets; and no
+payload,
 whatever it claims, makes the process grow by more than the limit, the largest decoding window and some slack. That is
 measured from outside the allocators: C's, Rust's and Python's alike raise the peak of resident memory. Memory that is
 claimed and never touched meets the bound of the process's address space (`tests.fuzz.engine`).
@@ -11,11 +12,12 @@ from __future__ import annotations
 
 import resource
 import zlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import lz4.block  # type: ignore[import-untyped]  # the package has no types
 import zstandard
 
+from proxy.wire import codecs
 from proxy.wire.codecs import compress, decompress
 from proxy.wire.errors import CodecError
 from proxy.wire.metadata import peek
@@ -26,6 +28,10 @@ from tests.wire.builders import tail_of
 LIMIT = 1 << 15
 WINDOW_BYTES = 8 << 20
 GROWTH_BYTES_MAX = 2 * WINDOW_BYTES + LIMIT
+_PIECE_BYTES = codecs.PIECE_BYTES
+_SMALL_PIECE_BYTES = 100
+"""Half of the payloads are put together from pieces, as only much larger ones are elsewhere."""
+_IN_PIECES = 8
 CODECS = (NONE, LZ4, ZLIB, ZSTD, SNAPPY)
 KINDS = (*CODECS, 5, 99, -1)
 
@@ -39,7 +45,9 @@ def run(data: bytes) -> None:
     """Decompress one payload; or compress it first, cut or lengthen it, and lie about its size."""
     choices = Choices(data)
     kind = KINDS[choices.number(len(KINDS))]
-    declared, how = choices.number(1 << 16), choices.number(8)
+    declared, how = choices.number(1 << 16), choices.number(16)
+    codecs.PIECE_BYTES = _SMALL_PIECE_BYTES if how >= _IN_PIECES else _PIECE_BYTES
+    how %= _IN_PIECES
     payload = choices.rest()
     if how and kind in CODECS:
         original = payload * (1 << (how - 1))
@@ -50,8 +58,9 @@ def run(data: bytes) -> None:
         return
     promise(kind == NONE or len(result) == declared, "exactly the declared size comes out")
     promise(len(result) <= LIMIT, "never more than the limit")
-    # There is no other reader of Snappy here; and a Zstandard frame may say that it is empty and hold what it likes.
-    if kind != SNAPPY and (result or kind == ZLIB):
+    # There is no other reader of Snappy here; and a Zstandard frame may say that it is empty and hold what it likes. A
+    # damaged LZ4 block may open to something if it is large, but a right one to nothing else.
+    if kind != SNAPPY and (result or kind == ZLIB) and not (kind == LZ4 and damaged_lz4(payload, declared)):
         promise(result == otherwise(kind, payload, declared), "another reader gets the same")
 
 
@@ -65,6 +74,17 @@ def opened(kind: int, payload: bytes, declared: int) -> bytes | None:
     grown = peak_bytes() - before
     promise(grown <= GROWTH_BYTES_MAX, f"{len(payload)} bytes cost no more than {GROWTH_BYTES_MAX} (took {grown})")
     return result
+
+
+def damaged_lz4(payload: bytes, declared: int) -> bool:
+    """Whether it is put together from pieces, and the library for small blocks refuses it."""
+    if declared <= codecs.PIECE_BYTES:
+        return False
+    try:
+        lz4.block.decompress(payload, uncompressed_size=declared)
+    except lz4.block.LZ4BlockError:
+        return True
+    return False
 
 
 def otherwise(kind: int, payload: bytes, declared: int) -> bytes:
@@ -91,15 +111,28 @@ def seeds() -> Iterable[bytes]:
         for actual in (0, 100, 60_000, 4 << 20):
             packed = compress(kind, bytes(actual))
             if len(packed) <= 1 << 15:
-                yield from (_input(kind, size, packed) for size in {0, 1, 1000, min(actual, 65_535)})
+                sizes = {0, 1, 1000, min(actual, 65_535)}
+                yield from (_input(kind, size, packed, how) for size in sizes for how in (0, 8))
         yield bytes((KINDS.index(kind), 0, 100, 7)) + b"some text, some text"
+    some = b"order 1, order 2, " * 60
+    for lie in LIES:
+        yield from (_input(ZSTD, size, lie(compress(ZSTD, some)), pieces) for size in (0, 1_080) for pieces in (0, 8))
     for actual in (0, 100, 4 << 20):
         streamed = zstandard.ZstdCompressor(write_content_size=False).compress(bytes(actual))
         yield from (_input(ZSTD, size, streamed) for size in (0, 100, 1000))
 
 
-def _input(kind: int, size: int, payload: bytes) -> bytes:
-    return bytes((KINDS.index(kind),)) + (size % (1 << 16)).to_bytes(2, "big") + b"\0" + payload
+LIES: tuple[Callable[[bytes], bytes], ...] = (
+    lambda frame: frame * 2,
+    lambda frame: frame + b"\x50\x2a\x4d\x18\x04\0\0\0skip",
+    lambda frame: b"\x28\xb5\x2f\xfd\0\xa8\x01\0\0" + frame,  # a window of 2 GiB
+    lambda frame: frame[:-3],
+)
+"""Frames one after the other, one to be skipped, a huge window, and a cut one."""
+
+
+def _input(kind: int, size: int, payload: bytes, how: int = 0) -> bytes:
+    return bytes((KINDS.index(kind),)) + (size % (1 << 16)).to_bytes(2, "big") + bytes((how,)) + payload
 
 
 TARGET = Target("codecs", run, seeds)

@@ -10,6 +10,7 @@ from base64 import b64decode
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+from proxy.net.openings import Openings
 from proxy.net.websocket.places import WHOLE, Place
 from proxy.net.websocket.sockets import WorkerSockets
 from proxy.socket_request import SocketRequest
@@ -18,7 +19,7 @@ from proxy.wire import pulsar_pb2 as pb
 from proxy.wire.frames import FrameSplitter, parse_command
 from proxy.wire.messages import message_frame
 from proxy.wire.metadata import build_tail
-from tests.net.fakes import FakeClock
+from tests.net.fakes import FakeBackground, FakeClock
 from tests.net.session_rig import connected, encode
 
 if TYPE_CHECKING:
@@ -200,7 +201,9 @@ class WebsocketRig:
             "nack_delay_s": 10.0,
         }
         self.request = SocketRequest(**(values | wishes))
-        sockets = WorkerSockets(self._admit, lambda: closed_because, self.clock, len)
+        self.background = FakeBackground(self.clock)
+        openings = self.openings = Openings(self.clock, self.background)
+        sockets = WorkerSockets(self._admit, lambda: closed_because, self.clock, openings, len)
         self.worker = sockets.open(self.request, self.socket)
         self.clock.settle()
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import structlog
@@ -15,7 +16,14 @@ import structlog
 from proxy.net.websocket.books import EntryKey, entry_key
 from proxy.net.websocket.chunks import Chunks
 from proxy.net.websocket.link import CloseCode
-from proxy.net.websocket.opening import TooLargeError, UnreadableError, open_entry, read_entry
+from proxy.net.websocket.opening import (
+    TooLargeError,
+    UnreadableError,
+    open_entry,
+    opened_bytes,
+    plain_payload,
+    read_entry,
+)
 from proxy.net.websocket.places import WHOLE, Place
 from proxy.net.websocket.receipts import ack_frame, ack_of
 from proxy.wire import commands
@@ -25,6 +33,7 @@ from proxy.wire.messages import parse_message
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
+    from proxy.net.openings import Elsewhere, Openings
     from proxy.net.ports import Clock
     from proxy.net.websocket.message import SocketMessage
     from proxy.net.websocket.opening import Entry
@@ -48,11 +57,14 @@ class _Opened:
     entry: Entry
     chunks: tuple[Place, ...]
     """Of a message in chunks, the places of all but the last."""
-    messages: Iterator[SocketMessage | Place]
+    messages: Iterator[SocketMessage | Place] | None
+    """None while the entry is decompressed in the background."""
     permits_left: int
     """Of those it took, for messages that have not been delivered."""
     touched: bool = False
     """Whether one has."""
+    elsewhere: Elsewhere | None = None
+    """What it takes of the gateway's room for payloads that were decompressed in the background."""
 
 
 class Deliveries:
@@ -64,6 +76,7 @@ class Deliveries:
         pipe: Pipe,
         permits: Permits,
         clock: Clock,
+        openings: Openings,
         deliver: Callable[[SocketMessage, tuple[Place, ...]], int],
         failed: Callable[[int, str], None],
     ) -> None:
@@ -75,6 +88,7 @@ class Deliveries:
         self._pipe = pipe
         self._permits = permits
         self._clock = clock
+        self._openings = openings
         self._deliver = deliver
         self._failed = failed
         self._topics: Sequence[tuple[str, int]] = ()
@@ -92,7 +106,7 @@ class Deliveries:
     def stop(self) -> None:
         """Deliver nothing more."""
         self._frames.clear()
-        self._current = None
+        self._forget_current()
         self._topics = ()
         self._chunks.stop()
 
@@ -134,7 +148,8 @@ class Deliveries:
 
     @property
     def _may_deliver(self) -> bool:
-        return self._permits.room > 0 and self._pipe.writable
+        opened = self._current is None or self._current.messages is not None
+        return opened and self._permits.room > 0 and self._pipe.writable
 
     def _turn(self) -> None:
         self._due = False
@@ -153,7 +168,7 @@ class Deliveries:
             if self._current is None:
                 if not self._frames:
                     break
-                self._open(self._frames.popleft())
+                left_bytes -= self._open(self._frames.popleft())
             elif not self._may_deliver:
                 break
             else:
@@ -168,11 +183,12 @@ class Deliveries:
     def _next_of(self, current: _Opened) -> int:
         """Deliver an entry's next message, or be done with the entry; about how many bytes that was."""
         consumer_id = current.consumer_id
+        assert current.messages is not None
         try:
             message = next(current.messages, None)
         except UnreadableError as error:
-            self._discard(consumer_id, (*current.chunks, current.entry.place), str(error), error.why)
-            message = None
+            self._unreadable(current, error)
+            return 0
         if message is None:
             self._close_current()
             return 0
@@ -185,9 +201,15 @@ class Deliveries:
         return self._deliver(message, current.chunks)
 
     def _close_current(self) -> None:
-        current, self._current = self._current, None
+        current = self._forget_current()
         if current is not None:
             self._permits.used(current.consumer_id, current.permits_left)
+
+    def _forget_current(self) -> _Opened | None:
+        current, self._current = self._current, None
+        if current is not None and current.elsewhere is not None:
+            current.elsewhere.release()
+        return current
 
     def _permits_of(self, head: MessageHead) -> int:
         try:
@@ -197,7 +219,8 @@ class Deliveries:
 
     # ---- entries
 
-    def _open(self, frame: bytes) -> None:
+    def _open(self, frame: bytes) -> int:
+        """Begin with an entry; to how many bytes it was decompressed here."""
         head = parse_message(frame)
         consumer_id = head.consumer_id
         try:
@@ -206,7 +229,7 @@ class Deliveries:
             self._permits.used(consumer_id, 1)
             place = Place(self._topics[consumer_id][1], head.ledger, head.entry, WHOLE, 0)
             self._discard(consumer_id, [place], str(error), error.why)
-            return
+            return 0
         chunks: tuple[Place, ...] = ()
         payload: bytes | None = entry.payload
         if entry.encrypted and self._request.encrypted != "CONSUME":
@@ -217,8 +240,37 @@ class Deliveries:
             payload, chunks = (None, ()) if whole is None else whole
         if payload is None:
             self._permits.used(consumer_id, entry.messages)
+            return 0
+        self._current = _Opened(consumer_id, entry, chunks, None, entry.messages)
+        return self._decompress(self._current, payload)
+
+    def _decompress(self, current: _Opened, payload: bytes) -> int:
+        """At once, or in the background if much comes out: others wait for the loop, too."""
+        entry = current.entry
+        size = opened_bytes(entry)
+        if size > self._openings.limits.inline_bytes:
+            work = partial(plain_payload, entry, payload)
+            current.elsewhere = self._openings.open_elsewhere(size, work, partial(self._decompressed, current))
+            return 0
+        try:
+            current.messages = open_entry(entry, plain_payload(entry, payload))
+        except UnreadableError as error:
+            self._unreadable(current, error)
+        return size
+
+    def _decompressed(self, current: _Opened, result: bytes | Exception) -> None:
+        if isinstance(result, UnreadableError):
+            self._unreadable(current, result)
+        elif isinstance(result, Exception):
+            log.error("websocket failed", peer=self._request.peer, exc_info=result)
+            self._failed(CloseCode.INTERNAL, "a fault of the gateway; its log tells more")
         else:
-            self._current = _Opened(consumer_id, entry, chunks, open_entry(entry, payload), entry.messages)
+            current.messages = open_entry(current.entry, result)
+        self.soon()
+
+    def _unreadable(self, current: _Opened, error: UnreadableError) -> None:
+        self._discard(current.consumer_id, (*current.chunks, current.entry.place), str(error), error.why)
+        self._close_current()
 
     def _keep_from_client(self, entry: Entry, consumer_id: int) -> None:
         """A client that takes no encrypted messages: they are acknowledged away if it wants that, or stay here."""

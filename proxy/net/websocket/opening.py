@@ -79,23 +79,40 @@ def read_entry(head: MessageHead, topic: str, partition: int) -> Entry:
     return Entry(head, metadata, head.tail[start:], topic, partition)
 
 
-def open_entry(entry: Entry, payload: bytes) -> Iterator[SocketMessage | Place]:
-    """Each message of an entry that is still to be acknowledged, one by one as it is asked for.
+def opened_bytes(entry: Entry) -> int:
+    """To how many bytes the payload is decompressed; 0 if it is not, or claims too many."""
+    metadata = entry.metadata
+    packed = metadata.compression != pb.NONE and not entry.encrypted
+    return metadata.uncompressed_size if packed and metadata.uncompressed_size <= OPENED_BYTES_MAX else 0
 
-    `payload` is that of all chunks, if it is one. Of a message that was compacted away there is only its place. Raises
-    `UnreadableError` and `TooLargeError`, perhaps behind messages that could be read.
+
+def plain_payload(entry: Entry, payload: bytes) -> bytes:
+    """What the producer gave to its client to send; as it is if it is encrypted.
+
+    `payload` is that of all chunks, if it is one. Raises `UnreadableError` and `TooLargeError`.
     """
     metadata = entry.metadata
     if entry.encrypted:
-        yield _whole(entry, payload, _encryption(metadata))
-        return
+        return payload
     if metadata.compression != pb.NONE and metadata.uncompressed_size > OPENED_BYTES_MAX:
         message = f"a payload of {metadata.uncompressed_size:,} bytes; {OPENED_BYTES_MAX:,} fit in here"
         raise TooLargeError(message)
     try:
-        plain = decompress(metadata.compression, payload, metadata.uncompressed_size, OPENED_BYTES_MAX)
+        return decompress(metadata.compression, payload, metadata.uncompressed_size, OPENED_BYTES_MAX)
     except WireError as error:
         raise UnreadableError(str(error), pb.CommandAck.DecompressionError) from error
+
+
+def open_entry(entry: Entry, plain: bytes) -> Iterator[SocketMessage | Place]:
+    """Each message of an entry that is still to be acknowledged, one by one as it is asked for.
+
+    `plain` is its plain payload. Of a message that was compacted away there is only its place. Raises
+    `UnreadableError`, perhaps behind messages that could be read.
+    """
+    metadata = entry.metadata
+    if entry.encrypted:
+        yield _whole(entry, plain, _encryption(metadata))
+        return
     if not metadata.HasField("num_messages_in_batch") or entry.metadata.num_chunks_from_msg > 1:
         yield _whole(entry, b"" if metadata.null_value else plain, None)
         return

@@ -13,6 +13,7 @@ from proxy.net.websocket.pipe import Pipe
 from proxy.net.websocket.worker import SocketWorker
 
 if TYPE_CHECKING:
+    from proxy.net.openings import Openings
     from proxy.net.ports import Clock, Receiver
     from proxy.net.websocket.link import WorkerSocket
     from proxy.net.websocket.pipe import PipeClient
@@ -28,6 +29,7 @@ class WorkerSockets:
         admit: Callable[[str], Receiver],
         closed_because: Callable[[], str | None],
         clock: Clock,
+        openings: Openings,
         slot_of: Callable[[bytes], int],
     ) -> None:
         """`admit` gives a session for a client's address; `slot_of` the hash slot of a sticky key.
@@ -37,6 +39,7 @@ class WorkerSockets:
         self._admit = admit
         self._closed_because = closed_because
         self._clock = clock
+        self._openings = openings
         self._slot_of = slot_of
 
     def open(self, request: SocketRequest, socket: WorkerSocket) -> SocketWorker:
@@ -45,7 +48,7 @@ class WorkerSockets:
         if request.dialect == "v1":
             dialect = DialectV1(self._slot_of, binary=request.binary)
         pipe = self._pipe(request)
-        worker = SocketWorker(request, dialect, socket, pipe, self._clock, partial(self._dial, request))
+        worker = SocketWorker(request, dialect, socket, pipe, self._clock, self._openings, partial(self._dial, request))
         if (reason := self._closed_because()) is not None:
             worker.refuse(HTTPStatus.SERVICE_UNAVAILABLE, reason)
         else:

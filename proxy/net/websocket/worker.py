@@ -25,6 +25,7 @@ from proxy.wire import pulsar_pb2 as pb
 from proxy.wire.frames import frame_type, parse_command
 
 if TYPE_CHECKING:
+    from proxy.net.openings import Openings
     from proxy.net.ports import Clock, Timer
     from proxy.net.websocket.link import Frame, WorkerSocket
     from proxy.net.websocket.message import SocketMessage
@@ -52,6 +53,7 @@ class SocketWorker:
         socket: WorkerSocket,
         pipe: Pipe,
         clock: Clock,
+        openings: Openings,
         dial: Callable[[PipeClient], Pipe],
     ) -> None:
         """Begin to join as soon as the pipe is open; `dial` opens another."""
@@ -64,7 +66,7 @@ class SocketWorker:
         self._joining: Joining | None = Joining(request, self._requests, self._joined, self.refuse)
         self._topics: list[tuple[str, int]] = []
         permits = self._permits = Permits(request.outstanding_max, pull=request.pull)
-        self._deliveries = Deliveries(request, pipe, permits, clock, self._deliver, self._close)
+        self._deliveries = Deliveries(request, pipe, permits, clock, openings, self._deliver, self._close)
         self._settling = Settling(request, pipe, self._requests, permits, clock, dial, self._deliveries)
         self._ended_topics: set[int] = set()
         self._ended = False
