@@ -409,6 +409,11 @@ class ClientSide(Group):
         "connections_per_address_max", "Client connections from one IP address; 0 is no bound.",
         "connections", ge=0, le=1_000_000,
     )  # fmt: skip
+    handshakes_max: int = _limit(
+        "handshakes_max", "TLS handshakes of clients under way at a time; others wait, and those that take more than a "
+        "second give way to them. Each also counts as a connection.",
+        "handshakes", ge=1, le=100_000,
+    )  # fmt: skip
     unread_high_water_bytes: ByteSize = _limit(
         "unread_high_water_bytes", "Bytes a peer may leave unread before nothing more is read for it.",
         "bytes", ge=4096, le=1 << 30,

@@ -25,6 +25,9 @@ class Limits:
     connections_per_address_max: int = 0
     """Client connections from one IP address; 0 is no bound (behind a load balancer all clients share few)."""
 
+    handshakes_max: int = 256
+    """TLS handshakes of clients under way at a time: a burst of hellos costs the loop as many signatures at most."""
+
     unread_high_water_bytes: int = 1 * MIB
     """Bytes a peer may leave unread before we stop reading what would be forwarded to it."""
 
@@ -60,7 +63,7 @@ class Limits:
         assert 0 < self.unread_low_water_bytes < self.unread_high_water_bytes < self.unread_bytes_max
         assert self.max_frame_bytes < self.unread_bytes_max, "one frame must not end its own connection"
         assert 0 < self.queued_while_connecting_bytes < self.max_frame_bytes
-        assert self.connections_max > 0
+        assert self.connections_max > 0 < self.handshakes_max
         assert 0 <= self.connections_per_address_max <= self.connections_max
         assert self.relayed_requests_max > 0 < self.redirects_max
         assert self.redirect_connections_max > 0

@@ -15,6 +15,16 @@ GATEWAY: Final = (
         "server.connections_total",
         "Client connections opened, those turned away included.",
     ),
+    gauge(
+        "keyline_gateway_tls_handshakes",
+        "server.handshakes",
+        "TLS handshakes of clients under way; each takes the place of a connection.",
+    ),
+    counter(
+        "keyline_gateway_tls_handshakes_failed_total",
+        "server.handshakes_failed_total",
+        "TLS handshakes of clients that came to nothing.",
+    ),
     counter(
         "keyline_gateway_connections_turned_away_total",
         "server.turned_away_total",

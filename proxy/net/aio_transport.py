@@ -139,7 +139,7 @@ class AioTransport(asyncio.Protocol):
         """The loop has a connection."""
         self._transport = cast("asyncio.Transport", transport)
         self._transport.set_write_buffer_limits(high=self._high_water_bytes, low=self._low_water_bytes)
-        self._peer = _address_text(transport.get_extra_info("peername"))
+        self._peer = address_text(transport.get_extra_info("peername"))
         raw = transport.get_extra_info("socket")
         if raw is not None and raw.family in (socket.AF_INET, socket.AF_INET6):
             raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -243,7 +243,8 @@ def _no_receiver(_transport: Transport) -> Receiver:
     raise AssertionError(message)
 
 
-def _address_text(address: object) -> str:
+def address_text(address: object) -> str:
+    """A socket's address as ``host:port``, IPv6 in brackets."""
     if isinstance(address, tuple) and len(address) >= 2:  # noqa: PLR2004 - host and port come first, always
         host, port = address[0], address[1]
         return f"[{host}]:{port}" if ":" in str(host) else f"{host}:{port}"

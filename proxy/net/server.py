@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from proxy.net.aio_tls_door import BACKLOG, TlsDoor
 from proxy.net.aio_transport import AioTransport
 from proxy.net.session import ClientSession
 from proxy.net.session_commands import error_frame
@@ -39,6 +40,9 @@ class ServerStatistics:
     accepting: bool
     connections: int
     connections_total: int
+    handshakes: int
+    """TLS handshakes under way; each takes the place of a connection."""
+    handshakes_failed_total: int
     turned_away_total: int
     turned_away_per_address_total: int
     ended_total: dict[str, int]
@@ -92,6 +96,8 @@ class Sessions:
         self._limits = limits
         self._sessions: dict[ClientSession, str] = {}
         self._per_address: Counter[str] = Counter()
+        """Of sessions and of those that shake hands."""
+        self._handshakes = 0
         self._past = SessionCounters()
         self._ended: Counter[EndCause] = Counter()
         self._connections_total = 0
@@ -106,14 +112,10 @@ class Sessions:
     def admit(self, peer: str) -> Receiver:
         """Give the receiver for a connection from `peer` (``host:port``): a session, or one that turns it away."""
         self._connections_total += 1
-        address = peer.rpartition(":")[0]
-        if len(self._sessions) >= self._limits.connections_max:
-            self._turned_away_total += 1
-            return TurnedAway(f"Reached the maximum number of connections: {self._limits.connections_max}")
-        per_address_max = self._limits.connections_per_address_max
-        if per_address_max and self._per_address[address] >= per_address_max:
-            self._turned_away_per_address_total += 1
-            return TurnedAway(f"Reached the maximum number of connections from {address}: {per_address_max}")
+        address = address_of(peer)
+        refusal = self._refusal(address)
+        if refusal:
+            return TurnedAway(refusal)
         session = ClientSession(
             self._connector,
             self._clock,
@@ -128,6 +130,40 @@ class Sessions:
         self._sessions[session] = address
         self._per_address[address] += 1
         return session
+
+    def reserve(self, peer: str) -> bool:
+        """Take a place for a connection that has to shake hands first; False if there is none.
+
+        Nothing can be said to it before the handshake, and one that is turned away gets none.
+        """
+        address = address_of(peer)
+        if self._refusal(address):
+            self._connections_total += 1
+            return False
+        self._handshakes += 1
+        self._per_address[address] += 1
+        return True
+
+    def give_up(self, peer: str) -> None:
+        """Its handshake is over: a session takes a place of its own."""
+        self._handshakes -= 1
+        self._leave(address_of(peer))
+
+    def _refusal(self, address: str) -> str:
+        """Why one more connection from there may not be, counted; empty if it may."""
+        if len(self._sessions) + self._handshakes >= self._limits.connections_max:
+            self._turned_away_total += 1
+            return f"Reached the maximum number of connections: {self._limits.connections_max}"
+        per_address_max = self._limits.connections_per_address_max
+        if per_address_max and self._per_address[address] >= per_address_max:
+            self._turned_away_per_address_total += 1
+            return f"Reached the maximum number of connections from {address}: {per_address_max}"
+        return ""
+
+    def _leave(self, address: str) -> None:
+        self._per_address[address] -= 1
+        if not self._per_address[address]:
+            del self._per_address[address]
 
     def close_all(self) -> None:
         """End every session; their clients come back to another replica."""
@@ -145,7 +181,7 @@ class Sessions:
         """Freeze every session, in the order they came."""
         return [session.statistics() for session in self._sessions]
 
-    def statistics(self, *, accepting: bool) -> ServerStatistics:
+    def statistics(self, *, accepting: bool, handshakes_failed_total: int = 0) -> ServerStatistics:
         """Freeze the sums."""
         totals = SessionCounters()
         totals.add(self._past)
@@ -155,6 +191,8 @@ class Sessions:
             accepting=accepting,
             connections=len(self._sessions),
             connections_total=self._connections_total,
+            handshakes=self._handshakes,
+            handshakes_failed_total=handshakes_failed_total,
             turned_away_total=self._turned_away_total,
             turned_away_per_address_total=self._turned_away_per_address_total,
             ended_total={cause.value: self._ended[cause] for cause in EndCause},
@@ -162,16 +200,18 @@ class Sessions:
         )
 
     def _session_ended(self, session: ClientSession) -> None:
-        address = self._sessions.pop(session)
-        self._per_address[address] -= 1
-        if not self._per_address[address]:
-            del self._per_address[address]
+        self._leave(self._sessions.pop(session))
         self._past.add(session.counters)
         if session.cause is not None:
             self._ended[session.cause] += 1
         if not self._sessions and self._when_empty is not None:
             callback, self._when_empty = self._when_empty, None
             callback()
+
+
+def address_of(peer: str) -> str:
+    """Without the port."""
+    return peer.rpartition(":")[0]
 
 
 class GatewayServer:
@@ -182,7 +222,9 @@ class GatewayServer:
         self._sessions = sessions
         self._limits = limits
         self._loop = loop
-        self._listeners: list[asyncio.Server] = []
+        self._listeners: list[asyncio.Server | TlsDoor] = []
+        self._handshakes_failed_before = 0
+        """At doors that are closed."""
 
     @property
     def addresses(self) -> list[tuple[str, int]]:
@@ -191,15 +233,12 @@ class GatewayServer:
 
     async def listen(self, host: str, port: int, ssl_context: ssl.SSLContext | None = None) -> None:
         """Accept clients at one more address. Raises `OSError` when it cannot be had."""
-        listener = await self._loop.create_server(
-            self._accept,
-            host,
-            port,
-            ssl=ssl_context,
-            ssl_handshake_timeout=None if ssl_context is None else self._limits.handshake_timeout_s,
-            backlog=1024,
-        )
-        self._listeners.append(listener)
+        if ssl_context is None:
+            self._listeners.append(await self._loop.create_server(self._accept, host, port, backlog=BACKLOG))
+        else:
+            door = TlsDoor(self._sessions, self._limits, self._loop, ssl_context)
+            await door.open(host, port)
+            self._listeners.append(door)
         log.info("listening", host=host, port=port, tls=ssl_context is not None)
 
     def stop_accepting(self) -> None:
@@ -207,6 +246,8 @@ class GatewayServer:
         listeners, self._listeners = self._listeners, []
         for listener in listeners:
             listener.close()
+            if isinstance(listener, TlsDoor):
+                self._handshakes_failed_before += listener.failed_total
 
     def close_sessions(self) -> None:
         """End every session; `sessions_gone` waits for the last."""
@@ -228,7 +269,10 @@ class GatewayServer:
 
     def statistics(self) -> ServerStatistics:
         """Freeze the sums."""
-        return self._sessions.statistics(accepting=bool(self._listeners))
+        failed = sum(listener.failed_total for listener in self._listeners if isinstance(listener, TlsDoor))
+        return self._sessions.statistics(
+            accepting=bool(self._listeners), handshakes_failed_total=self._handshakes_failed_before + failed
+        )
 
     def _accept(self) -> AioTransport:
         return AioTransport(lambda transport: self._sessions.admit(transport.peer), self._loop, self._limits)

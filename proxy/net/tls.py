@@ -84,6 +84,8 @@ class TlsFiles:
     def _made(self) -> ssl.SSLContext:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER if self._server else ssl.PROTOCOL_TLS_CLIENT)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
+        # A client that asks for new keys again and again would cost a signature each time, on one connection.
+        context.options |= ssl.OP_NO_RENEGOTIATION
         if not self._server and self._authorities is None:
             context.load_default_certs(ssl.Purpose.SERVER_AUTH)
         self._fill(context)
