@@ -13,9 +13,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import fs
 
-from proxy.journal.schema import KILLED_KEY, METADATA_PREFIX, OPEN_DIRECTORY, TABLES
+from proxy.journal.schema import KILLED_KEY, METADATA_PREFIX, OPEN_DIRECTORY, PARTITIONS, TABLES
 from spark_reports.place import JournalError, Place, first_line, place_at
-from spark_reports.schemas import spark_schema
+from spark_reports.schemas import columns_that_differ, spark_schema
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -91,7 +91,7 @@ def open_journal(root: str, wanted: Callable[[str], bool] = lambda _: True) -> J
             continue
         journal.files.setdefault(file.table, []).append(place.spark_name(file.path))
         if KILLED_KEY.encode() in said:
-            journal.killed.add(said[LIFE_KEY].decode())
+            journal.killed.add(said[LIFE_KEY].decode(errors="replace"))
     if not journal.files:
         skipped = "".join(
             f"; {len(journal.skipped)} cannot be read, the first: {first.file}: {first.reason}"
@@ -112,12 +112,26 @@ def _kind(place: Place) -> fs.FileType:
 def files_of(place: Place, table: str) -> Iterator[Listed]:
     """Published ones: what begins with an underscore or a dot is being written, or is not a journal's."""
     path = f"{place.path}/{table}"
-    selector = fs.FileSelector(path, allow_not_found=True, recursive=True)
-    for info in sorted(place.filesystem.get_file_info(selector), key=lambda found: found.path):
+    for info in sorted(_below(place.filesystem, path), key=lambda found: found.path):
         names = info.path[len(path) :].split("/")
         hidden = any(name.startswith(("_", ".")) for name in names) or OPEN_DIRECTORY in names
         if info.type is fs.FileType.File and not hidden:
             yield Listed(table, info.path, info.size or 0)
+
+
+def _below(filesystem: fs.FileSystem, path: str) -> list[fs.FileInfo]:
+    """All that is there. On a disk only as deep as files lie: a link may lead round in circles, which Arrow follows."""
+    if not isinstance(filesystem, fs.LocalFileSystem):
+        return filesystem.get_file_info(fs.FileSelector(path, allow_not_found=True, recursive=True))
+    found: list[fs.FileInfo] = []
+    directories = [path]
+    for _ in range(len(PARTITIONS) + 1):
+        level = [
+            info for at in directories for info in filesystem.get_file_info(fs.FileSelector(at, allow_not_found=True))
+        ]
+        directories = [info.path for info in level if info.type is fs.FileType.Directory]
+        found += level
+    return found
 
 
 class _UnreadableError(Exception):
@@ -134,9 +148,13 @@ def _metadata(filesystem: fs.FileSystem, path: str, table: str) -> dict[bytes, b
     said = schema.metadata or {}
     if TABLE_KEY not in said:
         raise _UnreadableError("it is no file of a journal: its metadata name no table")
-    if (named := said[TABLE_KEY].decode()) != table:
+    if LIFE_KEY not in said:
+        raise _UnreadableError("it is no file of a journal: its metadata name no life of a gateway")
+    if (named := said[TABLE_KEY].decode(errors="replace")) != table:
         raise _UnreadableError(f"it is of the table {named} and lies below {table}")
     missing = [field.name for field in TABLES[table].fields if not field.optional and field.name not in schema.names]
     if missing:
         raise _UnreadableError(f"it lacks the columns {', '.join(missing)}")
+    if differing := columns_that_differ(schema, TABLES[table]):
+        raise _UnreadableError(f"other values than the table's are in its columns {', '.join(differing)}")
     return said

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+import pyarrow as pa
 from pyspark.sql.types import (
     DataType,
     DoubleType,
@@ -29,6 +30,23 @@ _TYPES: Final[dict[Kind, DataType]] = {
     Kind.FLOAT64: DoubleType(),
     Kind.LABELS: MapType(StringType(), StringType()),
 }
+
+_ARROW: Final[dict[Kind, pa.DataType]] = {
+    Kind.STRING: pa.string(),
+    Kind.NAME: pa.string(),
+    Kind.INT32: pa.int32(),
+    Kind.INT64: pa.int64(),
+    Kind.DIGEST: pa.int64(),
+    Kind.FLOAT64: pa.float64(),
+    Kind.LABELS: pa.map_(pa.string(), pa.string()),
+}
+
+
+def columns_that_differ(schema: pa.Schema, table: Table) -> list[str]:
+    """Columns of a file that have a table's name and hold something else; that texts are kept by dictionary is none."""
+    found = {field.name: field.type for field in schema}
+    plain = {name: kind.value_type if isinstance(kind, pa.DictionaryType) else kind for name, kind in found.items()}
+    return [field.name for field in table.fields if plain.get(field.name, wanted := _ARROW[field.kind]) != wanted]
 
 
 def spark_schema(table: Table) -> StructType:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 import tempfile
 import uuid
 from dataclasses import dataclass
@@ -116,4 +117,28 @@ class JournalKeeper:
 
 def _temporary() -> Path:
     """Where open files of a journal in an object store lie: they outlive the process as long as this directory does."""
-    return Path(tempfile.gettempdir()) / f"keyline-journal-{os.getuid()}"
+    return own_directory(Path(tempfile.gettempdir()) / f"keyline-journal-{os.getuid()}")
+
+
+def own_directory(path: Path, owner: int | None = None) -> Path:
+    """Make a directory whose name others can foresee, or see that the one that is there is ours alone.
+
+    What lies there is published with the gateway's credentials. `owner` is the process's user unless given.
+
+    Raises:
+        ValueError: it is somebody else's, or others may write to it.
+    """
+    owner = os.geteuid() if owner is None else owner
+    wanted = "it should be a directory of the gateway's own user, for nobody else; set `journal_spool_directory`"
+    try:
+        path.mkdir(mode=0o700, exist_ok=True)
+        found = path.lstat()
+    except OSError as error:
+        raise ValueError(f"{path}: {error.strerror or error}; {wanted}") from error
+    if not stat.S_ISDIR(found.st_mode):
+        raise ValueError(f"{path} is no directory; {wanted}")
+    if found.st_uid != owner:
+        raise ValueError(f"{path} belongs to user {found.st_uid}; {wanted}")
+    if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        raise ValueError(f"others may write to {path}; {wanted}")
+    return path

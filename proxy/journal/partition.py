@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from proxy.journal.schema import Table
 
 HOUR_NS: Final = 3_600_000_000_000
+_PLACE: Final = re.compile(r"date=\d{4}-\d{2}-\d{2}/hour=\d{2}/gateway=[\w%.~-]+/[\w-]+\.parquet", re.ASCII)
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -35,3 +37,9 @@ def quoted(gateway: str) -> str:
 def place_of(table: Table, hour: datetime, gateway: str, name: str) -> str:
     """Path of a file below the journal's root."""
     return f"{table.name}/date={hour:%Y-%m-%d}/hour={hour:%H}/gateway={quoted(gateway)}/{name}.parquet"
+
+
+def is_place(table: Table, place: str) -> bool:
+    """Whether `place_of` gives such a path for files of the table: one that stays below the journal's root."""
+    below, _, rest = place.partition("/")
+    return below == table.name and _PLACE.fullmatch(rest) is not None

@@ -2,17 +2,25 @@
 
 A log is whole up to its last batch; what comes behind that was being written and is told as lost. A process holds a
 lock on its directory for as long as it lives, however it dies, so that nobody takes a living one's files.
+
+A log says itself of which table it is and where its file belongs, and others may be able to write where it lies. So it
+is taken at its word only for what a gateway would write: the table's own columns, a place that the table's files have.
+Links are not followed, for what is recovered is deleted afterwards; what is no file of ours stays and is told.
 """
 
 from __future__ import annotations
 
 import fcntl
 import os
+import stat
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
+import structlog
 
+from proxy.journal.arrow import arrow_schema
+from proxy.journal.partition import is_place
 from proxy.journal.schema import KILLED_KEY, METADATA_PREFIX, TABLES
 from proxy.journal.segment import FILE_SUFFIX, LOG_SUFFIX, PLACE_KEY, parquet_writer
 
@@ -20,12 +28,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from proxy.journal.schema import Table
     from proxy.journal.store import Store
 
 LOCK_NAME: Final = "lock"
 TABLE_KEY: Final = f"{METADATA_PREFIX}table".encode()
 END_OF_STREAM: Final = bytes.fromhex("ffffffff00000000")
 """What Arrow writes behind the last batch."""
+
+log = structlog.get_logger("keyline.journal")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +59,7 @@ class LifeDirectory:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.mkdir(mode=0o700, exist_ok=True)
         self.path = path
-        self._lock = os.open(path / LOCK_NAME, os.O_RDWR | os.O_CREAT, 0o644)
+        self._lock = os.open(path / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
         fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
     def close(self) -> None:
@@ -64,46 +75,50 @@ def abandoned(directory: Path, own: Path | None = None) -> Iterator[LifeDirector
     if not directory.is_dir():
         return
     for path in sorted(directory.iterdir()):
-        if path == own or not path.is_dir():
+        if path == own or path.is_symlink() or not path.is_dir():
             continue
         try:
-            yield LifeDirectory(path)
+            life = LifeDirectory(path)
         except BlockingIOError:
             continue  # it lives: two gateways of one name
+        except OSError as error:
+            log.warning("unfinished journal files left alone", directory=str(path), reason=str(error))
+            continue
+        yield life
 
 
 def recover_directory(life: LifeDirectory, store: Store) -> Iterator[Recovered]:
     """Publish what its logs hold, and clear it away."""
-    for log in sorted(life.path.glob(f"*{LOG_SUFFIX}")):
-        yield recover(log, store, killed=True)
+    for path in sorted(life.path.glob(f"*{LOG_SUFFIX}")):
+        yield recover(path, store, killed=True)
     for unfinished in life.path.glob(f"*{FILE_SUFFIX}"):
         if not unfinished.with_suffix(LOG_SUFFIX).exists():
             unfinished.unlink()
 
 
-def recover(log: Path, store: Store, *, killed: bool = False) -> Recovered:
+def recover(path: Path, store: Store, *, killed: bool = False) -> Recovered:
     """Make one log a file and delete it; the file says whether its process was `killed`."""
     try:
-        rows, torn_bytes = _publish(log, store, killed=killed)
-    except (OSError, pa.ArrowException) as error:
-        return Recovered(log, 0, 0, str(error) or type(error).__name__)
-    log.unlink()
-    return Recovered(log, rows, torn_bytes)
+        rows, torn_bytes = _publish(path, store, killed=killed)
+    except (OSError, ValueError, pa.ArrowException) as error:
+        return Recovered(path, 0, 0, str(error) or type(error).__name__)
+    path.unlink()
+    return Recovered(path, rows, torn_bytes)
 
 
-def _publish(log: Path, store: Store, *, killed: bool) -> tuple[int, int]:
-    unfinished = log.with_suffix(FILE_SUFFIX)
-    with pa.memory_map(str(log)) as data:
+def _publish(path: Path, store: Store, *, killed: bool) -> tuple[int, int]:
+    if not stat.S_ISREG(path.lstat().st_mode):
+        raise ValueError(f"{path.name}: it is no regular file")
+    unfinished = path.with_suffix(FILE_SUFFIX)
+    unfinished.unlink(missing_ok=True)  # what was made of the log before, or a link to who knows what
+    with pa.memory_map(str(path)) as data:
         try:
             stream = pa.ipc.open_stream(data)
         except (pa.ArrowInvalid, EOFError):  # not even its schema was written
-            unfinished.unlink(missing_ok=True)
             return 0, data.size()
-        facts = dict(stream.schema.metadata or {})
-        table = TABLES.get(facts.get(TABLE_KEY, b"").decode())
-        if table is None or PLACE_KEY not in facts:
-            raise OSError(f"{log.name}: it is no log of a table that this release writes")
-        place = facts.pop(PLACE_KEY).decode()
+        table, place = _word_of(path.name, stream.schema)
+        facts = dict(stream.schema.metadata)
+        del facts[PLACE_KEY]
         if killed:
             facts[KILLED_KEY.encode()] = b"true"
         rows, whole = 0, data.tell()
@@ -120,6 +135,23 @@ def _publish(log: Path, store: Store, *, killed: bool) -> tuple[int, int]:
     else:
         unfinished.unlink()
     return rows, torn_bytes
+
+
+def _word_of(name: str, schema: pa.Schema) -> tuple[Table, str]:
+    """The table and the place that a log names. Raises ValueError if no gateway would write such a log."""
+    facts = schema.metadata or {}
+    table = TABLES.get(facts.get(TABLE_KEY, b"").decode(errors="replace"))
+    place = facts.get(PLACE_KEY, b"").decode(errors="replace")
+    if table is None:
+        raise ValueError(f"{name}: it is no log of a table that this release writes")
+    if not is_place(table, place):
+        raise ValueError(f"{name}: it names {place!r}, where no file of the table {table.name} belongs")
+    wanted = {field.name: field for field in arrow_schema(table)}
+    if found := [field.name for field in schema if field.name not in wanted or field.type != wanted[field.name].type]:
+        raise ValueError(f"{name}: it has other columns than the table {table.name}: {', '.join(found)}")
+    if lacking := [field.name for field in wanted.values() if not field.nullable and field.name not in schema.names]:
+        raise ValueError(f"{name}: it lacks columns of the table {table.name}: {', '.join(lacking)}")
+    return table, place
 
 
 def _whole_batches(stream: pa.ipc.RecordBatchStreamReader) -> Iterator[pa.RecordBatch]:

@@ -50,6 +50,37 @@ def test_rows_of_a_time_are_read_from_its_partitions_only(spark: SparkSession, j
     assert opened.read(spark, "deliveries").count() == 0, "a table without files has no rows"
 
 
+def test_files_that_lie_are_left_out_and_named(spark: SparkSession, journal: Path) -> None:
+    """A column of another kind, metadata that are no text or say half: each would have ended the whole report."""
+    whole = pq.read_table(next((journal / "redeliveries").rglob("*.parquet")))
+    place = next((journal / "redeliveries").rglob("*.parquet")).parent
+    said = dict(whole.schema.metadata)
+    number = whole.schema.get_field_index("messages")
+    lies = {
+        "text.parquet": whole.set_column(number, "messages", pa.array(["many"] * len(whole))),
+        "bytes.parquet": whole.replace_schema_metadata({**said, b"keyline.table": b"\xff\xfe"}),
+        "homeless.parquet": whole.replace_schema_metadata({b"keyline.table": b"redeliveries"}),
+        "killed.parquet": whole.replace_schema_metadata({**said, b"keyline.killed": b"true", b"keyline.life": b"\xff"}),
+    }
+    for name, lie in lies.items():
+        pq.write_table(lie, place / name)
+    opened = open_journal(str(journal))
+    reasons = {Path(skipped.file).name: skipped.reason for skipped in opened.skipped}
+    assert set(reasons) == {"text.parquet", "bytes.parquet", "homeless.parquet"}
+    assert reasons["text.parquet"] == "other values than the table's are in its columns messages"
+    assert opened.killed == {"\ufffd"}
+    assert opened.read(spark, "redeliveries").count() == 3
+
+
+def test_links_in_a_journal_do_not_lead_round_in_circles(journal: Path) -> None:
+    """A directory that is in itself, and a link to nothing."""
+    place = next((journal / "redeliveries").rglob("*.parquet")).parent
+    (place / "again").symlink_to(journal / "redeliveries")
+    (place / "nothing.parquet").symlink_to(journal / "nothing")
+    opened = open_journal(str(journal))
+    assert len(opened.files["redeliveries"]) == 2
+
+
 def test_files_that_cannot_be_read_are_left_out_and_named(spark: SparkSession, journal: Path) -> None:
     """Cut off, no Parquet at all, another program's, another table's; what is being written is not looked at."""
     whole = sorted((journal / "redeliveries").rglob("*.parquet"))
