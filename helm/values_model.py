@@ -182,6 +182,7 @@ class Values(Block):
     config: Map
     pulsar: Pulsar
     broker_token: SecretKey
+    proxy_role_token: SecretKey
     tls: Tls
     admin_tokens: AdminTokens
     journal: Journal

@@ -47,7 +47,7 @@ there to "acknowledgement in a transaction" are about a Key_Shared subscription.
 {notes}
 
 What else is refused, and when: [concepts](concepts.md#what-is-refused). Clients that authenticate by a TLS certificate
-need a token instead: [security](security.md#tls).
+are served where the gateway has a proxy role: [security](security.md#clients-that-authenticate-by-a-certificate).
 """
 
 NOTES: Final = {

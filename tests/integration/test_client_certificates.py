@@ -323,16 +323,3 @@ def test_a_proxy_roles_token_may_expire_and_be_renewed(gate: Gate, tmp_path: Pat
         send(client, topic)
         assert len(consumers.receive(KEYS)) == KEYS
         assert renewing.gateway.workers(topic, "s") == connected
-
-
-def test_a_broker_that_authenticates_original_data_lets_nobody_in(tmp_path: Path) -> None:
-    """It might take the gateway's certificate for the client's (`authenticateOriginalAuthData`): it gets no chance."""
-    for gate in opened(NEWEST, tmp_path, authenticateOriginalAuthData="true"):
-        for role in ("app", "stranger"):
-            answer = answer_to(gate.raw(gate.certificate(role)), auth_method_name="tls")
-            assert answer.error.error in (pb.AuthenticationError, pb.AuthorizationError), answer
-        token = gate.broker.token("app").encode()
-        answer = answer_to(
-            RawClient(gate.gateway.service_url, connect=False), auth_method_name="token", auth_data=token
-        )
-        assert answer.type == T.CONNECTED, "and clients with tokens come in"

@@ -3,6 +3,7 @@
 {{- define "keyline.check" -}}
 {{- include "keyline.check.owned" . -}}
 {{- include "keyline.check.broker" . -}}
+{{- include "keyline.check.proxyRole" . -}}
 {{- include "keyline.check.replicas" . -}}
 {{- include "keyline.check.secrets" . -}}
 {{- include "keyline.check.journal" . -}}
@@ -47,6 +48,20 @@
 {{- end -}}
 {{- if and (include "keyline.tokenSecret" .) (hasKey .Values.config "broker_token_file") -}}
 {{- fail "config.broker_token_file and a token from a Secret exclude each other: leave brokerToken.existingSecret empty and pulsar.auth.jwt.enabled false, or remove the setting." -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "keyline.check.proxyRole" -}}
+{{- if .Values.proxyRoleToken.existingSecret -}}
+{{- if not (and .Values.tls.enabled .Values.tls.clientCa.existingSecret) -}}
+{{- fail "proxyRoleToken.existingSecret needs tls.enabled and tls.clientCa.existingSecret: the authorities that have signed the clients' certificates." -}}
+{{- end -}}
+{{- if or (get .Values.config "broker_is_proxy" | default false) (and .Values.pulsar.release (eq .Values.pulsar.component "proxy")) -}}
+{{- fail "proxyRoleToken.existingSecret needs brokers: set pulsar.component to broker. A Pulsar proxy would take every client for the gateway's role." -}}
+{{- end -}}
+{{- if hasKey .Values.config "proxy_role_token_file" -}}
+{{- fail "config.proxy_role_token_file and proxyRoleToken.existingSecret exclude each other: remove one of them." -}}
+{{- end -}}
 {{- end -}}
 {{- end -}}
 

@@ -54,6 +54,9 @@
 {{- if include "keyline.tokenSecret" . -}}
 {{- $_ := set $settings "broker_token_file" "/etc/keyline/token/token" -}}
 {{- end -}}
+{{- if .Values.proxyRoleToken.existingSecret -}}
+{{- $_ := set $settings "proxy_role_token_file" "/etc/keyline/proxy-role/token" -}}
+{{- end -}}
 {{- if .Values.adminTokens.enabled -}}
 {{- $setting := ternary "admin_token_secret_file" "admin_token_public_key_file" .Values.adminTokens.symmetric -}}
 {{- $_ := set $settings $setting (printf "/etc/keyline/admin-token/%s" (include "keyline.adminTokenKey" .)) -}}

@@ -11,6 +11,11 @@
   mountPath: /etc/keyline/token
   readOnly: true
 {{- end }}
+{{- if .Values.proxyRoleToken.existingSecret }}
+- name: proxy-role
+  mountPath: /etc/keyline/proxy-role
+  readOnly: true
+{{- end }}
 {{- if include "keyline.pulsar.caSecret" . }}
 - name: pulsar-ca
   mountPath: /etc/keyline/pulsar-ca
@@ -73,7 +78,7 @@
 {{- end }}
 {{- end -}}
 
-{{/* What the brokers give: the gateway's token, their authorities, the key of tokens. */}}
+{{/* What the brokers give: the gateway's tokens, their authorities, the key of tokens. */}}
 {{- define "keyline.brokerVolumes" -}}
 {{- with include "keyline.tokenSecret" . }}
 - name: token
@@ -82,6 +87,16 @@
     items:
       - key: {{ include "keyline.tokenKey" $ }}
         path: token
+{{- end }}
+{{- with .Values.proxyRoleToken }}
+{{- if .existingSecret }}
+- name: proxy-role
+  secret:
+    secretName: {{ .existingSecret }}
+    items:
+      - key: {{ .key }}
+        path: token
+{{- end }}
 {{- end }}
 {{- with include "keyline.pulsar.caSecret" . }}
 - name: pulsar-ca
