@@ -14,7 +14,7 @@ import pytest
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
-from admin_api import server, socket_queue
+from admin_api import socket_protocol, socket_queue
 from admin_api.app import admin_app
 from admin_api.server import AdminServer
 from admin_api.socket_names import socket_request
@@ -399,7 +399,7 @@ def test_a_client_that_neither_reads_nor_answers_is_cut() -> None:
 def test_a_client_that_does_not_take_the_close_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     """Evicted, it would keep its socket for ever."""
     monkeypatch.setattr(socket_queue, "CLOSE_S_MAX", 0.05)
-    monkeypatch.setattr(server, "FAREWELL_S", 0.05)
+    monkeypatch.setattr(socket_protocol, "FAREWELL_S", 0.05)
 
     async def scenario() -> None:
         gateway = Gateway(accept)
