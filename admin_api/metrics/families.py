@@ -116,7 +116,7 @@ SUBSCRIPTION: Final = (
     seconds(
         "keyline_subscription_blocked_time_seconds",
         "dispatcher.blocked_time",
-        "How long a hash had something waiting, from its first message that had to wait until the last was sent.",
+        "How long what could not leave at once waited until it was sent, per delivery.",
     ),
     gauge("keyline_subscription_workers", "dispatcher.workers", "Workers that have joined."),
     gauge("keyline_subscription_workers_joining", "joining", "Workers that wait for the broker's answer."),
@@ -194,7 +194,7 @@ SUBSCRIPTION: Final = (
     gauge(
         "keyline_subscription_draining_hashes_pending_messages",
         "dispatcher.draining_hashes_pending_messages",
-        "What is pending of them, counted as the broker counts: a delivery is one.",
+        "Unacknowledged messages of them; a broker counts a batch as one.",
     ),
     counter(
         "keyline_subscription_draining_hashes_cleared_total",

@@ -16,7 +16,7 @@ class DrainingHash(BaseModel):
     """A hash whose former owner still holds messages of it, so that the new owner waits (PIP-379)."""
 
     hash: int
-    unack_msgs: int = Field(description="Deliveries of it that are pending at the holder.")
+    unack_msgs: int = Field(description="Messages of it that the holder has not acknowledged.")
     blocked_attempts: int = Field(description="Messages that found it draining.")
     waiting_messages: int
     since: float

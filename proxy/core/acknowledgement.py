@@ -18,8 +18,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from proxy.core.delivery_log import How, note, note_unit
-from proxy.core.entry import PART_BYTES, Batch, Delivery, Part, bits_to_indexes, forget_acked, parts_of
+from proxy.core.delivery_log import How, note
+from proxy.core.entry import PART_BYTES, Batch, Part, bits_to_indexes, forget_acked
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -42,20 +42,13 @@ def ack(dispatcher: Dispatcher, worker: Worker, key: int, now: float) -> bool:
         latency.latest_count += 1
     else:
         latency.observe(latency_s)
-    if isinstance(unit, Part):
-        if unit.batch is None and unit.chunk is None and not dispatcher.gated:
-            _finish_plain(dispatcher, unit, worker, now)
-        else:
-            if dispatcher.endings is not None:
-                note(dispatcher.endings, How.ACKED, unit, worker, now)
-            _credit(worker, unit.remaining)
-            _finish(dispatcher, unit, worker, now)
+    if unit.batch is None and unit.chunk is None and not dispatcher.gated:
+        _finish_plain(dispatcher, unit, worker, now)
     else:
         if dispatcher.endings is not None:
-            note_unit(dispatcher.endings, How.ACKED, unit, worker, now)
-        for part in list(unit.parts):
-            _credit(worker, part.remaining)
-            _finish(dispatcher, part, worker, now)
+            note(dispatcher.endings, How.ACKED, unit, worker, now)
+        _credit(worker, unit.remaining)
+        _finish(dispatcher, unit, worker, now)
     if worker.over_unacked:
         reopen(dispatcher, worker, now)
     if unit.redeliveries and worker.outbox:
@@ -76,13 +69,8 @@ def ack_indexes(dispatcher: Dispatcher, worker: Worker, key: int, unacked: int, 
     if not unacked:
         return ack(dispatcher, worker, key, now)
     worker.last_acked_at = now
-    if isinstance(unit, Part):
-        _ack_bits(dispatcher, unit, worker, _cleared(unit.count, unacked), now)
-        finished = unit.holder is None
-    else:
-        _ack_delivery_bits(dispatcher, unit, worker, unacked, now)
-        finished = not unit.parts
-    if finished:
+    _ack_bits(dispatcher, unit, worker, ~unacked & ((1 << unit.count) - 1), now)
+    if unit.holder is None:
         del worker.pending[key]
         dispatcher.ack_latency.observe(now - unit.sent_at)
     reopen(dispatcher, worker, now)
@@ -103,49 +91,50 @@ def redeliver(dispatcher: Dispatcher, worker: Worker, keys: Iterable[int] | None
     return worker.redelivered_messages - before
 
 
-def give_back(dispatcher: Dispatcher, worker: Worker, units: Collection[Part | Delivery], now: float) -> None:
+def give_back(dispatcher: Dispatcher, worker: Worker, units: Collection[Part], now: float) -> None:
     """Deliveries that the worker has no more wait again, and go out where they may."""
     returned = take_back(dispatcher, worker, units, now)
-    dispatcher.settle_slots(dict.fromkeys(part.slot for part in returned), now)
+    blocked = dispatcher.blocked
+    # Taken before the parts are cut up among their targets. What is blocked of a slot goes behind what came back of it.
+    slots = dict.fromkeys(
+        slot for part in returned for slot in part.slots_of(part.message_indexes()) if slot in blocked
+    )
+    dispatcher.place(returned, now)
+    dispatcher.settle(slots, now)
     reopen(dispatcher, worker, now)
     # Permits of what was never sent are free for any slot of the worker.
     dispatcher.serve(worker, now)
 
 
-def take_back(dispatcher: Dispatcher, worker: Worker, units: Collection[Part | Delivery], now: float) -> list[Part]:
-    """Deliveries that were pending wait again, part by part, each at its place; settles nothing.
+def take_back(dispatcher: Dispatcher, worker: Worker, units: Collection[Part], now: float) -> list[Part]:
+    """Deliveries that were pending are so no more and count as waiting; the caller places them.
 
     What still lies in the worker's outbox is taken out of it: it was never sent, so it used no permits and is no
     redelivery. Left there, it would reach the worker twice, or a second worker as well.
     """
     unsent = withdraw(dispatcher, worker, units) if worker.outbox else set()
     before = worker.redelivered_messages
-    returned: list[Part] = []
-    by_slot: dict[int, list[Part]] = {}
-    for unit in units:
-        if dispatcher.endings is not None and id(unit) not in unsent:
-            note_unit(dispatcher.endings, How.RETURNED, unit, worker, now)
-        for part in parts_of(unit):
-            _credit(worker, part.remaining, acknowledged=False)
-            dispatcher.release(part, worker, now)
-            forget_acked(part)
-            if id(unit) in unsent:
-                part.attempts -= 1
-            else:
-                part.redeliveries += 1
-                worker.redelivered_messages += part.count
-            dispatcher.waiting_messages += part.count
-            returned.append(part)
-            by_slot.setdefault(part.slot, []).append(part)
-    for slot, parts in by_slot.items():
-        dispatcher.waiting_slot(slot, now).insert_all(parts)
+    for part in units:
+        if dispatcher.endings is not None and id(part) not in unsent:
+            note(dispatcher.endings, How.RETURNED, part, worker, now)
+        _credit(worker, part.remaining, acknowledged=False)
+        dispatcher.release(part, worker, now)
+        forget_acked(part)
+        part.waits_since = now
+        if id(part) in unsent:
+            part.attempts -= 1
+        else:
+            part.redeliveries += 1
+            worker.redelivered_messages += part.count
+        dispatcher.waiting_messages += part.count
+    returned = list(units)
     dispatcher.chunked.came_back(worker, returned)
     if worker.redelivered_messages > before:
         dispatcher.comebacks.append((worker.name, worker.redelivered_messages - before))
     return returned
 
 
-def _forget_unsent(dispatcher: Dispatcher, worker: Worker, unit: Part | Delivery, key: int, now: float) -> None:
+def _forget_unsent(dispatcher: Dispatcher, worker: Worker, unit: Part, key: int, now: float) -> None:
     """A late ack of an earlier delivery: what lies in the outbox to be sent once more is needed no more, or not all."""
     if not any(unsent is unit for unsent in worker.outbox):
         return
@@ -156,7 +145,7 @@ def _forget_unsent(dispatcher: Dispatcher, worker: Worker, unit: Part | Delivery
         dispatcher.serve(worker, now)
 
 
-def withdraw(dispatcher: Dispatcher, worker: Worker, units: Iterable[Part | Delivery]) -> set[int]:
+def withdraw(dispatcher: Dispatcher, worker: Worker, units: Iterable[Part]) -> set[int]:
     """Take those of the units that have not left yet out of the worker's outbox; returns their object ids."""
     wanted = {id(unit) for unit in units}
     unsent = [unit for unit in worker.outbox if id(unit) in wanted]
@@ -183,23 +172,25 @@ def reopen(dispatcher: Dispatcher, worker: Worker, now: float) -> None:
 
 
 def _finish(dispatcher: Dispatcher, part: Part, worker: Worker, now: float) -> None:
-    """The part's last message was acknowledged: the entry may be done, the slot may be free."""
-    batch = part.batch
+    """The part's last message was acknowledged: the entry may be done, slots may be free."""
     outstanding = dispatcher.outstanding
+    batch = part.batch
     if batch is None:
         outstanding.complete(part.position, len(part.tail) + PART_BYTES)
-        entry_done = True
     else:
-        for index in part.message_indexes():
-            batch.unacked &= ~(1 << index)
-        entry_done = _close_part(dispatcher, batch, part)
-    if entry_done and dispatcher.gated:
+        batch.parts.remove(part)
+        if batch.parts:
+            outstanding.index_acks[batch.position] = batch
+        else:
+            outstanding.complete(batch.position, batch.bytes_held)
+    if dispatcher.gated and (batch is None or not batch.parts):
         pass_gates(dispatcher, part.position, now)
-    if dispatcher.release(part, worker, now):
-        dispatcher.settle_freed(part.slot, now)
+    free = dispatcher.release(part, worker, now)
+    if free:
+        dispatcher.settle(free, now)
     if dispatcher.chunked.give_up(part):
         # The worker gave up a message it has not got whole: it needs the rest no more than others do.
-        dispatcher.settle_slots((part.slot,), now)
+        dispatcher.settle((part.slot,), now)
 
 
 def _finish_plain(dispatcher: Dispatcher, part: Part, worker: Worker, now: float) -> None:
@@ -222,27 +213,16 @@ def _finish_plain(dispatcher: Dispatcher, part: Part, worker: Worker, now: float
     if dispatcher.endings is not None:
         dispatcher.endings.append((How.ACKED, part, worker, now, part.sent_at, part.attempts, None))
     slot = part.slot
-    if dispatcher.ordered and not dispatcher.slots.release(slot):
+    if dispatcher.ordered and not dispatcher.slots.release(slot, count):
         if slot in dispatcher.draining:
             dispatcher.end_drain(slot, worker, now)
-        if slot in dispatcher.waiting:
-            dispatcher.settle_freed(slot, now)
-
-
-def _close_part(dispatcher: Dispatcher, batch: Batch, part: Part) -> bool:
-    batch.parts.remove(part)
-    batch.open_parts -= 1
-    if batch.open_parts:
-        dispatcher.outstanding.index_acks[batch.position] = batch.unacked
-        return False
-    assert not batch.unacked, "an entry is done while a message of it is not"
-    dispatcher.outstanding.complete(batch.position, batch.bytes_held)
-    return True
+        if slot in dispatcher.blocked:
+            dispatcher.settle((slot,), now)
 
 
 def pass_gates(dispatcher: Dispatcher, position: int, now: float) -> None:
     """An entry is done: workers that joined behind it may have nothing more to wait for (PIP-282)."""
-    opened = False
+    opened: list[Worker] = []
     for worker in dispatcher.gated:
         gate = worker.join_gate
         assert gate is not None
@@ -250,14 +230,11 @@ def pass_gates(dispatcher: Dispatcher, position: int, now: float) -> None:
             gate.outstanding -= 1
             if not gate.outstanding:
                 worker.join_gate = None
-                opened = True
+                opened.append(worker)
     if opened:
         dispatcher.gated = [worker for worker in dispatcher.gated if worker.join_gate is not None]
-        dispatcher.settle_waiting(now)
-
-
-def _cleared(count: int, unacked: int) -> int:
-    return ~unacked & ((1 << count) - 1)
+    for worker in opened:
+        dispatcher.serve(worker, now)
 
 
 def _ack_bits(dispatcher: Dispatcher, part: Part, worker: Worker, bits: int, now: float) -> None:
@@ -266,28 +243,19 @@ def _ack_bits(dispatcher: Dispatcher, part: Part, worker: Worker, bits: int, now
     if not fresh:
         return
     _credit(worker, fresh.bit_count())
+    indexes = tuple(bits_to_indexes(fresh, part.message_indexes()))
     if dispatcher.endings is not None:
-        indexes = tuple(bits_to_indexes(fresh, part.message_indexes()))
         dispatcher.endings.append((How.ACKED, part, worker, now, part.sent_at, part.attempts, indexes))
-    part.acked |= fresh
-    if part.acked == (1 << part.count) - 1:
+    if part.acked | fresh == (1 << part.count) - 1:
         _finish(dispatcher, part, worker, now)
         return
+    part.acked |= fresh
     batch = part.batch
     if batch is None:
         batch = part.batch = Batch(part.position, part.tail, part.count)
         batch.add(part)
         dispatcher.outstanding.replace(part.position, batch)
-    for index in bits_to_indexes(fresh, part.message_indexes()):
-        batch.unacked &= ~(1 << index)
-    dispatcher.outstanding.index_acks[batch.position] = batch.unacked
-
-
-def _ack_delivery_bits(dispatcher: Dispatcher, delivery: Delivery, worker: Worker, unacked: int, now: float) -> None:
-    sequence = delivery.message_indexes()
-    acked = set(bits_to_indexes(_cleared(len(sequence), unacked), sequence))
-    for part in list(delivery.parts):
-        bits = sum(1 << bit for bit, index in enumerate(part.message_indexes()) if index in acked)
-        _ack_bits(dispatcher, part, worker, bits, now)
-        if part.holder is None:
-            delivery.parts.remove(part)
+    dispatcher.outstanding.index_acks[batch.position] = batch
+    free = dispatcher.release_messages(part, indexes, worker, now)
+    if free:
+        dispatcher.settle(free, now)

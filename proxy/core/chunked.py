@@ -9,11 +9,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from proxy.core.entry import Part
-
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from proxy.core.entry import Part
     from proxy.core.worker import Worker
 
 
@@ -107,5 +106,5 @@ def _index(part: Part) -> int:
 
 def _holds(worker: Worker, uuid: str, index: int) -> bool:
     """Whether this chunk is pending at the worker. Walks its pending acks: chunks come back seldom."""
-    chunks = (unit.chunk for unit in worker.pending.values() if isinstance(unit, Part) and unit.chunk is not None)
+    chunks = (part.chunk for part in worker.pending.values() if part.chunk is not None)
     return any(chunk.uuid == uuid and chunk.index == index for chunk in chunks)

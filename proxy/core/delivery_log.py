@@ -9,11 +9,10 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import TYPE_CHECKING, TypeAlias
 
-from proxy.core.entry import Delivery, Part, bits_to_indexes, parts_of
-
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from proxy.core.entry import Part
     from proxy.core.worker import Worker
 
 
@@ -36,15 +35,8 @@ indexes; None for all that the part has, which is so where it is its last. A pla
 def note(endings: list[Ending], how: How, part: Part, worker: Worker, now: float) -> None:
     """A part ended, but for what of it was acknowledged one by one before."""
     indexes: Sequence[int] | None = None
-    if how is not How.ACKED and part.count > 1:
-        indexes = part.message_indexes()  # it may be cut before the note is read
+    if how is not How.ACKED and (part.count > 1 or part.batch is not None):
+        indexes = part.message_indexes()  # it may be cut or joined before the note is read
     if part.acked:
-        left = ~part.acked & ((1 << part.count) - 1)
-        indexes = tuple(bits_to_indexes(left, part.message_indexes()))
+        indexes = part.unacked_indexes()
     endings.append((how, part, worker, now, part.sent_at, part.attempts, indexes))
-
-
-def note_unit(endings: list[Ending], how: How, unit: Part | Delivery, worker: Worker, now: float) -> None:
-    """Everything that is left of a delivery ended."""
-    for part in parts_of(unit):
-        note(endings, how, part, worker, now)

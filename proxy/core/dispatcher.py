@@ -6,10 +6,15 @@ same loop turn, so nothing waits for a timer (G6).
 
 The rule, whole: a slot's messages go out in topic order to its *target*. The target is the slot's owner (selector),
 unless another worker still holds messages of the slot; then there is none and the slot waits (it *drains*, PIP-379).
-Three tables follow from it: `slots` (holder and pending count), `waiting` (parts in order, per slot), and each
-worker's `ready` queue (slots that only its permits hold back). Every event touches the slots it concerns and no other:
-an ack that frees a slot settles that slot; a FLOW serves that worker's ready queue, one slot after the other, one
-delivery each; a join or leave settles what waits and marks what is in flight inside the ranges that moved.
+Three tables follow from it: `slots` (holder and pending count), each worker's `ready` queue (what has it as target
+and waits for its permits, in topic order), and `blocked` (what has no target, in topic order, per slot). Every event
+touches what it concerns and nothing else: an ack that frees a slot gives what is blocked of it to its owner; a FLOW
+serves that worker's ready queue; a join or leave places anew what waits and marks what is in flight inside the ranges
+that moved.
+
+Why topic order and not slot by slot in turns: all that a worker was to get of earlier entries has left when its part
+of a batch comes to the head, so the part leaves whole, and a batch leaves in as many pieces as it has takers. No slot
+starves: behind any message stand only later ones.
 
 Longer than most files because it is the one owner: membership lives in `membership`, acknowledgement in
 `acknowledgement`, both as functions of this state, and no other module writes it.
@@ -19,6 +24,8 @@ Specifications: PIP-379 (draining hashes), PIP-282 (join positions), design sect
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from collections import Counter
 from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
@@ -26,17 +33,19 @@ from typing import TYPE_CHECKING
 from proxy.core.chunked import ChunkedMessages
 from proxy.core.delivery_totals import DeliveryTotals
 from proxy.core.draining_hashes import DrainingHashes
-from proxy.core.entry import PART_BYTES, Batch, Delivery, Part, cut, slice_key
+from proxy.core.entry import PART_BYTES, Batch, Part, cut, join, may_join, slice_key, take
 from proxy.core.histogram import Histogram
 from proxy.core.outstanding import Outstanding, size_of
 from proxy.core.slots import SlotTable
 from proxy.core.unblocking import Unblocking
-from proxy.core.waiting import WAITING_SLOT_BYTES, WaitingSlot, WaitReason
+from proxy.core.waiting import BLOCKED_SLOT_BYTES, BlockedSlot, WaitReason, insert_all
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections import deque
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from proxy.core.delivery_log import Ending
+    from proxy.core.hash_ranges import HashRange
     from proxy.core.selectors.base import Selector
     from proxy.core.stream_leases import StreamLeases
     from proxy.core.worker import Worker
@@ -91,7 +100,8 @@ class Dispatcher:
         self.slots = SlotTable()
         self.draining = DrainingHashes()
         self.unblocking = Unblocking(unblocking_interval_s)
-        self.waiting: dict[int, WaitingSlot] = {}
+        self.blocked: dict[int, BlockedSlot] = {}
+        """Slots of which something waits that no worker may have now."""
         self.waiting_messages = 0
         self.chunked = ChunkedMessages()
         self.touched: list[Worker] = []
@@ -114,7 +124,7 @@ class Dispatcher:
         self.hand_over_duration = Histogram()
         """From a membership change until the former holder of a slot that moved had nothing of it left."""
         self.blocked_time = Histogram()
-        """How long slots had something waiting: from the first that had to wait until the last of it was sent."""
+        """How long what could not leave at once waited, for each delivery."""
 
     # ---- entries from the broker ------------------------------------------------------------------------------
 
@@ -127,13 +137,19 @@ class Dispatcher:
         outstanding.add(position, part, len(tail) + PART_BYTES)
         if self.gated:
             self._count_behind_gates(position)
-        if slot not in self.waiting and not self.paused:
+        if slot not in self.blocked and not self.paused:
             owner = self.select(slot)
-            if owner is not None and owner.open and owner.permits >= count and owner.join_gate is None:
+            if (
+                owner is not None
+                and owner.open
+                and owner.permits >= count
+                and not owner.ready
+                and owner.join_gate is None
+            ):
                 holder = self.slots.holder(slot) if self.ordered else 0
                 if (not holder or holder == owner.index) and (self.leases is None or self.leases.allows(slot, now)):
                     if self.ordered:
-                        self.slots.hold(slot, owner.index)
+                        self.slots.hold(slot, owner.index, count)
                     part.holder = owner
                     # `_post`, in place: the calls cost more than what they do.
                     part.sent_at = now
@@ -167,41 +183,13 @@ class Dispatcher:
         self._wait(part, now)
 
     def receive_batch(self, batch: Batch, now: float) -> None:
-        """An entry whose messages belong to several slots; `batch.parts` holds a part for each."""
-        outstanding = self.outstanding
-        position = batch.position
-        if not batch.parts[0].divisible:
-            self._receive_undivided(batch, now)
-            return
-        if position <= outstanding.highest and outstanding.is_repeat(position, batch.parts[0].redeliveries):
-            return
-        outstanding.add(position, batch, batch.bytes_held)
-        if self.gated:
-            self._count_behind_gates(position)
-        stopped = self.paused or self.lapsed(now)
-        takers: dict[int, tuple[Worker, list[Part]]] = {}
-        held_back: list[Part] = []
-        for part in batch.parts:
-            target = None if part.slot in self.waiting else self._target(part.slot, part)
-            if target is None or not target.open or target.permits <= 0 or stopped:
-                held_back.append(part)
-            else:
-                takers.setdefault(target.index, (target, []))[1].append(part)
-        for target, parts in takers.values():
-            held_back += self._send_group(target, parts, now)
-        for part in held_back:
-            self._wait(part, now)
-
-    def _receive_undivided(self, batch: Batch, now: float) -> None:
-        """An entry that can only be delivered whole goes to the owner of its first part.
-
-        With all its messages, also those acknowledged in an earlier life: see `entry.forget_acked`.
-        """
+        """An entry whose messages may belong to several slots, in one part, as `mixed_batch` makes it."""
         part = batch.parts[0]
-        del batch.parts[1:]
-        batch.open_parts = 1
-        part.indexes = None
-        part.count = batch.total
+        if not part.divisible:
+            # It goes to the owner of its first message with all its messages, also those acknowledged in an earlier
+            # life: see `entry.forget_acked`.
+            part.slots = part.indexes = None
+            part.count = batch.total
         self.receive_part(part, now)
 
     def _count_behind_gates(self, position: int) -> None:
@@ -258,44 +246,100 @@ class Dispatcher:
     # ---- waiting ----------------------------------------------------------------------------------------------
 
     def _wait(self, part: Part, now: float) -> None:
-        slot = part.slot
-        entry = self.waiting_slot(slot, now)
-        entry.insert(part)
+        """Something new waits, if only until this call ends."""
         self.waiting_messages += part.count
-        if self.ordered and slot in self.draining:
-            entry.blocked_attempts += 1
-        if entry.parts[0] is part:
-            target = self._settle(slot, entry)
-            if target is not None:
-                self.serve(target, now)
-        if part.chunk is not None:
-            begun = self._needed_by(part)
-            if begun is not None:
-                self.serve(begun, now)
+        found = dict.fromkeys(part.slots_of(part.message_indexes())) if self.ordered and self.draining else {}
+        self.place((part,), now)
+        for slot in found:
+            if slot in self.draining and slot in self.blocked:
+                self.blocked[slot].blocked_attempts += 1
 
-    def waiting_slot(self, slot: int, now: float) -> WaitingSlot:
+    def place(self, parts: Iterable[Part], now: float) -> None:
+        """Put parts where their slots say, each at its place, and serve whom that concerns.
+
+        They count as waiting already.
+        """
+        ready: dict[int, tuple[Worker, list[Part]]] = {}
+        begun: list[Worker] = []
+        for part in parts:
+            for target, piece in self._by_target(part):
+                if target is None:
+                    insert_all(self._blocked_slot(piece.slot).parts, (piece,))
+                elif target.index in ready:
+                    ready[target.index][1].append(piece)
+                else:
+                    ready[target.index] = (target, [piece])
+            if part.chunk is not None:
+                needed_by = self._needed_by(part)
+                begun += [needed_by] if needed_by is not None else []
+        for target, pieces in ready.values():
+            insert_all(target.ready, pieces)
+        for target, _ in ready.values():
+            self.serve(target, now)
+        for target in begun:
+            self.serve(target, now)
+
+    def _by_target(self, part: Part) -> Iterable[tuple[Worker | None, Part]]:
+        """The part in pieces: one for each worker that may get it, one for each slot that is blocked."""
+        if part.slots is None or not part.divisible:
+            slot = part.slot
+            return ((None if slot in self.blocked else self._target(slot, part), part),)
+        target_of = self._owners_only(part.slot) if not self.draining and not self.blocked else None
+        groups: dict[int, tuple[Worker | None, list[int]]] = {}
+        indexes = part.message_indexes()
+        for index, slot in zip(indexes, part.slots_of(indexes), strict=True):
+            if target_of is not None:
+                target = target_of(slot)
+            else:
+                target = None if slot in self.blocked else self._target(slot, part)
+            group = target.index if target is not None else -slot
+            if group in groups:
+                groups[group][1].append(index)
+            else:
+                groups[group] = (target, [index])
+        return self._taken_apart(part, list(groups.values()))
+
+    def _owners_only(self, slot: int) -> Callable[[int], Worker | None] | None:
+        """`_target`, for messages of one entry while no slot drains: who holds a slot owns it. None: ask `_target`.
+
+        All slots of an entry are in one stream.
+        """
+        return self.select if self.leases is None or self.leases.covers(slot) else None
+
+    def _taken_apart(
+        self, part: Part, groups: list[tuple[Worker | None, list[int]]]
+    ) -> list[tuple[Worker | None, Part]]:
+        """The part keeps the last group's messages."""
+        pieces: list[tuple[Worker | None, Part]] = []
+        left = set(part.message_indexes()) if len(groups) > 1 else set()
+        for target, indexes in groups[:-1]:
+            left.difference_update(indexes)
+            pieces.append((target, take(part, tuple(indexes), tuple(sorted(left)))))
+            self.outstanding.grew(PART_BYTES)
+        pieces.append((groups[-1][0], part))
+        return pieces
+
+    def _blocked_slot(self, slot: int) -> BlockedSlot:
         """The slot's queue, made if there is none: the caller puts something into it."""
-        entry = self.waiting.get(slot)
+        entry = self.blocked.get(slot)
         if entry is None:
-            entry = self.waiting[slot] = WaitingSlot(now)
-            self.outstanding.bytes_held += WAITING_SLOT_BYTES
+            entry = self.blocked[slot] = BlockedSlot()
+            self.outstanding.bytes_held += BLOCKED_SLOT_BYTES
         return entry
 
-    def forget_waiting(self, slot: int) -> None:
-        """Nothing of the slot waits any more."""
-        entry = self.waiting.pop(slot)
+    def forget_blocked(self, slot: int) -> None:
+        """Nothing of the slot is blocked any more."""
+        entry = self.blocked.pop(slot)
         assert not entry.parts, "a slot was forgotten while messages of it wait"
-        self.outstanding.bytes_held -= WAITING_SLOT_BYTES
+        self.outstanding.bytes_held -= BLOCKED_SLOT_BYTES
         if self.unblocking.held:
             self.unblocking.forget(slot)
-        if entry.home is not None:
-            entry.home.ready.pop(slot, None)
-            entry.home = None
 
     def _target(self, slot: int, head: Part) -> Worker | None:
-        """Who may get the slot's head now, permits aside; None while it drains or is held, or has no owner or lease.
+        """Who may get the slot's head now or before long; None while it drains or is held, or has no owner or lease.
 
-        That leases have run out is not asked here but where something is sent, like `paused`.
+        What concerns a worker as a whole is not asked here but where something is sent: permits, its join gate, that
+        leases have run out, `paused`.
         """
         if self.leases is not None and not self.leases.covers(slot):
             return None
@@ -309,81 +353,151 @@ class Dispatcher:
         elif head.chunk is not None and self._needed_by(head) not in {None, owner}:
             # Order among messages is not asked for, but a message's own pieces stay together.
             return None
-        if owner is not None and owner.join_gate is not None and head.position > owner.join_gate.position:
-            return None
         return owner
 
-    def _settle(self, slot: int, entry: WaitingSlot) -> Worker | None:
-        """Put the slot into the ready queue of its target, and out of any other's; returns the target."""
-        target = self._target(slot, entry.parts[0])
-        home = entry.home
-        if home is not target:
-            if home is not None:
-                home.ready.pop(slot, None)
-            entry.home = target
-        if target is not None:
-            target.ready[slot] = entry
-        return target
-
-    def settle_slots(self, slots: Iterable[int], now: float) -> None:
-        """Settle these waiting slots and serve whom that concerns."""
-        targets: dict[int, Worker] = {}
+    def settle(self, slots: Iterable[int], now: float) -> None:
+        """What is blocked of these slots waits for its target, if it has one now, and goes out if it can."""
+        freed: list[Part] = []
         for slot in slots:
-            entry = self.waiting.get(slot)
-            if entry is not None:
-                target = self._settle(slot, entry)
-                if target is not None:
-                    targets[target.index] = target
-        for target in targets.values():
-            self.serve(target, now)
+            freed += self._unblock(slot)
+        if freed:
+            self.place(freed, now)
 
-    def settle_waiting(self, now: float) -> None:
-        """Settle everything that waits: after a pause, and after a change of membership."""
-        self.settle_slots(list(self.waiting), now)
+    def _unblock(self, slot: int) -> list[Part]:
+        entry = self.blocked.get(slot)
+        if entry is None:
+            return []
+        freed: list[Part] = []
+        while entry.parts and self._target(slot, entry.parts[0]) is not None:
+            freed.append(entry.parts.popleft())
+        if not entry.parts:
+            self.forget_blocked(slot)
+        return freed
+
+    def settle_waiting(self, now: float, returned: Iterable[Part] = ()) -> None:
+        """Place anew all that waits, and what has `returned`, and serve everybody.
+
+        After a change of membership, or a pause.
+        """
+        moved = list(returned)
+        for worker in self.workers.values():
+            moved += self._misplaced(worker)
+        for slot in list(self.blocked):
+            moved += self._unblock(slot)
+        self.place(moved, now)
+        for worker in self.workers.values():
+            if worker.ready:
+                self.serve(worker, now)
+
+    def _misplaced(self, worker: Worker) -> list[Part]:
+        """Take out of a worker's ready queue what it may not have, or not all of it."""
+        kept: list[Part] = []
+        moved: list[Part] = []
+        for part in worker.ready:
+            slots = (part.slot,) if part.slots is None else set(part.slots_of(part.message_indexes()))
+            belongs = all(self._target(slot, part) is worker for slot in slots)
+            (kept if belongs else moved).append(part)
+        if moved:
+            worker.ready.clear()
+            worker.ready.extend(kept)
+        return moved
+
+    def block(self, slots: HashRange, now: float) -> None:
+        """Nobody may have these slots any more: what waits of them is placed anew. Each entry is in them whole."""
+        moved: list[Part] = []
+        for worker in self.workers.values():
+            if any(slots.start <= part.slot <= slots.end for part in worker.ready):
+                moved += self._misplaced(worker)
+        self.place(moved, now)
+
+    def waiting_parts(self) -> Iterator[Part]:
+        """All that waits, in no order."""
+        for worker in self.workers.values():
+            yield from worker.ready
+        for entry in self.blocked.values():
+            yield from entry.parts
+
+    def waiting_in(self, slot: int) -> list[Part]:
+        """Parts that wait with messages of the slot, in topic order. Walks what waits for the slot's owner."""
+        entry = self.blocked.get(slot)
+        owner = self.select(slot)
+        own = [part for part in owner.ready if part.unacked_of(slot)] if owner is not None else []
+        return [*own, *entry.parts] if entry is not None else own
+
+    def waiting_by_slot(self) -> Counter[int]:
+        """How many messages of each slot wait."""
+        slots: Counter[int] = Counter()
+        for part in self.waiting_parts():
+            slots.update(part.slots_of(part.message_indexes()))
+        return slots
 
     # ---- sending ----------------------------------------------------------------------------------------------
 
     def serve(self, worker: Worker, now: float) -> None:
-        """Send from the worker's ready queue while it has permits, one delivery a slot and round."""
+        """Send from the worker's ready queue while it has permits."""
         if self.leases is not None and self.leases.lapsed(now):
             return
         ready = worker.ready
         while ready and worker.open and worker.permits > 0 and not self.paused:
-            slot, entry = ready.popitem(last=False)
-            part = entry.parts[0]
-            if part.batch is not None and part.batch.open_parts > 1:
-                self._send_siblings(worker, slot, entry, now)
-                continue
-            size = part.count
-            if size > worker.permits and part.divisible:
-                head = self._cut(part, worker.permits)
-                self.waiting_messages -= head.count
-                self._hold_and_post(worker, head, now)
-                ready[slot] = entry
+            gate = worker.join_gate
+            if gate is not None and ready[0].position > gate.position:
                 break
-            entry.parts.popleft()
-            self.waiting_messages -= size
-            self._hold_and_post(worker, part, now)
-            self._requeue(worker, slot, entry, now)
+            part = self._next(ready)
+            if part.chunk is not None and not self.ordered and self._needed_by(part) not in {None, worker}:
+                # It is a piece of what another has begun meanwhile.
+                insert_all(self._blocked_slot(part.slot).parts, (part,))
+                continue
+            if part.count > worker.permits and part.divisible:
+                head = self._cut(part, worker.permits)
+                ready.appendleft(part)
+                part = head
+            self._leave_queue(part, now)
+            self._send(worker, part, now)
         if self.chunked and worker.permits > 0 and worker.writable and not self.paused:
             self._finish_begun(worker, now)
+
+    def _next(self, ready: deque[Part]) -> Part:
+        """The head, with what waits behind it of the same entry: it was taken apart when not all could go.
+
+        What was sent more often, or less, goes alone, and before later messages of the entry: they may have its key.
+        """
+        part = ready.popleft()
+        while ready and ready[0].position == part.position:
+            following = ready[0]
+            if may_join(part, following):
+                join(part, ready.popleft())
+                self.outstanding.grew(-PART_BYTES)
+                continue
+            ahead = bisect_left(part.message_indexes(), following.message_indexes()[0])
+            if ahead < part.count:
+                head = self._cut(part, ahead)
+                insert_all(ready, (part,))
+                part = head
+            break
+        return part
+
+    def _leave_queue(self, part: Part, now: float) -> None:
+        """What left in the moment it came passed through and did not wait."""
+        self.waiting_messages -= part.count
+        if now > part.waits_since:
+            self.blocked_time.observe(now - part.waits_since)
 
     def _finish_begun(self, worker: Worker, now: float) -> None:
         """Send the rest of chunked messages that the worker has begun, whatever waits before it: see `chunked`."""
         for slot in self.chunked.slots_of(worker):
-            entry = self.waiting.get(slot)
-            needed = [part for part in entry.parts if self._needed_by(part) is worker] if entry is not None else ()
-            if entry is None or not needed:
-                continue
-            for part in needed:
-                if worker.permits > 0 and self._needed_by(part) is worker:
-                    entry.parts.remove(part)
-                    self.waiting_messages -= part.count
-                    self._hold_and_post(worker, part, now)
-            if not entry.parts:
-                self._end_wait(slot, entry, now)
-            elif entry.home is None or self._target(slot, entry.parts[0]) is not entry.home:
-                self.settle_slots((slot,), now)
+            blocked = self.blocked.get(slot)
+            queues = (worker.ready, blocked.parts) if blocked is not None else (worker.ready,)
+            for queue in queues:
+                for part in [part for part in queue if part.slot == slot and self._needed_by(part) is worker]:
+                    if worker.permits > 0 and self._needed_by(part) is worker:
+                        queue.remove(part)
+                        self._leave_queue(part, now)
+                        self._send(worker, part, now)
+            if blocked is not None:
+                if not blocked.parts:
+                    self.forget_blocked(slot)
+                else:
+                    self.settle((slot,), now)
 
     def _needed_by(self, part: Part) -> Worker | None:
         """Who needs the part, a chunk, to finish a message of which it holds the beginning, and may have it."""
@@ -393,22 +507,6 @@ class Dispatcher:
         if worker is None or not self.ordered or self.slots.holder(part.slot) == worker.index:
             return worker
         return None
-
-    def _end_wait(self, slot: int, entry: WaitingSlot, now: float) -> None:
-        """The last of what waited has left. What left in the moment it came passed through and was not blocked."""
-        if now > entry.since:
-            self.blocked_time.observe(now - entry.since)
-        self.forget_waiting(slot)
-
-    def _requeue(self, worker: Worker, slot: int, entry: WaitingSlot, now: float) -> None:
-        """After a slot's head left: on to its next, if it has one."""
-        if not entry.parts:
-            self._end_wait(slot, entry, now)
-        elif worker.join_gate is None and not self.chunked:
-            worker.ready[slot] = entry
-        else:
-            # Behind a join gate, or if it is a piece of what another has begun, the next may not follow.
-            self._settle(slot, entry)
 
     def _cut(self, part: Part, size: int) -> Part:
         """Take the first `size` messages off a waiting part, and account for one part more."""
@@ -421,102 +519,45 @@ class Dispatcher:
             self.outstanding.grew(PART_BYTES)
         return head
 
-    def _send_siblings(self, worker: Worker, slot: int, entry: WaitingSlot, now: float) -> None:
-        """Send the slot's head together with all parts of its batch that could go to the worker now."""
-        head = entry.parts[0]
-        assert head.batch is not None
-        worker.ready[slot] = entry
-        group: list[Part] = []
-        for part in head.batch.parts:
-            place = self.waiting.get(part.slot)
-            if part.holder is None and place is not None and place.parts[0] is part and place.home is worker:
-                group.append(part)
-        for part in group:
-            place = self.waiting[part.slot]
-            place.parts.popleft()
-            self.waiting_messages -= part.count
-            worker.ready.pop(part.slot, None)
-            self._requeue(worker, part.slot, place, now)
-        for part in self._send_group(worker, group, now):
-            self._wait(part, now)
-
-    def _send_group(self, worker: Worker, parts: Sequence[Part], now: float) -> list[Part]:
-        """Send parts of one batch as one delivery, as many messages as permits allow; returns what is left over."""
-        taken: list[Part] = []
-        left: list[Part] = []
-        room = worker.permits
-        for part in sorted(parts, key=_by_order):
-            if not room:
-                left.append(part)
-                continue
-            fitting = part
-            if part.count > room:
-                fitting = self._cut(part, room)
-                left.append(part)
-            taken.append(fitting)
-            room -= fitting.count
-        if len(taken) == 1:
-            self._hold_and_post(worker, taken[0], now)
-        elif taken:
-            self._post_delivery(worker, Delivery(taken, worker), now)
-        return left
-
-    def _post_delivery(self, worker: Worker, delivery: Delivery, now: float) -> None:
-        for part in delivery.parts:
-            if self.ordered:
-                self.slots.hold(part.slot, worker.index)
-            part.holder = worker
-            part.sent_at = now
-            part.attempts += 1
-        delivery.sent_at = now
-        delivery.attempts = max(part.attempts for part in delivery.parts)
-        self._debit(worker, delivery.count, delivery.wire_bytes, now)
-        assert delivery.key not in worker.pending, "the same messages are pending twice"
-        worker.pending[delivery.key] = delivery
-        self._to_outbox(worker, delivery)
-
-    def _hold_and_post(self, worker: Worker, part: Part, now: float) -> None:
+    def _send(self, worker: Worker, part: Part, now: float) -> None:
         if self.ordered:
-            self.slots.hold(part.slot, worker.index)
+            if part.slots is None:
+                self.slots.hold(part.slot, worker.index, part.count)
+            else:
+                self.slots.hold_each(part.slots_of(part.message_indexes()), worker.index)
         part.holder = worker
         if part.chunk is not None:
             self.chunked.sent(worker, part)
-        if part.count > worker.permits:
+        count = part.count
+        if count > worker.permits:
             self.opaque_overshoots += 1
         key = part.key = slice_key(part.position, part.indexes)
         assert key not in worker.pending, "the same messages are pending twice"
-        self._post(worker, part, key, part.count, part.wire_bytes, now)
-
-    def _post(self, worker: Worker, part: Part, key: int, count: int, size: int, now: float) -> None:
-        """Debit the worker and put the part into its outbox; its slot is held already."""
         part.sent_at = now
         part.attempts += 1
-        self._debit(worker, count, size, now)
-        worker.pending[key] = part
-        self._to_outbox(worker, part)
-
-    def _debit(self, worker: Worker, count: int, size: int, now: float) -> None:
         worker.permits -= count
         worker.unacked += count
         worker.sent_messages += count
-        worker.sent_bytes += size
+        worker.sent_bytes += part.wire_bytes
         worker.last_sent_at = now
         if worker.max_unacked and worker.unacked >= worker.max_unacked:
             worker.over_unacked = True
             worker.open = False
+        worker.pending[key] = part
+        self._to_outbox(worker, part)
 
-    def _to_outbox(self, worker: Worker, unit: Part | Delivery) -> None:
+    def _to_outbox(self, worker: Worker, part: Part) -> None:
         if not worker.outbox:
             self.touched.append(worker)
             if not worker.first_sent_at:
                 worker.first_sent_at = worker.last_sent_at
-        worker.outbox.append(unit)
+        worker.outbox.append(part)
 
-    def undo_post(self, worker: Worker, unit: Part | Delivery) -> None:
-        """The unit was taken out of the outbox again: it used no permits. It is still pending."""
-        worker.permits += unit.count
-        worker.sent_messages -= unit.count
-        worker.sent_bytes -= unit.wire_bytes
+    def undo_post(self, worker: Worker, part: Part) -> None:
+        """The part was taken out of the outbox again: it used no permits. It is still pending."""
+        worker.permits += part.count
+        worker.sent_messages -= part.count
+        worker.sent_bytes -= part.wire_bytes
 
     def take_touched(self) -> list[Worker]:
         """Workers whose outbox is to be sent now; each outbox is the caller's to empty."""
@@ -526,17 +567,35 @@ class Dispatcher:
 
     # ---- freed slots ------------------------------------------------------------------------------------------
 
-    def release(self, part: Part, holder: Worker, now: float) -> bool:
-        """The part is pending no more at its holder; True if that freed its slot."""
+    def release(self, part: Part, holder: Worker, now: float) -> list[int]:
+        """What is unacknowledged of the part is pending no more at its holder; see `release_messages`."""
         part.holder = None
+        return self.release_messages(part, part.unacked_indexes(), holder, now)
+
+    def release_messages(self, part: Part, indexes: Sequence[int], holder: Worker, now: float) -> list[int]:
+        """These messages of the part are pending no more; returns the slots that are free now and were blocked.
+
+        The caller settles them.
+        """
         if not self.ordered:
-            return False
-        slot = part.slot
-        if self.slots.release(slot):
-            return False
-        if slot in self.draining:
-            self.end_drain(slot, holder, now)
-        return True
+            return []
+        if part.slots is None:
+            if self.slots.release(part.slot, len(indexes)):
+                return []
+            slots: Iterable[int] = (part.slot,)
+        else:
+            self.slots.release_each(part.slots_of(indexes))
+            if not self.draining and not self.blocked:
+                return []
+            slots = dict.fromkeys(part.slots_of(indexes))
+        free: list[int] = []
+        for slot in slots:
+            if not self.slots.holder(slot):
+                if slot in self.draining:
+                    self.end_drain(slot, holder, now)
+                if slot in self.blocked:
+                    free.append(slot)
+        return free
 
     def drain_ended(self, holder: Worker) -> None:
         """One slot of the holder drains no more: nothing of it is pending, or it belongs to the holder again."""
@@ -550,7 +609,7 @@ class Dispatcher:
         assert began is not None
         self.drain_ended(holder)
         owner = self.select(slot)
-        entry = self.waiting.get(slot)
+        entry = self.blocked.get(slot)
         waiting = 0
         if entry is not None:
             waiting = sum(part.count for part in entry.parts)
@@ -559,17 +618,9 @@ class Dispatcher:
         self.hand_over_duration.observe(now - began)
         self.hand_overs.append(HandOver(slot, holder.name, owner.name if owner else None, began, now, waiting))
 
-    def settle_freed(self, slot: int, now: float) -> None:
-        """A slot has become free: its next message goes out in this turn, unless it is held (`unblocking`)."""
-        entry = self.waiting.get(slot)
-        if entry is not None and entry.home is None:
-            target = self._settle(slot, entry)
-            if target is not None:
-                self.serve(target, now)
-
     def unblock(self, now: float) -> None:
         """Release the slots that came free within the interval, if that is over; call it at `unblocking.due_at`."""
-        self.settle_slots(self.unblocking.release(now), now)
+        self.settle(self.unblocking.release(now), now)
 
     def wait_reason(self, slot: int, head: Part, now: float) -> WaitReason | None:
         """Why the slot's head does not move; None if it could. The one place that tells."""
@@ -581,11 +632,11 @@ class Dispatcher:
         if owner is None:
             return WaitReason.NO_OWNER
         begun = self._needed_by(head)
+        gate = owner.join_gate
+        if begun is None and gate is not None and head.position > gate.position:
+            return WaitReason.JOIN_POSITION
         target = begun or self._target(slot, head)
         if target is None:
-            gate = owner.join_gate
-            if gate is not None and head.position > gate.position:
-                return WaitReason.JOIN_POSITION
             return WaitReason.UNBLOCKING_INTERVAL if slot in self.unblocking.held else WaitReason.DRAINING
         if target.drained_by_operator and begun is None:
             return WaitReason.DRAINED_BY_OPERATOR
@@ -594,7 +645,3 @@ class Dispatcher:
         if target.over_unacked and begun is None:
             return WaitReason.UNACKED_LIMIT
         return WaitReason.NO_PERMITS if target.permits <= 0 else None
-
-
-def _by_order(part: Part) -> tuple[int, int]:
-    return part.order

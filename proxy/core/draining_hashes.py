@@ -42,6 +42,10 @@ class DrainingHashes:
         """How many slots drain."""
         return sum(self._population.values())
 
+    def __bool__(self) -> bool:
+        """Whether any slot drains."""
+        return bool(self._population)
+
     def __contains__(self, slot: int) -> bool:
         """Whether the slot drains."""
         return self._change_of(slot) != 0

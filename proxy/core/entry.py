@@ -1,9 +1,10 @@
 """What the dispatcher holds of one broker entry until it is acknowledged.
 
-Most entries carry one message, or a batch of one key: one `Part` is the whole story, one slotted object a message on
-the hot path. An entry whose messages belong to several hash slots, or that had to be cut where a worker's permits
-ended, has a `Batch` that its parts share. Several parts of one batch that leave for one worker together are one
-`Delivery`; a part that leaves alone is its own delivery. A worker's pending acks map a *key* to the delivery: the
+A `Part` is what travels together: messages of one entry that wait at one place, or that one worker was sent as one
+batch. Most entries carry one message, or a batch of one key, and are one part: one slotted object a message on the hot
+path. An entry whose messages have several hash slots, or that had to be cut where a worker's permits ended, has a
+`Batch` besides: what is the same for all its parts, the slot of each message among it, is there once, by index. So a
+batch of a hundred keys costs as many objects as it has takers. A worker's pending acks map a *key* to the part: the
 packed position of a whole entry, or a negative number for a slice (`delivery_key`).
 
 Specification: design section 3, "Mixed-key batches".
@@ -11,6 +12,8 @@ Specification: design section 3, "Mixed-key batches".
 
 from __future__ import annotations
 
+from itertools import repeat
+from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
 from proxy.core.positions import entry_of, unpack
@@ -24,8 +27,12 @@ if TYPE_CHECKING:
 _LEDGER_SHIFT: Final = 63
 _ENTRY_MASK: Final = (1 << _LEDGER_SHIFT) - 1
 
-PART_BYTES: Final = 360
+PART_BYTES: Final = 380
 """What one part costs beside its entry's bytes: itself, its numbers, its places in the tables (measured, 64-bit)."""
+
+MIXED_MESSAGE_BYTES: Final = 48
+"""What a message costs beside that in a batch of several slots: its slot and its index, each with its place in a list
+(measured, 64-bit)."""
 
 
 def delivery_key(ledger: int, wire_entry: int, position: int) -> int:
@@ -58,33 +65,43 @@ class Chunk:
 
 
 class Batch:
-    """An entry with more than one part: what its parts share."""
+    """An entry that is more than one part, or was: what its parts share."""
 
-    __slots__ = ("bytes_held", "content", "open_parts", "parts", "position", "tail", "total", "unacked")
+    __slots__ = ("bytes_held", "content", "parts", "position", "slots", "tail", "total")
 
-    def __init__(self, position: int, tail: bytes, total: int) -> None:
-        """`total` messages as the entry's metadata counts them; parts are added by their maker."""
+    def __init__(self, position: int, tail: bytes, total: int, slots: Sequence[int] | None = None) -> None:
+        """`total` messages as the entry's metadata counts them, with the slot of each; parts are added by their maker.
+
+        `slots` is None where all parts have one slot.
+        """
         self.position = position
         self.tail = tail
         self.total = total
-        self.unacked = (1 << total) - 1
-        """One bit a message of the original batch, set until a worker acknowledged it."""
+        self.slots = slots
         self.parts: list[Part] = []
-        self.open_parts = 0
-        self.bytes_held = len(tail)
-        """What the entry costs until it is acknowledged: its bytes, and its parts, however many are done by then."""
+        """Those with something unacknowledged. A message in none of them is acknowledged."""
+        self.bytes_held = len(tail) + (MIXED_MESSAGE_BYTES * total if slots is not None else 0)
+        """What the entry costs until it is acknowledged: its bytes, its messages' slots, its parts, done or not."""
         self.content: object = None
-        """Whatever the one who cuts slices wants to keep: the decompressed payload and its index."""
+        """Whatever the one who cuts slices wants to keep of the opened batch."""
 
     def add(self, part: Part) -> None:
         """One more part."""
         self.parts.append(part)
-        self.open_parts += 1
         self.bytes_held += PART_BYTES
+
+    @property
+    def unacked(self) -> int:
+        """One bit a message of the original batch, set until a worker acknowledged it."""
+        bits = 0
+        for part in self.parts:
+            for index in part.unacked_indexes():
+                bits |= 1 << index
+        return bits
 
 
 class Part:
-    """The messages of one entry that share a hash slot."""
+    """Messages of one entry that are at one place, and at one worker once they were sent."""
 
     __slots__ = (
         "acked",
@@ -102,17 +119,24 @@ class Part:
         "redeliveries",
         "sent_at",
         "slot",
+        "slots",
         "tail",
+        "waits_since",
     )
 
     def __init__(self, position: int, slot: int, count: int, tail: bytes, redeliveries: int, now: float) -> None:
-        """`count` messages; `tail` is everything behind the command on the wire."""
+        """`count` messages of one slot; `tail` is everything behind the command on the wire."""
         self.position = position
         self.slot = slot
+        """Of all its messages; of the first, if it has several."""
+        self.slots: Sequence[int] | None = None
+        """The batch's, if its messages may have several."""
         self.count = count
         self.tail = tail
         self.redeliveries = redeliveries
         self.received_at = now
+        self.waits_since = now
+        """When it came, or came back from a worker; of no meaning while it is pending."""
         self.sent_at = 0.0
         self.attempts = 0
         self.key = position
@@ -130,7 +154,7 @@ class Part:
 
     @property
     def order(self) -> tuple[int, int]:
-        """Sort key inside a slot: topic order, then order inside the entry."""
+        """Sort key of what waits: topic order, then order inside the entry."""
         return self.position, self.indexes[0] if self.indexes else 0
 
     @property
@@ -147,55 +171,74 @@ class Part:
     @property
     def wire_bytes(self) -> int:
         """Bytes it takes on the wire, estimated if it is a slice."""
-        return len(self.tail) if self.indexes is None or self.batch is None else _share(self.batch, self.count)
-
-    def message_indexes(self) -> Sequence[int]:
-        """Indexes of its messages in the original batch."""
-        return range(self.count) if self.indexes is None else self.indexes
-
-
-class Delivery:
-    """Several parts of one batch at one worker, sent as one batch."""
-
-    __slots__ = (
-        "attempts",
-        "count",
-        "holder",
-        "indexes",
-        "key",
-        "parts",
-        "position",
-        "received_at",
-        "redeliveries",
-        "sent_at",
-        "wire_bytes",
-    )
-
-    def __init__(self, parts: Sequence[Part], holder: Worker) -> None:
-        """All parts are of one batch; what leaves is their messages in the batch's order."""
-        batch = parts[0].batch
-        assert batch is not None, "only parts of a batch travel together"
-        self.position = batch.position
-        self.parts = list(parts)
-        """Those with something unacknowledged; as delivered at first, fewer later."""
-        self.holder = holder
-        self.received_at = parts[0].received_at
-        self.sent_at = 0.0
-        self.attempts = 0
-        self.redeliveries = max(part.redeliveries for part in parts)
-        indexes = sorted(index for part in parts for index in part.message_indexes())
-        self.count = len(indexes)
-        self.indexes: tuple[int, ...] | None = None if self.count == batch.total else tuple(indexes)
-        self.key = slice_key(batch.position, self.indexes)
-        self.wire_bytes = _share(batch, self.count)
+        batch = self.batch
+        return len(self.tail) if self.indexes is None or batch is None else len(self.tail) * self.count // batch.total
 
     def message_indexes(self) -> Sequence[int]:
         """Indexes of its messages in the original batch, in the order delivered."""
-        return self.indexes if self.indexes is not None else range(self.count)
+        return range(self.count) if self.indexes is None else self.indexes
+
+    def unacked_indexes(self) -> Sequence[int]:
+        """Those of `message_indexes` that were not acknowledged one by one."""
+        indexes = self.message_indexes()
+        if not self.acked:
+            return indexes
+        return [index for bit, index in enumerate(indexes) if not self.acked >> bit & 1]
+
+    def slots_of(self, indexes: Sequence[int]) -> Iterable[int]:
+        """The slot of each of these messages of the entry."""
+        slots = self.slots
+        return map(slots.__getitem__, indexes) if slots is not None else repeat(self.slot, len(indexes))
+
+    def unacked_of(self, slot: int) -> int:
+        """How many of its unacknowledged messages have this slot."""
+        if self.slots is None:
+            return self.remaining if self.slot == slot else 0
+        return sum(each == slot for each in self.slots_of(self.unacked_indexes()))
 
 
-def _share(batch: Batch, count: int) -> int:
-    return len(batch.tail) * count // batch.total
+topic_order = attrgetter("order")
+"""Sort key of parts."""
+
+
+def mixed_batch(
+    position: int,
+    tail: bytes,
+    slots: Sequence[int],
+    redeliveries: int,
+    now: float,
+    indexes: tuple[int, ...] | None = None,
+) -> Batch:
+    """A batch as it came, in one part; `slots` has the slot of each of its messages.
+
+    Only the messages `indexes`, ascending, are to be delivered, if it is not None. The others (compacted away, or
+    acknowledged in an earlier life) count as acknowledged.
+    """
+    total = len(slots)
+    if indexes is None or len(indexes) == total:
+        indexes, wanted = None, slots
+    else:
+        wanted = [slots[index] for index in indexes]
+    batch = Batch(position, tail, total, slots if len(set(wanted)) > 1 else None)
+    part = Part(position, wanted[0], len(wanted), tail, redeliveries, now)
+    part.indexes = indexes
+    part.slots = batch.slots
+    part.batch = batch
+    batch.add(part)
+    return batch
+
+
+def by_slot(
+    position: int, tail: bytes, total: int, groups: Iterable[tuple[int, tuple[int, ...]]], redeliveries: int, now: float
+) -> Batch:
+    """As `mixed_batch`, of `total` messages; `groups` gives (slot, ascending indexes) for each slot."""
+    slots = [0] * total
+    known: list[int] = []
+    for slot, indexes in groups:
+        known += indexes
+        for index in indexes:
+            slots[index] = slot
+    return mixed_batch(position, tail, slots, redeliveries, now, tuple(sorted(known)))
 
 
 def slice_key(position: int, indexes: tuple[int, ...] | None) -> int:
@@ -206,31 +249,64 @@ def slice_key(position: int, indexes: tuple[int, ...] | None) -> int:
     return -((ledger << _LEDGER_SHIFT) | slice_id(entry, indexes))
 
 
-def parts_of(unit: Part | Delivery) -> Sequence[Part]:
-    """The parts of a delivery; a part alone is its own."""
-    return (unit,) if isinstance(unit, Part) else unit.parts
-
-
 def cut(part: Part, size: int) -> Part:
-    """Take the first `size` messages off a waiting part; the part keeps the rest.
+    """Take the first `size` messages off a waiting part; the part keeps the rest."""
+    assert 0 < size < part.count, f"cut {size} of {part.count}"
+    indexes = tuple(part.message_indexes())
+    return take(part, indexes[:size], indexes[size:])
+
+
+def take(part: Part, taken: tuple[int, ...], left: tuple[int, ...]) -> Part:
+    """Take some messages off a waiting part, which keeps those `left`; both by ascending indexes, together all it has.
 
     Both belong to the entry's `Batch` afterwards, which is made here if there was none.
     """
-    assert 0 < size < part.count, f"cut {size} of {part.count}"
+    assert len(taken) + len(left) == part.count, "a part is taken apart and not whole"
     assert part.divisible, "an entry that cannot be cut was to be cut"
     assert part.holder is None, "a pending part is not cut"
-    if part.batch is None:
-        part.batch = Batch(part.position, part.tail, part.count)
-        part.batch.add(part)
-    indexes = tuple(part.message_indexes())
-    head = Part(part.position, part.slot, size, part.tail, part.redeliveries, part.received_at)
-    head.attempts = part.attempts
-    head.digest = part.digest
-    head.batch = part.batch
-    part.batch.add(head)
-    head.indexes, part.indexes = indexes[:size], indexes[size:]
-    part.count -= size
-    return head
+    batch = part.batch
+    if batch is None:
+        batch = part.batch = Batch(part.position, part.tail, part.count)
+        batch.add(part)
+    slots = part.slots
+    other = Part(part.position, part.slot, len(taken), part.tail, part.redeliveries, part.received_at)
+    other.waits_since = part.waits_since
+    other.attempts = part.attempts
+    other.digest = part.digest
+    other.batch = batch
+    other.slots = slots
+    batch.add(other)
+    other.indexes, part.indexes = taken, left
+    part.count = len(left)
+    if slots is not None:
+        other.slot, part.slot = slots[taken[0]], slots[left[0]]
+    return other
+
+
+def may_join(part: Part, other: Part) -> bool:
+    """Whether two waiting parts can go as one: of one entry, and sent equally often."""
+    return (
+        part.position == other.position
+        and part.attempts == other.attempts
+        and part.redeliveries == other.redeliveries
+        and not part.opaque
+    )
+
+
+def join(part: Part, other: Part) -> None:
+    """Let a waiting part have another's messages; the other is no more."""
+    batch = part.batch
+    assert batch is not None
+    assert batch is other.batch, "only parts of a batch can be joined"
+    indexes = tuple(sorted((*part.message_indexes(), *other.message_indexes())))
+    part.count = len(indexes)
+    part.indexes = indexes if part.count < batch.total else None
+    part.waits_since = min(part.waits_since, other.waits_since)
+    if batch.slots is not None:
+        part.slots = batch.slots
+        part.slot = batch.slots[indexes[0]]
+    batch.parts.remove(other)
+    batch.bytes_held -= PART_BYTES
 
 
 def forget_acked(part: Part) -> None:
@@ -244,29 +320,12 @@ def forget_acked(part: Part) -> None:
     if not part.divisible:
         part.acked = 0
         return
-    left = tuple(index for bit, index in enumerate(part.message_indexes()) if not part.acked >> bit & 1)
+    left = tuple(part.unacked_indexes())
     part.indexes = left
     part.count = len(left)
     part.acked = 0
-
-
-def by_slot(
-    position: int, tail: bytes, total: int, groups: Iterable[tuple[int, tuple[int, ...]]], redeliveries: int, now: float
-) -> Batch:
-    """A batch of `total` messages cut by hash slot: `groups` gives (slot, ascending indexes) for each slot.
-
-    Messages in no group (compacted away, or acknowledged in an earlier life) are taken as acknowledged.
-    """
-    batch = Batch(position, tail, total)
-    batch.unacked = 0
-    for slot, indexes in groups:
-        part = Part(position, slot, len(indexes), tail, redeliveries, now)
-        part.batch = batch
-        part.indexes = indexes if len(indexes) < total else None
-        batch.add(part)
-        for index in indexes:
-            batch.unacked |= 1 << index
-    return batch
+    if part.slots is not None:
+        part.slot = part.slots[left[0]]
 
 
 def bits_to_indexes(bits: int, sequence: Sequence[int]) -> Iterable[int]:

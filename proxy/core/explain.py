@@ -4,8 +4,9 @@ What the dispatcher decided is asked of it (`Dispatcher.wait_reason`) and not de
 keeps it so, and with which deliveries. Everything is read at one moment and nothing is changed.
 
 Why not keep these answers ready: they are asked for by people, and would cost every message. Cost of asking: what waits
-in the slot, and at most one worker's pending acks, walked until the slot's own are found. For a join position (PIP-282)
-also the entries outstanding, for a chunked message what waits in its slot. Never all workers' pending acks.
+in the slot and for its owner, and at most one worker's pending acks, walked until the slot's own are found. For a join
+position (PIP-282) also the entries outstanding, for a chunked message what waits in its slot. Never all workers'
+pending acks.
 
 Longer than most files because each reason stands here with its evidence and its sentence, side by side.
 
@@ -20,7 +21,7 @@ from heapq import nsmallest
 from itertools import islice
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from proxy.core.entry import Batch, Part, parts_of
+from proxy.core.entry import Batch, Part, topic_order
 from proxy.core.positions import format_position
 from proxy.core.sticky_key import RANGE_SLOT_COUNT
 from proxy.core.waiting import WaitReason
@@ -98,7 +99,7 @@ class SlotExplanation:
     state: SlotState
     waiting_messages: int
     waiting_age_s: float | None
-    """Since something of the slot began to wait; None if nothing does."""
+    """Since what has waited longest of the slot came, or came back from a worker; None if nothing waits."""
     pending_deliveries: int
     """Deliveries with messages of the slot, at the holder; without order, at the worker that is next to get some."""
     pending_messages: int
@@ -159,28 +160,28 @@ def explain_slot(dispatcher: Dispatcher, slot: int, now: float, *, upstream_back
     """
     if not 0 <= slot < RANGE_SLOT_COUNT:
         raise ValueError(f"not a hash slot: {slot}; expected 0 to {RANGE_SLOT_COUNT - 1}")
-    waiting = dispatcher.waiting.get(slot)
+    waiting = dispatcher.waiting_in(slot)
     # Where nothing waits, the reason is that of a message yet to come: the sentence tells of it, the state does not.
-    head = waiting.parts[0] if waiting is not None else Part(dispatcher.outstanding.highest + 1, slot, 1, b"", 0, now)
+    head = waiting[0] if waiting else Part(dispatcher.outstanding.highest + 1, slot, 1, b"", 0, now)
     found = _find(dispatcher, slot, head, now)
-    gate = found.gate if waiting is not None else None
-    state = _state(found, waits=waiting is not None, upstream_backlog=upstream_backlog)
+    gate = found.gate if waiting else None
+    state = _state(found, waits=bool(waiting), upstream_backlog=upstream_backlog)
     holder = dispatcher.workers.get(dispatcher.slots.holder(slot))
     return SlotExplanation(
         slot=slot,
         owner=found.owner.name if found.owner is not None else None,
         holder=holder.name if holder is not None else None,
         state=state,
-        waiting_messages=sum(part.count for part in waiting.parts) if waiting is not None else 0,
-        waiting_age_s=now - waiting.since if waiting is not None else None,
+        waiting_messages=sum(part.unacked_of(slot) for part in waiting),
+        waiting_age_s=now - min(part.waits_since for part in waiting) if waiting else None,
         pending_deliveries=found.pending.deliveries,
         pending_messages=found.pending.messages,
-        head=_shown_head(head, now) if waiting is not None else None,
+        head=_shown_head(head, slot, now) if waiting else None,
         join_position=format_position(gate.position) if gate is not None else None,
         join_position_entries=gate.outstanding if gate is not None else 0,
-        blocking=found.blocking if waiting is not None else (),
+        blocking=found.blocking if waiting else (),
         released_in_s=_released_in_s(dispatcher, now) if state is SlotState.UNBLOCKING_INTERVAL else None,
-        unblocks=_sentence(found) if waiting is not None else _sentence_for_next(state, found),
+        unblocks=_sentence(found) if waiting else _sentence_for_next(state, found),
     )
 
 
@@ -219,10 +220,10 @@ def _state(found: _Findings, *, waits: bool, upstream_backlog: bool) -> SlotStat
     return SlotState.UPSTREAM_BEHIND if behind else SlotState.FLOWING
 
 
-def _shown_head(head: Part, now: float) -> WaitingHead:
+def _shown_head(head: Part, slot: int, now: float) -> WaitingHead:
     return WaitingHead(
         position=format_position(head.position),
-        messages=head.count,
+        messages=head.unacked_of(slot),
         age_s=now - head.received_at,
         attempts=head.attempts,
         redeliveries=head.redeliveries,
@@ -240,14 +241,14 @@ def _pending_of(dispatcher: Dispatcher, slot: int, worker: Worker | None, now: f
     deliveries = messages = 0
     oldest: list[BlockingDelivery] = []
     for unit in worker.pending.values():
-        own = [part for part in parts_of(unit) if part.slot == slot]
+        own = unit.unacked_of(slot)
         if not own:
             continue
         deliveries += 1
-        messages += sum(part.remaining for part in own)
+        messages += own
         if len(oldest) < BLOCKING_LISTED_MAX:
-            oldest.append(_blocking(own, now))
-        unseen -= len(own)
+            oldest.append(_blocking((unit,), now, slot))
+        unseen -= own
         if not unseen:
             # Without order nothing is counted, and this is never true.
             break
@@ -256,7 +257,7 @@ def _pending_of(dispatcher: Dispatcher, slot: int, worker: Worker | None, now: f
 
 def _oldest_of(worker: Worker, now: float) -> tuple[BlockingDelivery, ...]:
     """What the worker has had longest, of any slot."""
-    return tuple(_blocking(parts_of(unit), now) for unit in islice(worker.pending.values(), BLOCKING_LISTED_MAX))
+    return tuple(_blocking((unit,), now) for unit in islice(worker.pending.values(), BLOCKING_LISTED_MAX))
 
 
 def _before_gate(dispatcher: Dispatcher, gate: JoinGate, now: float) -> tuple[BlockingDelivery, ...]:
@@ -276,14 +277,14 @@ def _parts_at(dispatcher: Dispatcher, position: int) -> Sequence[Part]:
     return entry.parts if isinstance(entry, Batch) else (entry,)
 
 
-def _blocking(parts: Sequence[Part], now: float) -> BlockingDelivery:
-    """Parts of one entry that are at one worker, or that all wait."""
-    first = parts[0]
+def _blocking(parts: Sequence[Part], now: float, slot: int | None = None) -> BlockingDelivery:
+    """Parts of one entry that are at one worker, or that all wait; if only a slot counts, its messages of them."""
+    first = min(parts, key=topic_order)
     holder = first.holder
     return BlockingDelivery(
         position=format_position(first.position),
-        slot=first.slot,
-        messages=sum(part.remaining for part in parts),
+        slot=slot if slot is not None else next(iter(first.slots_of(first.unacked_indexes()))),
+        messages=sum(part.remaining if slot is None else part.unacked_of(slot) for part in parts),
         sent_age_s=now - min(part.sent_at for part in parts) if holder is not None else None,
         attempts=max(part.attempts for part in parts),
         redeliveries=max(part.redeliveries for part in parts),
@@ -306,8 +307,8 @@ def _unfinished(dispatcher: Dispatcher, worker: Worker, slots: Sequence[int]) ->
     begun = [slot for slot in chunked.slots_of(worker) if slot in slots] if chunked else []
     if not begun:
         return ""
-    queues = [dispatcher.waiting[slot].parts for slot in begun if slot in dispatcher.waiting]
-    if not any(chunked.needed_by(part) is worker for parts in queues for part in parts):
+    waiting = (part for slot in begun for part in dispatcher.waiting_in(slot))
+    if not any(chunked.needed_by(part) is worker for part in waiting):
         return f"; the rest of a chunked message that {worker.name} has begun has not come from the broker yet"
     if not worker.writable:
         return f"; {worker.name} must read its socket to get the rest of a chunked message that it has begun"

@@ -1,9 +1,9 @@
 """Workers join and leave: what moves, what drains, what waits for whom.
 
 Functions of a dispatcher's state. A join or leave changes who owns which slots, and nothing else; draining follows
-from it. Two things must happen in the same turn: every waiting slot whose owner changed stands in its new owner's
-ready queue (a lazy move on the old owner's next grant would lose the wake-up of an idle new owner), and every slot in
-flight inside the ranges that moved is marked as draining, or as returned to its owner.
+from it. Two things must happen in the same turn: everything that waits of slots whose owner changed stands in its new
+owner's ready queue (a lazy move on the old owner's next grant would lose the wake-up of an idle new owner), and every
+slot in flight inside the ranges that moved is marked as draining, or as returned to its owner.
 
 Specifications: PIP-379 rules 1, 4 and 6; PIP-282 for the join position.
 """
@@ -58,22 +58,21 @@ def leave(dispatcher: Dispatcher, worker: Worker, now: float) -> list[RangeMove[
         return []
     moves = dispatcher.selector.remove(worker)
     del dispatcher.workers[worker.index]
-    for entry in worker.ready.values():
-        entry.home = None
+    waiting = list(worker.ready)
     worker.ready.clear()
     if worker.join_gate is not None:
         worker.join_gate = None
         dispatcher.gated.remove(worker)
     units = list(worker.pending.values())
     worker.pending.clear()
-    take_back(dispatcher, worker, units, now)
+    waiting += take_back(dispatcher, worker, units, now)
     dispatcher.departed = sum_of((dispatcher.departed, totals_of(worker)))
     worker.outbox.clear()
     dispatcher.chunked.forget_worker(worker)
     assert worker.unacked == 0
     assert worker.draining_slots == 0
     _move(dispatcher, moves, now)
-    dispatcher.settle_waiting(now)
+    dispatcher.settle_waiting(now, waiting)
     return moves
 
 
@@ -82,8 +81,7 @@ def _join_position(dispatcher: Dispatcher) -> int | None:
     positions = LastSentPosition()
     if dispatcher.outstanding.highest >= 0:
         positions.read(dispatcher.outstanding.highest)
-    waiting = dispatcher.waiting.values()
-    unsent = (part.position for entry in waiting for part in entry.parts if not part.attempts)
+    unsent = (part.position for part in dispatcher.waiting_parts() if not part.attempts)
     lowest = min(unsent, default=None)
     if lowest is not None:
         positions.hold(lowest)

@@ -54,13 +54,13 @@ class Outstanding:
         """Nothing received yet."""
         self.entries: dict[int, Part | Batch] = {}
         self.bytes_held = 0
-        """Entries with their parts, and the queues of what waits of them."""
+        """Entries with their parts, the queues of blocked slots, and opened batches."""
         self.highest = -1
         """Highest position ever received; everything above it is news without a look-up."""
         self.acks: list[int] = []
         """Positions to acknowledge upstream, taken by the caller once a turn."""
-        self.index_acks: dict[int, int] = {}
-        """Position to the bits of its messages still unacknowledged, for brokers that store batch index acks."""
+        self.index_acks: dict[int, Batch] = {}
+        """Batches of which some messages were acknowledged, by position, for brokers that store batch index acks."""
         self.unconfirmed: set[int] = set()
         self._confirmed_fresh: set[int] = set()
         self._confirmed_ranges = PositionRanges(CONFIRMED_RANGES_MAX)
@@ -97,7 +97,7 @@ class Outstanding:
             self.bytes_held += batch.bytes_held - size_of(before)
 
     def grew(self, size: int) -> None:
-        """An entry was cut again and costs `size` bytes more."""
+        """An entry was cut or opened and costs `size` bytes more, or less if negative."""
         self.bytes_held += size
 
     def complete(self, position: int, size: int) -> None:

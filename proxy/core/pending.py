@@ -19,13 +19,14 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from proxy.core.entry import Delivery, Part, delivery_key, parts_of, wire_id
+from proxy.core.entry import delivery_key, wire_id
 from proxy.core.positions import format_position, is_packable, pack
 from proxy.core.slice_id import original_entry
 from proxy.core.steps import finished, in_steps
 
 if TYPE_CHECKING:
     from proxy.core.dispatcher import Dispatcher
+    from proxy.core.entry import Part
     from proxy.core.steps import Steps
     from proxy.core.worker import Worker
 
@@ -51,7 +52,7 @@ class PendingDelivery:
     """Slots of those messages, ascending; at most `HASHES_LISTED_MAX`."""
     hashes_count: int
     attempts: int
-    """How often it was sent to a worker; of several messages, the one sent most often."""
+    """How often it was sent to a worker."""
     redeliveries: int
     """As the worker was told."""
     sent_age_s: float
@@ -99,9 +100,9 @@ def pending_page_steps(
         raise ValueError(f"not a page's limit: {limit}; expected 1 to {PAGE_MAX}")
     start = _parse(after) if after is not None else (-1, 0)
     total = 0
-    found: list[Part | Delivery] = []
+    found: list[Part] = []
     for run in in_steps(list(worker.pending.values())):
-        units = [unit for unit in run if slot is None or any(part.slot == slot for part in parts_of(unit))]
+        units = [unit for unit in run if slot is None or unit.unacked_of(slot)]
         total += len(units)
         ahead = [unit for unit in units if _order(unit) > start]
         if ahead:
@@ -115,12 +116,12 @@ def pending_page_steps(
     )
 
 
-def _order(unit: Part | Delivery) -> tuple[int, int]:
+def _order(unit: Part) -> tuple[int, int]:
     """Topic order; the keys of slices are negative numbers, larger in size where the first message comes later."""
     return unit.position, abs(unit.key)
 
 
-def _cursor(unit: Part | Delivery) -> str:
+def _cursor(unit: Part) -> str:
     return f"{format_position(unit.position)}:{wire_id(unit.key)[1]}"
 
 
@@ -135,14 +136,13 @@ def _parse(cursor: str) -> tuple[int, int]:
     raise ValueError(f"not a cursor: {cursor[:100]!r}; expected the `next` of a page before, such as 3:5:5")
 
 
-def _shown(dispatcher: Dispatcher, unit: Part | Delivery, now: float) -> PendingDelivery:
-    parts = parts_of(unit)
-    slots = sorted({part.slot for part in parts})
+def _shown(dispatcher: Dispatcher, unit: Part, now: float) -> PendingDelivery:
+    slots = sorted(set(unit.slots_of(unit.unacked_indexes())))
     ledger, entry = wire_id(unit.key)
     return PendingDelivery(
         message_id=f"{ledger}:{entry}",
         position=format_position(unit.position),
-        messages=sum(part.remaining for part in parts),
+        messages=unit.remaining,
         hashes=tuple(slots[:HASHES_LISTED_MAX]),
         hashes_count=len(slots),
         attempts=unit.attempts,
@@ -150,5 +150,5 @@ def _shown(dispatcher: Dispatcher, unit: Part | Delivery, now: float) -> Pending
         sent_age_s=now - unit.sent_at,
         age_s=now - unit.received_at,
         draining=any(slot in dispatcher.draining for slot in slots),
-        chunk=isinstance(unit, Part) and unit.chunk is not None,
+        chunk=unit.chunk is not None,
     )

@@ -24,10 +24,11 @@ def change_mode(dispatcher: Dispatcher, mode: OrderingMode, now: float) -> None:
     assert mode is not OrderingMode.UNORDERED
     dispatcher.mode = mode
     if mode is not OrderingMode.LAST_SENT_POSITION and dispatcher.gated:
-        for worker in dispatcher.gated:
-            worker.join_gate = None
+        opened = list(dispatcher.gated)
         dispatcher.gated.clear()
-        dispatcher.settle_waiting(now)
+        for worker in opened:
+            worker.join_gate = None
+            dispatcher.serve(worker, now)
 
 
 def change_max_unacked(dispatcher: Dispatcher, worker: Worker, max_unacked: int, now: float) -> None:

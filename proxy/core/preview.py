@@ -22,7 +22,6 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
-from proxy.core.entry import parts_of
 from proxy.core.hash_ranges import diff
 from proxy.core.steps import finished, in_steps
 from proxy.core.worker import Worker
@@ -233,8 +232,8 @@ def _would_drain(
             continue
         hashes[id(worker)] = len(slots)
         for run in in_steps(list(worker.pending.values())):
-            parts = (part for unit in run for part in parts_of(unit))
-            messages[id(worker)] += sum(part.remaining for part in parts if part.slot in slots)
+            pending = (slot for part in run for slot in part.slots_of(part.unacked_indexes()))
+            messages[id(worker)] += sum(slot in slots for slot in pending)
             yield
     return hashes, messages
 
@@ -247,7 +246,7 @@ def _would_come_back(worker: Worker) -> Steps[int]:
     unsent = {id(unit) for unit in worker.outbox}
     messages = 0
     for run in in_steps(list(worker.pending.values())):
-        parts = (part for unit in run if id(unit) not in unsent for part in parts_of(unit))
+        parts = (part for part in run if id(part) not in unsent)
         messages += sum(part.remaining if part.divisible else part.count for part in parts)
         yield
     return messages
@@ -256,10 +255,9 @@ def _would_come_back(worker: Worker) -> Steps[int]:
 def _waiting_in(dispatcher: Dispatcher, moves: Sequence[RangeMove[Worker]]) -> Steps[int]:
     starts = [move.start for move in moves]
     messages = 0
-    for run in in_steps(list(dispatcher.waiting.items())):
-        for slot, waiting in run:
+    for run in in_steps(list(dispatcher.waiting_parts())):
+        for slot in (slot for part in run for slot in part.slots_of(part.message_indexes())):
             at = bisect_right(starts, slot) - 1
-            if at >= 0 and slot <= moves[at].end:
-                messages += sum(part.count for part in waiting.parts)
+            messages += at >= 0 and slot <= moves[at].end
         yield
     return messages

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections import deque
 from typing import TYPE_CHECKING
 
 from proxy.core.acknowledgement import pass_gates
-from proxy.core.delivery_log import How, note_unit
+from proxy.core.delivery_log import How, note
 from proxy.core.draining_hashes import DrainingHashes
 from proxy.core.outstanding import size_of
 from proxy.core.slots import SlotTable
 
 if TYPE_CHECKING:
+    from collections import deque
+
     from proxy.core.dispatcher import Dispatcher
     from proxy.core.entry import Part
     from proxy.core.outstanding import Outstanding
@@ -26,7 +27,7 @@ def reset(dispatcher: Dispatcher, now: float) -> None:
     dispatcher.slots = SlotTable()
     dispatcher.draining = DrainingHashes()
     dispatcher.unblocking.clear()
-    dispatcher.waiting.clear()
+    dispatcher.blocked.clear()
     dispatcher.waiting_messages = 0
     dispatcher.chunked.clear()
     dispatcher.gated.clear()
@@ -35,7 +36,7 @@ def reset(dispatcher: Dispatcher, now: float) -> None:
             unsent = {id(unit) for unit in worker.outbox}
             for unit in worker.pending.values():
                 if id(unit) not in unsent:
-                    note_unit(dispatcher.endings, How.DROPPED, unit, worker, now)
+                    note(dispatcher.endings, How.DROPPED, unit, worker, now)
         worker.pending.clear()
         worker.ready.clear()
         worker.outbox.clear()
@@ -68,14 +69,12 @@ def discard_up_to(dispatcher: Dispatcher, position: int, now: float) -> int:
     be delivered. What a worker already holds stays until the worker gives it back; its ack then changes nothing.
     """
     dropped: list[Part] = []
-    for slot, entry in list(dispatcher.waiting.items()):
-        stale = [part for part in entry.parts if part.position <= position]
-        if not stale:
-            continue
-        dropped += stale
-        entry.parts = deque(part for part in entry.parts if part.position > position)
+    for worker in dispatcher.workers.values():
+        dropped += _drop_first(worker.ready, position)
+    for slot, entry in list(dispatcher.blocked.items()):
+        dropped += _drop_first(entry.parts, position)
         if not entry.parts:
-            dispatcher.forget_waiting(slot)
+            dispatcher.forget_blocked(slot)
     messages = sum(part.count for part in dropped)
     dispatcher.waiting_messages -= messages
     gone = [part.position for part in dropped if _drop(dispatcher, part)]
@@ -86,6 +85,14 @@ def discard_up_to(dispatcher: Dispatcher, position: int, now: float) -> int:
     return messages
 
 
+def _drop_first(queue: deque[Part], position: int) -> list[Part]:
+    """Take out of a queue in topic order what lies at or below the position."""
+    dropped: list[Part] = []
+    while queue and queue[0].position <= position:
+        dropped.append(queue.popleft())
+    return dropped
+
+
 def _drop(dispatcher: Dispatcher, part: Part) -> bool:
     """Forget a part that waited; True if nothing is left of its entry."""
     dispatcher.chunked.give_up(part)
@@ -94,9 +101,6 @@ def _drop(dispatcher: Dispatcher, part: Part) -> bool:
         dispatcher.outstanding.discard(part.position, size_of(part))
         return True
     batch.parts.remove(part)
-    batch.open_parts -= 1
-    for index in part.message_indexes():
-        batch.unacked &= ~(1 << index)
-    if not batch.open_parts:
+    if not batch.parts:
         dispatcher.outstanding.discard(part.position, batch.bytes_held)
-    return not batch.open_parts
+    return not batch.parts

@@ -22,7 +22,7 @@ from array import array
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 SLOT_COUNT = 65_537
 """Slots 0..65536: both spaces of facts 1.2, and the upper bound the broker shows for auto-split ranges."""
@@ -60,54 +60,80 @@ class SlotTable:
         self._busy_slot_count = 0
         """Kept while the arrays are used; the dictionary knows its own length."""
 
-    def hold(self, slot: int, holder: int) -> None:
-        """Count one more unit in flight at the holder (1..65535), who must be the slot's holder if it has one."""
+    def hold(self, slot: int, holder: int, count: int = 1) -> None:
+        """Count so many more units in flight at the holder (1..65535), who must be the slot's holder if it has one."""
         sparse = self._sparse
         if sparse is None:
-            present = self._holders[slot]
-            if present:
-                assert present == holder, f"slot {slot} is held by {present}, not by {holder}"
-                self._counts[slot] += 1
-            else:
-                assert NO_HOLDER < holder <= MAX_HOLDER, holder
-                self._holders[slot] = holder
-                self._counts[slot] = 1
-                self._busy_slot_count += 1
+            self._hold_dense(slot, holder, count)
             return
         if slot in sparse:
             packed = sparse[slot]
             assert packed & _HOLDER_MASK == holder, f"slot {slot} is held by {packed & _HOLDER_MASK}, not by {holder}"
-            sparse[slot] = packed + _ONE_UNIT
+            sparse[slot] = packed + (count << _HOLDER_BITS)
         else:
             assert 0 <= slot < SLOT_COUNT, slot
             assert NO_HOLDER < holder <= MAX_HOLDER, holder
-            sparse[slot] = _ONE_UNIT | holder
+            sparse[slot] = count << _HOLDER_BITS | holder
             if len(sparse) > DENSE_THRESHOLD:
                 self._to_arrays(sparse)
 
-    def release(self, slot: int) -> int:
-        """Count one unit less and return what remains; at 0 the slot has no holder any more."""
+    def hold_each(self, slots: Iterable[int], holder: int) -> None:
+        """Count one more unit of each of these slots, one that is named twice two."""
         sparse = self._sparse
         if sparse is None:
-            remaining = self._counts[slot] - 1
-            assert remaining >= 0, f"slot {slot} is free"
-            self._counts[slot] = remaining
-            if not remaining:
-                self._holders[slot] = NO_HOLDER
-                self._busy_slot_count -= 1
-                if not self._busy_slot_count:
-                    self._to_dictionary()
+            for slot in slots:
+                self._hold_dense(slot, holder, 1)
+            return
+        assert NO_HOLDER < holder <= MAX_HOLDER, holder
+        first = _ONE_UNIT | holder
+        known = sparse.get
+        for slot in slots:
+            packed = known(slot)
+            if packed is None:
+                sparse[slot] = first
+            else:
+                assert packed & _HOLDER_MASK == holder, (
+                    f"slot {slot} is held by {packed & _HOLDER_MASK}, not by {holder}"
+                )
+                sparse[slot] = packed + _ONE_UNIT
+        if len(sparse) > DENSE_THRESHOLD:
+            self._to_arrays(sparse)
+
+    def release(self, slot: int, count: int = 1) -> int:
+        """Count so many units less and return what remains; at 0 the slot has no holder any more."""
+        sparse = self._sparse
+        if sparse is None:
+            remaining = self._release_dense(slot, count)
+            if not self._busy_slot_count:
+                self._to_dictionary()
             return remaining
         try:
-            packed = sparse[slot] - _ONE_UNIT
+            packed = sparse[slot] - (count << _HOLDER_BITS)
         except KeyError:
             message = f"slot {slot} is free"
             raise AssertionError(message) from None
         if packed > _HOLDER_MASK:
             sparse[slot] = packed
             return packed >> _HOLDER_BITS
+        assert packed >= 0, f"slot {slot} is free, or has fewer than {count} units in flight"
         del sparse[slot]
         return 0
+
+    def release_each(self, slots: Iterable[int]) -> None:
+        """Count one unit less of each of these slots, of one that is named twice two."""
+        sparse = self._sparse
+        if sparse is None:
+            for slot in slots:
+                self._release_dense(slot, 1)
+            if not self._busy_slot_count:
+                self._to_dictionary()
+            return
+        for slot in slots:
+            packed = sparse[slot] - _ONE_UNIT
+            if packed > _HOLDER_MASK:
+                sparse[slot] = packed
+            else:
+                del sparse[slot]
 
     def holder(self, slot: int) -> int:
         """Return the worker index that holds the slot, 0 if none."""
@@ -153,6 +179,26 @@ class SlotTable:
         if self._sparse is not None:
             total += sys.getsizeof(self._sparse) + 2 * _BYTES_PER_DICT_INT * len(self._sparse)
         return total
+
+    def _hold_dense(self, slot: int, holder: int, count: int) -> None:
+        present = self._holders[slot]
+        if present:
+            assert present == holder, f"slot {slot} is held by {present}, not by {holder}"
+            self._counts[slot] += count
+        else:
+            assert NO_HOLDER < holder <= MAX_HOLDER, holder
+            self._holders[slot] = holder
+            self._counts[slot] = count
+            self._busy_slot_count += 1
+
+    def _release_dense(self, slot: int, count: int) -> int:
+        remaining = self._counts[slot] - count
+        assert remaining >= 0, f"slot {slot} is free, or has fewer than {count} units in flight"
+        self._counts[slot] = remaining
+        if not remaining:
+            self._holders[slot] = NO_HOLDER
+            self._busy_slot_count -= 1
+        return remaining
 
     def _to_arrays(self, sparse: dict[int, int]) -> None:
         """Leave the dictionary: it has become the larger form."""

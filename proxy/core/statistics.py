@@ -113,7 +113,7 @@ def dispatcher_statistics_steps(dispatcher: Dispatcher, *, brief: bool = False) 
         outstanding_entries=len(outstanding.entries),
         bytes_held=outstanding.bytes_held,
         waiting_messages=dispatcher.waiting_messages,
-        waiting_hashes=len(dispatcher.waiting),
+        waiting_hashes=len(dispatcher.waiting_by_slot()),
         draining_hashes_count=len(dispatcher.draining),
         draining_hashes_pending_messages=sum(worker.draining_hashes_pending_messages for worker in workers),
         draining_hashes_cleared_total=dispatcher.draining_cleared_total,
@@ -122,7 +122,7 @@ def dispatcher_statistics_steps(dispatcher: Dispatcher, *, brief: bool = False) 
         permit_overshoots=dispatcher.opaque_overshoots,
         last_sent_position=format_position(last_sent) if last_sent is not None else None,
         individually_sent_positions=format_ranges(positions.individually_sent()[:POSITIONS_LISTED_MAX]),
-        oldest_wait_since=min((entry.since for entry in dispatcher.waiting.values()), default=None),
+        oldest_wait_since=min((part.waits_since for part in dispatcher.waiting_parts()), default=None),
     )
 
 
@@ -134,7 +134,7 @@ def worker_statistics_steps(dispatcher: Dispatcher, worker: Worker) -> Steps[Wor
 
 def draining_hash(dispatcher: Dispatcher, slot: int) -> DrainingHash:
     """One slot that drains."""
-    waiting = dispatcher.waiting.get(slot)
+    waiting = dispatcher.blocked.get(slot)
     owner = dispatcher.select(slot)
     return DrainingHash(
         hash=slot,
@@ -151,7 +151,7 @@ class _Draining(NamedTuple):
 
     listed: list[DrainingHash]
     pending: list[int]
-    """Deliveries of each slot."""
+    """Messages of each slot."""
 
 
 _NONE_DRAIN: Final = _Draining([], [])
@@ -184,8 +184,8 @@ def last_sent_position(dispatcher: Dispatcher) -> LastSentPosition:
 def _last_sent_position(dispatcher: Dispatcher) -> Steps[LastSentPosition]:
     positions = LastSentPosition()
     unsent: set[int] = set()
-    for run in in_steps(list(dispatcher.waiting.values())):
-        unsent.update(part.position for entry in run for part in entry.parts if not part.attempts)
+    for run in in_steps(list(dispatcher.waiting_parts())):
+        unsent.update(part.position for part in run if not part.attempts)
         yield
     highest = dispatcher.outstanding.highest
     if highest >= 0:

@@ -19,15 +19,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from proxy.core.acknowledgement import give_back, pass_gates, reopen, withdraw
-from proxy.core.delivery_log import How, note_unit
-from proxy.core.entry import Batch, parts_of
+from proxy.core.delivery_log import How, note
+from proxy.core.entry import Batch
 from proxy.core.outstanding import size_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from proxy.core.dispatcher import Dispatcher
-    from proxy.core.entry import Delivery, Part
+    from proxy.core.entry import Part
     from proxy.core.hash_ranges import HashRange
     from proxy.core.stream_leases import StreamLeases
     from proxy.core.worker import Worker
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 def open_stream(dispatcher: Dispatcher, stream: int, now: float) -> None:
     """Deliver the stream from now on; what waits of it goes out in this turn, unless the leases have run out."""
     _leases_of(dispatcher).open(stream)
-    dispatcher.settle_slots(_waiting_in(dispatcher, stream), now)
+    dispatcher.settle(_blocked_in(dispatcher, stream), now)
     _serve_begun(dispatcher, now)
 
 
@@ -49,7 +49,7 @@ def hold_stream(dispatcher: Dispatcher, stream: int, now: float) -> None:
     span = _leases_of(dispatcher).range_of(stream)
     _leases_of(dispatcher).close(stream)
     # First: the permits of what comes back are for other streams.
-    dispatcher.settle_slots(_waiting_in(dispatcher, stream), now)
+    dispatcher.block(span, now)
     for worker in dispatcher.workers.values():
         _forget_acknowledged_unsent(dispatcher, worker, span)
         unsent = [unit for unit in worker.outbox if _is_in(unit, span)]
@@ -117,10 +117,10 @@ def _leases_of(dispatcher: Dispatcher) -> StreamLeases:
     return dispatcher.leases
 
 
-def _waiting_in(dispatcher: Dispatcher, stream: int) -> list[int]:
-    """Waiting slots of the stream, in the order in which they began to wait."""
+def _blocked_in(dispatcher: Dispatcher, stream: int) -> list[int]:
+    """Blocked slots of the stream, in the order in which they became so."""
     span = _leases_of(dispatcher).range_of(stream)
-    return [slot for slot in dispatcher.waiting if span.start <= slot <= span.end]
+    return [slot for slot in dispatcher.blocked if span.start <= slot <= span.end]
 
 
 def _serve_begun(dispatcher: Dispatcher, now: float) -> None:
@@ -129,44 +129,55 @@ def _serve_begun(dispatcher: Dispatcher, now: float) -> None:
         dispatcher.serve(worker, now)
 
 
-def _is_in(unit: Part | Delivery, span: HashRange) -> bool:
-    """Whether a delivery is of the stream with these slots; it is so with all its parts or with none."""
-    return span.start <= parts_of(unit)[0].slot <= span.end
+def _is_in(part: Part, span: HashRange) -> bool:
+    """Whether a part is of the stream with these slots; it is so with all its messages or with none."""
+    return span.start <= part.slot <= span.end
 
 
 def _forget_acknowledged_unsent(dispatcher: Dispatcher, worker: Worker, span: HashRange) -> None:
     """What the worker has acknowledged before it left, by an earlier delivery or by a guess, does not leave."""
     over = [unit for unit in worker.outbox if worker.pending.get(unit.key) is not unit]
-    withdraw(dispatcher, worker, [unit for unit in over if not parts_of(unit) or _is_in(unit, span)])
+    withdraw(dispatcher, worker, [unit for unit in over if _is_in(unit, span)])
 
 
 def _drop_waiting(dispatcher: Dispatcher, stream: int) -> list[Part]:
+    span = _leases_of(dispatcher).range_of(stream)
     dropped: list[Part] = []
-    for slot in _waiting_in(dispatcher, stream):
-        parts = dispatcher.waiting[slot].parts
+    for slot in _blocked_in(dispatcher, stream):
+        parts = dispatcher.blocked[slot].parts
         dropped += parts
         parts.clear()
-        dispatcher.forget_waiting(slot)
+        dispatcher.forget_blocked(slot)
+    for worker in dispatcher.workers.values():
+        own = [part for part in worker.ready if _is_in(part, span)]
+        if own:
+            dropped += own
+            kept = [part for part in worker.ready if not _is_in(part, span)]
+            worker.ready.clear()
+            worker.ready.extend(kept)
     dispatcher.waiting_messages -= sum(part.count for part in dropped)
     return dropped
 
 
-def _drop_pending(dispatcher: Dispatcher, worker: Worker, units: Iterable[Part | Delivery], now: float) -> list[Part]:
-    """Take deliveries from their worker as if it never had them; returns their parts."""
+def _drop_pending(dispatcher: Dispatcher, worker: Worker, units: Iterable[Part], now: float) -> list[Part]:
+    """Take deliveries from their worker as if it never had them; returns them."""
     units = list(units)
     unsent = withdraw(dispatcher, worker, units)
     lost: list[Part] = []
     for unit in units:
         if dispatcher.endings is not None and id(unit) not in unsent:
-            note_unit(dispatcher.endings, How.DROPPED, unit, worker, now)
+            note(dispatcher.endings, How.DROPPED, unit, worker, now)
         del worker.pending[unit.key]
-        for part in parts_of(unit):
-            worker.unacked -= part.remaining
-            part.holder = None
-            lost.append(part)
-            freed = dispatcher.ordered and not dispatcher.slots.release(part.slot)
-            # Not `Dispatcher.release`: that would tell of a hand-over.
-            if freed and dispatcher.draining.end(part.slot) is not None:
+        worker.unacked -= unit.remaining
+        lost.append(unit)
+        indexes = unit.unacked_indexes()
+        unit.holder = None
+        if not dispatcher.ordered:
+            continue
+        dispatcher.slots.release_each(unit.slots_of(indexes))
+        # Not `Dispatcher.release`: that would tell of a hand-over.
+        for slot in set(unit.slots_of(indexes)):
+            if not dispatcher.slots.holder(slot) and dispatcher.draining.end(slot) is not None:
                 dispatcher.drain_ended(worker)
     assert worker.unacked >= 0, f"{worker!r} lost more than it had"
     return lost
@@ -181,7 +192,8 @@ def _discard(dispatcher: Dispatcher, dropped: Iterable[Part], span: HashRange) -
         entry = entries.get(part.position)
         if entry is not None:
             parts = entry.parts if isinstance(entry, Batch) else (entry,)
-            assert all(span.start <= each.slot <= span.end for each in parts), "an entry is in several streams"
+            slots = (slot for each in parts for slot in each.slots_of(each.message_indexes()))
+            assert all(span.start <= slot <= span.end for slot in slots), "an entry is in several streams"
             dispatcher.outstanding.discard(part.position, size_of(entry))
             gone.append(part.position)
     return gone

@@ -73,7 +73,7 @@ def dispatcher_summary(dispatcher: Dispatcher) -> DispatcherSummary:
     """Everything at this moment."""
     workers = dispatcher.workers.values()
     outstanding = dispatcher.outstanding
-    waiting = dispatcher.waiting.values()
+    waiting = list(dispatcher.waiting_parts())
     count_of = dispatcher.slots.count
     return DispatcherSummary(
         paused=dispatcher.paused,
@@ -86,17 +86,15 @@ def dispatcher_summary(dispatcher: Dispatcher) -> DispatcherSummary:
         outstanding_entries=len(outstanding.entries),
         bytes_held=outstanding.bytes_held,
         waiting_messages=dispatcher.waiting_messages,
-        waiting_bytes=sum(
-            len(part.tail) if part.indexes is None else part.wire_bytes for entry in waiting for part in entry.parts
-        ),
-        waiting_hashes=len(waiting),
+        waiting_bytes=sum(part.wire_bytes for part in waiting),
+        waiting_hashes=len(dispatcher.waiting_by_slot()),
         draining_hashes_count=len(dispatcher.draining),
         draining_hashes_pending_messages=sum(map(count_of, dispatcher.draining.slots())),
         draining_hashes_cleared_total=dispatcher.draining_cleared_total,
         unconfirmed_acks=len(outstanding.unconfirmed),
         repeated_entries=outstanding.repeated,
         permit_overshoots=dispatcher.opaque_overshoots,
-        oldest_wait_since=min((entry.since for entry in waiting), default=None),
+        oldest_wait_since=min((part.waits_since for part in waiting), default=None),
         totals=sum_of([dispatcher.departed, *map(totals_of, workers)]),
         ack_latency=dispatcher.ack_latency.statistics(),
         hand_over_duration=dispatcher.hand_over_duration.statistics(),

@@ -1,8 +1,9 @@
-"""Messages that cannot go out yet, in order, per hash slot.
+"""Messages that cannot go out yet, in order, in memory: not in a replay queue that is read again.
 
-A slot's parts wait in topic order in memory, not in a replay queue that is read again: unblocking costs nothing but
-the send. Why a slot waits is one closed set of states, `WaitReason`; each names who or what ends it. Later features
-add reasons here and nowhere else.
+What only its owner's permits hold back waits in the owner's ready queue, in topic order, and leaves in that order: so a
+batch's part for a worker leaves whole, since everything before it has left. What no worker may have now waits in a
+queue of its slot. Why something waits is one closed set of states, `WaitReason`; each names who or what ends it. Later
+features add reasons here and nowhere else.
 """
 
 from __future__ import annotations
@@ -10,17 +11,17 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import deque
 from enum import Enum
-from itertools import chain
 from typing import TYPE_CHECKING, Final
+
+from proxy.core.entry import topic_order
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from proxy.core.entry import Part
-    from proxy.core.worker import Worker
 
-WAITING_SLOT_BYTES: Final = 860
-"""What a slot costs while it waits, its parts aside (measured, 64-bit): most of it is the queue's first block."""
+BLOCKED_SLOT_BYTES: Final = 860
+"""What a slot costs while it is blocked, its parts aside (measured, 64-bit): most of it is the queue's first block."""
 
 _FEW: Final = 16
 """Parts put back one by one; more are sorted in with all that wait."""
@@ -51,40 +52,29 @@ class WaitReason(Enum):
     """An operator paused the subscription, or the gateway is shutting down."""
 
 
-class WaitingSlot:
-    """The waiting parts of one slot."""
+class BlockedSlot:
+    """The waiting parts of one slot that no worker may have now, in topic order."""
 
-    __slots__ = ("blocked_attempts", "home", "parts", "since")
+    __slots__ = ("blocked_attempts", "parts")
 
-    def __init__(self, now: float) -> None:
+    def __init__(self) -> None:
         """Empty."""
         self.parts: deque[Part] = deque()
-        self.home: Worker | None = None
-        """The worker in whose ready queue the slot stands, if it stands in one."""
-        self.since = now
         self.blocked_attempts = 0
         """Messages that found the slot draining (PIP-379's blockedAttempts)."""
 
-    def insert(self, part: Part) -> None:
-        """Put a part where its position belongs; almost always at the end."""
-        parts = self.parts
-        if not parts or parts[-1].order < part.order:
-            parts.append(part)
-        else:
-            parts.insert(bisect_left(parts, part.order, key=_order), part)
 
-    def insert_all(self, returned: Iterable[Part]) -> None:
-        """Put back parts that were pending: before newer ones, never at the end."""
-        ordered = sorted(returned, key=_order)
-        parts = self.parts
-        if not parts or ordered[-1].order < parts[0].order:
-            parts.extendleft(reversed(ordered))
-        elif len(ordered) <= _FEW:
-            for part in ordered:
-                self.insert(part)
-        else:
-            self.parts = deque(sorted(chain(ordered, parts), key=_order))
-
-
-def _order(part: Part) -> tuple[int, int]:
-    return part.order
+def insert_all(queue: deque[Part], parts: Iterable[Part]) -> None:
+    """Put parts where their positions belong in a queue that is in topic order."""
+    ordered = sorted(parts, key=topic_order)
+    if not queue or queue[-1].order < ordered[0].order:
+        queue.extend(ordered)
+    elif ordered[-1].order < queue[0].order:
+        queue.extendleft(reversed(ordered))
+    elif len(ordered) <= _FEW:
+        for part in ordered:
+            queue.insert(bisect_left(queue, part.order, key=topic_order), part)
+    else:
+        ordered += queue
+        queue.clear()
+        queue.extend(sorted(ordered, key=topic_order))

@@ -7,14 +7,13 @@ asks one question.
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import deque
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from proxy.core.entry import Delivery, Part
-    from proxy.core.waiting import WaitingSlot
+    from proxy.core.entry import Part
 
 
 class Worker:
@@ -71,10 +70,10 @@ class Worker:
         self.writable = True
         self.over_unacked = False
         self.drained_by_operator = False
-        self.pending: dict[int, Part | Delivery] = {}
-        self.ready: OrderedDict[int, WaitingSlot] = OrderedDict()
-        """Slots whose head only this worker's permits hold back, served round robin."""
-        self.outbox: list[Part | Delivery] = []
+        self.pending: dict[int, Part] = {}
+        self.ready: deque[Part] = deque()
+        """What waits and nobody else may have: in topic order, as it leaves when this worker lets it."""
+        self.outbox: list[Part] = []
         self.join_gate: JoinGate | None = None
         self.last_sent_position_when_joining: int | None = None
         self.draining_slots = 0

@@ -15,7 +15,6 @@ import numpy as np
 import pyarrow as pa
 
 from proxy.core.delivery_log import How
-from proxy.core.entry import Part, parts_of
 from proxy.core.positions import ENTRY_BITS, ENTRY_MASK
 from proxy.journal.arrow import batch_of
 from proxy.journal.schema import DELIVERIES
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from proxy.core.delivery_log import Ending
-    from proxy.core.entry import Delivery
+    from proxy.core.entry import Part
     from proxy.core.worker import Worker
     from proxy.journal.digest import KeyDigests
     from proxy.journal.journal import Journal
@@ -201,14 +200,14 @@ class SubscriptionRecorder:
         self._log = record
         self.digest = digest
 
-    def sent(self, worker: Worker, units: Sequence[Part | Delivery], now: float) -> None:
+    def sent(self, worker: Worker, units: Sequence[Part], now: float) -> None:
         """As the port says."""
         record = self._log
         subscription = record.subscriptions.setdefault(self._key, len(record.subscriptions))
         consumer = record.consumers.of(worker.name)
         structs, pack = record.structs, _ROW.pack
         for unit in units:
-            if unit.__class__ is Part and unit.indexes is None and (digest := unit.digest).__class__ is int:
+            if unit.slots is None and unit.indexes is None and (digest := unit.digest).__class__ is int:
                 if digest:
                     count = unit.count
                     structs.append(
@@ -229,8 +228,7 @@ class SubscriptionRecorder:
                         )
                     )
             else:
-                for part in parts_of(unit):
-                    self._several(SENT, part, None, subscription, consumer, part.attempts, now, part.sent_at)
+                self._several(SENT, unit, None, subscription, consumer, unit.attempts, now, unit.sent_at)
         if len(structs) >= ROWS_AT_A_TIME:
             record.hand_in()
 
@@ -244,7 +242,7 @@ class SubscriptionRecorder:
             if worker is not before:
                 consumer, before = number(worker.name), worker
             digest = part.digest
-            if indexes is None and part.indexes is None and digest.__class__ is int:
+            if indexes is None and part.indexes is None and part.slots is None and digest.__class__ is int:
                 if digest:
                     count = part.count
                     structs.append(
@@ -283,7 +281,8 @@ class SubscriptionRecorder:
         """A struct for each message, where they are not a whole entry of one key."""
         record, digest = self._log, part.digest
         share = part.wire_bytes // part.count
-        for index in part.message_indexes() if indexes is None else indexes:
+        indexes = part.message_indexes() if indexes is None else indexes
+        for index, slot in zip(indexes, part.slots_of(indexes), strict=True):
             number = digest if isinstance(digest, int) else digest[index]
             if number:
                 record.structs.append(
@@ -294,7 +293,7 @@ class SubscriptionRecorder:
                         1,
                         subscription,
                         consumer,
-                        part.slot,
+                        slot,
                         share,
                         part.position,
                         number,

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from proxy.core.delivery_log import Ending
     from proxy.core.dispatcher import HandOver
-    from proxy.core.entry import Delivery, Part
+    from proxy.core.entry import Part
     from proxy.core.worker import Worker
     from proxy.errors import UpstreamError
     from proxy.net.events import Event
@@ -294,7 +294,7 @@ class DeliveryRecorder(Protocol):
     def digest(self, key: bytes) -> int:
         """What stands for a key in the record; 0 for one whose messages are not recorded."""
 
-    def sent(self, worker: Worker, units: Sequence[Part | Delivery], now: float) -> None:
+    def sent(self, worker: Worker, units: Sequence[Part], now: float) -> None:
         """These were written to the worker's socket."""
 
     def ended(self, endings: Sequence[Ending]) -> None:

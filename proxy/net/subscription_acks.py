@@ -142,7 +142,7 @@ class UpstreamAcks:
         outstanding.acks = sorted(outstanding.unconfirmed)
         for position, entry in outstanding.entries.items():
             if isinstance(entry, Batch) and entry.unacked != (1 << entry.total) - 1:
-                outstanding.index_acks[position] = entry.unacked
+                outstanding.index_acks[position] = entry
         self._send_again(list(self._in_flight))
 
     def fail_receipts(self, error: Exception) -> None:
@@ -157,8 +157,8 @@ class UpstreamAcks:
         outstanding = self._outstanding
         if not outstanding.index_acks:
             return {}
-        indexes, outstanding.index_acks = outstanding.index_acks, {}
-        return indexes if self._with_indexes else {}
+        batches, outstanding.index_acks = outstanding.index_acks, {}
+        return {position: batch.unacked for position, batch in batches.items()} if self._with_indexes else {}
 
     def _send(self, link: BrokerLink, consumer_id: int, positions: list[int], receipts: list[Receipt]) -> None:
         self.commands_sent += 1
@@ -186,7 +186,7 @@ class UpstreamAcks:
             for position in indexes:
                 entry = self._outstanding.entries.get(position)
                 if isinstance(entry, Batch):
-                    self._outstanding.index_acks[position] = entry.unacked
+                    self._outstanding.index_acks[position] = entry
 
         def answered(reply: pb.BaseCommand | Exception) -> None:
             self._settle(receipts, reply, again)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from proxy.core.entry import Batch, Delivery, Part, wire_id
+from proxy.core.entry import wire_id
 from proxy.core.histogram import Histogram
 from proxy.core.positions import ENTRY_BITS, ENTRY_MASK
 from proxy.wire.batch import index_batch, repack
@@ -21,6 +21,7 @@ from proxy.wire.metadata import peek, strip_broker_entry_metadata
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from proxy.core.entry import Batch, Part
     from proxy.core.worker import Worker
     from proxy.net.ports import DeliveryRecorder, WorkerLink
     from proxy.net.subscription import Counters
@@ -91,7 +92,7 @@ class Outbox:
             pieces = []
             group = units[sent : sent + FRAMES_AT_A_TIME]
             for unit in group:
-                if unit.__class__ is Part and unit.key == unit.position:
+                if unit.key == unit.position:
                     tail = unit.tail
                     if not keeps_broker_entry and tail[1:2] == _BROKER_ENTRY_MAGIC:
                         tail = _without_broker_entry(tail)
@@ -115,7 +116,7 @@ class Outbox:
         worker.outbox = []
         return True
 
-    def _observe(self, worker: Worker, group: Sequence[Part | Delivery]) -> None:
+    def _observe(self, worker: Worker, group: Sequence[Part]) -> None:
         """Entries that arrived in one run share their time, so they are observed together."""
         now = self._now()
         if self._recorder is not None:
@@ -129,19 +130,14 @@ class Outbox:
                 count += 1
         self.dispatch_latency.observe(now - received_at, count)
 
-    def _special(self, consumer_id: int, unit: Part | Delivery, extras: Extras, *, keeps_broker_entry: bool) -> bytes:
-        """A slice, or a batch that several parts share."""
+    def _special(self, consumer_id: int, unit: Part, extras: Extras, *, keeps_broker_entry: bool) -> bytes:
+        """A slice."""
         ledger, entry = wire_id(unit.key)
-        if isinstance(unit, Delivery):
-            batch = unit.parts[0].batch
-            assert batch is not None
-            tail = batch.tail
-        else:
-            batch, tail = unit.batch, unit.tail
-        if unit.indexes is not None:
-            assert batch is not None
-            self._counters.sliced_deliveries += 1
-            tail = self._slice(batch, unit.indexes)
+        batch, indexes = unit.batch, unit.indexes
+        assert batch is not None
+        assert indexes is not None
+        self._counters.sliced_deliveries += 1
+        tail = self._slice(batch, indexes)
         if not keeps_broker_entry:
             tail = _without_broker_entry(tail)
         return message_frame(consumer_id, ledger, entry, unit.redeliveries, tail, (), extras)

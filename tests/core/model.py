@@ -7,14 +7,15 @@ step, that the dispatcher's tables say what a plain recount says. It is slow and
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from proxy.core import acknowledgement, membership, reposition
 from proxy.core.dispatcher import Dispatcher, OrderingMode
-from proxy.core.entry import Batch, Delivery, Part, by_slot
+from proxy.core.entry import Batch, Part, by_slot
 from proxy.core.outstanding import size_of
-from proxy.core.waiting import WAITING_SLOT_BYTES
+from proxy.core.waiting import BLOCKED_SLOT_BYTES
 from tests.core.record_model import Record
 
 if TYPE_CHECKING:
@@ -167,8 +168,8 @@ class World:
             assert self.done.issuperset(self.entries[position].messages()), "G3: acknowledged upstream too early"
         self.acks_in_flight += acks
         indexes, outstanding.index_acks = outstanding.index_acks, {}
-        for position, unacked in indexes.items():
-            entry = self.entries[position]
+        for position, batch in indexes.items():
+            entry, unacked = self.entries[position], batch.unacked
             assert not self.done.issuperset(entry.messages()), "an index ack for an entry that is done"
             if not entry.opaque:
                 left = sum(1 << index for at, index in entry.messages() if (at, index) not in self.done)
@@ -194,7 +195,7 @@ class World:
         """PIP-282: everything at or below was sent."""
         sent = None
         for position, entry in sorted(self.entries.items()):
-            waits = {part.position for slot in self.dispatcher.waiting.values() for part in slot.parts}
+            waits = {part.position for part in self.dispatcher.waiting_parts()}
             if position in waits and not all(m in self.delivered or m in self.done for m in entry.messages()):
                 return position - 1
             sent = position
@@ -250,14 +251,14 @@ class World:
 
     def in_hands(self, client: Client) -> set[Message]:
         """What is pending at a worker by the dispatcher's tables, on its way or there."""
-        parts = [p for unit in client.worker.pending.values() for p in parts_of(unit)]
+        parts = client.worker.pending.values()
         return {(part.position, index) for part in parts for index in part.message_indexes()} - self.done
 
     @staticmethod
     def unended(client: Client) -> set[Message]:
         """What a worker has and has not acknowledged, by the dispatcher's tables."""
         found = set()
-        for part in (p for unit in client.worker.pending.values() for p in parts_of(unit)):
+        for part in client.worker.pending.values():
             indexes = part.message_indexes()
             found |= {(part.position, index) for bit, index in enumerate(indexes) if not part.acked >> bit & 1}
         return found
@@ -276,7 +277,7 @@ class World:
             for unit in units:
                 self._deliver(by_worker[id(worker)], unit)
 
-    def _deliver(self, client: Client, unit: Part | Delivery) -> None:
+    def _deliver(self, client: Client, unit: Part) -> None:
         entry = self.entries[unit.position]
         messages = [(unit.position, index) for index in unit.message_indexes()]
         assert messages == sorted(messages)
@@ -293,8 +294,7 @@ class World:
             self._deliver_message(client, message)
         returned = max(self.delivered[message] for message in messages) - 1
         assert bool(returned) <= bool(unit.redeliveries) <= bool(returned or entry.redeliveries)
-        for part in parts_of(unit):
-            self.record.sent(client.worker, [(part.position, i) for i in part.message_indexes()], part.attempts)
+        self.record.sent(client.worker, messages, unit.attempts)
         client.held[unit.key] = messages
         client.seen[unit.key] = messages
 
@@ -374,7 +374,7 @@ class World:
         self.confirm(len(self.acks_in_flight))
         assert self.acked_at_broker.issuperset(p for p in self.entries if p > self.mark_deleted)
         dispatcher = self.dispatcher
-        assert not dispatcher.waiting
+        assert not dispatcher.blocked
         assert not dispatcher.gated
         assert not dispatcher.chunked
         assert not dispatcher.outstanding.entries
@@ -389,9 +389,12 @@ class World:
             assert not client.worker.ready
 
 
-def parts_of(unit: Part | Delivery) -> Sequence[Part]:
-    """A delivery's parts."""
-    return [unit] if isinstance(unit, Part) else unit.parts
+def slots_in(part: Part) -> list[tuple[int, bool]]:
+    """Slot of each of a part's messages, and whether it is acknowledged."""
+    return [
+        (part.slot if part.slots is None else part.slots[index], bool(part.acked >> bit & 1))
+        for bit, index in enumerate(part.message_indexes())
+    ]
 
 
 def check_tables(world: World) -> None:
@@ -400,26 +403,36 @@ def check_tables(world: World) -> None:
     in_flight: dict[int, list[Worker]] = {}
     placed: list[int] = []
     for worker in dispatcher.workers.values():
-        parts = [part for unit in worker.pending.values() for part in parts_of(unit)]
+        parts = worker.pending.values()
         placed += map(id, parts)
         assert all(part.holder is worker for part in parts)
         assert worker.unacked == sum(part.remaining for part in parts)
         for part in parts:
-            in_flight.setdefault(part.slot, []).append(worker)
-    for slot, waiting in dispatcher.waiting.items():
-        assert waiting.parts, "an empty slot waits"
-        assert [p.order for p in waiting.parts] == sorted(p.order for p in waiting.parts)
-        assert all(part.slot == slot and part.holder is None and not part.acked for part in waiting.parts)
-        placed += map(id, waiting.parts)
+            for slot, acked in slots_in(part):
+                if not acked:
+                    in_flight.setdefault(slot, []).append(worker)
+    for queue in [worker.ready for worker in dispatcher.workers.values()] + [
+        blocked.parts for blocked in dispatcher.blocked.values()
+    ]:
+        assert [p.order for p in queue] == sorted(p.order for p in queue)
+        assert all(part.holder is None and not part.acked for part in queue)
+        placed += map(id, queue)
+    for slot, blocked in dispatcher.blocked.items():
+        assert blocked.parts, "an empty slot is blocked"
+        assert all({each for each, _ in slots_in(part)} == {slot} for part in blocked.parts)
+    waiting = list(dispatcher.waiting_parts())
     entries = dispatcher.outstanding.entries
     known = [part for e in entries.values() for part in (e.parts if isinstance(e, Batch) else [e])]
     assert sorted(map(id, known)) == sorted(placed), "a part must wait or be pending, once"
-    assert all(len(e.parts) == e.open_parts > 0 for e in entries.values() if isinstance(e, Batch))
+    assert all(part.slot == slots_in(part)[0][0] for part in known)
+    assert all(e.parts for e in entries.values() if isinstance(e, Batch))
     assert set(entries) == set(world.unfinished)
-    held = sum(map(size_of, entries.values())) + WAITING_SLOT_BYTES * len(dispatcher.waiting)
+    held = sum(map(size_of, entries.values())) + BLOCKED_SLOT_BYTES * len(dispatcher.blocked)
     assert dispatcher.outstanding.bytes_held == held, "G7"
-    waiting_messages = sum(part.count for waiting in dispatcher.waiting.values() for part in waiting.parts)
-    assert dispatcher.waiting_messages == waiting_messages, "G7"
+    assert dispatcher.waiting_messages == sum(part.count for part in waiting), "G7"
+    by_slot = Counter(slot for part in waiting for slot, _ in slots_in(part))
+    assert dispatcher.waiting_by_slot() == by_slot
+    assert all(sum(part.unacked_of(slot) for part in dispatcher.waiting_in(slot)) == by_slot[slot] for slot in by_slot)
     if not world.ordered:
         in_flight = {}
     assert {slot: (holder, count) for slot, holder, count in dispatcher.slots.in_range(0, 65_536)} == {
@@ -449,7 +462,7 @@ def check_interval(world: World) -> None:
             continue
         here = dispatcher.slots.holder(slot)
         returned = holder.index == here and dispatcher.workers.get(here) is holder
-        dropped = not here and slot not in dispatcher.waiting
+        dropped = not here and not dispatcher.waiting_in(slot)
         assert returned or dropped, f"slot {slot} went on before the interval was over"
     if unblocking.due_at is not None and world.released_at is None:
         assert unblocking.due_at == world.looked_at + world.interval_s
@@ -463,38 +476,35 @@ def check_interval(world: World) -> None:
     world.looked_at = world.now
     draining = {slot: dispatcher.workers[dispatcher.slots.holder(slot)] for slot in dispatcher.draining.slots()}
     world.blocked = {
-        slot: holder for slot, holder in draining.items() if world.interval_s and slot in dispatcher.waiting
+        slot: holder for slot, holder in draining.items() if world.interval_s and slot in dispatcher.blocked
     }
 
 
 def check_wake_ups(world: World) -> None:
     """G6, and the ready queues that see to it."""
     dispatcher = world.dispatcher
-    homes: dict[int, list[int]] = {worker.index: [] for worker in dispatcher.workers.values()}
     gates = {client.worker.index: client.gate for client in world.clients}
-    for slot, waiting in dispatcher.waiting.items():
+
+    def target_of(slot: int) -> Worker | None:
         owner = dispatcher.select(slot)
         holder = dispatcher.slots.holder(slot)
         target = owner if owner is not None and holder in {0, owner.index} and world.may_have(slot) else None
-        gate = gates[target.index] if target is not None else None
-        if gate is not None and waiting.parts[0].position > gate:
-            target = None
         if slot in dispatcher.unblocking.held:
             assert world.ordered
             assert not holder, "a slot that somebody holds is held for the interval's end"
-            target = None
-        assert waiting.home is target
-        if target is None:
-            continue
-        homes[target.index].append(slot)
-        willing = target.writable and not target.drained_by_operator and not target.over_unacked
-        assert target.open == willing
-        stopped = dispatcher.paused or not world.may_deliver()
-        assert stopped or not willing or target.permits <= 0, "G6: a message lies before an open door"
-    assert all(slot in dispatcher.waiting for slot in dispatcher.unblocking.held)
+            return None
+        return target
+
+    assert not [slot for slot in dispatcher.blocked if target_of(slot) is not None], "G6: a slot waits for nothing"
+    assert all(slot in dispatcher.blocked for slot in dispatcher.unblocking.held)
     for worker in dispatcher.workers.values():
-        assert sorted(worker.ready) == sorted(homes[worker.index])
-        assert all(worker.ready[slot] is dispatcher.waiting[slot] for slot in worker.ready)
+        assert all(target_of(slot) is worker for part in worker.ready for slot, _ in slots_in(part))
+        willing = worker.writable and not worker.drained_by_operator and not worker.over_unacked
+        assert worker.open == willing
+        gate = gates[worker.index]
+        stopped = dispatcher.paused or not world.may_deliver()
+        if worker.ready and (gate is None or worker.ready[0].position <= gate):
+            assert stopped or not willing or worker.permits <= 0, "G6: a message lies before an open door"
         if worker.max_unacked:
             assert worker.over_unacked >= (worker.unacked >= worker.max_unacked)
             assert worker.over_unacked <= (worker.unacked > worker.max_unacked // 2)

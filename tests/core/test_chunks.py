@@ -276,7 +276,7 @@ def test_interleaved_chunked_messages_survive_moving_owners(seed: int) -> None:
             story.rig.flow(name, 5)
         story.read()
     assert story.finished == {"m0", "m1", "m2", "m3"}
-    assert not story.rig.dispatcher.waiting
+    assert not list(story.rig.dispatcher.waiting_parts())
     assert story.rig.dispatcher.chunked.workers() == []
 
 
@@ -304,7 +304,7 @@ def test_a_worker_at_its_unacknowledged_limit_gets_the_rest_of_what_it_began() -
     rig.entries(A, 4)
     assert rig.got("c1") == [1, 2, 3]
     assert worker.over_unacked
-    head = rig.dispatcher.waiting[A].parts[0]
+    head = rig.dispatcher.waiting_in(A)[0]
     assert rig.dispatcher.wait_reason(A, head, rig.now) is WaitReason.UNACKED_LIMIT
     rig.ack("c1", 1, 2, 3)
     assert rig.got("c1") == [4]
@@ -317,7 +317,7 @@ def test_a_worker_at_its_limit_without_permits_waits_for_them_with_the_rest_of_i
     rig.chunk(1, A, "m", 0, 2)
     rig.chunk(2, A, "m", 1, 2)
     assert rig.got("c1") == [1]
-    assert rig.dispatcher.wait_reason(A, rig.dispatcher.waiting[A].parts[0], rig.now) is WaitReason.NO_PERMITS
+    assert rig.dispatcher.wait_reason(A, rig.dispatcher.waiting_in(A)[0], rig.now) is WaitReason.NO_PERMITS
     rig.flow("c1", 1)
     assert rig.got("c1") == [2]
 

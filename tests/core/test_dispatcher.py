@@ -15,7 +15,7 @@ from tests.core.test_dispatcher_rig import A, B, C, D, Rig
 
 def reason(rig: Rig, slot: int) -> WaitReason | None:
     """Why the slot waits."""
-    return rig.dispatcher.wait_reason(slot, rig.dispatcher.waiting[slot].parts[0], rig.now)
+    return rig.dispatcher.wait_reason(slot, rig.dispatcher.waiting_in(slot)[0], rig.now)
 
 
 def test_a_message_leaves_in_the_call_that_brings_it() -> None:
@@ -44,14 +44,50 @@ def test_a_worker_gets_never_more_than_it_granted() -> None:
 
 
 def test_a_hot_key_does_not_starve_the_workers_other_keys() -> None:
-    """Slots that wait for permits are served one after the other, one delivery each."""
+    """What waits for permits leaves in topic order: nothing that came later goes before a message of a quiet key."""
     rig = Rig(c1=[A, B, C])
     rig.join("c1")
     rig.entries(A, *range(1, 6))
-    rig.entries(B, 10, 11)
-    rig.entries(C, 20)
-    rig.flow("c1", 5)
-    assert rig.got("c1") == [1, 10, 20, 2, 11]
+    rig.entries(B, 6)
+    rig.entries(A, *range(7, 10))
+    rig.entries(C, 10)
+    for _ in range(5):
+        rig.flow("c1", 2)
+        rig.entries(A, rig.dispatcher.waiting_messages + 100)
+    assert rig.got("c1") == list(range(1, 11))
+    assert [part.slot for part in rig.workers["c1"].ready] == [A] * 5
+
+
+def test_messages_of_many_keys_come_to_a_single_worker_in_topic_order() -> None:
+    """As a broker sends them, however its permits fall: what came back goes first, at its own place."""
+    for round_number in range(40):
+        rig = Rig(c1=range(1, 1_000))
+        worker = rig.join("c1", 1 + round_number)
+        order: list[int] = []
+        for number in range(1_100):
+            rig.entries(number * 7 % (900 + round_number) + 1, number)
+            if worker.permits <= 0 and number % 3 == 0:
+                rig.flow("c1", 1 + number % (2 + round_number))
+            if number == 500:
+                rig.nack("c1", *[got for got in rig.got("c1") if isinstance(got, int)][-20:])
+        rig.flow("c1", 1_200)
+        order += [got for got in rig.got("c1") if isinstance(got, int)]
+        assert order == sorted(order), round_number
+
+
+def test_a_slot_that_drained_joins_its_owners_queue_at_its_place() -> None:
+    """What was blocked is older than what waits for permits: it goes first, and its own later messages behind it."""
+    rig = Rig(c1=[A], c2=[A, B])
+    rig.join("c1", 1)
+    rig.entries(A, 1)
+    rig.join("c2")
+    rig.entries(A, 2)
+    rig.entries(B, 3)
+    rig.entries(A, 4)
+    assert [part.slot for part in rig.workers["c2"].ready] == [B]
+    rig.ack("c1", 1)
+    rig.flow("c2", 3)
+    assert rig.got("c2") == [2, 3, 4]
 
 
 def test_a_slow_worker_holds_up_nobody_else() -> None:
@@ -101,7 +137,7 @@ def test_messages_of_a_hole_wait_until_somebody_covers_it() -> None:
     for number, slot in enumerate((250, 50, 251, 250)):
         dispatcher.receive(pack(1, number), slot, 1, b"", 0, 0.0)
     assert [unit.position for unit in low.outbox] == [pack(1, 1)]
-    assert dispatcher.wait_reason(250, dispatcher.waiting[250].parts[0], 0.0) is WaitReason.NO_OWNER
+    assert dispatcher.wait_reason(250, dispatcher.waiting_in(250)[0], 0.0) is WaitReason.NO_OWNER
     join(dispatcher, high, 0.0)
     dispatcher.flow(high, 10, 0.0)
     sent = [unit.position for unit in high.outbox]
@@ -212,7 +248,7 @@ def test_a_message_that_could_go_has_no_reason_to_wait() -> None:
     rig = Rig(c1=[A])
     rig.join("c1")
     rig.entries(A, 1)
-    head = rig.dispatcher.waiting[A].parts[0]
+    head = rig.dispatcher.waiting_in(A)[0]
     rig.workers["c1"].permits = 1
     assert rig.dispatcher.wait_reason(A, head, rig.now) is None
 

@@ -19,8 +19,6 @@ from proxy.core.worker import Worker
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from proxy.core.entry import Delivery
-
 LEDGER = 1
 
 A, B, C, D = 100, 200, 300, 400
@@ -138,7 +136,7 @@ class Rig:
         part.chunk = Chunk(uuid, index, total)
         self.dispatcher.receive_part(part, self.now)
 
-    def units(self, name: str) -> list[Part | Delivery]:
+    def units(self, name: str) -> list[Part]:
         """What leaves for a worker."""
         worker = self.workers[name]
         units, worker.outbox = worker.outbox, []

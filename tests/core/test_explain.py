@@ -14,7 +14,7 @@ from proxy.core.statistics import dispatcher_statistics
 from proxy.core.stream_leases import StreamLeases
 from proxy.core.waiting import WaitReason
 from proxy.core.worker import Worker
-from tests.core.model import World, parts_of
+from tests.core.model import World, slots_in
 from tests.core.test_chunks import Story
 from tests.core.test_dispatcher_rig import A, B, C, D, Rig
 from tests.core.test_model import INTERVALS_S, SELECTORS, SLOTS, STICKY, WORKERS_MAX, Subscription, has_clients, some
@@ -278,9 +278,9 @@ def test_an_entry_before_a_join_position_is_listed_once_for_each_who_has_some_of
     assert (found.state, found.join_position_entries) == (SlotState.JOIN_POSITION, 1)
     assert {item.position for item in found.blocking} == {"1:1"}
     assert [(item.holder, item.slot, item.messages) for item in found.blocking] == [
+        (None, C, 1),
         ("c1", A, 1),
         ("c2", B, 2),
-        (None, C, 1),
     ]
 
 
@@ -454,7 +454,7 @@ def check_explanations(dispatcher: Dispatcher, slots: Iterable[int], now: float)
     """Every slot's explanation against the dispatcher's decision, a plain recount, and the statistics."""
     statistics = dispatcher_statistics(dispatcher)
     found = {slot: explain_slot(dispatcher, slot, now) for slot in slots}
-    assert set(dispatcher.waiting) <= set(found)
+    assert set(dispatcher.waiting_by_slot()) <= set(found)
     for slot, explanation in found.items():
         check_state(dispatcher, slot, explanation, now)
         check_pending(dispatcher, slot, explanation)
@@ -472,23 +472,23 @@ def check_explanations(dispatcher: Dispatcher, slots: Iterable[int], now: float)
 
 def check_state(dispatcher: Dispatcher, slot: int, told: SlotExplanation, now: float) -> None:
     """State, head and what blocks it."""
-    waiting = dispatcher.waiting.get(slot)
+    waiting = dispatcher.waiting_in(slot)
     leases = dispatcher.leases
-    if waiting is None and not dispatcher.paused and leases is not None and not leases.allows(slot, now):
+    if not waiting and not dispatcher.paused and leases is not None and not leases.allows(slot, now):
         assert told.state is SlotState.NO_LEASE
         assert (told.head, told.blocking) == (None, ())
         return
-    if waiting is None:
+    if not waiting:
         assert told.state is SlotState.FLOWING
         assert (told.head, told.waiting_age_s, told.join_position, told.blocking) == (None, None, None, ())
         behind = explain_slot(dispatcher, slot, now, upstream_backlog=True).state is SlotState.UPSTREAM_BEHIND
         assert behind == (told.pending_deliveries == 0)
         return
-    reason = dispatcher.wait_reason(slot, waiting.parts[0], now)
+    reason = dispatcher.wait_reason(slot, waiting[0], now)
     assert told.state.value == (reason.value if reason is not None else "flowing")
     assert told.head is not None
     assert told.head.messages <= told.waiting_messages
-    assert told.waiting_age_s == now - waiting.since
+    assert told.waiting_age_s == now - min(part.waits_since for part in waiting)
     assert (told.released_in_s is not None) == (reason is WaitReason.UNBLOCKING_INTERVAL)
     assert bool(told.blocking) == (reason in BLOCKED_BY_DELIVERIES)
     assert (told.join_position is not None) == (told.join_position_entries > 0) == (reason is WaitReason.JOIN_POSITION)
@@ -500,9 +500,9 @@ def check_state(dispatcher: Dispatcher, slot: int, told: SlotExplanation, now: f
 def check_pending(dispatcher: Dispatcher, slot: int, told: SlotExplanation) -> None:
     """What is pending, counted anew; without order at the owner alone."""
     at = [worker for worker in dispatcher.workers.values() if dispatcher.ordered or worker is dispatcher.select(slot)]
-    own = [[part for part in parts_of(unit) if part.slot == slot] for w in at for unit in w.pending.values()]
-    assert told.pending_deliveries == sum(bool(parts) for parts in own)
-    assert told.pending_messages == sum(part.remaining for parts in own for part in parts)
+    own = [slots_in(part).count((slot, False)) for w in at for part in w.pending.values()]
+    assert told.pending_deliveries == sum(map(bool, own))
+    assert told.pending_messages == sum(own)
 
 
 class Busy(Subscription):

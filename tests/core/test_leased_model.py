@@ -14,7 +14,7 @@ from proxy.core.explain import explain_slot
 from proxy.core.stream_leases import StreamLeases
 from proxy.core.worker import Worker
 from proxy.groups.streams import hash_range
-from tests.core.model import World, parts_of
+from tests.core.model import World, slots_in
 from tests.core.test_explain import check_state
 from tests.core.test_model import INTERVALS_S, SELECTORS, SLOTS, STICKY, Subscription
 from tests.lives import lives
@@ -22,7 +22,7 @@ from tests.lives import lives
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from proxy.core.entry import Delivery, Part
+    from proxy.core.entry import Part
     from proxy.core.selectors.base import Selector
     from tests.core.model import Client, Entry
 
@@ -81,7 +81,7 @@ class LeasedWorld(World):
 
     def _last_sent(self) -> int | None:
         """PIP-282, as far as we know the topic: what never came here is not sent."""
-        waits = {part.position for slot in self.dispatcher.waiting.values() for part in slot.parts}
+        waits = {part.position for part in self.dispatcher.waiting_parts()}
         messages = {position: self.entries[position].messages() for position in waits}
         unsent = [p for p in waits if not all(m in self.delivered or m in self.done for m in messages[p])]
         return min(unsent) - 1 if unsent else self.highest
@@ -159,16 +159,15 @@ class LeasedWorld(World):
         """Everything of the stream in any table."""
         dispatcher = self.dispatcher
         start, end = hash_range(stream, STREAMS)
-        yield from (slot for slot in dispatcher.waiting if start <= slot <= end)
+        yield from (slot for slot in dispatcher.blocked if start <= slot <= end)
         yield from dispatcher.slots.in_range(start, end)
         yield from (slot for slot in dispatcher.draining.slots() if start <= slot <= end)
         for entry in dispatcher.outstanding.entries.values():
             parts = entry.parts if isinstance(entry, Batch) else [entry]
             yield from (part for part in parts if start <= part.slot <= end)
         for worker in dispatcher.workers.values():
-            units = [*worker.pending.values(), *worker.outbox]
-            yield from (unit for unit in units if start <= parts_of(unit)[0].slot <= end)
-            yield from (slot for slot in worker.ready if start <= slot <= end)
+            parts = [*worker.pending.values(), *worker.outbox, *worker.ready]
+            yield from (part for part in parts if any(start <= slot <= end for slot, _ in slots_in(part)))
 
     # ---- what must hold ---------------------------------------------------------------------------------------
 
@@ -185,7 +184,7 @@ class LeasedWorld(World):
         """By when that ends."""
         return self.now < self.leased[-1].until
 
-    def _deliver(self, client: Client, unit: Part | Delivery) -> None:
+    def _deliver(self, client: Client, unit: Part) -> None:
         """What leaves was put into the outbox while its stream was leased, and is still: it may have been elsewhere."""
         assert self.stream_at(unit.position) in self.leased[-1].streams, "a stream left that was held meanwhile"
         assert self.may_deliver(), "a stream left while no lease lasts"

@@ -121,7 +121,7 @@ def test_a_refused_join_changes_nothing() -> None:
     assert refused.value.conflicting is first
     assert dispatcher.workers == {first.index: first}
     assert second.index == 0
-    assert dispatcher.waiting[150].home is None
+    assert [part.slot for part in dispatcher.blocked[150].parts] == [150]
 
 
 def test_a_join_tells_what_moved() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from proxy.core.entry import PART_BYTES, Part
+from proxy.core.entry import PART_BYTES, Batch, Part
 from proxy.core.outstanding import CONFIRMED_FOLD_AT, Outstanding, size_of
 
 
@@ -79,7 +79,7 @@ def test_a_discarded_entry_is_neither_acknowledged_nor_remembered() -> None:
     """Nor are acks of single messages of it; should the broker send it after all, it is news."""
     outstanding = Outstanding()
     add(outstanding, 5)
-    outstanding.index_acks[5] = 1
+    outstanding.index_acks[5] = Batch(5, b"", 2)
     outstanding.discard(5, 10 + PART_BYTES)
     assert outstanding.acks == []
     assert outstanding.index_acks == {}

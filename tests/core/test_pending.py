@@ -13,7 +13,7 @@ from proxy.core.entry import wire_id
 from proxy.core.pending import HASHES_LISTED_MAX, PAGE_MAX, PendingDelivery, pending_page
 from proxy.core.positions import format_position, pack
 from proxy.core.slice_id import slice_id
-from tests.core.model import parts_of
+from tests.core.model import slots_in
 from tests.core.test_dispatcher_rig import A, B, C, Rig
 from tests.core.test_explain import Busy
 from tests.core.test_model import has_clients, slots, some
@@ -21,7 +21,7 @@ from tests.lives import lives
 
 if TYPE_CHECKING:
     from proxy.core.dispatcher import Dispatcher
-    from proxy.core.entry import Delivery, Part
+    from proxy.core.entry import Part
     from proxy.core.pending import PendingPage
     from proxy.core.worker import Worker
 
@@ -279,7 +279,7 @@ def test_cursors_work_for_the_largest_ids() -> None:
 # ---- whatever happens ----
 
 
-def first_message(unit: Part | Delivery) -> tuple[int, int]:
+def first_message(unit: Part) -> tuple[int, int]:
     """Position and index of a delivery's first message, as delivered."""
     return unit.position, unit.message_indexes()[0]
 
@@ -291,10 +291,10 @@ def expected_ids(worker: Worker, slot: int | None) -> list[tuple[str, str, int]]
         (
             ":".join(map(str, wire_id(unit.key))),
             format_position(unit.position),
-            sum(p.remaining for p in parts_of(unit)),
+            unit.remaining,
         )
         for unit in units
-        if slot is None or slot in {part.slot for part in parts_of(unit)}
+        if slot is None or (slot, False) in slots_in(unit)
     ]
 
 

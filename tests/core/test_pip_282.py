@@ -123,7 +123,7 @@ def test_the_gate_opens_with_the_last_ack_at_or_below_the_join_position() -> Non
     assert rig.dispatcher.gated == [c2]
     rig.entries(A, 3)
     rig.entries(B, 4)
-    head = rig.dispatcher.waiting[B].parts[0]
+    head = rig.dispatcher.waiting_in(B)[0]
     assert rig.dispatcher.wait_reason(B, head, rig.now) is WaitReason.JOIN_POSITION
     rig.ack("c1", 3)
     rig.ack("c1", 1)

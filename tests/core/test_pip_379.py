@@ -244,7 +244,7 @@ def test_draining_stats_follow_every_step() -> None:
     assert draining.since(A) == draining.since(B) == 5.0
     assert draining.since(C) is None
     rig.entries(A, 5, 6)
-    assert rig.dispatcher.waiting[A].blocked_attempts == 2
+    assert rig.dispatcher.blocked[A].blocked_attempts == 2
     rig.ack("c1", 1)
     assert stats() == (2, 2, 2, 0, 0)
     rig.ack("c1", 3)
@@ -252,7 +252,7 @@ def test_draining_stats_follow_every_step() -> None:
     rig.now = 9.0
     rig.ack("c1", 2)
     assert stats() == (0, 0, 0, 2, 2)
-    assert rig.dispatcher.waiting[A].blocked_attempts == 0, "what waits for permits now is not blocked"
+    assert A not in rig.dispatcher.blocked, "what waits for permits now is not blocked"
     last = rig.dispatcher.hand_overs[-1]
     assert (last.slot, last.holder, last.owner, last.began_at, last.ended_at) == (A, "c1", "c2", 5.0, 9.0)
     assert last.waiting_messages == 2
@@ -290,7 +290,7 @@ def test_why_a_draining_hash_waits_is_told() -> None:
     rig.entries(A, 1)
     rig.join("c2")
     rig.entries(A, 2)
-    head = rig.dispatcher.waiting[A].parts[0]
+    head = rig.dispatcher.waiting_in(A)[0]
     assert rig.dispatcher.wait_reason(A, head, rig.now) is WaitReason.DRAINING
     rig.ack("c1", 1)
     assert rig.dispatcher.wait_reason(A, head, rig.now) is WaitReason.NO_PERMITS

@@ -20,7 +20,7 @@ from proxy.core.selectors.consistent_hashing import ConsistentHashing
 from proxy.core.selectors.sticky_ranges import StickyRanges
 from proxy.core.statistics import dispatcher_statistics
 from proxy.core.worker import Worker
-from tests.core.model import parts_of
+from tests.core.model import slots_in
 from tests.core.test_explain import Busy
 from tests.core.test_model import STICKY, WORKERS_MAX, has_clients, some
 from tests.lives import lives
@@ -260,8 +260,8 @@ def seen(dispatcher: Dispatcher) -> object:
     return (
         dispatcher_statistics(dispatcher),
         [(span, id(worker)) for span, worker in dispatcher.selector.assignment()],
-        [(id(worker), list(worker.pending), list(worker.ready)) for worker in dispatcher.workers.values()],
-        [(slot, list(map(id, waiting.parts))) for slot, waiting in dispatcher.waiting.items()],
+        [(id(worker), list(worker.pending), list(map(id, worker.ready))) for worker in dispatcher.workers.values()],
+        [(slot, list(map(id, blocked.parts))) for slot, blocked in dispatcher.blocked.items()],
         [list(map(id, worker.outbox)) for worker in dispatcher.workers.values()],
     )
 
@@ -285,10 +285,11 @@ def check_drains(preview: MembershipPreview, dispatcher: Dispatcher, changed: li
     left = 0
     told = [worker for worker in preview.workers if not worker.leaves]
     for worker, item in zip(dispatcher.workers.values(), told, strict=True):
-        parts = [part for unit in worker.pending.values() for part in parts_of(unit) if part.slot in drains]
+        pending = [slot for part in worker.pending.values() for slot, acked in slots_in(part) if not acked]
+        own = [slot for slot in pending if slot in drains]
         assert item.name == worker.name
-        assert item.hashes_that_would_drain == len({part.slot for part in parts})
-        assert item.messages_that_would_drain == sum(part.remaining for part in parts)
+        assert item.hashes_that_would_drain == len(set(own))
+        assert item.messages_that_would_drain == len(own)
         left += item.messages_that_would_drain
     assert preview.messages_that_would_drain == left
 
@@ -326,7 +327,7 @@ class Previewed(Busy):
         """Refused both times, or as foretold."""
         dispatcher = self.world.dispatcher
         before, state = owners(dispatcher.selector), seen(dispatcher)
-        waiting = {slot: sum(part.count for part in each.parts) for slot, each in dispatcher.waiting.items()}
+        waiting = dispatcher.waiting_by_slot()
         worker = Worker(name, sticky_ranges=sorted(ranges), max_unacked=max_unacked)
         preview = previewed(dispatcher, name, sorted(ranges))
         assert seen(dispatcher) == state
@@ -352,7 +353,7 @@ class Previewed(Busy):
         names = {self.pick(number + step).worker.name for step in range(count)}
         leaving = [client for client in self.world.clients if client.worker.name in names]
         before, state = owners(dispatcher.selector), seen(dispatcher)
-        waiting = {slot: sum(part.count for part in each.parts) for slot, each in dispatcher.waiting.items()}
+        waiting = dispatcher.waiting_by_slot()
         redelivered = sum(client.worker.redelivered_messages for client in leaving)
         preview = preview_leave(dispatcher, sorted(names))
         assert seen(dispatcher) == state

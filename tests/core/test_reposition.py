@@ -23,7 +23,7 @@ def test_a_reset_forgets_every_entry_and_keeps_the_workers() -> None:
     reset(rig.dispatcher, rig.now)
     dispatcher = rig.dispatcher
     assert list(dispatcher.workers.values()) == [first, second]
-    assert not dispatcher.waiting
+    assert not list(dispatcher.waiting_parts())
     assert not dispatcher.gated
     assert not dispatcher.outstanding.entries
     assert dispatcher.outstanding.bytes_held == dispatcher.waiting_messages == 0

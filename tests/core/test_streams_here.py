@@ -53,12 +53,12 @@ class LeasedRig(Rig):
 
     def reason(self, slot: int) -> WaitReason | None:
         """Why the head of a slot waits."""
-        return self.dispatcher.wait_reason(slot, self.dispatcher.waiting[slot].parts[0], self.now)
+        return self.dispatcher.wait_reason(slot, self.dispatcher.waiting_in(slot)[0], self.now)
 
     def assert_empty(self) -> None:
         """Nothing is here, of whatever stream."""
         dispatcher = self.dispatcher
-        assert not dispatcher.waiting
+        assert not list(dispatcher.waiting_parts())
         assert not dispatcher.outstanding.entries
         assert not dispatcher.outstanding.index_acks
         assert not dispatcher.chunked
@@ -89,7 +89,7 @@ def test_a_closed_streams_messages_wait_and_others_flow(mode: OrderingMode) -> N
     assert rig.reason(X) is rig.reason(Y) is WaitReason.NO_LEASE
     rig.open(1)
     assert rig.got("c1") == [1, 2, 3, 4]
-    assert not rig.dispatcher.waiting
+    assert not list(rig.dispatcher.waiting_parts())
 
 
 def test_a_batch_of_several_keys_of_a_closed_stream_goes_together_when_it_opens() -> None:
@@ -120,7 +120,7 @@ def test_a_stream_that_is_held_leaves_ready_queues() -> None:
     worker = rig.join("c1", 1)
     rig.entries(A, 1, 2)
     rig.entries(B, 3)
-    assert list(worker.ready) == [A, B]
+    assert [part.slot for part in worker.ready] == [A, B]
     assert rig.got("c1") == [1]
     rig.hold(0)
     assert list(worker.ready) == []
@@ -288,7 +288,7 @@ def test_nothing_goes_out_once_the_leases_have_run_out(mode: OrderingMode) -> No
     assert rig.reason(B) is WaitReason.NO_LEASE
     rig.renew(200.0)
     assert rig.got("c1") == [3, 4, 5, 6, 7]
-    assert not rig.dispatcher.waiting
+    assert not list(rig.dispatcher.waiting_parts())
 
 
 def test_a_message_that_could_go_at_once_waits_when_the_leases_have_run_out() -> None:

@@ -157,10 +157,10 @@ def test_a_slot_that_is_held_may_lose_every_owner() -> None:
     rig.leave("c2")
     rig.leave("c1")
     at(rig, 8.5)
-    head = rig.dispatcher.waiting[A].parts[0]
+    head = rig.dispatcher.waiting_in(A)[0]
     assert rig.dispatcher.wait_reason(A, head, rig.now) is WaitReason.NO_OWNER
     rig.join("c2", 10)
-    assert rig.got("c2") == [3, 2, 4]
+    assert rig.got("c2") == [2, 3, 4]
 
 
 def test_a_slot_that_returns_to_its_holder_is_not_held() -> None:
@@ -189,12 +189,12 @@ def test_a_join_position_outlasts_the_interval() -> None:
     """PIP-282: the reason told is what keeps it longest."""
     rig = drained(OrderingMode.LAST_SENT_POSITION)
     rig.ack("c1", 1)
-    head = rig.dispatcher.waiting[A].parts[0]
+    head = rig.dispatcher.waiting_in(A)[0]
     assert rig.dispatcher.wait_reason(A, head, rig.now) is WaitReason.JOIN_POSITION
     at(rig, 8.5)
     assert rig.got("c2") == []
     rig.ack("c1", 2)
-    assert rig.dispatcher.wait_reason(B, rig.dispatcher.waiting[B].parts[0], rig.now) is WaitReason.UNBLOCKING_INTERVAL
+    assert rig.dispatcher.wait_reason(B, rig.dispatcher.waiting_in(B)[0], rig.now) is WaitReason.UNBLOCKING_INTERVAL
     assert rig.got("c2") == [3]
     at(rig, 9.0)
     assert rig.got("c2") == [4]

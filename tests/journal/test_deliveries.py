@@ -75,14 +75,14 @@ def test_a_batch_has_a_row_for_each_message(rig: JournalRig) -> None:
     head = cut(whole, 2)
     recorder.sent(WORKER, [part(1, 3, 11), *of_two_keys.parts, head, whole], 101.0)
     recorder.ended([(How.RETURNED, of_two_keys.parts[0], WORKER, 103.0, 101.0, 1, (2,))])
-    found = [
-        (row["event"], row["entry"], row["batch_index"], row["key_digest"], row["size_bytes"]) for row in recorded(rig)
-    ]
+    rows = recorded(rig)
+    found = [(row["event"], row["entry"], row["batch_index"], row["key_digest"], row["size_bytes"]) for row in rows]
+    assert [row["slot"] for row in rows if row["entry"] == 2] == [9, 11, 9, 9]
     assert found == [
         *[("sent", 1, index, 11, 50) for index in range(3)],
         ("sent", 2, 0, 21, 30),
-        ("sent", 2, 2, 21, 30),
         ("sent", 2, 1, 22, 30),
+        ("sent", 2, 2, 21, 30),
         *[("sent", 4, index, 33, 50) for index in range(5)],
         ("returned", 2, 2, 21, 30),
     ]

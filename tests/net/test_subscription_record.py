@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from proxy.core.delivery_log import How
-from proxy.core.entry import Delivery, Part
+from proxy.core.entry import Part
 from tests.net.subscription_rig import SubscriptionRig, Worker
 from tests.net.subscription_rig_broker import batch, single
 from tests.net.test_subscription_opaque import encrypted
@@ -49,10 +49,10 @@ class Chronicle:
         """As the port says."""
         return SALT + len(key)
 
-    def sent(self, worker: CoreWorker, units: Sequence[Part | Delivery], now: float) -> None:
+    def sent(self, worker: CoreWorker, units: Sequence[Part], now: float) -> None:
         """As the port says."""
         _ = now
-        for part in (part for unit in units for part in ((unit,) if isinstance(unit, Part) else unit.parts)):
+        for part in units:
             self._note("sent", part, worker, part.message_indexes())
 
     def ended(self, endings: Sequence[Ending]) -> None:

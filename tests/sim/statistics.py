@@ -61,12 +61,12 @@ class Numbers:
         self._same(f"draining_hashes of {seat.name}", listed, dict(draining))
 
     def _draining(self, subscription: Subscription, seat: Seat) -> Counter[int]:
-        """Slot to how many deliveries of it the worker holds though it owns it no more."""
+        """Slot to how many messages of it the worker holds though it owns it no more."""
         draining: Counter[int] = Counter()
         if subscription.policy.mode is OrderingMode.UNORDERED:
             return draining
         for delivered in seat.held.values():
-            for slot in {self._slot(subscription, number) for number in delivered if number >= 0}:
+            for slot in [self._slot(subscription, number) for number in delivered if number >= 0]:
                 owner = subscription.dispatcher.select(slot)
                 if owner is None or seat_of(subscription, owner, self._model) is not seat:
                     draining[slot] += 1
