@@ -54,6 +54,12 @@ class Broker(Group):
         default=False,
         description="Whether `broker_url` leads to Pulsar proxies: they are told which broker a client means.",
     )
+    broker_listener_name: Name | None = setting(
+        None,
+        "Which of the brokers' `advertisedListeners` has the addresses that the gateway reaches, for all lookups, "
+        "clients' too. None: the one that belongs to the port at `broker_url`.",
+        takes="a name",
+    )
     broker_admin_url: HttpUrl = setting(
         "http://127.0.0.1:8080", "Base URL of the brokers' admin API, for what the admin API merges into its answers.",
         takes="http:// or https://, then host:port",

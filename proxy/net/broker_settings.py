@@ -94,6 +94,9 @@ class BrokerSettings:
     keep_alive_s: float = 30.0
     """Silence after which a PING goes out; twice as much and the connection counts as dead."""
 
+    listener_name: str | None = None
+    """Whose addresses lookups ask for; None for those of the listener that was connected to."""
+
     lookups_max: int = 5_000
     """Topics looked up at one time, as many as the Java client allows itself."""
 

@@ -67,7 +67,13 @@ class Brokers:
             return
         self._waiting[topic] = [found]
         self._lookups += 1
-        Lookup(topic, self._service_urls, self._pool.acquire, lambda result: self._located(topic, result)).start()
+        Lookup(
+            topic,
+            self._service_urls,
+            self._pool.acquire,
+            lambda result: self._located(topic, result),
+            self._settings.listener_name,
+        ).start()
 
     def check(self, checked: Callable[[KeylineError | None], None]) -> None:
         """Say whether a configured broker can be reached, by connecting unless a connection stands."""

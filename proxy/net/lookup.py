@@ -52,9 +52,17 @@ def connect_to_first(service_urls: tuple[str, ...], acquire: Acquire, got: GotCo
 class Lookup:
     """One topic being looked up; `located` is called once, never from inside `start`'s first turn of the loop."""
 
-    def __init__(self, topic: str, service_urls: tuple[str, ...], acquire: Acquire, located: Located) -> None:
-        """Nothing happens before `start`."""
+    def __init__(
+        self,
+        topic: str,
+        service_urls: tuple[str, ...],
+        acquire: Acquire,
+        located: Located,
+        listener_name: str | None = None,
+    ) -> None:
+        """Nothing happens before `start`. See `BrokerSettings.listener_name`."""
         self.topic = topic
+        self._listener_name = listener_name
         self._service_urls = service_urls
         self._acquire = acquire
         self._located = located
@@ -74,7 +82,12 @@ class Lookup:
         connection.request(self._frame, self._answered)
 
     def _frame(self, request_id: int) -> bytes:
-        lookup = pb.CommandLookupTopic(topic=self.topic, request_id=request_id, authoritative=self._authoritative)
+        lookup = pb.CommandLookupTopic(
+            topic=self.topic,
+            request_id=request_id,
+            authoritative=self._authoritative,
+            advertised_listener_name=self._listener_name,
+        )
         return frames.encode_command(pb.BaseCommand(type=pb.BaseCommand.LOOKUP, lookupTopic=lookup))
 
     def _answered(self, reply: pb.BaseCommand | Exception) -> None:

@@ -271,6 +271,12 @@ class Relay:
         self.forward([frame])
         return True
 
+    def lookup(self, command: pb.BaseCommand, frame: bytes) -> None:
+        """Pass on a client's lookup, for addresses that can be dialled from here."""
+        if self._route.lookup(command.lookupTopic):
+            frame = frames.encode_command(command)
+        self.request(_T.LOOKUP, command.lookupTopic, frame)
+
     def auth_response(self, command: pb.CommandAuthResponse, frame: bytes) -> None:
         """Pass on fresh credentials of the client's own."""
         if self._identity.renewed(command.response):
@@ -356,6 +362,7 @@ class Relay:
         elif self._topic is not None and self._asking_timer is None:
             self._counters.targets_asked_total += 1
             lookup = pb.CommandLookupTopic(topic=self._topic, request_id=self.own_id(), authoritative=False)
+            self._route.lookup(lookup)
             self._requests.asked(_T.LOOKUP, lookup)
             self._write(frames.encode_command(_T(type=_T.LOOKUP, lookupTopic=lookup)))
             self._asking_timer = self._clock.call_later(self._limits.handshake_timeout_s, self._looked_up)

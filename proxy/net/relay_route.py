@@ -36,14 +36,19 @@ class RelayRoute:
         brokers: tuple[ServiceUrl, ...],
         target: ServiceUrl | None,
         names: BrokerNames,
+        listener_name: str | None = None,
         *,
         behind_proxy: bool,
     ) -> None:
-        """`brokers` are the configured ones, or proxies; `target` is what the client wants."""
+        """`brokers` are the configured ones, or proxies; `target` is what the client wants.
+
+        `listener_name` says whose addresses are dialled, where it is not that of the listener that was connected to.
+        """
         assert brokers
         self._brokers = brokers
         self.target = target
         self._names = names
+        self._listener_name = listener_name
         self._behind_proxy = behind_proxy
         self._left: list[ServiceUrl] = []
         self.broker = brokers[0]
@@ -52,6 +57,19 @@ class RelayRoute:
         """Which broker a proxy there is to be told of, as ``host:port``; nothing to a broker."""
         self.arrives = False
         """Whether the latest leg leads to where the client means to be, or only to who can say where that is."""
+
+    def lookup(self, body: pb.CommandLookupTopic) -> bool:
+        """Make a lookup ask for addresses that the gateway reaches; true if it did not.
+
+        A client may want those of a listener for the world outside, but it is the gateway that dials; and a question of
+        another replica's must have the same answer.
+        """
+        if (body.advertised_listener_name or None) == self._listener_name:
+            return False
+        body.ClearField("advertised_listener_name")
+        if self._listener_name is not None:
+            body.advertised_listener_name = self._listener_name
+        return True
 
     @property
     def known(self) -> bool:

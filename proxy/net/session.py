@@ -313,7 +313,7 @@ class ClientSession:
             connector,
             self._clock,
             self._limits,
-            RelayRoute(brokers, target, self._names, behind_proxy=behind_proxy),
+            RelayRoute(brokers, target, self._names, settings.listener_name, behind_proxy=behind_proxy),
             identity,
             self._names,
             self._counters,

@@ -107,10 +107,8 @@ class CommandRouter:
             self._producers.producer(body, frame)
         elif kind == _T.CLOSE_PRODUCER:
             self._producers.close(body, frame)
-        elif kind == _T.LOOKUP and body.HasField("advertised_listener_name"):
-            # Whose addresses the gateway can reach is its own matter, for it dials them: as Pulsar's proxy has it.
-            body.ClearField("advertised_listener_name")
-            self._relay.request(kind, body, frames.encode_command(command))
+        elif kind == _T.LOOKUP:
+            self._relay.lookup(command, frame)
         elif kind == _T.SEEK and body.HasField("message_id") and unmask(body.message_id):
             self._relay.request(kind, body, frames.encode_command(command))
         else:

@@ -24,6 +24,9 @@ class SessionSettings:
     upstream_is_proxy: bool = False
     """`brokers` are Pulsar proxies: they are told of the broker that a client means; we do not dial it ourselves."""
 
+    listener_name: str | None = None
+    """Whose addresses clients' lookups ask for; None for those of the listener that was connected to."""
+
     authorize_workers: bool = True
     """Ask the broker, on the client's own connection, whether it may consume what it subscribes to."""
 

@@ -257,6 +257,22 @@ def test_a_client_that_looked_up_at_another_replica_or_before_a_restart_is_taken
         two.restart()
 
 
+def test_a_gateway_may_reach_brokers_by_other_addresses_than_they_give_to_each_other(
+    listeners: Listeners, tmp_path: Path, new_topic: Callable[[str], str]
+) -> None:
+    """A listener of its own, for what it looks up and for what clients do, whatever they ask for."""
+    topic = new_topic("outside")
+    broker = listeners.broker
+    settings = {"broker_listener_name": "outside"}
+    with (
+        KeylineGateway(broker.service_url, broker.admin_url, tmp_path / "three", settings=settings) as gateway,
+        RawClient(gateway.service_url) as client,
+    ):
+        answer = client.ask(T.LOOKUP, pb.CommandLookupTopic(topic=topic, advertised_listener_name="inside"))
+        assert answer.lookupTopicResponse.brokerServiceUrl == f"pulsar://{listeners.advertised}"
+        client.joined(topic)
+
+
 def receive_until(consumer: pulsar.Consumer, data: bytes) -> None:
     """Receive and acknowledge; what was acknowledged while a gateway stopped may come again before."""
     while True:

@@ -155,6 +155,7 @@ class SessionRig:
         clock: FakeClock | None = None,
         elections: ProducerElections | None = None,
         authorize: bool = False,
+        listener_name: str | None = None,
         named: Sequence[str] = (),
         names: BrokerNames | None = None,
         certificate: bytes | None = None,
@@ -172,6 +173,7 @@ class SessionRig:
             tuple(parse_service_url(url) for url in brokers),
             targets,
             upstream_is_proxy,
+            listener_name,
             authorize_workers=authorize,
             proxy_role=None
             if proxy_role is None

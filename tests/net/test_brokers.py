@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from proxy.errors import KeylineError, LimitExceeded, UpstreamError, UpstreamUnavailable
@@ -20,10 +21,10 @@ REDIRECT = pb.CommandLookupTopicResponse.Redirect
 class Bench:
     """Brokers on a made-up network."""
 
-    def __init__(self, settings: BrokerSettings = SETTINGS) -> None:
+    def __init__(self, settings: BrokerSettings = SETTINGS, named: Callable[[str], None] = lambda _url: None) -> None:
         self.clock = FakeClock()
         self.connector = FakeConnector(self.clock)
-        self.brokers = Brokers(self.connector, self.clock, settings)
+        self.brokers = Brokers(self.connector, self.clock, settings, named)
         self.found: list[object] = []
 
     def locate(self, topic: str = TOPIC) -> None:
@@ -111,6 +112,27 @@ def test_redirects_are_followed_with_their_authority() -> None:
     assert lookup.authoritative
     two.deliver(lookup_answer(lookup.request_id, "pulsar://two:6650"))
     assert bench.link().address == "pulsar://two:6650"
+
+
+def test_a_lookup_asks_for_the_addresses_of_the_configured_listener() -> None:
+    """For a gateway that does not reach those which brokers give to each other."""
+    bench = Bench(replace(SETTINGS, listener_name="outside"))
+    bench.locate()
+    assert bench.lookup(shake_hands(bench.connector.last)).advertised_listener_name == "outside"
+
+
+def test_a_broker_that_a_lookup_leads_to_is_named_and_one_behind_a_proxy_is_not() -> None:
+    """What a proxy calls its broker is no address to dial from here."""
+    named: list[str] = []
+    bench = Bench(named=named.append)
+    bench.locate("a")
+    one = shake_hands(bench.connector.last)
+    one.deliver(lookup_answer(bench.lookup(one).request_id, "pulsar://two:6650"))
+    assert named == ["pulsar://two:6650"]
+    bench.locate("b")
+    answer = lookup_answer(bench.lookup(one).request_id, "pulsar://localhost:6650", proxy_through_service_url=True)
+    one.deliver(answer)
+    assert named == ["pulsar://two:6650"]
 
 
 def test_a_redirect_loop_ends_after_ten_hops() -> None:

@@ -295,6 +295,19 @@ def test_a_lookup_is_for_addresses_that_the_gateway_reaches() -> None:
     assert (command.lookupTopic.topic, command.lookupTopic.request_id) == ("orders", 1)
 
 
+@pytest.mark.parametrize("wanted", ["", "outside"])
+def test_all_lookups_are_for_the_listener_that_is_configured(wanted: str) -> None:
+    """Or a client's lookup at one replica and the question of another would have different answers."""
+    rig = SessionRig(listener_name="for-gateways").connect()
+    body = pb.CommandLookupTopic(topic="orders", request_id=1, advertised_listener_name=wanted)
+    rig.client.deliver(encode(T.LOOKUP, body))
+    (command,) = rig.to_broker()
+    assert command.lookupTopic.advertised_listener_name == "for-gateways"
+    asked = asking(listener_name="for-gateways")
+    asked.client.deliver(subscribe(6, 60, SHARED))
+    assert question(asked).advertised_listener_name == "for-gateways"
+
+
 def test_a_leg_that_is_opened_anew_goes_to_no_place_that_was_forgotten() -> None:
     """A broker that has gone may have left its address to another; a worker's connection outlives many brokers."""
     rig = SessionRig(named=[TARGET]).connect(proxy_to_broker_url=MEANT)
