@@ -3,25 +3,35 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Annotated, Any
 
-from fastapi import APIRouter, Header, Query
+from fastapi import APIRouter, Header, Query, Request
 from fastapi.responses import StreamingResponse
 from pydantic_core import to_json
 
 from admin_api.access.guard import GuardedRoute
 from admin_api.access.roles import Role, needs
+from admin_api.access.tokens import CALLER
 from admin_api.problems import Unavailable
 from admin_api.schemas.events import EVENT_EXAMPLE
 from admin_api.schemas.problem import Problem
 
 if TYPE_CHECKING:
+    from starlette.types import Receive, Scope, Send
+
     from admin_api.ports import EventListener, GatewayView
 
 HEARTBEAT_S = 15.0
 """Between two signs of life on a stream where nothing happens, so that proxies and clients keep it open."""
-STREAMS_MAX = 200
+STREAMS_MAX = 400
+"""Each costs some 40 KiB, and half a microsecond for whatever happens."""
+STREAMS_EACH_MAX = 200
+"""Of one caller, known by its token's name or else its address: one that opens more and more leaves room to others."""
+LINES_MAX = 1_000
+"""Kept as written; what is gathered at a time is less."""
 GATHER_S = 0.05
 """How long events are gathered before they are written: in a rebalance there may be a thousand a second."""
 EVENTS_AT_ONCE = 20
@@ -35,7 +45,8 @@ Chosen = Annotated[str | None, Query(max_length=10_000)]
 def event_routes(view: GatewayView, heartbeat_s: float = HEARTBEAT_S) -> APIRouter:
     """Make ``/api/v1/events``."""
     router = APIRouter(prefix="/api/v1", tags=["events"], route_class=GuardedRoute)
-    open_streams: set[object] = set()
+    places = Places()
+    lines = Lines()
     answers: dict[int | str, dict[str, Any]] = {
         200: {
             "content": {"text/event-stream": {"example": EVENT_EXAMPLE}},
@@ -48,6 +59,7 @@ def event_routes(view: GatewayView, heartbeat_s: float = HEARTBEAT_S) -> APIRout
     @router.get("/events", responses=answers, response_class=StreamingResponse, summary="What happens, as it does")
     @needs(Role.VIEWER)
     async def events(
+        request: Request,
         topic: Annotated[Chosen, Query(description="Only of this topic, by its full name.")] = None,
         subscription: Annotated[Chosen, Query(description="Only of this subscription.")] = None,
         consumer: Annotated[
@@ -63,8 +75,7 @@ def event_routes(view: GatewayView, heartbeat_s: float = HEARTBEAT_S) -> APIRout
         Each has its number as id. An event `missed` tells how many were lost, to a listener that was too slow or came
         again too late: read the state anew then.
         """
-        if len(open_streams) >= STREAMS_MAX:
-            raise Unavailable(f"{STREAMS_MAX} streams are open already; end one first")
+        place = places.take(_asker(request))
 
         def wanted(event: Any) -> bool:
             return (
@@ -74,27 +85,87 @@ def event_routes(view: GatewayView, heartbeat_s: float = HEARTBEAT_S) -> APIRout
             )
 
         after = int(last_event_id) if last_event_id is not None and last_event_id.isdecimal() else None
-        body = _stream(view, after, wanted, open_streams, heartbeat_s)
-        headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
-        return StreamingResponse(body, media_type="text/event-stream", headers=headers)
+        body = _stream(view, lines, after, wanted, heartbeat_s)
+        return _Placed(body, place)
 
     return router
 
 
+class Lines:
+    """Events as they are written, each made once for all streams that tell of it."""
+
+    def __init__(self) -> None:
+        """None is made."""
+        self._made: dict[int, bytes] = {}
+
+    def of(self, event: Any) -> bytes:
+        """Of an event, known by its number."""
+        line = self._made.get(event.number)
+        if line is None:
+            if len(self._made) >= LINES_MAX:
+                self._made.clear()
+            data = {name: getattr(event, name) for name in TOLD}
+            line = b"id: %d\nevent: %s\ndata: %s\n\n" % (event.number, event.kind.encode(), to_json(data))
+            self._made[event.number] = line
+        return line
+
+
+class Places:
+    """Streams that are open, by who asked for them; a place is taken before a stream begins, so none is shared."""
+
+    def __init__(self) -> None:
+        """None is taken."""
+        self._taken: Counter[str] = Counter()
+
+    def take(self, asker: str) -> ExitStack:
+        """A place, given back when it is closed. Raises `Unavailable`."""
+        if self._taken.total() >= STREAMS_MAX:
+            raise Unavailable(f"{STREAMS_MAX} streams are open already; end one first")
+        if self._taken[asker] >= STREAMS_EACH_MAX:
+            raise Unavailable(f"{asker} has {STREAMS_EACH_MAX} streams open already; end one first")
+        self._taken[asker] += 1
+        place = ExitStack()
+        place.callback(self._give_back, asker)
+        return place
+
+    def _give_back(self, asker: str) -> None:
+        self._taken[asker] -= 1
+        if not self._taken[asker]:
+            del self._taken[asker]
+
+
+def _asker(request: Request) -> str:
+    caller = request.scope.get(CALLER)
+    if caller is not None:
+        return str(caller.name)
+    return request.client.host if request.client is not None else "this client"
+
+
+class _Placed(StreamingResponse):
+    """A stream that keeps its place to its end, whoever ends it."""
+
+    def __init__(self, body: AsyncIterator[bytes], place: ExitStack) -> None:
+        super().__init__(body, media_type="text/event-stream", headers={"x-accel-buffering": "no"})
+        self._place = place
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        with self._place:
+            await super().__call__(scope, receive, send)
+
+
 async def _stream(
     view: GatewayView,
+    lines: Lines,
     after: int | None,
     wanted: Callable[[Any], bool],
-    open_streams: set[object],
     heartbeat_s: float,
 ) -> AsyncIterator[bytes]:
     awake = asyncio.Event()
     listener = view.listen(awake.set, after, wanted)
-    open_streams.add(listener)
     try:
         yield b"retry: 2000\n\n"
         while not listener.ended:
-            for piece in _written(listener):
+            for piece in _written(listener, lines):
                 yield piece
                 await asyncio.sleep(0)
             try:
@@ -104,22 +175,16 @@ async def _stream(
                 yield b": still here\n\n"
             awake.clear()
             await asyncio.sleep(GATHER_S)
-        for piece in _written(listener):
+        for piece in _written(listener, lines):
             yield piece
     finally:
         listener.close()
-        open_streams.discard(listener)
 
 
-def _written(listener: EventListener) -> Iterator[bytes]:
+def _written(listener: EventListener, lines: Lines) -> Iterator[bytes]:
     """What there is to take, some events at a time."""
     missed, taken = listener.take()
     if missed:
         yield b'event: missed\ndata: {"count": %d}\n\n' % missed
     for start in range(0, len(taken), EVENTS_AT_ONCE):
-        yield b"".join(map(_line, taken[start : start + EVENTS_AT_ONCE]))
-
-
-def _line(event: Any) -> bytes:
-    data = {name: getattr(event, name) for name in TOLD}
-    return b"id: %d\nevent: %s\ndata: %s\n\n" % (event.number, event.kind.encode(), to_json(data))
+        yield b"".join(map(lines.of, taken[start : start + EVENTS_AT_ONCE]))

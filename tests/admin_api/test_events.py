@@ -5,16 +5,20 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager, suppress
 from typing import Any
 
 import httpx
 import pytest
 
+from admin_api.access.tokens import SECRET, Tokens
+from admin_api.http_protocol import CONNECTIONS_MAX
+from admin_api.problems import Unavailable
 from admin_api.routes import events as route
 from admin_api.server import AdminServer
 from proxy.admin import Admin
 from tests.admin_api.rig import AdminRig
+from tests.admin_api.test_access import KEY, OPERATOR, ROLES, VIEWER, bearer
 from tests.net.session_rig import new_elections
 
 PATIENCE_S = 30.0
@@ -112,9 +116,9 @@ def test_what_others_do_does_not_silence_a_quiet_stream() -> None:
         events = rig.subscriptions.events
         wanted = route._stream(
             Admin(rig.subscriptions, new_elections(), list, {}),
+            route.Lines(),
             None,
             lambda event: event.subscription == "quiet",
-            set(),
             0.2,
         )
         assert await anext(wanted) == b"retry: 2000\n\n"
@@ -198,6 +202,82 @@ def test_streams_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "streams are open already" in answer.json()["detail"]
 
 
+def test_two_thousand_of_one_caller_leave_room_to_others() -> None:
+    """It has its share, every other caller still finds a place, and all places together are bounded."""
+    places = route.Places()
+
+    def asked(asker: str) -> list[ExitStack]:
+        taken = []
+        for _ in range(2_000):
+            with suppress(Unavailable):
+                taken.append(places.take(asker))
+        return taken
+
+    hoarder = asked("hoarder")
+    assert len(hoarder) == route.STREAMS_EACH_MAX
+    fair = places.take("fair")
+    assert len(asked("another")) == route.STREAMS_MAX - route.STREAMS_EACH_MAX - 1
+    with pytest.raises(Unavailable, match="streams are open already"):
+        places.take("late")
+    fair.close()
+    places.take("late").close()
+    for place in hoarder:
+        place.close()
+    assert len(asked("hoarder")) == route.STREAMS_EACH_MAX
+    assert route.STREAMS_MAX <= CONNECTIONS_MAX / 2, "streams must not take all connections"
+
+
+def test_streams_that_are_asked_for_at_once_do_not_pass_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Over sockets and by token: the share is the caller's, from wherever it comes, and given back at the end."""
+    monkeypatch.setattr(route, "STREAMS_EACH_MAX", 3)
+
+    async def key(_: str) -> bytes:
+        return KEY
+
+    async def scenario() -> None:
+        rig = AdminRig(tokens=Tokens(key, SECRET, ROLES))
+        server = AdminServer(rig.app)
+        host, port = await server.start("127.0.0.1", 0)
+
+        async def opened(name: str) -> tuple[int, asyncio.StreamWriter]:
+            reader, writer = await asyncio.open_connection(host, port)
+            head = "".join(f"{field}: {value}\r\n" for field, value in bearer(name).items())
+            writer.write(f"GET /api/v1/events HTTP/1.1\r\nhost: a\r\n{head}\r\n".encode())
+            return int((await reader.readline()).split()[1]), writer
+
+        async with asyncio.timeout(PATIENCE_S):
+            found = await asyncio.gather(*(opened(VIEWER) for _ in range(20)))
+            assert sorted(status for status, _ in found) == [200] * 3 + [503] * 17
+            status, other = await opened(OPERATOR)
+            assert status == 200
+            for _, writer in found:
+                writer.close()
+            while len(rig.subscriptions.events.listeners) > 1:  # noqa: ASYNC110 - the server tells nobody else
+                await asyncio.sleep(0.01)
+            status, again = await opened(VIEWER)
+            assert status == 200
+            other.close()
+            again.close()
+        await server.stop()
+
+    told(scenario)
+
+
+def test_an_event_is_written_once_for_all_streams(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thousand events a second to hundreds of streams would be the loop's whole time; what is kept is bounded."""
+    monkeypatch.setattr(route, "LINES_MAX", 10)
+    lines = route.Lines()
+    events = AdminRig().subscriptions.events
+    listener = events.listen(lambda: None)
+    for _ in range(route.LINES_MAX + 1):
+        events.happened("x", ("t", "s"))
+    _, (first, *more) = listener.take()
+    assert lines.of(first) is lines.of(first)
+    for event in more:
+        lines.of(event)
+    assert len(lines._made) <= route.LINES_MAX
+
+
 def test_a_quiet_stream_shows_that_it_lives() -> None:
     """And a slow listener is told what it missed."""
 
@@ -221,7 +301,7 @@ def test_a_quiet_stream_shows_that_it_lives() -> None:
             return Slow()
 
     async def scenario() -> None:
-        pieces = route._stream(View(), None, lambda _: True, set(), 0.01)  # type: ignore[arg-type]
+        pieces = route._stream(View(), route.Lines(), None, lambda _: True, 0.01)  # type: ignore[arg-type]
         seen = [await anext(pieces) for _ in range(3)]
         await pieces.aclose()  # type: ignore[attr-defined]
         assert seen == [b"retry: 2000\n\n", b'event: missed\ndata: {"count": 7}\n\n', b": still here\n\n"]
