@@ -12,6 +12,7 @@ import typer
 from proxy import cli_group_tables as group_tables
 from proxy import cli_tables as tables
 from proxy.admin_client import AdminClient, Unanswered, consumer_path, group_path, producers_path, subscription_path
+from proxy.printable import printable
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -286,5 +287,5 @@ def _refusals_told() -> Iterator[None]:
     try:
         yield
     except Unanswered as error:
-        typer.echo(f"keyline: {error}", err=True)
+        typer.echo(printable(f"keyline: {error}"), err=True)
         raise typer.Exit(EXIT_REFUSED) from None

@@ -12,6 +12,8 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from proxy.printable import printable
+
 if TYPE_CHECKING:
     from rich.progress import TaskID
 
@@ -97,7 +99,7 @@ def report(
         else:
             violations = _report(reports, journal, start, out, span, daily=daily)
     except reports.place.JournalError as error:
-        typer.echo(f"keyline: {error}", err=True)
+        typer.echo(printable(f"keyline: {error}"), err=True)
         raise typer.Exit(EXIT_NOTHING_TO_READ) from None
     except reports.trouble.OF_SPARK as error:
         typer.echo(f"keyline: {reports.trouble.words(error)}", err=True)
@@ -175,13 +177,13 @@ class _Bar:
 def _tell(found: list[Any], *, daily: bool) -> None:
     for one in found:
         if daily:
-            typer.echo(f"{one.day} {'' if one.made else '(as before) '}{one.line}")
+            typer.echo(printable(f"{one.day} {'' if one.made else '(as before) '}{one.line}"))
             for caveat in one.caveats:
-                typer.echo(f"  {caveat}")
+                typer.echo(printable(f"  {caveat}"))
         else:
             typer.echo(f"{one.files:,} files, {len(one.skipped):,} left out")
             for line in (*one.evidence, *one.caveats, one.line):
-                typer.echo(line)
+                typer.echo(printable(line))
 
 
 def _settings(given: list[str]) -> dict[str, str]:

@@ -9,6 +9,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from proxy.printable import printable
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -41,16 +43,22 @@ def console() -> Console:
 
 
 def table(title: str, columns: Sequence[str]) -> Table:
-    """An empty one; columns whose names begin with ``#`` hold numbers."""
-    made = Table(title=title or None, box=SIMPLE_HEAD, title_justify="left", title_style="bold", pad_edge=False)
+    """An empty one; columns whose names begin with ``#`` hold numbers. The title is text, as that of `add`."""
+    made = Table(
+        title=Text(printable(title)) if title else None,
+        box=SIMPLE_HEAD,
+        title_justify="left",
+        title_style="bold",
+        pad_edge=False,
+    )
     for column in columns:
         made.add_column(column.lstrip("#"), justify="right" if column.startswith("#") else "left", overflow="fold")
     return made
 
 
 def add(made: Table, *cells: object) -> None:
-    """A row; names that clients chose are text, whatever is in them, never markup."""
-    made.add_row(*(Text(str(cell)) for cell in cells))
+    """A row; names that clients chose are text, whatever is in them, never markup nor commands to a terminal."""
+    made.add_row(*(Text(printable(str(cell))) for cell in cells))
 
 
 def seconds(value: float | None) -> str:

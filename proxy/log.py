@@ -17,6 +17,8 @@ from typing import Any, TextIO
 
 import structlog
 
+from proxy.printable import printable
+
 SECRET_WORDS = ("token", "secret", "password", "auth_data", "authorization", "credentials")
 MASK = "********"
 
@@ -42,9 +44,10 @@ def configure_logging(level: str, line_format: str, replica_name: str, stream: T
         render = [_traceback, structlog.processors.JSONRenderer()]
     else:
         render = [
+            _escape,
             structlog.dev.ConsoleRenderer(
                 colors=output.isatty(), timestamp_key="time", exception_formatter=structlog.dev.plain_traceback
-            )
+            ),
         ]
     handler = logging.StreamHandler(output)
     handler.setFormatter(
@@ -78,6 +81,14 @@ def _bind(**fields: object) -> structlog.types.Processor:
         return event
 
     return add
+
+
+def _escape(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """For a terminal: clients choose names. JSON escapes them by itself, and what is no text is shown by its repr."""
+    for name, value in event.items():
+        if isinstance(value, str) and name not in {"exception", "stack"}:
+            event[name] = printable(value)
+    return event
 
 
 def _mask_secrets(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
