@@ -116,7 +116,12 @@ class RawWorker(RawConnection):
         super().__init__(service_url)
         self._send(frames_made.subscribe(CONSUMER_ID, name, topic, subscription))
         self._await(_T.SUCCESS)
-        self._send(frames_made.flow(CONSUMER_ID, permits))
+        self.grant(permits)
+
+    def grant(self, permits: int) -> None:
+        """So many messages more may come."""
+        if permits:
+            self._send(frames_made.flow(CONSUMER_ID, permits))
 
     def request(self, frame: bytes) -> None:
         """Send a request of another consumer on this connection, and wait until it is granted."""

@@ -11,47 +11,31 @@ all that comes behind it waits for it, see `subscription_receive_queue`.
 
 from __future__ import annotations
 
-from functools import partial
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING
 
 import structlog
 
 from proxy.core.entry import Chunk, Part, bits_to_indexes, by_slot
-from proxy.core.slice_id import sliceable
 from proxy.core.sticky_key import murmur31
 from proxy.net.openings import COST_BYTES, COST_ENTRY
 from proxy.net.subscription_acks import bits_of
-from proxy.net.subscription_outbox import BatchContent
-from proxy.net.subscription_receive_queue import Decompression, ReceiveQueue
-from proxy.wire import pulsar_pb2 as pb
-from proxy.wire.batch import MIN_SINGLE_BYTES, index_batch, index_steps, single_key, uniform, uniform_steps
-from proxy.wire.codecs import decompress
+from proxy.net.subscription_batch_groups import BATCH_MESSAGES_MAX, BatchGroups
+from proxy.net.subscription_receive_queue import ReceiveQueue
 from proxy.wire.errors import WireError
 from proxy.wire.messages import NO_EXTRAS, MessageHead
-from proxy.wire.metadata import NONE_KEY, can_peek, peek_key
+from proxy.wire.metadata import NONE_KEY, peek_key
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping
 
     from proxy.core.dispatcher import Dispatcher
     from proxy.core.hash_ranges import HashRange
     from proxy.core.upstream_window import UpstreamWindow
     from proxy.net.openings import Openings
     from proxy.net.subscription import Counters
+    from proxy.net.subscription_batch_groups import Groups
     from proxy.net.subscription_receive_queue import Taking
-    from proxy.wire.batch import Single
     from proxy.wire.pulsar_pb2 import MessageMetadata
-
-BATCH_MESSAGES_MAX: Final = 1 << 20
-"""Messages of one batch that are believed. Whoever claims more lies: they would take a worker's permits for years, and
-the bits to note which of them were acknowledged hundreds of megabytes."""
-
-Groups: TypeAlias = dict[int, "list[int] | range"]
-"""Slot to the indexes of its messages."""
-
-CUT_BYTES_MAX: Final = 5 << 20
-"""Uncompressed bytes of a compressed batch that may be cut. Slices leave uncompressed, and clients end a connection on
-which more comes in one frame: the brokers' default for a message's size, and so of every client."""
 
 log = structlog.get_logger("keyline.subscription")
 
@@ -60,15 +44,12 @@ class Intake:
     """Turns MESSAGE frames into parts and gives them to the dispatcher."""
 
     __slots__ = (
-        "_batch_digests",
         "_counters",
         "_digest",
         "_dispatcher",
+        "_groups_of",
         "_inline_bytes",
-        "_limits",
         "_now",
-        "_openings",
-        "_peek_max_bytes",
         "_queued",
         "_receive",
         "_run_bytes",
@@ -79,9 +60,9 @@ class Intake:
         "_spend",
         "_step_messages",
         "_true_slot_of",
-        "_warned",
         "_window",
         "extras",
+        "groups",
         "last_key",
         "last_position",
         "queue",
@@ -113,27 +94,25 @@ class Intake:
         self._window = window
         self._counters = counters
         self._now = now
-        self._peek_max_bytes = peek_max_bytes
         self._true_slot_of = dispatcher.selector.slot
         self._slot_of = self._true_slot_of if slots is None else self._slot_within
         self._slots = slots
         self._digest = digest
-        self._batch_digests: list[int] = []
-        """Of the keys of the batch that came last, if they differ."""
         self._receive = dispatcher.receive
-        self._limits = limits = openings.limits
-        self._openings = openings
+        limits = openings.limits
         self._spend = openings.spend
         self._inline_bytes, self._step_messages = limits.inline_bytes, limits.step_messages
         self.queue = ReceiveQueue(
             openings, counters, self._taking if digest is None else self._taking_recorded, taken, failed
         )
         self._queued = self.queue.entries
+        self.groups = BatchGroups(counters, self._true_slot_of, peek_max_bytes, openings, slots, digest)
+        self.groups.opener = self.queue
+        self._groups_of = self.groups.at_once
         self._run_now = 0.0
         """When the run of entries under way began to be read, 0 between runs: one look at the clock serves it all."""
         self._run_messages = self._run_bytes = 0
         """What came in this run and the window was not told of."""
-        self._warned = False
         self.last_position: int | None = None
         """Of the entry that was taken last."""
         self.last_key = NONE_KEY
@@ -180,8 +159,8 @@ class Intake:
             if not self._spend(self.queue, COST_ENTRY + size // COST_BYTES):
                 self.queue.add(head, now, messages)
                 return
-            groups = self._groups(metadata, tail, payload_start, key, slot, count, entry)
-        elif self._is_to_be_opened(metadata, count):
+            groups = self._groups_of(metadata, tail, payload_start, key, slot, count, entry)
+        elif self.groups.to_be_opened(metadata, count):
             self.queue.add(head, now, messages)
             return
         self.last_position, self.last_key = position, key
@@ -189,7 +168,7 @@ class Intake:
 
     def recorded(self, head: MessageHead) -> None:
         """One entry, whose parts are to know the digests of their keys: nothing leaves before the turn ends."""
-        self._batch_digests.clear()
+        self.groups.digests.clear()
         self.message(head)
         if not self._queued:
             self._record()
@@ -201,7 +180,7 @@ class Intake:
         entry = self._dispatcher.outstanding.entries.get(self.last_position)
         if entry is None:
             return
-        of_batch = self._batch_digests
+        of_batch = self.groups.digests
         digest = tuple(of_batch) if of_batch else self._digest(self.last_key)
         if isinstance(entry, Part):
             entry.digest = digest
@@ -252,7 +231,7 @@ class Intake:
         if chunk or (count == 1 and not ack_set):
             yield 1
         else:
-            groups = yield from self._groups_in_turns(metadata, tail, payload_start, key, slot, count, entry)
+            groups = yield from self.groups.in_turns(metadata, tail, payload_start, key, slot, count, entry)
         now = self._now()
         self.last_position, self.last_key = position, key
         if chunk:
@@ -264,134 +243,11 @@ class Intake:
 
     def _taking_recorded(self, head: MessageHead, arrived_at: float) -> Taking:
         """As `recorded`, in turns."""
-        self._batch_digests.clear()
+        self.groups.digests.clear()
         yield from self._taking(head, arrived_at)
         self._record()
 
-    def _groups_in_turns(
-        self, metadata: MessageMetadata, tail: bytes, payload_start: int, key: bytes, slot: int, count: int, entry: int
-    ) -> Generator[int | Decompression, bytes | Exception | None, Groups | None]:
-        """As `_groups`."""
-        if not self._is_to_be_opened(metadata, count):
-            yield 1
-            return None
-        size, limits = metadata.uncompressed_size if metadata.compression else 0, self._limits
-        try:
-            if size > limits.inline_bytes:
-                payload = memoryview(tail)[payload_start:]
-                work = partial(decompress, metadata.compression, payload, size, self._peek_max_bytes)
-                opened = yield Decompression(size, work)
-                if isinstance(opened, Exception):
-                    raise opened
-                assert opened is not None
-                content = BatchContent(metadata, opened)
-            else:
-                yield COST_ENTRY + size // COST_BYTES
-                content = BatchContent.open(metadata, tail, payload_start, self._peek_max_bytes)
-            if count <= limits.step_messages:
-                return self._groups_in(content, key, slot, count, entry)
-            if (yield from self._is_uniform(content, key, count)):
-                return None if _expands(content) else {slot: range(count)}
-            if not self._may_cut(content, entry, count):
-                return None
-            singles: list[Single] = []
-            for _ in index_steps(content.payload, count, limits.step_messages, singles):
-                yield limits.step_messages
-        except WireError as error:
-            self._opaque(metadata, str(error))
-            return None
-        groups: Groups = {}
-        for start in range(0, count, limits.step_messages):
-            yield limits.step_messages
-            self._add_groups(groups, singles, metadata, start, start + limits.step_messages)
-        return self._checked(groups, singles, metadata, slot)
-
-    def _is_uniform(self, content: BatchContent, key: bytes, count: int) -> Generator[int, None, bool]:
-        steps = uniform_steps(content.payload, count, key, self._limits.step_messages)
-        while True:
-            yield self._limits.step_messages
-            try:
-                next(steps)
-            except StopIteration as stop:
-                return bool(stop.value)
-
-    # ---- batches ----------------------------------------------------------------------------------------------
-
-    def _is_to_be_opened(self, metadata: MessageMetadata, count: int) -> bool:
-        """Whether a batch may hold what its metadata claims, as far as that can be told; else it is counted."""
-        size = metadata.uncompressed_size
-        if not can_peek(metadata):
-            self._opaque(metadata, "it is encrypted")
-        elif count > BATCH_MESSAGES_MAX:
-            self._opaque(metadata, f"it claims {count} messages")
-        elif metadata.compression and not MIN_SINGLE_BYTES * count <= size <= self._peek_max_bytes:
-            self._opaque(metadata, f"it claims {count} messages in {size} bytes")
-        else:
-            return True
-        return False
-
-    def _groups(
-        self, metadata: MessageMetadata, tail: bytes, payload_start: int, key: bytes, slot: int, count: int, entry: int
-    ) -> Groups | None:
-        """Where the messages of a batch belong; None if it can only go whole."""
-        if not can_peek(metadata):
-            self._opaque(metadata, "it is encrypted")
-            return None
-        try:
-            content = BatchContent.open(metadata, tail, payload_start, self._peek_max_bytes)
-            return self._groups_in(content, key, slot, count, entry)
-        except WireError as error:
-            self._opaque(metadata, str(error))
-            return None
-
-    def _groups_in(self, content: BatchContent, key: bytes, slot: int, count: int, entry: int) -> Groups | None:
-        """Of an opened batch. Raises `WireError`."""
-        if uniform(content.payload, count, key):
-            return None if _expands(content) else {slot: range(count)}
-        if not self._may_cut(content, entry, count):  # before each message is read
-            return None
-        self._openings.spend_more(self.queue, count)
-        singles = index_batch(content.payload, count)
-        groups: Groups = {}
-        self._add_groups(groups, singles, content.metadata, 0, count)
-        return self._checked(groups, singles, content.metadata, slot)
-
-    def _may_cut(self, content: BatchContent, entry: int, count: int) -> bool:
-        """Whether a batch of several keys may be cut; else it is counted."""
-        if not sliceable(entry, count):
-            self._opaque(content.metadata, "its entry id or its number of messages is too large")
-        elif _expands(content):
-            self._opaque(content.metadata, f"its {len(content.payload)} bytes are too many for a client")
-        else:
-            return True
-        return False
-
-    def _add_groups(
-        self, groups: Groups, singles: Sequence[Single], metadata: MessageMetadata, start: int, end: int
-    ) -> None:
-        """Put some of a batch's messages where they belong."""
-        for index, single in enumerate(singles[start:end], start):
-            if not single.compacted_out:
-                place = self._true_slot_of(murmur31(single_key(single, metadata)))
-                indexes = groups.setdefault(place, [])
-                assert isinstance(indexes, list)
-                indexes.append(index)
-
-    def _checked(
-        self, groups: Groups, singles: Sequence[Single], metadata: MessageMetadata, slot: int
-    ) -> Groups | None:
-        """The same if the batch may be cut so, or need not be."""
-        count = len(singles)
-        if not groups or not any(single.has_key for single in singles):
-            # Without keys there is no order to keep, and cutting would only cost.
-            return {slot: range(count)}
-        if self._digest is not None:
-            self._batch_digests += [self._digest(single_key(single, metadata)) for single in singles]
-        slots = self._slots
-        if slots is not None and not all(slots.start <= place <= slots.end for place in groups):
-            self._opaque(metadata, "it has keys of streams that other replicas may have")
-            return None
-        return groups
+    # ---- towards the dispatcher -------------------------------------------------------------------------------
 
     def _several(
         self,
@@ -477,22 +333,6 @@ class Intake:
         slot = self._true_slot_of(hashed)
         slots = self._slots
         return slot if slots is None or slots.start <= slot <= slots.end else max(slots.start, 1)
-
-    def _opaque(self, metadata: MessageMetadata, why: str) -> None:
-        self._counters.opaque_batches += 1
-        if not self._warned:
-            self._warned = True
-            log.warning(
-                "a batch cannot be opened, so it is delivered whole to the owner of its first key; order per key "
-                "holds only if the producer batches by key; further ones are only counted",
-                why=why,
-                producer=metadata.producer_name,
-            )
-
-
-def _expands(content: BatchContent) -> bool:
-    """Whether slices of it could be larger than clients take, so that it can only go as it came."""
-    return content.metadata.compression != pb.NONE and len(content.payload) > CUT_BYTES_MAX
 
 
 def _permits(ack_set: tuple[int, ...]) -> int:

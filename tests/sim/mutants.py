@@ -76,6 +76,32 @@ MUTANTS = (
         "        if False and dispatcher.unblocking.due_at is not None:\n",
     ),
     Mutant(
+        "an entry overtakes one that is being opened",
+        "proxy/net/subscription_intake.py",
+        "        if self._queued:\n            self._arrive_behind(head)\n            return\n        _, ledger",
+        "        _, ledger",
+    ),
+    Mutant(
+        "what waits to be opened outlives its consumer at the broker",
+        "proxy/net/subscription_inflow.py",
+        "            self.intake.queue.clear()  # the broker sends it again\n",
+        "",
+        tests="tests/net/test_subscription_openings.py",
+    ),
+    Mutant(
+        "what is opened in pieces is delivered without its last piece",
+        "proxy/net/subscription_batch_groups.py",
+        "        for start in range(0, count, limits.step_messages):\n            yield limits.step_messages\n",
+        "        for start in range(0, count - limits.step_messages, limits.step_messages):\n"
+        "            yield limits.step_messages\n",
+    ),
+    Mutant(
+        "one that has more to open than fits a turn is forgotten",
+        "proxy/net/subscription_receive_queue.py",
+        "            self._openings.wait(self)\n            return False\n",
+        "            return False\n",
+    ),
+    Mutant(
         "each slot that comes free makes the interval longer",
         UNBLOCKING,
         "        if self.due_at is None:\n            self.due_at = now",
