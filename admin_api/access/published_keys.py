@@ -35,7 +35,6 @@ class PublishedKeys:
         self._keys: dict[str | None, Any] = {}
         self._fetched_at = self._asked_at = float("-inf")
         self._fetching = asyncio.Lock()
-        self.fetches = 0
 
     async def __call__(self, token: str) -> Any:
         """The key that a token names. Raises `jwt.PyJWTError`."""
@@ -53,7 +52,6 @@ class PublishedKeys:
 
     async def _fetch(self) -> None:
         self._asked_at = self._now()
-        self.fetches += 1
         try:
             client = jwt.PyJWKClient(self.url, cache_jwk_set=False, timeout=FETCH_S_MAX)
             found = await asyncio.to_thread(client.get_signing_keys)

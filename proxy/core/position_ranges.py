@@ -41,14 +41,12 @@ class PositionRanges:
     `in` a bisection.
     """
 
-    __slots__ = ("_ends", "_starts", "forgotten_count", "max_ranges")
+    __slots__ = ("_ends", "_starts", "max_ranges")
 
     def __init__(self, max_ranges: int = DEFAULT_MAX_RANGES) -> None:
         """Start empty, to hold at most `max_ranges` ranges."""
         assert max_ranges >= 1, max_ranges
         self.max_ranges = max_ranges
-        self.forgotten_count = 0
-        """Positions dropped because there were too many ranges; never reset."""
         self._starts: list[Position] = []
         self._ends: list[Position] = []
 
@@ -141,6 +139,5 @@ class PositionRanges:
 
     def _forget_lowest(self) -> None:
         range_count = max(1, self.max_ranges // _FORGOTTEN_SHARE)
-        self.forgotten_count += sum(self._ends[:range_count]) - sum(self._starts[:range_count]) + range_count
         del self._starts[:range_count]
         del self._ends[:range_count]

@@ -34,8 +34,6 @@ class PulsarGroupMail:
         self._tidying: Timer | None = None
         own, common = self._inbox(replica), f"{self._prefix}-all"
         self._inboxes = [MailInbox(topic, replica, brokers, clock, hear) for topic in (own, common)]
-        self.lost_count = 0
-        """Messages that were not handed to a broker."""
 
     @property
     def hears(self) -> bool:
@@ -75,8 +73,7 @@ class PulsarGroupMail:
         outbox = self._outboxes.get(topic)
         if outbox is None:
             outbox = self._outboxes[topic] = MailOutbox(topic, self._brokers, self._clock)
-        if not outbox.send(data):
-            self.lost_count += 1
+        outbox.send(data)
 
     def _tidy(self) -> None:
         long_ago = self._clock.now() - UNUSED_S_MAX

@@ -25,8 +25,6 @@ class GroupMembers:
         """This replica is in no group. `replayed` hears the answers to what it asked."""
         self._replayed = replayed
         self._members: dict[GroupId, GroupMember] = {}
-        self.unreadable_count = 0
-        """Messages that were no messages."""
 
     def add(self, member: GroupMember) -> None:
         """One more group; there is one member of each."""
@@ -46,7 +44,6 @@ class GroupMembers:
         try:
             message = decode_message(data)
         except UnreadableError as error:
-            self.unreadable_count += 1
             log.warning("a message between replicas is passed over", reason=str(error))
             return
         if isinstance(message, ReplayDone):

@@ -41,17 +41,14 @@ class MailOutbox:
         """Whether what is sent goes out now."""
         return self._ready
 
-    def send(self, data: bytes) -> bool:
-        """Send, perhaps later; False where it is lost for sure."""
+    def send(self, data: bytes) -> None:
+        """Send, perhaps later, or lose it."""
         self.used_at = self._clock.now()
         if self._ready:
             assert self._producer is not None
             self._producer.send(data)
-        elif len(self._unsent) >= UNSENT_MAX:
-            return False
-        else:
+        elif len(self._unsent) < UNSENT_MAX:
             self._unsent.append(data)
-        return True
 
     def close(self) -> None:
         """Say nothing more."""

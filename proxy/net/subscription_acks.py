@@ -72,7 +72,6 @@ class UpstreamAcks:
         "_receipts",
         "_wake",
         "_with_indexes",
-        "commands_sent",
         "errors",
         "settled",
         "watcher",
@@ -101,7 +100,6 @@ class UpstreamAcks:
         """Those whose acks were not sent yet, or must be sent again."""
         self._in_flight: dict[Receipt, None] = {}
         self._end: Exception | None = None
-        self.commands_sent = 0
         self.errors = 0
         self.watcher: Callable[[Exception | None], None] | None = None
         """Who is told of each of the broker's answers, or that none came."""
@@ -161,7 +159,6 @@ class UpstreamAcks:
         return {position: batch.unacked for position, batch in batches.items()} if self._with_indexes else {}
 
     def _send(self, link: BrokerLink, consumer_id: int, positions: list[int], receipts: list[Receipt]) -> None:
-        self.commands_sent += 1
         self._cursor.acknowledged()
         pairs = [(position >> ENTRY_BITS, position & ENTRY_MASK) for position in positions]
 
@@ -179,7 +176,6 @@ class UpstreamAcks:
     def _send_indexes(
         self, link: BrokerLink, consumer_id: int, indexes: dict[int, int], receipts: list[Receipt]
     ) -> None:
-        self.commands_sent += 1
         self._cursor.acknowledged()
 
         def again() -> None:

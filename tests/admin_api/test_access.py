@@ -315,12 +315,22 @@ def test_the_keys_of_an_identity_provider(provider: tuple[str, Any]) -> None:
         assert rig.ask("GET", "/api/v1/me", headers={"authorization": f"Bearer {made}"}).status_code == status
 
 
+class Counted(PublishedKeys):
+    """How often they are fetched."""
+
+    fetches = 0
+
+    async def _fetch(self) -> None:
+        self.fetches += 1
+        await super()._fetch()
+
+
 class Provider:
     """Its keys, asked for at a time that the test sets."""
 
     def __init__(self, url: str, private: Any) -> None:
         self.now = 0.0
-        self.keys = PublishedKeys(url, lambda: self.now)
+        self.keys = Counted(url, lambda: self.now)
         self._private = private
 
     async def know(self, *names: str) -> list[bool]:
