@@ -1,7 +1,8 @@
 # The gateway: uid 10000, a root file system that may be read-only, no compiler, no package manager of its own.
 #   docker build -t keyline .    on a registry's Python
 #   make image                   the same without a registry: on a root made here, from wheels fetched before
-# Every package is one that requirements.txt names, with a hash that it names; `make pins` chooses them anew.
+# Every package is one that requirements.txt names, with a hash that it names; `make pins` chooses them anew, and writes
+# the digest of the base behind its tag where a registry tells it.
 ARG BASE=python:3.11-slim-bookworm
 
 FROM ${BASE} AS build

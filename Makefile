@@ -114,9 +114,10 @@ chart: $(VENV)/.ready ## write what the Helm chart has from elsewhere: its schem
 image: setup ## build the gateway's image keyline:local, without a registry too; ARGS='--save keyline.tar'
 	@$(PYTHON) -m integration.containers $(ARGS)
 
-pins: $(VENV)/.ready ## choose anew what the image installs, each package with its hashes
+pins: $(VENV)/.ready ## choose anew what the image is made of: each package with its hashes, its base with its digest
 	@$(PINS) pyproject.toml -o requirements.txt
 	@echo hatchling | $(PINS) - -o requirements-build.txt
+	@$(PYTHON) -m integration.containers.base
 
 console-screenshots: setup ## take the console's pictures in docs/images anew, in the system's Chromium
 	@$(PYTHON) -m tests.integration.console_screenshots

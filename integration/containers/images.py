@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Final
 from docker.errors import APIError, BuildError, ImageNotFound
 
 from integration import artifacts
+from integration.containers.base import by_digest, declared
+from integration.containers.base import labels as base_labels
 from integration.containers.roots import JAVA, PYTHON, ensure_root
 from integration.containers.wheels import REPOSITORY, link_wheels
 from integration.errors import DownloadError
@@ -20,7 +22,6 @@ if TYPE_CHECKING:
     import docker
 
 KEYLINE: Final = "keyline"
-BASE: Final = "python:3.11-slim-bookworm"
 PULSAR: Final = "apachepulsar/pulsar"
 CONTEXT: Final = (
     *("Dockerfile", ".dockerignore", "LICENSE", "README.md", "pyproject.toml"),
@@ -39,7 +40,8 @@ def build_keyline(client: docker.DockerClient, tag: str = f"{KEYLINE}:local", ba
     Args:
         client: of the daemon that builds it.
         tag: the name it gets.
-        base: image to build it on; by default Python's of a registry, or a root made here where there is no registry.
+        base: image to build it on; by default the Dockerfile's, by its digest, or a root made here where there is no
+            registry.
 
     Raises:
         ToolMissingError, DownloadError: what it is made of could not be had, or a step failed.
@@ -48,11 +50,16 @@ def build_keyline(client: docker.DockerClient, tag: str = f"{KEYLINE}:local", ba
         context = Path(directory)
         for name in CONTEXT:
             _copy(REPOSITORY / name, context / name)
-        base = base or _base(client)
+        name = base or declared()
+        base = by_digest(client, name)
         if not _pulled(client, base):
-            raise DownloadError(f"the image {base} to build on is neither here nor in a registry that can be reached")
+            if name != declared():
+                raise DownloadError(
+                    f"the image {name} to build on is neither here nor in a registry that can be reached"
+                )
+            name = base = ensure_root(client, PYTHON)
         arguments = {"BASE": base, "PIP_NO_INDEX": "1"}
-        labels = {MADE_OF: _digest(context, str(client.images.get(base).id))}
+        labels = base_labels(name, base) | {MADE_OF: _digest(context, str(client.images.get(base).id))}
         if not _local(client, tag) or client.images.get(tag).labels.get(MADE_OF) != labels[MADE_OF]:
             link_wheels(context / "build" / "wheels")
             _build(client, context, tag, arguments, labels)
@@ -86,10 +93,6 @@ def _digest(tree: Path, root: str) -> str:
     for path in files:
         made_of += [f"{path.relative_to(tree)} {path.stat().st_mode:o}".encode(), path.read_bytes()]
     return hashlib.sha256(b"\0".join(made_of)).hexdigest()[:12]
-
-
-def _base(client: docker.DockerClient) -> str:
-    return BASE if _pulled(client, BASE) else ensure_root(client, PYTHON)
 
 
 def _pulled(client: docker.DockerClient, name: str) -> bool:
