@@ -47,8 +47,6 @@ class Connections:
         self._most = most
         self._silent: dict[StrictHttp, None] = {}
         self._answered: set[StrictHttp] = set()
-        self.closed_silent = 0
-        self.refused = 0
 
     def __len__(self) -> int:
         """How many there are."""
@@ -58,9 +56,7 @@ class Connections:
         """Whether there is room for one more, which may have been made."""
         if len(self) >= self._most:
             if not self._silent:
-                self.refused += 1
                 return False
-            self.closed_silent += 1
             longest = next(iter(self._silent))
             self.gone(longest)
             longest.cut()

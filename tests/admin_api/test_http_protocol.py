@@ -257,8 +257,8 @@ def test_many_that_say_nothing_keep_nobody_out(monkeypatch: pytest.MonkeyPatch) 
             for _ in range(10):
                 assert answers(await everything(host, port, b"GET /livez HTTP/1.1\r\nhost: a\r\n\r\n")) == [200]
             assert len(server.connections) <= 20
-            assert server.connections.closed_silent >= 45
-            assert server.connections.refused == 0
+            assert not any(reader.at_eof() for reader, _ in silent[-10:]), "the longest silent go first"
+            await until(lambda: all(reader.at_eof() for reader, _ in silent[:40]))
             for reader, writer in streams:
                 assert not reader.at_eof()
                 writer.close()
