@@ -10,20 +10,22 @@ replaced while present. So the ring does not depend on the order of joins except
 
 The name's index is the lowest free one, so a worker that leaves and returns gets its old points back.
 
-Layout: points in a sorted list and owners in a parallel one, which has one element more, a repetition of its first:
-a slot above the last point bisects to that element, so a lookup needs no branch, and an empty ring is the owner list
-``[None]``. A join inserts its points in place, which moves memory, not objects; why not `sortedcontainers`: it makes
-joins of hundreds of workers cheaper, which are cheap, and lookups dearer, which outnumber them by millions. A busy
-ring writes its owners out slot by slot (`owner_table`), because bisecting 10,000 points misses the budget.
+Layout: points in a sorted array and the numbers of their owners in a parallel one, which has one element more, a
+repetition of its first: a slot above the last point bisects to that element, so a lookup needs no branch, and the
+owners of an empty ring are ``[0]``, number 0 being nobody. Two bytes each, so that the ring of 1,000 workers stays in
+a processor's cache. A join or leave goes once through the worker's points and copies what lies between; why not
+insert one by one: that moves the whole ring's memory for each point. A busy ring writes its owners out slot by slot
+(`owner_table`), because bisecting 10,000 points misses the budget.
 
-Moves are read off the ring that contains the worker: its own pieces are all that can change hands, and the ring
-without it says who is on the other side.
+Moves are read off on the way: only pieces of the worker change hands, and the ring without it says who is on the other
+side.
 
 Source: facts 2.2; apache/pulsar 23441 and 23447 (collisions), 23315 (reporting).
 """
 
 from __future__ import annotations
 
+from array import array
 from bisect import bisect_left
 from typing import TYPE_CHECKING, Generic, TypeVar
 
@@ -33,7 +35,7 @@ from proxy.core.selectors.owner_table import OwnerTable
 from proxy.core.sticky_key import CONSISTENT_SLOT_COUNT, consistent_slot, murmur31
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
 W = TypeVar("W", bound=Named)
 
@@ -42,6 +44,10 @@ DEFAULT_POINTS_PER_WORKER = 100
 
 LOOKUPS_BEFORE_TABLE = 8_192
 """Lookups by bisection before the owners are written out: together they cost about what the writing does."""
+
+NOBODY = 0
+NUMBER_MAX = 65_535
+"""Numbers of workers fit 16 bits."""
 
 FIRST_SLOT = 1
 LAST_SLOT = CONSISTENT_SLOT_COUNT
@@ -63,46 +69,91 @@ class ConsistentHashing(Generic[W]):
         assert points_per_worker >= 1
         self.slot = slot
         self._points_per_worker = points_per_worker
-        self._points: list[int] = []
-        self._owners: list[W | None] = [None]
-        self._queues: dict[int, list[W]] = {}
-        """Colliding point -> workers waiting for it, first in first out."""
-        self._members: dict[int, tuple[W, int, list[int]]] = {}
-        """id(worker) -> (worker, index among its namesakes, its points in ascending order)."""
+        self._points = array("H")
+        self._owners = array("H", [NOBODY])
+        self._workers: list[W | None] = [None]
+        """Number -> worker."""
+        self._free: list[int] = []
+        """Numbers below the length of that list that no worker has."""
+        self._queues: dict[int, list[int]] = {}
+        """Colliding point -> numbers of the workers waiting for it, first in first out."""
+        self._members: dict[int, tuple[int, int, list[int]]] = {}
+        """id(worker) -> (its number, index among its namesakes, its points in ascending order)."""
         self._indexes: dict[str, set[int]] = {}
         """Name -> indexes in use."""
         self._table: OwnerTable[W] | None = None
         self._lookups_until_table = LOOKUPS_BEFORE_TABLE
 
     def add(self, worker: W) -> list[RangeMove[W]]:
-        """Put the worker's points on the ring. Never refused; see `Selector.add`."""
+        """Put the worker's points on the ring; see `Selector.add`. A worker joins at most once."""
         assert id(worker) not in self._members, f"worker {worker.name} joined twice"
         index = self._take_index(worker.name)
-        points = ring_points(worker.name, index, self._points_per_worker)
-        self._members[id(worker)] = (worker, index, points)
-        previous = {slot: self._owner_on_ring(slot) for slot in (*points, LAST_SLOT)}
-        for point in points:
-            self._insert(point, worker)
-        self._owners[-1] = self._owners[0]
-        moves = merge_moves(RangeMove(start, end, previous[end], worker) for start, end in self._pieces(worker, points))
-        if self._table:
-            self._table.apply(moves)
-        return moves
+        number = self._take_number(worker)
+        wanted = ring_points(worker.name, index, self._points_per_worker)
+        self._members[id(worker)] = (number, index, wanted)
+        before, owners = self._points, self._owners
+        points, new_owners = array("H"), array("H")
+        moves: list[RangeMove[W]] = []
+        copied = 0
+        for point in wanted:
+            at = bisect_left(before, point, copied)
+            points += before[copied:at]
+            new_owners += owners[copied:at]
+            copied = at
+            if at < len(before) and before[at] == point:
+                self._queues.setdefault(point, []).append(number)
+                continue
+            start = points[-1] + 1 if points else FIRST_SLOT
+            moves.append(RangeMove(start, point, self._workers[owners[at]], worker))
+            points.append(point)
+            new_owners.append(number)
+        points += before[copied:]
+        new_owners += owners[copied:-1]
+        if new_owners[0] == number and points[-1] < LAST_SLOT:
+            moves.append(RangeMove(points[-1] + 1, LAST_SLOT, self._workers[owners[-1]], worker))
+        new_owners.append(new_owners[0])
+        self._points, self._owners = points, new_owners
+        return self._told(moves)
 
     def remove(self, worker: W) -> list[RangeMove[W]]:
         """Take the worker's points off the ring; see `Selector.remove`."""
         member = self._members.pop(id(worker), None)
         if member is None:
             return []
-        _, index, points = member
-        pieces = list(self._pieces(worker, points))
+        number, index, held = member
         self._release_index(worker.name, index)
-        for point in points:
-            self._withdraw(point, worker)
-        self._owners[-1] = self._owners[0] if self._points else None
-        moves = merge_moves(RangeMove(start, end, worker, self._owner_on_ring(end)) for start, end in pieces)
+        before, owners = self._points, self._owners
+        pieces: list[tuple[int, int]] = []
+        points, new_owners = array("H"), array("H")
+        copied = 0
+        for point in held:
+            at = bisect_left(before, point, copied)
+            assert before[at] == point, "a member's point is on the ring"
+            points += before[copied:at]
+            new_owners += owners[copied:at]
+            copied = at + 1
+            owner = owners[at]
+            if owner == number:
+                pieces.append((before[at - 1] + 1 if at else FIRST_SLOT, point))
+                owner = NOBODY
+            if point in self._queues:
+                owner = self._next_in_queue(point, owner, number)
+            if owner:
+                points.append(point)
+                new_owners.append(owner)
+        if owners[0] == number and before[-1] < LAST_SLOT:
+            pieces.append((before[-1] + 1, LAST_SLOT))
+        points += before[copied:]
+        new_owners += owners[copied:-1]
+        new_owners.append(new_owners[0] if new_owners else NOBODY)
+        self._points, self._owners = points, new_owners
+        if self._members:
+            self._workers[number] = None
+            self._free.append(number)
+        else:
+            self._workers, self._free = [None], []
+        moves = self._told([RangeMove(start, end, worker, self._owner_on_ring(end)) for start, end in pieces])
         if self._table:
-            self._table.apply(moves)
             self._table.forget(worker)
         return moves
 
@@ -113,13 +164,13 @@ class ConsistentHashing(Generic[W]):
             return table.workers[table.indexes[slot]]
         self._lookups_until_table -= 1
         if not self._lookups_until_table:
-            self._table = OwnerTable((*self._points, LAST_SLOT), self._owners)
+            self._table = OwnerTable((*self._points, LAST_SLOT), map(self._workers.__getitem__, self._owners))
         return self._owner_on_ring(slot)
 
     def ranges(self, worker: W) -> list[HashRange]:
         """See `Selector.ranges`. The tail above the last point is a range of its own, ending at 65535."""
         member = self._members.get(id(worker))
-        return merge(self._pieces(worker, member[2])) if member else []
+        return merge(self._pieces(member[0], member[2])) if member else []
 
     def assignment(self) -> list[tuple[HashRange, W]]:
         """See `Selector.assignment`."""
@@ -128,15 +179,33 @@ class ConsistentHashing(Generic[W]):
     def copy(self) -> ConsistentHashing[W]:
         """See `Selector.copy`. The copy finds owners by bisection until it is asked often itself."""
         twin: ConsistentHashing[W] = ConsistentHashing(self._points_per_worker, self.slot)
-        twin._points = self._points.copy()
-        twin._owners = self._owners.copy()
+        twin._points = self._points[:]
+        twin._owners = self._owners[:]
+        twin._workers = self._workers.copy()
+        twin._free = self._free.copy()
         twin._queues = {point: queue.copy() for point, queue in self._queues.items()}
         twin._members = self._members.copy()
         twin._indexes = {name: indexes.copy() for name, indexes in self._indexes.items()}
         return twin
 
     def _owner_on_ring(self, slot: int) -> W | None:
-        return self._owners[bisect_left(self._points, slot)]
+        return self._workers[self._owners[bisect_left(self._points, slot)]]
+
+    def _told(self, moves: Iterable[RangeMove[W]]) -> list[RangeMove[W]]:
+        """What a join or leave returns, applied to the table."""
+        merged = merge_moves(moves)
+        if self._table:
+            self._table.apply(merged)
+        return merged
+
+    def _take_number(self, worker: W) -> int:
+        if self._free:
+            number = self._free.pop()
+            self._workers[number] = worker
+            return number
+        assert len(self._workers) <= NUMBER_MAX, "more workers than the ring can name"
+        self._workers.append(worker)
+        return len(self._workers) - 1
 
     def _take_index(self, name: str) -> int:
         """Give the lowest index no namesake uses."""
@@ -153,42 +222,31 @@ class ConsistentHashing(Generic[W]):
         if not used:
             del self._indexes[name]
 
-    def _insert(self, point: int, worker: W) -> None:
-        """Own a point, or queue for it if another worker has it."""
-        at = bisect_left(self._points, point)
-        if at < len(self._points) and self._points[at] == point:
-            self._queues.setdefault(point, []).append(worker)
+    def _next_in_queue(self, point: int, owner: int, leaving: int) -> int:
+        """Who has a point when one that has it or waits for it leaves; `owner` is who has it else, or nobody."""
+        queue = self._queues[point]
+        if owner:
+            queue.remove(leaving)
         else:
-            self._points.insert(at, point)
-            self._owners.insert(at, worker)
+            owner = queue.pop(0)
+        if not queue:
+            del self._queues[point]
+        return owner
 
-    def _withdraw(self, point: int, worker: W) -> None:
-        """Give a point to the first in its queue, or delete it; or leave its queue."""
-        at = bisect_left(self._points, point)
-        assert self._points[at] == point, "a member's point is on the ring"
-        waiting = [other for other in self._queues.pop(point, ()) if other is not worker]
-        if self._owners[at] is worker:
-            if not waiting:
-                del self._points[at]
-                del self._owners[at]
-                return
-            self._owners[at] = waiting.pop(0)
-        if waiting:
-            self._queues[point] = waiting
-
-    def _pieces(self, worker: W, points: list[int]) -> Iterator[HashRange]:
+    def _pieces(self, number: int, points: list[int]) -> Iterator[HashRange]:
         """Yield the slots of a worker with these points, one range per point it owns, then the tail if it has that."""
         for point in points:
             at = bisect_left(self._points, point)
-            if self._owners[at] is worker:
+            if self._owners[at] == number:
                 yield HashRange(self._points[at - 1] + 1 if at else FIRST_SLOT, point)
-        if self._owners[0] is worker and self._points[-1] < LAST_SLOT:
+        if self._owners[0] == number and self._points[-1] < LAST_SLOT:
             yield HashRange(self._points[-1] + 1, LAST_SLOT)
 
     def _all_pieces(self) -> Iterator[tuple[HashRange, W]]:
         """Yield every range between two points with its owner, then the tail."""
         start = FIRST_SLOT
-        for point, owner in zip((*self._points, LAST_SLOT), self._owners, strict=True):
+        for point, number in zip((*self._points, LAST_SLOT), self._owners, strict=True):
+            owner = self._workers[number]
             if owner is not None and start <= point:
                 yield HashRange(start, point), owner
             start = point + 1

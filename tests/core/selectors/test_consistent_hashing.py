@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import itertools
+from bisect import bisect_left
+from collections.abc import Sequence
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proxy.core.hash_ranges import HashRange
-from proxy.core.selectors.consistent_hashing import LOOKUPS_BEFORE_TABLE, ConsistentHashing, ring_points
+from proxy.core.selectors import consistent_hashing
+from proxy.core.selectors.consistent_hashing import (
+    DEFAULT_POINTS_PER_WORKER,
+    LOOKUPS_BEFORE_TABLE,
+    ConsistentHashing,
+    ring_points,
+)
 from proxy.core.sticky_key import consistent_slot, murmur31, range_slot
 from tests.core.selectors.workers import FakeWorker, changed_slots, moved_slots, owners_by_slot, same_owners, share
 
@@ -192,7 +201,8 @@ def test_a_removed_worker_leaves_nothing_behind() -> None:
     ring = busy(ring_of(*workers))
     for worker in workers:
         ring.remove(worker)
-    assert (ring._points, ring._owners, ring._queues, ring._members, ring._indexes) == ([], [None], {}, {}, {})
+    assert (ring._points.tolist(), ring._owners.tolist(), ring._workers, ring._free) == ([], [0], [None], [])
+    assert (ring._queues, ring._members, ring._indexes) == ({}, {}, {})
     assert ring.select(1) is None
 
 
@@ -207,3 +217,22 @@ def test_a_ring_may_take_keys_in_the_space_of_ranges() -> None:
     assert same_owners(owners_by_slot(ring), owners_by_slot(other))
     assert ring.select(65_535) is not None
     assert ring_of().slot is consistent_slot
+
+
+@pytest.mark.parametrize("members", [10, 300, 1_000])
+def test_a_join_or_leave_looks_up_the_workers_own_points_alone(members: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many are on the ring: beside the look-ups it only copies memory, once."""
+    ring = ring_of(*(FakeWorker(f"member-{number}") for number in range(members)))
+    looked_up: list[int] = []
+
+    def counted(points: Sequence[int], point: int, first: int = 0) -> int:
+        looked_up.append(point)
+        return bisect_left(points, point, first)
+
+    monkeypatch.setattr(consistent_hashing, "bisect_left", counted)
+    newcomer = FakeWorker("newcomer")
+    ring.add(newcomer)
+    assert len(looked_up) <= DEFAULT_POINTS_PER_WORKER
+    looked_up.clear()
+    ring.remove(newcomer)
+    assert len(looked_up) <= 2 * DEFAULT_POINTS_PER_WORKER + 1, "each point, and who has each of its pieces now"
