@@ -92,9 +92,7 @@ class TopicElection:
         """One more wants the topic."""
         self._chronicle.count(arrivals_total=1)
         self._arrivals += 1
-        returning = candidate.topic_epoch is not None and (
-            self._last_owner == (candidate.name, candidate.topic_epoch) or self._unsettled
-        )
+        returning = candidate.topic_epoch is not None and (self._owned_last(candidate) or self._unsettled)
         rank = rank_of(candidate.priority, self._arrivals, returning=returning)
         contender = Contender(rank, candidate, since=candidate.arrived_at)
         candidate.candidacy = contender
@@ -103,6 +101,13 @@ class TopicElection:
         self._do(self._election.arrive(contender))
         if contender.stage is Stage.WAITING:
             self._chronicle.queued(candidate, self.waiting_count)
+
+    def _owned_last(self, candidate: Candidate) -> bool:
+        """Whether it is the owner of before, by its epoch: a client that never chose a name may return without one."""
+        if self._last_owner is None:
+            return False
+        name, epoch = self._last_owner
+        return candidate.topic_epoch == epoch and candidate.name in {"", name}
 
     def left(self, contender: Candidacy, reason: str) -> None:
         """Its client closed it, or is gone."""

@@ -136,7 +136,10 @@ class CommandRouter:
 
 def _permits(body: pb.CommandFlow) -> int:
     if not 0 < body.messagePermits <= PERMITS_MAX:
-        message = f"FLOW of {body.messagePermits} permits for consumer {body.consumer_id}: at least 1 must be granted"
+        message = (
+            f"FLOW of {body.messagePermits} permits for consumer {body.consumer_id}: "
+            f"from 1 to {PERMITS_MAX} may be granted at once"
+        )
         raise Violation(EndCause.BAD_FLOW, message)
     return body.messagePermits
 

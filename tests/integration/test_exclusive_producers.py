@@ -276,6 +276,23 @@ def test_an_owner_resumes_after_an_unload_and_all_others_keep_their_places(scene
     waiting[0].producer().send(b"last")
 
 
+@pytest.mark.parametrize("through_gateway", [False, True], ids=["direct", "gateway"])
+def test_an_owner_returns_after_an_unload_by_its_epoch_without_a_name(scene: Scene, *, through_gateway: bool) -> None:
+    """The broker lets it in with the epoch it had, before and after it waited; so does the gateway."""
+    owner = scene.ours() if through_gateway else scene.direct()
+    epoch = owner.owns(name="former")
+    other = scene.ours().waits(9) if through_gateway else None
+    for _ in range(2):
+        scene.unload()
+        assert owner.hears() == Told(1, BROKER_CLOSES)
+        owner.locate(scene.topic)
+        assert owner.owns(epoch=epoch) == epoch
+    if other is not None:
+        check_untold(other)
+        owner.leaves()
+        assert other.promoted() == epoch + 1
+
+
 def test_an_owner_that_stays_away_after_an_unload_is_replaced(scene: Scene) -> None:
     """The best is asked for when the grace is over; the owner is fenced then."""
     owner, (low, high) = owner_and_waiters(scene, 1, 5)

@@ -729,6 +729,36 @@ def test_an_owner_that_the_broker_closed_resumes_before_anybody_is_promoted() ->
     assert rig.elections.summary().counters.resumptions_total == 1
 
 
+@pytest.mark.parametrize("name", ["", "owner"])
+def test_an_owner_returns_by_its_epoch_with_or_without_a_name(name: str) -> None:
+    """The broker asks for the epoch alone: a client that let it choose the name need not repeat it."""
+    rig = ProducerRig(2)
+    a, b = rig.clients
+    rig.owner(a, epoch=5)
+    b.client.deliver(want(20, 9))
+    b.take_all()
+    a.broker.deliver(close(1))
+    assert answers(a) == [(1, "closed")]
+    a.client.deliver(want(12, name=name, epoch=5))
+    (command,) = a.to_broker()
+    assert (command.producer.topic_epoch, command.producer.producer_name) == (5, name)
+    a.broker.deliver(ready(12, name="owner", epoch=5))
+    assert answers(a) == [(12, "ready")]
+    assert asked(b) == []
+
+
+@pytest.mark.parametrize(("name", "epoch"), [("", 4), ("other", 5)])
+def test_who_was_not_the_owner_does_not_pass_for_it(name: str, epoch: int) -> None:
+    """An epoch of before, or another's name, is no claim to the place the owner left."""
+    rig = ProducerRig(2)
+    a, b = rig.clients
+    rig.owner(a, epoch=5)
+    a.broker.deliver(close(1))
+    a.take_all()
+    b.client.deliver(want(12, name=name, epoch=epoch))
+    assert asked(b) == []
+
+
 def test_an_owner_that_does_not_come_back_is_not_waited_for_any_longer() -> None:
     """The grace is over, and the best is promoted."""
     rig = ProducerRig(2)
