@@ -201,6 +201,7 @@ _CONNECTIONS: Final = Row(
             ("subscriptions", gateway_rate("subscriptions_turned_away")),
             ("workers", gateway_rate("workers_turned_away")),
             ("workers of a subscription", gateway_rate("workers_per_subscription_turned_away")),
+            ("workers of a connection", gateway_rate("workers_per_connection_turned_away")),
             width=8,
             thresholds=above(red=0.001),
         ),

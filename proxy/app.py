@@ -60,6 +60,7 @@ if TYPE_CHECKING:
 
     from proxy.config_load import Loaded
     from proxy.journal.keeper import JournalKeeper
+    from proxy.log_limiter import LineLimiter
     from proxy.net.tls import TlsFiles
 
 FAREWELL_S = 2.0
@@ -71,7 +72,7 @@ log = structlog.get_logger("keyline.gateway")
 class Gateway:
     """All parts of one gateway on one event loop."""
 
-    def __init__(self, loaded: Loaded, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, loaded: Loaded, loop: asyncio.AbstractEventLoop, log_limiter: LineLimiter) -> None:
         """Make every part; nothing listens or connects yet. Raises `StartFailure`."""
         config = self._config = loaded.config
         limits = picked(Limits, config)
@@ -96,7 +97,10 @@ class Gateway:
         self._event_topic = event_topic_of(config, events, clock)
         rivals = rivals_of(config, self._groups, self._brokers, clock)
         self._elections = ProducerElections(clock, events, picked(ElectionSettings, config), rivals)
-        sessions = Sessions(connector, clock, self._subscriptions, self._elections, names, client_settings, limits)
+        slices = self._subscriptions.slices
+        sessions = Sessions(
+            connector, clock, self._subscriptions, self._elections, names, client_settings, limits, slices
+        )
         self._server = GatewayServer(sessions, limits, loop)
         subscriptions = self._subscriptions
         events.number_from(time.time_ns() // 1_000_000)  # more than any life before could have had
@@ -121,6 +125,7 @@ class Gateway:
             self._journal,
             None if self._event_topic is None else self._event_topic.summary,
             self._certificates,
+            lambda: log_limiter.left_out_total,
         )
         self._metrics = metrics
         self._snapshots: asyncio.Task[None] | None = None
@@ -330,12 +335,12 @@ class Gateway:
         groups.leave_all(one_done)
 
 
-def run(loaded: Loaded) -> None:
+def run(loaded: Loaded, log_limiter: LineLimiter) -> None:
     """Serve until a signal, then drain. Raises `StartFailure`."""
-    uvloop.run(_serve(loaded))
+    uvloop.run(_serve(loaded, log_limiter))
 
 
-async def _serve(loaded: Loaded) -> None:
+async def _serve(loaded: Loaded, log_limiter: LineLimiter) -> None:
     loop = asyncio.get_running_loop()
     stop, hurry = asyncio.Event(), asyncio.Event()
 
@@ -345,7 +350,7 @@ async def _serve(loaded: Loaded) -> None:
 
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, signalled, number.name)
-    gateway = Gateway(loaded, loop)
+    gateway = Gateway(loaded, loop, log_limiter)
     await gateway.start()
     spare_the_collector()
     await stop.wait()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated
@@ -90,11 +91,13 @@ add_report(app)
 def _run(loaded: Loaded) -> None:
     from proxy.app import run  # noqa: PLC0415 - `check-config` and `--version` need not load the gateway
     from proxy.log import configure_logging  # noqa: PLC0415
+    from proxy.log_limiter import LineLimiter  # noqa: PLC0415
 
     serving = loaded.config.serving
-    configure_logging(serving.log_level, serving.log_format, serving.replica_name)
+    limiter = LineLimiter(time.monotonic, serving.log_lines_per_s)
+    configure_logging(serving.log_level, serving.log_format, serving.replica_name, limiter)
     try:
-        run(loaded)
+        run(loaded, limiter)
     except StartFailure as error:
         typer.echo(f"keyline: {error}", err=True)
         raise typer.Exit(EXIT_FAILED) from None

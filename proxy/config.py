@@ -158,6 +158,11 @@ class Serving(Group):
     )
     log_level: Literal["debug", "info", "warning", "error"] = setting("info", "Least severe log lines written.")
     log_format: Literal["json", "console"] = setting("json", "One JSON object per line, or text for people.")
+    log_lines_per_s: int = setting(
+        10, "Log lines of one event per second, ten times as many in a burst; the next one says how many were left "
+        "out. What an operator ordered is always written. 0 is no bound.",
+        unit="lines", ge=0, le=100_000,
+    )  # fmt: skip
 
 
 class Security(Group):
@@ -373,7 +378,8 @@ class Memory(Group):
         unit="workers", ge=1, le=10_000_000,
     )  # fmt: skip
     workers_per_subscription_max: int = setting(
-        0, "Workers of one subscription, as the brokers' maxConsumersPerSubscription; 0 is no bound.",
+        5_000, "Workers of one subscription, as the brokers' maxConsumersPerSubscription; 0 is no bound but "
+        "`workers_max`.",
         unit="workers", ge=0, le=1_000_000,
     )  # fmt: skip
 
@@ -419,6 +425,12 @@ class ClientSide(Group):
         "handshakes_max", "TLS handshakes of clients under way at a time; others wait, and those that take more than a "
         "second give way to them. Each also counts as a connection.",
         "handshakes", ge=1, le=100_000,
+    )  # fmt: skip
+    workers_per_connection_max: int = _limit(
+        "workers_per_connection_max",
+        "Workers on one client connection; one more is refused with ConsumerBusy. An application that consumes as many "
+        "partitions with one client has as many.",
+        "workers", ge=1, le=1_000_000,
     )  # fmt: skip
     unread_high_water_bytes: ByteSize = _limit(
         "unread_high_water_bytes", "Bytes a peer may leave unread before nothing more is read for it.",
@@ -531,10 +543,6 @@ RELATIONS = (
     Relation(
         "look_ahead_messages_per_worker", operator.le, "at most", "look_ahead_messages_per_subscription",
         "one worker cannot hold more than its subscription",
-    ),
-    Relation(
-        "workers_per_subscription_max", operator.le, "at most", "workers_max",
-        "one subscription cannot have more than all together",
     ),
     Relation(
         "reconnect_backoff_initial_ms", operator.le, "at most", "reconnect_backoff_max_ms", "pauses only grow"

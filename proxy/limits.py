@@ -28,6 +28,10 @@ class Limits:
     handshakes_max: int = 256
     """TLS handshakes of clients under way at a time: a burst of hellos costs the loop as many signatures at most."""
 
+    workers_per_connection_max: int = 10_000
+    """Key_Shared workers on one client connection, joined or joining: an application that consumes as many partitions
+    with one client has as many."""
+
     unread_high_water_bytes: int = 1 * MIB
     """Bytes a peer may leave unread before we stop reading what would be forwarded to it."""
 
@@ -65,6 +69,7 @@ class Limits:
         assert 0 < self.queued_while_connecting_bytes < self.max_frame_bytes
         assert self.connections_max > 0 < self.handshakes_max
         assert 0 <= self.connections_per_address_max <= self.connections_max
+        assert self.workers_per_connection_max > 0
         assert self.relayed_requests_max > 0 < self.redirects_max
         assert self.redirect_connections_max > 0
         assert self.keep_alive_s > 0 < self.connect_timeout_s

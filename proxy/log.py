@@ -12,12 +12,15 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import MutableMapping
-from typing import Any, TextIO
+from collections.abc import Callable, MutableMapping
+from typing import TYPE_CHECKING, Any, TextIO
 
 import structlog
 
 from proxy.printable import printable
+
+if TYPE_CHECKING:
+    from proxy.log_limiter import LineLimiter
 
 SECRET_WORDS = ("token", "secret", "password", "auth_data", "authorization", "credentials")
 MASK = "********"
@@ -25,10 +28,12 @@ MASK = "********"
 _traceback = structlog.processors.ExceptionRenderer(structlog.tracebacks.ExceptionDictTransformer(show_locals=False))
 
 
-def configure_logging(level: str, line_format: str, replica_name: str, stream: TextIO | None = None) -> None:
+def configure_logging(
+    level: str, line_format: str, replica_name: str, limiter: LineLimiter, stream: TextIO | None = None
+) -> None:
     """Write events of at least `level` to `stream` (standard error), each with the replica's name.
 
-    `line_format` is ``json`` or ``console``.
+    `line_format` is ``json`` or ``console``. What `limiter` does not admit is left out, of libraries too.
     """
     shared: list[structlog.types.Processor] = [
         structlog.stdlib.add_logger_name,
@@ -56,12 +61,14 @@ def configure_logging(level: str, line_format: str, replica_name: str, stream: T
             processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *render],
         )
     )
+    handler.addFilter(_limit_others(limiter))
     root = logging.getLogger()
     root.handlers = [handler]
     root.setLevel(level.upper())
     structlog.configure(
         processors=[
             structlog.stdlib.filter_by_level,
+            _limit(limiter),
             *shared,
             structlog.stdlib.PositionalArgumentsFormatter(),
             structlog.stdlib.ProcessorFormatter.wrap_for_formatter,
@@ -70,6 +77,34 @@ def configure_logging(level: str, line_format: str, replica_name: str, stream: T
         wrapper_class=structlog.stdlib.BoundLogger,
         cache_logger_on_first_use=True,
     )
+
+
+def _limit(limiter: LineLimiter) -> structlog.types.Processor:
+    """Leave out events of ours beyond the limit, before anything is made of them."""
+
+    def admit(logger: Any, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+        left_out = limiter.admit(logger.name, str(event["event"]))
+        if left_out is None:
+            raise structlog.DropEvent
+        if left_out:
+            event["left_out"] = left_out
+        return event
+
+    return admit
+
+
+def _limit_others(limiter: LineLimiter) -> Callable[[logging.LogRecord], bool]:
+    """Leave out lines of libraries beyond the limit; ours come as dicts, and have been looked at."""
+
+    def admit(record: logging.LogRecord) -> bool:
+        if isinstance(record.msg, dict):
+            return True
+        left_out = limiter.admit(record.name, str(record.msg))
+        if left_out:
+            record.left_out = left_out
+        return left_out is not None
+
+    return admit
 
 
 def _bind(**fields: object) -> structlog.types.Processor:

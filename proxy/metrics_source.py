@@ -42,6 +42,7 @@ class GatewaySummary:
     lookups_total: int
     lookup_failures_total: int
     collections_total: int
+    log_lines_left_out_total: int
     journal: JournalSummary
     event_topic: TopicSummary
     certificates: CertificatesSummary
@@ -76,12 +77,14 @@ class MetricsSource:
         journal: JournalKeeper | None = None,
         event_topic: TopicSummary | None = None,
         certificates: Callable[[], CertificatesSummary] = lambda: NO_CERTIFICATES,
+        log_lines_left_out: Callable[[], int] = lambda: 0,
     ) -> None:
         """All of one gateway; `groups` is None for one that shares nothing, `journal` for one that keeps none.
 
         `event_topic` is changed by whoever sends events.
         """
         self._certificates = certificates
+        self._log_lines_left_out = log_lines_left_out
         self._journal = journal
         self._event_topic = event_topic or TopicSummary()
         self._groups = groups
@@ -107,6 +110,7 @@ class MetricsSource:
             lookups_total=brokers.lookups_total,
             lookup_failures_total=brokers.lookup_failures_total,
             collections_total=self._collector.collections_total,
+            log_lines_left_out_total=self._log_lines_left_out(),
             journal=NO_JOURNAL if self._journal is None else self._journal.summary(),
             event_topic=self._event_topic,
             certificates=self._certificates(),

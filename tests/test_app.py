@@ -199,7 +199,8 @@ def test_nothing_that_sounds_secret_is_written() -> None:
     """Not even if someone logs it by mistake, through us or through the standard library, in either format."""
     program = (
         "import logging, sys, structlog; from proxy.log import configure_logging\n"
-        "configure_logging('info', sys.argv[1], 'replica-1')\n"
+        "from time import monotonic; from proxy.log_limiter import LineLimiter\n"
+        "configure_logging('info', sys.argv[1], 'replica-1', LineLimiter(monotonic, 0))\n"
         "structlog.get_logger('a').info('one', broker_token='hush', broker='b')\n"
         "logging.getLogger('b').warning('two', extra={'Authorization': 'hush'})\n"
         "structlog.get_logger('c').debug('three')\n"
@@ -218,7 +219,8 @@ def test_a_traceback_shows_no_values(line_format: str) -> None:
     """A fault is logged with where it was, and without what the variables held: tokens, keys and messages."""
     program = (
         "import structlog, sys; from proxy.log import configure_logging\n"
-        "configure_logging('info', sys.argv[1], 'replica-1')\n"
+        "from time import monotonic; from proxy.log_limiter import LineLimiter\n"
+        "configure_logging('info', sys.argv[1], 'replica-1', LineLimiter(monotonic, 0))\n"
         "def fails(credential):\n"
         "    raise RuntimeError('a fault')\n"
         "try:\n"

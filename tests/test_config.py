@@ -241,7 +241,6 @@ _BREAKING = {
     "unread_high_water_bytes": {"unread_high_water_bytes": "64MiB"},
     "max_frame_bytes": {"max_frame_bytes": "65MiB", "unread_bytes_max": "65MiB"},
     "queued_while_connecting_bytes": {"queued_while_connecting_bytes": "10MiB"},
-    "workers_per_subscription_max": {"workers_per_subscription_max": "50001"},
     "connections_per_address_max": {"connections_per_address_max": "20001"},
     "group_lease_s": {"group_lease_s": "7"},
 }

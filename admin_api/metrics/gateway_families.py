@@ -125,6 +125,21 @@ GATEWAY: Final = (
         "subscriptions.workers_per_subscription_turned_away_total",
         "Workers refused because their subscription had as many as it may.",
     ),
+    counter(
+        "keyline_gateway_workers_per_connection_turned_away_total",
+        "server.counters.workers_turned_away_total",
+        "Workers refused because their client's connection had as many as it may.",
+    ),
+    counter(
+        "keyline_gateway_slices_cut_total",
+        "subscriptions.slices_cut_total",
+        "Turns of the loop in which clients wanted more of it than they may have at once: the rest waited its turn.",
+    ),
+    counter(
+        "keyline_gateway_log_lines_left_out_total",
+        "log_lines_left_out_total",
+        "Log lines left out because there were too many of their event (`log_lines_per_s`).",
+    ),
     gauge(
         "keyline_gateway_held_bytes",
         "subscriptions.bytes_held",

@@ -193,7 +193,15 @@ class GatewayPath:
         self._entry = 0
         for _ in range(worker_count):
             session = ClientSession(
-                self.broker, clock, directory, elections, names, settings, Limits(), lambda _ended: None
+                self.broker,
+                clock,
+                directory,
+                elections,
+                names,
+                settings,
+                Limits(),
+                lambda _ended: None,
+                directory.slices,
             )
             self._workers.append(Wire(session))
             self._granted.append(0)

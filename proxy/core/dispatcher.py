@@ -96,6 +96,8 @@ class Dispatcher:
         self.select = selector.select
         self.workers: dict[int, Worker] = {}
         """By index, in join order."""
+        self.free_indexes: list[int] = []
+        """A heap of the indexes below the highest that no worker has."""
         self.outstanding = Outstanding()
         self.slots = SlotTable()
         self.draining = DrainingHashes()

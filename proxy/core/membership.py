@@ -10,6 +10,7 @@ Specifications: PIP-379 rules 1, 4 and 6; PIP-282 for the join position.
 
 from __future__ import annotations
 
+import heapq
 from typing import TYPE_CHECKING
 
 from proxy.core.acknowledgement import take_back
@@ -22,57 +23,108 @@ from proxy.core.worker import JoinGate
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from proxy.core.entry import Part
     from proxy.core.hash_ranges import RangeMove
     from proxy.core.worker import Worker
 
 
-def join(dispatcher: Dispatcher, worker: Worker, now: float) -> list[RangeMove[Worker]]:
-    """The worker takes its share of the slots.
+class Changes:
+    """Workers that join and leave at one moment, one after another; what waits is settled once, by `settle`.
 
-    Raises:
-        ConsumerAssignError: the selector has no place for it; nothing changed.
+    Between the first change and `settle` nothing may be sent: messages wait in the ready queues of owners of before.
+    Why not settle each: what waits may be tens of thousands of messages, and so may be those who come.
     """
-    moves = dispatcher.selector.add(worker)
-    others = bool(dispatcher.workers)
-    worker.index = _free_index(dispatcher)
-    worker.joined_at = now
-    dispatcher.workers[worker.index] = worker
-    last_sent = _join_position(dispatcher) if others else None
-    worker.last_sent_position_when_joining = last_sent
-    if dispatcher.mode is OrderingMode.LAST_SENT_POSITION and last_sent is not None:
-        outstanding = sum(position <= last_sent for position in dispatcher.outstanding.entries)
-        if outstanding:
-            worker.join_gate = JoinGate(last_sent, outstanding)
-            dispatcher.gated.append(worker)
-    _move(dispatcher, moves, now)
-    dispatcher.settle_waiting(now)
+
+    __slots__ = ("_dispatcher", "_last_sent", "_now", "_returned")
+
+    def __init__(self, dispatcher: Dispatcher, now: float) -> None:
+        """Nothing has changed."""
+        self._dispatcher = dispatcher
+        self._now = now
+        self._last_sent: int | None = None
+        """The join position, looked for once while nobody leaves."""
+        self._returned: list[Part] = []
+        """What waited for those who left, or was pending at them."""
+
+    def join(self, worker: Worker) -> list[RangeMove[Worker]]:
+        """The worker takes its share of the slots.
+
+        Raises:
+            ConsumerAssignError: the selector has no place for it; nothing changed.
+        """
+        dispatcher = self._dispatcher
+        if self._returned:  # it counts for the join position
+            self.settle()
+        moves = dispatcher.selector.add(worker)
+        others = bool(dispatcher.workers)
+        worker.index = _take_index(dispatcher)
+        worker.joined_at = self._now
+        dispatcher.workers[worker.index] = worker
+        if others:
+            if self._last_sent is None:
+                self._last_sent = _join_position(dispatcher)
+            if self._last_sent is not None:
+                self._gate(worker, self._last_sent)
+        _move(dispatcher, moves, self._now)
+        return moves
+
+    def leave(self, worker: Worker) -> list[RangeMove[Worker]]:
+        """The worker is gone: its slots go to others, its pending messages wait for them at their places.
+
+        Once more changes nothing: a close and a lost connection may both tell of it.
+        """
+        dispatcher = self._dispatcher
+        if dispatcher.workers.get(worker.index) is not worker:
+            return []
+        self._last_sent = None
+        moves = dispatcher.selector.remove(worker)
+        del dispatcher.workers[worker.index]
+        heapq.heappush(dispatcher.free_indexes, worker.index)
+        self._returned += worker.ready
+        worker.ready.clear()
+        if worker.join_gate is not None:
+            worker.join_gate = None
+            dispatcher.gated.remove(worker)
+        units = list(worker.pending.values())
+        worker.pending.clear()
+        self._returned += take_back(dispatcher, worker, units, self._now)
+        dispatcher.departed = sum_of((dispatcher.departed, totals_of(worker)))
+        worker.outbox.clear()
+        dispatcher.chunked.forget_worker(worker)
+        assert worker.unacked == 0
+        assert worker.draining_slots == 0
+        _move(dispatcher, moves, self._now)
+        return moves
+
+    def settle(self) -> None:
+        """Put what waits where it belongs now, and send what may go."""
+        returned, self._returned = self._returned, []
+        self._dispatcher.settle_waiting(self._now, returned)
+
+    def _gate(self, worker: Worker, last_sent: int) -> None:
+        """Note the join position, and in its own mode hold the worker to it (PIP-282)."""
+        dispatcher = self._dispatcher
+        worker.last_sent_position_when_joining = last_sent
+        if dispatcher.mode is OrderingMode.LAST_SENT_POSITION:
+            outstanding = sum(position <= last_sent for position in dispatcher.outstanding.entries)
+            if outstanding:
+                worker.join_gate = JoinGate(last_sent, outstanding)
+                dispatcher.gated.append(worker)
+
+
+def join(dispatcher: Dispatcher, worker: Worker, now: float) -> list[RangeMove[Worker]]:
+    """Let one worker join; see `Changes.join`."""
+    changes = Changes(dispatcher, now)
+    moves = changes.join(worker)
+    changes.settle()
     return moves
 
 
 def leave(dispatcher: Dispatcher, worker: Worker, now: float) -> list[RangeMove[Worker]]:
-    """The worker is gone: its slots go to others, its pending messages wait for them at their places.
-
-    Once more changes nothing: a close and a lost connection may both tell of it.
-    """
-    if dispatcher.workers.get(worker.index) is not worker:
-        return []
-    moves = dispatcher.selector.remove(worker)
-    del dispatcher.workers[worker.index]
-    waiting = list(worker.ready)
-    worker.ready.clear()
-    if worker.join_gate is not None:
-        worker.join_gate = None
-        dispatcher.gated.remove(worker)
-    units = list(worker.pending.values())
-    worker.pending.clear()
-    waiting += take_back(dispatcher, worker, units, now)
-    dispatcher.departed = sum_of((dispatcher.departed, totals_of(worker)))
-    worker.outbox.clear()
-    dispatcher.chunked.forget_worker(worker)
-    assert worker.unacked == 0
-    assert worker.draining_slots == 0
-    _move(dispatcher, moves, now)
-    dispatcher.settle_waiting(now, waiting)
+    """Let one worker leave; see `Changes.leave`."""
+    changes = Changes(dispatcher, now)
+    moves = changes.leave(worker)
+    changes.settle()
     return moves
 
 
@@ -88,11 +140,10 @@ def _join_position(dispatcher: Dispatcher) -> int | None:
     return positions.position
 
 
-def _free_index(dispatcher: Dispatcher) -> int:
-    """Lowest free index; 0 means no holder."""
-    index = 1
-    while index in dispatcher.workers:
-        index += 1
+def _take_index(dispatcher: Dispatcher) -> int:
+    """Give the lowest free index; 0 means no holder."""
+    free = dispatcher.free_indexes
+    index = heapq.heappop(free) if free else len(dispatcher.workers) + 1
     assert index <= MAX_HOLDER, "more workers on one subscription than a slot's holder can name"
     return index
 

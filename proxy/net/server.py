@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from proxy.net.ports import Clock, Connector, Receiver, SubscriptionDirectory, Transport
     from proxy.net.producer_elections import ProducerElections
     from proxy.net.session_settings import SessionSettings
+    from proxy.net.slices import Slices
 
 log = structlog.get_logger("keyline.server")
 
@@ -85,6 +86,7 @@ class Sessions:
         names: BrokerNames,
         settings: SessionSettings,
         limits: Limits,
+        slices: Slices,
     ) -> None:
         """Everything a session needs."""
         self._connector = connector
@@ -94,6 +96,7 @@ class Sessions:
         self._names = names
         self._settings = settings
         self._limits = limits
+        self._slices = slices
         self._sessions: dict[ClientSession, str] = {}
         self._per_address: Counter[str] = Counter()
         """Of sessions and of those that shake hands."""
@@ -125,6 +128,7 @@ class Sessions:
             self._settings,
             self._limits,
             self._session_ended,
+            self._slices,
             first_broker=self._connections_total,
         )
         self._sessions[session] = address

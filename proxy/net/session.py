@@ -21,6 +21,7 @@ import structlog
 
 from proxy.errors import ClientError
 from proxy.net.client_principal import Expiry
+from proxy.net.frames_in_slices import FramesInSlices
 from proxy.net.handshake import downstream_connected, requested_broker
 from proxy.net.ports import LEFT_UNREAD
 from proxy.net.relay import Relay
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from proxy.net.producer_elections import ProducerElections
     from proxy.net.relay_requests import Pending
     from proxy.net.session_settings import SessionSettings
+    from proxy.net.slices import Slices
 
 _T = pb.BaseCommand
 _NOTHING: Final[frozenset[int]] = frozenset()
@@ -75,6 +77,7 @@ class ClientSession:
         settings: SessionSettings,
         limits: Limits,
         ended: Callable[[ClientSession], None],
+        slices: Slices,
         first_broker: int = 0,
     ) -> None:
         """`names` are the brokers that a client may be taken to. `first_broker` spreads clients over the brokers.
@@ -94,6 +97,8 @@ class ClientSession:
         self._cause: EndCause | None = None
         self._counters = SessionCounters()
         self._splitter = frames.FrameSplitter(limits.max_frame_bytes)
+        self._slices = slices
+        self._incoming = FramesInSlices(slices, self._sort_guarded, self._read_or_pause, self._give_up)
         self._transport: Transport | None = None
         self._connected_since_s = 0.0
         self._client_version = self._principal = ""
@@ -103,10 +108,10 @@ class ClientSession:
         self._permission: Permission | None = None
         self._producers: SessionProducers | None = None
         self._router: CommandRouter | None = None
-        self._reading = True
+        self._broker_takes = True
         self._timer: Timer | None = None
         self._heartbeat = Heartbeat(
-            clock, limits.keep_alive_s, ping=self._ping, dead=self._silent, paused=lambda: not self._reading
+            clock, limits.keep_alive_s, ping=self._ping, dead=self._silent, paused=lambda: not self._reads
         )
 
     @property
@@ -131,7 +136,7 @@ class ClientSession:
             state=self._state.value,
             connected_since_s=self._connected_since_s,
             workers=len(self._workers) if self._workers is not None else 0,
-            reading_paused=not self._reading,
+            reading_paused=not self._reads,
             relay=self._relay.statistics() if self._relay is not None else None,
             counters=counts(self._counters),
         )
@@ -152,11 +157,12 @@ class ClientSession:
         self._heartbeat.heard()
         self._counters.bytes_received_total += len(data)
         try:
-            self._sort(self._splitter.feed(data))
+            incoming = self._splitter.feed(data)
         except FrameError as error:
             self._end(EndCause.BAD_FRAME, str(error), pb.UnknownError)
-        except Violation as error:
-            self._end(error.cause, str(error), error.wire_code)
+        else:
+            self._counters.frames_received_total += len(incoming)
+            self._incoming.take(incoming)
 
     def writability_changed(self, writable: bool) -> None:  # noqa: FBT001 - the port's one bit of news
         """A client that does not read gets nothing more, from the broker or from its subscriptions."""
@@ -233,22 +239,27 @@ class ClientSession:
 
     def relay_writable(self, writable: bool) -> None:  # noqa: FBT001 - the port's one bit of news
         """Read from the client only what the broker takes."""
-        self._reading = writable
-        if self._transport is None or self._state is SessionState.ENDED:
-            return
-        if writable:
-            self._transport.resume_reading()
-        else:
-            self._transport.pause_reading()
+        self._broker_takes = writable
+        self._read_or_pause()
 
     # ---- commands
 
-    def _sort(self, incoming: list[bytes]) -> None:
-        self._counters.frames_received_total += len(incoming)
+    def _sort_guarded(self, incoming: list[bytes], end: float) -> int:
+        """Sort frames until the moment `end`, and say how many; all, once the session has ended."""
+        try:
+            return self._sort(incoming, end)
+        except FrameError as error:
+            self._end(EndCause.BAD_FRAME, str(error), pb.UnknownError)
+        except Violation as error:
+            self._end(error.cause, str(error), error.wire_code)
+        return len(incoming)
+
+    def _sort(self, incoming: list[bytes], end: float) -> int:
+        now = self._clock.now
         run: list[bytes] = []
         router = self._router if self._state is SessionState.CONNECTED else None
         unparsed = _NOTHING if router is None else router.unparsed()
-        for frame in incoming:
+        for number, frame in enumerate(incoming, 1):
             kind = frames.frame_type(frame)
             if kind in unparsed:
                 run.append(frame)
@@ -258,13 +269,16 @@ class ClientSession:
                 run = []
             if router is not None and kind in DATA:  # changes nothing of the session or of what goes unparsed
                 router.take_data(kind, frame)
-                continue
-            self._command(kind, frame)
-            if self._state is SessionState.ENDED:
-                return
-            unparsed = _NOTHING if router is None else router.unparsed()
+            else:
+                self._command(kind, frame)
+                if self._state is SessionState.ENDED:
+                    return len(incoming)
+                unparsed = _NOTHING if router is None else router.unparsed()
+            if now() >= end:
+                return number
         if run and self._relay is not None:
             self._relay.forward(run)
+        return len(incoming)
 
     def _command(self, kind: int, frame: bytes) -> None:
         if kind == _T.CONNECT:
@@ -306,7 +320,14 @@ class ClientSession:
         if principal is not None:
             self._principal = principal.role
             self._expiry = Expiry(self._clock, principal, self._expired)
-        self._workers = SessionWorkers(self._transport, connect, self._directory, self._counters)
+        self._workers = SessionWorkers(
+            self._transport,
+            connect,
+            self._directory,
+            self._counters,
+            self._slices,
+            self._limits.workers_per_connection_max,
+        )
         behind_proxy = settings.upstream_is_proxy
         self._relay = Relay(
             self,
@@ -331,6 +352,24 @@ class ClientSession:
     # ---- within
 
     @property
+    def _reads(self) -> bool:
+        """Whether more may come from the client: the broker takes it, and what came before was looked at."""
+        return self._broker_takes and not self._incoming
+
+    def _give_up(self) -> None:
+        """A bug of ours: it costs this connection."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    def _read_or_pause(self) -> None:
+        if self._transport is None or self._state is SessionState.ENDED:
+            return
+        if self._reads:
+            self._transport.resume_reading()
+        else:
+            self._transport.pause_reading()
+
+    @property
     def _peer(self) -> str:
         return self._transport.peer if self._transport is not None else "unknown"
 
@@ -353,6 +392,7 @@ class ClientSession:
         self._stop_timer()
         if self._expiry is not None:
             self._expiry.stop()
+        self._incoming.end()
         if self._transport is not None:
             if wire_code is not None:
                 self._transport.write(error_frame(wire_code, reason))

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from proxy.net.relay import Relay
     from proxy.net.relay_requests import Pending
     from proxy.net.session_statistics import SessionCounters
+    from proxy.net.slices import Slices
 
 _T = pb.BaseCommand
 
@@ -114,6 +115,7 @@ class PermissionWatch:
         self,
         permission: Permission,
         clock: Clock,
+        slices: Slices,
         again_s: float,
         peer: str,
         places: Callable[[], set[Place]],
@@ -122,6 +124,7 @@ class PermissionWatch:
         """`places` are those that the client consumes now; `peer` spreads the questions of many clients over time."""
         self._permission = permission
         self._clock = clock
+        self._slices = slices
         self._again_s = again_s
         self._first_s = again_s * (1 + zlib.crc32(peer.encode()) / (1 << 32)) / 2
         self._places = places
@@ -142,10 +145,12 @@ class PermissionWatch:
     def _ask(self) -> None:
         self._timer = None
         places = self._places()
-        for place in sorted(places):
-            self._permission.ask(place, lambda error, place=place: self._answered(place, error))  # type: ignore[misc]
+        self._slices.each(sorted(places), self._ask_for)
         if places:
             self._timer = self._clock.call_later(self._again_s, self._ask)
+
+    def _ask_for(self, place: Place) -> None:
+        self._permission.ask(place, lambda error: self._answered(place, error))
 
     def _answered(self, place: Place, error: ClientError | None) -> None:
         """Only a no counts: a broker that has no answer now is asked again in time."""

@@ -21,6 +21,7 @@ from proxy.wire import pulsar_pb2 as pb
 if TYPE_CHECKING:
     from proxy.net.ports import Clock, SubscriptionDirectory, Transport, WorkerPort
     from proxy.net.session_statistics import SessionCounters
+    from proxy.net.slices import Slices
 
 log = structlog.get_logger("keyline.session")
 
@@ -35,6 +36,7 @@ class Worker:
         "_forget",
         "_transport",
         "answered",
+        "gone",
         "place",
         "port",
     )
@@ -55,6 +57,8 @@ class Worker:
         self._forget = forget
         self.place = place
         self.answered = False
+        self.gone = False
+        """Its connection is: nothing that is sent would arrive."""
         self.port: WorkerPort | None = None
 
     @property
@@ -80,7 +84,7 @@ class Worker:
     @property
     def writable(self) -> bool:
         """As the port says."""
-        return self._transport.writable
+        return self._transport.writable and not self.gone
 
     def send(self, frame: bytes) -> None:
         """As the port says. The first thing sent to a worker can only be the answer to its SUBSCRIBE."""
@@ -105,12 +109,16 @@ class SessionWorkers:
         connect: pb.CommandConnect,
         directory: SubscriptionDirectory,
         counters: SessionCounters,
+        slices: Slices,
+        workers_max: int,
     ) -> None:
-        """`transport` is the client's. Nobody is asked for permission before `judge`."""
+        """`transport` is the client's, which may have so many. Nobody is asked for permission before `judge`."""
         self._transport = transport
         self._connect = connect
         self._directory = directory
         self._counters = counters
+        self._slices = slices
+        self._workers_max = workers_max
         self._workers: dict[int, Worker] = {}
         self._permission: Permission | None = None
         self._watch: PermissionWatch | None = None
@@ -118,7 +126,9 @@ class SessionWorkers:
     def judge(self, permission: Permission, clock: Clock, again_s: float) -> None:
         """From now on ask the broker what this client may consume; again every `again_s`, 0 for never."""
         self._permission = permission
-        self._watch = PermissionWatch(permission, clock, again_s, self._transport.peer, self._places, self._denied)
+        self._watch = PermissionWatch(
+            permission, clock, self._slices, again_s, self._transport.peer, self._places, self._denied
+        )
 
     def __len__(self) -> int:
         """Count workers, joined or joining."""
@@ -136,6 +146,11 @@ class SessionWorkers:
         """Let a new worker join; `command.topic` is complete."""
         consumer_id = command.consumer_id
         assert consumer_id not in self._workers
+        if len(self._workers) >= self._workers_max:
+            self._counters.workers_turned_away_total += 1
+            message = f"Connection reached max consumers limit: {self._workers_max}"
+            self._transport.write(error_frame(pb.ConsumerBusy, message, command.request_id))
+            return
         place = Place(command.topic, command.subscription)
         worker = Worker(self._transport, self._connect, consumer_id, place, self._forget)
         self._workers[consumer_id] = worker
@@ -144,22 +159,28 @@ class SessionWorkers:
             return
         waiting = Unjudged(consumer_id, self._transport.write, lambda: self._forget(worker))
         worker.port = waiting
-        self._permission.ask(place, lambda refusal: self._judged(worker, waiting, command, refusal))
+
+        def answered(refusal: ClientError | None) -> None:
+            # A broker's answers come many in one read too.
+            self._slices.do(lambda _end: self._judged(worker, waiting, command, refusal))
+
+        self._permission.ask(place, answered)
 
     def _judged(
         self, worker: Worker, waiting: Unjudged, command: pb.CommandSubscribe, refusal: ClientError | None
-    ) -> None:
-        """The broker's answer, or why there is none; the client may have closed the worker, or gone."""
+    ) -> bool:
+        """The broker's answer, or why there is none; the client may have closed the worker, or gone. A step."""
         if worker.port is not waiting:
-            return
+            return False
         if refusal is not None:
             self._refuse(worker, command, refusal)
-            return
+            return False
         self._join(worker, command)
         if self._watch is not None:
             self._watch.begin()
         if waiting.permits and worker.port is not None:
             worker.port.flow(waiting.permits)
+        return False
 
     def _join(self, worker: Worker, command: pb.CommandSubscribe) -> None:
         try:
@@ -183,14 +204,19 @@ class SessionWorkers:
                 worker.port.writability_changed(writable)
 
     def lose(self, reason: str) -> None:
-        """The connection is gone; every port hears so once, in the order they joined."""
+        """The connection is gone; every port hears so once, in the order they joined, and is sent nothing till then."""
         if self._watch is not None:
             self._watch.stop()
         workers, self._workers = self._workers, {}
         for worker in workers.values():
+            worker.gone = True
+
+        def lose(worker: Worker) -> None:
             if worker.port is not None:
                 worker.port.lost(reason)
                 worker.port = None
+
+        self._slices.each(workers.values(), lose)
 
     def answer_duplicate(self, request_id: int, *, ready: bool) -> None:
         """Answer a SUBSCRIBE for an id in use: a client that gave up waiting asks again, and is told what is.

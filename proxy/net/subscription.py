@@ -1,8 +1,8 @@
 """One Key_Shared subscription of one topic partition: workers on one side, consumers at the broker on the other.
 
-Glue, and nothing but: the dispatcher decides, `subscription_inflow` is a consumer at the broker and reads what it
-brings, `subscription_outbox` writes what leaves, `subscription_acks` carries the acks. Everything a turn of the loop
-produced leaves in one `flush` at its end.
+Glue, and nothing but: the dispatcher decides, `subscription_membership` lets workers in and out, `subscription_inflow`
+is a consumer at the broker and reads what it brings, `subscription_outbox` writes what leaves, `subscription_acks`
+carries the acks. Everything a turn of the loop produced leaves in one `flush` at its end.
 
 There is one consumer at the broker, for all keys. A subscription that is shared by a group of replicas (`streamed`) has
 one for each stream that is leased to this one, opened and closed by whoever holds the leases; its workers come and go
@@ -21,20 +21,18 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
-from proxy.core import membership
 from proxy.core.dispatcher import Dispatcher, HandOver
-from proxy.core.errors import ConsumerAssignError
 from proxy.core.hash_ranges import HashRange
-from proxy.errors import ClientError
 from proxy.net.subscription_acks import UpstreamAcks
 from proxy.net.subscription_admission import Admission
 from proxy.net.subscription_cursor import CursorWatch
 from proxy.net.subscription_inflow import WHOLE, Inflow
 from proxy.net.subscription_inflows import Inflows
+from proxy.net.subscription_membership import Membership
 from proxy.net.subscription_orders import policy_ordered
 from proxy.net.subscription_outbox import Outbox
 from proxy.net.subscription_parting import Parting
-from proxy.net.subscription_policy import new_worker, policy_of, refuse_in_group
+from proxy.net.subscription_policy import policy_of, refuse_in_group
 from proxy.net.subscription_requests import SubscriptionRequests
 from proxy.net.subscription_upstream import ended_meanwhile, stream_subscribe, upstream_subscribe
 from proxy.wire import pulsar_pb2 as pb
@@ -46,7 +44,6 @@ if TYPE_CHECKING:
     from proxy.net.group_seat import GroupSeat
     from proxy.net.ports import Timer
     from proxy.net.subscription_inflow import StreamListener
-    from proxy.net.subscription_workers import SubscribedWorker
     from proxy.net.subscriptions import Subscriptions
 
 HAND_OVERS_KEPT: Final = 1_000
@@ -124,8 +121,8 @@ class Subscription:
             template = upstream_subscribe(command, self.settings.replica_name)
             self._whole = Inflow(self, template, WHOLE, self, persistent=False)
             self.inflows.add(self._whole)
-        self.subscribers: dict[int, SubscribedWorker] = {}
-        """Joined workers by dispatcher index."""
+        self.membership = Membership(self)
+        self.subscribers = self.membership.subscribers
         self.admission = Admission(self, command)
         self.requests = SubscriptionRequests(self)
         self.parting = Parting(self)
@@ -134,66 +131,14 @@ class Subscription:
         self.seat: GroupSeat | None = directory.new_seat(self) if streamed and directory.new_seat is not None else None
         """Who opens and closes its streams."""
         self.ended = False
-        self._end_of_topic = False
+        self.at_end_of_topic = False
+        """Every worker is told that nothing more comes."""
         self._flush_due = False
         self._unblocking: Timer | None = None
         """Goes off when slots that came free are to be released; None where none is held."""
         self._bytes_reported = 0
 
     # ---- workers ----------------------------------------------------------------------------------------------
-
-    def join(self, subscriber: SubscribedWorker) -> None:
-        """A worker may come in, unless it has gone meanwhile or the selector has no place for it."""
-        if subscriber.ended or self.ended:
-            return
-        command = subscriber.command
-        name = command.consumer_name or self.directory.new_consumer_name()
-        worker = new_worker(command, name, subscriber, self.settings)
-        begun = self.dispatcher.draining_begun_total
-        try:
-            worker.drained_by_operator = name in self.directory.orders.of(self.key).drained
-            worker.reconsider()
-            moves = membership.join(self.dispatcher, worker, self.now())
-        except ConsumerAssignError as error:
-            subscriber.refuse(ClientError(str(error), pb.ConsumerAssignError))
-            return
-        self.subscribers[worker.index] = subscriber
-        self.parting.end()
-        self.parting.release()
-        log.info("worker joined", topic=self.topic, subscription=self.name, consumer=name, peer=subscriber.link.peer)
-        self.directory.events.joined(self.key, name, subscriber.link.peer, moves)
-        self._tell_drains_since(begun)
-        subscriber.joined(worker)
-        if self._end_of_topic:
-            subscriber.tell_end_of_topic()
-        self._tell_seat()
-        self.schedule_flush()
-
-    def leave(self, subscriber: SubscribedWorker, reason: str, done: Callable[[], None] | None = None) -> None:
-        """A worker is gone; `done` is called when the broker too knows it, if it was the last."""
-        self.admission.leave(subscriber)
-        worker = subscriber.worker
-        if worker is not None and worker.index in self.subscribers:
-            subscriber.worker = None
-            del self.subscribers[worker.index]
-            begun = self.dispatcher.draining_begun_total
-            moves = membership.leave(self.dispatcher, worker, self.now())
-            log.info("worker left", topic=self.topic, subscription=self.name, consumer=worker.name, reason=reason)
-            self.directory.events.left(self.key, worker.name, reason, moves)
-            self._tell_drains_since(begun)
-            self._tell_seat()
-            self.schedule_flush()
-        if not self.end_if_empty(done) and done is not None:
-            done()
-
-    def _tell_seat(self) -> None:
-        if self.seat is not None:
-            self.seat.workers_changed(len(self.subscribers))
-
-    def _tell_drains_since(self, begun: int) -> None:
-        """What a membership change began, `begun` having been the dispatcher's total before it."""
-        dispatcher = self.dispatcher
-        self.directory.events.drains_began(self.key, dispatcher.draining_begun_total - begun, len(dispatcher.draining))
 
     def end_if_empty(self, done: Callable[[], None] | None = None) -> bool:
         """Without workers there is nobody to hold messages for: give them back to the broker, once it has the acks.
@@ -239,10 +184,7 @@ class Subscription:
 
     def disconnect_workers(self) -> None:
         """As the broker does on seek and unsubscribe: every consumer is closed and may come again."""
-        for subscriber in self.subscribers.values():
-            subscriber.end()
-            subscriber.worker = None
-        self.subscribers.clear()
+        self.membership.disconnect()
         self.admission.refuse_all(ended_meanwhile())
 
     def shut(self) -> None:
@@ -313,9 +255,9 @@ class Subscription:
 
         Those that come later are told as well. The workers of streams are told once, as if by one consumer.
         """
-        if not self.inflows.at_end_of_topic or (self.streamed and self._end_of_topic):
+        if not self.inflows.at_end_of_topic or (self.streamed and self.at_end_of_topic):
             return
-        self._end_of_topic = True
+        self.at_end_of_topic = True
         for subscriber in self.subscribers.values():
             subscriber.tell_end_of_topic()
 

@@ -11,10 +11,12 @@ ours has one; one probe serves all who bring the same.
 
 from __future__ import annotations
 
+from collections import deque
 from typing import TYPE_CHECKING
 
 from proxy.errors import ClientError, UpstreamError
 from proxy.net.subscription_inflow import WHOLE
+from proxy.net.subscription_membership import GROUP_MAX
 from proxy.net.subscription_policy import check_agreement, refuse_in_group
 from proxy.net.subscription_upstream import UpstreamState, close_at
 from proxy.net.subscription_workers import SubscribedWorker
@@ -22,7 +24,7 @@ from proxy.wire import pulsar_pb2 as pb
 from proxy.wire.frames import encode_command
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from proxy.net.ports import BrokerLink, WorkerLink
     from proxy.net.subscription import Subscription
@@ -37,7 +39,13 @@ class Admission:
         self._subscription = subscription
         self.model = first
         """What our consumers are made of: the first worker's SUBSCRIBE, or of a group's the first that was let in."""
-        self._waiting: list[SubscribedWorker] = []
+        self._waiting: dict[SubscribedWorker, None] = {}
+        """In the order they came."""
+        self._due: deque[SubscribedWorker] = deque()
+        """Those of them that are looked at next, and some that have gone since."""
+        self._admitting = False
+        self._asked_at: BrokerLink | None = None
+        """Where the broker can be asked besides."""
         self._probed: list[SubscribedWorker] = []
         """Those with a probe under way, gone or not: the subscription stays until the broker has answered."""
         self._judged = set() if subscription.streamed else {_judged_by_broker(first)}
@@ -66,45 +74,73 @@ class Admission:
             refusal = error
             subscription.clock.call_soon(lambda: subscriber.refuse(refusal))
             return subscriber
-        self._waiting.append(subscriber)
+        self._waiting[subscriber] = None
         whole = subscription.inflows.get(WHOLE) if not subscription.streamed else None
         if whole is not None and whole.upstream.state is UpstreamState.IDLE:
             whole.upstream.open()
         elif whole is None or whole.upstream.connects:
-            subscription.clock.call_soon(self.admit)
+            self._look_at(subscriber)
         return subscriber
 
     def admit(self, located: BrokerLink | None = None) -> None:
         """The broker can be asked, by our consumer or where it was `located`: let in who waits, in order."""
-        ready = self._subscription.inflows.first_ready()
-        link = located if ready is None else ready.upstream.link
-        waiting, self._waiting = self._waiting, []
-        for subscriber in waiting:
-            self._admit(subscriber, link)
-        if self._subscription.streamed and any(not self._is_asked(subscriber) for subscriber in self._waiting):
+        self._asked_at = located
+        self._due = deque(self._waiting)
+        self._begin()
+
+    def _look_at(self, subscriber: SubscribedWorker) -> None:
+        """This one waits: let it in, or ask the broker about it."""
+        self._due.append(subscriber)
+        self._begin()
+
+    def _begin(self) -> None:
+        if not self._admitting:
+            self._admitting = True
+            self._subscription.directory.slices.add(self._admit_some)
+
+    def _admit_some(self, end: float) -> bool:
+        """A step: let in a group of those who are due."""
+        subscription = self._subscription
+        ready = subscription.inflows.first_ready()
+        link = self._asked_at if ready is None else ready.upstream.link
+        subscription.membership.join(self._coming(link, end))
+        if self._due:
+            return True
+        self._admitting = False
+        if subscription.streamed and any(not self._is_asked(subscriber) for subscriber in self._waiting):
             self._locate()
-        self._subscription.end_if_empty()
+        subscription.end_if_empty()
+        return False
+
+    def _coming(self, link: BrokerLink | None, end: float) -> Iterator[SubscribedWorker]:
+        """Those of a group that may join now, one by one: each has joined before the clock is looked at."""
+        count = 0
+        while self._due and count < GROUP_MAX:
+            subscriber = self._due.popleft()
+            if subscriber in self._waiting and self._may_join(subscriber, link):
+                count += 1
+                yield subscriber
+            if self._subscription.clock.now() >= end:
+                return
 
     def leave(self, subscriber: SubscribedWorker) -> None:
         """A worker is gone; harmless for one that does not wait."""
-        if subscriber in self._waiting:
-            self._waiting.remove(subscriber)
+        self._waiting.pop(subscriber, None)
 
     def refuse_all(self, error: Exception) -> None:
         """None of those who wait will join this subscription."""
-        waiting, self._waiting = self._waiting, []
+        waiting, self._waiting = self._waiting, {}
         for subscriber in [*waiting, *self._probed]:
             subscriber.refuse(error)
 
-    def _admit(self, subscriber: SubscribedWorker, link: BrokerLink | None) -> None:
-        """What the broker has not judged yet is put to it before the worker joins."""
+    def _may_join(self, subscriber: SubscribedWorker, link: BrokerLink | None) -> bool:
+        """Whether it may come in now; what the broker has not judged yet is put to it before."""
         judged = _judged_by_broker(subscriber.command)
         if judged in self._judged:
-            self._subscription.join(subscriber)
-            return
+            del self._waiting[subscriber]
+            return True
         if link is None or self._is_asked(subscriber):
-            self._waiting.append(subscriber)  # `admit` follows: with the link, or with the answer
-            return
+            return False  # `admit` follows: with the link, or with the answer
 
         def answered(error: Exception | None) -> None:
             self._probed.remove(subscriber)
@@ -116,17 +152,21 @@ class Admission:
                 self._share(judged, error)
             self._subscription.end_if_empty()
 
+        del self._waiting[subscriber]
         self._probed.append(subscriber)
         if self._subscription.streamed:
             self._asking.add(judged)
         probe(link, subscriber.command, answered)
+        return False
 
     def _agreed(self, judged: tuple[bytes, bool], subscriber: SubscribedWorker) -> None:
         """The broker says yes."""
         if not self._judged:
             self.model = subscriber.command
         self._judged.add(judged)
-        self._subscription.join(subscriber)
+        if not subscriber.ended:
+            self._waiting[subscriber] = None
+            self._look_at(subscriber)
 
     # ---- of a group -------------------------------------------------------------------------------------------
 
@@ -139,8 +179,8 @@ class Admission:
         self._asking.discard(judged)
         if error is not None:
             alike = [subscriber for subscriber in self._waiting if _judged_by_broker(subscriber.command) == judged]
-            self._waiting = [subscriber for subscriber in self._waiting if subscriber not in alike]
             for subscriber in alike:
+                del self._waiting[subscriber]
                 subscriber.refuse(error)
         self.admit()
 
@@ -157,9 +197,8 @@ class Admission:
         if not isinstance(result, Exception):
             self.admit(result)
             return
-        waiting = [subscriber for subscriber in self._waiting if not self._is_asked(subscriber)]
-        self._waiting = [subscriber for subscriber in self._waiting if self._is_asked(subscriber)]
-        for subscriber in waiting:
+        for subscriber in [subscriber for subscriber in self._waiting if not self._is_asked(subscriber)]:
+            del self._waiting[subscriber]
             subscriber.refuse(result)
         self._subscription.end_if_empty()
 

@@ -158,7 +158,7 @@ def evict(subscription: Subscription, name: str) -> int:
     _tell(subscription, "evict", consumer=name)
     for subscriber in found:
         subscriber.end()
-        subscription.leave(subscriber, "evicted by an operator")
+        subscription.membership.leave(subscriber, "evicted by an operator")
     return len(found)
 
 

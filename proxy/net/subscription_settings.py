@@ -16,8 +16,9 @@ class SubscriptionSettings:
     """Subscriptions in all, of those that are dispatched here."""
     workers_max: int = 50_000
     """Workers in all, joined or joining."""
-    workers_per_subscription_max: int = 0
-    """Workers of one subscription; 0 is no bound, as for the brokers' maxConsumersPerSubscription."""
+    workers_per_subscription_max: int = 5_000
+    """Workers of one subscription, as the brokers' maxConsumersPerSubscription; 0 is no bound but `workers_max`. Half
+    of so many already own no slot of the ring that is worth having."""
     ordering_mode: str = "draining_hashes"
     selector: str = "consistent_hashing"
     consistent_hashing_points: int = 100

@@ -71,6 +71,8 @@ class SubscriptionsSummary:
     subscriptions_turned_away_total: int
     workers_turned_away_total: int
     workers_per_subscription_turned_away_total: int
+    slices_cut_total: int
+    """Turns of the loop that ended with joins, leaves or frames left for later ones."""
     bytes_held: int
     memory_bytes: int
     """Bytes all may hold together."""

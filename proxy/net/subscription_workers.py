@@ -20,8 +20,14 @@ from proxy.wire import pulsar_pb2 as pb
 from proxy.wire.frames import encode_command
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
     from proxy.net.ports import WorkerLink
     from proxy.net.subscription import Subscription
+
+IDS_AT_ONCE = 2_000
+"""Messages of one ACK or REDELIVER that are looked at in one go. Clients group a thousand; a frame has room for more
+than half a million."""
 
 PERMITS_MAX = (1 << 31) - 1
 """More than any client grants; a wire value beyond it is taken as this."""
@@ -98,7 +104,7 @@ class SubscribedWorker:
         self._lost = True
         if not self.ended:
             self._end()
-            self.subscription.leave(self, reason)
+            self.subscription.membership.lose(self, reason)
 
     def close(self, request_id: int) -> None:
         """The client closes its consumer."""
@@ -106,7 +112,9 @@ class SubscribedWorker:
             self.tell(commands.success(request_id))
             return
         self.deleted()
-        self.subscription.leave(self, "closed by the client", lambda: self.tell(commands.success(request_id)))
+        self.subscription.membership.leave(
+            self, "closed by the client", lambda: self.tell(commands.success(request_id))
+        )
 
     # ---- flow and acks ----------------------------------------------------------------------------------------
 
@@ -132,20 +140,44 @@ class SubscribedWorker:
             self.subscription.counters.acks_refused += 1
             self._answer_ack(command, refusal)
             return
-        worker = self.worker
-        if worker is not None and not self.ended:
-            self._apply_acks(worker, command)
+        if len(command.message_id) <= IDS_AT_ONCE:
+            self._apply_acks(command.message_id)
+            self._acked(command)
+        else:
+            self._by_pieces(command.message_id, self._apply_acks, lambda: self._acked(command))
+
+    def _acked(self, command: pb.CommandAck) -> None:
+        """All of it was applied."""
         subscription = self.subscription
         if command.HasField("request_id"):
             subscription.acks.want_receipt(Receipt(lambda error: self._answer_ack(command, error)))
         subscription.schedule_flush()
 
-    def _apply_acks(self, worker: Worker, command: pb.CommandAck) -> None:
+    def _by_pieces(
+        self,
+        places: Sequence[pb.MessageIdData],
+        handle: Callable[[Sequence[pb.MessageIdData]], None],
+        done: Callable[[], None],
+    ) -> None:
+        """Handle very many ids of one command in slices; what the worker sends next may overtake the rest of them."""
+        starts = range(0, len(places), IDS_AT_ONCE)
+
+        def some(start: int) -> None:
+            handle(places[start : start + IDS_AT_ONCE])
+            if start == starts[-1]:
+                done()
+
+        self.subscription.directory.slices.each(starts, some)
+
+    def _apply_acks(self, places: Iterable[pb.MessageIdData]) -> None:
+        worker = self.worker
+        if worker is None or self.ended:
+            return
         subscription = self.subscription
         dispatcher = subscription.dispatcher
         now = subscription.now()
         ack = acknowledgement.ack
-        for place in command.message_id:
+        for place in places:
             ledger, entry = place.ledgerId, place.entryId
             key = (ledger << 40) + entry if entry < 1 << 40 else delivery_key(ledger, entry, -1)
             if place.ack_set:
@@ -168,10 +200,16 @@ class SubscribedWorker:
 
     def redeliver(self, command: pb.CommandRedeliverUnacknowledgedMessages) -> None:
         """Some messages again, or all."""
+        if len(command.message_ids) <= IDS_AT_ONCE:
+            self._redeliver(command.message_ids)
+        else:
+            self._by_pieces(command.message_ids, self._redeliver, self.subscription.schedule_flush)
+
+    def _redeliver(self, places: Sequence[pb.MessageIdData]) -> None:
         worker = self.worker
         if worker is None or self.ended:
             return
-        keys = [_key_of(place) for place in command.message_ids] if command.message_ids else None
+        keys = [_key_of(place) for place in places] if places else None
         subscription = self.subscription
         acknowledgement.redeliver(subscription.dispatcher, worker, keys, subscription.now())
         subscription.schedule_flush()

@@ -14,6 +14,7 @@ import structlog
 
 from proxy.errors import ClientError, KeylineError, UpstreamUnavailable
 from proxy.net.events import Events
+from proxy.net.slices import Slices
 from proxy.net.subscription import Subscription
 from proxy.net.subscription_orders import OrderBook
 from proxy.net.subscription_places import Places
@@ -70,6 +71,8 @@ class Subscriptions:
         self.places = Places(settings)
         self.orders = OrderBook()
         self.events = Events(clock.now)
+        self.slices = Slices(clock)
+        """What joins and leaves by the thousand, or is read in one go, takes turns here."""
         self.reading_stopped = False
         self.ended_total = 0
         """Subscriptions that have ended."""
@@ -185,6 +188,7 @@ class Subscriptions:
             subscriptions_turned_away_total=self.places.subscriptions_turned_away_total,
             workers_turned_away_total=self.places.workers_turned_away_total,
             workers_per_subscription_turned_away_total=self.places.workers_per_subscription_turned_away_total,
+            slices_cut_total=self.slices.cut_total,
             bytes_held=self._bytes_held,
             memory_bytes=self.settings.gateway_memory_bytes,
             reading_stopped=self.reading_stopped,

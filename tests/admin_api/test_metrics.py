@@ -82,7 +82,14 @@ class Gateway:
         self.elections = new_elections(self.clock, self.subscriptions.events)
         names = BrokerNames(session_settings.brokers, self.clock)
         self.sessions = Sessions(
-            connector, self.clock, self.subscriptions, self.elections, names, session_settings, self.limits
+            connector,
+            self.clock,
+            self.subscriptions,
+            self.elections,
+            names,
+            session_settings,
+            self.limits,
+            self.subscriptions.slices,
         )
         self.brokers = Brokers(connector, self.clock, BrokerSettings((BROKER,), "test"))
         self.collector = Collector(self.clock, lambda: 0, lambda: 0)
@@ -435,6 +442,8 @@ def test_the_gateway_tells_of_itself() -> None:
     assert told["keyline_gateway_connections_per_address_turned_away_total"] == 1
     assert told["keyline_gateway_subscriptions"] == told["keyline_gateway_workers"] == 1
     assert told["keyline_gateway_workers_turned_away_total"] == 1
+    assert told["keyline_gateway_workers_per_connection_turned_away_total"] == 0
+    assert told["keyline_gateway_slices_cut_total"] == told["keyline_gateway_log_lines_left_out_total"] == 0
     assert told["keyline_gateway_memory_limit_bytes"] == 1_000
     assert of(found, "keyline_gateway_connections_ended_total", cause="bad_frame") == 1
     assert of(found, "keyline_gateway_connections_ended_total", cause="silent") == 0

@@ -25,7 +25,7 @@ def draining_rig() -> tuple[AdminRig, str]:
     (b,) = [
         item for item in rig.subscription.subscribers.values() if item.worker is not None and item.worker.name == "b"
     ]
-    rig.subscription.leave(b, "for the story")
+    rig.subscription.membership.leave(b, "for the story")
     rig.link.deliver((0, single(key)))
     rig.worker("b", permits=9)
     rig.link.deliver((1, single(key)))

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import pytest
 
 from proxy.core import membership
 from proxy.core.dispatcher import Dispatcher, OrderingMode
+from proxy.core.entry import Part
 from proxy.core.errors import ConsumerAssignError
 from proxy.core.positions import pack
 from proxy.core.selectors.consistent_hashing import ConsistentHashing
@@ -159,3 +162,102 @@ def test_the_last_worker_to_leave_takes_nothing_with_it() -> None:
     assert len(rig.dispatcher.slots) == len(rig.dispatcher.draining) == 0
     rig.join("c1", 10)
     assert rig.got("c1") == [1, 2]
+
+
+# ---- many at once
+
+
+def crowd(count: int, prefix: str = "w") -> list[Worker]:
+    """So many workers that have not joined."""
+    return [Worker(f"{prefix}-{number}") for number in range(count)]
+
+
+def filled(mode: OrderingMode = OrderingMode.DRAINING_HASHES) -> tuple[Dispatcher, list[Worker]]:
+    """Three workers that hold some messages while others wait for permits."""
+    dispatcher = Dispatcher(ConsistentHashing[Worker](), mode)
+    workers = crowd(3)
+    for worker in workers:
+        membership.join(dispatcher, worker, 0.0)
+        dispatcher.flow(worker, 40, 0.0)
+    for entry in range(400):
+        dispatcher.receive(pack(1, entry), 1 + entry * 163 % 65_535, 1, b"tail", 0, 0.0)
+    return dispatcher, workers
+
+
+def state(dispatcher: Dispatcher) -> object:
+    """Everything about who owns, holds, drains and waits, by name."""
+    return (
+        [(piece, owner.name) for piece, owner in dispatcher.selector.assignment()],
+        {index: worker.name for index, worker in dispatcher.workers.items()},
+        {
+            worker.name: (sorted(worker.pending), [part.position for part in worker.ready])
+            for worker in dispatcher.workers.values()
+        },
+        [(worker.name, worker.draining_slots, worker.join_gate) for worker in dispatcher.workers.values()]
+        if dispatcher.mode is not OrderingMode.LAST_SENT_POSITION
+        else None,
+        sorted(dispatcher.draining.slots()),
+        {slot: [part.position for part in entry.parts] for slot, entry in dispatcher.blocked.items()},
+        [worker.last_sent_position_when_joining for worker in dispatcher.workers.values()],
+    )
+
+
+@pytest.mark.parametrize("mode", [OrderingMode.DRAINING_HASHES, OrderingMode.LAST_SENT_POSITION])
+def test_workers_that_come_and_go_together_leave_all_as_if_one_after_another(mode: OrderingMode) -> None:
+    """Ranges, holders, draining hashes, join positions and what waits for whom are the same, name for name."""
+    (together, old), (singly, old_singly) = filled(mode), filled(mode)
+    changes = membership.Changes(together, 1.0)
+    for worker in crowd(20, "new"):
+        changes.join(worker)
+    for worker in old[:2]:
+        changes.leave(worker)
+    changes.settle()
+    for worker in crowd(20, "new"):
+        membership.join(singly, worker, 1.0)
+    for worker in old_singly[:2]:
+        membership.leave(singly, worker, 1.0)
+    assert state(together) == state(singly)
+
+
+def test_a_worker_gets_the_lowest_index_that_is_free() -> None:
+    """Holders are named by it in two bytes, so numbers of those who left are used again."""
+    dispatcher = Dispatcher(ConsistentHashing[Worker](), OrderingMode.DRAINING_HASHES)
+    workers = crowd(5)
+    for worker in workers:
+        membership.join(dispatcher, worker, 0.0)
+    for gone in (workers[3], workers[1]):
+        membership.leave(dispatcher, gone, 0.0)
+    again = crowd(3, "again")
+    for worker in again:
+        membership.join(dispatcher, worker, 0.0)
+    assert [worker.index for worker in again] == [2, 4, 6]
+
+
+def test_what_waits_is_walked_once_for_a_whole_group(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For the join position and to be settled: two walks for a hundred joins, one for a hundred leaves."""
+    dispatcher, _ = filled()
+    walks: list[str] = []
+    settle_waiting, position = Dispatcher.settle_waiting, membership._join_position
+
+    def settled(self: Dispatcher, now: float, returned: Iterable[Part] = ()) -> None:
+        walks.append("settle")
+        settle_waiting(self, now, returned)
+
+    def looked(of: Dispatcher) -> int | None:
+        walks.append("position")
+        return position(of)
+
+    monkeypatch.setattr(Dispatcher, "settle_waiting", settled)
+    monkeypatch.setattr(membership, "_join_position", looked)
+    newcomers = crowd(100, "new")
+    changes = membership.Changes(dispatcher, 1.0)
+    for worker in newcomers:
+        changes.join(worker)
+    changes.settle()
+    assert walks == ["position", "settle"]
+    walks.clear()
+    changes = membership.Changes(dispatcher, 1.0)
+    for worker in newcomers:
+        changes.leave(worker)
+    changes.settle()
+    assert walks == ["settle"]

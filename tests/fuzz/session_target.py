@@ -96,6 +96,7 @@ class Scene:
             session_settings,
             LIMITS,
             self.ended.append,
+            self.subscriptions.slices,
         )
         self.client = FakeTransport(self.clock, self.session)
         self.client.open()

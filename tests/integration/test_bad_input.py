@@ -8,10 +8,7 @@ and as many file descriptors as before.
 from __future__ import annotations
 
 import socket
-import threading
 from collections.abc import Callable, Iterator
-from types import TracebackType
-from typing import Self
 
 import psutil
 import pytest
@@ -21,6 +18,7 @@ from integration.standalone import PulsarStandalone
 from proxy.net.events import KEPT_MAX
 from proxy.wire import pulsar_pb2 as pb
 from tests.integration.abuses import ABUSES, Abuse, subscribe_frame
+from tests.integration.bystander import Bystander
 from tests.integration.conditions import eventually
 from tests.integration.raw_client import RawClient, T, frame
 
@@ -29,61 +27,8 @@ MEMORY_RATIO_MAX = 1.15
 """Resident memory after the abuse, of that after a first round of it: caches fill and arenas settle in the first."""
 FDS_SPARE = 8
 """File descriptors that may be in use beside those before: connections that are just being closed."""
-EXCHANGES_MIN = 20
 CONNECTIONS = 10_000
 CONNECTIONS_AT_ONCE = 100
-
-
-class Bystander:
-    """A healthy worker and producer that pass messages in turn while the block runs."""
-
-    KEYS = 7
-
-    def __init__(self, service_url: str, topic: str) -> None:
-        self.exchanges = 0
-        self._producer = RawClient(service_url).locate(topic)
-        self._worker = RawClient(service_url).locate(topic)
-        self._topic = topic
-        self._stop = threading.Event()
-        self._failure: BaseException | None = None
-        self._thread = threading.Thread(target=self._run)
-
-    def __enter__(self) -> Self:
-        """Begin."""
-        self._worker.joined(self._topic)
-        self._worker.flow(1_000_000)
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Let it do its least, stop it, and raise what it met."""
-        if error is None:
-            eventually(lambda: self.exchanges >= EXCHANGES_MIN or self._failure, "the bystander's exchanges")
-        self._stop.set()
-        self._thread.join()
-        self._producer.close()
-        self._worker.close()
-        if error is None and self._failure is not None:
-            raise self._failure
-
-    def _run(self) -> None:
-        try:
-            while not self._stop.is_set():
-                number = self.exchanges
-                wanted = [(f"key-{number % self.KEYS}", f"{number}-{part}".encode()) for part in range(3)]
-                self._producer.produce(self._topic, wanted)
-                got = self._worker.messages(3)
-                assert [message.tail[-len(body) :] for message, (_, body) in zip(got, wanted, strict=True)] == [
-                    body for _, body in wanted
-                ]
-                receipt = self._worker.ack_confirmed([message.place for message in got])
-                assert not receipt.HasField("error"), receipt
-                assert not self._worker.pushed, self._worker.pushed
-                self.exchanges += 1
-        except BaseException as failure:  # noqa: BLE001 - raised again in the test's own thread
-            self._failure = failure
 
 
 @pytest.fixture(scope="module")

@@ -12,6 +12,7 @@ from proxy.net.producer_elections import ElectionSettings, ProducerElections
 from proxy.net.relay_identity import ProxyRole
 from proxy.net.session import ClientSession
 from proxy.net.session_settings import SessionSettings
+from proxy.net.slices import Slices
 from proxy.wire import frames
 from proxy.wire import pulsar_pb2 as pb
 from tests.net.fakes import FakeClock, FakeConnector, FakeDirectory, FakeTransport, FakeWorkerPort
@@ -168,6 +169,7 @@ class SessionRig:
         """Opens what the gateway opens in its proxy role."""
         self.directory = FakeDirectory()
         self.limits = limits or Limits()
+        self.slices = Slices(self.clock)
         self.ended: list[ClientSession] = []
         settings = SessionSettings(
             tuple(parse_service_url(url) for url in brokers),
@@ -193,6 +195,7 @@ class SessionRig:
             settings,
             self.limits,
             self.ended.append,
+            self.slices,
             first_broker,
         )
         self.client = FakeTransport(self.clock, self.session, "192.0.2.7:40000")

@@ -28,6 +28,7 @@ from proxy.net.session_keep_alive import Heartbeat
 from proxy.net.session_settings import SessionSettings
 from proxy.net.session_workers import SessionWorkers
 from proxy.net.session_workers import Worker as WorkerOfSession
+from proxy.net.slices import Slices
 from proxy.net.subscription_settings import SubscriptionSettings
 from proxy.net.subscription_workers import SubscribedWorker
 from proxy.net.subscriptions import Subscriptions
@@ -86,7 +87,9 @@ class Gateway:
         settings, limits = SessionSettings((parse_service_url(bench.broker.url),), authorize_workers=False), Limits()
         connector, clock = AioConnector(bench.loop, limits), AioClock(bench.loop)
         names = BrokerNames(settings.brokers, clock)
-        sessions = Sessions(connector, clock, self.subscriptions, new_elections(), names, settings, limits)
+        sessions = Sessions(
+            connector, clock, self.subscriptions, new_elections(), names, settings, limits, Slices(clock)
+        )
         bench._server = GatewayServer(sessions, limits, bench.loop)
         await bench._server.listen("127.0.0.1", 0)
 

@@ -15,6 +15,7 @@ from proxy.net.handshake import parse_service_url
 from proxy.net.server import GatewayServer, Sessions, TurnedAway
 from proxy.net.session import ClientSession
 from proxy.net.session_settings import SessionSettings
+from proxy.net.slices import Slices
 from proxy.wire import frames
 from proxy.wire import pulsar_pb2 as pb
 from tests.net.fakes import FakeClock, FakeConnector, FakeDirectory, FakeTransport
@@ -112,6 +113,7 @@ class Bench:
                 BrokerNames(settings.brokers, clock),
                 settings,
                 limits,
+                Slices(clock),
             ),
             limits,
             self.loop,
@@ -240,6 +242,7 @@ def rooms(limits: Limits) -> Sessions:
         BrokerNames(settings.brokers, clock),
         settings,
         limits,
+        Slices(clock),
     )
 
 
@@ -278,7 +281,14 @@ def test_clients_are_spread_over_the_brokers() -> None:
     connector = FakeConnector(clock)
     settings = SessionSettings(tuple(parse_service_url(f"pulsar://{name}:1") for name in "abc"))
     sessions = Sessions(
-        connector, clock, FakeDirectory(), new_elections(), BrokerNames(settings.brokers, clock), settings, Limits()
+        connector,
+        clock,
+        FakeDirectory(),
+        new_elections(),
+        BrokerNames(settings.brokers, clock),
+        settings,
+        Limits(),
+        Slices(clock),
     )
     for _ in range(6):
         transport = FakeTransport(clock, sessions.admit("192.0.2.1:1000"))

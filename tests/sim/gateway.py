@@ -60,7 +60,10 @@ class Gateway:
         self.brokers = Brokers(connector, process, broker_settings, names.add)
         self.subscriptions = Subscriptions(self.brokers, process, settings, openings)
         elections = ProducerElections(process, self.subscriptions.events, ElectionSettings())
-        self.sessions = Sessions(connector, process, self.subscriptions, elections, names, session_settings, limits)
+        slices = self.subscriptions.slices
+        self.sessions = Sessions(
+            connector, process, self.subscriptions, elections, names, session_settings, limits, slices
+        )
         network.listeners[ADDRESS] = Listener(process, self.sessions.admit)
         self.settings = settings
         self.life: Subscription | None = None

@@ -32,6 +32,7 @@ UNBLOCKING = "proxy/core/unblocking.py"
 CHUNKED = "proxy/core/chunked.py"
 ACKNOWLEDGEMENT = "proxy/core/acknowledgement.py"
 MEMBERSHIP = "proxy/core/membership.py"
+COMING_AND_GOING = "proxy/net/subscription_membership.py"
 OUTSTANDING = "proxy/core/outstanding.py"
 CURSOR = "proxy/net/subscription_cursor.py"
 WAITING = "proxy/core/waiting.py"
@@ -217,9 +218,9 @@ MUTANTS = (
     ),
     Mutant(
         "what a join moves is not looked at",
-        MEMBERSHIP,
-        "    _move(dispatcher, moves, now)\n    dispatcher.settle_waiting(now)\n    return moves\n\n\ndef leave",
-        "    _move(dispatcher, moves, now)\n    return moves\n\n\ndef leave",
+        COMING_AND_GOING,
+        "        changes.settle()\n        subscription.parting.end()\n",
+        "        subscription.parting.end()\n",
     ),
     Mutant(
         "what a worker leaves behind is lost",
@@ -229,9 +230,9 @@ MUTANTS = (
     ),
     Mutant(
         "what a leave moves is not looked at",
-        MEMBERSHIP,
-        "    dispatcher.settle_waiting(now, waiting)\n",
-        "    dispatcher.place(waiting, now)\n",
+        COMING_AND_GOING,
+        "        changes.settle()\n        self._changed(begun)\n        self._losing",
+        "        self._changed(begun)\n        self._losing",
     ),
     Mutant("what comes back goes to the end", WAITING, "queue.extendleft(reversed(ordered))", "queue.extend(ordered)"),
     Mutant(
@@ -361,8 +362,8 @@ MUTANTS = (
     Mutant(
         "a ring's point belongs to the next worker",
         f"{SELECTORS}/consistent_hashing.py",
-        "return self._owners[bisect_left(self._points, slot)]",
-        "return self._owners[bisect_left(self._points, slot + 1)]",
+        "return self._workers[self._owners[bisect_left(self._points, slot)]]",
+        "return self._workers[self._owners[bisect_left(self._points, slot + 1)]]",
         tests="tests/core/selectors",
     ),
     Mutant(
