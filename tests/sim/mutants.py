@@ -423,7 +423,7 @@ MUTANTS = (
     Mutant(
         "every batch is taken for one key's",
         "proxy/wire/batch.py",
-        "    return _alike(payload, count, first) or _uniform(payload, count, key)\n",
+        "    if _alike(payload, count, first):\n        return True\n    return _uniform(payload, count, key)\n",
         "    return True\n",
     ),
     Mutant(
