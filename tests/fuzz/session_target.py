@@ -15,6 +15,7 @@ from proxy.limits import Limits
 from proxy.net.broker_names import BrokerNames
 from proxy.net.handshake import parse_service_url
 from proxy.net.openings import Openings
+from proxy.net.relay_requests import OURS
 from proxy.net.session import ClientSession
 from proxy.net.session_settings import SessionSettings
 from proxy.net.subscription_settings import SubscriptionSettings
@@ -25,7 +26,7 @@ from proxy.wire.frames import payload_start
 from proxy.wire.messages import parse_message
 from tests.fuzz.target import Choices, Target, golden_frames, promise, sized
 from tests.net.fakes import FakeBackground, FakeClock, FakeConnector, FakeTransport
-from tests.net.session_rig import BROKER, connect, connected, encode, new_elections, send, subscribe
+from tests.net.session_rig import BROKER, connect, connected, encode, lookup_response, new_elections, send, subscribe
 from tests.net.subscription_rig_broker import TOPIC, FakeBrokerLink, batch, single
 from tests.wire.builders import frame_of
 
@@ -33,6 +34,8 @@ FRAME_BYTES_MAX: Final = 4096
 QUEUED_BYTES_MAX: Final = 1024
 REQUESTS_MAX: Final = 16
 STEPS_MAX: Final = 60
+MEANT: Final = "broker-3:6650"
+"""A broker that a client names and that nobody has heard of."""
 KIND = pb.BaseCommand
 LIMITS = Limits(
     max_frame_bytes=FRAME_BYTES_MAX,
@@ -239,6 +242,11 @@ def _words() -> Iterable[bytes]:
     yield encode(KIND.CONSUMER_STATS, pb.CommandConsumerStats(consumer_id=1, request_id=12))
     yield encode(KIND.PING)
     yield send(5, 1)
+    yield connect(proxy_to_broker_url=MEANT)
+    modes = (pb.Exclusive, pb.ExclusiveWithFencing, pb.WaitForExclusive)
+    for producer_id, mode in enumerate(modes, start=5):
+        body = pb.CommandProducer(topic=TOPIC, producer_id=producer_id, request_id=30, producer_access_mode=mode)
+        yield encode(KIND.PRODUCER, body)
 
 
 WORDS: tuple[bytes, ...] = tuple(_words())
@@ -256,6 +264,16 @@ def run(data: bytes) -> None:
     scene.leave()
 
 
+def _asked_for() -> Iterable[bytes]:
+    """A client whose broker is asked for, because of a consumer or a producer, and is named or not."""
+    for requested in (3, *range(len(WORDS) - 3, len(WORDS))):
+        asking = bytes((2, len(WORDS) - 4, 5, 1, 2, requested))
+        for kind in pb.CommandLookupTopicResponse.LookupType.values():
+            for url in (f"pulsar://{MEANT}", "pulsar://broker-9:6650"):
+                yield asking + b"\4" + sized(lookup_response(OURS + 1, kind, url)[8:]) + bytes((5, 1, 2, requested))
+        yield asking + bytes((8, 11))
+
+
 def seeds() -> Iterable[bytes]:
     """The official clients' frames said to a session that stands, and a worker's life with every step in it."""
     handshake, joined = bytes((2, 0, 5, 1)), bytes((2, 1, 2, 2, 2, 5, 2, 6))
@@ -267,6 +285,7 @@ def seeds() -> Iterable[bytes]:
             yield handshake + joined + b"\6\7" + sized(parse_message(frame).tail)
     yield handshake + joined + b"".join(bytes((6, which % 7)) for which in range(20))
     yield handshake + joined + b"".join(bytes((6, which % 4, 2, 3 + which)) for which in range(len(WORDS) - 3))
+    yield from _asked_for()
     yield handshake + joined + bytes((6, 2, 7, 0, 8, 5, 6, 0, 7, 1, 8, 9, 9, 1, 0, 6, 3, 9, 1, 1, 8, 80))
 
 
