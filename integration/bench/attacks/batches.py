@@ -15,7 +15,8 @@ from integration.errors import IntegrationError
 BATCHES: Final = 60
 MESSAGES: Final = 16
 """In each, of several keys: whether they share one is what a batch is opened for."""
-MESSAGE_BYTES: Final = 4 << 20
+MESSAGE_BYTES: Final = (4 << 20) - 1_000
+"""Of them, a batch opens to a little less than `batch_peek_max_bytes`: a larger one would not be opened at all."""
 PERMITS: Final = 10_000
 TAKE_S: Final = 60.0
 
