@@ -376,14 +376,15 @@ class Dispatcher:
             self.forget_blocked(slot)
         return freed
 
-    def settle_waiting(self, now: float, returned: Iterable[Part] = ()) -> None:
+    def settle_waiting(self, now: float, returned: Iterable[Part] = (), changed: Sequence[int] | None = None) -> None:
         """Place anew all that waits, and what has `returned`, and serve everybody.
 
-        After a change of membership, or a pause.
+        After a change of membership, or a pause. `changed` has a 1 for each slot whose owner may be another, None for
+        all of them.
         """
         moved = list(returned)
         for worker in self.workers.values():
-            moved += self._misplaced(worker)
+            moved += self._misplaced(worker, changed)
         for slot in list(self.blocked):
             moved += self._unblock(slot)
         self.place(moved, now)
@@ -391,11 +392,14 @@ class Dispatcher:
             if worker.ready:
                 self.serve(worker, now)
 
-    def _misplaced(self, worker: Worker) -> list[Part]:
-        """Take out of a worker's ready queue what it may not have, or not all of it."""
+    def _misplaced(self, worker: Worker, changed: Sequence[int] | None = None) -> list[Part]:
+        """Take out of a worker's ready queue what it may not have, or not all of it; `changed` as above."""
         kept: list[Part] = []
         moved: list[Part] = []
         for part in worker.ready:
+            if changed is not None and not changed[part.slot] and part.slots is None and part.chunk is None:
+                kept.append(part)
+                continue
             slots = (part.slot,) if part.slots is None else set(part.slots_of(part.message_indexes()))
             belongs = all(self._target(slot, part) is worker for slot in slots)
             (kept if belongs else moved).append(part)

@@ -17,11 +17,11 @@ from proxy.core.acknowledgement import take_back
 from proxy.core.delivery_totals import sum_of, totals_of
 from proxy.core.dispatcher import Dispatcher, OrderingMode
 from proxy.core.last_sent_position import LastSentPosition
-from proxy.core.slots import MAX_HOLDER
+from proxy.core.slots import MAX_HOLDER, SLOT_COUNT
 from proxy.core.worker import JoinGate
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from proxy.core.entry import Part
     from proxy.core.hash_ranges import RangeMove
@@ -35,7 +35,7 @@ class Changes:
     Why not settle each: what waits may be tens of thousands of messages, and so may be those who come.
     """
 
-    __slots__ = ("_dispatcher", "_last_sent", "_now", "_returned")
+    __slots__ = ("_changed", "_dispatcher", "_last_sent", "_now", "_returned")
 
     def __init__(self, dispatcher: Dispatcher, now: float) -> None:
         """Nothing has changed."""
@@ -43,6 +43,8 @@ class Changes:
         self._now = now
         self._last_sent: int | None = None
         """The join position, looked for once while nobody leaves."""
+        self._changed = bytearray(SLOT_COUNT)
+        """1 for each slot that went from one owner to another."""
         self._returned: list[Part] = []
         """What waited for those who left, or was pending at them."""
 
@@ -65,7 +67,7 @@ class Changes:
                 self._last_sent = _join_position(dispatcher)
             if self._last_sent is not None:
                 self._gate(worker, self._last_sent)
-        _move(dispatcher, moves, self._now)
+        self._move(moves)
         return moves
 
     def leave(self, worker: Worker) -> list[RangeMove[Worker]]:
@@ -93,13 +95,20 @@ class Changes:
         dispatcher.chunked.forget_worker(worker)
         assert worker.unacked == 0
         assert worker.draining_slots == 0
-        _move(dispatcher, moves, self._now)
+        self._move(moves)
         return moves
 
     def settle(self) -> None:
         """Put what waits where it belongs now, and send what may go."""
         returned, self._returned = self._returned, []
-        self._dispatcher.settle_waiting(self._now, returned)
+        self._dispatcher.settle_waiting(self._now, returned, self._changed)
+        self._changed = bytearray(SLOT_COUNT)
+
+    def _move(self, moves: Sequence[RangeMove[Worker]]) -> None:
+        changed = self._changed
+        for move in moves:
+            changed[move.start : move.end + 1] = b"\1" * (move.end - move.start + 1)
+        _move(self._dispatcher, moves, self._now)
 
     def _gate(self, worker: Worker, last_sent: int) -> None:
         """Note the join position, and in its own mode hold the worker to it (PIP-282)."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import pytest
 
@@ -239,9 +239,9 @@ def test_what_waits_is_walked_once_for_a_whole_group(monkeypatch: pytest.MonkeyP
     walks: list[str] = []
     settle_waiting, position = Dispatcher.settle_waiting, membership._join_position
 
-    def settled(self: Dispatcher, now: float, returned: Iterable[Part] = ()) -> None:
+    def settled(self: Dispatcher, now: float, returned: Iterable[Part], changed: Sequence[int]) -> None:
         walks.append("settle")
-        settle_waiting(self, now, returned)
+        settle_waiting(self, now, returned, changed)
 
     def looked(of: Dispatcher) -> int | None:
         walks.append("position")
@@ -261,3 +261,25 @@ def test_what_waits_is_walked_once_for_a_whole_group(monkeypatch: pytest.MonkeyP
         changes.leave(worker)
     changes.settle()
     assert walks == ["settle"]
+
+
+def test_only_what_waits_of_slots_that_moved_is_asked_whose_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A backlog of another's is not walked through the selector for each worker that comes or goes."""
+    dispatcher, _ = filled()
+    for number in range(20):
+        membership.join(dispatcher, Worker(f"more-{number}"), 0.0)
+    waiting = sum(len(worker.ready) for worker in dispatcher.workers.values())
+    asked: list[int] = []
+    target = Dispatcher._target
+
+    def counted(self: Dispatcher, slot: int, head: Part) -> Worker | None:
+        asked.append(slot)
+        return target(self, slot, head)
+
+    monkeypatch.setattr(Dispatcher, "_target", counted)
+    newcomer = Worker("newcomer")
+    moves = membership.join(dispatcher, newcomer, 1.0)
+    assert waiting > 200
+    in_moves = {slot for slot in asked if any(move.start <= slot <= move.end for move in moves)}
+    assert set(asked) - in_moves <= set(dispatcher.blocked)
+    assert len(asked) < waiting

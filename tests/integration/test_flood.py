@@ -30,8 +30,10 @@ EXCHANGES_MIN = 40
 """Of the bystander before the flood begins."""
 RATE_SHARE_MIN = 0.1
 """Of others' rate before, while a flood of thousands is answered: one exchange is some twenty turns of the loop."""
-GAP_SHARE_MAX = 0.25
-"""The longest time in which the bystander got nothing, of the time the flood took."""
+GAP_SHARE_MAX = 0.6
+"""The longest time in which the bystander got nothing, of the time the flood took; the broker too is busy with that."""
+LIVEZ_GAP_SHARE_MAX = 0.25
+"""The same for /livez, which needs the gateway alone."""
 PATIENCE_S = 60.0
 
 
@@ -92,7 +94,9 @@ def answered(client: RawClient, count: int) -> Counter[str]:
     return words
 
 
-def check_served(at_s: list[float], before_s: float, began_s: float, ended_s: float, whom: str) -> None:
+def check_served(
+    at_s: list[float], before_s: float, began_s: float, ended_s: float, whom: str, gap_share_max: float
+) -> None:
     """Somebody was served all the time between two moments, compared with the time before."""
     calm = [at for at in at_s if before_s <= at < began_s]
     meanwhile = [at for at in at_s if began_s <= at <= ended_s]
@@ -101,7 +105,7 @@ def check_served(at_s: list[float], before_s: float, began_s: float, ended_s: fl
     edges = itertools.pairwise([began_s, *meanwhile, ended_s])
     longest_s = max(after - before for before, after in edges)
     share = longest_s / (ended_s - began_s)
-    assert share <= GAP_SHARE_MAX, f"{whom}: {longest_s:.2f} s without, of {ended_s - began_s:.2f} s"
+    assert share <= gap_share_max, f"{whom}: {longest_s:.2f} s without, of {ended_s - began_s:.2f} s"
 
 
 def metric(gateway: KeylineGateway, name: str) -> float:
@@ -131,8 +135,8 @@ def test_a_flood_of_subscribes_holds_up_nobody(
             threading.Thread(target=client.send, args=(data,)).start()
             words = answered(client, count)
             ended_s = time.monotonic()
-        check_served(fair.at_s, before_s, began_s, ended_s, "the bystander")
-        check_served(asking.at_s, before_s, began_s, ended_s, "/livez")
+        check_served(fair.at_s, before_s, began_s, ended_s, "the bystander", GAP_SHARE_MAX)
+        check_served(asking.at_s, before_s, began_s, ended_s, "/livez", LIVEZ_GAP_SHARE_MAX)
         assert metric(gateway, "keyline_gateway_slices_cut_total") > count / 1_000
         eventually(lambda: metric(gateway, "keyline_gateway_workers") == 1, "the flood to leave")
     too_many = max(0, count - PER_CONNECTION_MAX)
