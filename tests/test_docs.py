@@ -1,4 +1,4 @@
-"""What the documentation names exists: files it leads to, headings, commands with their options, targets of make.
+"""What the documentation names exists: files it leads to, headings, commands with options, targets of make, tests.
 
 The commands in its blocks are run by `tests/integration/test_docs_commands.py`.
 """
@@ -19,6 +19,8 @@ LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 TARGETS = frozenset(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
 DOTS = ("--...", "--…")
+TEST = re.compile(r"`(tests/[\w/]+\.py)(?:::(\w+))?`")
+TESTS = sorted({(document, *named) for document in DOCUMENTS for named in TEST.findall(document.read_text())})
 
 
 def anchor(heading: str) -> str:
@@ -73,7 +75,17 @@ def test_targets_of_make_exist(command: Shown) -> None:
         assert word.rstrip(",") in TARGETS, command
 
 
+@pytest.mark.parametrize(("document", "file", "name"), TESTS, ids=lambda part: getattr(part, "name", part))
+def test_tests_that_are_named_exist(document: Path, file: str, name: str) -> None:
+    """A promise that names its test can be checked for as long as the test is there."""
+    assert (ROOT / file).is_file(), f"{document.name} names {file}"
+    if name:
+        defined = re.search(rf"^ *(?:async )?(?:def|class) {name}\b", (ROOT / file).read_text(), re.MULTILINE)
+        assert defined, f"{document.name} names {file}::{name}"
+
+
 def test_something_is_looked_at() -> None:
     """A pattern that finds nothing would let everything pass."""
+    assert len(TESTS) > 20
     assert len([c for c in COMMANDS if "keyline " in c.line]) > 50
     assert len([c for c in COMMANDS if c.line.startswith("make ")]) > 10
