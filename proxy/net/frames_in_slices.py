@@ -1,23 +1,25 @@
 """A connection's frames, taken as they come while the loop's slice lasts; the rest waits its turn, and so does reading.
 
 At most what one read brought waits here, since nothing more is read meanwhile. A read of few frames is taken at once:
-who asks for little does not wait behind a flood.
+who asks for little does not wait behind a flood. A single command that asks for very much is a step of its own, which
+every later frame of the connection waits for: a close must not overtake the acknowledgements that were sent before it.
 """
 
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from proxy.net.slices import Slices
+    from proxy.net.slices import Slices, Step
 
 FEW: Final = 16
 """Frames of one read that are taken at once, whoever else waits."""
 
 Sort = Callable[[list[bytes], float], int]
-"""Takes frames in order until a moment, one at least, and says how many it took."""
+"""Takes frames in order until a moment or until `held`, one at least, and says how many it took."""
 
 
 class FramesInSlices:
@@ -30,40 +32,58 @@ class FramesInSlices:
         self._changed = changed
         self._broken = broken
         self._waiting: list[bytes] = []
-
-    def __bool__(self) -> bool:
-        """Whether some wait: nothing more should be read."""
-        return bool(self._waiting)
+        self._steps: deque[Step] = deque()
+        self.held = False
+        """Whether frames wait, or a step: nothing more should be read."""
 
     def take(self, incoming: list[bytes]) -> None:
         """These came."""
-        if self._waiting:
+        if self.held:
             self._waiting += incoming
             return
         taken = self._sort(incoming, self._slices.turn_end() if len(incoming) > FEW else math.inf)
         if taken < len(incoming):
             self._waiting = incoming[taken:]
-            self._changed()
-            self._slices.add(self._go_on)
+            self._hold()
+
+    def first(self, step: Step) -> None:
+        """Do this before any frame that was not taken yet; to be called by what `sort` does with a frame."""
+        self._steps.append(step)
+        self._hold()
 
     def end(self) -> None:
         """Look at nothing more, and let go of whose frames they were: it holds us, and is to go at once."""
         self._waiting = []
+        self._steps.clear()
         self._sort, self._changed, self._broken = _take_all, _ignore, _ignore
 
+    def _hold(self) -> None:
+        if not self.held:
+            self.held = True
+            self._changed()
+            self._slices.add(self._go_on)
+
     def _go_on(self, end: float) -> bool:
-        if not self._waiting:
-            return False
-        waiting, self._waiting = self._waiting, []
         try:
-            taken = self._sort(waiting, end)
+            self._some(end)
         except Exception:
             self._broken()
             raise
-        self._waiting = waiting[taken:]
-        if not self._waiting:
+        self.held = bool(self._steps or self._waiting)
+        if not self.held:
             self._changed()
-        return bool(self._waiting)
+        return self.held
+
+    def _some(self, end: float) -> None:
+        """A slice of the first step, or of what waits if there is none."""
+        if self._steps:
+            step = self._steps.popleft()
+            if step(end):
+                self._steps.appendleft(step)
+        elif self._waiting:
+            waiting, self._waiting = self._waiting, []
+            taken = self._sort(waiting, end)
+            self._waiting = waiting[taken:]
 
 
 def _take_all(incoming: list[bytes], _end: float) -> int:

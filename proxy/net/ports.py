@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from proxy.core.worker import Worker
     from proxy.errors import UpstreamError
     from proxy.net.events import Event
+    from proxy.net.slices import Step
     from proxy.wire import pulsar_pb2 as pb
     from proxy.wire.messages import MessageHead
 
@@ -160,6 +161,9 @@ class WorkerLink(Protocol):
 
     def limit(self, seconds: float) -> None:
         """As `Transport.limit`, for what is sent in this turn."""
+
+    def first(self, step: Step) -> None:
+        """Do this, in slices, before the client's next command; only from within a command of the client's."""
 
     def forget(self) -> None:
         """The consumer has ended: the session routes nothing to its port any more. Sends nothing."""

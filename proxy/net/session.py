@@ -245,7 +245,7 @@ class ClientSession:
     # ---- commands
 
     def _sort_guarded(self, incoming: list[bytes], end: float) -> int:
-        """Sort frames until the moment `end`, and say how many; all, once the session has ended."""
+        """Sort frames until the moment `end` or a long command, and say how many; all, once the session has ended."""
         try:
             return self._sort(incoming, end)
         except FrameError as error:
@@ -274,7 +274,7 @@ class ClientSession:
                 if self._state is SessionState.ENDED:
                     return len(incoming)
                 unparsed = _NOTHING if router is None else router.unparsed()
-            if now() >= end:
+            if now() >= end or self._incoming.held:
                 return number
         if run and self._relay is not None:
             self._relay.forward(run)
@@ -326,6 +326,7 @@ class ClientSession:
             self._directory,
             self._counters,
             self._slices,
+            self._incoming.first,
             self._limits.workers_per_connection_max,
         )
         behind_proxy = settings.upstream_is_proxy
@@ -354,7 +355,7 @@ class ClientSession:
     @property
     def _reads(self) -> bool:
         """Whether more may come from the client: the broker takes it, and what came before was looked at."""
-        return self._broker_takes and not self._incoming
+        return self._broker_takes and not self._incoming.held
 
     def _give_up(self) -> None:
         """A bug of ours: it costs this connection."""

@@ -21,7 +21,7 @@ from proxy.wire import pulsar_pb2 as pb
 if TYPE_CHECKING:
     from proxy.net.ports import Clock, SubscriptionDirectory, Transport, WorkerPort
     from proxy.net.session_statistics import SessionCounters
-    from proxy.net.slices import Slices
+    from proxy.net.slices import Slices, Step
 
 log = structlog.get_logger("keyline.session")
 
@@ -33,6 +33,7 @@ class Worker:
         "_accepts_broker_entry_metadata",
         "_client_version",
         "_consumer_id",
+        "_first",
         "_forget",
         "_transport",
         "answered",
@@ -47,6 +48,7 @@ class Worker:
         connect: pb.CommandConnect,
         consumer_id: int,
         place: Place,
+        first: Callable[[Step], None],
         forget: Callable[[Worker], None],
     ) -> None:
         """`connect` is what the client said of itself."""
@@ -54,6 +56,7 @@ class Worker:
         self._consumer_id = consumer_id
         self._client_version = connect.client_version
         self._accepts_broker_entry_metadata = connect.feature_flags.supports_broker_entry_metadata
+        self._first = first
         self._forget = forget
         self.place = place
         self.answered = False
@@ -95,6 +98,10 @@ class Worker:
         """As the port says."""
         self._transport.limit(seconds)
 
+    def first(self, step: Step) -> None:
+        """As the port says."""
+        self._first(step)
+
     def forget(self) -> None:
         """As the port says."""
         self._forget(self)
@@ -110,14 +117,19 @@ class SessionWorkers:
         directory: SubscriptionDirectory,
         counters: SessionCounters,
         slices: Slices,
+        first: Callable[[Step], None],
         workers_max: int,
     ) -> None:
-        """`transport` is the client's, which may have so many. Nobody is asked for permission before `judge`."""
+        """`transport` is the client's, which may have so many. Nobody is asked for permission before `judge`.
+
+        `first` does something before the client's next command, see `ports.WorkerLink`.
+        """
         self._transport = transport
         self._connect = connect
         self._directory = directory
         self._counters = counters
         self._slices = slices
+        self._first = first
         self._workers_max = workers_max
         self._workers: dict[int, Worker] = {}
         self._permission: Permission | None = None
@@ -152,7 +164,7 @@ class SessionWorkers:
             self._transport.write(error_frame(pb.ConsumerBusy, message, command.request_id))
             return
         place = Place(command.topic, command.subscription)
-        worker = Worker(self._transport, self._connect, consumer_id, place, self._forget)
+        worker = Worker(self._transport, self._connect, consumer_id, place, self._first, self._forget)
         self._workers[consumer_id] = worker
         if self._permission is None:
             self._join(worker, command)

@@ -66,6 +66,10 @@ class Slices:
 
     def each(self, items: Iterable[T], handle: Callable[[T], None]) -> None:
         """Do the same with each of these, in order."""
+        self.do(self.step_of_each(items, handle))
+
+    def step_of_each(self, items: Iterable[T], handle: Callable[[T], None]) -> Step:
+        """Make a step that does the same with each of these, in order."""
         rest = deque(items)
 
         def some(end: float) -> bool:
@@ -75,8 +79,7 @@ class Slices:
                     break
             return bool(rest)
 
-        if rest:
-            self.do(some)
+        return some
 
     def _turn_over(self) -> None:
         self._end = None

@@ -159,7 +159,7 @@ class SubscribedWorker:
         handle: Callable[[Sequence[pb.MessageIdData]], None],
         done: Callable[[], None],
     ) -> None:
-        """Handle very many ids of one command in slices; what the worker sends next may overtake the rest of them."""
+        """Handle very many ids of one command in slices; what the worker sends next waits for them."""
         starts = range(0, len(places), IDS_AT_ONCE)
 
         def some(start: int) -> None:
@@ -167,7 +167,7 @@ class SubscribedWorker:
             if start == starts[-1]:
                 done()
 
-        self.subscription.directory.slices.each(starts, some)
+        self.link.first(self.subscription.directory.slices.step_of_each(starts, some))
 
     def _apply_acks(self, places: Iterable[pb.MessageIdData]) -> None:
         worker = self.worker

@@ -28,6 +28,7 @@ from tests.net.subscription_rig_broker import LEDGER, TOPIC, FakeBrokerLink, Fak
 
 if TYPE_CHECKING:
     from proxy.net.ports import WorkerPort
+    from proxy.net.slices import Step
 
 MAX_FRAME_BYTES = 16 << 20
 
@@ -89,6 +90,10 @@ class Worker:
     def limit(self, seconds: float) -> None:
         """As the port says."""
         self.limits.append(seconds)
+
+    def first(self, step: Step) -> None:
+        """As the port says, for a client that sends nothing more."""
+        self._rig.subscriptions.slices.do(step)
 
     def forget(self) -> None:
         """As the port says."""

@@ -257,6 +257,41 @@ def test_schemas_that_the_broker_is_asked_about_do_not_pass_the_queue(monkeypatc
 # ---- one command
 
 
+@pytest.mark.parametrize("split", [False, True], ids=["one-read", "later-read"])
+def test_what_a_client_sends_after_a_long_command_waits_for_its_end(
+    split: bool,  # noqa: FBT001
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A close that overtook an acknowledgement would give back what the client had acknowledged before."""
+    rig = SessionRig().connect()
+    port = rig.worker(1)
+    done: list[str] = []
+    pieces = ["first", "second", "third"]
+
+    def acknowledge(_command: pb.CommandAck) -> None:
+        def piece(_end: float) -> bool:
+            done.append(pieces.pop(0))
+            return bool(pieces)
+
+        port.link.first(piece)
+
+    def close(_request_id: int) -> None:
+        done.append("closed")
+
+    monkeypatch.setattr(port, "ack", acknowledge)
+    monkeypatch.setattr(port, "close", close)
+    long = encode(T.ACK, pb.CommandAck(consumer_id=1, ack_type=pb.CommandAck.Individual))
+    closing = encode(T.CLOSE_CONSUMER, pb.CommandCloseConsumer(consumer_id=1, request_id=9))
+    for data in (long, closing) if split else (long + closing,):
+        rig.session.received(data)
+    assert done == []
+    assert not rig.client.reading
+    turns(rig.clock, lambda: rig.client.reading)
+    assert done == ["first", "second", "third", "closed"]
+    rig.session.received(closing)
+    assert done[4:] == ["closed"]
+
+
 @pytest.mark.parametrize("count", [IDS_AT_ONCE, 10 * IDS_AT_ONCE])
 def test_an_ack_of_very_many_messages_is_applied_in_slices(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """A frame has room for half a million; its receipt follows the last of them, and the real ones are acknowledged."""

@@ -131,7 +131,7 @@ class Connection:
         return len(incoming)
 
     def _changed(self) -> None:
-        self.reading = not self.frames
+        self.reading = not self.frames.held
 
     def _break(self) -> None:
         self.broken = True
