@@ -144,9 +144,10 @@ def test_who_may_consume_only_does(gate: Gate) -> None:
         assert len(consumers.receive(KEYS)) == KEYS
 
 
-def test_what_the_proxy_role_may_not_its_clients_may_not(gate: Gate) -> None:
-    """A broker asks for the permission of both."""
-    is_refused_everywhere(gate, "elsewhere", UNPROXIED)
+@pytest.mark.parametrize("role", ["elsewhere", "admin"])
+def test_what_the_proxy_role_may_not_its_clients_may_not(gate: Gate, role: str) -> None:
+    """A broker asks for the permission of both, a superuser's too."""
+    is_refused_everywhere(gate, role, UNPROXIED)
 
 
 def test_an_older_broker_keeps_the_same_rules(older_gate: Gate) -> None:
