@@ -6,7 +6,7 @@ import struct
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from proxy.wire import pulsar_pb2 as pb
-from proxy.wire.batch import index_batch
+from proxy.wire.batch import walk_batch
 from proxy.wire.frames import encode_message
 from proxy.wire.metadata import build_tail, peek
 
@@ -51,7 +51,7 @@ def contents(tail: bytes) -> list[Content]:
     payload = tail[start:]
     if not metadata.HasField("num_messages_in_batch"):
         return [_read(payload)]
-    return [_read(payload[: single.end]) for single in index_batch(payload, metadata.num_messages_in_batch)]
+    return [_read(payload[:end]) for _, _, end in walk_batch(payload, metadata.num_messages_in_batch)]
 
 
 def _single(message: Content) -> bytes:

@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING
 from proxy.core.chunked import ChunkedMessages
 from proxy.core.delivery_totals import DeliveryTotals
 from proxy.core.draining_hashes import DrainingHashes
-from proxy.core.entry import PART_BYTES, Batch, Part, cut, join, may_join, slice_key, take
+from proxy.core.entry import PART_BYTES, Batch, Part, cut, join, may_join, slice_key, split
 from proxy.core.histogram import Histogram
 from proxy.core.outstanding import Outstanding, size_of
 from proxy.core.slots import SlotTable
@@ -311,15 +311,10 @@ class Dispatcher:
     def _taken_apart(
         self, part: Part, groups: list[tuple[Worker | None, list[int]]]
     ) -> list[tuple[Worker | None, Part]]:
-        """The part keeps the last group's messages."""
-        pieces: list[tuple[Worker | None, Part]] = []
-        left = set(part.message_indexes()) if len(groups) > 1 else set()
-        for target, indexes in groups[:-1]:
-            left.difference_update(indexes)
-            pieces.append((target, take(part, tuple(indexes), tuple(sorted(left)))))
-            self.outstanding.grew(PART_BYTES)
-        pieces.append((groups[-1][0], part))
-        return pieces
+        """A piece for each group."""
+        pieces = split(part, [tuple(indexes) for _, indexes in groups])
+        self.outstanding.grew(PART_BYTES * (len(pieces) - 1))
+        return [(target, piece) for (target, _), piece in zip(groups, pieces, strict=True)]
 
     def _blocked_slot(self, slot: int) -> BlockedSlot:
         """The slot's queue, made if there is none: the caller puts something into it."""

@@ -228,19 +228,6 @@ def mixed_batch(
     return batch
 
 
-def by_slot(
-    position: int, tail: bytes, total: int, groups: Iterable[tuple[int, tuple[int, ...]]], redeliveries: int, now: float
-) -> Batch:
-    """As `mixed_batch`, of `total` messages; `groups` gives (slot, ascending indexes) for each slot."""
-    slots = [0] * total
-    known: list[int] = []
-    for slot, indexes in groups:
-        known += indexes
-        for index in indexes:
-            slots[index] = slot
-    return mixed_batch(position, tail, slots, redeliveries, now, tuple(sorted(known)))
-
-
 def slice_key(position: int, indexes: tuple[int, ...] | None) -> int:
     """Pending key of the messages `indexes` of the entry at `position`."""
     if indexes is None:
@@ -253,10 +240,10 @@ def cut(part: Part, size: int) -> Part:
     """Take the first `size` messages off a waiting part; the part keeps the rest."""
     assert 0 < size < part.count, f"cut {size} of {part.count}"
     indexes = tuple(part.message_indexes())
-    return take(part, indexes[:size], indexes[size:])
+    return _take(part, indexes[:size], indexes[size:])
 
 
-def take(part: Part, taken: tuple[int, ...], left: tuple[int, ...]) -> Part:
+def _take(part: Part, taken: tuple[int, ...], left: tuple[int, ...]) -> Part:
     """Take some messages off a waiting part, which keeps those `left`; both by ascending indexes, together all it has.
 
     Both belong to the entry's `Batch` afterwards, which is made here if there was none.
@@ -268,19 +255,47 @@ def take(part: Part, taken: tuple[int, ...], left: tuple[int, ...]) -> Part:
     if batch is None:
         batch = part.batch = Batch(part.position, part.tail, part.count)
         batch.add(part)
-    slots = part.slots
-    other = Part(part.position, part.slot, len(taken), part.tail, part.redeliveries, part.received_at)
+    other = _another(part, taken)
+    _reduce(part, left)
+    return other
+
+
+def split(part: Part, groups: Sequence[tuple[int, ...]]) -> list[Part]:
+    """Take a waiting part of a batch apart: a part for each group of ascending indexes, together all that it has.
+
+    The part itself is the last of them.
+    """
+    assert part.divisible, "an entry that cannot be cut was to be cut"
+    assert part.holder is None, "a pending part is not cut"
+    parts = [_another(part, indexes) for indexes in groups[:-1]]
+    if parts:
+        _reduce(part, groups[-1])
+    return [*parts, part]
+
+
+def _another(part: Part, indexes: tuple[int, ...]) -> Part:
+    """A part of the same batch with these of its messages."""
+    batch = part.batch
+    assert batch is not None
+    other = Part(part.position, part.slot, len(indexes), part.tail, part.redeliveries, part.received_at)
     other.waits_since = part.waits_since
     other.attempts = part.attempts
     other.digest = part.digest
     other.batch = batch
-    other.slots = slots
+    other.slots = part.slots
+    other.indexes = indexes
+    if part.slots is not None:
+        other.slot = part.slots[indexes[0]]
     batch.add(other)
-    other.indexes, part.indexes = taken, left
-    part.count = len(left)
-    if slots is not None:
-        other.slot, part.slot = slots[taken[0]], slots[left[0]]
     return other
+
+
+def _reduce(part: Part, indexes: tuple[int, ...]) -> None:
+    """Leave the part these of its messages."""
+    part.indexes = indexes
+    part.count = len(indexes)
+    if part.slots is not None:
+        part.slot = part.slots[indexes[0]]
 
 
 def may_join(part: Part, other: Part) -> bool:

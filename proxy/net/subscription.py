@@ -25,6 +25,7 @@ from proxy.core.dispatcher import Dispatcher, HandOver
 from proxy.core.hash_ranges import HashRange
 from proxy.net.subscription_acks import UpstreamAcks
 from proxy.net.subscription_admission import Admission
+from proxy.net.subscription_batch_contents import BatchContents
 from proxy.net.subscription_cursor import CursorWatch
 from proxy.net.subscription_inflow import WHOLE, Inflow
 from proxy.net.subscription_inflows import Inflows
@@ -113,7 +114,10 @@ class Subscription:
         """Keeps a record of each message, if that is wanted."""
         if self.recorder is not None:
             self.dispatcher.endings = []
-        self.outbox = Outbox(self.counters, self.now, self.settings.batch_peek_max_bytes, self.recorder)
+        self.contents = BatchContents(
+            self.dispatcher.outstanding, self.settings.subscription_memory_bytes, self.settings.batch_peek_max_bytes
+        )
+        self.outbox = Outbox(self.counters, self.now, self.contents, self.recorder)
         self.inflows = Inflows()
         self._whole: Inflow | None = None
         """The one of an ordinary subscription, which is not looked for at each flush."""

@@ -79,6 +79,7 @@ class Inflow:
         )
         self.intake = Intake(
             subscription.dispatcher,
+            subscription.contents,
             self.window,
             subscription.counters,
             subscription.now,

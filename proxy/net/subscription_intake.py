@@ -15,25 +15,26 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from proxy.core.entry import Chunk, Part, bits_to_indexes, by_slot
+from proxy.core.entry import Chunk, Part, bits_to_indexes, mixed_batch
 from proxy.core.sticky_key import murmur31
 from proxy.net.openings import COST_BYTES, COST_ENTRY
 from proxy.net.subscription_acks import bits_of
-from proxy.net.subscription_batch_groups import BATCH_MESSAGES_MAX, BatchGroups
+from proxy.net.subscription_batch_slots import BATCH_MESSAGES_MAX, BatchSlots, Mixed
 from proxy.net.subscription_receive_queue import ReceiveQueue
 from proxy.wire.errors import WireError
 from proxy.wire.messages import NO_EXTRAS, MessageHead
 from proxy.wire.metadata import NONE_KEY, peek_key
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable
 
     from proxy.core.dispatcher import Dispatcher
     from proxy.core.hash_ranges import HashRange
     from proxy.core.upstream_window import UpstreamWindow
     from proxy.net.openings import Openings
     from proxy.net.subscription import Counters
-    from proxy.net.subscription_batch_groups import Groups
+    from proxy.net.subscription_batch_contents import BatchContents
+    from proxy.net.subscription_batch_slots import Slots
     from proxy.net.subscription_receive_queue import Taking
     from proxy.wire.pulsar_pb2 import MessageMetadata
 
@@ -44,10 +45,11 @@ class Intake:
     """Turns MESSAGE frames into parts and gives them to the dispatcher."""
 
     __slots__ = (
+        "_contents",
         "_counters",
         "_digest",
         "_dispatcher",
-        "_groups_of",
+        "_slots_at_once",
         "_inline_bytes",
         "_now",
         "_queued",
@@ -62,7 +64,7 @@ class Intake:
         "_true_slot_of",
         "_window",
         "extras",
-        "groups",
+        "slots_of_batch",
         "last_key",
         "last_position",
         "queue",
@@ -71,6 +73,7 @@ class Intake:
     def __init__(
         self,
         dispatcher: Dispatcher,
+        contents: BatchContents,
         window: UpstreamWindow,
         counters: Counters,
         now: Callable[[], float],
@@ -91,6 +94,7 @@ class Intake:
         the owners of their slots here would order them no better, and keep this stream from being handed over.
         """
         self._dispatcher = dispatcher
+        self._contents = contents
         self._window = window
         self._counters = counters
         self._now = now
@@ -106,9 +110,9 @@ class Intake:
             openings, counters, self._taking if digest is None else self._taking_recorded, taken, failed
         )
         self._queued = self.queue.entries
-        self.groups = BatchGroups(counters, self._true_slot_of, peek_max_bytes, openings, slots, digest)
-        self.groups.opener = self.queue
-        self._groups_of = self.groups.at_once
+        self.slots_of_batch = BatchSlots(counters, self._true_slot_of, peek_max_bytes, openings, slots, digest)
+        self.slots_of_batch.opener = self.queue
+        self._slots_at_once = self.slots_of_batch.at_once
         self._run_now = 0.0
         """When the run of entries under way began to be read, 0 between runs: one look at the clock serves it all."""
         self._run_messages = self._run_bytes = 0
@@ -154,21 +158,21 @@ class Intake:
             self._chunk(metadata, position, slot, redeliveries, tail, now, now)
             return
         size = metadata.uncompressed_size if metadata.compression else 0
-        groups: Groups | None = None
+        slots: Slots = None
         if count <= self._step_messages and size <= self._inline_bytes:
             if not self._spend(self.queue, COST_ENTRY + size // COST_BYTES):
                 self.queue.add(head, now, messages)
                 return
-            groups = self._groups_of(metadata, tail, payload_start, key, slot, count, entry)
-        elif self.groups.to_be_opened(metadata, count):
+            slots = self._slots_at_once(metadata, tail, payload_start, key, slot, count, entry)
+        elif self.slots_of_batch.to_be_opened(metadata, count):
             self.queue.add(head, now, messages)
             return
         self.last_position, self.last_key = position, key
-        self._several(groups, position, slot, count, redeliveries, ack_set, tail, now, now)
+        self._several(slots, position, slot, count, redeliveries, ack_set, tail, now, now)
 
     def recorded(self, head: MessageHead) -> None:
         """One entry, whose parts are to know the digests of their keys: nothing leaves before the turn ends."""
-        self.groups.digests.clear()
+        self.slots_of_batch.digests.clear()
         self.message(head)
         if not self._queued:
             self._record()
@@ -180,7 +184,7 @@ class Intake:
         entry = self._dispatcher.outstanding.entries.get(self.last_position)
         if entry is None:
             return
-        of_batch = self.groups.digests
+        of_batch = self.slots_of_batch.digests
         digest = tuple(of_batch) if of_batch else self._digest(self.last_key)
         if isinstance(entry, Part):
             entry.digest = digest
@@ -227,11 +231,11 @@ class Intake:
         count = max(metadata.num_messages_in_batch, 1)
         slot = self._slot_of(murmur31(key))
         chunk = metadata.num_chunks_from_msg > 1
-        groups: Groups | None = None
+        slots: Slots = None
         if chunk or (count == 1 and not ack_set):
             yield 1
         else:
-            groups = yield from self.groups.in_turns(metadata, tail, payload_start, key, slot, count, entry)
+            slots = yield from self.slots_of_batch.in_turns(metadata, tail, payload_start, key, slot, count, entry)
         now = self._now()
         self.last_position, self.last_key = position, key
         if chunk:
@@ -239,11 +243,11 @@ class Intake:
         elif count == 1 and not ack_set:
             self._dispatcher.receive_part(Part(position, slot, 1, tail, redeliveries, arrived_at), now)
         else:
-            self._several(groups, position, slot, count, redeliveries, ack_set, tail, arrived_at, now)
+            self._several(slots, position, slot, count, redeliveries, ack_set, tail, arrived_at, now)
 
     def _taking_recorded(self, head: MessageHead, arrived_at: float) -> Taking:
         """As `recorded`, in turns."""
-        self.groups.digests.clear()
+        self.slots_of_batch.digests.clear()
         yield from self._taking(head, arrived_at)
         self._record()
 
@@ -251,7 +255,7 @@ class Intake:
 
     def _several(
         self,
-        groups: Groups | None,
+        slots: Slots,
         position: int,
         slot: int,
         count: int,
@@ -261,24 +265,35 @@ class Intake:
         arrived_at: float,
         now: float,
     ) -> None:
-        """An entry of several messages, or partly acknowledged: in as many parts as it has groups."""
-        if groups is None:
+        """An entry of several messages, or partly acknowledged."""
+        if slots is None:
             # Whole, also what an earlier life acknowledged of it: see `entry.forget_acked`.
             part = Part(position, slot, min(count, BATCH_MESSAGES_MAX), tail, redeliveries, arrived_at)
             part.opaque = True
             self._dispatcher.receive_part(part, now)
         elif ack_set:
-            self._partly_acked(groups, position, count, redeliveries, bits_of(ack_set), tail, arrived_at, now)
-        elif len(groups) == 1 and len(next(iter(groups.values()))) == count:
-            only = next(iter(groups))
-            if arrived_at == now:
-                self._receive(position, only, count, tail, redeliveries, now)
-            else:
-                self._dispatcher.receive_part(Part(position, only, count, tail, redeliveries, arrived_at), now)
-        else:
+            self._partly_acked(slots, position, count, redeliveries, bits_of(ack_set), tail, arrived_at, now)
+        elif isinstance(slots, Mixed):
             self._counters.peeked_batches += 1
-            batch = by_slot(position, tail, count, _frozen(groups), redeliveries, arrived_at)
-            self._dispatcher.receive_batch(batch, now)
+            self._mixed(slots, slots.wanted, position, redeliveries, tail, arrived_at, now)
+        elif arrived_at == now:
+            self._receive(position, slots, count, tail, redeliveries, now)
+        else:
+            self._dispatcher.receive_part(Part(position, slots, count, tail, redeliveries, arrived_at), now)
+
+    def _mixed(
+        self,
+        slots: Mixed,
+        wanted: tuple[int, ...] | None,
+        position: int,
+        redeliveries: int,
+        tail: bytes,
+        arrived_at: float,
+        now: float,
+    ) -> None:
+        batch = mixed_batch(position, tail, slots.slots, redeliveries, arrived_at, wanted)
+        self._contents.keep(batch, slots.opened)
+        self._dispatcher.receive_batch(batch, now)
 
     def _chunk(
         self,
@@ -296,7 +311,7 @@ class Intake:
 
     def _partly_acked(
         self,
-        groups: Groups,
+        slots: Mixed | int,
         position: int,
         count: int,
         redeliveries: int,
@@ -306,14 +321,17 @@ class Intake:
         now: float,
     ) -> None:
         """An entry of which an earlier life acknowledged some messages already."""
-        left = set(bits_to_indexes(unacked & ((1 << count) - 1), range(count)))
-        kept = {place: [index for index in indexes if index in left] for place, indexes in groups.items()}
-        kept = {place: indexes for place, indexes in kept.items() if indexes}
-        if not kept:
+        left = tuple(bits_to_indexes(unacked & ((1 << count) - 1), range(count)))
+        if isinstance(slots, Mixed) and slots.wanted is not None:
+            left = tuple(sorted(set(left).intersection(slots.wanted)))
+        if not left:
             self._dispatcher.outstanding.acks.append(position)
             self._dispatcher.outstanding.unconfirmed.add(position)
-            return
-        self._dispatcher.receive_batch(by_slot(position, tail, count, _frozen(kept), redeliveries, arrived_at), now)
+        elif isinstance(slots, Mixed):
+            self._mixed(slots, left, position, redeliveries, tail, arrived_at, now)
+        else:
+            batch = mixed_batch(position, tail, [slots] * count, redeliveries, arrived_at, left)
+            self._dispatcher.receive_batch(batch, now)
 
     def _unreadable(
         self, position: int, redeliveries: int, tail: bytes, error: Exception, arrived_at: float, now: float
@@ -338,7 +356,3 @@ class Intake:
 def _permits(ack_set: tuple[int, ...]) -> int:
     """How many a broker debits for a batch of which an earlier life acknowledged some: what it sends of it."""
     return max(1, bits_of(ack_set).bit_count())
-
-
-def _frozen(groups: Mapping[int, Iterable[int]]) -> list[tuple[int, tuple[int, ...]]]:
-    return [(slot, tuple(indexes)) for slot, indexes in groups.items()]

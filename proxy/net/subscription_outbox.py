@@ -12,22 +12,19 @@ from typing import TYPE_CHECKING, Final
 from proxy.core.entry import wire_id
 from proxy.core.histogram import Histogram
 from proxy.core.positions import ENTRY_BITS, ENTRY_MASK
-from proxy.wire.batch import index_batch, repack
-from proxy.wire.codecs import decompress
 from proxy.wire.errors import MetadataError
 from proxy.wire.messages import message_frame
-from proxy.wire.metadata import peek, strip_broker_entry_metadata
+from proxy.wire.metadata import strip_broker_entry_metadata
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from proxy.core.entry import Batch, Part
+    from proxy.core.entry import Part
     from proxy.core.worker import Worker
     from proxy.net.ports import DeliveryRecorder, WorkerLink
     from proxy.net.subscription import Counters
-    from proxy.wire.batch import Single
+    from proxy.net.subscription_batch_contents import BatchContents
     from proxy.wire.messages import Extras
-    from proxy.wire.pulsar_pb2 import MessageMetadata
 
 FRAMES_AT_A_TIME: Final = 128
 """Frames joined into one write before the socket is asked again whether it takes more."""
@@ -35,47 +32,23 @@ FRAMES_AT_A_TIME: Final = 128
 _BROKER_ENTRY_MAGIC: Final = b"\x02"
 
 
-class BatchContent:
-    """An opened batch."""
-
-    __slots__ = ("metadata", "payload", "singles")
-
-    def __init__(self, metadata: MessageMetadata, payload: bytes) -> None:
-        """`payload` is uncompressed."""
-        self.metadata = metadata
-        self.payload = payload
-        self.singles: list[Single] | None = None
-
-    @classmethod
-    def open(cls, metadata: MessageMetadata, tail: bytes, payload_start: int, limit: int) -> BatchContent:
-        """Decompress.
-
-        Raises:
-            WireError: the payload is not what the metadata says, or larger than `limit` bytes.
-        """
-        payload = tail[payload_start:]
-        if metadata.compression:
-            payload = decompress(metadata.compression, payload, metadata.uncompressed_size, limit)
-        return cls(metadata, payload)
-
-
 class Outbox:
     """Writes workers' outboxes to their links."""
 
-    __slots__ = ("_counters", "_now", "_peek_max_bytes", "_recorder", "dispatch_latency")
+    __slots__ = ("_contents", "_counters", "_now", "_recorder", "dispatch_latency")
 
     def __init__(
         self,
         counters: Counters,
         now: Callable[[], float],
-        peek_max_bytes: int,
+        contents: BatchContents,
         recorder: DeliveryRecorder | None = None,
     ) -> None:
-        """`peek_max_bytes` as for the intake: what was opened once can be opened again."""
+        """`contents` cuts batches."""
         self._recorder = recorder
         self._counters = counters
         self._now = now
-        self._peek_max_bytes = peek_max_bytes
+        self._contents = contents
         self.dispatch_latency = Histogram()
         """From an entry's arrival to its being written to a worker's socket, for each delivery's first attempt."""
 
@@ -109,7 +82,7 @@ class Outbox:
                         )
                     )
                 else:
-                    pieces.append(self._special(consumer_id, unit, extras, keeps_broker_entry=keeps_broker_entry))
+                    pieces.append(self._slice(consumer_id, unit, extras))
             link.send(b"".join(pieces))
             self._observe(worker, group)
             sent += FRAMES_AT_A_TIME
@@ -130,28 +103,15 @@ class Outbox:
                 count += 1
         self.dispatch_latency.observe(now - received_at, count)
 
-    def _special(self, consumer_id: int, unit: Part, extras: Extras, *, keeps_broker_entry: bool) -> bytes:
-        """A slice."""
+    def _slice(self, consumer_id: int, unit: Part, extras: Extras) -> bytes:
+        """A smaller batch."""
         ledger, entry = wire_id(unit.key)
         batch, indexes = unit.batch, unit.indexes
         assert batch is not None
         assert indexes is not None
         self._counters.sliced_deliveries += 1
-        tail = self._slice(batch, indexes)
-        if not keeps_broker_entry:
-            tail = _without_broker_entry(tail)
+        tail = self._contents.piece(batch, indexes)
         return message_frame(consumer_id, ledger, entry, unit.redeliveries, tail, (), extras)
-
-    def _slice(self, batch: Batch, indexes: Sequence[int]) -> bytes:
-        """The tail of a smaller batch."""
-        content = batch.content
-        if not isinstance(content, BatchContent):
-            metadata, _, payload_start = peek(batch.tail)
-            content = BatchContent.open(metadata, batch.tail, payload_start, self._peek_max_bytes)
-            content.singles = index_batch(content.payload, batch.total)
-        singles = content.singles
-        assert singles is not None
-        return repack(content.metadata, content.payload, [singles[index] for index in indexes])
 
 
 def _without_broker_entry(tail: bytes) -> bytes:

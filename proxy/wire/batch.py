@@ -1,11 +1,7 @@
-"""Reading a batch's messages and cutting a batch into smaller ones.
+"""Reading a batch's messages one by one, and seeing quickly whether all have one key.
 
 Problem: a producer that does not batch by key puts many keys into one entry, and only inside is written whose they are.
-Rule: a payload is believed only if its messages, as many as the metadata declares, fill it to the last byte; a smaller
-batch holds the chosen messages' own bytes in a metadata that differs from the original's in what describes the payload
-and its key, and in nothing else.
-Why not `ack_set` on the whole entry: default clients acknowledge such an entry only after every message in it, the
-masked ones too (see the design, section 3).
+Rule: a payload is believed only if its messages, as many as the metadata declares, fill it to the last byte.
 
     ([size: 4][SingleMessageMetadata][payload])*
 
@@ -15,14 +11,13 @@ Source: Pulsar's "Binary protocol specification", section "Batch messages"; `Com
 
 import re
 import struct
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator
 from functools import lru_cache
-from typing import NamedTuple
 
 from google.protobuf.message import DecodeError
 
 from proxy.wire.errors import BatchError
-from proxy.wire.metadata import build_tail, decode_key, keyless
+from proxy.wire.metadata import decode_key, keyless
 from proxy.wire.pulsar_pb2 import MessageMetadata, SingleMessageMetadata
 from proxy.wire.varints import varint
 
@@ -40,35 +35,6 @@ _parse = SingleMessageMetadata.FromString
 _new = tuple.__new__
 
 
-class Single(NamedTuple):
-    """One message of a batch. Offsets are in bytes, in the uncompressed payload."""
-
-    start: int
-    """Of its metadata's size."""
-    end: int
-    """Behind its payload."""
-    ordering_key: bytes | None
-    partition_key: bytes | None
-    partition_key_b64: bool
-    sequence_id: int | None
-    null_partition_key: bool
-    compacted_out: bool
-
-    @property
-    def has_key(self) -> bool:
-        """Whether it has a key of its own; an empty key is one."""
-        return self.ordering_key is not None or self.partition_key is not None
-
-
-def single_key(single: Single, metadata: MessageMetadata) -> bytes:
-    """The bytes the broker would hash for this message if it were an entry of its own (see `metadata.sticky_key`)."""
-    if single.ordering_key is not None:
-        return single.ordering_key
-    if single.partition_key is not None:
-        return decode_key(single.partition_key) if single.partition_key_b64 else single.partition_key
-    return keyless(metadata, metadata.sequence_id if single.sequence_id is None else single.sequence_id)
-
-
 def single_sticky_key(single: SingleMessageMetadata, metadata: MessageMetadata) -> bytes:
     """As `single_key`, of a message's own metadata."""
     own = _own_key(single)
@@ -80,55 +46,18 @@ def single_sticky_key(single: SingleMessageMetadata, metadata: MessageMetadata) 
 def walk_batch(payload: bytes, count: int) -> Iterator[tuple[SingleMessageMetadata, int, int]]:
     """Metadata, and start and end of the payload, of each of the `count` messages of an uncompressed batch payload.
 
-    One at a time, for batches that nobody wants to take apart at once. Raises BatchError as `index_batch` does, but
-    only where the fault is.
+    One at a time, for batches that nobody wants to take apart at once. Raises BatchError, but only where the
+    fault is: where a message cannot be read, or behind the last if they do not fill the payload.
     """
     if not 0 < count <= len(payload) // MIN_SINGLE_BYTES:
-        raise _miscounted(payload, count)
+        raise miscounted(payload, count)
     start = 0
     for _ in range(count):
-        metadata, end = _single_at(payload, start)
+        metadata, end = single_at(payload, start)
         yield metadata, end - metadata.payload_size, end
         start = end
     if start != len(payload):
-        raise _miscounted(payload, count)
-
-
-def index_batch(payload: bytes, count: int) -> list[Single]:
-    """Find the `count` messages of an uncompressed batch payload.
-
-    Raises BatchError where they do not fill it exactly or one cannot be read.
-    """
-    singles: list[Single] = []
-    for _ in index_steps(payload, count, count, singles):
-        pass
-    return singles
-
-
-def index_steps(payload: bytes, count: int, step: int, singles: list[Single]) -> Iterator[None]:
-    """As `index_batch`, but pauses after every `step` messages; `singles` gets what is found."""
-    if not 0 < count <= len(payload) // MIN_SINGLE_BYTES:
-        raise _miscounted(payload, count)
-    start = 0
-    for done in range(0, count, step):
-        start = _index_run(payload, start, min(step, count - done), singles)
-        yield
-    if start != len(payload):
-        raise _miscounted(payload, count)
-
-
-def _index_run(payload: bytes, start: int, count: int, singles: list[Single]) -> int:
-    """Find `count` messages from `start` on; where the last one ends."""
-    for _ in range(count):
-        metadata, end = _single_at(payload, start)
-        # A field's value tells absence from presence in most cases at half the price of HasField.
-        ordering_key = metadata.ordering_key or (b"" if metadata.HasField("ordering_key") else None)
-        partition_key = metadata.partition_key or (b"" if metadata.HasField("partition_key") else None)
-        sequence_id = metadata.sequence_id or (0 if metadata.HasField("sequence_id") else None)
-        key = (ordering_key, partition_key, metadata.partition_key_b64_encoded, sequence_id)
-        singles.append(_new(Single, (start, end, *key, metadata.null_partition_key, metadata.compacted_out)))
-        start = end
-    return start
+        raise miscounted(payload, count)
 
 
 def uniform(payload: bytes, count: int, outer_key: bytes | None = None) -> bool:
@@ -136,11 +65,12 @@ def uniform(payload: bytes, count: int, outer_key: bytes | None = None) -> bool:
 
     A key is what the broker would hash. Given the entry's own (`metadata.sticky_key`), the messages' key must be that
     one: Go's client, for one, does not say the ordering key of a batch outside. False says nothing about the messages
-    behind the first one that differs. Raises BatchError as `index_batch` does.
+    behind the first one that differs. Raises BatchError where the messages do not fill
+    the payload, or one of them cannot be read.
     """
     if not 0 < count <= len(payload) // MIN_SINGLE_BYTES:
-        raise _miscounted(payload, count)
-    first, _ = _single_at(payload, 0)
+        raise miscounted(payload, count)
+    first, _ = single_at(payload, 0)
     key = _own_key(first)
     if key is not None and outer_key is not None and key != outer_key:
         return False
@@ -154,8 +84,8 @@ def uniform(payload: bytes, count: int, outer_key: bytes | None = None) -> bool:
 def uniform_steps(payload: bytes, count: int, outer_key: bytes | None, step: int) -> Generator[None, None, bool]:
     """As `uniform`, but pauses after every `step` messages."""
     if not 0 < count <= len(payload) // MIN_SINGLE_BYTES:
-        raise _miscounted(payload, count)
-    first, _ = _single_at(payload, 0)
+        raise miscounted(payload, count)
+    first, _ = single_at(payload, 0)
     key = _own_key(first)
     if key is not None and outer_key is not None and key != outer_key:
         return False
@@ -167,49 +97,11 @@ def uniform_steps(payload: bytes, count: int, outer_key: bytes | None, step: int
         start = found
         yield
     if start != len(payload):
-        raise _miscounted(payload, count)
+        raise miscounted(payload, count)
     return True
 
 
-def repack(metadata: MessageMetadata, payload: bytes, singles: Sequence[Single]) -> bytes:
-    """The tail of a batch with the chosen messages only, at least one, in the given order, uncompressed.
-
-    `metadata` and `payload` (uncompressed) are the original batch's, `singles` some of what `index_batch` found in it.
-    The outer key becomes the first chosen message's, all other fields stay, unknown ones too. There is no broker entry
-    metadata: its index counts the original's messages.
-    """
-    if not singles:
-        raise ValueError("no message was chosen")
-    first = singles[0]
-    smaller = MessageMetadata()
-    smaller.CopyFrom(metadata)
-    for field in _REPLACED:
-        smaller.ClearField(field)
-    if first.partition_key is not None:
-        smaller.partition_key = first.partition_key
-    if first.partition_key_b64:
-        smaller.partition_key_b64_encoded = True
-    if first.ordering_key is not None:
-        smaller.ordering_key = first.ordering_key
-    if first.null_partition_key:
-        smaller.null_partition_key = True
-    chosen = b"".join([payload[single.start : single.end] for single in singles])
-    smaller.num_messages_in_batch = len(singles)
-    smaller.uncompressed_size = len(chosen)
-    return build_tail(smaller, chosen)
-
-
-_REPLACED = (
-    "partition_key",
-    "partition_key_b64_encoded",
-    "ordering_key",
-    "null_partition_key",
-    "compression",
-    "compacted_batch_indexes",  # counts the original's messages
-)
-
-
-def _single_at(payload: bytes, start: int) -> tuple[SingleMessageMetadata, int]:
+def single_at(payload: bytes, start: int) -> tuple[SingleMessageMetadata, int]:
     """The metadata of the message at `start`, and where the message ends."""
     metadata_start = start + _SIZE_BYTES
     if metadata_start > len(payload):
@@ -239,14 +131,14 @@ def _uniform(payload: bytes, count: int, key: bytes | None) -> bool:
     if end is None:
         return False
     if end != len(payload):
-        raise _miscounted(payload, count)
+        raise miscounted(payload, count)
     return True
 
 
 def _uniform_run(payload: bytes, start: int, count: int, key: bytes | None) -> int | None:
     """Where `count` messages end that begin at `start`; None if one of them has another key."""
     for _ in range(count):
-        metadata, start = _single_at(payload, start)
+        metadata, start = single_at(payload, start)
         if _own_key(metadata) != key:
             return None
     return start
@@ -294,7 +186,7 @@ def _alike(payload: bytes, count: int, first: SingleMessageMetadata) -> bool:
             if id_start != id_last and (
                 payload[id_start] < _MORE
                 or payload[id_last - 1] < _MORE
-                or (id_last - id_start > _ENDS_SEEN and not _continues(payload, id_start, id_last))
+                or (id_last - id_start > _ENDS_SEEN and not continues(payload, id_start, id_last))
             ):
                 return False
             start = id_last + 1 + size
@@ -337,7 +229,7 @@ def _wider(payload: bytes, size: int, at: int) -> tuple[int, int]:
     return (size, at + 1) if size < _MORE << 14 else (0, len(payload))
 
 
-def _continues(payload: bytes, start: int, last: int) -> bool:
+def continues(payload: bytes, start: int, last: int) -> bool:
     """Whether all bytes of a varint but its last one say that it goes on."""
     return last - start < _MAX_VARINT_BYTES and min(payload[start:last]) >= _MORE
 
@@ -359,5 +251,6 @@ def _past_end(name: str, size: int, start: int, payload: bytes) -> BatchError:
     return BatchError(f"a {name} of {size} bytes", where, f"0 to {len(payload) - start} are left")
 
 
-def _miscounted(payload: bytes, count: int) -> BatchError:
+def miscounted(payload: bytes, count: int) -> BatchError:
+    """What is wrong with a payload that `count` messages do not fill exactly."""
     return BatchError(f"a batch of {count} messages", f"in {len(payload)} bytes", "they must fill it exactly")

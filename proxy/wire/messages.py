@@ -17,7 +17,7 @@ from typing import NamedTuple
 from proxy.wire.errors import FrameError
 from proxy.wire.frames import COMMAND_START, SIZE_BYTES, parse_command, payload_start
 from proxy.wire.pulsar_pb2 import BaseCommand, CommandMessage, MessageIdData
-from proxy.wire.varints import varint
+from proxy.wire.varints import NINE_BYTES, nine_bytes, varint
 
 
 class Extras(NamedTuple):
@@ -93,6 +93,7 @@ _KEY_END = 16
 _TWO = 1 << 7  # the first entry id that takes two bytes as a varint, and so on
 _THREE = 1 << 14
 _FOUR = 1 << 21
+_TEN = 1 << 63
 _MASK = 0x7F
 _MORE = 0x80  # set in every byte of a varint but the last
 _SIZE_2 = 2
@@ -151,7 +152,12 @@ def message_frame(
         before, after = _wrap(consumer_id, ledger, len(encoded), redelivery_count, extras, ack_set)
         size = len(before) + len(encoded) + len(after) + len(tail)
         return b"".join((_pack_size(size), before, encoded, after, tail))
-    size = 1 if entry < _TWO else 2 if entry < _THREE else 3 if entry < _FOUR else len(varint(entry))
+    encoded = b""
+    if entry < _FOUR:
+        size = 1 if entry < _TWO else 2 if entry < _THREE else 3
+    else:
+        encoded = nine_bytes(entry) if NINE_BYTES <= entry < _TEN else varint(entry)
+        size = len(encoded)
     wrapper = _wrappers.get((consumer_id, ledger, redelivery_count, size, extras))
     if wrapper is None:
         wrapper = _learn_wrapper(consumer_id, ledger, redelivery_count, size, extras)
@@ -161,7 +167,7 @@ def message_frame(
         return pack(total, before, entry & _MASK | _MORE, entry >> 7, after) + tail
     if size == _SIZE_3:
         return pack(total, before, entry & _MASK | _MORE, entry >> 7 & _MASK | _MORE, entry >> 14, after) + tail
-    return pack(total, before, *varint(entry), after) + tail
+    return pack(total, before, *(encoded or varint(entry)), after) + tail
 
 
 def rewrite_consumer_id(frame: bytes, consumer_id: int) -> bytes:

@@ -186,7 +186,11 @@ def build_tail(metadata: MessageMetadata, payload: bytes) -> bytes:
     Nothing is asked of the metadata: `peek` looks at the fields that are read here, so a producer's may lack one that
     only its consumers would miss, the value of a property for instance. They are told so by their own client.
     """
-    encoded = metadata.SerializePartialToString()
+    return build_encoded_tail(metadata.SerializePartialToString(), payload)
+
+
+def build_encoded_tail(encoded: bytes, payload: bytes) -> bytes:
+    """As `build_tail`, of metadata that is encoded already."""
     head = _pack_size(len(encoded)) + encoded
     checksum = crc32c(payload, crc32c(head))
     return b"".join((_pack_checksum(MAGIC_BYTE, CHECKSUM_BYTE, checksum), head, payload))

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING
 
 from proxy.core import acknowledgement, membership, reposition
 from proxy.core.dispatcher import Dispatcher, OrderingMode
-from proxy.core.entry import Batch, Part, by_slot
+from proxy.core.entry import Batch, Part
 from proxy.core.outstanding import size_of
 from proxy.core.waiting import BLOCKED_SLOT_BYTES
+from tests.core.batches import by_slot
 from tests.core.record_model import Record
 
 if TYPE_CHECKING:

@@ -6,10 +6,11 @@ import pytest
 
 from proxy.core import acknowledgement
 from proxy.core.dispatcher import OrderingMode
-from proxy.core.entry import MIXED_MESSAGE_BYTES, PART_BYTES, Batch, Part, by_slot, cut, delivery_key, wire_id
+from proxy.core.entry import MIXED_MESSAGE_BYTES, PART_BYTES, Batch, Part, cut, delivery_key, wire_id
 from proxy.core.positions import entry_of, pack
 from proxy.core.slice_id import SLICED_MESSAGES_MAX, original_entry
 from proxy.core.waiting import BLOCKED_SLOT_BYTES
+from tests.core.batches import by_slot
 from tests.core.test_dispatcher_rig import LEDGER, A, B, C, D, Rig
 
 

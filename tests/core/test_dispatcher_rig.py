@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from proxy.core import acknowledgement, membership
 from proxy.core.dispatcher import Dispatcher, OrderingMode
-from proxy.core.entry import Chunk, Part, by_slot, slice_key
+from proxy.core.entry import Chunk, Part, slice_key
 from proxy.core.hash_ranges import HashRange, RangeMove
 from proxy.core.positions import entry_of, pack
 from proxy.core.worker import Worker
+from tests.core.batches import by_slot
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -11,12 +11,14 @@ import struct
 from collections.abc import Iterable, Sequence
 
 from proxy.core.steps import finished
-from proxy.wire.batch import Single, index_batch, index_steps, repack, single_key, uniform, uniform_steps
+from proxy.wire.batch import uniform, uniform_steps
+from proxy.wire.batch_reader import BatchReader
 from proxy.wire.codecs import decompress
 from proxy.wire.errors import BatchError, CodecError
 from proxy.wire.metadata import peek, verify_checksum
 from proxy.wire.varints import varint
 from tests.fuzz.target import Choices, Target, golden_frames, promise
+from tests.wire.batches import Single, index_batch, repack, single_key
 from tests.wire.builders import metadata_of, tail_of
 
 KEYS = (b"", b"k", b"YWJj", b"key-with-some-bytes", b"\xff=")
@@ -116,14 +118,20 @@ def check_uniform(payload: bytes, singles: list[Single] | None, count: int, oute
 
 def check_steps(payload: bytes, singles: list[Single] | None, count: int, outer: bytes | None) -> None:
     """With pauses the answers are the same."""
-    found: list[Single] = []
     try:
-        pauses = sum(1 for _ in index_steps(payload, count, 2, found))
+        reader = BatchReader(metadata_of(), payload, count)
+        while len(reader.keys) < count:
+            reader.read(2)
     except BatchError:
         promise(singles is None, "with pauses, a right batch is refused")
         return
-    promise(found == singles, "with pauses, the same messages are found")
-    promise(pauses == -(-count // 2), "there is a pause after every two messages")
+    promise(singles is not None, "with pauses, a damaged batch is taken")
+    assert singles is not None
+    promise(reader.offsets == [0, *(single.end for single in singles)], "with pauses, the same messages are found")
+    promise(reader.keys == [single_key(single, metadata_of()) for single in singles], "they have the same keys")
+    promise(reader.keyed is any(single.has_key for single in singles), "it is known whether any has a key")
+    gone = [index for index, single in enumerate(singles) if single.compacted_out]
+    promise(reader.compacted == gone, "it is known which were compacted away")
     promise(finished(uniform_steps(payload, count, outer, 2)) is uniform(payload, count, outer), "the same verdict")
 
 

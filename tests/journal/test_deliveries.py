@@ -9,11 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.core.delivery_log import How
-from proxy.core.entry import Part, by_slot, cut
+from proxy.core.entry import Part, cut
 from proxy.core.positions import pack
 from proxy.core.worker import Worker
 from proxy.journal.deliveries import EVENTS
 from proxy.journal.digest import KEYS_REMEMBERED, KeyDigests
+from tests.core.batches import by_slot
 from tests.journal.rig import KEY, JournalRig, rows
 
 WORKER = Worker("w1")

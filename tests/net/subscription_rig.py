@@ -19,12 +19,12 @@ from proxy.net.subscription_statistics import SubscriptionsStatistics, subscript
 from proxy.net.subscriptions import Subscriptions
 from proxy.wire import frames
 from proxy.wire import pulsar_pb2 as pb
-from proxy.wire.batch import index_batch
 from proxy.wire.codecs import decompress
 from proxy.wire.messages import parse_message
 from proxy.wire.metadata import peek
 from tests.net.fakes import FakeBackground, FakeClock
 from tests.net.subscription_rig_broker import LEDGER, TOPIC, FakeBrokerLink, FakeBrokers, T
+from tests.wire.batches import index_batch
 
 if TYPE_CHECKING:
     from proxy.net.ports import WorkerPort

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.net import subscription_batch_groups
+from proxy.net import subscription_batch_slots
 from proxy.wire import pulsar_pb2 as pb
 from tests.net.subscription_rig import SubscriptionRig
 from tests.net.subscription_rig_broker import LEDGER, batch, single
@@ -140,7 +140,7 @@ def test_a_batch_too_large_to_be_cut_is_not_read_to_its_end(monkeypatch: pytest.
     """A few kilobytes, compressed, may hold a million messages of two keys: seconds of everybody's time for nothing."""
     rig, first, _, mine, other = two(permits=100_000)
     read: list[int] = []
-    monkeypatch.setattr(subscription_batch_groups, "index_batch", lambda _, count: read.append(count))
+    monkeypatch.setattr(subscription_batch_slots, "BatchReader", lambda *_: read.append(_[2]))
     rig.link.deliver((0, batch([(mine, b""), (other, b"")] * ((1 << 14) + 1))))
     assert read == []
     assert first.entries() == [0]

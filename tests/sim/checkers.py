@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 from proxy.wire import frames
 from proxy.wire import pulsar_pb2 as pb
-from proxy.wire.batch import index_batch
 from proxy.wire.codecs import decompress
 from proxy.wire.metadata import peek
 from tests.sim.forbidden import Forbidden
 from tests.sim.storage import bits_of, number_of
+from tests.wire.batches import index_batch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -10,10 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.wire import batch
-from proxy.wire.batch import Single, index_batch, repack, single_key, uniform
+from proxy.wire.batch import uniform
+from proxy.wire.batch_reader import BatchReader
 from proxy.wire.errors import BatchError
 from proxy.wire.metadata import peek, verify_checksum
 from proxy.wire.pulsar_pb2 import LZ4, MessageMetadata, SingleMessageMetadata
+from tests.wire.batches import Single, index_batch, repack, single_key
 from tests.wire.builders import UNKNOWN_FIELD, Written, batch_of, metadata_of, single_of
 
 keys = st.one_of(st.none(), st.sampled_from([b"", b"a", b"alice", b"YQ==", b"a" * 200]))
@@ -41,7 +43,7 @@ def alike(key: dict[str, Any]) -> st.SearchStrategy[list[Written]]:
 def alike_by_bytes(payload: bytes, count: int) -> bool:
     """What the quick part of `uniform` says, which is False for whatever it does not know."""
     try:
-        first, _ = batch._single_at(payload, 0)
+        first, _ = batch.single_at(payload, 0)
     except BatchError:
         return False
     return batch._alike(payload, count, first)
@@ -161,7 +163,7 @@ def test_messages_of_one_size_are_judged_at_once(key: dict[str, Any]) -> None:
     @given(of_one_size(key), st.data())
     def check(messages: list[Written], data: st.DataObject) -> None:
         payload, count = bytearray(batch_of(messages)), len(messages)
-        first, head_end = batch._single_at(bytes(payload), 0)
+        first, head_end = batch.single_at(bytes(payload), 0)
         assert batch._same_size(bytes(payload), count, first)
         size = len(payload) // count
         at = data.draw(st.integers(0, count - 1)) * size
@@ -172,7 +174,7 @@ def test_messages_of_one_size_are_judged_at_once(key: dict[str, Any]) -> None:
             singles = index_batch(changed, count)
         except BatchError:
             with contextlib.suppress(BatchError):
-                assert not batch._same_size(changed, count, batch._single_at(changed, 0)[0])
+                assert not batch._same_size(changed, count, batch.single_at(changed, 0)[0])
             return
         found = {single_key(single, METADATA) if single.has_key else None for single in singles}
         assert uniform(changed, count) == (len(found) == 1)
@@ -311,10 +313,11 @@ def test_a_null_key_stays_a_null_key() -> None:
     assert peek(repack(METADATA, payload, [single])).metadata.null_partition_key
 
 
-def test_a_batch_of_nothing_is_our_mistake() -> None:
-    """A caller that chose no message is told so."""
-    with pytest.raises(ValueError, match="no message was chosen"):
-        repack(METADATA, b"", [])
+def test_a_batch_of_nothing_is_none() -> None:
+    """Nor is one that claims more messages than its bytes could hold."""
+    for count, payload in ((0, b""), (0, b"12345678"), (2, b"12345678901")):
+        with pytest.raises(BatchError, match=f"a batch of {count} messages, in {len(payload)} bytes"):
+            BatchReader(METADATA, payload, count)
 
 
 @pytest.mark.parametrize(

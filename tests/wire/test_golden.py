@@ -3,7 +3,7 @@
 import pytest
 
 from proxy.wire import batch
-from proxy.wire.batch import Single, index_batch, repack, single_key, uniform
+from proxy.wire.batch import uniform
 from proxy.wire.codecs import decompress
 from proxy.wire.frames import encode_command, frame_type, parse_command, payload_start
 from proxy.wire.metadata import peek, sticky_key, verify_checksum
@@ -19,6 +19,7 @@ from proxy.wire.pulsar_pb2 import (
     SingleMessageMetadata,
     WaitForExclusive,
 )
+from tests.wire.batches import Single, index_batch, repack, single_key
 from tests.wire.builders import GOLDEN, golden, tail_of
 from tests.wire.capture import CLIENTS, CODECS, MESSAGES, batchings_of, lines_of
 
@@ -146,7 +147,7 @@ def test_one_key_is_seen_in_each_clients_layout_without_protobuf(client: str) ->
     ]
     for single in (index_batch(payload, metadata.num_messages_in_batch)[index] for index in plain):
         three = payload[single.start : single.end] * 3
-        assert batch._alike(three, 3, batch._single_at(three, 0)[0])
+        assert batch._alike(three, 3, batch.single_at(three, 0)[0])
 
 
 def test_a_producers_wishes_are_read() -> None:

@@ -3,11 +3,11 @@
 import pulsar
 import pytest
 
-from proxy.wire.batch import index_batch, repack
 from proxy.wire.codecs import decompress
 from proxy.wire.frames import frame_type, parse_command
 from proxy.wire.metadata import peek
 from proxy.wire.pulsar_pb2 import BaseCommand
+from tests.wire.batches import index_batch, repack
 from tests.wire.builders import golden, tail_of
 from tests.wire.capture import CLIENTS, CODECS, MESSAGES, TOPIC, client, lines_of
 from tests.wire.tiny_broker import LEDGER, TinyBroker

@@ -9,36 +9,47 @@ At once, for a batch that costs little; in turns for any other, see `openings`.
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 import structlog
 
 from proxy.core.slice_id import sliceable
 from proxy.core.sticky_key import murmur31
 from proxy.net.openings import COST_BYTES, COST_ENTRY
-from proxy.net.subscription_outbox import BatchContent
 from proxy.net.subscription_receive_queue import Decompression
-from proxy.wire import pulsar_pb2 as pb
-from proxy.wire.batch import MIN_SINGLE_BYTES, index_batch, index_steps, single_key, uniform, uniform_steps
+from proxy.wire.batch import MIN_SINGLE_BYTES, uniform, uniform_steps
+from proxy.wire.batch_reader import BatchReader
 from proxy.wire.codecs import decompress
 from proxy.wire.errors import WireError
 from proxy.wire.metadata import can_peek
+from proxy.wire.opened_batch import OpenedBatch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Sequence
+    from collections.abc import Callable, Generator
 
     from proxy.core.hash_ranges import HashRange
     from proxy.net.openings import Opener, Openings
     from proxy.net.subscription import Counters
-    from proxy.wire.batch import Single
     from proxy.wire.pulsar_pb2 import MessageMetadata
 
 BATCH_MESSAGES_MAX: Final = 1 << 20
 """Messages of one batch that are believed. Whoever claims more lies: they would take a worker's permits for years, and
 the bits to note which of them were acknowledged hundreds of megabytes."""
 
-Groups: TypeAlias = dict[int, "list[int] | range"]
-"""Slot to the indexes of its messages."""
+
+class Mixed(NamedTuple):
+    """A batch whose messages have several slots."""
+
+    slots: list[int]
+    """Of each message, by index."""
+    wanted: tuple[int, ...] | None
+    """Which messages are to be delivered, ascending: not those that compaction has removed. None means all."""
+    opened: OpenedBatch
+    """To cut it."""
+
+
+Slots: TypeAlias = "Mixed | int | None"
+"""The slots of a batch's messages: the one that all have, several, or None for a batch that can only go whole."""
 
 CUT_BYTES_MAX: Final = 5 << 20
 """Uncompressed bytes of a compressed batch that may be cut. Slices leave uncompressed, and clients end a connection on
@@ -47,8 +58,8 @@ which more comes in one frame: the brokers' default for a message's size, and so
 log = structlog.get_logger("keyline.subscription")
 
 
-class BatchGroups:
-    """Finds the groups of one consumer's batches."""
+class BatchSlots:
+    """Finds the slots of one consumer's batches."""
 
     __slots__ = (
         "_counters",
@@ -102,107 +113,126 @@ class BatchGroups:
 
     def at_once(
         self, metadata: MessageMetadata, tail: bytes, payload_start: int, key: bytes, slot: int, count: int, entry: int
-    ) -> Groups | None:
-        """Where the messages of a batch belong; None if it can only go whole."""
+    ) -> Slots:
+        """Find them; `key` and `slot` are the entry's own, `count` its number of messages, `entry` its id."""
         if not can_peek(metadata):
             self._opaque(metadata, "it is encrypted")
             return None
+        payload = tail[payload_start:]
         try:
-            content = BatchContent.open(metadata, tail, payload_start, self._peek_max_bytes)
-            return self._groups_in(content, key, slot, count, entry)
+            if metadata.compression:
+                payload = decompress(metadata.compression, payload, metadata.uncompressed_size, self._peek_max_bytes)
+            return self._find(metadata, payload_start, payload, key, slot, count, entry)
         except WireError as error:
             self._opaque(metadata, str(error))
             return None
 
-    def _groups_in(self, content: BatchContent, key: bytes, slot: int, count: int, entry: int) -> Groups | None:
+    def _find(
+        self,
+        metadata: MessageMetadata,
+        payload_start: int,
+        payload: bytes,
+        key: bytes,
+        slot: int,
+        count: int,
+        entry: int,
+    ) -> Slots:
         """Of an opened batch. Raises `WireError`."""
-        if uniform(content.payload, count, key):
-            return None if _expands(content) else {slot: range(count)}
-        if not self._may_cut(content, entry, count):  # before each message is read
+        if uniform(payload, count, key):
+            return None if _expands(metadata, payload) else slot
+        if not self._may_cut(metadata, payload, entry, count):  # before each message is read
             return None
         self._openings.spend_more(self.opener, count)
-        singles = index_batch(content.payload, count)
-        groups: Groups = {}
-        self._add_groups(groups, singles, content.metadata, 0, count)
-        return self._checked(groups, singles, content.metadata, slot)
+        reader = BatchReader(metadata, payload, count)
+        reader.read(count)
+        slots = [self._slot_of(murmur31(key)) for key in reader.keys]
+        return self._checked(reader, slots, metadata, payload_start, payload, slot)
 
-    def _may_cut(self, content: BatchContent, entry: int, count: int) -> bool:
+    def _may_cut(self, metadata: MessageMetadata, payload: bytes, entry: int, count: int) -> bool:
         """Whether a batch of several keys may be cut; else it is counted."""
         if not sliceable(entry, count):
-            self._opaque(content.metadata, "its entry id or its number of messages is too large")
-        elif _expands(content):
-            self._opaque(content.metadata, f"its {len(content.payload)} bytes are too many for a client")
+            self._opaque(metadata, "its entry id or its number of messages is too large")
+        elif _expands(metadata, payload):
+            self._opaque(metadata, f"its {len(payload)} bytes are too many for a client")
         else:
             return True
         return False
 
-    def _add_groups(
-        self, groups: Groups, singles: Sequence[Single], metadata: MessageMetadata, start: int, end: int
-    ) -> None:
-        """Put some of a batch's messages where they belong."""
-        for index, single in enumerate(singles[start:end], start):
-            if not single.compacted_out:
-                place = self._slot_of(murmur31(single_key(single, metadata)))
-                indexes = groups.setdefault(place, [])
-                assert isinstance(indexes, list)
-                indexes.append(index)
-
     def _checked(
-        self, groups: Groups, singles: Sequence[Single], metadata: MessageMetadata, slot: int
-    ) -> Groups | None:
-        """The same if the batch may be cut so, or need not be."""
-        count = len(singles)
-        if not groups or not any(single.has_key for single in singles):
+        self,
+        reader: BatchReader,
+        slots: list[int],
+        metadata: MessageMetadata,
+        payload_start: int,
+        payload: bytes,
+        slot: int,
+    ) -> Slots:
+        """What was found, unless the batch may not be cut so, or need not be."""
+        wanted: tuple[int, ...] | None = None
+        if reader.compacted:
+            gone = set(reader.compacted)
+            wanted = tuple(index for index in range(len(slots)) if index not in gone)
+        if not reader.keyed or wanted == ():
             # Without keys there is no order to keep, and cutting would only cost.
-            return {slot: range(count)}
+            return slot
         if self._digest is not None:
-            self.digests += [self._digest(single_key(single, metadata)) for single in singles]
-        slots = self._slots
-        if slots is not None and not all(slots.start <= place <= slots.end for place in groups):
+            self.digests += [self._digest(key) for key in reader.keys]
+        several = set(slots) if wanted is None else {slots[index] for index in wanted}
+        within = self._slots
+        if within is not None and not all(within.start <= each <= within.end for each in several):
             self._opaque(metadata, "it has keys of streams that other replicas may have")
             return None
-        return groups
+        if wanted is None and len(several) == 1:
+            return slots[0]
+        return Mixed(slots, wanted, OpenedBatch(metadata, payload_start, payload, reader))
 
     def in_turns(
         self, metadata: MessageMetadata, tail: bytes, payload_start: int, key: bytes, slot: int, count: int, entry: int
-    ) -> Generator[int | Decompression, bytes | Exception | None, Groups | None]:
+    ) -> Generator[int | Decompression, bytes | Exception | None, Slots]:
         """As `at_once`."""
         if not self.to_be_opened(metadata, count):
             yield 1
             return None
-        size, limits = metadata.uncompressed_size if metadata.compression else 0, self._limits
         try:
-            if size > limits.inline_bytes:
-                payload = memoryview(tail)[payload_start:]
-                work = partial(decompress, metadata.compression, payload, size, self._peek_max_bytes)
-                opened = yield Decompression(size, work)
-                if isinstance(opened, Exception):
-                    raise opened
-                assert opened is not None
-                content = BatchContent(metadata, opened)
-            else:
-                yield COST_ENTRY + size // COST_BYTES
-                content = BatchContent.open(metadata, tail, payload_start, self._peek_max_bytes)
-            if count <= limits.step_messages:
-                return self._groups_in(content, key, slot, count, entry)
-            if (yield from self._is_uniform(content, key, count)):
-                return None if _expands(content) else {slot: range(count)}
-            if not self._may_cut(content, entry, count):
+            payload = yield from self._opened_in_turns(metadata, tail, payload_start)
+            step = self._limits.step_messages
+            if count <= step:
+                return self._find(metadata, payload_start, payload, key, slot, count, entry)
+            if (yield from self._is_uniform(payload, key, count)):
+                return None if _expands(metadata, payload) else slot
+            if not self._may_cut(metadata, payload, entry, count):
                 return None
-            singles: list[Single] = []
-            for _ in index_steps(content.payload, count, limits.step_messages, singles):
-                yield limits.step_messages
+            reader = BatchReader(metadata, payload, count)
+            slots: list[int] = []
+            while len(slots) < count:
+                yield step
+                reader.read(step)
+                yield step
+                slots += [self._slot_of(murmur31(key)) for key in reader.keys[len(slots) :]]
         except WireError as error:
             self._opaque(metadata, str(error))
             return None
-        groups: Groups = {}
-        for start in range(0, count, limits.step_messages):
-            yield limits.step_messages
-            self._add_groups(groups, singles, metadata, start, start + limits.step_messages)
-        return self._checked(groups, singles, metadata, slot)
+        return self._checked(reader, slots, metadata, payload_start, payload, slot)
 
-    def _is_uniform(self, content: BatchContent, key: bytes, count: int) -> Generator[int, None, bool]:
-        steps = uniform_steps(content.payload, count, key, self._limits.step_messages)
+    def _opened_in_turns(
+        self, metadata: MessageMetadata, tail: bytes, payload_start: int
+    ) -> Generator[int | Decompression, bytes | Exception | None, bytes]:
+        """Give the uncompressed payload. Raises `WireError`."""
+        size = metadata.uncompressed_size if metadata.compression else 0
+        if size <= self._limits.inline_bytes:
+            yield COST_ENTRY + size // COST_BYTES
+            payload = tail[payload_start:]
+            return decompress(metadata.compression, payload, size, self._peek_max_bytes) if size else payload
+        payload_seen = memoryview(tail)[payload_start:]
+        work = partial(decompress, metadata.compression, payload_seen, size, self._peek_max_bytes)
+        opened = yield Decompression(size, work)
+        if isinstance(opened, Exception):
+            raise opened
+        assert opened is not None
+        return opened
+
+    def _is_uniform(self, payload: bytes, key: bytes, count: int) -> Generator[int, None, bool]:
+        steps = uniform_steps(payload, count, key, self._limits.step_messages)
         while True:
             yield self._limits.step_messages
             try:
@@ -222,6 +252,6 @@ class BatchGroups:
             )
 
 
-def _expands(content: BatchContent) -> bool:
+def _expands(metadata: MessageMetadata, payload: bytes) -> bool:
     """Whether slices of it could be larger than clients take, so that it can only go as it came."""
-    return content.metadata.compression != pb.NONE and len(content.payload) > CUT_BYTES_MAX
+    return bool(metadata.compression) and len(payload) > CUT_BYTES_MAX
