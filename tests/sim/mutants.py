@@ -91,10 +91,9 @@ MUTANTS = (
     ),
     Mutant(
         "what is opened in pieces is delivered without its last piece",
-        "proxy/net/subscription_batch_groups.py",
-        "        for start in range(0, count, limits.step_messages):\n            yield limits.step_messages\n",
-        "        for start in range(0, count - limits.step_messages, limits.step_messages):\n"
-        "            yield limits.step_messages\n",
+        "proxy/net/subscription_batch_slots.py",
+        "            while len(slots) < count:\n",
+        "            while len(slots) < count - step:\n",
     ),
     Mutant(
         "one that has more to open than fits a turn is forgotten",
@@ -207,8 +206,8 @@ MUTANTS = (
     Mutant(
         "an index is shifted",
         ENTRY,
-        "    other.indexes, part.indexes = taken, left\n",
-        "    other.indexes, part.indexes = taken, tuple(index - 1 for index in left)\n",
+        "    _reduce(part, left)\n    return other\n",
+        "    _reduce(part, tuple(index - 1 for index in left))\n    return other\n",
     ),
     Mutant(
         "the rest of a batch that was cut is forgotten",
@@ -424,13 +423,33 @@ MUTANTS = (
         "every batch is taken for one key's",
         "proxy/wire/batch.py",
         "    if _alike(payload, count, first):\n        return True\n    return _uniform(payload, count, key)\n",
-        "    return True\n",
+        "    return count > 0\n",
     ),
     Mutant(
         "a slice holds its messages backwards",
-        "proxy/wire/batch.py",
-        '    chosen = b"".join([payload[single.start : single.end] for single in singles])\n',
-        '    chosen = b"".join([payload[single.start : single.end] for single in singles[::-1]])\n',
+        "proxy/wire/opened_batch.py",
+        "offsets[index + 1]] for index in indexes])\n",
+        "offsets[index + 1]] for index in indexes[::-1]])\n",
+    ),
+    Mutant(
+        "a key is read without its last byte",
+        "proxy/wire/batch_reader.py",
+        "                key = payload[at:key_end]\n",
+        "                key = payload[at : key_end - 1]\n",
+    ),
+    Mutant(
+        "a slice has the key of another message",
+        "proxy/wire/opened_batch.py",
+        "        first = base + offsets[indexes[0]]\n",
+        "        first = base + offsets[indexes[-1]]\n",
+        tests="tests/wire/test_batch_reader.py",
+    ),
+    Mutant(
+        "a batch that was closed stays counted as open",
+        "proxy/net/subscription_batch_contents.py",
+        "            self._grew(batch, -opened.payload_bytes)\n",
+        "",
+        tests="tests/net/test_subscription_batch_contents.py",
     ),
     Mutant(
         "a frame that ends with its piece is kept",
