@@ -74,6 +74,14 @@ class BrokerNames:
         named_at = self._named_at.get(authority)
         return named_at is not None and self._clock.now() - named_at < NAMED_FOR_S
 
+    def lapse_at(self) -> float:
+        """When a name that is confirmed now is forgotten."""
+        return self._clock.now() + NAMED_FOR_S
+
+    def lapsed(self, lapse_at: float) -> bool:
+        """Whether that moment has come."""
+        return self._clock.now() >= lapse_at
+
     def refused(self, asked_for: str, peer: str, reason: str) -> None:
         """Log that a client asked for a place that it may not have; a client that goes on asking fills no log."""
         self._refused += 1

@@ -168,14 +168,16 @@ class Openings:
         self._turn += 1
         self._left = self.limits.turn_cost
         line = self._line
-        for _ in range(len(line)):
-            if self._left <= 0:
-                break
-            opener = line.popleft()
-            opener.in_line = False
-            opener.advance()
-        if line and not self._turn_due:
-            self._turn_soon()
+        try:
+            for _ in range(len(line)):
+                if self._left <= 0:
+                    break
+                opener = line.popleft()
+                opener.in_line = False
+                opener.advance()
+        finally:  # one that raises must not strand those behind it
+            if line and not self._turn_due:
+                self._turn_soon()
 
 
 def _unaccounted(_byte_change: int) -> None:

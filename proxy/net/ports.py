@@ -176,6 +176,10 @@ class WorkerPort(Protocol):
     subscription answered; each answers the client through the `WorkerLink` itself.
     """
 
+    @property
+    def broker_away(self) -> bool:
+        """Whether the subscription's broker cannot be reached at present by the gateway itself."""
+
     def flow(self, permits: int) -> None:
         """CommandFlow."""
 

@@ -343,6 +343,8 @@ class Relay:
             # Later too: a client that the broker does not know any more must not stay for its workers' sake.
             self._client.relay_refused(reason, refusal)
             return
+        if state is RelayState.OPEN:
+            self._route.lost()
         self._state = RelayState.DOWN
         self._take_queue()
         self._stop_asking()

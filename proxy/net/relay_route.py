@@ -57,6 +57,10 @@ class RelayRoute:
         """Which broker a proxy there is to be told of, as ``host:port``; nothing to a broker."""
         self.arrives = False
         """Whether the latest leg leads to where the client means to be, or only to who can say where that is."""
+        self._stood_until = 0.0
+        """Until when the target counts as known because a leg to it stood; see `lost`."""
+        self._returns = False
+        """Whether the latest leg was made for that reason alone."""
 
     def lookup(self, body: pb.CommandLookupTopic) -> bool:
         """Make a lookup ask for addresses that the gateway reaches; true if it did not.
@@ -74,7 +78,7 @@ class RelayRoute:
     @property
     def known(self) -> bool:
         """Whether the client may be taken to where it means to be."""
-        return self.target is None or self._names.knows(self.target)
+        return self.target is None or self._names.knows(self.target) or not self._names.lapsed(self._stood_until)
 
     @property
     def more(self) -> bool:
@@ -84,10 +88,21 @@ class RelayRoute:
     def begin(self) -> None:
         """Start anew; `step` gives the first broker."""
         self.arrives = self.known
+        self._returns = self.arrives and self.target is not None and not self._names.knows(self.target)
         if self.arrives and self.target is not None and not self._behind_proxy:
             self._left = [self.target]
         else:
             self._left = list(self._brokers)
+
+    def lost(self) -> None:
+        """A leg that stood is gone.
+
+        For as long as a name lasts, this client may go back to where it was: names are forgotten while nobody looks
+        anything up, and a broker's restart is no reason to send a client away. A leg that was made for this reason
+        gives no more time, so that an address which has passed to somebody else is not believed for ever.
+        """
+        if self.arrives and not self._returns:
+            self._stood_until = self._names.lapse_at()
 
     def step(self) -> None:
         """Go on to the next broker."""

@@ -8,7 +8,10 @@ Rule: before a worker joins, and again every while for as long as it stays, a SU
 succeed: type Shared and reading compacted at once. A broker looks at the permission first, then at the topic, and then
 refuses what contradicts itself; no cursor, consumer or topic comes of it. Seen on Pulsar 4.0.7 and 4.2.4:
 AuthorizationError for who may not, NotAllowedError (or TopicNotFound) for who may. Whatever else it answers is the
-worker's answer: nobody joins on a guess. Nothing is remembered from one SUBSCRIBE to the next.
+worker's answer: nobody joins on a guess. Nothing is remembered from one SUBSCRIBE to the next. A worker that has joined
+stays while the broker has no answer, but not for as long as its client likes: the question goes by the client's own
+connection to the broker, and who has that one closed again and again could keep what was taken back. So after
+`UNANSWERED_MAX` questions without an answer, while the gateway itself reaches the broker, it has to subscribe anew.
 
 Why not a probe of type Exclusive, which is refused as busy: it is let in where our consumer is away, and then keeps
 everybody out, or has made a subscription that nobody wanted.
@@ -39,6 +42,9 @@ ALLOWED: Final = frozenset({pb.NotAllowedError, pb.TopicNotFound, pb.Subscriptio
 """What a broker says only to who may: that it makes no sense, and before that, that topic or subscription is not there
 or that another broker has it (`ServerCnx.handleSubscribe`). Our own subscribing comes to terms with these."""
 DENIED: Final = frozenset({pb.AuthorizationError, pb.AuthenticationError})
+
+UNANSWERED_MAX: Final = 3
+"""Questions in a row that may go without an answer; a broker's restart takes less than one interval of them."""
 
 Answered = Callable[["ClientError | None"], None]
 """Takes None for yes, and else what the client is to be told."""
@@ -119,16 +125,22 @@ class PermissionWatch:
         again_s: float,
         peer: str,
         places: Callable[[], set[Place]],
+        away: Callable[[Place], bool],
         denied: Callable[[Place, ClientError], None],
     ) -> None:
-        """`places` are those that the client consumes now; `peer` spreads the questions of many clients over time."""
+        """`places` are those that the client consumes now; `peer` spreads the questions of many clients over time.
+
+        `away` tells whether the gateway itself does not reach the broker of a place.
+        """
         self._permission = permission
         self._clock = clock
         self._slices = slices
         self._again_s = again_s
         self._first_s = again_s * (1 + zlib.crc32(peer.encode()) / (1 << 32)) / 2
         self._places = places
+        self._away = away
         self._denied = denied
+        self._unanswered: dict[Place, int] = {}
         self._timer: Timer | None = None
 
     def begin(self) -> None:
@@ -145,16 +157,26 @@ class PermissionWatch:
     def _ask(self) -> None:
         self._timer = None
         places = self._places()
+        self._unanswered = {place: self._unanswered.get(place, 0) for place in places}
         self._slices.each(sorted(places), self._ask_for)
         if places:
             self._timer = self._clock.call_later(self._again_s, self._ask)
 
     def _ask_for(self, place: Place) -> None:
+        unanswered = self._unanswered.get(place, 0)
+        if not self._away(place):
+            if unanswered >= UNANSWERED_MAX:
+                text = f"the broker has not answered {unanswered} times whether this is permitted"
+                self._denied(place, ClientError(text, pb.AuthorizationError))
+                return
+            self._unanswered[place] = unanswered + 1
         self._permission.ask(place, lambda error: self._answered(place, error))
 
     def _answered(self, place: Place, error: ClientError | None) -> None:
-        """Only a no counts: a broker that has no answer now is asked again in time."""
-        if error is not None and error.wire_code in DENIED:
+        """A yes or a no: a broker that has no answer now is asked again in time."""
+        if error is None:
+            self._unanswered.pop(place, None)
+        elif error.wire_code in DENIED:
             self._denied(place, error)
 
 

@@ -139,7 +139,7 @@ class SessionWorkers:
         """From now on ask the broker what this client may consume; again every `again_s`, 0 for never."""
         self._permission = permission
         self._watch = PermissionWatch(
-            permission, clock, self._slices, again_s, self._transport.peer, self._places, self._denied
+            permission, clock, self._slices, again_s, self._transport.peer, self._places, self._away, self._denied
         )
 
     def __len__(self) -> int:
@@ -243,6 +243,10 @@ class SessionWorkers:
 
     def _places(self) -> set[Place]:
         return {worker.place for worker in self._workers.values()}
+
+    def _away(self, place: Place) -> bool:
+        ports = [worker.port for worker in self._workers.values() if worker.place == place]
+        return any(port is not None and port.broker_away for port in ports)
 
     def _denied(self, place: Place, error: ClientError) -> None:
         """What was permitted is no more: its workers go, and what they have is delivered to others."""

@@ -116,6 +116,11 @@ class SubscribedWorker:
             self, "closed by the client", lambda: self.tell(commands.success(request_id))
         )
 
+    @property
+    def broker_away(self) -> bool:
+        """As the port says."""
+        return self.subscription.inflows.first_ready() is None
+
     # ---- flow and acks ----------------------------------------------------------------------------------------
 
     def flow(self, permits: int) -> None:

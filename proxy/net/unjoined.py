@@ -11,6 +11,9 @@ if TYPE_CHECKING:
 class Unjoined:
     """Implements `ports.WorkerPort`, but for `refuse`, and for `close` and `lost`, which say what becomes of it."""
 
+    broker_away = False
+    """It asked nobody yet."""
+
     def refuse(self, request_id: int) -> None:
         """Answer a request that needs a worker."""
         raise NotImplementedError

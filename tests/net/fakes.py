@@ -320,6 +320,7 @@ class FakeWorkerPort:
     link: WorkerLink
     command: pb.CommandSubscribe
     calls: list[tuple[str, object]] = field(default_factory=list)
+    broker_away: bool = False
 
     def flow(self, permits: int) -> None:
         """As the port says."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from proxy.net.openings import OpeningLimits, Openings
 from tests.net.fakes import FakeBackground, FakeClock
 
@@ -101,3 +103,20 @@ def test_work_that_fails_is_told_as_a_result() -> None:
     openings.open_elsewhere(1, lambda: int("no number"), done.append)
     background.carry_out()
     assert isinstance(done[0], ValueError)
+
+
+def test_one_that_raises_strands_nobody_behind_it() -> None:
+    """A bug of one subscription's is not to stop the others."""
+    clock, _, openings, log = scene()
+
+    class Broken(Opener):
+        def advance(self) -> None:
+            raise RuntimeError("a bug")
+
+    openings.wait(Broken(openings, "a", 1, 1, log))
+    openings.wait(Opener(openings, "b", 1, 1, log))
+    with pytest.raises(RuntimeError, match="a bug"):
+        clock.turn()
+    while clock.turn():
+        pass
+    assert log == ["b"]

@@ -7,6 +7,7 @@ import pytest
 from proxy.limits import Limits
 from proxy.net.handshake import parse_service_url
 from proxy.net.relay_requests import OURS
+from proxy.net.session_permission import UNANSWERED_MAX
 from proxy.net.session_settings import SessionSettings
 from proxy.wire import pulsar_pb2 as pb
 from tests.net.fakes import FakeClock, FakeWorkerPort
@@ -239,6 +240,49 @@ def test_who_may_no_more_is_closed() -> None:
     assert rig.cause is None
     rig.clock.advance(2 * AGAIN_S)
     assert asked(rig) == [], "nothing is consumed"
+
+
+def test_who_lets_no_question_be_answered_has_to_subscribe_anew() -> None:
+    """Its own commands can make the broker end the connection by which the question goes, each time."""
+    rig = new_rig()
+    port = joined(rig)
+    for number in range(UNANSWERED_MAX):
+        rig.clock.advance(AGAIN_S)
+        assert len(asked(rig)) == 1, "a question"
+        rig.broker.lose()
+        rig.client.deliver(subscribe(77, 9_000 + number, pb.CommandSubscribe.Shared, "other"))
+        rig.reopen()
+        rig.take_all()
+        assert port.calls == []
+    rig.clock.advance(AGAIN_S)
+    assert [call[0] for call in port.calls] == ["lost"]
+    assert T.CLOSE_CONSUMER in [command.type for command in rig.to_client()]
+    assert rig.session.statistics().workers == 0
+
+
+def test_who_consumes_stays_for_as_long_as_the_gateway_itself_does_not_reach_the_broker() -> None:
+    """An outage is no fault of the client's; once it is over, the questions count."""
+    rig = new_rig()
+    port = joined(rig)
+    port.broker_away = True
+    for _ in range(5 * UNANSWERED_MAX):
+        rig.clock.advance(AGAIN_S)
+    assert port.calls == []
+    port.broker_away = False
+    for _ in range(UNANSWERED_MAX + 1):
+        rig.clock.advance(AGAIN_S)
+    assert [call[0] for call in port.calls] == ["lost"]
+
+
+def test_an_answer_gives_new_time() -> None:
+    """One in so many is enough."""
+    rig = new_rig()
+    port = joined(rig)
+    for _ in range(3):
+        for _ in range(UNANSWERED_MAX):
+            rig.clock.advance(AGAIN_S)
+        answer(rig, asked(rig)[-1], pb.NotAllowedError)
+    assert port.calls == []
 
 
 @pytest.mark.parametrize("code", [pb.UnknownError, pb.ServiceNotReady, pb.TooManyRequests])

@@ -350,3 +350,57 @@ def test_a_proxy_is_told_of_a_broker_that_a_lookup_through_it_names() -> None:
     commands = parse(target.take())
     assert commands[0].connect.proxy_to_broker_url == MEANT
     assert [command.type for command in commands] == [T.CONNECT, T.SUBSCRIBE]
+
+
+# ---- a place that was known when the connection to it was made
+
+
+def consuming() -> SessionRig:
+    """A worker's client at a broker that was named, in whose name nothing has been looked up for long."""
+    rig = SessionRig(Limits(keep_alive_s=3_600), named=[TARGET]).connect(proxy_to_broker_url=MEANT)
+    rig.client.deliver(subscribe(1, 100))
+    port = rig.directory.workers[-1]
+    port.link.send(success(100))
+    rig.take_all()
+    rig.clock.advance(2 * NAMED_FOR_S)
+    return rig
+
+
+def ask_for_something(rig: SessionRig, number: int) -> None:
+    """The client opens its connection to the broker anew."""
+    rig.client.deliver(subscribe(7, 9_000 + number, SHARED))
+
+
+def test_a_brokers_restart_sends_no_worker_away_though_nobody_looked_up_for_long() -> None:
+    """Its connection stood until now, so the place is still the one that the cluster had named."""
+    rig = consuming()
+    rig.broker.lose()
+    rig.clock.advance(NAMED_FOR_S - 1)
+    ask_for_something(rig, 1)
+    assert dialled(rig)[-1] == TARGET
+    assert rig.cause is None
+
+
+def test_a_place_that_was_left_for_long_is_asked_for_again() -> None:
+    """Its address may be somebody else's by now."""
+    rig = consuming()
+    rig.broker.lose()
+    rig.clock.advance(NAMED_FOR_S)
+    ask_for_something(rig, 1)
+    assert dialled(rig)[-1] == FRONT
+
+
+def test_a_connection_made_on_trust_gives_no_more_time() -> None:
+    """Or who has the address now would be believed for as long as it is dialled again and again."""
+    rig = consuming()
+    rig.broker.lose()
+    for number in range(3):
+        rig.clock.advance(NAMED_FOR_S / 3 - 1)
+        ask_for_something(rig, number)
+        assert dialled(rig)[-1] == TARGET
+        rig.reopen()
+        rig.broker.lose()
+        rig.take_all()
+    rig.clock.advance(NAMED_FOR_S / 3)
+    ask_for_something(rig, 4)
+    assert dialled(rig)[-1] == FRONT
