@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from typing import TYPE_CHECKING
 
 from proxy.wire import pulsar_pb2 as pb
@@ -17,6 +18,8 @@ LEDGER = 12
 PROTOCOL_VERSION = 21
 KEY_COUNT = 1_000
 PAYLOAD_BYTES = 100
+SEED = 20
+"""Of the keys that are chosen at random, so that every run has the same."""
 
 
 def connect() -> bytes:
@@ -115,10 +118,28 @@ def batch_tails(count: int, size: int) -> list[bytes]:
 
 def batch_tail(key: str, payloads: list[bytes], sequence_id: int = 0) -> bytes:
     """What follows the command of a batch whose messages share a key, as KeyBased batching makes it."""
-    metadata = _metadata(key, sequence_id)
+    return _batch_tail([key] * len(payloads), payloads, sequence_id)
+
+
+def random_keys(count: int, key_count: int = KEY_COUNT) -> list[str]:
+    """Return a key for each message of a backlog with default batching: by chance, and the same in every run."""
+    chance = random.Random(SEED)  # noqa: S311 - a repeatable choice, no secret
+    return chance.choices([f"key-{number}" for number in range(key_count)], k=count)
+
+
+def mixed_tails(count: int, size: int, key_count: int = KEY_COUNT) -> list[bytes]:
+    """Batches of `size` messages of random keys, as default batching makes them."""
+    keys = random_keys(count * size, key_count)
+    payloads = [bytes(PAYLOAD_BYTES)] * size
+    return [_batch_tail(keys[number * size : (number + 1) * size], payloads, number) for number in range(count)]
+
+
+def _batch_tail(keys: list[str], payloads: list[bytes], sequence_id: int) -> bytes:
+    """The key outside is the first message's, as clients write it."""
+    metadata = _metadata(keys[0], sequence_id)
     metadata.num_messages_in_batch = len(payloads)
     pieces = []
-    for number, payload in enumerate(payloads, sequence_id * len(payloads)):
+    for number, (key, payload) in enumerate(zip(keys, payloads, strict=True), sequence_id * len(payloads)):
         fields = pb.SingleMessageMetadata(payload_size=len(payload), partition_key=key.encode(), sequence_id=number)
         single = fields.SerializeToString()
         pieces += [len(single).to_bytes(4, "big"), single, payload]

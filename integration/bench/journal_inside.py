@@ -43,7 +43,7 @@ def measure(sizes: Sizes) -> list[Row]:
         for name, path in paths.items():
             gc.collect()
             before = path.spent_s
-            delivered = path.pump(tails, 1, AT_A_TIME)
+            delivered = path.pump(tails, AT_A_TIME)
             times[name].append((path.spent_s - before) / delivered * 1e6)
         journal.hand_in()
         writing.append(_write(spool))

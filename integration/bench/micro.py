@@ -40,6 +40,10 @@ KEEPING_UP: Final = 100
 """Entries that arrive before the workers acknowledge: about what a broker writes at once."""
 BEHIND: Final = 6_000
 """So many that the workers' permits (4,000) are spent and the rest waits, as in a drain by slow workers."""
+MIXED_MESSAGES: Final = 100
+"""To a batch of many keys."""
+MIXED_KEEPING_UP: Final = 5
+"""Batches of them at a time, 500 messages: fewer than a worker's permits, so none waits for FLOW."""
 JOIN_TARGET_MS: Final = 20.0
 DRAINING_TARGET_BYTES: Final = 20.0
 """A quarter of the 80 bytes that PIP-379 counts for a draining hash."""
@@ -63,14 +67,15 @@ def measure(sizes: Sizes) -> list[Row]:
     rows = [Row("inside", name, "us", gateway=_best(station, count)) for name, station in stations.items()]
     batches = frames_made.batch_tails(max(1, count // 10), MESSAGES_PER_BATCH)
     rows += [
-        Row("inside", "whole path, unbatched, workers keep up", "us", gateway=_path(tails, 1)),
-        Row("inside", "whole path, unbatched, most messages wait", "us", gateway=_path(tails * 2, 1, BEHIND)),
+        Row("inside", "whole path, unbatched, workers keep up", "us", gateway=_path(tails)),
+        Row("inside", "whole path, unbatched, most messages wait", "us", gateway=_path(tails * 2, BEHIND)),
         Row(
             "inside",
             f"whole path, {MESSAGES_PER_BATCH} to a batch, workers keep up",
             "us",
-            gateway=_path(batches, MESSAGES_PER_BATCH),
+            gateway=_path(batches),
         ),
+        *_mixed_rows(count),
     ]
     return [*rows, *_join_rows(sizes)]
 
@@ -170,14 +175,24 @@ def _slots(tails: list[bytes]) -> list[int]:
     return [slot_of(murmur31(peek_key(tail)[1])) for tail in tails]
 
 
-def _path(tails: list[bytes], messages_per_entry: int, entries_at_a_time: int = KEEPING_UP) -> Spread:
+def _mixed_rows(count: int) -> list[Row]:
+    """Batches as default batching makes them, which leave in slices."""
+    tails = frames_made.mixed_tails(2 * count // MIXED_MESSAGES, MIXED_MESSAGES)
+    whole = f"whole path, {MIXED_MESSAGES} mixed keys to a batch"
+    return [
+        Row("inside", f"{whole}, workers keep up", "us", gateway=_path(tails, MIXED_KEEPING_UP)),
+        Row("inside", f"{whole}, most messages wait", "us", gateway=_path(tails, BEHIND // MIXED_MESSAGES)),
+    ]
+
+
+def _path(tails: list[bytes], entries_at_a_time: int = KEEPING_UP) -> Spread:
     """The best of some runs, as in `_best`; what one run leaves behind (rings, layouts) the next finds."""
     path = GatewayPath(WORKERS)
     times = []
     for _ in range(TRIES):
         gc.collect()
         before = path.spent_s
-        delivered = path.pump(tails, messages_per_entry, entries_at_a_time)
+        delivered = path.pump(tails, entries_at_a_time)
         times.append((path.spent_s - before) / delivered * 1e6)
     return Spread(min(times), min(times), max(times), TRIES)
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
+from itertools import accumulate
 from typing import TYPE_CHECKING, TypeVar
 
 from integration.bench import frames_made
@@ -27,7 +28,8 @@ from proxy.net.session_settings import SessionSettings
 from proxy.net.subscription_settings import SubscriptionSettings
 from proxy.net.subscriptions import Subscriptions
 from proxy.wire import pulsar_pb2 as pb
-from proxy.wire.frames import FrameSplitter, frame_type, parse_command
+from proxy.wire.frames import FrameSplitter, frame_type, parse_command, payload_start
+from proxy.wire.metadata import peek
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -210,23 +212,30 @@ class GatewayPath:
             subscribe = frames_made.subscribe(consumer_id=1, name=f"worker-{number}")
             self._tell([(worker, subscribe), (worker, frames_made.flow(1, WORKER_PERMITS))])
 
-    def pump(self, tails: list[bytes], messages_per_entry: int, entries_at_a_time: int) -> int:
-        """Feed entries with these tails until each was delivered and acknowledged; the messages delivered.
+    def pump(self, tails: list[bytes], entries_at_a_time: int) -> int:
+        """Feed entries with these tails until each message was delivered and acknowledged; the messages delivered.
 
         So many entries arrive at a time, permits allowing, before the workers acknowledge what they have got.
         """
-        delivered = 0
-        fed = 0
-        while fed < len(tails) or delivered < len(tails) * messages_per_entry:
-            room = min(entries_at_a_time, len(tails) - fed, self.broker.permits // messages_per_entry)
+        counts = [_messages_in(tail) for tail in tails]
+        total, delivered, fed = sum(counts), 0, 0
+        while delivered < total:
+            room = self._room(counts[fed : fed + entries_at_a_time])
             if room:
                 self._feed(tails[fed : fed + room])
-                self.broker.permits -= room * messages_per_entry
+                self.broker.permits -= sum(counts[fed : fed + room])
                 fed += room
-            progress = self._acknowledge(messages_per_entry)
+            progress = self._acknowledge()
             delivered += progress
-            assert room or progress, f"stuck after {delivered} of {len(tails) * messages_per_entry} messages"
+            assert room or progress, f"stuck after {delivered} of {total} messages"
+        assert fed == len(tails), f"{delivered} messages left of {fed} entries that hold fewer"
+        assert delivered == total, f"{delivered} messages left of entries that hold {total}"
         return delivered
+
+    def _room(self, counts: list[int]) -> int:
+        """How many of the next entries, of so many messages each, the permits cover whole."""
+        covered = accumulate(counts)
+        return sum(1 for messages in covered if messages <= self.broker.permits)
 
     def _feed(self, tails: list[bytes]) -> None:
         wire = self.broker.consumer_wire
@@ -235,17 +244,18 @@ class GatewayPath:
         self._entry += len(tails)
         self._tell([(wire, data)])
 
-    def _acknowledge(self, messages_per_entry: int) -> int:
+    def _acknowledge(self) -> int:
         """Every worker acknowledges what it got in one command and grants permits by halves, as clients do."""
         total = 0
         said: list[tuple[Wire, bytes]] = []
         for number, worker in enumerate(self._workers):
-            commands = [parse_command(frame) for frame in worker.take() if frame_type(frame) == pb.BaseCommand.MESSAGE]
-            if not commands:
+            frames = [frame for frame in worker.take() if frame_type(frame) == pb.BaseCommand.MESSAGE]
+            if not frames:
                 continue
-            total += len(commands) * messages_per_entry
-            self._granted[number] += len(commands) * messages_per_entry
-            data = frames_made.ack(1, [command.message.message_id for command in commands])
+            messages = sum(_messages_in(frame[payload_start(frame) :]) for frame in frames)
+            total += messages
+            self._granted[number] += messages
+            data = frames_made.ack(1, [parse_command(frame).message.message_id for frame in frames])
             if self._granted[number] >= WORKER_PERMITS // 2:
                 data += frames_made.flow(1, self._granted[number])
                 self._granted[number] = 0
@@ -262,3 +272,8 @@ class GatewayPath:
                 self._clock.settle()
             self.spent_s += time.process_time() - began
             said = self.broker.answers()
+
+
+def _messages_in(tail: bytes) -> int:
+    """How many messages an entry or a slice of it holds."""
+    return peek(tail).metadata.num_messages_in_batch

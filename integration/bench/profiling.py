@@ -74,10 +74,10 @@ def profile_path(sizes: Sizes) -> str:
     """Count calls inside, without a broker."""
     tails = frames_made.single_tails(sizes.micro_messages)
     path = GatewayPath()
-    path.pump(tails, 1, ENTRIES_AT_A_TIME)
+    path.pump(tails, ENTRIES_AT_A_TIME)
     profiler = cProfile.Profile()
     profiler.enable()
-    path.pump(tails, 1, ENTRIES_AT_A_TIME)
+    path.pump(tails, ENTRIES_AT_A_TIME)
     profiler.disable()
     pstats.Stats(profiler, stream=sys.stdout).sort_stats("tottime").print_stats(LISTED)
     return f"{len(tails)} messages"

@@ -9,8 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from integration.bench import frames_made
+from integration.bench.path import GatewayPath
 from integration.bench.report import COLUMNS, Row, Spread, differences, figure, table_as_text
 from integration.bench.stage import QUICK, Sizes
+from proxy.wire.batch import index_batch
+from proxy.wire.metadata import peek
 
 QUICK_S_MAX = 900
 
@@ -61,6 +65,30 @@ def test_the_quick_sizes_are_smaller_in_everything() -> None:
     """A quick run that measures one thing at full size would not be quick."""
     full = Sizes()
     assert all(getattr(QUICK, name) < getattr(full, name) for name in Sizes.__dataclass_fields__)
+
+
+def test_mixed_batches_have_many_keys_and_are_the_same_in_every_run() -> None:
+    """Rows of different days compare, and what is measured is no batch of one key."""
+    tails = frames_made.mixed_tails(3, 100, key_count=1_000)
+    assert tails == frames_made.mixed_tails(3, 100, key_count=1_000)
+    keys = []
+    for tail in tails:
+        metadata, _, start = peek(tail)
+        singles = index_batch(tail[start:], metadata.num_messages_in_batch)
+        keys.append([single.partition_key for single in singles])
+        assert metadata.partition_key.encode() == keys[-1][0]
+    assert all(len(set(each)) > 80 for each in keys)
+    assert keys[0] != keys[1]
+
+
+def test_the_path_counts_messages_whether_their_batch_leaves_whole_or_in_slices() -> None:
+    """What is divided by the count would else be the cost of a frame."""
+    path = GatewayPath()
+    assert path.pump(frames_made.single_tails(50), 10) == 50
+    assert path.pump(frames_made.batch_tails(5, 50), 2) == 250
+    acked = path.broker.acked
+    assert path.pump(frames_made.mixed_tails(5, 100), 2) == 500
+    assert path.broker.acked - acked == 5, "an entry is acknowledged once, when its last slice is"
 
 
 @pytest.mark.slow
