@@ -8,6 +8,7 @@ them when it sends faster than its batches fill: pulsar-perf's own producer mixe
 from __future__ import annotations
 
 import time
+from itertools import cycle, islice
 from typing import TYPE_CHECKING, Final
 
 import pulsar
@@ -18,7 +19,7 @@ from integration.bench.stage import Stage, admin_path
 from integration.errors import IntegrationError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator, Mapping
 
 MESSAGES_PER_BATCH: Final = 50
 PENDING_MAX: Final = 5_000
@@ -26,12 +27,27 @@ PENDING_MAX: Final = 5_000
 
 def fill(stage: Stage, topic: str, count: int, *, key_batched: bool) -> None:
     """Write `count` messages directly to the broker, keys in turn."""
+    key_count = KEY_COUNT if count >= KEY_COUNT * MESSAGES_PER_BATCH else max(1, count // MESSAGES_PER_BATCH)
+    payload = bytes(PAYLOAD_BYTES)
+    write(
+        stage,
+        topic,
+        ((key, payload) for key in keys_in_turn(count, key_count)),
+        _batching(key_count) if key_batched else _no_batching(),
+    )
+
+
+def write(stage: Stage, topic: str, messages: Iterable[tuple[str, bytes]], settings: Mapping[str, object]) -> None:
+    """Write messages, each a key and a payload, directly to the broker by a producer with these settings.
+
+    Raises:
+        IntegrationError: the broker refused some.
+    """
     began = time.monotonic()
-    keys = KEY_COUNT if count >= KEY_COUNT * MESSAGES_PER_BATCH else max(1, count // MESSAGES_PER_BATCH)
     client = pulsar.Client(stage.broker.service_url, logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Warn))
     try:
-        producer = client.create_producer(topic, **(_batching(keys) if key_batched else _no_batching()))
-        refused = send(producer, count, keys)
+        producer = client.create_producer(topic, **settings)
+        count, refused = send_all(producer, messages)
         producer.close()
     finally:
         client.close()
@@ -40,20 +56,30 @@ def fill(stage: Stage, topic: str, count: int, *, key_batched: bool) -> None:
     note(f"wrote {count:,} messages to {topic} in {time.monotonic() - began:.0f} s")
 
 
-def send(producer: pulsar.Producer, count: int, keys: int = KEY_COUNT) -> list[pulsar.Result]:
-    """Send without waiting for each, then for all; the results that were not Ok."""
+def keys_in_turn(count: int, key_count: int = KEY_COUNT) -> Iterator[str]:
+    """Yield the key of each of `count` messages."""
+    return islice(cycle([f"key-{number}" for number in range(key_count)]), count)
+
+
+def send(producer: pulsar.Producer, count: int) -> list[pulsar.Result]:
+    """Send so many, keys in turn, without waiting for each, then for all; the results that were not Ok."""
+    payload = bytes(PAYLOAD_BYTES)
+    return send_all(producer, ((key, payload) for key in keys_in_turn(count)))[1]
+
+
+def send_all(producer: pulsar.Producer, messages: Iterable[tuple[str, bytes]]) -> tuple[int, list[pulsar.Result]]:
+    """Send without waiting for each, then for all; how many, and the results that were not Ok."""
     refused: list[pulsar.Result] = []
 
     def sent(result: pulsar.Result, _message_id: object) -> None:
         if result != pulsar.Result.Ok:
             refused.append(result)
 
-    names = [f"key-{number}" for number in range(keys)]
-    payload = bytes(PAYLOAD_BYTES)
-    for number in range(count):
-        producer.send_async(payload, sent, partition_key=names[number % keys])
+    count = 0
+    for count, (key, payload) in enumerate(messages, 1):  # noqa: B007 - the last number is wanted
+        producer.send_async(payload, sent, partition_key=key)
     producer.flush()
-    return refused
+    return count, refused
 
 
 def subscribe_all(stage: Stage, topic: str, names: Iterable[str]) -> None:

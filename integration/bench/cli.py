@@ -25,6 +25,7 @@ from integration.bench import (
     journal_inside,
     latency,
     micro,
+    mixed,
     profiling,
     relay,
     rolling_restart,
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
 
 SERVED: Final[dict[str, Callable[[Stage], list[Row]]]] = {
     "drain": drain.measure,
+    "mixed": mixed.measure,
     "latency": latency.measure,
     "hand-over": hand_over.measure,
     "journal": journal.measure,

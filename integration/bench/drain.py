@@ -17,6 +17,7 @@ from typing import Final
 from integration.bench.backlog import MESSAGES_PER_BATCH, fill, subscribe_all
 from integration.bench.frames_made import PAYLOAD_BYTES
 from integration.bench.machine import Usage, note, peak_mib, reset_peak
+from integration.bench.passage import Passage, PassageMeter
 from integration.bench.report import Row, Spread
 from integration.bench.stage import SIDES, Side, Stage, admin_path
 from integration.errors import IntegrationError
@@ -46,6 +47,8 @@ class Drain:
     seconds: float
     usage: Usage
     gateway_peak_mib: float
+    passage: Passage | None
+    """What went through the gateway; None if the drain was direct."""
 
     def cpu_us(self, *names: str) -> float:
         """CPU microseconds of these processes for each message."""
@@ -70,13 +73,15 @@ def _measure_kind(stage: Stage, kind: str, count: int) -> list[Row]:
         counts = number >= sizes.warm_ups
         for side in SIDES:
             done = drain_once(stage, topic, f"{side}-{number}", side, count)
-            note(f"  {kind} {side} {number}{'' if counts else ' (warm-up)'}: {_line(done)}")
+            note(f"  {kind} {side} {number}{'' if counts else ' (warm-up)'}: {described(done)}")
             if counts:
                 drains.append(done)
     return _rows(kind, drains)
 
 
-def drain_once(stage: Stage, topic: str, subscription: str, side: Side, count: int) -> Drain:
+def drain_once(
+    stage: Stage, topic: str, subscription: str, side: Side, count: int, worker_count: int = WORKERS
+) -> Drain:
     """Drain the whole topic through a new subscription.
 
     Raises:
@@ -86,16 +91,21 @@ def drain_once(stage: Stage, topic: str, subscription: str, side: Side, count: i
     stage.wait_until_quiet()
     reset_peak(stage.gateway.pid)
     log = stage.directory / f"{subscription}.log"
-    arguments = ("-st", "Key_Shared", "-ss", subscription, "-n", str(WORKERS), "-sp", "Earliest", topic)
+    arguments = ("-st", "Key_Shared", "-ss", subscription, "-n", str(worker_count), "-sp", "Earliest", topic)
+    passage = PassageMeter(stage) if side == "gateway" else None
     workers = pulsar_perf("consume", *arguments, service_url=stage.url(side), log=log)
     try:
-        return _watch(stage, topic, subscription, side, count, workers)
+        seconds, usage = _watch(stage, topic, subscription, workers)
+        passed = passage.read(topic, subscription) if passage is not None else None
+        return Drain(side, count, seconds, usage, peak_mib(stage.gateway.pid), passed)
     finally:
         workers.kill()
         stage.admin("DELETE", f"{admin_path(topic)}/subscription/{subscription}?force=true")
 
 
-def _watch(stage: Stage, topic: str, subscription: str, side: Side, count: int, workers: LoadRun) -> Drain:
+def _watch(stage: Stage, topic: str, subscription: str, workers: LoadRun) -> tuple[float, Usage]:
+    """Wait for the end; how long it took from the first delivery, and what was used."""
+
     def ask() -> tuple[int, int]:
         statistics = stage.admin("GET", f"{admin_path(topic)}/stats")["subscriptions"][subscription]
         return statistics["msgOutCounter"], statistics["msgBacklog"]
@@ -114,8 +124,7 @@ def _watch(stage: Stage, topic: str, subscription: str, side: Side, count: int, 
         done = max(1, entries - left)
         remaining_s = (time.monotonic() - began) * left / done
         time.sleep(min(POLL_S_MAX, max(POLL_S_MIN, remaining_s * POLL_FRACTION)))
-    seconds = time.monotonic() - began
-    return Drain(side, count, seconds, meter.read(), peak_mib(stage.gateway.pid))
+    return time.monotonic() - began, meter.read()
 
 
 def _check(workers: LoadRun, deadline: float) -> None:
@@ -125,7 +134,8 @@ def _check(workers: LoadRun, deadline: float) -> None:
         raise IntegrationError(f"the backlog did not become smaller for {STALL_S_MAX:.0f} s")
 
 
-def _line(drain: Drain) -> str:
+def described(drain: Drain) -> str:
+    """One repetition in a line, for who waits."""
     each = ", ".join(f"{name} {drain.cpu_us(name):.1f}" for name in PROCESSES)
     return (
         f"{drain.seconds:.1f} s, {drain.messages / drain.seconds:,.0f}/s; CPU us per message: {each}; "

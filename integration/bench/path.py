@@ -140,6 +140,7 @@ class ScriptedBroker:
         self.consumer_id = 0
         self.consumer_wire: Wire | None = None
         self.acked = 0
+        """Entries of which nothing is left to acknowledge."""
 
     def connect(self, address: str, receiver: Receiver) -> None:
         """As the port says."""
@@ -159,7 +160,7 @@ class ScriptedBroker:
         kind = frame_type(frame)
         command = parse_command(frame)
         if kind == pb.BaseCommand.ACK:
-            self.acked += len(command.ack.message_id)
+            self.acked += sum(not place.ack_set for place in command.ack.message_id)
             return frames_made.ack_response(command.ack)
         if kind == pb.BaseCommand.FLOW:
             self.permits += command.flow.messagePermits

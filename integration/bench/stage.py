@@ -35,6 +35,9 @@ class Sizes:
 
     unbatched_messages: int = 300_000
     batched_messages: int = 2_000_000
+    mixed_messages: int = 1_000_000
+    mixed_variant_messages: int = 200_000
+    """Of each of the smaller backlogs beside it."""
     repetitions: int = 3
     """Pairs of direct and gateway that count."""
     warm_ups: int = 1
@@ -56,6 +59,8 @@ class Sizes:
 QUICK: Final = Sizes(
     unbatched_messages=2_000,
     batched_messages=10_000,
+    mixed_messages=10_000,
+    mixed_variant_messages=4_000,
     repetitions=1,
     warm_ups=0,
     latency_s=2.0,

@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 
 from integration.bench import frames_made
+from integration.bench.passage import traffic_in
 from integration.bench.path import GatewayPath
 from integration.bench.report import COLUMNS, Row, Spread, differences, figure, table_as_text
 from integration.bench.stage import QUICK, Sizes
-from proxy.wire.batch import index_batch
+from proxy.wire.batch import walk_batch
 from proxy.wire.metadata import peek
 
 QUICK_S_MAX = 900
@@ -74,9 +75,9 @@ def test_mixed_batches_have_many_keys_and_are_the_same_in_every_run() -> None:
     keys = []
     for tail in tails:
         metadata, _, start = peek(tail)
-        singles = index_batch(tail[start:], metadata.num_messages_in_batch)
-        keys.append([single.partition_key for single in singles])
-        assert metadata.partition_key.encode() == keys[-1][0]
+        messages = walk_batch(tail[start:], metadata.num_messages_in_batch)
+        keys.append([message.partition_key for message, _, _ in messages])
+        assert metadata.partition_key == keys[-1][0]
     assert all(len(set(each)) > 80 for each in keys)
     assert keys[0] != keys[1]
 
@@ -91,6 +92,17 @@ def test_the_path_counts_messages_whether_their_batch_leaves_whole_or_in_slices(
     assert path.broker.acked - acked == 5, "an entry is acknowledged once, when its last slice is"
 
 
+def test_what_each_connection_carried_is_read_from_the_kernels_own_counts() -> None:
+    """A connection that has not sent anything has no such counter."""
+    text = (
+        "0 0 127.0.0.1:6650 127.0.0.1:40000 cubic rto:204 rtt:0.7/0.6 bytes_sent:1200 bytes_received:90 send 12bps\n"
+        "0 8 127.0.0.1:6650 127.0.0.1:40002 cubic bytes_received:7 app_limited\n"
+    )
+    first, second = "127.0.0.1:6650 127.0.0.1:40000", "127.0.0.1:6650 127.0.0.1:40002"
+    assert traffic_in(text, "bytes_sent") == {first: 1200, second: 0}
+    assert traffic_in(text, "bytes_received") == {first: 90, second: 7}
+
+
 @pytest.mark.slow
 @pytest.mark.broker
 def test_a_quick_run_fills_every_row_of_the_table(tmp_path: Path) -> None:
@@ -101,8 +113,8 @@ def test_a_quick_run_fills_every_row_of_the_table(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr[-4_000:]
     rows = json.loads(result.read_text())["rows"]
     assert {row["section"].split()[0] for row in rows} == {
-        "drain", "latency", "hand-over", "journal", "relay", "statistics", "scrape", "websockets", "waiters", "groups",
-        "rolling-restart", "bystander", "inside",
+        "drain", "mixed", "latency", "hand-over", "journal", "relay", "statistics", "scrape", "websockets", "waiters",
+        "groups", "rolling-restart", "bystander", "inside",
     }  # fmt: skip
     for row in rows:
         assert row["gateway"] is not None, row
