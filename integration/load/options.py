@@ -57,6 +57,8 @@ class ProducerOptions(Options):
     batching: Batching = Batching.NONE
     batch_messages_max: int = 1_000
     batch_delay_ms: int = 10
+    compression: str = "NONE"
+    """As the official client calls it."""
     payload_bytes: int = 20
     seed: int = 1
 

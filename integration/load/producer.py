@@ -248,6 +248,7 @@ def _producer_arguments(options: ProducerOptions) -> dict[str, object]:
         "block_if_queue_full": True,
         "max_pending_messages": PENDING_MESSAGES_MAX,
         "send_timeout_millis": SEND_TIMEOUT_MS,
+        "compression_type": pulsar.CompressionType.__members__[options.compression],
     }
     if options.batching is not Batching.NONE:
         by_key = options.batching is Batching.KEY_BASED
