@@ -72,7 +72,7 @@ class Admission:
             check_agreement(subscription.policy, command, subscription.settings)
         except ClientError as error:
             refusal = error
-            subscription.clock.call_soon(lambda: subscriber.refuse(refusal))
+            subscription.clock.call_soon(lambda: self._refuse(subscriber, refusal))
             return subscriber
         self._waiting[subscriber] = None
         whole = subscription.inflows.get(WHOLE) if not subscription.streamed else None
@@ -81,6 +81,11 @@ class Admission:
         elif whole is None or whole.upstream.connects:
             self._look_at(subscriber)
         return subscriber
+
+    def _refuse(self, subscriber: SubscribedWorker, error: ClientError) -> None:
+        """This one does not fit; if the subscription was made for it, it is needed no more."""
+        subscriber.refuse(error)
+        self._subscription.end_if_empty()
 
     def admit(self, located: BrokerLink | None = None) -> None:
         """The broker can be asked, by our consumer or where it was `located`: let in who waits, in order."""

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import itertools
 import socket
+import time
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from proxy.wire import frames
@@ -67,6 +68,8 @@ class RawClient:
         self.socket.settimeout(TIMEOUT_S)
         self.pushed: list[pb.BaseCommand] = []
         """What the server sent unasked, messages aside."""
+        self.wait_stored: Callable[[], None] = lambda: None
+        """Returns when the broker has stored what was acknowledged; set by who can ask it."""
         self._messages: deque[Message] = deque()
         self._splitter = frames.FrameSplitter(MAX_FRAME_BYTES)
         self._frames: deque[bytes] = deque()
@@ -203,8 +206,15 @@ class RawClient:
         return answer.ackResponse
 
     def messages(self, count: int) -> list[Message]:
-        """Return the next `count` messages; commands that come meanwhile land in `pushed`."""
+        """Return the next `count` messages; commands that come meanwhile land in `pushed`.
+
+        Raises:
+            TimeoutError: they did not come, though the server goes on sending PING.
+        """
+        until = time.monotonic() + TIMEOUT_S
         while len(self._messages) < count:
+            if time.monotonic() > until:
+                raise TimeoutError(f"{len(self._messages)} of {count} messages in {TIMEOUT_S:g} s")
             command = self._next()
             if command is not None:
                 self.pushed.append(command)

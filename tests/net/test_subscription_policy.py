@@ -55,6 +55,18 @@ def test_an_ordering_mode_that_does_not_exist_is_named_with_those_that_do() -> N
     assert rig.brokers.locates == 0
 
 
+@pytest.mark.parametrize(
+    "wish", [{"read_compacted": True}, {"keySharedMeta": sticky((9, 0))}], ids=["compacted", "sticky"]
+)
+def test_a_subscription_whose_first_worker_is_refused_leaves_nothing_behind(wish: dict[str, Any]) -> None:
+    """Or refused workers, each with a name of its own, would use up the places of all subscriptions."""
+    rig = SubscriptionRig()
+    rig.subscribe("a", **wish).error()
+    assert rig.count == 0
+    assert len(rig.subscriptions) == 0
+    rig.worker("b")
+
+
 @pytest.mark.parametrize("name", ["keyline.ordering_mode", "keyline.batch-index", "keyline."])
 def test_a_property_for_the_gateway_that_it_does_not_know_is_refused(name: str) -> None:
     """Whoever misspells one would otherwise wonder for long why it has no effect; other people's are no matter."""
