@@ -94,7 +94,8 @@ def test_a_line_of_the_log_stays_one_line_without_commands(line_format: str) -> 
     """In names, in lists of them, and in the event itself, by our loggers and the standard library's."""
     program = (
         "import logging, sys, structlog; from proxy.log import configure_logging\n"
-        "configure_logging('info', sys.argv[1], 'r')\n"
+        "from time import monotonic; from proxy.log_limiter import LineLimiter\n"
+        "configure_logging('info', sys.argv[1], 'r', LineLimiter(monotonic, 0))\n"
         "name = sys.stdin.buffer.read().decode()\n"
         "structlog.get_logger('a').info('worker joined', consumer=name, all=[name], of={name: name})\n"
         "structlog.get_logger('a').info(name)\n"

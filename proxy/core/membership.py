@@ -105,10 +105,24 @@ class Changes:
         self._changed = bytearray(SLOT_COUNT)
 
     def _move(self, moves: Sequence[RangeMove[Worker]]) -> None:
+        self._take_unsent()
         changed = self._changed
         for move in moves:
             changed[move.start : move.end + 1] = b"\1" * (move.end - move.start + 1)
         _move(self._dispatcher, moves, self._now)
+
+    def _take_unsent(self) -> None:
+        """Take back what lies in the outbox of a worker that does not read and has lost slots of it.
+
+        It was never sent, but would keep those slots from their new owner for as long as that one does not read. All of
+        the outbox comes back, so that nothing in it overtakes what waits anew.
+        """
+        dispatcher = self._dispatcher
+        for worker in dispatcher.workers.values():
+            if worker.outbox and not worker.writable and any(_lost(dispatcher, worker, part) for part in worker.outbox):
+                units = [part for part in worker.outbox if worker.pending.pop(part.key, None) is not None]
+                self._returned += take_back(dispatcher, worker, units, self._now)
+                self._last_sent = None
 
     def _gate(self, worker: Worker, last_sent: int) -> None:
         """Note the join position, and in its own mode hold the worker to it (PIP-282)."""
@@ -147,6 +161,11 @@ def _join_position(dispatcher: Dispatcher) -> int | None:
     if lowest is not None:
         positions.hold(lowest)
     return positions.position
+
+
+def _lost(dispatcher: Dispatcher, worker: Worker, part: Part) -> bool:
+    """Whether the part has a slot that is not the worker's any more."""
+    return any(dispatcher.select(slot) is not worker for slot in part.slots_of(part.unacked_indexes()))
 
 
 def _take_index(dispatcher: Dispatcher) -> int:

@@ -283,3 +283,49 @@ def test_only_what_waits_of_slots_that_moved_is_asked_whose_it_is(monkeypatch: p
     in_moves = {slot for slot in asked if any(move.start <= slot <= move.end for move in moves)}
     assert set(asked) - in_moves <= set(dispatcher.blocked)
     assert len(asked) < waiting
+
+
+def unread(rig: Rig, name: str) -> None:
+    """A worker's socket is full."""
+    rig.dispatcher.set_writable(rig.workers[name], writable=False, now=rig.now)
+
+
+def test_what_was_never_sent_holds_no_slot_that_moves() -> None:
+    """A worker that does not read would keep it from its new owner, with messages that it never got."""
+    rig = Rig(c1=[A, B], c2=[A])
+    rig.join("c1", 10)
+    rig.entries(A, 1, 2)
+    unread(rig, "c1")
+    rig.join("c2", 10)
+    assert rig.got("c2") == [1, 2]
+    assert rig.workers["c1"].outbox == []
+    assert (rig.workers["c1"].permits, rig.workers["c1"].unacked) == (10, 0)
+    assert len(rig.dispatcher.draining) == 0
+
+
+def test_nothing_in_an_outbox_overtakes_what_is_taken_out_of_it() -> None:
+    """A batch of two keys comes back whole, so what lies behind it comes back as well."""
+    rig = Rig(c1=[A, B], c2=[A])
+    rig.join("c1", 10)
+    rig.mixed(1, A, B)
+    rig.entries(B, 2)
+    unread(rig, "c1")
+    rig.join("c2", 10)
+    assert rig.got("c2") == [(1, (0,))]
+    assert rig.got("c1") == []
+    rig.dispatcher.set_writable(rig.workers["c1"], writable=True, now=rig.now)
+    assert rig.got("c1") == [(1, (1,)), 2]
+
+
+def test_what_was_sent_holds_its_slot_though_the_rest_comes_back() -> None:
+    """The slot drains until the worker is done with what it got."""
+    rig = Rig(c1=[A], c2=[A])
+    rig.join("c1", 10)
+    rig.entries(A, 1)
+    assert rig.got("c1") == [1]
+    rig.entries(A, 2)
+    unread(rig, "c1")
+    rig.join("c2", 10)
+    assert rig.got("c2") == []
+    rig.ack("c1", 1)
+    assert rig.got("c2") == [2]

@@ -216,6 +216,13 @@ MUTANTS = (
         "",
     ),
     Mutant(
+        "what a worker that does not read never got keeps its slots",
+        "proxy/core/membership.py",
+        "        self._take_unsent()\n        changed",
+        "        changed",
+        tests="tests/core/test_membership.py",
+    ),
+    Mutant(
         "what a join moves is not looked at",
         COMING_AND_GOING,
         "        changes.settle()\n        subscription.parting.end()\n",
