@@ -33,11 +33,11 @@ _NAMES_FROM: Final = 6
 """Before this part a path has no names that may hold a slash: ["", admin, v2, persistent, tenant, namespace]."""
 _STATS: Final = {"stats": False, "partitioned-stats": True}
 _TRUE: Final = "true"
-_FALSE: Final = "false"
-_CHANGING_READ: Final = "backlog-quota-check"
-"""A GET with which brokers drop or expire what is beyond a quota."""
-_CREATING_QUERY: Final = "checkallowautocreation"
-"""A parameter with which GET /partitions creates the topic that it asks for."""
+_CHANGING_READ: Final = re.compile(r"/backlog-quota-check(?![^/;?#])|checkallowautocreation(?!=false(?:&|$))")
+"""Two reads that change something: a GET with which brokers drop or expire what is beyond a quota, and a parameter with
+which GET /partitions creates the topic that it asks for."""
+_DECODED_MAX: Final = 4
+"""Times that a request is decoded to find those; what is then still encoded is no read that anybody knows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,14 +100,19 @@ def _check_segment(segment: str, *, may_hold_slash: bool) -> None:
 def changes_broker(method: str, raw_path: bytes, query: bytes) -> bool:
     """Whether a broker might read a request as a change: everything, but for what is known to be a read.
 
-    Names are compared as loosely as any reader might, so that no way to write one makes it less than it is.
+    Whatever stands before a broker may decode once more, so every reading counts, and in every part of the request: no
+    way to write a change makes it less than it is.
     """
     if method not in SAFE_METHODS:
         return True
-    if unquote(raw_path, "latin-1").lower().rstrip("/").endswith(_CHANGING_READ):
-        return True
-    asked = parse_qsl(query.decode("latin-1"), keep_blank_values=True, encoding="latin-1")
-    return any(name.lower() == _CREATING_QUERY and value.lower() != _FALSE for name, value in asked)
+    read = (raw_path + b"?" + query).decode("latin-1")
+    for _ in range(_DECODED_MAX):
+        if _CHANGING_READ.search(read.lower()):
+            return True
+        encoded, read = read, unquote(read, "latin-1")
+        if read == encoded:
+            return False
+    return True
 
 
 def broker_query(raw: bytes) -> str:

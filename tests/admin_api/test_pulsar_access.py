@@ -13,7 +13,7 @@ from urllib.parse import unquote
 
 import httpx
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from admin_api.access.tokens import SECRET, Roles, Tokens
@@ -129,6 +129,11 @@ def targets(draw: st.DrawFn) -> str:
 
 @settings(max_examples=1_000, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(method=st.sampled_from(METHODS), target=targets(), name=st.sampled_from([NOBODY, STRANGER, VIEWER, OPERATOR]))
+@example(method="GET", target=TOPIC + "?%2563heckAllowAutoCreation=true", name=VIEWER)
+@example(method="GET", target=TOPIC + "?x=1%26checkAllowAutoCreation=true", name=VIEWER)
+@example(method="GET", target=TOPIC + "%3FcheckAllowAutoCreation=true", name=VIEWER)
+@example(method="GET", target="/admin/v2/brokers/backlog-quota-check/preview/join", name=VIEWER)
+@example(method="GET", target="/admin/v2/brokers/backlog-quota-check%23/preview/join", name=VIEWER)
 def test_who_may_not_change_the_broker_never_sends_it_a_change(method: str, target: str, name: str | None) -> None:
     """However path, parameters, escapes and method are written."""
     PLACE.asked.clear()
@@ -189,3 +194,25 @@ def test_a_read_that_changes_something_is_a_change() -> None:
         assert "admin_writes_to_broker" in refused.json()["detail"]
     assert asked == []
     assert rig.ask("GET", creating + "false").status_code == 200
+
+
+def test_a_viewer_reads_what_only_resembles_a_change() -> None:
+    """Names that begin like one, percent signs in names and values, and creation that is expressly not wanted."""
+    for target in (
+        "/admin/v2/persistent/public/default/backlog-quota-checks/stats",
+        TOPIC + "/partitions?checkAllowAutoCreation=false&authoritative=true",
+        TOPIC + "?%63heckAllowAutoCreation=False",
+        TOPIC + "/stats?x=100%25&%2563=d",
+        "/admin/v2/persistent/public/default/100%25/stats",
+    ):
+        PLACE.asked.clear()
+        assert PLACE.ask("GET", target, VIEWER) == 200
+        assert PLACE.asked == [("GET", target)]
+
+
+def test_what_is_encoded_without_end_is_a_change() -> None:
+    """However deep a name is hidden, it is decoded a few times only."""
+    for depth in (1, 3, 4, 10, 10_000):
+        PLACE.asked.clear()
+        assert PLACE.ask("GET", f"{TOPIC}?%{'25' * depth}63heckAllowAutoCreation=true", VIEWER) == 403
+        assert PLACE.asked == []
