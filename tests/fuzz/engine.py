@@ -43,12 +43,22 @@ def main(name: str, work: Path, options: list[str]) -> None:
         f"-dict={DICTIONARY}",
         f"-max_len={target.input_bytes_max}",
         f"-timeout={HANG_S}",
-        f"-rss_limit_mb={RESIDENT_MB_MAX}",
+        f"-rss_limit_mb={max(RESIDENT_MB_MAX, _inherited_peak_mb())}",
+        f"-malloc_limit_mb={RESIDENT_MB_MAX}",
         "-print_final_stats=1",
     ]
     _bound_address_space()
     atheris.Setup([sys.argv[0], *fixed, *options, str(corpus), str(seeds)], target.run, enable_python_coverage=True)
     atheris.Fuzz()
+
+
+def _inherited_peak_mb() -> int:
+    """The most memory that who started this process had.
+
+    Linux carries it over `exec` into `ru_maxrss`, which is what libFuzzer compares with its limit: after a large test
+    run the limit would be passed before the first input.
+    """
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
 
 
 def _bound_address_space() -> None:

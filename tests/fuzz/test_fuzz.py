@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import logging
 import random
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import structlog
 
+from tests.fuzz.engine import RESIDENT_MB_MAX
 from tests.fuzz.search import search
 from tests.fuzz.target import REGRESSIONS, BrokenPromiseError, Choices, Target, promise, sized
 from tests.fuzz.targets import TARGETS
@@ -83,6 +86,22 @@ def test_a_search_reports_a_failure_with_its_input(tmp_path: Path) -> None:
     result = search("no such target", tmp_path)
     assert not result.clean
     assert result.exit_code
+
+
+def test_the_memory_of_who_starts_a_search_is_not_taken_for_its_own(tmp_path: Path) -> None:
+    """A test run may have had more than a target may have; the engine looks once a second."""
+    pytest.importorskip("atheris", reason="no wheel for this platform")
+    program = """if True:
+        import sys
+        from pathlib import Path
+        from tests.fuzz.search import search
+        bytearray(b"x") * (int(sys.argv[1]) << 20)
+        result = search("frames", Path(sys.argv[2]), "-max_total_time=3", "-seed=1", seconds=3)
+        sys.exit(0 if result.clean else result.output[-3_000:])
+    """
+    command = [sys.executable, "-c", program, str(RESIDENT_MB_MAX + 50), str(tmp_path)]
+    run = subprocess.run(command, capture_output=True, text=True, cwd=Path(__file__).parents[2], check=False)
+    assert run.returncode == 0, run.stderr
 
 
 def test_decisions_go_on_where_an_input_has_ended() -> None:
