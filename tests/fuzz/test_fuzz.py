@@ -16,6 +16,8 @@ from pathlib import Path
 import pytest
 import structlog
 
+from proxy.wire.pulsar_pb2 import NONE
+from tests.fuzz import codecs_target
 from tests.fuzz.engine import RESIDENT_MB_MAX
 from tests.fuzz.search import search
 from tests.fuzz.target import REGRESSIONS, BrokenPromiseError, Choices, Target, promise, sized
@@ -102,6 +104,18 @@ def test_the_memory_of_who_starts_a_search_is_not_taken_for_its_own(tmp_path: Pa
     command = [sys.executable, "-c", program, str(RESIDENT_MB_MAX + 50), str(tmp_path)]
     run = subprocess.run(command, capture_output=True, text=True, cwd=Path(__file__).parents[2], check=False)
     assert run.returncode == 0, run.stderr
+
+
+def test_memory_that_a_payload_costs_shows_in_a_process_that_once_had_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As every long test run had."""
+    bytearray(b"x") * (8 * codecs_target.GROWTH_BYTES_MAX)
+
+    def greedy(*_: object) -> bytes:
+        return bytes(bytearray(b"x") * (2 * codecs_target.GROWTH_BYTES_MAX))[:1]
+
+    monkeypatch.setattr(codecs_target, "decompress", greedy)
+    with pytest.raises(BrokenPromiseError, match="cost no more"):
+        codecs_target.opened(NONE, b"x", 1)
 
 
 def test_decisions_go_on_where_an_input_has_ended() -> None:
