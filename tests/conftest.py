@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Protocol
 
 import pytest
+from hypothesis import settings
 
 from integration.artifacts import PULSAR_VERSIONS
 from integration.standalone import PulsarStandalone
@@ -39,6 +40,9 @@ def pytest_configure() -> None:
     """Let Ctrl-C reach what tests start: a shell without a terminal has background jobs ignore it, children and all."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    # A test asserts nothing about how long the machine took for an example.
+    settings.register_profile("keyline", deadline=None)
+    settings.load_profile("keyline")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
