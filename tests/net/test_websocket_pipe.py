@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from proxy.net.frames_in_slices import FEW, FramesInSlices
+from proxy.net.slices import SLICE_S, Slices
 from proxy.net.websocket.pipe import Pipe
 from proxy.wire import commands
+from proxy.wire.frames import FrameSplitter
 from tests.net.fakes import FakeClock
 from tests.net.websocket_rig import MAX_FRAME_BYTES, FakeSession, T
 
@@ -42,6 +45,34 @@ def test_nothing_passes_at_once_and_all_in_order() -> None:
     assert ends.told == [PING, PONG]
     assert [command.type for command in ends.commands] == [T.PING, T.PONG]
     assert ends.pipe.peer == "192.0.2.9:1"
+
+
+def test_a_session_takes_all_that_is_queued_before_it_writes_anything_more() -> None:
+    """However much that is: in reads of which none has to wait for its turn of the loop.
+
+    A request to deliver again that waited behind acknowledgements would come after messages that were sent meanwhile,
+    and those before the ones that were asked for.
+    """
+    ends = Ends()
+    slices = Slices(ends.clock)
+    taken: list[bytes] = []
+
+    def sort(incoming: list[bytes], end: float) -> int:
+        for number, frame in enumerate(incoming, 1):
+            taken.append(frame)
+            ends.clock.oversleep(SLICE_S)
+            if ends.clock.now() >= end:
+                return number
+        return len(incoming)
+
+    frames = FramesInSlices(slices, sort, lambda: None, lambda: None)
+    splitter = FrameSplitter(MAX_FRAME_BYTES)
+    ends.received = lambda data: frames.take(splitter.feed(data))  # type: ignore[method-assign]
+    for _ in range(10 * FEW):
+        ends.pipe.send(PING)
+    ends.pipe.in_step(lambda: ends.pipe.send(PONG))
+    ends.clock.turn()
+    assert taken == [PING] * 10 * FEW + [PONG]
 
 
 def test_a_close_comes_behind_what_was_written() -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 import structlog
 
+from proxy.net.frames_in_slices import FEW
 from proxy.wire.frames import FrameSplitter
 
 if TYPE_CHECKING:
@@ -164,8 +165,11 @@ class Pipe:
         for act in acts:
             act()
         if self._to_session and self._session is not None:
-            data, self._to_session = b"".join(self._to_session), []
-            self._session.received(data)
+            queued, self._to_session = self._to_session, []
+            # In reads that are taken at once, whoever else waits: the session answers none of it before it has all.
+            for start in range(0, len(queued), FEW):
+                if self._session is not None:
+                    self._session.received(b"".join(queued[start : start + FEW]))
 
     def _hang_up(self, reason: str) -> None:
         session, self._session = self._session, None
