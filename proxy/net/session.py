@@ -345,7 +345,7 @@ class ClientSession:
             self._relay, self._transport, connect.client_version, self._elections, self._clock
         )
         if settings.authorize_workers:
-            self._permission = Permission(self._relay, self._counters)
+            self._permission = Permission(self._relay, self._counters, self._slices)
             self._workers.judge(self._permission, self._clock, settings.authorize_again_s)
         self._router = CommandRouter(self._relay, self._workers, self._producers, self._counters)
         self._relay.open()

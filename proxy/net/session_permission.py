@@ -8,7 +8,9 @@ Rule: before a worker joins, and again every while for as long as it stays, a SU
 succeed: type Shared and reading compacted at once. A broker looks at the permission first, then at the topic, and then
 refuses what contradicts itself; no cursor, consumer or topic comes of it. Seen on Pulsar 4.0.7 and 4.2.4:
 AuthorizationError for who may not, NotAllowedError (or TopicNotFound) for who may. Whatever else it answers is the
-worker's answer: nobody joins on a guess. Nothing is remembered from one SUBSCRIBE to the next. A worker that has joined
+worker's answer: nobody joins on a guess. No answer serves a SUBSCRIBE that came after its question was sent. SUBSCRIBEs
+that come while their place is asked for share the next question: thousands of questions at once hold up a broker's
+connection for the better part of a second, and everybody who shares it. A worker that has joined
 stays while the broker has no answer, but not for as long as its client likes: the question goes by the client's own
 connection to the broker, and who has that one closed again and again could keep what was taken back. So after
 `UNANSWERED_MAX` questions without an answer, while the gateway itself reaches the broker, it has to subscribe anew.
@@ -19,6 +21,7 @@ everybody out, or has made a subscription that nobody wanted.
 
 from __future__ import annotations
 
+import itertools
 import zlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -57,20 +60,39 @@ class Place(NamedTuple):
     subscription: str
 
 
+class Question(NamedTuple):
+    """One to the broker."""
+
+    place: Place
+    asking: list[Answered]
+
+
 class Permission:
     """What one client may consume."""
 
-    def __init__(self, relay: Relay, counters: SessionCounters) -> None:
+    def __init__(self, relay: Relay, counters: SessionCounters, slices: Slices) -> None:
         """`relay` is the client's way to its broker."""
         self._relay = relay
         self._counters = counters
-        self._asked: dict[int, Answered] = {}
+        self._slices = slices
+        self._questions: dict[int, Question] = {}
+        """Under way, by their ids: one for each place."""
+        self._next: dict[Place, list[Answered]] = {}
+        """Who came while their place was asked for."""
 
     def ask(self, place: Place, answered: Answered) -> None:
         """Ask the broker; the answer follows, at once if the relay takes no more."""
+        if place in self._next:
+            self._next[place].append(answered)
+        else:
+            self._send(Question(place, [answered]))
+
+    def _send(self, question: Question) -> None:
         number = self._relay.own_id()
+        place = question.place
         self._counters.permissions_asked_total += 1
-        self._asked[number] = answered
+        self._questions[number] = question
+        self._next[place] = []
         probe = pb.CommandSubscribe(
             topic=place.topic,
             subscription=place.subscription,
@@ -82,31 +104,40 @@ class Permission:
         )
         frame = frames.encode_command(_T(type=_T.SUBSCRIBE, subscribe=probe))
         if not self._relay.request(_T.SUBSCRIBE, probe, frame):
-            del self._asked[number]
-            answered(ClientError("too much waits for the broker to ask it for a permission", pb.ServiceNotReady))
+            del self._questions[number], self._next[place]
+            refusal = ClientError("too much waits for the broker to ask it for a permission", pb.ServiceNotReady)
+            self._tell(question.asking, refusal)
 
     def replied(self, pending: Pending, command: pb.BaseCommand) -> None:
         """The broker's answer to something of ours."""
-        answered = self._asked.pop(pending.body.request_id, None)
-        if answered is None:
+        question = self._questions.pop(pending.body.request_id, None)
+        if question is None:
             return
         if command.type != _T.ERROR:  # a broker that lets such a consumer in: it goes at once
             self._leave(pending.body.consumer_id)
-            answered(None)
-            return
+        if later := self._next.pop(question.place):
+            self._send(Question(question.place, later))
+        self._tell(question.asking, self._refusal(command))
+
+    def _refusal(self, command: pb.BaseCommand) -> ClientError | None:
+        """What a client is told, None if it may."""
         error = command.error
-        if error.error in ALLOWED:
-            answered(None)
-            return
+        if command.type != _T.ERROR or error.error in ALLOWED:
+            return None
         if error.error in DENIED:
             self._counters.permissions_denied_total += 1
-        answered(ClientError(error.message, error.error))
+        return ClientError(error.message, error.error)
 
     def dropped(self) -> None:
         """The broker has gone without an answer."""
-        asked, self._asked = self._asked, {}
-        for answered in asked.values():
-            answered(ClientError("the broker went before it said whether this is permitted", pb.ServiceNotReady))
+        asking = [answered for question in self._questions.values() for answered in question.asking]
+        asking += itertools.chain.from_iterable(self._next.values())
+        self._questions, self._next = {}, {}
+        self._tell(asking, ClientError("the broker went before it said whether this is permitted", pb.ServiceNotReady))
+
+    def _tell(self, asking: list[Answered], refusal: ClientError | None) -> None:
+        """The same to each of these; there may be thousands, and each may join now."""
+        self._slices.each(asking, lambda answered: answered(refusal))
 
     def _leave(self, consumer_id: int) -> None:
         close = pb.CommandCloseConsumer(consumer_id=consumer_id, request_id=self._relay.own_id())

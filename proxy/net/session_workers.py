@@ -171,28 +171,22 @@ class SessionWorkers:
             return
         waiting = Unjudged(consumer_id, self._transport.write, lambda: self._forget(worker))
         worker.port = waiting
-
-        def answered(refusal: ClientError | None) -> None:
-            # A broker's answers come many in one read too.
-            self._slices.do(lambda _end: self._judged(worker, waiting, command, refusal))
-
-        self._permission.ask(place, answered)
+        self._permission.ask(place, lambda refusal: self._judged(worker, waiting, command, refusal))
 
     def _judged(
         self, worker: Worker, waiting: Unjudged, command: pb.CommandSubscribe, refusal: ClientError | None
-    ) -> bool:
-        """The broker's answer, or why there is none; the client may have closed the worker, or gone. A step."""
+    ) -> None:
+        """The broker's answer, or why there is none; the client may have closed the worker, or gone."""
         if worker.port is not waiting:
-            return False
+            return
         if refusal is not None:
             self._refuse(worker, command, refusal)
-            return False
+            return
         self._join(worker, command)
         if self._watch is not None:
             self._watch.begin()
         if waiting.permits and worker.port is not None:
             worker.port.flow(waiting.permits)
-        return False
 
     def _join(self, worker: Worker, command: pb.CommandSubscribe) -> None:
         try:

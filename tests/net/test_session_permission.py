@@ -123,10 +123,53 @@ def test_who_closes_before_the_answer_does_not_join() -> None:
     assert command.success.request_id == 101
     first = asked(rig)[0]
     rig.client.deliver(subscribe(1, 102))
-    second = asked(rig)[0]
     answer(rig, first, pb.AuthorizationError)
     assert rig.to_client() == []
-    answer(rig, second, pb.NotAllowedError)
+    answer(rig, asked(rig)[0], pb.NotAllowedError)
+    assert len(rig.directory.workers) == 1
+
+
+@pytest.mark.parametrize("code", [pb.NotAllowedError, pb.AuthorizationError])
+def test_those_who_come_while_their_place_is_asked_for_share_the_next_question(code: int) -> None:
+    """Never the one under way: what it asks for may have been taken back since it was sent."""
+    rig = new_rig()
+    rig.client.deliver(subscribe(1, 100))
+    (first,) = asked(rig)
+    rig.client.deliver(b"".join(subscribe(number, 100 + number) for number in range(2, 500)))
+    assert asked(rig) == []
+    answer(rig, first, pb.NotAllowedError)
+    assert len(rig.directory.workers) == 1
+    (second,) = asked(rig)
+    answer(rig, second, code)
+    refused = [command.error.request_id for command in rig.to_client()]
+    joining = [worker.link.consumer_id for worker in rig.directory.workers[1:]]
+    everybody = list(range(2, 500))
+    assert (joining, refused) == ((everybody, []) if code == pb.NotAllowedError else ([], [100 + n for n in everybody]))
+    assert asked(rig) == []
+    rig.client.deliver(subscribe(500, 600))
+    assert len(asked(rig)) == 1
+
+
+def test_those_who_share_a_question_hear_that_the_broker_went() -> None:
+    """Who was asked for and who waited for the next question."""
+    rig = new_rig()
+    joined(rig)
+    rig.client.deliver(subscribe(2, 200) + subscribe(3, 201))
+    assert len(asked(rig)) == 1
+    rig.broker.lose()
+    assert [command.error.request_id for command in rig.to_client()] == [200, 201]
+    assert len(rig.directory.workers) == 1
+
+
+def test_other_places_have_questions_of_their_own() -> None:
+    """An answer is for one topic and one subscription."""
+    rig = new_rig()
+    rig.client.deliver(subscribe(1, 100) + subscribe(2, 101, topic="other"))
+    questions = asked(rig)
+    assert [probe.topic.rsplit("/")[-1] for probe in questions] == ["orders", "other"]
+    answer(rig, questions[1], pb.AuthorizationError)
+    assert [command.error.request_id for command in rig.to_client()] == [101]
+    answer(rig, questions[0], pb.NotAllowedError)
     assert len(rig.directory.workers) == 1
 
 
