@@ -170,6 +170,8 @@ class ClientSession:
             self._relay.client_writable(writable)
         if self._workers is not None:
             self._workers.writability_changed(writable)
+        if self._producers is not None:
+            self._producers.writability_changed(writable)
 
     def closed(self, reason: str) -> None:
         """The connection is gone."""
@@ -342,7 +344,7 @@ class ClientSession:
             behind_proxy=behind_proxy,
         )
         self._producers = SessionProducers(
-            self._relay, self._transport, connect.client_version, self._elections, self._clock
+            self._relay, self._transport, connect.client_version, self._elections, self._clock, self._stuck
         )
         if settings.authorize_workers:
             self._permission = Permission(self._relay, self._counters, self._slices)
@@ -361,6 +363,10 @@ class ClientSession:
         """A bug of ours: it costs this connection."""
         if self._transport is not None:
             self._transport.abort()
+
+    def _stuck(self) -> None:
+        """The client leaves an answer unread that other clients wait for."""
+        self._end(EndCause.READS_NOTHING, "the client leaves unread what the broker says of its exclusive producers")
 
     def _read_or_pause(self) -> None:
         if self._transport is None or self._state is SessionState.ENDED:

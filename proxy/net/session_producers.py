@@ -12,7 +12,7 @@ Specification: `ServerCnx.handleProducer` and `handleCloseProducer`; PIP-68 and 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from proxy.errors import ClientError, LimitExceeded
 from proxy.net.relay_parting import Leavings
@@ -27,26 +27,43 @@ from proxy.wire import commands, frames
 from proxy.wire import pulsar_pb2 as pb
 
 if TYPE_CHECKING:
-    from proxy.net.ports import Clock, Transport
+    from collections.abc import Callable
+
+    from proxy.net.ports import Clock, Timer, Transport
     from proxy.net.producer_elections import ProducerElections
     from proxy.net.relay import Relay
     from proxy.net.relay_requests import Pending
 
 _T = pb.BaseCommand
 
+UNREAD_S_MAX: Final = 10.0
+"""How long a client that leaves its socket unread may hold up others' changes of a topic's owner, or at most twice as
+long. A broker may need some seconds to load the topic."""
+
 
 class SessionProducers:
     """All of one connection, by producer id."""
 
     def __init__(
-        self, relay: Relay, transport: Transport, client_version: str, elections: ProducerElections, clock: Clock
+        self,
+        relay: Relay,
+        transport: Transport,
+        client_version: str,
+        elections: ProducerElections,
+        clock: Clock,
+        stuck: Callable[[], None],
     ) -> None:
-        """`transport` is the client's, `relay` its way to the broker."""
+        """`transport` is the client's, `relay` its way to the broker.
+
+        `stuck` is called when others wait for an answer that the client leaves unread.
+        """
         self._relay = relay
         self.transport = transport
         self.client_version = client_version
         self._elections = elections
         self.clock = clock
+        self._stuck = stuck
+        self._answers_timer: Timer | None = None
         self._waiting: dict[int, WaitingProducer] = {}
         self._takers = SessionTakers(relay, transport, client_version, elections, clock)
 
@@ -81,6 +98,14 @@ class SessionProducers:
             return
         # Of one that was fenced the election may be over, and another one held.
         self._takers.close(self._elections.of(election.topic), body, frame)
+
+    def writability_changed(self, writable: bool) -> None:  # noqa: FBT001 - the port's one bit of news
+        """A client that leaves its socket unread leaves the broker's answers unread too.
+
+        Others' changes of the topic wait for such an answer, whether this client may have the topic or not.
+        """
+        if not writable:
+            self._watch_answers()
 
     # ---- for its elections
 
@@ -162,6 +187,8 @@ class SessionProducers:
 
         What the broker may have of it is added to `leavings`.
         """
+        if self._answers_timer is not None:
+            self._answers_timer.cancel()
         producers, self._waiting = self._waiting, {}
         closed_ids = self._takers.closed_ids
         self._takers.stop()
@@ -176,6 +203,23 @@ class SessionProducers:
         self._takers.lose(leavings)
 
     # ---- within
+
+    def _watch_answers(self) -> None:
+        """One timer: what is asked for while it runs is looked at by the next."""
+        if self._answers_timer is None:
+            unread = self._under_way()
+            self._answers_timer = self.clock.call_later(UNREAD_S_MAX, lambda: self._check_answers(unread))
+
+    def _check_answers(self, unread: frozenset[int]) -> None:
+        self._answers_timer = None
+        if unread & self._under_way():
+            self._stuck()
+        elif not self.transport.writable:
+            self._watch_answers()
+
+    def _under_way(self) -> frozenset[int]:
+        asked = (each.request_id for each in self._waiting.values() if each.candidacy.stage is Stage.ASKED)
+        return frozenset((*asked, *self._takers.under_way()))
 
     def _wait(self, body: pb.CommandProducer, frame: bytes) -> None:
         try:

@@ -15,7 +15,7 @@ from proxy.net.relay_requests import OURS
 from proxy.wire import pulsar_pb2 as pb
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from proxy.net.ports import Clock, Transport
     from proxy.net.producer_election import TopicElection
@@ -99,6 +99,11 @@ class SessionTakers:
     def closed_ids(self) -> frozenset[int]:
         """Producers that the broker was told to close, and has not said so of."""
         return frozenset(each.producer_id for each in self._closing.values() if each.begun)
+
+    def under_way(self) -> Iterator[int]:
+        """The ids of requests that the broker has not answered, while others' changes of their topics wait for that."""
+        yield from (each.request_id for each in self._takers.values() if each.begun and not each.answered)
+        yield from (request_id for request_id, each in self._closing.items() if each.begun)
 
     def _pass_close(self, body: pb.CommandCloseProducer, frame: bytes) -> None:
         closing = self._closing.get(body.request_id)

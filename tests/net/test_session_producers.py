@@ -10,11 +10,14 @@ from proxy.net.producer_elections import ElectionSettings, ProducerElections
 from proxy.net.producer_holds import EXPECTED_S_MAX, RETURN_TRIES_S, TROUBLE_S_MIN
 from proxy.net.relay_parting import BROKEN_S, PARTING_S_MAX
 from proxy.net.relay_requests import OURS
+from proxy.net.session_producers import UNREAD_S_MAX
+from proxy.net.session_statistics import EndCause
 from proxy.wire import pulsar_pb2 as pb
 from tests.net.producer_rig import (
     EXCLUSIVE,
     FENCE,
     TOPIC,
+    WAIT,
     ProducerRig,
     answers,
     asked,
@@ -431,6 +434,40 @@ def test_who_fences_does_not_meet_an_owner_that_closes() -> None:
             assert asked(a) == [("CLOSE_PRODUCER", 11)]
             a.broker.deliver(success(11))
             assert answers(a) == [(11, "success")]
+
+
+@pytest.mark.parametrize("mode", [FENCE, EXCLUSIVE, WAIT])
+@pytest.mark.parametrize("asked_first", [True, False])
+def test_an_answer_that_is_left_unread_holds_up_others_for_seconds(mode: int, *, asked_first: bool) -> None:
+    """It need not have a right to the topic for that; its connection goes, and whatever it may have is closed."""
+    rig = ProducerRig(2)
+    stuck, fair = rig.clients
+    if not asked_first:
+        stuck.client.set_writable(writable=False)
+    stuck.client.deliver(want(10, mode=mode))
+    stuck.client.set_writable(writable=False)
+    assert asked(stuck) == [("PRODUCER", 10)]
+    fair.client.deliver(want(20, mode=FENCE))
+    rig.clock.advance(2 * UNREAD_S_MAX)
+    assert stuck.session.cause is EndCause.READS_NOTHING
+    stuck.broker.deliver(error(10, pb.AuthorizationError))
+    rig.clock.advance(PARTING_S_MAX + BROKEN_S)
+    assert asked(fair) == [("PRODUCER", 20)]
+
+
+def test_a_client_that_leaves_other_things_unread_stays() -> None:
+    """Others wait for nothing of it, or for what the broker has not answered yet."""
+    rig = ProducerRig(2)
+    slow, fair = rig.clients
+    rig.owner(slow)
+    fair.client.deliver(want(20))
+    slow.client.set_writable(writable=False)
+    rig.clock.advance(2 * UNREAD_S_MAX)
+    slow.client.set_writable(writable=True)
+    fair.client.deliver(want(21, producer_id=2, mode=FENCE))
+    rig.clock.advance(2 * UNREAD_S_MAX)
+    assert slow.session.cause is None
+    assert fair.session.cause is None
 
 
 def test_who_fences_waits_for_a_promotion_and_for_others_that_fence() -> None:
