@@ -102,7 +102,7 @@ def test_a_connection_has_a_bound_of_its_own() -> None:
     """One more is refused in the broker's words and counted, without a question to it; who leaves gives its place."""
     rig = SessionRig(Limits(workers_per_connection_max=2), authorize=True).connect()
     for number in (1, 2, 3):
-        rig.client.deliver(subscribe(number, 100 + number))
+        rig.client.deliver(subscribe(number, 100 + number, topic=f"orders-{number}"))
     (refusal,) = rig.to_client()
     assert (refusal.error.request_id, refusal.error.error) == (103, pb.ConsumerBusy)
     assert refusal.error.message == "Connection reached max consumers limit: 2"
@@ -120,7 +120,7 @@ def test_the_brokers_answers_let_workers_in_by_slices() -> None:
     """They come many in one read."""
     rig = SessionRig(authorize=True).connect()
     for number in range(MANY):
-        rig.client.deliver(subscribe(number, number + 100))
+        rig.client.deliver(subscribe(number, number + 100, topic=f"orders-{number}"))
     asked = [command.subscribe.request_id for command in rig.to_broker()]
     take_time(rig)
     allowed = [pb.CommandError(request_id=number, error=pb.NotAllowedError, message="odd") for number in asked]
@@ -129,6 +129,22 @@ def test_the_brokers_answers_let_workers_in_by_slices() -> None:
     assert len(rig.directory.workers) == 2
     assert turns(rig.clock, lambda: len(rig.directory.workers) == MANY) > MANY / 4
     assert [port.command.consumer_id for port in rig.directory.workers] == list(range(MANY))
+
+
+def test_one_answer_that_is_for_many_lets_them_in_by_slices() -> None:
+    """All but the first came while it was asked for the place."""
+    rig = SessionRig(authorize=True).connect()
+    take_time(rig)
+    for number in range(MANY):
+        rig.client.deliver(subscribe(number, number + 100))
+    for _ in range(2):
+        (question,) = rig.to_broker()
+        allowed = pb.CommandError(request_id=question.subscribe.request_id, error=pb.NotAllowedError, message="odd")
+        rig.broker._receiver.received(encode(T.ERROR, allowed))
+    assert len(rig.directory.workers) == 2, "a slice has room for two, and the first answer let one in"
+    assert turns(rig.clock, lambda: len(rig.directory.workers) == MANY) > MANY / 4
+    assert [port.command.consumer_id for port in rig.directory.workers] == list(range(MANY))
+    assert rig.to_broker() == []
 
 
 def test_the_workers_of_a_lost_connection_are_told_by_slices_and_are_sent_nothing_meanwhile() -> None:
