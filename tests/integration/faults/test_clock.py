@@ -38,7 +38,7 @@ STEPS = (1, -1, 30)
 
 
 def wall_clock_calls(root: Path) -> set[tuple[str, str]]:
-    """Calls in the gateway that ask for the time of day, as (file, what is called); an event loop's clock only counts."""
+    """Calls in the gateway that ask for the time of day, as (file, what is called); a loop's own clock only counts."""
     found = set()
     for path in sorted((root / "proxy").rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text())):
