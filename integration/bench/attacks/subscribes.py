@@ -27,10 +27,10 @@ class Flood(RawConnection):
         self._send(encode_command(_T(type=_T.LOOKUP, lookupTopic=pb.CommandLookupTopic(topic=topic, request_id=1))))
         self._await(_T.LOOKUP_RESPONSE)
 
-    def come(self, subscribes: list[bytes]) -> None:
+    def come(self, subscribes: bytes) -> None:
         """Ask for all of them, and wait until each was let in or refused."""
-        self._send(b"".join(subscribes))
-        while self._answered < len(subscribes):
+        self._send(subscribes)
+        while self._answered < CONSUMERS:
             self._read(ANSWER_S_MAX)
 
     def _take(self, kind: int, frame: bytes, at: float) -> None:
@@ -41,10 +41,10 @@ class Flood(RawConnection):
 
 
 def main(gateway_url: str, topic: str, ready: Path) -> None:
-    """Attack until killed. The subscription is there before: to make one stops a broker, whoever asks for it."""
-    subscribes = [frames_made.subscribe(number, f"flood-{number}", topic, "flood") for number in range(CONSUMERS)]
-    with Flood(gateway_url, topic) as first:
-        first.come(subscribes[:1])
+    """Attack until killed."""
+    subscribes = b"".join(
+        frames_made.subscribe(number, f"flood-{number}", topic, "flood") for number in range(CONSUMERS)
+    )
     when_told(ready)
     while True:
         try:
