@@ -8,12 +8,12 @@ Rule: before a worker joins, and again every while for as long as it stays, a SU
 succeed: type Shared and reading compacted at once. A broker looks at the permission first, then at the topic, and then
 refuses what contradicts itself; no cursor, consumer or topic comes of it. Seen on Pulsar 4.0.7 and 4.2.4:
 AuthorizationError for who may not, NotAllowedError (or TopicNotFound) for who may. Whatever else it answers is the
-worker's answer: nobody joins on a guess. No answer serves a SUBSCRIBE that came after its question was sent. SUBSCRIBEs
-that come while their place is asked for share the next question: thousands of questions at once hold up a broker's
-connection for the better part of a second, and everybody who shares it. A worker that has joined
-stays while the broker has no answer, but not for as long as its client likes: the question goes by the client's own
-connection to the broker, and who has that one closed again and again could keep what was taken back. So after
-`UNANSWERED_MAX` questions without an answer, while the gateway itself reaches the broker, it has to subscribe anew.
+worker's answer: no worker joins on a guess. No answer serves a SUBSCRIBE that came after its question was sent.
+SUBSCRIBEs that come while their place is asked for share the next question: thousands of questions at once hold up a
+broker's connection for the better part of a second, and everybody who shares it. A worker that has joined stays while
+the broker has no answer, but not for as long as its client likes: the question goes by the client's own connection to
+the broker, and who has that one closed again and again could keep what was taken back. So after `UNANSWERED_MAX`
+questions without an answer, while the gateway itself reaches the broker, it has to subscribe anew.
 
 Why not a probe of type Exclusive, which is refused as busy: it is let in where our consumer is away, and then keeps
 everybody out, or has made a subscription that nobody wanted.
