@@ -93,7 +93,17 @@ class FakeClock:
 
     def advance(self, seconds: float) -> None:
         """Move time on, stopping at each timer on the way."""
-        end_s = self._now_s + seconds
+        self._advance_to(self._now_s + seconds)
+
+    def advance_to_next(self, end_s: float) -> None:
+        """Move time on to the next timer and make what is due then, or to `end_s` if no timer is due before."""
+        self.settle()
+        while self._timers and self._timers[0][2].cancelled:
+            heapq.heappop(self._timers)
+        due_s = max(self._timers[0][0], self._now_s) if self._timers else end_s
+        self._advance_to(min(due_s, end_s))
+
+    def _advance_to(self, end_s: float) -> None:
         self.settle()
         while self._timers and self._timers[0][0] <= end_s:
             due_s, _, timer = heapq.heappop(self._timers)

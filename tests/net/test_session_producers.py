@@ -549,6 +549,32 @@ def test_one_that_waits_for_its_turn_to_be_closed_keeps_the_connection() -> None
     assert a.broker.closing
 
 
+@pytest.mark.parametrize("silent", [True, False])
+def test_nobody_passes_a_close_that_waited_for_a_connection_that_broke(*, silent: bool) -> None:
+    """The broker's time for a close begins when the close is sent, and whoever came after it waits all that time."""
+    rig = ProducerRig(3)
+    a, b, c = rig.clients
+    a.client.deliver(want(10, mode=EXCLUSIVE))
+    a.broker.deliver(ready(10))
+    b.client.deliver(want(20, mode=EXCLUSIVE))
+    a.client.lose()
+    b.broker.lose()
+    c.client.deliver(want(30, mode=FENCE))
+    a.take_all()
+    rig.clock.advance(BROKEN_S)
+    assert asked(c) == []
+    if silent:
+        rig.clock.advance(PARTING_S_MAX)
+        assert a.broker.closing
+        assert asked(c) == []
+        rig.clock.advance(BROKEN_S)
+    else:
+        rig.clock.advance(PARTING_S_MAX / 2)
+        assert asked(c) == []
+        assert taken_off(a) == [1]
+    assert asked(c) == [("PRODUCER", 30)]
+
+
 def test_a_fencing_that_is_answered_when_its_client_has_gone_ends_who_had_the_topic() -> None:
     """Also one that had not waited; a broker tells nobody."""
     rig = ProducerRig(3)
