@@ -15,7 +15,7 @@ divided evenly among them, whichever is busy: none takes what another's first me
 to its share as often as it uses it.
 
 Facts: the broker sends to a consumer whose permits are above zero and debits whole batches, so the number outstanding
-may fall below zero; it counts the same way here.
+may fall below zero; it counts the same way here. What is owed so is part of the next grant that lets anything come.
 """
 
 from __future__ import annotations
@@ -92,6 +92,7 @@ class UpstreamWindow:
             - waiting_messages,
             MESSAGES_MAX,
         )
+        spent = False
         if not self._mean_bytes:
             window = min(window, FIRST_GRANT_MESSAGES)
         else:
@@ -99,18 +100,16 @@ class UpstreamWindow:
             if not bytes_held:
                 affordable = max(affordable, 1)  # or a message larger than the budget would be the last to be read
             if affordable < window:
-                window = affordable
-                if (_share(window, shares) if shares > 1 else window) <= self.outstanding:
-                    self.budget_stops += 1
-        if shares > 1:
-            window = _share(window, shares)
+                window, spent = affordable, True
+        if window > 0 and shares > 1:
+            window = max(window // shares, 1)
+        # Where nothing may come no debt is paid either: those permits would let the broker send nothing.
+        if window <= max(self.outstanding, 0):
+            self.budget_stops += spent
+            return 0
         room = window - self.outstanding
         # Half the window at a time: a FLOW for every message would cost more than the messages.
-        if room <= 0 or (self.outstanding > 0 and room * 2 < window):
+        if self.outstanding > 0 and room * 2 < window:
             return 0
         self.outstanding += room
         return room
-
-
-def _share(window: int, shares: int) -> int:
-    return max(window // shares, 1) if window > 0 else window

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from proxy.core.upstream_window import FIRST_GRANT_MESSAGES, MESSAGE_OVERHEAD_BYTES, MESSAGES_MAX, UpstreamWindow
@@ -97,6 +97,20 @@ def test_the_bytes_left_bound_the_window() -> None:
     assert full.budget_stops == 2
 
 
+def test_what_is_owed_is_paid_when_something_may_be_on_its_way_again() -> None:
+    """Permits that leave the broker without any would bring nothing: none are sent, and none are lost."""
+    each = 100 + MESSAGE_OVERHEAD_BYTES
+    upstream = known(budget_bytes=10 * each)
+    assert grant(upstream, bytes_held=8 * each) == 2
+    upstream.received(5, 500)
+    assert grant(upstream, bytes_held=10 * each) == 0
+    assert grant(upstream, bytes_held=11 * each) == 0
+    assert grant(upstream, free=0, waiting=1_001) == 0
+    assert (upstream.outstanding, upstream.budget_stops) == (-3, 2)
+    assert grant(upstream, bytes_held=9 * each) == 4
+    assert upstream.outstanding == 1
+
+
 def test_the_mean_follows_growth_at_once_and_shrinking_slowly() -> None:
     """One large message makes the next grants small; it takes many small ones to forget it."""
     upstream = known(budget_bytes=10 * MIB)
@@ -125,6 +139,8 @@ def test_a_new_upstream_consumer_starts_from_nothing() -> None:
         max_size=50,
     )
 )
+@example(steps=[(0, 951, 0, 50), (0, 0, MIB + 1, 1)])
+@example(steps=[(0, 999, 0, 11), (0, 1_005, 0, 1)])
 def test_it_never_grants_beyond_any_bound(steps: list[tuple[int, int, int, int]]) -> None:
     """Whatever happened before: no more on its way than the window, the maximum, and the bytes left."""
     upstream = known(budget_bytes=MIB)
@@ -132,6 +148,7 @@ def test_it_never_grants_beyond_any_bound(steps: list[tuple[int, int, int, int]]
         granted = grant(upstream, free=free, waiting=waiting, bytes_held=held)
         assert granted >= 0
         if granted:
+            assert upstream.outstanding > 0, "the broker sends nothing for them"
             assert upstream.outstanding <= min(MESSAGES_MAX, free + 1_000 - waiting)
             assert upstream.outstanding * (10 + MESSAGE_OVERHEAD_BYTES) <= MIB - held
         upstream.received(arrived, arrived * 10)
