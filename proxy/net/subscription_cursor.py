@@ -41,6 +41,7 @@ class CursorWatch:
         "_attached_at",
         "_confirmed_at",
         "_least",
+        "_loaded_anew_at",
         "_loaded_at",
         "_lost",
         "_now",
@@ -67,6 +68,8 @@ class CursorWatch:
         """Mark-delete position when one was closed, or less, if nothing below is anybody else's."""
         self._loaded_at: int | None = None
         """Mark-delete position that the broker told last; None if somebody may have moved it there."""
+        self._loaded_anew_at: int | None = None
+        """What it told since, where the topic may have been loaded again or only the connection lost."""
         self._lost = False
         """Whether the broker lost what it had confirmed, and may not have sent it again yet."""
         self.unknown = False
@@ -111,7 +114,7 @@ class CursorWatch:
     def moved(self) -> None:
         """Somebody moved the cursor, or may have: what the broker sends from now on, it means."""
         self._outstanding.forget_confirmed()
-        self._least = self._loaded_at = None
+        self._least = self._loaded_at = self._loaded_anew_at = None
         self.in_doubt = self.unknown = self._lost = False
 
     def told(self, mark_delete: int | None, *, since_closed: bool) -> None:
@@ -138,7 +141,7 @@ class CursorWatch:
         self.in_doubt = self.unknown = False
         if mark_delete is not None and self._went_back(mark_delete):
             self._lost = True
-            self._loaded_at = mark_delete
+            self._loaded_at, self._loaded_anew_at = mark_delete, None
             self._outstanding.unshelve_confirmed()
         else:
             self._believe()
@@ -148,7 +151,7 @@ class CursorWatch:
         loaded_at, least = self._loaded_at, self._least
         if loaded_at is None or mark_delete < loaded_at:
             return False
-        return mark_delete == loaded_at or (least is not None and mark_delete < least)
+        return mark_delete in {loaded_at, self._loaded_anew_at} or (least is not None and mark_delete < least)
 
     def _believe(self) -> None:
         self._lost = False
@@ -158,11 +161,13 @@ class CursorWatch:
         """Remember where the cursor stands, if it is where we knew it."""
         self.unknown = False
         if mark_delete is None or reposition.was_moved(self._outstanding, mark_delete, self._least or self._loaded_at):
-            self._least = self._loaded_at = None
+            self._least = self._loaded_at = self._loaded_anew_at = None
             self._outstanding.forget_shelved()
         else:
             self._remember(mark_delete)
 
     def _remember(self, mark_delete: int) -> None:
-        if not self._unsettled or self._loaded_at is None:
-            self._loaded_at = mark_delete
+        if self._unsettled and self._loaded_at is not None:
+            self._loaded_anew_at = mark_delete
+        else:
+            self._loaded_at, self._loaded_anew_at = mark_delete, None

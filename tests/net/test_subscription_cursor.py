@@ -146,6 +146,22 @@ def test_a_connection_that_is_lost_at_once_after_an_unload_changes_nothing() -> 
     assert send_again(rig, worker, COUNT - 2) == []
 
 
+def test_what_is_lost_since_a_broker_was_restarted_at_once_after_an_unload_is_not_delivered() -> None:
+    """It had stored what was acknowledged before, and goes back to there: to where its cursor stands all the time."""
+    rig, worker = holding(COUNT)
+    worker.ack(0)
+    rig.clock.advance(LEDGER_MADE_S)
+    close(rig, 0)
+    worker.ack(1)
+    old, new = rig.link, rig.brokers.new_link()
+    new.mark_delete = (LEDGER, 1)
+    old.lose()
+    rig.clock.advance(0)
+    worker.ack(3, 4, 5)
+    close(rig, 1)
+    assert send_again(rig, worker, 2) == [], "2 is at the worker still"
+
+
 def test_nothing_is_asked_for_before_the_broker_told_where_the_cursor_stands() -> None:
     """What came before the answer could be taken for neither."""
     rig, worker = held_back()
