@@ -152,6 +152,7 @@ class Subscription:
         if self.ended or self.subscribers or self.admission.busy or self.requests.busy:
             return False
         if not self.parting.under_way:
+            self.acks.hurry()
             self.flush()
         if self.parting.owes:
             self.parting.begin(done)
@@ -176,6 +177,7 @@ class Subscription:
     def finish(self) -> None:
         """The end here; the caller closes the consumers at the broker."""
         self.parting.end()
+        self.acks.hurry()
         self.flush()
         self.ended = True
         if self._unblocking is not None:
@@ -234,6 +236,7 @@ class Subscription:
         which closes all streams by itself: `done` then follows that.
         """
         assert self.streamed
+        self.acks.hurry()
         self.flush()
         self.inflows.take(stream).close(done)
         self.look_for_end_of_topic()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.net.subscription_acks import ACKS_PER_COMMAND_MAX, bits_of, words_of
+from proxy.net.subscription_acks import ACKS_PER_COMMAND_MAX, INDEX_ACKS_S, bits_of, words_of
 from proxy.wire import pulsar_pb2 as pb
 from tests.net.subscription_rig import SubscriptionRig, Worker
 from tests.net.subscription_rig_broker import LEDGER, FakeBrokerLink, T, batch, single
@@ -115,8 +115,10 @@ def test_acks_of_single_messages_are_passed_on_and_the_last_one_acknowledges_the
     worker = rig.worker("a", permits=9)
     rig.link.deliver((4, batch([("k", b"0"), ("k", b"1"), ("k", b"2")])))
     worker.ack(4, ack_set=[0b101])
+    rig.clock.advance(INDEX_ACKS_S)
     assert index_acks(rig.link) == [(4, 0b101)]
     worker.ack(4, ack_set=[0b001])
+    rig.clock.advance(INDEX_ACKS_S)
     assert index_acks(rig.link) == [(4, 0b001)]
     worker.ack(4)
     assert rig.link.acked() == [(LEDGER, 4)]
@@ -131,12 +133,54 @@ def test_acks_of_a_slice_are_mapped_to_the_entrys_indexes() -> None:
     (slice_,) = first.messages()
     assert slice_.payloads == [b"1", b"3"]
     first.ack(slice_, ack_set=[0b10])
+    rig.clock.advance(INDEX_ACKS_S)
     assert index_acks(rig.link) == [(4, 0b1101)]
     first.ack(slice_)
+    rig.clock.advance(INDEX_ACKS_S)
     assert index_acks(rig.link) == [(4, 0b0101)]
     (rest,) = second.messages()
     second.ack(rest)
     assert rig.link.acked() == [(LEDGER, 4)]
+
+
+def test_acks_of_single_messages_are_gathered_and_a_batch_done_meanwhile_needs_none() -> None:
+    """Each taker acknowledges at another moment; the broker is told once what is done by then, and nothing twice."""
+    rig = SubscriptionRig()
+    first, second = rig.worker("a", permits=9), rig.worker("b", permits=9)
+    mixed = batch([(rig.key_for("a"), b"0"), (rig.key_for("b"), b"1")])
+    rig.link.deliver((4, mixed), (5, mixed))
+    mine, others = first.messages(), second.messages()
+    first.ack(mine[0])
+    first.ack(mine[1])
+    rig.clock.advance(INDEX_ACKS_S / 2)
+    assert rig.link.taken(T.ACK) == []
+    second.ack(others[0])
+    assert rig.link.acked() == [(LEDGER, 4)]
+    rig.clock.advance(INDEX_ACKS_S / 2)
+    assert index_acks(rig.link) == [(5, 0b10)]
+    rig.clock.advance(60)
+    assert rig.link.taken(T.ACK) == []
+
+
+def test_a_receipt_sends_the_acks_of_single_messages_at_once() -> None:
+    """A worker that waits for the broker's word does not wait for other workers' acks."""
+    rig = SubscriptionRig()
+    worker = rig.worker("a", permits=9)
+    rig.link.deliver((4, batch([("k", b"0"), ("k", b"1")])))
+    worker.ack(4, ack_set=[0b10], request_id=3)
+    assert index_acks(rig.link) == [(4, 0b10)]
+    assert worker.receipt().request_id == 3
+
+
+def test_the_last_worker_leaves_no_ack_of_a_single_message_behind() -> None:
+    """The subscription ends here with it, and with that whatever would have sent them later."""
+    rig = SubscriptionRig()
+    worker = rig.worker("a", permits=9)
+    rig.link.deliver((4, batch([("k", b"0"), ("k", b"1")])))
+    worker.ack(4, ack_set=[0b10])
+    worker.port.close(9)
+    rig.clock.settle()
+    assert index_acks(rig.link) == [(4, 0b10)]
 
 
 def test_a_batch_beyond_64_messages_takes_more_than_one_word() -> None:
@@ -146,6 +190,7 @@ def test_a_batch_beyond_64_messages_takes_more_than_one_word() -> None:
     rig.link.deliver((4, batch([("k", b"x")] * 70)))
     unacked = (1 << 63) | (1 << 69)
     worker.ack(4, ack_set=words_of(unacked))
+    rig.clock.advance(INDEX_ACKS_S)
     assert index_acks(rig.link) == [(4, unacked)]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from proxy.core.positions import pack
-from proxy.net.subscription_acks import RETRY_S
+from proxy.net.subscription_acks import INDEX_ACKS_S, RETRY_S
 from proxy.wire import pulsar_pb2 as pb
 from tests.net.subscription_rig import SubscriptionRig
 from tests.net.subscription_rig_broker import LEDGER, T, batch, single
@@ -45,6 +45,7 @@ def test_an_ack_that_the_broker_refused_is_sent_again_after_a_while() -> None:
     rig.link.held.add(T.ACK)
     worker.ack(0)
     worker.ack(1, ack_set=[0b10])
+    rig.clock.advance(INDEX_ACKS_S)
     rig.link.log.clear()
     for _ in range(2):
         rig.link.refuse(T.ACK, pb.PersistenceError, "metadata store is away")
@@ -122,6 +123,7 @@ def test_an_ack_that_timed_out_on_a_connection_that_stands_is_sent_again() -> No
     rig.link.held.add(T.ACK)
     worker.ack(0, request_id=5)
     worker.ack(1, ack_set=[0b10])
+    rig.clock.advance(INDEX_ACKS_S)
     rig.link.log.clear()
     rig.link.time_out(T.ACK)
     assert worker.commands() == []
