@@ -28,6 +28,7 @@ from bisect import bisect_left
 from collections import Counter
 from dataclasses import dataclass
 from enum import Enum
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from proxy.core.chunked import ChunkedMessages
@@ -392,10 +393,10 @@ class Dispatcher:
         kept: list[Part] = []
         moved: list[Part] = []
         for part in worker.ready:
-            if changed is not None and not changed[part.slot] and part.slots is None and part.chunk is None:
+            slots = (part.slot,) if part.slots is None else tuple(part.slots_of(part.message_indexes()))
+            if changed is not None and part.chunk is None and not any(map(changed.__getitem__, slots)):
                 kept.append(part)
                 continue
-            slots = (part.slot,) if part.slots is None else set(part.slots_of(part.message_indexes()))
             belongs = all(self._target(slot, part) is worker for slot in slots)
             (kept if belongs else moved).append(part)
         if moved:
@@ -411,12 +412,16 @@ class Dispatcher:
                 moved += self._misplaced(worker)
         self.place(moved, now)
 
+    def waiting_queues(self) -> Iterator[Iterable[Part]]:
+        """All that waits: each queue in topic order."""
+        for worker in self.workers.values():
+            yield worker.ready
+        for entry in self.blocked.values():
+            yield entry.parts
+
     def waiting_parts(self) -> Iterator[Part]:
         """All that waits, in no order."""
-        for worker in self.workers.values():
-            yield from worker.ready
-        for entry in self.blocked.values():
-            yield from entry.parts
+        return chain.from_iterable(self.waiting_queues())
 
     def waiting_in(self, slot: int) -> list[Part]:
         """Parts that wait with messages of the slot, in topic order. Walks what waits for the slot's owner."""

@@ -118,7 +118,7 @@ class Changes:
         the outbox comes back, so that nothing in it overtakes what waits anew.
         """
         dispatcher = self._dispatcher
-        for worker in dispatcher.workers.values():
+        for worker in dispatcher.touched:
             if worker.outbox and not worker.writable and any(_lost(dispatcher, worker, part) for part in worker.outbox):
                 units = [part for part in worker.outbox if worker.pending.pop(part.key, None) is not None]
                 self._returned += take_back(dispatcher, worker, units, self._now)
@@ -156,8 +156,9 @@ def _join_position(dispatcher: Dispatcher) -> int | None:
     positions = LastSentPosition()
     if dispatcher.outstanding.highest >= 0:
         positions.read(dispatcher.outstanding.highest)
-    unsent = (part.position for part in dispatcher.waiting_parts() if not part.attempts)
-    lowest = min(unsent, default=None)
+    # Of each queue, which is in topic order, the first will do: many thousand messages may wait.
+    firsts = (next((part for part in queue if not part.attempts), None) for queue in dispatcher.waiting_queues())
+    lowest = min((part.position for part in firsts if part is not None), default=None)
     if lowest is not None:
         positions.hold(lowest)
     return positions.position
