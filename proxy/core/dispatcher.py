@@ -25,7 +25,7 @@ Specifications: PIP-379 (draining hashes), PIP-282 (join positions), design sect
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections import Counter
+from collections import Counter, defaultdict
 from dataclasses import dataclass
 from enum import Enum
 from itertools import chain
@@ -43,7 +43,7 @@ from proxy.core.waiting import BLOCKED_SLOT_BYTES, BlockedSlot, WaitReason, inse
 
 if TYPE_CHECKING:
     from collections import deque
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from proxy.core.delivery_log import Ending
     from proxy.core.hash_ranges import HashRange
@@ -251,7 +251,7 @@ class Dispatcher:
     def _wait(self, part: Part, now: float) -> None:
         """Something new waits, if only until this call ends."""
         self.waiting_messages += part.count
-        found = dict.fromkeys(part.slots_of(part.message_indexes())) if self.ordered and self.draining else {}
+        found = dict.fromkeys(part.message_slots()) if self.draining.count and self.ordered else {}
         self.place((part,), now)
         for slot in found:
             if slot in self.draining and slot in self.blocked:
@@ -287,35 +287,36 @@ class Dispatcher:
         if part.slots is None or not part.divisible:
             slot = part.slot
             return ((None if slot in self.blocked else self._target(slot, part), part),)
-        target_of = self._owners_only(part.slot) if not self.draining and not self.blocked else None
+        groups = self._by_owner(part) or self._by_slot_target(part)
+        pieces = split(part, [tuple(indexes) for _, indexes in groups])
+        self.outstanding.grew(PART_BYTES * (len(pieces) - 1))
+        return [(target, piece) for (target, _), piece in zip(groups, pieces, strict=True)]
+
+    def _by_owner(self, part: Part) -> Sequence[tuple[Worker | None, list[int]]]:
+        """The indexes of a batch's messages by target while no slot drains: who holds a slot owns it.
+
+        Nothing where that is not all: a slot drains or is blocked, or has no owner or lease. All slots of an entry are
+        in one stream.
+        """
+        if self.draining.count or self.blocked or (self.leases is not None and not self.leases.covers(part.slot)):
+            return ()
+        groups: defaultdict[Worker | None, list[int]] = defaultdict(list)
+        owners = self.selector.select_each(part.message_slots())
+        for index, owner in zip(part.message_indexes(), owners, strict=True):
+            groups[owner].append(index)
+        return () if None in groups else list(groups.items())
+
+    def _by_slot_target(self, part: Part) -> Sequence[tuple[Worker | None, list[int]]]:
+        """The same at any time: slots that are blocked have each a group of their own."""
         groups: dict[int, tuple[Worker | None, list[int]]] = {}
-        indexes = part.message_indexes()
-        for index, slot in zip(indexes, part.slots_of(indexes), strict=True):
-            if target_of is not None:
-                target = target_of(slot)
-            else:
-                target = None if slot in self.blocked else self._target(slot, part)
+        for index, slot in zip(part.message_indexes(), part.message_slots(), strict=True):
+            target = None if slot in self.blocked else self._target(slot, part)
             group = target.index if target is not None else -slot
             if group in groups:
                 groups[group][1].append(index)
             else:
                 groups[group] = (target, [index])
-        return self._taken_apart(part, list(groups.values()))
-
-    def _owners_only(self, slot: int) -> Callable[[int], Worker | None] | None:
-        """`_target`, for messages of one entry while no slot drains: who holds a slot owns it. None: ask `_target`.
-
-        All slots of an entry are in one stream.
-        """
-        return self.select if self.leases is None or self.leases.covers(slot) else None
-
-    def _taken_apart(
-        self, part: Part, groups: list[tuple[Worker | None, list[int]]]
-    ) -> list[tuple[Worker | None, Part]]:
-        """A piece for each group."""
-        pieces = split(part, [tuple(indexes) for _, indexes in groups])
-        self.outstanding.grew(PART_BYTES * (len(pieces) - 1))
-        return [(target, piece) for (target, _), piece in zip(groups, pieces, strict=True)]
+        return list(groups.values())
 
     def _blocked_slot(self, slot: int) -> BlockedSlot:
         """The slot's queue, made if there is none: the caller puts something into it."""
@@ -393,7 +394,7 @@ class Dispatcher:
         kept: list[Part] = []
         moved: list[Part] = []
         for part in worker.ready:
-            slots = (part.slot,) if part.slots is None else tuple(part.slots_of(part.message_indexes()))
+            slots = (part.slot,) if part.slots is None else tuple(part.message_slots())
             if changed is not None and part.chunk is None and not any(map(changed.__getitem__, slots)):
                 kept.append(part)
                 continue
@@ -434,7 +435,7 @@ class Dispatcher:
         """How many messages of each slot wait."""
         slots: Counter[int] = Counter()
         for part in self.waiting_parts():
-            slots.update(part.slots_of(part.message_indexes()))
+            slots.update(part.message_slots())
         return slots
 
     # ---- sending ----------------------------------------------------------------------------------------------
@@ -448,7 +449,9 @@ class Dispatcher:
             gate = worker.join_gate
             if gate is not None and ready[0].position > gate.position:
                 break
-            part = self._next(ready)
+            part = ready.popleft()
+            if ready and ready[0].position == part.position:
+                part = self._with_siblings(part, ready)
             if part.chunk is not None and not self.ordered and self._needed_by(part) not in {None, worker}:
                 # It is a piece of what another has begun meanwhile.
                 insert_all(self._blocked_slot(part.slot).parts, (part,))
@@ -457,17 +460,19 @@ class Dispatcher:
                 head = self._cut(part, worker.permits)
                 ready.appendleft(part)
                 part = head
-            self._leave_queue(part, now)
+            # `_leave_queue`, in place.
+            self.waiting_messages -= part.count
+            if now > part.waits_since:
+                self.blocked_time.observe(now - part.waits_since)
             self._send(worker, part, now)
         if self.chunked and worker.permits > 0 and worker.writable and not self.paused:
             self._finish_begun(worker, now)
 
-    def _next(self, ready: deque[Part]) -> Part:
-        """The head, with what waits behind it of the same entry: it was taken apart when not all could go.
+    def _with_siblings(self, part: Part, ready: deque[Part]) -> Part:
+        """The former head, with what waits behind it of the same entry: it was taken apart when not all could go.
 
         What was sent more often, or less, goes alone, and before later messages of the entry: they may have its key.
         """
-        part = ready.popleft()
         while ready and ready[0].position == part.position:
             following = ready[0]
             if may_join(part, following):
@@ -530,7 +535,7 @@ class Dispatcher:
             if part.slots is None:
                 self.slots.hold(part.slot, worker.index, part.count)
             else:
-                self.slots.hold_each(part.slots_of(part.message_indexes()), worker.index)
+                self.slots.hold_each(part.message_slots(), worker.index)
         part.holder = worker
         if part.chunk is not None:
             self.chunked.sent(worker, part)
@@ -550,13 +555,16 @@ class Dispatcher:
             worker.over_unacked = True
             worker.open = False
         worker.pending[key] = part
-        self._to_outbox(worker, part)
+        if worker.outbox:
+            worker.outbox.append(part)
+        else:
+            self._to_outbox(worker, part)
 
     def _to_outbox(self, worker: Worker, part: Part) -> None:
-        if not worker.outbox:
-            self.touched.append(worker)
-            if not worker.first_sent_at:
-                worker.first_sent_at = worker.last_sent_at
+        """The first part in an outbox that was empty."""
+        self.touched.append(worker)
+        if not worker.first_sent_at:
+            worker.first_sent_at = worker.last_sent_at
         worker.outbox.append(part)
 
     def undo_post(self, worker: Worker, part: Part) -> None:
@@ -591,7 +599,7 @@ class Dispatcher:
             slots: Iterable[int] = (part.slot,)
         else:
             self.slots.release_each(part.slots_of(indexes))
-            if not self.draining and not self.blocked:
+            if not self.draining.count and not self.blocked:
                 return []
             slots = dict.fromkeys(part.slots_of(indexes))
         free: list[int] = []

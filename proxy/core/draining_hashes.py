@@ -28,7 +28,7 @@ CHANGES_MAX: Final = 65_535
 class DrainingHashes:
     """The slots that drain, each with the membership change that began it."""
 
-    __slots__ = ("_by_slot", "_changes", "_free", "_population", "_sparse")
+    __slots__ = ("_by_slot", "_changes", "_free", "_population", "_sparse", "count")
 
     def __init__(self) -> None:
         """None drains."""
@@ -37,14 +37,12 @@ class DrainingHashes:
         self._changes: dict[int, float] = {}
         self._population: dict[int, int] = {}
         self._free = 0
+        self.count = 0
+        """How many slots drain; to be read where a call for it would cost."""
 
     def __len__(self) -> int:
         """How many slots drain."""
-        return sum(self._population.values())
-
-    def __bool__(self) -> bool:
-        """Whether any slot drains."""
-        return bool(self._population)
+        return self.count
 
     def __contains__(self, slot: int) -> bool:
         """Whether the slot drains."""
@@ -79,6 +77,7 @@ class DrainingHashes:
             table[slot] = change
         if fresh:
             self._population[change] = self._population.get(change, 0) + len(fresh)
+            self.count += len(fresh)
         return len(fresh)
 
     def end(self, slot: int) -> float | None:
@@ -91,6 +90,7 @@ class DrainingHashes:
         elif self._sparse is not None:
             del self._sparse[slot]
         began = self._changes[change]
+        self.count -= 1
         self._population[change] -= 1
         if not self._population[change]:
             del self._population[change]

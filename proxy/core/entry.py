@@ -16,7 +16,7 @@ from itertools import repeat
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
-from proxy.core.positions import entry_of, unpack
+from proxy.core.positions import ENTRY_BITS, ENTRY_MASK, entry_of, unpack
 from proxy.core.slice_id import SLICE_FLAG, slice_id, sliceable
 
 if TYPE_CHECKING:
@@ -185,6 +185,13 @@ class Part:
             return indexes
         return [index for bit, index in enumerate(indexes) if not self.acked >> bit & 1]
 
+    def message_slots(self) -> Iterable[int]:
+        """The slot of each of its messages, in the order delivered."""
+        slots = self.slots
+        if slots is None:
+            return repeat(self.slot, self.count)
+        return slots if self.indexes is None else map(slots.__getitem__, self.indexes)
+
     def slots_of(self, indexes: Sequence[int]) -> Iterable[int]:
         """The slot of each of these messages of the entry."""
         slots = self.slots
@@ -232,8 +239,7 @@ def slice_key(position: int, indexes: tuple[int, ...] | None) -> int:
     """Pending key of the messages `indexes` of the entry at `position`."""
     if indexes is None:
         return position
-    ledger, entry = unpack(position)
-    return -((ledger << _LEDGER_SHIFT) | slice_id(entry, indexes))
+    return -((position >> ENTRY_BITS << _LEDGER_SHIFT) | slice_id(position & ENTRY_MASK, indexes))
 
 
 def cut(part: Part, size: int) -> Part:

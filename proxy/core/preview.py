@@ -256,7 +256,7 @@ def _waiting_in(dispatcher: Dispatcher, moves: Sequence[RangeMove[Worker]]) -> S
     starts = [move.start for move in moves]
     messages = 0
     for run in in_steps(list(dispatcher.waiting_parts())):
-        for slot in (slot for part in run for slot in part.slots_of(part.message_indexes())):
+        for slot in (slot for part in run for slot in part.message_slots()):
             at = bisect_right(starts, slot) - 1
             messages += at >= 0 and slot <= moves[at].end
         yield

@@ -46,11 +46,11 @@ def sliceable(entry: int, messages: int = 1) -> bool:
 
 def slice_id(entry: int, indexes: Sequence[int]) -> int:
     """Id for the messages `indexes` (ascending, of the original batch) of `entry`."""
-    assert sliceable(entry), f"entry {entry} cannot be sliced: at most {_ENTRY_MASK}"
+    assert 0 <= entry <= _ENTRY_MASK, f"entry {entry} cannot be sliced: at most {_ENTRY_MASK}"
     assert indexes, "a slice has at least one message"
     first = indexes[0]
     assert 0 <= first < SLICED_MESSAGES_MAX, f"a slice cannot begin with message {first}"
-    digest = zlib.crc32(array("I", indexes).tobytes()) & _DIGEST_MASK
+    digest = zlib.crc32(array("I", indexes)) & _DIGEST_MASK
     return SLICE_FLAG | (entry << _ENTRY_SHIFT) | (first << DIGEST_BITS) | digest
 
 

@@ -85,17 +85,11 @@ class SlotTable:
                 self._hold_dense(slot, holder, 1)
             return
         assert NO_HOLDER < holder <= MAX_HOLDER, holder
-        first = _ONE_UNIT | holder
         known = sparse.get
         for slot in slots:
-            packed = known(slot)
-            if packed is None:
-                sparse[slot] = first
-            else:
-                assert packed & _HOLDER_MASK == holder, (
-                    f"slot {slot} is held by {packed & _HOLDER_MASK}, not by {holder}"
-                )
-                sparse[slot] = packed + _ONE_UNIT
+            packed = known(slot, holder)
+            assert packed & _HOLDER_MASK == holder, f"slot {slot} is held by {packed & _HOLDER_MASK}, not by {holder}"
+            sparse[slot] = packed + _ONE_UNIT
         if len(sparse) > DENSE_THRESHOLD:
             self._to_arrays(sparse)
 

@@ -14,7 +14,12 @@ Source: Pulsar's resolution of the sticky key, facts 1.1 to 1.4; `producer-seque
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import mmh3
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 CONSISTENT_SLOT_COUNT = 65_535
 """Slots 1..65535 of the consistent hashing ring."""
@@ -28,6 +33,12 @@ _MASK_31_BITS = 0x7FFF_FFFF
 def murmur31(key: bytes) -> int:
     """Return Murmur3 x86 32-bit of the key, seed 0, with the sign bit cleared: 0..2^31-1."""
     return mmh3.hash(key, 0, False) & _MASK_31_BITS
+
+
+def murmur31_each(keys: Iterable[bytes]) -> list[int]:
+    """As `murmur31`, of each of these keys."""
+    murmur = mmh3.hash
+    return [murmur(key, 0, False) & _MASK_31_BITS for key in keys]
 
 
 def consistent_slot(murmur: int) -> int:

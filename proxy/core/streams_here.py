@@ -192,7 +192,7 @@ def _discard(dispatcher: Dispatcher, dropped: Iterable[Part], span: HashRange) -
         entry = entries.get(part.position)
         if entry is not None:
             parts = entry.parts if isinstance(entry, Batch) else (entry,)
-            slots = (slot for each in parts for slot in each.slots_of(each.message_indexes()))
+            slots = (slot for each in parts for slot in each.message_slots())
             assert all(span.start <= slot <= span.end for slot in slots), "an entry is in several streams"
             dispatcher.outstanding.discard(part.position, size_of(entry))
             gone.append(part.position)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 from proxy.core.entry import topic_order
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Sequence
 
     from proxy.core.entry import Part
 
@@ -64,8 +64,14 @@ class BlockedSlot:
         """Messages that found the slot draining (PIP-379's blockedAttempts)."""
 
 
-def insert_all(queue: deque[Part], parts: Iterable[Part]) -> None:
-    """Put parts where their positions belong in a queue that is in topic order."""
+def insert_all(queue: deque[Part], parts: Sequence[Part]) -> None:
+    """Put parts where their positions belong in a queue that is in topic order.
+
+    Most come alone and behind all that waits.
+    """
+    if len(parts) == 1 and (not queue or queue[-1].position < parts[0].position):
+        queue.append(parts[0])
+        return
     ordered = sorted(parts, key=topic_order)
     if not queue or queue[-1].order < ordered[0].order:
         queue.extend(ordered)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from proxy.wire.batch_reader import BatchReader
-from proxy.wire.codecs import decompress
+from proxy.wire.codecs import opened_payload
 from proxy.wire.metadata import peek
 from proxy.wire.opened_batch import OpenedBatch
 
@@ -49,11 +49,13 @@ class BatchContents:
         opened = batch.content
         if not isinstance(opened, OpenedBatch):
             opened = self._open(batch)
-        elif not opened.is_open:
+        if not opened.compressed:
+            return opened.piece(batch.tail, indexes)
+        if not opened.is_open:
             opened.open(batch.tail, self._peek_max_bytes)
             self._grew(batch, opened.payload_bytes)
         piece = opened.piece(batch.tail, indexes)
-        if opened.payload_bytes and self._outstanding.bytes_held > self._budget_bytes and not _to_be_cut(batch):
+        if self._outstanding.bytes_held > self._budget_bytes and not _to_be_cut(batch):
             opened.close()
             self._grew(batch, -opened.payload_bytes)
         return piece
@@ -61,9 +63,8 @@ class BatchContents:
     def _open(self, batch: Batch) -> OpenedBatch:
         """One whose messages have one slot, so that there was no need to read each, until a part of it had to leave."""
         metadata, _, start = peek(batch.tail)
-        payload = batch.tail[start:]
-        if metadata.compression:
-            payload = decompress(metadata.compression, payload, metadata.uncompressed_size, self._peek_max_bytes)
+        size, limit = metadata.uncompressed_size, self._peek_max_bytes
+        payload = opened_payload(batch.tail, start, metadata.compression, size, limit)
         reader = BatchReader(metadata, payload, batch.total)
         reader.read(batch.total)
         opened = batch.content = OpenedBatch(metadata, start, payload, reader)

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 import structlog
 
 from proxy.core.slice_id import sliceable
-from proxy.core.sticky_key import murmur31
+from proxy.core.sticky_key import murmur31_each
 from proxy.net.openings import COST_BYTES, COST_ENTRY
 from proxy.net.subscription_receive_queue import Decompression
 from proxy.wire.batch import MIN_SINGLE_BYTES, uniform, uniform_steps
 from proxy.wire.batch_reader import BatchReader
-from proxy.wire.codecs import decompress
+from proxy.wire.codecs import decompress, opened_payload
 from proxy.wire.errors import WireError
 from proxy.wire.metadata import can_peek
 from proxy.wire.opened_batch import OpenedBatch
@@ -118,10 +118,9 @@ class BatchSlots:
         if not can_peek(metadata):
             self._opaque(metadata, "it is encrypted")
             return None
-        payload = tail[payload_start:]
+        size, limit = metadata.uncompressed_size, self._peek_max_bytes
         try:
-            if metadata.compression:
-                payload = decompress(metadata.compression, payload, metadata.uncompressed_size, self._peek_max_bytes)
+            payload = opened_payload(tail, payload_start, metadata.compression, size, limit)
             return self._find(metadata, payload_start, payload, key, slot, count, entry)
         except WireError as error:
             self._opaque(metadata, str(error))
@@ -138,14 +137,14 @@ class BatchSlots:
         entry: int,
     ) -> Slots:
         """Of an opened batch. Raises `WireError`."""
-        if uniform(payload, count, key):
+        reader = BatchReader(metadata, payload, count)
+        if not _begins_with_two_keys(reader) and uniform(payload, count, key):
             return None if _expands(metadata, payload) else slot
         if not self._may_cut(metadata, payload, entry, count):  # before each message is read
             return None
         self._openings.spend_more(self.opener, count)
-        reader = BatchReader(metadata, payload, count)
         reader.read(count)
-        slots = [self._slot_of(murmur31(key)) for key in reader.keys]
+        slots = list(map(self._slot_of, murmur31_each(reader.keys)))
         return self._checked(reader, slots, metadata, payload_start, payload, slot)
 
     def _may_cut(self, metadata: MessageMetadata, payload: bytes, entry: int, count: int) -> bool:
@@ -208,7 +207,7 @@ class BatchSlots:
                 yield step
                 reader.read(step)
                 yield step
-                slots += [self._slot_of(murmur31(key)) for key in reader.keys[len(slots) :]]
+                slots += map(self._slot_of, murmur31_each(reader.keys[len(slots) :]))
         except WireError as error:
             self._opaque(metadata, str(error))
             return None
@@ -221,8 +220,7 @@ class BatchSlots:
         size = metadata.uncompressed_size if metadata.compression else 0
         if size <= self._limits.inline_bytes:
             yield COST_ENTRY + size // COST_BYTES
-            payload = tail[payload_start:]
-            return decompress(metadata.compression, payload, size, self._peek_max_bytes) if size else payload
+            return opened_payload(tail, payload_start, metadata.compression, size, self._peek_max_bytes)
         payload_seen = memoryview(tail)[payload_start:]
         work = partial(decompress, metadata.compression, payload_seen, size, self._peek_max_bytes)
         opened = yield Decompression(size, work)
@@ -250,6 +248,15 @@ class BatchSlots:
                 why=why,
                 producer=metadata.producer_name,
             )
+
+
+def _begins_with_two_keys(reader: BatchReader) -> bool:
+    """Whether the first two messages tell already that the batch has several keys: so most do that have.
+
+    Of messages that must be read by protobuf it is not known here: without keys, they would differ all the same.
+    """
+    reader.read(2)
+    return reader.usual and reader.keys[0] != reader.keys[-1]
 
 
 def _expands(metadata: MessageMetadata, payload: bytes) -> bool:

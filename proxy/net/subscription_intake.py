@@ -106,9 +106,10 @@ class Intake:
         limits = openings.limits
         self._spend = openings.spend
         self._inline_bytes, self._step_messages = limits.inline_bytes, limits.step_messages
-        self.queue = ReceiveQueue(
-            openings, counters, self._taking if digest is None else self._taking_recorded, taken, failed
-        )
+        take_at_once, take = self._taken_at_once, self._taking
+        if digest is not None:
+            take_at_once, take = self._taken_at_once_recorded, self._taking_recorded
+        self.queue = ReceiveQueue(openings, counters, take_at_once, take, taken, failed)
         self._queued = self.queue.entries
         self.slots_of_batch = BatchSlots(counters, self._true_slot_of, peek_max_bytes, openings, slots, digest)
         self.slots_of_batch.opener = self.queue
@@ -217,6 +218,34 @@ class Intake:
         self._run_messages += messages
         self._run_bytes += len(tail)
         self.queue.add(head, now, messages)
+
+    def _taken_at_once(self, head: MessageHead, arrived_at: float) -> bool:
+        """Take a batch that costs little, as `message` does, if the turn has room for it: most that wait are such."""
+        _, ledger, entry, redeliveries, ack_set, tail, extras = head
+        try:
+            metadata, key, payload_start = peek_key(tail)
+        except WireError:
+            return False
+        count = metadata.num_messages_in_batch
+        size = metadata.uncompressed_size if metadata.compression else 0
+        if metadata.num_chunks_from_msg > 1 or not 1 < count <= self._step_messages or size > self._inline_bytes:
+            return False
+        if not self._spend(self.queue, COST_ENTRY + size // COST_BYTES):
+            return False
+        position = (ledger << 40) + entry
+        slot = self._slot_of(murmur31(key))
+        slots = self._slots_at_once(metadata, tail, payload_start, key, slot, count, entry)
+        self.extras, self.last_position, self.last_key = extras, position, key
+        self._several(slots, position, slot, count, redeliveries, ack_set, tail, arrived_at, self._now())
+        return True
+
+    def _taken_at_once_recorded(self, head: MessageHead, arrived_at: float) -> bool:
+        """As `recorded`."""
+        self.slots_of_batch.digests.clear()
+        taken = self._taken_at_once(head, arrived_at)
+        if taken:
+            self._record()
+        return taken
 
     def _taking(self, head: MessageHead, arrived_at: float) -> Taking:
         """As `message`, in turns."""

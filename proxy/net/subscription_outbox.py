@@ -57,10 +57,12 @@ class Outbox:
         units = worker.outbox
         consumer_id = link.consumer_id
         keeps_broker_entry = link.accepts_broker_entry_metadata
-        sent = 0
+        piece = self._contents.piece
+        sent = slices = 0
         while sent < len(units):
             if not link.writable:
                 del units[:sent]
+                self._counters.sliced_deliveries += slices
                 return False
             pieces = []
             group = units[sent : sent + FRAMES_AT_A_TIME]
@@ -82,11 +84,18 @@ class Outbox:
                         )
                     )
                 else:
-                    pieces.append(self._slice(consumer_id, unit, extras))
+                    batch, indexes = unit.batch, unit.indexes
+                    assert batch is not None
+                    assert indexes is not None
+                    ledger, entry = wire_id(unit.key)
+                    tail = piece(batch, indexes)
+                    slices += 1
+                    pieces.append(message_frame(consumer_id, ledger, entry, unit.redeliveries, tail, (), extras))
             link.send(b"".join(pieces))
             self._observe(worker, group)
             sent += FRAMES_AT_A_TIME
         worker.outbox = []
+        self._counters.sliced_deliveries += slices
         return True
 
     def _observe(self, worker: Worker, group: Sequence[Part]) -> None:
@@ -102,16 +111,6 @@ class Outbox:
                     received_at, count = unit.received_at, 0
                 count += 1
         self.dispatch_latency.observe(now - received_at, count)
-
-    def _slice(self, consumer_id: int, unit: Part, extras: Extras) -> bytes:
-        """A smaller batch."""
-        ledger, entry = wire_id(unit.key)
-        batch, indexes = unit.batch, unit.indexes
-        assert batch is not None
-        assert indexes is not None
-        self._counters.sliced_deliveries += 1
-        tail = self._contents.piece(batch, indexes)
-        return message_frame(consumer_id, ledger, entry, unit.redeliveries, tail, (), extras)
 
 
 def _without_broker_entry(tail: bytes) -> bytes:

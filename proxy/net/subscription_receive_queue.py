@@ -54,6 +54,7 @@ class ReceiveQueue:
         "_failed",
         "_openings",
         "_take",
+        "_take_at_once",
         "_taken",
         "_taking",
         "_wanted",
@@ -69,16 +70,19 @@ class ReceiveQueue:
         self,
         openings: Openings,
         counters: Counters,
+        take_at_once: Callable[[MessageHead, float], bool],
         take: Callable[[MessageHead, float], Taking],
         taken: Callable[[], None],
         failed: Callable[[str], None],
     ) -> None:
         """`take` takes an entry that arrived at a time, `taken` is called after some were.
 
+        `take_at_once` is asked first, and says whether it has taken it: `take` pauses, at a price.
         `failed` is called when one cannot be taken for a fault of ours; nothing waits any more then.
         """
         self._openings = openings
         self._counters = counters
+        self._take_at_once = take_at_once
         self._take = take
         self._taken = taken
         self._failed = failed
@@ -110,8 +114,14 @@ class ReceiveQueue:
         """As the port says."""
         took = False
         try:
-            while self.entries and self._may_go_on():
-                took = self._go_on(None) or took
+            while self.entries:
+                if self._taking is None and self._take_at_once(self.entries[0].head, self.entries[0].arrived_at):
+                    self._drop_first()
+                    took = True
+                elif self._may_go_on():
+                    took = self._go_on(None) or took
+                else:
+                    break
         except Exception:
             log.exception("an entry cannot be taken")
             self._fail()
@@ -144,11 +154,14 @@ class ReceiveQueue:
             self._wanted = self._taking.send(result)
         except StopIteration:
             self._stop_taking()
-            queued = self.entries.popleft()
-            self.messages -= queued.messages
-            self.bytes_held -= len(queued.head.tail) + QUEUED_BYTES
+            self._drop_first()
             return True
         return False
+
+    def _drop_first(self) -> None:
+        queued = self.entries.popleft()
+        self.messages -= queued.messages
+        self.bytes_held -= len(queued.head.tail) + QUEUED_BYTES
 
     def _decompressed(self, result: bytes | Exception) -> None:
         try:

@@ -60,6 +60,12 @@ def decompress(compression: int, payload: bytes | memoryview, uncompressed_size:
     return data
 
 
+def opened_payload(tail: bytes, start: int, compression: int, uncompressed_size: int, limit: int) -> bytes:
+    """The payload of an entry's tail, which begins at `start`: as `decompress` does it, if it is compressed at all."""
+    payload = tail[start:]
+    return decompress(compression, payload, uncompressed_size, limit) if compression else payload
+
+
 def compress(compression: int, data: bytes) -> bytes:
     """The data as Pulsar's clients would send it. Raises CodecError where the type is unknown."""
     encode = _ENCODERS.get(compression)

@@ -163,11 +163,13 @@ def message_frame(
         wrapper = _learn_wrapper(consumer_id, ledger, redelivery_count, size, extras)
     pack, before, after, command_part = wrapper
     total = command_part + len(tail)
+    if encoded:
+        return b"".join((_pack_size(total), before, encoded, after, tail))
     if size == _SIZE_2:
         return pack(total, before, entry & _MASK | _MORE, entry >> 7, after) + tail
     if size == _SIZE_3:
         return pack(total, before, entry & _MASK | _MORE, entry >> 7 & _MASK | _MORE, entry >> 14, after) + tail
-    return pack(total, before, *(encoded or varint(entry)), after) + tail
+    return pack(total, before, *varint(entry), after) + tail
 
 
 def rewrite_consumer_id(frame: bytes, consumer_id: int) -> bytes:

@@ -44,7 +44,6 @@ _SIGN_BIT = 1 << 63
 
 _unpack_size = struct.Struct(">I").unpack_from
 _unpack_checksum = struct.Struct(">2xI").unpack_from
-_pack_checksum = struct.Struct(">2BI").pack
 _pack_size = struct.Struct(">I").pack
 _parse = MessageMetadata.FromString
 _new = tuple.__new__
@@ -191,9 +190,9 @@ def build_tail(metadata: MessageMetadata, payload: bytes) -> bytes:
 
 def build_encoded_tail(encoded: bytes, payload: bytes) -> bytes:
     """As `build_tail`, of metadata that is encoded already."""
-    head = _pack_size(len(encoded)) + encoded
-    checksum = crc32c(payload, crc32c(head))
-    return b"".join((_pack_checksum(MAGIC_BYTE, CHECKSUM_BYTE, checksum), head, payload))
+    size = _pack_size(len(encoded))
+    checksum = crc32c(payload, crc32c(encoded, crc32c(size)))
+    return b"".join((_CHECKSUM_MAGIC, _pack_size(checksum), size, encoded, payload))
 
 
 def _check_required(metadata: MessageMetadata, start: int) -> None:

@@ -19,7 +19,7 @@ from array import array
 from typing import TYPE_CHECKING, Final
 
 from proxy.wire.batch import single_at
-from proxy.wire.codecs import decompress
+from proxy.wire.codecs import opened_payload
 from proxy.wire.metadata import build_encoded_tail
 from proxy.wire.pulsar_pb2 import MessageMetadata
 from proxy.wire.varints import varint
@@ -54,7 +54,16 @@ _PARTITION_KEY: Final = b"\x32"
 class OpenedBatch:
     """One batch; all its pieces are cut here."""
 
-    __slots__ = ("_common", "_compression", "_offsets", "_payload", "_payload_start", "_uncompressed_bytes", "_usual")
+    __slots__ = (
+        "_common",
+        "_compression",
+        "_offsets",
+        "_payload",
+        "_payload_start",
+        "_uncompressed_bytes",
+        "_usual",
+        "compressed",
+    )
 
     def __init__(self, metadata: MessageMetadata, payload_start: int, payload: bytes, reader: BatchReader) -> None:
         """`payload` is uncompressed, and begins at `payload_start` of the entry's tail if the entry is, too.
@@ -64,6 +73,8 @@ class OpenedBatch:
         self._offsets = array("I", reader.offsets)
         self._usual = reader.usual
         self._compression = metadata.compression
+        self.compressed = bool(metadata.compression)
+        """Only then is there anything to open and close: pieces of any other are cut out of the entry."""
         self._uncompressed_bytes = metadata.uncompressed_size
         self._payload = payload if metadata.compression else None
         self._payload_start = payload_start
@@ -80,18 +91,18 @@ class OpenedBatch:
     @property
     def payload_bytes(self) -> int:
         """What a compressed one costs more while it is open; 0 for any other."""
-        return self._uncompressed_bytes if self._compression else 0
+        return self._uncompressed_bytes if self.compressed else 0
 
     @property
     def is_open(self) -> bool:
         """Whether a piece can be cut without decompressing."""
-        return not self._compression or self._payload is not None
+        return not self.compressed or self._payload is not None
 
     def open(self, tail: bytes, bytes_max: int) -> None:
         """Decompress again what was closed. It was decompressed before, so it can be."""
-        if not self.is_open:
-            payload = tail[self._payload_start :]
-            self._payload = decompress(self._compression, payload, self._uncompressed_bytes, bytes_max)
+        self._payload = opened_payload(
+            tail, self._payload_start, self._compression, self._uncompressed_bytes, bytes_max
+        )
 
     def close(self) -> None:
         """Let the payload of a compressed one go."""
@@ -102,21 +113,21 @@ class OpenedBatch:
 
         The outer key is the first message's. There is no broker entry metadata: its index counts the original's.
         """
-        assert self.is_open, "a piece of a closed batch"
         offsets = self._offsets
-        payload, base = (tail, self._payload_start) if self._payload is None else (self._payload, 0)
+        payload, base = self._payload, 0
+        if payload is None:
+            assert not self.compressed, "a piece of a closed batch"
+            payload, base = tail, self._payload_start
         chosen = b"".join([payload[base + offsets[index] : base + offsets[index + 1]] for index in indexes])
         first = base + offsets[indexes[0]]
-        own = (_own_usual if self._usual else _own)(payload, first, chosen, len(indexes))
-        return build_encoded_tail(self._common + own, chosen)
-
-
-def _own_usual(payload: bytes, first: int, chosen: bytes, count: int) -> bytes:
-    """As `_own`, by hand, where the first message begins with the size of its metadata and a short partition key."""
-    at = first + _KEY_SIZE_AT
-    key_end = at + 1 + payload[at]
-    counts = (_MESSAGES, varint(count), _UNCOMPRESSED_SIZE, varint(len(chosen)), _PARTITION_KEY)
-    return b"".join((*counts, payload[at:key_end]))
+        if not self._usual:
+            return build_encoded_tail(self._common + _own(payload, first, chosen, len(indexes)), chosen)
+        # As `_own`, by hand: the first message begins with the size of its metadata and a short partition key.
+        at = first + _KEY_SIZE_AT
+        key = payload[at : at + 1 + payload[at]]
+        count, size = varint(len(indexes)), varint(len(chosen))
+        own = b"".join((self._common, _MESSAGES, count, _UNCOMPRESSED_SIZE, size, _PARTITION_KEY, key))
+        return build_encoded_tail(own, chosen)
 
 
 def _own(payload: bytes, first: int, chosen: bytes, count: int) -> bytes:

@@ -3,33 +3,40 @@
 Source: protobuf's encoding specification, "Base 128 Varints".
 """
 
+from array import array
+from struct import Struct
+
 LIMIT = 1 << 64
 """First value that no longer fits a protobuf integer."""
 
+
+_TWO_BYTES = 1 << 7
+_THREE_BYTES = 1 << 14
 
 NINE_BYTES = 1 << 56
 """First value that takes nine bytes."""
 
 
+_PAIRS = array("H", (low | 0x80 | (high | 0x80) << 8 for high in range(128) for low in range(128)))
+"""Two bytes of a varint that goes on, little endian, by their 14 bits."""
+_pack_nine = Struct("<4HB").pack
+
+
 def nine_bytes(value: int) -> bytes:
-    """As `varint`, for values from 2**56 to below 2**63, at a third of its price."""
-    return bytes(
-        (
-            value & 0x7F | 0x80,
-            value >> 7 & 0x7F | 0x80,
-            value >> 14 & 0x7F | 0x80,
-            value >> 21 & 0x7F | 0x80,
-            value >> 28 & 0x7F | 0x80,
-            value >> 35 & 0x7F | 0x80,
-            value >> 42 & 0x7F | 0x80,
-            value >> 49 & 0x7F | 0x80,
-            value >> 56,
-        )
+    """As `varint`, for values from 2**56 to below 2**63, at a fraction of its price."""
+    return _pack_nine(
+        _PAIRS[value & 0x3FFF],
+        _PAIRS[value >> 14 & 0x3FFF],
+        _PAIRS[value >> 28 & 0x3FFF],
+        _PAIRS[value >> 42 & 0x3FFF],
+        value >> 56,
     )
 
 
 def varint(value: int) -> bytes:
     """Encode `value`, a non-negative integer below 2**64, in 1 to 10 bytes. Raises ValueError outside that range."""
+    if 0 <= value < _THREE_BYTES:  # sizes and counts, at half the price
+        return bytes((value,)) if value < _TWO_BYTES else bytes((value & 0x7F | 0x80, value >> 7))
     if not 0 <= value < LIMIT:
         raise ValueError(f"{value} does not fit an unsigned 64-bit integer")
     encoded = bytearray()

@@ -18,7 +18,7 @@ from proxy.core.worker import Worker
 from tests.core.batches import by_slot
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 LEDGER = 1
 
@@ -66,6 +66,10 @@ class Owners:
         """The latest claimant that is here."""
         claimants = self._claimants.get(slot)
         return claimants[-1] if claimants else None
+
+    def select_each(self, slots: Iterable[int]) -> Iterator[Worker | None]:
+        """One by one."""
+        return map(self.select, slots)
 
     def ranges(self, worker: Worker) -> list[HashRange]:
         """Of single slots."""

@@ -9,9 +9,8 @@ import pytest
 from proxy.core.entry import Batch, mixed_batch, split
 from proxy.core.outstanding import Outstanding
 from proxy.core.worker import Worker
-from proxy.net import subscription_batch_contents
 from proxy.net.subscription_batch_contents import BatchContents
-from proxy.wire import opened_batch
+from proxy.wire import codecs
 from proxy.wire import pulsar_pb2 as pb
 from proxy.wire.batch_reader import BatchReader
 from proxy.wire.codecs import decompress
@@ -38,8 +37,7 @@ class Rig:
         self.outstanding = Outstanding()
         self.contents = BatchContents(self.outstanding, budget_bytes, ROOMY)
         self.decompressions = 0
-        for module in (opened_batch, subscription_batch_contents):
-            monkeypatch.setattr(module, "decompress", self._decompress)
+        monkeypatch.setattr(codecs, "decompress", self._decompress)
 
     def _decompress(self, compression: int, payload: bytes, size: int, limit: int) -> bytes:
         self.decompressions += 1

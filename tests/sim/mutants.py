@@ -187,8 +187,28 @@ MUTANTS = (
     Mutant(
         "a message of a batch overtakes",
         DISPATCHER,
-        "                target = None if slot in self.blocked else self._target(slot, part)\n            group",
-        "                target = self.select(slot)\n            group",
+        "            target = None if slot in self.blocked else self._target(slot, part)\n            group",
+        "            target = self.select(slot)\n            group",
+    ),
+    Mutant(
+        "a batch's messages go to their owners while a slot drains",
+        DISPATCHER,
+        "        if self.draining.count or self.blocked or (self.leases",
+        "        if (self.leases",
+    ),
+    Mutant(
+        "acks of single messages are gathered for ever",
+        "proxy/net/subscription_acks.py",
+        "            self._indexes_due = True\n            self._wake()\n",
+        "            self._wake()\n",
+        tests="tests/net/test_subscription_acks.py",
+    ),
+    Mutant(
+        "where the topic may have been loaded again is forgotten",
+        CURSOR,
+        "            self._loaded_anew_at = mark_delete\n",
+        "            pass\n",
+        tests="tests/net/test_subscription_cursor.py",
     ),
     Mutant(
         "messages of a batch overtake what was sent less often",

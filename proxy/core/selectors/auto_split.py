@@ -26,7 +26,7 @@ from proxy.core.selectors.base import Named
 from proxy.core.sticky_key import RANGE_SLOT_COUNT, range_slot
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Iterator
 
 W = TypeVar("W", bound=Named)
 
@@ -77,6 +77,10 @@ class AutoSplit(Generic[W]):
         """Return the owner of the smallest upper bound at or above the slot."""
         owners = self._owners
         return owners[bisect_left(self._upper_bounds, slot)] if owners else None
+
+    def select_each(self, slots: Iterable[int]) -> Iterator[W | None]:
+        """See `Selector.select_each`."""
+        return map(self.select, slots)
 
     def ranges(self, worker: W) -> list[HashRange]:
         """See `Selector.ranges`. The topmost range ends at 65536, as the broker shows it."""

@@ -15,7 +15,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from proxy.core.hash_ranges import HashRange, RangeMove
 
@@ -60,6 +60,9 @@ class Selector(Protocol[W]):
 
     def select(self, slot: int) -> W | None:
         """Return the owner of a slot, None if there is none."""
+
+    def select_each(self, slots: Iterable[int]) -> Iterator[W | None]:
+        """As `select`, of each of these slots, at a fraction of the price."""
 
     def ranges(self, worker: W) -> list[HashRange]:
         """Return a worker's slots as the broker's ``keyHashRangeArrays`` shows them: sorted and merged."""

@@ -167,6 +167,13 @@ class ConsistentHashing(Generic[W]):
             self._table = OwnerTable((*self._points, LAST_SLOT), map(self._workers.__getitem__, self._owners))
         return self._owner_on_ring(slot)
 
+    def select_each(self, slots: Iterable[int]) -> Iterator[W | None]:
+        """See `Selector.select_each`."""
+        table = self._table
+        if table is None:
+            return map(self.select, slots)
+        return map(table.workers.__getitem__, map(table.indexes.__getitem__, slots))
+
     def ranges(self, worker: W) -> list[HashRange]:
         """See `Selector.ranges`. The tail above the last point is a range of its own, ending at 65535."""
         member = self._members.get(id(worker))

@@ -26,7 +26,7 @@ from proxy.core.selectors.base import StickyNamed
 from proxy.core.sticky_key import RANGE_SLOT_COUNT, range_slot
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Iterator
 
 W = TypeVar("W", bound=StickyNamed)
 
@@ -67,6 +67,10 @@ class StickyRanges(Generic[W]):
     def select(self, slot: int) -> W | None:
         """Return the worker that named the slot, None if nobody did."""
         return self._owners[bisect_left(self._upper_bounds, slot)]
+
+    def select_each(self, slots: Iterable[int]) -> Iterator[W | None]:
+        """See `Selector.select_each`."""
+        return map(self.select, slots)
 
     def ranges(self, worker: W) -> list[HashRange]:
         """See `Selector.ranges`."""

@@ -168,7 +168,9 @@ def test_a_busy_ring_answers_as_a_quiet_one(script: list[tuple[bool, int]]) -> N
         elif not joins and number in present:
             leaver = present.pop(number)
             assert moved_slots(quiet.remove(leaver)) == moved_slots(loud.remove(leaver))
-        assert all(loud.select(slot) is owner for slot, owner in owners_by_slot(quiet).items())
+        owners = owners_by_slot(quiet)
+        assert all(loud.select(slot) is owner for slot, owner in owners.items())
+        assert list(loud.select_each(owners)) == list(owners.values())
     assert loud._table is not None
     assert len(loud._table.workers) <= 1 + 8
 

@@ -55,6 +55,7 @@ def test_every_join_and_leave_keeps_the_contract(new_selector: NewSelector, scri
         after = owners_by_slot(selector)
         assert moved_slots(moves) == changed_slots(before, after)
         assert all(selector.select(slot) is owner for slot, owner in after.items())
+        assert list(selector.select_each(after)) == list(after.values())
         if not isinstance(selector, StickyRanges):
             assert len(after) == (selector.range_size if present else 0)
         for member in present.values():
