@@ -6,9 +6,10 @@ not wait behind messages for busy ones, so the gateway looks ahead past them; an
 may grow without end when one key is stuck (G7).
 
 The window is what may be on its way from the broker at any time: free permits plus look-ahead, less what waits here
-already, and never more than the bytes left hold, at the size messages have had lately. The mean reacts at once when
-messages grow and slowly when they shrink. It is an estimate: the hard stop, when it was wrong, is not to read from the
-broker any more, which is up to whoever owns the connection.
+already, and never more than the bytes left hold, at the size messages have had lately. A batch that waits whole will
+cost more than it does if workers with few permits take it message by message, so that what waits keeps bytes for that.
+The mean reacts at once when messages grow and slowly when they shrink. It is an estimate: the hard stop, when it was
+wrong, is not to read from the broker any more, which is up to whoever owns the connection.
 
 A subscription may have several consumers at the broker, each with its own window. What all may have on its way is then
 divided evenly among them, whichever is busy: none takes what another's first message needs, and a busy one is topped up
@@ -21,6 +22,8 @@ may fall below zero; it counts the same way here. What is owed so is part of the
 from __future__ import annotations
 
 from typing import Final
+
+from proxy.core.entry import PART_BYTES
 
 MESSAGES_MAX: Final = 50_000
 """Most messages ever granted ahead; the broker's own limit of unacknowledged messages per consumer is as high."""
@@ -96,7 +99,8 @@ class UpstreamWindow:
         if not self._mean_bytes:
             window = min(window, FIRST_GRANT_MESSAGES)
         else:
-            affordable = int((self.budget_bytes - bytes_held) / self._mean_bytes)
+            left = self.budget_bytes - bytes_held - waiting_messages * PART_BYTES
+            affordable = int(left / self._mean_bytes)
             if not bytes_held:
                 affordable = max(affordable, 1)  # or a message larger than the budget would be the last to be read
             if affordable < window:

@@ -84,6 +84,9 @@ class CursorWatch:
         # Where only the connection was lost, the topic may be loaded since the one before, or anew.
         self._acknowledged = self._unsettled = self._acknowledged and not self._stored
         self._confirmed_at = None
+        if self._unsettled:
+            # Unloaded while we were away, it went back to there and sends again what was acknowledged before.
+            self._outstanding.unshelve_confirmed()
 
     def acknowledged(self) -> None:
         """The broker was sent an ack."""

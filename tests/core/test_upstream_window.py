@@ -5,6 +5,7 @@ from __future__ import annotations
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from proxy.core.entry import PART_BYTES
 from proxy.core.upstream_window import FIRST_GRANT_MESSAGES, MESSAGE_OVERHEAD_BYTES, MESSAGES_MAX, UpstreamWindow
 
 MIB = 1 << 20
@@ -48,6 +49,14 @@ def test_the_window_is_free_permits_and_look_ahead_less_what_waits() -> None:
     assert grant(known(), workers=50, free=300) == 300 + 5_000
     assert grant(known(), workers=1, free=0, waiting=999) == 1
     assert grant(known(), workers=1, free=0, waiting=1_000) == 0
+
+
+def test_batches_that_wait_whole_keep_bytes_for_being_taken_message_by_message() -> None:
+    """Cut up, each of their messages is a part: those have room in the budget before anything else is asked for."""
+    upstream = known(budget_bytes=100 * (PART_BYTES + 1_000), total=100_000, per_worker=100_000)
+    assert grant(upstream, free=1, waiting=100, bytes_held=100_000) == 0
+    assert grant(upstream, free=1, waiting=99, bytes_held=100_000) == 0
+    assert grant(upstream, free=1, waiting=98, bytes_held=100_000) == 2 * PART_BYTES // (MESSAGE_OVERHEAD_BYTES + 100)
 
 
 def test_what_is_on_its_way_counts() -> None:
@@ -150,7 +159,8 @@ def test_it_never_grants_beyond_any_bound(steps: list[tuple[int, int, int, int]]
         if granted:
             assert upstream.outstanding > 0, "the broker sends nothing for them"
             assert upstream.outstanding <= min(MESSAGES_MAX, free + 1_000 - waiting)
-            assert upstream.outstanding * (10 + MESSAGE_OVERHEAD_BYTES) <= MIB - held
+            left = MIB - held - waiting * PART_BYTES
+            assert upstream.outstanding * (10 + MESSAGE_OVERHEAD_BYTES) <= left
         upstream.received(arrived, arrived * 10)
 
 

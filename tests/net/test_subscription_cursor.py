@@ -162,6 +162,22 @@ def test_what_is_lost_since_a_broker_was_restarted_at_once_after_an_unload_is_no
     assert send_again(rig, worker, 2) == [], "2 is at the worker still"
 
 
+def test_what_is_lost_in_an_early_unload_while_the_connection_is_away_is_not_delivered() -> None:
+    """Nothing tells of it but the connection's loss at such a time: what was acknowledged one by one comes again."""
+    rig, worker = holding(COUNT)
+    worker.ack(0, 1, 4)
+    rig.clock.advance(LEDGER_MADE_S)
+    close(rig, 1)
+    worker.ack(5)
+    old, new = rig.link, rig.brokers.new_link()
+    new.mark_delete = (LEDGER, 1)
+    new.held.add(T.GET_LAST_MESSAGE_ID)
+    old.lose()
+    rig.clock.advance(0)
+    assert new.permits(), "a lost connection asks no question"
+    assert send_again(rig, worker, 2) == [], "2 and 3 are at the worker still"
+
+
 def test_nothing_is_asked_for_before_the_broker_told_where_the_cursor_stands() -> None:
     """What came before the answer could be taken for neither."""
     rig, worker = held_back()

@@ -18,6 +18,8 @@ from tests.sim.run import report, run_many, run_seed, shrink
 SEEDS = 2_000
 JOBS = 2
 HISTORY_SEEDS = (3, 12, 75)
+BROKEN_SEEDS = (2_842, 5_794, 5_974)
+"""Others, of longer runs, that broke a guarantee once."""
 
 pytestmark = pytest.mark.slow
 
@@ -30,6 +32,13 @@ def test_no_seed_breaks_a_guarantee() -> None:
             pytest.fail(report(shrink(result)))
         messages += result.outcome.messages
     assert messages > 100 * SEEDS, "worlds in which hardly anything happens prove nothing"
+
+
+@pytest.mark.parametrize("seed", BROKEN_SEEDS)
+def test_a_seed_that_broke_a_guarantee_does_not_again(seed: int) -> None:
+    """What it found has a test of its own where it was mended; the history may find its way there otherwise."""
+    result = run_seed(seed)
+    assert result.outcome is not None, report(result)
 
 
 @pytest.mark.parametrize("seed", HISTORY_SEEDS)
