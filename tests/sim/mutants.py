@@ -211,6 +211,20 @@ MUTANTS = (
         tests="tests/net/test_subscription_cursor.py",
     ),
     Mutant(
+        "a loss while the connection was away is news",
+        CURSOR,
+        "        if self._unsettled:\n            # Unloaded",
+        "        if False:\n            # Unloaded",
+        tests="tests/net/test_subscription_cursor.py",
+    ),
+    Mutant(
+        "batches that wait whole keep no bytes for being cut",
+        "proxy/core/upstream_window.py",
+        " - waiting_messages * PART_BYTES",
+        "",
+        tests="tests/core/test_upstream_window.py",
+    ),
+    Mutant(
         "messages of a batch overtake what was sent less often",
         DISPATCHER,
         "            if ahead < part.count:\n",
