@@ -355,8 +355,8 @@ MUTANTS = (
     Mutant(
         "what lies on the shelf when a broker lost it stays there",
         CURSOR,
-        "            self._outstanding.unshelve_confirmed()\n",
-        "",
+        "            self._outstanding.unshelve_confirmed()\n        else:\n",
+        "        else:\n",
     ),
     Mutant(
         "messages are asked for before the broker told where the cursor stands",
