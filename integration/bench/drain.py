@@ -10,9 +10,10 @@ the end comes near.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from typing import Final
+from pathlib import Path
+from typing import Final, TypeAlias
 
 from integration.bench.backlog import MESSAGES_PER_BATCH, fill, subscribe_all
 from integration.bench.frames_made import PAYLOAD_BYTES
@@ -21,7 +22,8 @@ from integration.bench.passage import Passage, PassageMeter
 from integration.bench.report import Row, Spread
 from integration.bench.stage import SIDES, Side, Stage, admin_path
 from integration.errors import IntegrationError
-from integration.tools import LoadRun, pulsar_perf
+from integration.processes import OwnedProcess
+from integration.tools import pulsar_perf
 
 WORKERS: Final = 4
 STALL_S_MAX: Final = 60.0
@@ -36,6 +38,9 @@ UNBATCHED: Final = "unbatched"
 KEY_BATCHED: Final = "key-batched"
 RATIO_TARGETS: Final = {UNBATCHED: 0.9, KEY_BATCHED: 1.0}
 PROCESSES: Final = ("broker", "workers", "gateway")
+
+StartWorkers: TypeAlias = Callable[[str, str, Path], OwnedProcess]
+"""Starts workers for a service URL and a subscription, with a file for their log. They are killed in the end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,10 +84,20 @@ def _measure_kind(stage: Stage, kind: str, count: int) -> list[Row]:
     return _rows(kind, drains)
 
 
+def perf_workers(topic: str, count: int = WORKERS) -> StartWorkers:
+    """So many Key_Shared consumers of a topic in one `pulsar-perf`."""
+
+    def start(service_url: str, subscription: str, log: Path) -> OwnedProcess:
+        arguments = ("-st", "Key_Shared", "-ss", subscription, "-n", str(count), "-sp", "Earliest", topic)
+        return pulsar_perf("consume", *arguments, service_url=service_url, log=log)
+
+    return start
+
+
 def drain_once(
-    stage: Stage, topic: str, subscription: str, side: Side, count: int, worker_count: int = WORKERS
+    stage: Stage, topic: str, subscription: str, side: Side, count: int, start: StartWorkers | None = None
 ) -> Drain:
-    """Drain the whole topic through a new subscription.
+    """Drain the whole topic through a new subscription; by `perf_workers` unless `start` starts others.
 
     Raises:
         IntegrationError: nothing was acknowledged for a minute.
@@ -91,9 +106,8 @@ def drain_once(
     stage.wait_until_quiet()
     reset_peak(stage.gateway.pid)
     log = stage.directory / f"{subscription}.log"
-    arguments = ("-st", "Key_Shared", "-ss", subscription, "-n", str(worker_count), "-sp", "Earliest", topic)
     passage = PassageMeter(stage) if side == "gateway" else None
-    workers = pulsar_perf("consume", *arguments, service_url=stage.url(side), log=log)
+    workers = (start or perf_workers(topic))(stage.url(side), subscription, log)
     try:
         seconds, usage = _watch(stage, topic, subscription, workers)
         passed = passage.read(topic, subscription) if passage is not None else None
@@ -103,7 +117,7 @@ def drain_once(
         stage.admin("DELETE", f"{admin_path(topic)}/subscription/{subscription}?force=true")
 
 
-def _watch(stage: Stage, topic: str, subscription: str, workers: LoadRun) -> tuple[float, Usage]:
+def _watch(stage: Stage, topic: str, subscription: str, workers: OwnedProcess) -> tuple[float, Usage]:
     """Wait for the end; how long it took from the first delivery, and what was used."""
 
     def ask() -> tuple[int, int]:
@@ -127,11 +141,16 @@ def _watch(stage: Stage, topic: str, subscription: str, workers: LoadRun) -> tup
     return time.monotonic() - began, meter.read()
 
 
-def _check(workers: LoadRun, deadline: float) -> None:
+def _check(workers: OwnedProcess, deadline: float) -> None:
     if not workers.running:
-        raise IntegrationError(f"pulsar-perf ended by itself; see its log:\n{workers.log.read_text()[-2_000:]}")
+        raise IntegrationError(f"the workers ended by themselves; see its log:\n{workers.log.read_text()[-2_000:]}")
     if time.monotonic() > deadline:
         raise IntegrationError(f"the backlog did not become smaller for {STALL_S_MAX:.0f} s")
+
+
+def passed_cpu_us(drains: Sequence[Drain]) -> list[float]:
+    """The gateway's CPU microseconds for each message, from before its workers came; of those that it had."""
+    return [drain.passage.cpu_s / drain.messages * 1e6 for drain in drains if drain.passage is not None]
 
 
 def described(drain: Drain) -> str:

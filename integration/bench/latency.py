@@ -1,4 +1,4 @@
-"""End-to-end latency at 1,000 messages a second: from the producer's call to the worker's listener.
+"""End-to-end latency at a steady rate: from the producer's call to the worker's listener.
 
 The producer sends directly to the broker on both sides, so that the difference is the way to the workers alone. Each
 message carries the moment of its sending by the monotonic clock, which all processes of a machine share. On either
@@ -9,15 +9,15 @@ adds is told from neighbouring seconds.
 
 from __future__ import annotations
 
-import itertools
 import json
 import statistics
 import struct
 import sys
 import time
 from contextlib import ExitStack
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from dataclasses import dataclass, field
+from itertools import cycle, islice
+from typing import TYPE_CHECKING, Any, Final
 
 import pulsar
 
@@ -31,17 +31,38 @@ from integration.logs import tail
 from integration.processes import OwnedProcess
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
 RATE: Final = 1_000
-"""Messages a second, one side at a time."""
+"""Messages a second, one side at a time, unless a load says otherwise."""
 WARM_UP_BLOCKS: Final = 3
 """Seconds of each side that are sent first and do not count."""
 START_S_MAX: Final = 60.0
 END_S_MAX: Final = 60.0
 POLL_S: Final = 0.05
-ADDED_TARGET_MS: Final = 1.0
+UNBATCHED: Final = {"batching_enabled": False, "block_if_queue_full": True}
+KEYS: Final = tuple(f"key-{number}" for number in range(KEY_COUNT))
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What is sent to either side in its seconds, and what the gateway may add."""
+
+    section: str
+    name: str
+    """Of its topics and files."""
+    rate: int = RATE
+    keys: Sequence[str] = KEYS
+    """Of the messages of a second, in turn."""
+    producer: Mapping[str, Any] = field(default_factory=lambda: UNBATCHED)
+    """The producer's settings."""
+    added_ms_max: Mapping[str, float] = field(default_factory=dict)
+    """By the name of a quantile."""
+
+    def topic(self, side: Side) -> str:
+        """One for each side."""
+        return f"persistent://public/default/{self.name}-{side}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,48 +95,54 @@ class Workers:
 
 
 def measure(stage: Stage) -> list[Row]:
+    """Messages one by one, as producers without batching send them.
+
+    Raises:
+        IntegrationError: as `measure_load`.
+    """
+    return measure_load(stage, Load("latency", "latency", added_ms_max={"p50": 1.0}))
+
+
+def measure_load(stage: Stage, load: Load) -> list[Row]:
     """Both sides, second by second.
 
     Raises:
         IntegrationError: workers did not start, or did not get everything.
     """
     blocks = WARM_UP_BLOCKS + max(1, int(stage.sizes.latency_s))
-    topics = {side: f"persistent://public/default/latency-{side}" for side in SIDES}
     with ExitStack() as ends:
-        workers = {side: start_workers(stage, side, topics[side], blocks * RATE) for side in SIDES}
+        workers = {side: start_workers(stage, side, load.topic(side), blocks * load.rate) for side in SIDES}
         for each in workers.values():
             ends.callback(each.process.kill)
             each.wait(each.result.with_suffix(".ready"), START_S_MAX)
         stage.wait_until_quiet()
         meter = stage.meter(**{f"{side}_workers": each.process.pid for side, each in workers.items()})
-        _produce_in_turns(stage.broker.service_url, topics, blocks)
+        _produce_in_turns(stage.broker.service_url, load, blocks)
         for each in workers.values():
             each.wait(each.result, END_S_MAX)
         usage = meter.read()
-    done = {side: blocks_of(workers[side].result) for side in SIDES}
+    done = {side: blocks_of(workers[side].result, load.rate) for side in SIDES}
     for side, blocks_done in done.items():
-        note(f"  latency {side}: p50 {statistics.median(block.p50_ms for block in blocks_done):.2f} ms")
+        note(f"  {load.name} {side}: p50 {statistics.median(block.p50_ms for block in blocks_done):.2f} ms")
     note(f"  others {usage.others_share:.0%}, reference {usage.reference_ns:.0f} ns")
-    return _rows(done)
+    return _rows(load, done)
 
 
 def start_workers(stage: Stage, side: Side, topic: str, count: int) -> Workers:
     """Four workers in a process of their own, until they have `count` messages."""
-    log, result = (stage.directory / f"latency-{side}.{suffix}" for suffix in ("log", "json"))
+    log, result = (stage.directory / f"{topic.rsplit('/', 1)[1]}-workers.{suffix}" for suffix in ("log", "json"))
     arguments = ["-m", "integration.bench.latency_worker", stage.url(side), topic, str(count), str(result)]
     return Workers(OwnedProcess([sys.executable, *arguments], log), log, result)
 
 
-def _produce_in_turns(service_url: str, topics: dict[Side, str], blocks: int) -> None:
-    """Send at `RATE`: a second to one side, the next to the other. A message that is late is sent at once."""
+def _produce_in_turns(service_url: str, load: Load, blocks: int) -> None:
+    """Send a second to one side, the next to the other. A message that is late is sent at once."""
     client = pulsar.Client(service_url, logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Warn))
     try:
-        producers = [
-            client.create_producer(topic, batching_enabled=False, block_if_queue_full=True) for topic in topics.values()
-        ]
+        producers = [client.create_producer(load.topic(side), **load.producer) for side in SIDES]
         due = time.monotonic()
         for producer in producers * blocks:
-            produce_block(producer, due)
+            produce_block(producer, due, load.rate, load.keys)
             due = max(due + 1, time.monotonic())
         for producer in producers:
             producer.flush()
@@ -123,46 +150,42 @@ def _produce_in_turns(service_url: str, topics: dict[Side, str], blocks: int) ->
         client.close()
 
 
-def produce_block(producer: pulsar.Producer, due: float) -> None:
-    """Send a second's messages at `RATE`, the first at `due`; one that is late is sent at once."""
+def produce_block(producer: pulsar.Producer, due: float, rate: int = RATE, keys: Sequence[str] = KEYS) -> None:
+    """Send a second's messages, evenly, the first at `due`; one that is late is sent at once."""
     filling = bytes(PAYLOAD_BYTES - struct.calcsize(SENT_AT))
-    for number, key in zip(range(RATE), _keys(), strict=False):
-        early_s = due + number / RATE - time.monotonic()
+    for number, key in enumerate(islice(cycle(keys), rate)):
+        early_s = due + number / rate - time.monotonic()
         if early_s > 0:
             time.sleep(early_s)
         payload = struct.pack(SENT_AT, time.monotonic_ns()) + filling
         producer.send_async(payload, _ignore, partition_key=key)
 
 
-def _keys() -> Iterator[str]:
-    return itertools.cycle([f"key-{number}" for number in range(KEY_COUNT)])
-
-
 def _ignore(_result: pulsar.Result, _message_id: object) -> None:
     """A message that was not stored is missed by the workers."""
 
 
-def blocks_of(result: Path) -> list[Block]:
+def blocks_of(result: Path, rate: int = RATE) -> list[Block]:
     """Cut what the workers wrote into the seconds it was sent in."""
     ages = [age / 1e6 for _, age in sorted(json.loads(result.read_text()))]
     blocks = []
-    for start in range(WARM_UP_BLOCKS * RATE, len(ages), RATE):
-        cuts = statistics.quantiles(ages[start : start + RATE], n=100)
+    for start in range(WARM_UP_BLOCKS * rate, len(ages), rate):
+        cuts = statistics.quantiles(ages[start : start + rate], n=100)
         blocks.append(Block(cuts[49], cuts[98]))
     return blocks
 
 
-def _rows(done: dict[Side, list[Block]]) -> list[Row]:
+def _rows(load: Load, done: dict[Side, list[Block]]) -> list[Row]:
     rows = []
     for name in ("p50", "p99"):
         direct, gateway = ([getattr(block, f"{name}_ms") for block in done[side]] for side in SIDES)
         row = Row(
-            f"latency at {RATE:,}/s",
-            f"{name} of a second, send to listener",
+            load.section,
+            f"{name} of a second at {load.rate:,}/s, send to listener",
             "ms",
             direct=Spread.of(direct),
             gateway=Spread.of(gateway),
             repetitions=[{"direct_ms": direct, "gateway_ms": gateway}],
         )
-        rows.append(row.with_added(differences(direct, gateway), ADDED_TARGET_MS if name == "p50" else None))
+        rows.append(row.with_added(differences(direct, gateway), load.added_ms_max.get(name)))
     return rows

@@ -3,23 +3,24 @@
 Direct, the broker gives such a batch whole to the worker of its first key, so order of keys is lost; the gateway cuts
 it. One backlog is drained by turns direct and through the gateway, as in `drain`. What batches of other sizes, fewer
 keys, more workers and compression cost is told by the gateway's CPU alone, on smaller backlogs; a compressed backlog
-is drained in turns with the same one uncompressed. Payloads are hexadecimal digits, which compress to about half as
-text does: compressed zeros would show nothing.
+is drained in turns with the same one uncompressed. Workers that make trouble are in `mixed_trouble`. What the gateway
+adds to the latency of messages that are not late is measured as in `latency`, by a producer with its client's batching.
 """
 
 from __future__ import annotations
 
-import random
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Final
 
 import pulsar
 
-from integration.bench.backlog import write
-from integration.bench.drain import WORKERS, Drain, described, drain_once
-from integration.bench.frames_made import KEY_COUNT, PAYLOAD_BYTES, SEED, random_keys
+from integration.bench import mixed_trouble
+from integration.bench.drain import Drain, described, drain_once, passed_cpu_us, perf_workers
+from integration.bench.frames_made import PAYLOAD_BYTES, random_keys
+from integration.bench.latency import Load, measure_load
 from integration.bench.machine import note
+from integration.bench.mixed_backlog import Backlog, fill
 from integration.bench.report import Row, Spread
 from integration.bench.stage import SIDES, Side, Stage
 
@@ -27,63 +28,38 @@ if TYPE_CHECKING:
     from integration.bench.passage import Passage
 
 SECTION: Final = "mixed"
-MESSAGES_PER_BATCH: Final = 100
-DELAY_MS_MAX: Final = 60_000
-"""So that a batch leaves because it is full."""
-BATCH_BYTES_MAX: Final = 1 << 20
-PAYLOADS: Final = 1_000
-"""Different ones, in turn."""
-
 RATIO_TARGET: Final = 0.5
 CPU_TARGET_US: Final = 4.0
 SLICES_TARGET: Final = 1.2
 BYTES_TARGET: Final = 1.15
 COMPRESSED_TARGET_PERCENT: Final = 15.0
-
-
-@dataclass(frozen=True, slots=True)
-class Backlog:
-    """What is written, and how many drain it."""
-
-    name: str
-    messages: int
-    per_batch: int = MESSAGES_PER_BATCH
-    key_count: int = KEY_COUNT
-    worker_count: int = WORKERS
-    compression: pulsar.CompressionType = pulsar.CompressionType.NONE
-    cpu_target_us: float | None = CPU_TARGET_US
-
-    @property
-    def topic(self) -> str:
-        """One for each, so that each is written once."""
-        return f"persistent://public/default/mixed-{self.name.replace(' ', '-').replace(',', '') or 'plain'}"
-
-    @property
-    def batches(self) -> int:
-        """How many entries it has."""
-        return -(-self.messages // self.per_batch)
+LATENCY_RATE: Final = 10_000
+"""Messages a second; the clients' delay of 10 ms makes batches of 100 of them."""
+ADDED_MS_MAX: Final = {"p50": 0.5, "p99": 3.0}
 
 
 def measure(stage: Stage) -> list[Row]:
     """The backlog of the targets on both sides, then its variants through the gateway."""
-    plain = Backlog("", stage.sizes.mixed_messages)
+    plain = Backlog("", stage.sizes.mixed_messages, cpu_target_us=CPU_TARGET_US)
     small = stage.sizes.mixed_variant_messages
     variants = [
         Backlog("batches of 10", small, per_batch=10, cpu_target_us=8.0),
-        Backlog("batches of 1,000", small, per_batch=1_000),
+        Backlog("batches of 1,000", small, per_batch=1_000, cpu_target_us=CPU_TARGET_US),
         Backlog("10 keys", small, key_count=10, cpu_target_us=3.0),
         Backlog("40 workers", small, worker_count=40, cpu_target_us=6.0),
     ]
     rows = _plain_rows(plain, _drained(stage, [plain], SIDES))
     for variant in variants:
         rows.append(_cpu_row(variant, _drained(stage, [variant], ("gateway",))))
-    return [*rows, *_compression_rows(stage, small)]
+    rows += _compression_rows(stage, small)
+    rows += mixed_trouble.measure(stage, SECTION)
+    return [*rows, *_latency_rows(stage)]
 
 
 def _drained(stage: Stage, backlogs: Sequence[Backlog], sides: Sequence[Side]) -> list[Drain]:
     """Write each backlog, then drain all of them on all sides, repetition by repetition; what counts, in that order."""
     for backlog in backlogs:
-        _fill(stage, backlog)
+        fill(stage, backlog)
     sizes = stage.sizes
     # Warm-ups are for the broker's and the workers' virtual machines, so a backlog drained on one side needs none.
     warm_ups = sizes.warm_ups if len(sides) > 1 else 0
@@ -92,33 +68,12 @@ def _drained(stage: Stage, backlogs: Sequence[Backlog], sides: Sequence[Side]) -
         for backlog in backlogs:
             for side in sides:
                 name = f"{side}-{number}"
-                done = drain_once(stage, backlog.topic, name, side, backlog.messages, backlog.worker_count)
+                start = perf_workers(backlog.topic, backlog.worker_count)
+                done = drain_once(stage, backlog.topic, name, side, backlog.messages, start)
                 note(f"  mixed {backlog.name} {name}{'' if number >= warm_ups else ' (warm-up)'}: {described(done)}")
                 if number >= warm_ups:
                     drains.append(done)
     return drains
-
-
-def _fill(stage: Stage, backlog: Backlog) -> None:
-    settings = {
-        "batching_enabled": True,
-        "batching_type": pulsar.BatchingType.Default,
-        "batching_max_messages": backlog.per_batch,
-        "batching_max_allowed_size_in_bytes": BATCH_BYTES_MAX,
-        "batching_max_publish_delay_ms": DELAY_MS_MAX,
-        "compression_type": backlog.compression,
-        "block_if_queue_full": True,
-        "max_pending_messages": 100 * backlog.per_batch,
-    }
-    keys = random_keys(backlog.messages, backlog.key_count)
-    write(stage, backlog.topic, zip(keys, _payloads(backlog.messages), strict=True), settings)
-
-
-def _payloads(count: int) -> Iterator[bytes]:
-    chance = random.Random(SEED)  # noqa: S311 - repeatable filling, no secret
-    texts = [chance.randbytes(PAYLOAD_BYTES // 2).hex().encode() for _ in range(PAYLOADS)]
-    for number in range(count):
-        yield texts[number % PAYLOADS]
 
 
 def _plain_rows(backlog: Backlog, drains: Sequence[Drain]) -> list[Row]:
@@ -162,7 +117,7 @@ def _cpu_row(backlog: Backlog, gateway: Sequence[Drain]) -> Row:
         SECTION,
         f"gateway CPU per message, ack included{name}",
         "us",
-        gateway=Spread.of(_cpu_us(gateway)),
+        gateway=Spread.of(passed_cpu_us(gateway)),
         repetitions=[asdict(drain) for drain in gateway] if name else [],
     )
     return row if backlog.cpu_target_us is None else row.with_limit(backlog.cpu_target_us)
@@ -170,24 +125,27 @@ def _cpu_row(backlog: Backlog, gateway: Sequence[Drain]) -> Row:
 
 def _compression_rows(stage: Stage, count: int) -> list[Row]:
     kinds = [
-        Backlog("uncompressed", count, cpu_target_us=None),
-        Backlog("lz4", count, compression=pulsar.CompressionType.LZ4, cpu_target_us=None),
-        Backlog("zstd", count, compression=pulsar.CompressionType.ZSTD, cpu_target_us=None),
+        Backlog("uncompressed", count),
+        Backlog("lz4", count, compression=pulsar.CompressionType.LZ4),
+        Backlog("zstd", count, compression=pulsar.CompressionType.ZSTD),
     ]
     drains = _drained(stage, kinds, ("gateway",))
     each = {kind.name: drains[place :: len(kinds)] for place, kind in enumerate(kinds)}
     rows = [_cpu_row(kind, each[kind.name]) for kind in kinds]
-    plain = _cpu_us(each[kinds[0].name])
+    plain = passed_cpu_us(each[kinds[0].name])
     for kind in kinds[1:]:
-        more = [(own / other - 1) * 100 for own, other in zip(_cpu_us(each[kind.name]), plain, strict=True)]
+        more = [(own / other - 1) * 100 for own, other in zip(passed_cpu_us(each[kind.name]), plain, strict=True)]
         row = Row(SECTION, f"gateway CPU of {kind.name} above uncompressed", "%", gateway=Spread.of(more))
         rows.append(row.with_limit(COMPRESSED_TARGET_PERCENT))
     return rows
 
 
-def _cpu_us(gateway: Sequence[Drain]) -> list[float]:
-    passages = _passages(gateway)
-    return [passage.cpu_s / drain.messages * 1e6 for passage, drain in zip(passages, gateway, strict=True)]
+def _latency_rows(stage: Stage) -> list[Row]:
+    """By a producer that batches as its client does by default: neither size nor delay is told to it."""
+    producer = {"batching_enabled": True, "block_if_queue_full": True}
+    keys = random_keys(LATENCY_RATE)
+    load = Load(SECTION, "mixed-latency", LATENCY_RATE, keys, producer, ADDED_MS_MAX)
+    return measure_load(stage, load)
 
 
 def _passages(gateway: Sequence[Drain]) -> list[Passage]:

@@ -38,6 +38,7 @@ class Sizes:
     mixed_messages: int = 1_000_000
     mixed_variant_messages: int = 200_000
     """Of each of the smaller backlogs beside it."""
+    mixed_trouble_messages: int = 100_000
     repetitions: int = 3
     """Pairs of direct and gateway that count."""
     warm_ups: int = 1
@@ -61,6 +62,7 @@ QUICK: Final = Sizes(
     batched_messages=10_000,
     mixed_messages=10_000,
     mixed_variant_messages=4_000,
+    mixed_trouble_messages=2_000,
     repetitions=1,
     warm_ups=0,
     latency_s=2.0,
