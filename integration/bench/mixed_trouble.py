@@ -58,7 +58,7 @@ def measure(stage: Stage, section: str) -> list[Row]:
             note(f"  {section}, {trouble.name} {number}{'' if counts else ' (warm-up)'}: {described(done)}")
             if counts:
                 drains[trouble].append(done)
-    return _rows(section, drains)
+    return rows_of(section, drains)
 
 
 def _workers(topic: str, trouble: Trouble) -> StartWorkers:
@@ -69,7 +69,8 @@ def _workers(topic: str, trouble: Trouble) -> StartWorkers:
     return start
 
 
-def _rows(section: str, drains: dict[Trouble, list[Drain]]) -> list[Row]:
+def rows_of(section: str, drains: dict[Trouble, list[Drain]]) -> list[Row]:
+    """The CPU of each, and how many times that of none, repetition by repetition."""
     rows = [
         Row(
             section,

@@ -36,13 +36,14 @@ def main(service_url: str, topic: str, subscription: str, nacked_every: int, slo
             consumer_type=pulsar.ConsumerType.KeyShared,
             initial_position=pulsar.InitialPosition.Earliest,
             negative_ack_redelivery_delay_ms=REDELIVERY_DELAY_MS,
-            message_listener=_listener(nacked_every, 0 if number else slow_us),
+            message_listener=listener(nacked_every, 0 if number else slow_us),
         )
     while True:
         time.sleep(1)
 
 
-def _listener(nacked_every: int, slow_us: int) -> Callable[[pulsar.Consumer, pulsar.Message], None]:
+def listener(nacked_every: int, slow_us: int) -> Callable[[pulsar.Consumer, pulsar.Message], None]:
+    """What one worker does with a message."""
     numbers = count(1)
 
     def received(consumer: pulsar.Consumer, message: pulsar.Message) -> None:
