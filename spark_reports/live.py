@@ -14,9 +14,11 @@ and begins again from its checkpoint writes everything once.
 
 from __future__ import annotations
 
+from concurrent.futures import Future
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from threading import Thread
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -100,7 +102,7 @@ class Live:
                 for query in self.queries:
                     query.processAllAvailable()
             else:
-                self._spark.streams.awaitAnyTermination()
+                self._any_ended().result()
         except StreamingQueryException as error:
             self.stop()
             raise JournalError(f"{self._place.root}: {_cause(error)}") from error
@@ -109,6 +111,25 @@ class Live:
         """End; what was not judged yet is when it begins again."""
         for query in self.queries:
             query.stop()
+
+    def _any_ended(self) -> Future[None]:
+        """The end of the first query that ends, waited for in a thread of its own.
+
+        A signal interrupts the main thread. In the midst of a call to the JVM it would leave its connection there
+        with an answer under way, and `stop` would take that answer for its own.
+        """
+        ended: Future[None] = Future()
+
+        def wait() -> None:
+            try:
+                self._spark.streams.awaitAnyTermination()
+            except Exception as error:  # noqa: BLE001 - `result` raises it
+                ended.set_exception(error)
+            else:
+                ended.set_result(None)
+
+        Thread(target=wait, name="first-query-to-end", daemon=True).start()
+        return ended
 
     def _audit(self) -> StreamingQuery:
         rows = self._stream(DELIVERIES)
