@@ -21,6 +21,7 @@ from integration.bench import (
     drain,
     groups,
     hand_over,
+    instructions,
     journal,
     journal_inside,
     latency,
@@ -69,6 +70,9 @@ def main(arguments: list[str] | None = None) -> int:
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that it cleans up as after Ctrl-C
     try:
+        if options.keep_instructions:
+            print(instructions.keep())
+            return 0
         return _profile(options) if options.profile else _measure(options)
     except (IntegrationError, OSError) as error:
         note(f"error: {error}")
@@ -102,6 +106,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", default=DEFAULT_VERSION, help=f"of Pulsar; tried: {', '.join(PULSAR_VERSIONS)}")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every repetition there")
     parser.add_argument("--markdown", type=Path, metavar="FILE", help="write the table there too")
+    parser.add_argument("--keep-instructions", action="store_true", help="count and keep what rows are judged by")
     parser.add_argument("--profile", action="store_true", help="show where the gateway's time goes instead")
     return parser
 
@@ -134,6 +139,7 @@ def _measure(options: argparse.Namespace) -> int:
             note("inside:")
             rows += micro.measure(sizes)
             rows += journal_inside.measure(sizes)
+            rows += instructions.measure()
     show(rows, machine)
     if options.json:
         write_json(options.json, rows, machine, _command())

@@ -176,9 +176,11 @@ class ScriptedBroker:
 class GatewayPath:
     """A gateway with one subscription and its workers, ready to be fed; `spent_s` is the time inside it."""
 
-    def __init__(self, worker_count: int = 4, chronicler: Chronicler | None = None) -> None:
+    def __init__(
+        self, worker_count: int = 4, chronicler: Chronicler | None = None, clock: StillClock | None = None
+    ) -> None:
         """Connect and subscribe the workers, each on a connection of its own; `chronicler` keeps the journal."""
-        clock = self._clock = StillClock()
+        clock = self._clock = clock or StillClock()
         self.broker = ScriptedBroker(clock)
         directory = Subscriptions(
             Brokers(self.broker, clock, BrokerSettings((BROKER,), "bench")),
