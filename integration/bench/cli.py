@@ -28,6 +28,7 @@ from integration.bench import (
     micro,
     mixed,
     profiling,
+    recompression,
     relay,
     rolling_restart,
     scrape,
@@ -140,6 +141,7 @@ def _measure(options: argparse.Namespace) -> int:
             rows += micro.measure(sizes)
             rows += journal_inside.measure(sizes)
             rows += instructions.measure()
+            rows += recompression.measure()
     show(rows, machine)
     if options.json:
         write_json(options.json, rows, machine, _command())
