@@ -252,7 +252,10 @@ class Dispatcher:
         """Something new waits, if only until this call ends."""
         self.waiting_messages += part.count
         found = dict.fromkeys(part.message_slots()) if self.draining.count and self.ordered else {}
-        self.place((part,), now)
+        if part.slots is None:
+            self.place((part,), now)
+        else:
+            self._place_batch(part, now)
         for slot in found:
             if slot in self.draining and slot in self.blocked:
                 self.blocked[slot].blocked_attempts += 1
@@ -281,6 +284,25 @@ class Dispatcher:
             self.serve(target, now)
         for target in begun:
             self.serve(target, now)
+
+    def _place_batch(self, part: Part, now: float) -> None:
+        """As `place`, for a new batch of several slots: each piece has another target, and most leave at once."""
+        held_back = self.paused or (self.leases is not None and self.leases.lapsed(now))
+        for target, piece in self._by_target(part):
+            if target is None:
+                insert_all(self._blocked_slot(piece.slot).parts, (piece,))
+            elif (
+                target.ready
+                or not target.open
+                or target.permits < piece.count
+                or target.join_gate is not None
+                or held_back
+            ):
+                insert_all(target.ready, (piece,))
+                self.serve(target, now)
+            else:
+                self._leave_queue(piece, now)
+                self._send(target, piece, now)
 
     def _by_target(self, part: Part) -> Iterable[tuple[Worker | None, Part]]:
         """The part in pieces: one for each worker that may get it, one for each slot that is blocked."""
@@ -542,14 +564,15 @@ class Dispatcher:
         count = part.count
         if count > worker.permits:
             self.opaque_overshoots += 1
-        key = part.key = slice_key(part.position, part.indexes)
+        indexes = part.indexes
+        key = part.key = part.position if indexes is None else slice_key(part.position, indexes)
         assert key not in worker.pending, "the same messages are pending twice"
         part.sent_at = now
         part.attempts += 1
         worker.permits -= count
         worker.unacked += count
         worker.sent_messages += count
-        worker.sent_bytes += part.wire_bytes
+        worker.sent_bytes += len(part.tail) if indexes is None else part.wire_bytes
         worker.last_sent_at = now
         if worker.max_unacked and worker.unacked >= worker.max_unacked:
             worker.over_unacked = True

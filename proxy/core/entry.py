@@ -25,7 +25,9 @@ if TYPE_CHECKING:
     from proxy.core.worker import Worker
 
 _LEDGER_SHIFT: Final = 63
-_ENTRY_MASK: Final = (1 << _LEDGER_SHIFT) - 1
+WIRE_ENTRY_MASK: Final = (1 << _LEDGER_SHIFT) - 1
+"""Of a slice's key without its sign: the entry id by which a client knows it."""
+_BIT: Final = (1).__lshift__
 
 PART_BYTES: Final = 380
 """What one part costs beside its entry's bytes: itself, its numbers, its places in the tables (measured, 64-bit)."""
@@ -48,7 +50,7 @@ def delivery_key(ledger: int, wire_entry: int, position: int) -> int:
 def wire_id(key: int) -> tuple[int, int]:
     """The (ledger, entry) by which a client knows the delivery with this key."""
     if key < 0:
-        return (-key) >> _LEDGER_SHIFT, (-key) & _ENTRY_MASK
+        return (-key) >> _LEDGER_SHIFT, (-key) & WIRE_ENTRY_MASK
     return unpack(key)
 
 
@@ -93,11 +95,8 @@ class Batch:
     @property
     def unacked(self) -> int:
         """One bit a message of the original batch, set until a worker acknowledged it."""
-        bits = 0
-        for part in self.parts:
-            for index in part.unacked_indexes():
-                bits |= 1 << index
-        return bits
+        # Added up instead of or-ed, since no message is in two parts: so that no loop of ours visits each of them.
+        return sum(sum(map(_BIT, part.unacked_indexes())) for part in self.parts)
 
 
 class Part:

@@ -46,10 +46,10 @@ def sliceable(entry: int, messages: int = 1) -> bool:
 
 def slice_id(entry: int, indexes: Sequence[int]) -> int:
     """Id for the messages `indexes` (ascending, of the original batch) of `entry`."""
-    assert 0 <= entry <= _ENTRY_MASK, f"entry {entry} cannot be sliced: at most {_ENTRY_MASK}"
     assert indexes, "a slice has at least one message"
     first = indexes[0]
-    assert 0 <= first < SLICED_MESSAGES_MAX, f"a slice cannot begin with message {first}"
+    right = 0 <= entry <= _ENTRY_MASK and 0 <= first < SLICED_MESSAGES_MAX
+    assert right, f"entry {entry} from message {first} on cannot be sliced"
     digest = zlib.crc32(array("I", indexes)) & _DIGEST_MASK
     return SLICE_FLAG | (entry << _ENTRY_SHIFT) | (first << DIGEST_BITS) | digest
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from proxy.core.entry import wire_id
+from proxy.core.entry import WIRE_ENTRY_MASK
 from proxy.core.histogram import Histogram
 from proxy.core.positions import ENTRY_BITS, ENTRY_MASK
 from proxy.wire.errors import MetadataError
@@ -87,7 +87,8 @@ class Outbox:
                     batch, indexes = unit.batch, unit.indexes
                     assert batch is not None
                     assert indexes is not None
-                    ledger, entry = wire_id(unit.key)
+                    # As `wire_id` has it, in place.
+                    ledger, entry = unit.position >> ENTRY_BITS, -unit.key & WIRE_ENTRY_MASK
                     tail = piece(batch, indexes)
                     slices += 1
                     pieces.append(message_frame(consumer_id, ledger, entry, unit.redeliveries, tail, (), extras))

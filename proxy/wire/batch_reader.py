@@ -61,10 +61,11 @@ class BatchReader:
         Raises:
             BatchError: one cannot be read, or the last does not end with the payload.
         """
-        end = min(len(self.keys) + count, self._count)
-        while len(self.keys) < end:
-            self._read_usual(end - len(self.keys))
-            if len(self.keys) < end:
+        keys = self.keys
+        end = min(len(keys) + count, self._count)
+        while len(keys) < end:
+            self._read_usual(end - len(keys))
+            if len(keys) < end:
                 self._read_one()
         if end == self._count and self.offsets[-1] != len(self._payload):
             raise miscounted(self._payload, self._count)

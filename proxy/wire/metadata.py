@@ -190,9 +190,8 @@ def build_tail(metadata: MessageMetadata, payload: bytes) -> bytes:
 
 def build_encoded_tail(encoded: bytes, payload: bytes) -> bytes:
     """As `build_tail`, of metadata that is encoded already."""
-    size = _pack_size(len(encoded))
-    checksum = crc32c(payload, crc32c(encoded, crc32c(size)))
-    return b"".join((_CHECKSUM_MAGIC, _pack_size(checksum), size, encoded, payload))
+    sized = _pack_size(len(encoded)) + encoded
+    return b"".join((_CHECKSUM_MAGIC, _pack_size(crc32c(payload, crc32c(sized))), sized, payload))
 
 
 def _check_required(metadata: MessageMetadata, start: int) -> None:

@@ -9,6 +9,7 @@ from proxy.core.dispatcher import OrderingMode
 from proxy.core.entry import MIXED_MESSAGE_BYTES, PART_BYTES, Batch, Part, cut, delivery_key, wire_id
 from proxy.core.positions import entry_of, pack
 from proxy.core.slice_id import SLICED_MESSAGES_MAX, original_entry
+from proxy.core.stream_leases import StreamLeases
 from proxy.core.waiting import BLOCKED_SLOT_BYTES
 from tests.core.batches import by_slot
 from tests.core.test_dispatcher_rig import LEDGER, A, B, C, D, Rig
@@ -43,6 +44,33 @@ def test_a_mixed_batch_for_two_takers_is_sliced_by_owner() -> None:
     assert rig.ack("c2", (1, (1, 3)))
     assert rig.acked_upstream() == [1]
     assert rig.dispatcher.outstanding.bytes_held == 0
+
+
+def test_a_mixed_batch_waits_for_what_was_sent_before_its_worker_joined() -> None:
+    """PIP-282: also what could leave in the moment it comes."""
+    rig = Rig(OrderingMode.LAST_SENT_POSITION, c1=[A, B], c2=[C, D])
+    rig.join("c1", 10)
+    rig.entries(A, 1)
+    rig.join("c2", 10)
+    rig.mixed(2, C, D)
+    assert rig.got("c2") == []
+    rig.ack("c1", 1)
+    assert rig.got("c2") == [2]
+
+
+def test_a_mixed_batch_does_not_overtake_one_that_waited_for_a_lease() -> None:
+    """The lease is renewed, and a batch comes before anything else tells of that."""
+    rig = Rig(c1=[A, B])
+    leases = rig.dispatcher.leases = StreamLeases(1)
+    leases.open(0)
+    leases.until = 10.0
+    rig.join("c1", 10)
+    rig.now = 10.0
+    rig.mixed(1, A, B)
+    assert rig.got("c1") == []
+    leases.until = 20.0
+    rig.mixed(2, A, B)
+    assert rig.got("c1") == [1, 2]
 
 
 def test_only_the_blocked_part_of_a_mixed_batch_waits() -> None:

@@ -191,6 +191,26 @@ MUTANTS = (
         "            target = self.select(slot)\n            group",
     ),
     Mutant(
+        "a piece of a batch overtakes what waits for its worker",
+        DISPATCHER,
+        "                target.ready\n                or not target.open\n",
+        "                not target.open\n",
+        tests="tests/core/test_batches.py",
+    ),
+    Mutant(
+        "a piece of a batch leaves though its worker waits for what was sent before it joined",
+        DISPATCHER,
+        "                or target.join_gate is not None\n",
+        "",
+        tests="tests/core/test_batches.py",
+    ),
+    Mutant(
+        "a piece of a batch leaves beyond the permits",
+        DISPATCHER,
+        "                or target.permits < piece.count\n",
+        "",
+    ),
+    Mutant(
         "a batch's messages go to their owners while a slot drains",
         DISPATCHER,
         "        if self.draining.count or self.blocked or (self.leases",
