@@ -38,6 +38,6 @@ LABEL org.opencontainers.image.title=Keyline \
 USER 10000:10000
 EXPOSE 6660 8750
 # Whether it lives, not whether its broker does: who restarts what is unhealthy must not take the workers' connections.
-HEALTHCHECK --interval=30s --timeout=5s --start-period=30s CMD ["python3", "-m", "proxy.health"]
+HEALTHCHECK --interval=30s --timeout=5s --start-period=30s CMD ["python3", "-m", "proxy.app.health"]
 ENTRYPOINT ["keyline"]
 CMD ["serve"]

@@ -1,9 +1,9 @@
 """What the admin API may know of the gateway and ask of it: this, and nothing else.
 
 What is known is a snapshot, a frozen dataclass made for the asker, so no route can be surprised by the gateway or
-change it by accident; what is changed goes through `GatewayControl`. `proxy.admin` gives both. Everything is called on
-the gateway's event loop only. Errors are `proxy.errors.KeylineError` with the status they mean: `NotFound` says which
-part of a name is wrong.
+change it by accident; what is changed goes through `GatewayControl`. `proxy.views.admin` gives both. Everything is
+called on the gateway's event loop only. Errors are `proxy.errors.KeylineError` with the status they mean: `NotFound`
+says which part of a name is wrong.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What `/metrics` may know of the gateway: numbers, frozen when asked for. `proxy.metrics_source` gives them.
+"""What `/metrics` may know of the gateway: numbers, frozen when asked for. `proxy.views.metrics` gives them.
 
 Called on the gateway's event loop only. The dataclasses are the gateway's own; which of their attributes are shown, and
 under what names, is told by the tables in `admin_api.metrics.families`, and a test reads each of them from a gateway.

@@ -12,8 +12,8 @@ from typing import Any, Final
 from pydantic import ByteSize
 from pydantic.fields import FieldInfo
 
-from proxy.config import GROUP_OF, RELATIONS
-from proxy.config_types import expectation
+from proxy.config.settings import GROUP_OF, RELATIONS
+from proxy.config.types import expectation
 
 SIZE_PATTERN: Final = r"^[0-9]+(\.[0-9]+)?\s*([KkMmGgTt][Ii]?)?[Bb]?$"
 _USED_BY_TEMPLATES: Final = {"drain_timeout_s", "waiting_producers_bytes_max"}

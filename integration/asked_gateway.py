@@ -15,7 +15,7 @@ class AskedGateway:
     _http: httpx.Client
 
     def statistics(self) -> dict[str, Any]:
-        """Return its subscriptions with everything known of them, see `proxy.net.subscriptions`.
+        """Return its subscriptions with everything known of them, see `proxy.net.subscription.directory`.
 
         Raises:
             httpx.HTTPError: it does not answer.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import typer
 
-from proxy.cli_report import report
+from proxy.cli.report import report
 
 if __name__ == "__main__":
     typer.run(report)

@@ -18,9 +18,9 @@ import pulsar as pulsar_client
 import pytest
 
 from integration.standalone import PulsarStandalone
-from proxy.app_parts import broker_settings, session_settings
-from proxy.config_load import load
-from proxy.log import MASK
+from proxy.app.log import MASK
+from proxy.app.parts import broker_settings, session_settings
+from proxy.config.load import load
 from proxy.wire import frames
 from proxy.wire import pulsar_pb2 as pb
 from tests.net.broker_fakes import T, connected, frame
@@ -198,8 +198,8 @@ def test_an_address_in_use_ends_it_with_1_and_a_sentence(little_broker: LittleBr
 def test_nothing_that_sounds_secret_is_written() -> None:
     """Not even if someone logs it by mistake, through us or through the standard library, in either format."""
     program = (
-        "import logging, sys, structlog; from proxy.log import configure_logging\n"
-        "from time import monotonic; from proxy.log_limiter import LineLimiter\n"
+        "import logging, sys, structlog; from proxy.app.log import configure_logging\n"
+        "from time import monotonic; from proxy.app.log_limiter import LineLimiter\n"
         "configure_logging('info', sys.argv[1], 'replica-1', LineLimiter(monotonic, 0))\n"
         "structlog.get_logger('a').info('one', broker_token='hush', broker='b')\n"
         "logging.getLogger('b').warning('two', extra={'Authorization': 'hush'})\n"
@@ -218,8 +218,8 @@ def test_nothing_that_sounds_secret_is_written() -> None:
 def test_a_traceback_shows_no_values(line_format: str) -> None:
     """A fault is logged with where it was, and without what the variables held: tokens, keys and messages."""
     program = (
-        "import structlog, sys; from proxy.log import configure_logging\n"
-        "from time import monotonic; from proxy.log_limiter import LineLimiter\n"
+        "import structlog, sys; from proxy.app.log import configure_logging\n"
+        "from time import monotonic; from proxy.app.log_limiter import LineLimiter\n"
         "configure_logging('info', sys.argv[1], 'replica-1', LineLimiter(monotonic, 0))\n"
         "def fails(credential):\n"
         "    raise RuntimeError('a fault')\n"
@@ -301,6 +301,6 @@ def test_a_second_signal_cuts_the_wait_short(undecided: Undecided) -> None:
 
 def test_what_is_not_asked_for_is_not_loaded() -> None:
     """A gateway without a journal starts without Arrow and numpy, and without the client library."""
-    loaded = "import proxy.app, sys; print([m for m in ('numpy', 'pulsar', 'pyarrow') if m in sys.modules])"
+    loaded = "import proxy.app.gateway, sys; print([m for m in ('numpy', 'pulsar', 'pyarrow') if m in sys.modules])"
     said = subprocess.run([sys.executable, "-c", loaded], capture_output=True, text=True, check=True).stdout
     assert said == "[]\n"

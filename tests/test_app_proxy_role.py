@@ -9,13 +9,13 @@ import jwt
 import pytest
 
 from integration.certificates import Authority
-from proxy.app_proxy_role import proxy_role_of
-from proxy.app_security import Certificates
-from proxy.config_load import load
+from proxy.app.proxy_role import proxy_role_of
+from proxy.app.security import Certificates
+from proxy.config.load import load
 from proxy.errors import StartFailure
 from proxy.limits import Limits
-from proxy.net.broker_settings import Credentials
-from proxy.net.relay_identity import ProxyRole
+from proxy.net.broker.settings import Credentials
+from proxy.net.relay.identity import ProxyRole
 
 KEY = b"a key of thirty-two bytes or more"
 

@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from admin_api.server import AdminServer
-from proxy.cli import app
+from proxy.cli.main import app
 from proxy.groups.messages import FindLeader, LeaseStreams, Report, SessionId, Version
 from tests.admin_api.rig import AdminRig
 from tests.admin_api.test_groups import GROUP, GroupsRig

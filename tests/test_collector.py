@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from proxy.collector import ENDED_BEFORE_COLLECTING, LOOK_S, Collector
+from proxy.app.collector import ENDED_BEFORE_COLLECTING, LOOK_S, Collector
 from tests.net.fakes import FakeClock
 
 

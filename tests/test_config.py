@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from proxy.config import GROUP_OF, GROUPS, RELATIONS
-from proxy.config_load import MASK, InvalidConfiguration, Loaded, is_secret, load
-from proxy.config_show import documentation, effective, effective_json, mistakes, mistakes_json
-from proxy.config_types import expectation, service_urls, size_text, split_host_port
+from proxy.config.load import MASK, InvalidConfiguration, Loaded, is_secret, load
+from proxy.config.settings import GROUP_OF, GROUPS, RELATIONS
+from proxy.config.show import documentation, effective, effective_json, mistakes, mistakes_json
+from proxy.config.types import expectation, service_urls, size_text, split_host_port
 from proxy.limits import Limits
-from proxy.net.subscription_settings import SubscriptionSettings
+from proxy.net.subscription.settings import SubscriptionSettings
 
 DOCS = Path(__file__).parent.parent / "docs" / "configure.md"
 
@@ -382,7 +382,7 @@ def test_every_limit_and_every_subscription_setting_can_be_configured() -> None:
 
 
 def test_the_documentation_is_what_the_models_say() -> None:
-    """After a change: ``python -m proxy.config_show > docs/configure.md``."""
+    """After a change: ``python -m proxy.config.show > docs/configure.md``."""
     assert DOCS.read_text() == documentation()
 
 

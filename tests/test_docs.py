@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import typer.main
 
-from proxy.cli import app
+from proxy.cli.main import app
 from tests.docs_commands import BLOCK, DOCUMENTS, ROOT, Shown, mentioned, shown
 
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")

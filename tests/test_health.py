@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from integration.certificates import Authority
-from proxy.health import connection
+from proxy.app.health import connection
 
 
 @contextmanager
@@ -42,7 +42,7 @@ def answering(status: int, context: ssl.SSLContext | None = None) -> Iterator[in
 def checked(environment: Mapping[str, str]) -> tuple[int, str]:
     """Exit code and what it said, run as a container's health check runs it."""
     done = subprocess.run(
-        [sys.executable, "-m", "proxy.health"], env=dict(environment), capture_output=True, text=True, check=False
+        [sys.executable, "-m", "proxy.app.health"], env=dict(environment), capture_output=True, text=True, check=False
     )
     return done.returncode, done.stderr
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from proxy.log_limiter import ALWAYS, BURST_S, KEYS_MAX, LineLimiter
+from proxy.app.log_limiter import ALWAYS, BURST_S, KEYS_MAX, LineLimiter
 
 PER_S = 2
 BURST = PER_S * BURST_S
@@ -87,8 +87,8 @@ def test_no_limit_is_no_limit() -> None:
 
 PROGRAM = """
 import logging, structlog
-from proxy.log import configure_logging
-from proxy.log_limiter import LineLimiter
+from proxy.app.log import configure_logging
+from proxy.app.log_limiter import LineLimiter
 now = [0.0]
 limiter = LineLimiter(lambda: now[0], 1)
 configure_logging("info", "json", "replica-1", limiter)

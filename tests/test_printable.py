@@ -93,8 +93,8 @@ def test_producers_hold_none() -> None:
 def test_a_line_of_the_log_stays_one_line_without_commands(line_format: str) -> None:
     """In names, in lists of them, and in the event itself, by our loggers and the standard library's."""
     program = (
-        "import logging, sys, structlog; from proxy.log import configure_logging\n"
-        "from time import monotonic; from proxy.log_limiter import LineLimiter\n"
+        "import logging, sys, structlog; from proxy.app.log import configure_logging\n"
+        "from time import monotonic; from proxy.app.log_limiter import LineLimiter\n"
         "configure_logging('info', sys.argv[1], 'r', LineLimiter(monotonic, 0))\n"
         "name = sys.stdin.buffer.read().decode()\n"
         "structlog.get_logger('a').info('worker joined', consumer=name, all=[name], of={name: name})\n"

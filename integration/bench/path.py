@@ -17,16 +17,16 @@ from typing import TYPE_CHECKING, TypeVar
 
 from integration.bench import frames_made
 from proxy.limits import Limits
-from proxy.net.broker_names import BrokerNames
-from proxy.net.broker_settings import BrokerSettings
-from proxy.net.brokers import Brokers
+from proxy.net.broker.directory import Brokers
+from proxy.net.broker.names import BrokerNames
+from proxy.net.broker.settings import BrokerSettings
+from proxy.net.election.elections import ElectionSettings, ProducerElections
 from proxy.net.handshake import parse_service_url
-from proxy.net.openings import Openings
-from proxy.net.producer_elections import ElectionSettings, ProducerElections
-from proxy.net.session import ClientSession
-from proxy.net.session_settings import SessionSettings
-from proxy.net.subscription_settings import SubscriptionSettings
-from proxy.net.subscriptions import Subscriptions
+from proxy.net.session.session import ClientSession
+from proxy.net.session.settings import SessionSettings
+from proxy.net.subscription.directory import Subscriptions
+from proxy.net.subscription.openings import Openings
+from proxy.net.subscription.settings import SubscriptionSettings
 from proxy.wire import pulsar_pb2 as pb
 from proxy.wire.frames import FrameSplitter, frame_type, parse_command, payload_start
 from proxy.wire.metadata import peek

@@ -1,1 +1,1 @@
-"""IO and the state machines beside it: client sessions, relay, upstream subscriptions, lookup."""
+"""State machines that reach devices through ports, a room for each. The files here are what all of them may know."""

@@ -2,7 +2,7 @@
 
 Sessions, relays, broker connections and upstream subscriptions are plain objects driven by calls: bytes came,
 the peer is gone, a timer is due. They hold one of the ports below and never a socket, a loop or a clock, so that
-the simulator runs the very same objects on a made-up network. `proxy.net.aio` gives the ports on asyncio.
+the simulator runs the very same objects on a made-up network. `proxy.aio` gives the ports on asyncio.
 
 Rule kept by every implementation: a port never calls back into the state machine from inside one of its own
 methods; callbacks come from the loop.

@@ -10,8 +10,8 @@ import httpx
 
 from admin_api.access.tokens import Tokens
 from admin_api.app import admin_app
-from proxy.admin import Admin
-from proxy.net.groups import Groups
+from proxy.net.group.groups import Groups
+from proxy.views.admin import Admin
 from tests.net.session_rig import new_elections
 from tests.net.subscription_rig import SubscriptionRig
 from tests.net.subscription_rig_broker import TOPIC

@@ -16,7 +16,7 @@ from admin_api.http_protocol import CONNECTIONS_MAX
 from admin_api.problems import Unavailable
 from admin_api.routes import events as route
 from admin_api.server import AdminServer
-from proxy.admin import Admin
+from proxy.views.admin import Admin
 from tests.admin_api.rig import AdminRig
 from tests.admin_api.test_access import KEY, OPERATOR, ROLES, VIEWER, bearer
 from tests.net.session_rig import new_elections

@@ -31,9 +31,9 @@ from proxy.groups.messages import (
     Version,
 )
 from proxy.groups.streams import GroupId, StreamState
-from proxy.net import group_statistics
-from proxy.net import groups as net_groups
-from proxy.net.group_settings import GroupSettings
+from proxy.net.group import groups as net_groups
+from proxy.net.group import views as group_statistics
+from proxy.net.group.settings import GroupSettings
 from tests.admin_api.rig import AdminRig
 from tests.net.seat_rig import NoBrokers
 from tests.net.stream_rig import key_in

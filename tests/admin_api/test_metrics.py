@@ -21,18 +21,18 @@ from admin_api.metrics.exposition import exposition, gather
 from admin_api.metrics.formats import OPENMETRICS, TEXT, wanted
 from admin_api.routes.metrics import metrics_routes
 from admin_api.turns import TURN_S, Turns
-from proxy.collector import Collector
+from proxy.app.collector import Collector
 from proxy.limits import Limits
-from proxy.metrics_source import CertificatesSummary, MetricsSource
-from proxy.net.broker_names import BrokerNames
-from proxy.net.broker_settings import BrokerSettings
-from proxy.net.brokers import Brokers
-from proxy.net.group_settings import GroupSettings
-from proxy.net.groups import Groups
+from proxy.net.broker.directory import Brokers
+from proxy.net.broker.names import BrokerNames
+from proxy.net.broker.settings import BrokerSettings
+from proxy.net.group.groups import Groups
+from proxy.net.group.settings import GroupSettings
 from proxy.net.handshake import parse_service_url
-from proxy.net.server import GatewayServer, Sessions
-from proxy.net.session_settings import SessionSettings
-from proxy.net.subscription_upstream import UpstreamState
+from proxy.net.session.server import GatewayServer, Sessions
+from proxy.net.session.settings import SessionSettings
+from proxy.net.subscription.upstream import UpstreamState
+from proxy.views.metrics import CertificatesSummary, MetricsSource
 from proxy.wire import pulsar_pb2 as pb
 from tests.net.fakes import FakeConnector, FakeTransport
 from tests.net.producer_rig import TOPIC as PRIMARY

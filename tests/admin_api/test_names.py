@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 import pytest
 
-from proxy.admin_client import consumer_path, subscription_path
+from proxy.cli.admin_client import consumer_path, subscription_path
 from tests.admin_api.rig import AdminRig
 from tests.net import subscription_rig_broker
 

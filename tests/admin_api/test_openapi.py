@@ -9,10 +9,10 @@ import pytest
 from pydantic import BaseModel
 
 from admin_api.schemas import hashes, orders, pending, subscriptions
-from proxy import admin_values
 from proxy.core import explain, preview, statistics
 from proxy.core import pending as core_pending
-from proxy.net import subscription_statistics
+from proxy.net.subscription import views as subscription_statistics
+from proxy.views import values as admin_values
 from tests.admin_api.rig import AdminRig
 
 PAIRS: list[tuple[type[BaseModel], type]] = [

@@ -6,10 +6,10 @@ from typing import Any
 
 from admin_api.app import admin_app
 from admin_api.schemas.producers import ElectionPage, Elections
-from proxy.admin import Admin
-from proxy.net.producer_elections import ElectionSettings, ProducerElections
-from proxy.net.producer_rivals import ProducerRivals
+from proxy.net.election.elections import ElectionSettings, ProducerElections
+from proxy.net.election.rivals import ProducerRivals
 from proxy.producers.announcement import Announcement, BestWaiting, TopicNews, encode
+from proxy.views.admin import Admin
 from proxy.wire import pulsar_pb2 as pb
 from tests.admin_api.rig import AdminRig
 from tests.net.producer_rig import TOPIC, Exchange, not_ready, ready, want

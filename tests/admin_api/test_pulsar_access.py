@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from admin_api.access.tokens import SECRET, Roles, Tokens
 from admin_api.app import admin_app
 from admin_api.pulsar.proxying import BrokerAdmin
-from proxy.admin import Admin
+from proxy.views.admin import Admin
 from tests.admin_api.rig import CONFIGURATION, AdminRig
 from tests.admin_api.test_access import ADMIN, KEY, NOBODY, OPERATOR, ROLES, STRANGER, VIEWER, bearer
 from tests.net.session_rig import new_elections

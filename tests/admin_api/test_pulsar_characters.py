@@ -12,7 +12,7 @@ from admin_api.app import admin_app
 from admin_api.pulsar.paths import stats_query
 from admin_api.pulsar.proxying import BrokerAdmin
 from admin_api.server import AdminServer
-from proxy.admin import Admin
+from proxy.views.admin import Admin
 from tests.admin_api.rig import CONFIGURATION, AdminRig
 from tests.admin_api.test_pulsar_proxy import STATS, PulsarRig, problem, with_workers
 from tests.net.session_rig import new_elections

@@ -15,10 +15,10 @@ from admin_api.pulsar.partitioned import merge_partitions
 from admin_api.pulsar.paths import broker_path, stats_asked, stats_query
 from admin_api.pulsar.rates import READINGS_MAX, Rates
 from admin_api.pulsar.stepwise import decoded, encoded
-from proxy.admin_values import ConnectedConsumer, ConnectedSubscription
 from proxy.core.statistics import DrainingHash, WorkerStatistics
 from proxy.core.steps import finished
 from proxy.errors import ClientError
+from proxy.views.values import ConnectedConsumer, ConnectedSubscription
 
 TOPIC = "persistent://public/default/t"
 NOW = 100.0

@@ -19,7 +19,7 @@ from admin_api.pulsar import proxying
 from admin_api.pulsar.consumers import MODEL
 from admin_api.pulsar.proxying import BrokerAdmin
 from admin_api.server import AdminServer
-from proxy.admin import Admin
+from proxy.views.admin import Admin
 from tests.admin_api.rig import CONFIGURATION, SUBSCRIPTION, AdminRig
 from tests.net import subscription_rig_broker
 from tests.net.session_rig import new_elections

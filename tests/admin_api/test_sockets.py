@@ -18,9 +18,9 @@ from admin_api import socket_protocol, socket_queue
 from admin_api.app import admin_app
 from admin_api.server import AdminServer
 from admin_api.socket_names import socket_request
-from proxy.admin import Admin
 from proxy.errors import KeylineError
 from proxy.socket_request import SocketRequest
+from proxy.views.admin import Admin
 from tests.net.session_rig import new_elections
 from tests.net.subscription_rig import SubscriptionRig
 

@@ -57,6 +57,11 @@ RULES = {
         rooms("proxy", "admin_api", "spark_reports"),
         rooms("proxy.core", "proxy.wire", "proxy.producers", "proxy.groups", "proxy.errors", "proxy.limits"),
     ),
+    "asyncio's room knows net's ports and no more of it": Rule(
+        ("proxy/aio",),
+        rooms("proxy", "admin_api", "spark_reports"),
+        rooms("proxy.aio", "proxy.net.ports", "proxy.net.handshake", "proxy.errors", "proxy.limits"),
+    ),
     "net knows the pure rooms, errors and limits": Rule(
         ("proxy/net",),
         rooms("proxy", "admin_api", "spark_reports"),
@@ -70,9 +75,15 @@ RULES = {
             "proxy.limits",
             "proxy.socket_request",
         ),
+        rooms("proxy/net/session/server.py"),  # the listener, which also knows asyncio's room
+    ),
+    "the listener knows no more than net and asyncio's room": Rule(
+        ("proxy/net/session/server.py",),
+        rooms("proxy", "admin_api", "spark_reports"),
+        rooms("proxy.aio", "proxy.net", "proxy.wire", "proxy.errors", "proxy.limits"),
     ),
     "net reaches devices through its ports only": Rule(
-        ("proxy/net",), DEVICES, except_files=rooms("proxy/net/aio*.py", "proxy/net/server.py")
+        ("proxy/net",), DEVICES, except_files=rooms("proxy/net/session/server.py")
     ),
     "the journal knows the core and what net tells": Rule(
         ("proxy/journal",),
@@ -166,19 +177,19 @@ PLANTED = [
     ("the pure rooms are pure", "proxy/core/a.py", "class C:\n    def f(self):\n        __import__('socket').socket()"),
     ("the core knows nobody", "proxy/core/a.py", "from proxy import wire"),
     ("the core knows nobody", "proxy/core/a.py", "from .. import net"),
-    ("the core knows nobody", "proxy/core/deep/er.py", "from ...net.aio import Loop"),
+    ("the core knows nobody", "proxy/core/deep/er.py", "from ...aio.clock_and_connector import Loop"),
     ("the core knows nobody", "proxy/core/a.py", "import proxy.errors"),
     ("the wire knows nobody", "proxy/wire/a.py", "from proxy.core.entry import Part"),
-    ("producers and groups know nobody who does IO", "proxy/groups/a.py", "import proxy.net.aio"),
-    ("net knows the pure rooms, errors and limits", "proxy/net/a.py", "from proxy.config import Config"),
-    ("net knows the pure rooms, errors and limits", "proxy/net/aio.py", "import admin_api.app"),
-    ("net reaches devices through its ports only", "proxy/net/session.py", "def f():\n    import asyncio"),
-    ("net reaches devices through its ports only", "proxy/net/relay.py", "from socket import AF_INET"),
+    ("producers and groups know nobody who does IO", "proxy/groups/a.py", "import proxy.aio.clock_and_connector"),
+    ("net knows the pure rooms, errors and limits", "proxy/net/a.py", "from proxy.config.settings import Config"),
+    ("asyncio's room knows net's ports and no more of it", "proxy/aio/clock_and_connector.py", "import admin_api.app"),
+    ("net reaches devices through its ports only", "proxy/net/session/session.py", "def f():\n    import asyncio"),
+    ("net reaches devices through its ports only", "proxy/net/relay/relay.py", "from socket import AF_INET"),
     ("the admin API sees snapshots, never the core", "admin_api/routes/a.py", "from proxy.core import dispatcher"),
     (
         "the journal knows the core and what net tells",
         "proxy/journal/a.py",
-        "from proxy.net.subscription import Inflow",
+        "from proxy.net.subscription.subscription import Inflow",
     ),
     ("the journal's schema knows nobody", "proxy/journal/schema.py", "import pyarrow as pa"),
     ("the reports know the journal's schema and who would own a slot", "spark_reports/a.py", "import proxy"),
@@ -187,7 +198,7 @@ PLANTED = [
         "spark_reports/a.py",
         "from proxy.journal import writer",
     ),
-    ("the product does not know its tests", "proxy/app.py", "from tests.core.model import World"),
+    ("the product does not know its tests", "proxy/app/gateway.py", "from tests.core.model import World"),
 ]
 
 
@@ -211,7 +222,7 @@ def test_a_planted_violation_is_found(rule: str, file: str, source: str, tmp_pat
         ),
         ("the pure rooms are pure", "proxy/core/a.py", "clock.time()\nrandom = 3\n'import asyncio'"),
         ("the core knows nobody", "proxy/core/deep/er.py", "from .. import entry\nfrom . import twin"),
-        ("net reaches devices through its ports only", "proxy/net/aio.py", "import asyncio, socket"),
+        ("net reaches devices through its ports only", "proxy/aio/clock_and_connector.py", "import asyncio, socket"),
         ("net knows the pure rooms, errors and limits", "proxy/net/a.py", "from proxy import errors"),
         ("the admin API sees snapshots, never the core", "admin_api/a.py", "import asyncio\nimport proxy.limits"),
     ],

@@ -12,15 +12,15 @@ from typing import Final
 
 from proxy.core.steps import finished
 from proxy.limits import Limits
-from proxy.net.broker_names import BrokerNames
+from proxy.net.broker.names import BrokerNames
 from proxy.net.handshake import parse_service_url
-from proxy.net.openings import Openings
-from proxy.net.relay_requests import OURS
-from proxy.net.session import ClientSession
-from proxy.net.session_settings import SessionSettings
-from proxy.net.subscription_settings import SubscriptionSettings
-from proxy.net.subscription_statistics import subscriptions_statistics_steps
-from proxy.net.subscriptions import Subscriptions
+from proxy.net.relay.requests import OURS
+from proxy.net.session.session import ClientSession
+from proxy.net.session.settings import SessionSettings
+from proxy.net.subscription.directory import Subscriptions
+from proxy.net.subscription.openings import Openings
+from proxy.net.subscription.settings import SubscriptionSettings
+from proxy.net.subscription.views import subscriptions_statistics_steps
 from proxy.wire import pulsar_pb2 as pb
 from proxy.wire.frames import payload_start
 from proxy.wire.messages import parse_message

@@ -10,11 +10,11 @@ SESSION: Final = "proxy/groups/session.py"
 LEADER: Final = "proxy/groups/leader.py"
 LEADER_SESSION: Final = "proxy/groups/leader_session.py"
 MANAGER: Final = "proxy/groups/manager.py"
-MEMBER: Final = "proxy/net/group_member.py"
-SEAT: Final = "proxy/net/group_seat.py"
-TOPIC: Final = "proxy/net/group_topic.py"
-READER: Final = "proxy/net/group_topic_reader.py"
-PRODUCER: Final = "proxy/net/gateway_producer.py"
+MEMBER: Final = "proxy/net/group/member.py"
+SEAT: Final = "proxy/net/group/seat.py"
+TOPIC: Final = "proxy/net/group/topic.py"
+READER: Final = "proxy/net/group/topic_reader.py"
+PRODUCER: Final = "proxy/net/broker/producer.py"
 ELECTION: Final = "proxy/producers/election.py"
 RIVALS: Final = "proxy/producers/rivals.py"
 LEASES: Final = "proxy/core/stream_leases.py"
@@ -197,14 +197,14 @@ MUTANTS = (
     ),
     _mutant(
         "what was queued before the process stood still is sent",
-        "proxy/net/aio_transport.py",
+        "proxy/aio/transport.py",
         "        if self._pieces and flush_by < math.inf and time.monotonic() >= flush_by:\n",
         "        if False:\n",
         "tests/net/test_aio.py",
     ),
     _mutant(
         "frames may leave at any time",
-        "proxy/net/subscription.py",
+        "proxy/net/subscription/subscription.py",
         "            subscriber.link.limit(leases.end - self.now())\n",
         "            pass\n",
         SEATS,

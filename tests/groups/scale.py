@@ -28,8 +28,8 @@ from typing import Final
 from proxy.groups.encoding import decode_message
 from proxy.groups.messages import Disconnect, FindLeader, FromSession, SessionId, UpdateStreamStates
 from proxy.groups.streams import GroupId
-from proxy.net.group_member import GroupMember, Leading
-from proxy.net.group_members import GroupMembers
+from proxy.net.group.member import GroupMember, Leading
+from proxy.net.group.members import GroupMembers
 from tests.groups.simulation import Chances, Replica, ReplicaClock, ReplicaTimer, World
 
 TOGETHER, IN_TURN = "together", "in turn"

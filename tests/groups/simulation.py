@@ -35,9 +35,9 @@ from proxy.groups.messages import (
 from proxy.groups.session import GroupSession, State
 from proxy.groups.streams import GroupId, StreamState
 from proxy.groups.timing import GroupTiming
-from proxy.net.group_member import GroupMember, Leading
-from proxy.net.group_members import GroupMembers
-from proxy.net.group_replays import GroupReplays
+from proxy.net.group.member import GroupMember, Leading
+from proxy.net.group.members import GroupMembers
+from proxy.net.group.replays import GroupReplays
 from tests.groups.model_pulsar import ModelGroupTopic, ModelStream
 
 GROUP = GroupId("persistent://public/default/orders", "billing")

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 import yaml
 
-from proxy.config import GROUP_OF
-from proxy.config_load import shown
+from proxy.config.load import shown
+from proxy.config.settings import GROUP_OF
 from tests.helm.chart import SCENARIOS, Chart, configuration, pod_spec, workload
 
 OWNED = {

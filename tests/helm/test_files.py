@@ -12,8 +12,8 @@ from pydantic import ByteSize
 
 from helm.build import CHART, rendered, values_schema
 from helm.values_model import Values
-from proxy.config import GROUP_OF
-from proxy.config_types import size_text
+from proxy.config.settings import GROUP_OF
+from proxy.config.types import size_text
 from tests.helm.chart import SCENARIOS
 
 VALUES_LINES_MAX = 300

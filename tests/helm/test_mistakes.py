@@ -7,7 +7,7 @@ import math
 import pytest
 
 from helm.setting_schema import setting_facts
-from proxy.config import GROUP_OF
+from proxy.config.settings import GROUP_OF
 from tests.helm.chart import Chart
 
 SENTENCES = [

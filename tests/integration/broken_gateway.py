@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from proxy.cli import main
+from proxy.cli.main import main
 from proxy.core.dispatcher import Dispatcher
 
 _right = Dispatcher.__init__

@@ -14,10 +14,10 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from proxy.cli import main
+from proxy.aio.transport import AioTransport
+from proxy.cli.main import main
 from proxy.core import streams_here
-from proxy.net.aio_transport import AioTransport
-from proxy.net.subscription import Subscription
+from proxy.net.subscription.subscription import Subscription
 
 if TYPE_CHECKING:
     from proxy.core.dispatcher import Dispatcher

@@ -15,7 +15,7 @@ from integration import artifacts
 from integration.artifacts import PULSAR_VERSIONS
 from integration.java import java
 from proxy.errors import ClientError
-from proxy.net.client_principal import principal_of
+from proxy.net.session.client_principal import principal_of
 from tests.net.subjects import CN, OU, O, Part, certificate_of
 
 PROGRAM = Path(__file__).parent / "java" / "CertificateRoles.java"

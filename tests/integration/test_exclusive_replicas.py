@@ -1,6 +1,6 @@
 """Several gateways, one line: producers that wait at different replicas are promoted in one order, on real brokers.
 
-Replicas tell each other who waits (`proxy.net.producer_rivals`); the broker knows nothing of it.
+Replicas tell each other who waits (`proxy.net.election.rivals`); the broker knows nothing of it.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from integration.load.options import SUBSCRIPTION
 from integration.load.run import LoadRun
 from integration.standalone import PulsarStandalone
 from proxy.groups.streams import GroupId
-from proxy.net.group_topic_name import group_topic_name
+from proxy.net.group.topic_name import group_topic_name
 from tests.integration.conditions import eventually
 from tests.integration.conftest import StartGateway, explain
 from tests.integration.exclusive_rig import administer, stream_holders

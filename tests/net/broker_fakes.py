@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from proxy.errors import KeylineError
-from proxy.net.broker_connection import BrokerConnection
-from proxy.net.broker_settings import BrokerSettings, BrokerTarget
+from proxy.net.broker.connection import BrokerConnection
+from proxy.net.broker.settings import BrokerSettings, BrokerTarget
 from proxy.wire import frames
 from proxy.wire import pulsar_pb2 as pb
 from proxy.wire.messages import MessageHead

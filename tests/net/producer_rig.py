@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from proxy.net.election.elections import ElectionSettings, ProducerElections
+from proxy.net.election.rivals import ProducerRivals
 from proxy.net.events import Events
-from proxy.net.producer_elections import ElectionSettings, ProducerElections
-from proxy.net.producer_rivals import ProducerRivals
 from proxy.wire import pulsar_pb2 as pb
 from tests.net.fakes import FakeClock
 from tests.net.session_rig import SessionRig, T, encode, success
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from proxy.limits import Limits
-    from proxy.net.producer_statistics import ElectionPage
+    from proxy.net.election.statistics import ElectionPage
 
 TOPIC = "persistent://public/default/primary"
 EXCLUSIVE, WAIT, FENCE = pb.Exclusive, pb.WaitForExclusive, pb.ExclusiveWithFencing

@@ -21,10 +21,10 @@ from proxy.groups.messages import (
     Version,
 )
 from proxy.groups.timing import GroupTiming
-from proxy.net.group_member import GroupMember
-from proxy.net.group_seat import GroupSeat
+from proxy.net.group.member import GroupMember
+from proxy.net.group.seat import GroupSeat
 from proxy.net.ports import BrokerLink
-from proxy.net.subscription import Subscription
+from proxy.net.subscription.subscription import Subscription
 from tests.net.stream_rig import STREAMS, GroupRig, key_in
 from tests.net.subscription_rig_broker import single
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from proxy.limits import Limits
-from proxy.net.broker_names import BrokerNames
+from proxy.net.broker.names import BrokerNames
+from proxy.net.election.elections import ElectionSettings, ProducerElections
 from proxy.net.events import Events
 from proxy.net.handshake import EVERY_BROKER, TargetPolicy, parse_service_url
-from proxy.net.producer_elections import ElectionSettings, ProducerElections
-from proxy.net.relay_identity import ProxyRole
-from proxy.net.session import ClientSession
-from proxy.net.session_settings import SessionSettings
+from proxy.net.relay.identity import ProxyRole
+from proxy.net.session.session import ClientSession
+from proxy.net.session.settings import SessionSettings
 from proxy.net.slices import Slices
 from proxy.wire import frames
 from proxy.wire import pulsar_pb2 as pb
@@ -20,7 +20,7 @@ from tests.net.fakes import FakeClock, FakeConnector, FakeDirectory, FakeTranspo
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from proxy.net.broker_settings import CredentialsProvider
+    from proxy.net.broker.settings import CredentialsProvider
 
 T = pb.BaseCommand
 BROKER = "pulsar://broker-0:6650"

@@ -10,8 +10,8 @@ import random
 from dataclasses import dataclass, field
 
 from proxy.errors import UpstreamError, UpstreamUnavailable
-from proxy.net.subscription import Subscription
-from proxy.net.subscription_acks import bits_of, words_of
+from proxy.net.subscription.acks import bits_of, words_of
+from proxy.net.subscription.subscription import Subscription
 from proxy.wire import pulsar_pb2 as pb
 from tests.net.subscription_rig import Delivered, SubscriptionRig, Worker
 from tests.net.subscription_rig_broker import FakeBrokerLink, T, batch, single

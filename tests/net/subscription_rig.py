@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from proxy.core.steps import finished
 from proxy.core.sticky_key import murmur31
-from proxy.net.openings import Openings
-from proxy.net.subscription import Subscription
-from proxy.net.subscription_settings import SubscriptionSettings
-from proxy.net.subscription_statistics import SubscriptionsStatistics, subscriptions_statistics_steps
-from proxy.net.subscriptions import Subscriptions
+from proxy.net.subscription.directory import Subscriptions
+from proxy.net.subscription.openings import Openings
+from proxy.net.subscription.settings import SubscriptionSettings
+from proxy.net.subscription.subscription import Subscription
+from proxy.net.subscription.views import SubscriptionsStatistics, subscriptions_statistics_steps
 from proxy.wire import frames
 from proxy.wire import pulsar_pb2 as pb
 from proxy.wire.codecs import decompress

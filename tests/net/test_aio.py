@@ -13,9 +13,9 @@ import pytest
 import structlog
 import uvloop
 
+from proxy.aio.clock_and_connector import AioClock, AioConnector
+from proxy.aio.transport import AioTransport
 from proxy.limits import Limits
-from proxy.net.aio import AioClock, AioConnector
-from proxy.net.aio_transport import AioTransport
 from proxy.net.ports import Transport
 
 MIB = 1024 * 1024
@@ -239,7 +239,7 @@ def test_a_process_that_stood_still_sends_nothing_of_before(
 ) -> None:
     """What was queued under a limit is given up with its connection; in time, and in the next turn, all is as ever."""
     clock = StandingClock()
-    monkeypatch.setattr("proxy.net.aio_transport.time", clock)
+    monkeypatch.setattr("proxy.aio.transport.time", clock)
 
     async def test(bench: Bench) -> None:
         receiver, peer = await bench.pair()
@@ -263,7 +263,7 @@ def test_a_process_that_stood_still_sends_nothing_of_before(
 def test_a_limit_is_for_what_is_queued_in_its_own_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing was written after all, as to a worker that does not read: what is written much later is not concerned."""
     clock = StandingClock()
-    monkeypatch.setattr("proxy.net.aio_transport.time", clock)
+    monkeypatch.setattr("proxy.aio.transport.time", clock)
 
     async def test(bench: Bench) -> None:
         receiver, peer = await bench.pair()

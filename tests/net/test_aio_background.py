@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from proxy.net.aio_background import AioBackground
+from proxy.aio.background import AioBackground
 
 PATIENCE_S = 20.0
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from proxy.admin import Admin
 from proxy.core.errors import ConsumerAssignError
 from proxy.errors import NotFound
+from proxy.views.admin import Admin
 from tests.net.session_rig import new_elections
 from tests.net.subscription_rig import SubscriptionRig, Worker
 from tests.net.subscription_rig_broker import TOPIC, single

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from proxy.errors import ConfigurationError, UpstreamError, UpstreamUnavailable
-from proxy.net.broker_settings import BrokerTarget, Credentials, token_credentials
-from proxy.net.broker_statistics import State
+from proxy.net.broker.settings import BrokerTarget, Credentials, token_credentials
+from proxy.net.broker.statistics import State
 from proxy.wire import pulsar_pb2 as pb
 from proxy.wire.messages import MessageHead
 from tests.net.broker_fakes import (

@@ -12,11 +12,11 @@ import pulsar as pulsar_client
 import pytest
 
 from integration.standalone import PulsarStandalone
+from proxy.aio.clock_and_connector import AioClock, AioConnector
 from proxy.errors import UpstreamError, UpstreamUnavailable
 from proxy.limits import Limits
-from proxy.net.aio import AioClock, AioConnector
-from proxy.net.broker_settings import BrokerSettings
-from proxy.net.brokers import Brokers
+from proxy.net.broker.directory import Brokers
+from proxy.net.broker.settings import BrokerSettings
 from proxy.net.ports import BrokerLink
 from proxy.wire import pulsar_pb2 as pb
 from proxy.wire.messages import MessageHead

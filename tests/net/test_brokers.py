@@ -6,10 +6,10 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from proxy.errors import KeylineError, LimitExceeded, UpstreamError, UpstreamUnavailable
-from proxy.net.broker_connection import BrokerConnection
-from proxy.net.broker_probe import INTERVAL_S, BrokerProbe
-from proxy.net.broker_settings import BrokerSettings
-from proxy.net.brokers import Brokers
+from proxy.net.broker.connection import BrokerConnection
+from proxy.net.broker.directory import Brokers
+from proxy.net.broker.probe import INTERVAL_S, BrokerProbe
+from proxy.net.broker.settings import BrokerSettings
 from proxy.wire import pulsar_pb2 as pb
 from tests.net.broker_fakes import SETTINGS, T, connected, error, lookup_answer, shake_hands, written
 from tests.net.fakes import FakeClock, FakeConnector, FakeTransport

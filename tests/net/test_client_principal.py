@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from proxy.errors import ClientError
-from proxy.net.client_principal import LOOK_S, Expiry, Principal, principal_of
+from proxy.net.session.client_principal import LOOK_S, Expiry, Principal, principal_of
 from proxy.wire import pulsar_pb2 as pb
 from tests.net.fakes import FakeClock
 from tests.net.subjects import CN, EXPIRES_S, OU, O, certificate_of, named

@@ -13,25 +13,25 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from proxy.aio.clock_and_connector import AioClock, AioConnector
+from proxy.aio.transport import AioTransport
 from proxy.core.worker import Worker
 from proxy.limits import Limits
-from proxy.net.aio import AioClock, AioConnector
-from proxy.net.aio_transport import AioTransport
-from proxy.net.broker_names import BrokerNames
+from proxy.net.broker.names import BrokerNames
 from proxy.net.handshake import parse_service_url
-from proxy.net.openings import Openings
-from proxy.net.relay import Relay
-from proxy.net.relay_leg import UpstreamLeg
-from proxy.net.server import GatewayServer, Sessions
-from proxy.net.session import ClientSession
-from proxy.net.session_keep_alive import Heartbeat
-from proxy.net.session_settings import SessionSettings
-from proxy.net.session_workers import SessionWorkers
-from proxy.net.session_workers import Worker as WorkerOfSession
+from proxy.net.heartbeat import Heartbeat
+from proxy.net.relay.leg import UpstreamLeg
+from proxy.net.relay.relay import Relay
+from proxy.net.session.server import GatewayServer, Sessions
+from proxy.net.session.session import ClientSession
+from proxy.net.session.settings import SessionSettings
+from proxy.net.session.workers import SessionWorkers
+from proxy.net.session.workers import Worker as WorkerOfSession
 from proxy.net.slices import Slices
-from proxy.net.subscription_settings import SubscriptionSettings
-from proxy.net.subscription_workers import SubscribedWorker
-from proxy.net.subscriptions import Subscriptions
+from proxy.net.subscription.directory import Subscriptions
+from proxy.net.subscription.openings import Openings
+from proxy.net.subscription.settings import SubscriptionSettings
+from proxy.net.subscription.workers import SubscribedWorker
 from proxy.wire import commands, frames
 from proxy.wire import pulsar_pb2 as pb
 from tests.net.fakes import FakeBackground, FakeClock

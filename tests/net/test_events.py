@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from proxy.net import subscription_orders
 from proxy.net.events import KEPT_MAX, LISTED_MAX, QUEUED_MAX, Event, Events
+from proxy.net.subscription import orders as subscription_orders
 from tests.net.subscription_rig import SubscriptionRig
 from tests.net.subscription_rig_broker import TOPIC, single
 

@@ -11,8 +11,8 @@ import pytest
 from proxy.core import membership
 from proxy.limits import Limits
 from proxy.net.slices import SLICE_S
-from proxy.net.subscription_membership import GROUP_MAX
-from proxy.net.subscription_workers import IDS_AT_ONCE, SubscribedWorker
+from proxy.net.subscription.membership import GROUP_MAX
+from proxy.net.subscription.workers import IDS_AT_ONCE, SubscribedWorker
 from proxy.wire import pulsar_pb2 as pb
 from tests.net.fakes import FakeClock, FakeWorkerPort
 from tests.net.session_rig import SessionRig, encode, subscribe

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.net.gateway_producer import GatewayProducer, State
+from proxy.net.broker.producer import GatewayProducer, State
 from proxy.wire import pulsar_pb2 as pb
 from tests.net.broker_fakes import T, success
 from tests.net.gateway_rig import PlayedBroker, close_producer, producer_success, receipt, send_error

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.net.gateway_consumer import PERMITS
-from proxy.net.group_mail import UNUSED_S_MAX, PulsarGroupMail
-from proxy.net.mail_outbox import RETRY_S, UNSENT_MAX
+from proxy.net.broker.consumer import PERMITS
+from proxy.net.mail.group_mail import UNUSED_S_MAX, PulsarGroupMail
+from proxy.net.mail.outbox import RETRY_S, UNSENT_MAX
 from proxy.wire import pulsar_pb2 as pb
 from tests.net.broker_fakes import T, success
 from tests.net.gateway_rig import PlayedBroker, close_producer, delivery, producer_success

@@ -6,7 +6,7 @@ from proxy.groups.encoding import decode_message
 from proxy.groups.memory import GroupMemory
 from proxy.groups.messages import ReplayDone, ReplayTarget, SessionId
 from proxy.groups.session import State
-from proxy.net.group_member import GroupMember
+from proxy.net.group.member import GroupMember
 from tests.groups.rig import GROUP
 from tests.net.fakes import FakeClock
 from tests.net.seat_rig import TIMING, NoTopic, SeatRig

@@ -6,7 +6,7 @@ import pytest
 
 from proxy.groups.encoding import decode_message
 from proxy.groups.messages import ReplayDone, ReplayTarget, ReplayWanted
-from proxy.net.group_replays import AGAIN_S, GroupReplays
+from proxy.net.group.replays import AGAIN_S, GroupReplays
 from tests.groups.rig import GROUP
 from tests.net.fakes import FakeClock
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from proxy.groups.messages import ReplayTarget
-from proxy.net.group_reposition import ANSWER_S_MAX, GroupReposition
+from proxy.net.group.reposition import ANSWER_S_MAX, GroupReposition
 from proxy.wire import pulsar_pb2 as pb
 from tests.groups.rig import GROUP
 from tests.net.broker_fakes import T, success

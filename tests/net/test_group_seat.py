@@ -6,7 +6,7 @@ import pytest
 
 from proxy.groups.messages import Disconnect, FindLeader, SessionId
 from proxy.groups.session import State
-from proxy.net.group_statistics import group_statistics
+from proxy.net.group.views import group_statistics
 from proxy.wire import pulsar_pb2 as pb
 from tests.net.seat_rig import TIMING, SeatRig
 from tests.net.stream_rig import STREAMS, payloads, subscribes

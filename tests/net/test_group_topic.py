@@ -6,8 +6,8 @@ import pytest
 
 from proxy.groups.encoding import RECORD_KEY, encode
 from proxy.groups.memory import GroupMemory
-from proxy.net.group_topic import RETRY_S, STORE_S_MAX, PulsarGroupTopic
-from proxy.net.group_topic_reader import READ_S_MAX
+from proxy.net.group.topic import RETRY_S, STORE_S_MAX, PulsarGroupTopic
+from proxy.net.group.topic_reader import READ_S_MAX
 from proxy.wire import pulsar_pb2 as pb
 from proxy.wire.frames import parse_command
 from tests.net.broker_fakes import T, success

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.net.broker_keep_alive import KeepAlive, Verdict
+from proxy.net.keep_alive import KeepAlive, Verdict
 from proxy.wire import pulsar_pb2 as pb
 from tests.net.session_rig import SessionRig, encode
 

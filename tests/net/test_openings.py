@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.net.openings import OpeningLimits, Openings
+from proxy.net.subscription.openings import OpeningLimits, Openings
 from tests.net.fakes import FakeBackground, FakeClock
 
 LIMITS = OpeningLimits(share_cost=10, turn_cost=25, at_once=2)

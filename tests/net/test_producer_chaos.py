@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from proxy.limits import Limits
-from proxy.net.producer_elections import ElectionSettings
-from proxy.net.producer_holds import EXPECTED_S_MAX
-from proxy.net.relay_parting import BROKEN_S
+from proxy.net.election.elections import ElectionSettings
+from proxy.net.election.holds import EXPECTED_S_MAX
+from proxy.net.relay.parting import BROKEN_S
 from proxy.wire import pulsar_pb2 as pb
 from tests.lives import lives
 from tests.net.model_topic import Connection, ModelTopic
@@ -26,7 +26,7 @@ from tests.net.session_rig import T, parse
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from proxy.net.producer_statistics import ElectionSummary
+    from proxy.net.election.statistics import ElectionSummary
     from tests.net.session_rig import SessionRig
 
 CLIENTS = 4

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import pytest
 from structlog.testing import capture_logs
 
-from proxy.net.mail_shared import PulsarSharedMail
-from proxy.net.producer_election import PROMOTION_S_MAX
-from proxy.net.producer_holds import TROUBLE_S_MAX
-from proxy.net.producer_rivals import EXPIRY_CHECK_S, NOT_READY_S, ProducerRivals, rivals_topic
+from proxy.net.election.election import PROMOTION_S_MAX
+from proxy.net.election.holds import TROUBLE_S_MAX
+from proxy.net.election.rivals import EXPIRY_CHECK_S, NOT_READY_S, ProducerRivals, rivals_topic
+from proxy.net.mail.shared import PulsarSharedMail
 from proxy.producers.announcement import Announcement, BestWaiting, TopicNews, decode, encode
 from proxy.producers.announcer import DAMPING_S, REPEAT_S
 from proxy.producers.election import YIELDS_MAX

@@ -8,13 +8,13 @@ from collections.abc import Awaitable, Callable
 import pytest
 import uvloop
 
+from proxy.aio.clock_and_connector import AioClock, AioConnector
 from proxy.limits import Limits
-from proxy.net.aio import AioClock, AioConnector
-from proxy.net.broker_names import BrokerNames
+from proxy.net.broker.names import BrokerNames
 from proxy.net.handshake import parse_service_url
-from proxy.net.server import GatewayServer, Sessions, TurnedAway
-from proxy.net.session import ClientSession
-from proxy.net.session_settings import SessionSettings
+from proxy.net.session.server import GatewayServer, Sessions, TurnedAway
+from proxy.net.session.session import ClientSession
+from proxy.net.session.settings import SessionSettings
 from proxy.net.slices import Slices
 from proxy.wire import frames
 from proxy.wire import pulsar_pb2 as pb

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from proxy.errors import ConfigurationError
-from proxy.net.broker_settings import Credentials
+from proxy.net.broker.settings import Credentials
 from proxy.wire import pulsar_pb2 as pb
 from tests.net.fakes import FakeClock, FakeTransport
 from tests.net.session_rig import (

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from proxy.limits import Limits
-from proxy.net.producer_election import PROMOTION_S_MAX
-from proxy.net.producer_elections import ElectionSettings, ProducerElections
-from proxy.net.producer_holds import EXPECTED_S_MAX, RETURN_TRIES_S, TROUBLE_S_MIN
-from proxy.net.relay_parting import BROKEN_S, PARTING_S_MAX
-from proxy.net.relay_requests import OURS
-from proxy.net.session_producers import UNREAD_S_MAX
-from proxy.net.session_statistics import EndCause
+from proxy.net.election.election import PROMOTION_S_MAX
+from proxy.net.election.elections import ElectionSettings, ProducerElections
+from proxy.net.election.holds import EXPECTED_S_MAX, RETURN_TRIES_S, TROUBLE_S_MIN
+from proxy.net.relay.parting import BROKEN_S, PARTING_S_MAX
+from proxy.net.relay.requests import OURS
+from proxy.net.session.producers import UNREAD_S_MAX
+from proxy.net.session.statistics import EndCause
 from proxy.wire import pulsar_pb2 as pb
 from tests.net.producer_rig import (
     EXCLUSIVE,

@@ -7,8 +7,8 @@ import pytest
 from proxy.core.slice_id import slice_id
 from proxy.errors import ClientError
 from proxy.net.ports import WorkerLink, WorkerPort
-from proxy.net.session_topic import persistent_topic
 from proxy.wire import pulsar_pb2 as pb
+from proxy.wire.topic_names import persistent_topic
 from tests.net.fakes import FakeWorkerPort
 from tests.net.session_rig import SessionRig, T, ack, encode, flow, message, send, subscribe, success
 

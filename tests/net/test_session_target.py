@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from proxy.limits import Limits
-from proxy.net.broker_names import NAMED_FOR_S
-from proxy.net.relay_route import COORDINATOR_TOPIC
+from proxy.net.broker.names import NAMED_FOR_S
+from proxy.net.relay.route import COORDINATOR_TOPIC
 from proxy.wire import pulsar_pb2 as pb
 from tests.net.fakes import FakeTransport
 from tests.net.session_rig import (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.net.subscription_acks import ACKS_PER_COMMAND_MAX, INDEX_ACKS_S, bits_of, words_of
+from proxy.net.subscription.acks import ACKS_PER_COMMAND_MAX, INDEX_ACKS_S, bits_of, words_of
 from proxy.wire import pulsar_pb2 as pb
 from tests.net.subscription_rig import SubscriptionRig, Worker
 from tests.net.subscription_rig_broker import LEDGER, FakeBrokerLink, T, batch, single

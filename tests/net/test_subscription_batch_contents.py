@@ -9,7 +9,7 @@ import pytest
 from proxy.core.entry import Batch, mixed_batch, split
 from proxy.core.outstanding import Outstanding
 from proxy.core.worker import Worker
-from proxy.net.subscription_batch_contents import BatchContents
+from proxy.net.subscription.batch_contents import BatchContents
 from proxy.wire import codecs
 from proxy.wire import pulsar_pb2 as pb
 from proxy.wire.batch_reader import BatchReader

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.net.subscription_cursor import IDLE_S, LEDGER_MADE_S
+from proxy.net.subscription.cursor import IDLE_S, LEDGER_MADE_S
 from proxy.wire import pulsar_pb2 as pb
 from tests.net.stream_rig import StreamRig, key_in
 from tests.net.subscription_rig import SubscriptionRig, Worker

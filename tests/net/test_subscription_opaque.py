@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.net import subscription_batch_slots
+from proxy.net.subscription import batch_slots as subscription_batch_slots
 from proxy.wire import pulsar_pb2 as pb
 from tests.net.subscription_rig import SubscriptionRig
 from tests.net.subscription_rig_broker import LEDGER, batch, single

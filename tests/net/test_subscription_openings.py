@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.net.openings import OpeningLimits
+from proxy.net.subscription.openings import OpeningLimits
 from proxy.wire import pulsar_pb2 as pb
 from proxy.wire.codecs import compress
 from proxy.wire.messages import parse_message

@@ -6,8 +6,8 @@ import pytest
 
 from proxy.core.dispatcher import OrderingMode
 from proxy.errors import ClientError
-from proxy.net import subscription_orders
-from proxy.net.subscription_orders import LimitsWanted, OrderBook, Orders
+from proxy.net.subscription import orders as subscription_orders
+from proxy.net.subscription.orders import LimitsWanted, OrderBook, Orders
 from tests.net.subscription_rig import SubscriptionRig
 from tests.net.subscription_rig_broker import T, single
 from tests.net.test_subscription_join import mode, out_of_order

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from proxy.core.positions import pack
-from proxy.net.subscription_acks import RETRY_S
-from proxy.net.subscription_parting import PARTING_S_MAX
+from proxy.net.subscription.acks import RETRY_S
+from proxy.net.subscription.parting import PARTING_S_MAX
 from proxy.wire import pulsar_pb2 as pb
 from tests.net.subscription_rig import SubscriptionRig, Worker
 from tests.net.subscription_rig_broker import LEDGER, FakeBrokerLink, T, batch, single

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from proxy.core.positions import pack
-from proxy.net.subscription_acks import INDEX_ACKS_S, RETRY_S
+from proxy.net.subscription.acks import INDEX_ACKS_S, RETRY_S
 from proxy.wire import pulsar_pb2 as pb
 from tests.net.subscription_rig import SubscriptionRig
 from tests.net.subscription_rig_broker import LEDGER, T, batch, single

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from proxy.core.upstream_window import FIRST_GRANT_MESSAGES
-from proxy.net.subscription_upstream import STEADY_S
+from proxy.net.subscription.upstream import STEADY_S
 from proxy.wire import pulsar_pb2 as pb
 from tests.net.stream_rig import GroupRig, StreamRig, key_in, payloads, subscribes
 from tests.net.subscription_rig import SubscriptionRig

@@ -9,7 +9,7 @@ import pytest
 from proxy.core import reposition
 from proxy.core.explain import SlotState, explain_slot
 from proxy.core.positions import pack
-from proxy.net import subscription_orders
+from proxy.net.subscription import orders as subscription_orders
 from proxy.wire import pulsar_pb2 as pb
 from tests.net.subscription_rig import SubscriptionRig, Worker
 from tests.net.subscription_rig_broker import LEDGER, single

@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 
 from proxy.errors import UpstreamUnavailable
-from proxy.net.subscription_upstream import STEADY_S
+from proxy.net.subscription.upstream import STEADY_S
 from proxy.wire import pulsar_pb2 as pb
 from tests.net.subscription_rig import SubscriptionRig, Worker
 from tests.net.subscription_rig_broker import FakeBrokerLink, T, batch, single

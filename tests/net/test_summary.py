@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from proxy.core.histogram import HistogramStatistics
-from proxy.net.session_statistics import SessionCounters, counts
-from proxy.net.subscription_summary import SubscriptionSummary
+from proxy.net.session.statistics import SessionCounters, counts
+from proxy.net.subscription.summary import SubscriptionSummary
 from proxy.wire import pulsar_pb2 as pb
 from tests.net.subscription_rig import SubscriptionRig, sticky
 from tests.net.subscription_rig_broker import batch, single

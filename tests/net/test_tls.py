@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from integration.certificates import Authority
+from proxy.aio.tls import LOOK_S, TlsFiles, TlsWatch
 from proxy.errors import ConfigurationError
-from proxy.net.tls import LOOK_S, TlsFiles, TlsWatch
 from tests.net.fakes import FakeClock
 
 

@@ -15,10 +15,10 @@ import pytest
 import uvloop
 
 from integration.certificates import Authority
+from proxy.aio.tls import TlsFiles
+from proxy.aio.tls_door import ACCEPTED_PER_TURN, TlsDoor
 from proxy.limits import Limits
-from proxy.net.aio_tls_door import ACCEPTED_PER_TURN, TlsDoor
-from proxy.net.server import GatewayServer
-from proxy.net.tls import TlsFiles
+from proxy.net.session.server import GatewayServer
 from tests.net.session_rig import connect
 from tests.net.test_server import PATIENCE_S, Bench
 

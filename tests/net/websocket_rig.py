@@ -10,7 +10,7 @@ from base64 import b64decode
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from proxy.net.openings import Openings
+from proxy.net.subscription.openings import Openings
 from proxy.net.websocket.places import WHOLE, Place
 from proxy.net.websocket.sockets import WorkerSockets
 from proxy.socket_request import SocketRequest

@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from integration.ports import free_ports
-from proxy.cli import app
+from proxy.cli.main import app
 from spark_reports.place import JournalError, place_at
 from spark_reports.trouble import words
 

@@ -14,7 +14,7 @@ import pytest
 from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
-from proxy.cli import app
+from proxy.cli.main import app
 from spark_reports.place import JournalError
 from spark_reports.reading import open_journal
 from spark_reports.run import report

@@ -6,13 +6,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from proxy.core.dispatcher import OrderingMode
-from proxy.net import subscription_orders as orders
+from proxy.net.subscription import orders
 from tests.sim.gateway import decided
 
 if TYPE_CHECKING:
     import random
 
-    from proxy.net.subscription import Subscription
+    from proxy.net.subscription.subscription import Subscription
     from tests.sim.network import End
     from tests.sim.world import World
 

@@ -8,14 +8,14 @@ import mmh3
 
 from proxy.core.dispatcher import OrderingMode
 from proxy.limits import Limits
-from proxy.net.broker_names import BrokerNames
-from proxy.net.broker_settings import BrokerSettings
-from proxy.net.brokers import Brokers
+from proxy.net.broker.directory import Brokers
+from proxy.net.broker.names import BrokerNames
+from proxy.net.broker.settings import BrokerSettings
+from proxy.net.election.elections import ElectionSettings, ProducerElections
 from proxy.net.handshake import parse_service_url
-from proxy.net.producer_elections import ElectionSettings, ProducerElections
-from proxy.net.server import Sessions
-from proxy.net.session_settings import SessionSettings
-from proxy.net.subscriptions import Subscriptions
+from proxy.net.session.server import Sessions
+from proxy.net.session.settings import SessionSettings
+from proxy.net.subscription.directory import Subscriptions
 from tests.sim.checkers import Violation
 from tests.sim.network import Listener
 
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from proxy.core.worker import Worker
-    from proxy.net.openings import Openings
-    from proxy.net.subscription import Subscription
-    from proxy.net.subscription_settings import SubscriptionSettings
+    from proxy.net.subscription.openings import Openings
+    from proxy.net.subscription.settings import SubscriptionSettings
+    from proxy.net.subscription.subscription import Subscription
     from tests.sim.checkers import Model, Seat
     from tests.sim.machine import Process
     from tests.sim.network import Network

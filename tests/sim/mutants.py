@@ -32,9 +32,9 @@ UNBLOCKING = "proxy/core/unblocking.py"
 CHUNKED = "proxy/core/chunked.py"
 ACKNOWLEDGEMENT = "proxy/core/acknowledgement.py"
 MEMBERSHIP = "proxy/core/membership.py"
-COMING_AND_GOING = "proxy/net/subscription_membership.py"
+COMING_AND_GOING = "proxy/net/subscription/membership.py"
 OUTSTANDING = "proxy/core/outstanding.py"
-CURSOR = "proxy/net/subscription_cursor.py"
+CURSOR = "proxy/net/subscription/cursor.py"
 WAITING = "proxy/core/waiting.py"
 ENTRY = "proxy/core/entry.py"
 SELECTORS = "proxy/core/selectors"
@@ -72,32 +72,32 @@ MUTANTS = (
     ),
     Mutant(
         "an unblocking interval that ends wakes nobody",
-        "proxy/net/subscription.py",
+        "proxy/net/subscription/subscription.py",
         "        if self._unblocking is None and dispatcher.unblocking.due_at is not None:\n",
         "        if False and dispatcher.unblocking.due_at is not None:\n",
     ),
     Mutant(
         "an entry overtakes one that is being opened",
-        "proxy/net/subscription_intake.py",
+        "proxy/net/subscription/intake.py",
         "        if self._queued:\n            self._arrive_behind(head)\n            return\n        _, ledger",
         "        _, ledger",
     ),
     Mutant(
         "what waits to be opened outlives its consumer at the broker",
-        "proxy/net/subscription_inflow.py",
+        "proxy/net/subscription/inflow.py",
         "            self.intake.queue.clear()  # the broker sends it again\n",
         "",
         tests="tests/net/test_subscription_openings.py",
     ),
     Mutant(
         "what is opened in pieces is delivered without its last piece",
-        "proxy/net/subscription_batch_slots.py",
+        "proxy/net/subscription/batch_slots.py",
         "            while len(slots) < count:\n",
         "            while len(slots) < count - step:\n",
     ),
     Mutant(
         "one that has more to open than fits a turn is forgotten",
-        "proxy/net/subscription_receive_queue.py",
+        "proxy/net/subscription/receive_queue.py",
         "            self._openings.wait(self)\n            return False\n",
         "            return False\n",
     ),
@@ -155,7 +155,7 @@ MUTANTS = (
     ),
     Mutant(
         "an order is forgotten when another is taken back",
-        "proxy/net/subscription_orders.py",
+        "proxy/net/subscription/orders.py",
         "        if key in self._orders and not self._orders[key].any:\n",
         "        if key in self._orders:\n",
     ),
@@ -218,7 +218,7 @@ MUTANTS = (
     ),
     Mutant(
         "acks of single messages are gathered for ever",
-        "proxy/net/subscription_acks.py",
+        "proxy/net/subscription/acks.py",
         "            self._indexes_due = True\n            self._wake()\n",
         "            self._wake()\n",
         tests="tests/net/test_subscription_acks.py",
@@ -380,7 +380,7 @@ MUTANTS = (
     ),
     Mutant(
         "messages are asked for before the broker told where the cursor stands",
-        "proxy/net/subscription.py",
+        "proxy/net/subscription/subscription.py",
         "        if inflow.upstream.link is None or inflow.waits_for_cursor:\n",
         "        if inflow.upstream.link is None:\n",
         "tests/net/test_subscription_cursor.py",
@@ -455,28 +455,28 @@ MUTANTS = (
     ),
     Mutant(
         "a receipt does not wait for the broker",
-        "proxy/net/subscription_acks.py",
+        "proxy/net/subscription/acks.py",
         "            receipt.commands_left = len(pieces) + bool(indexes)\n"
         "            self._in_flight[receipt] = None\n",
         "            receipt.settle(None)\n",
     ),
     Mutant(
         "an upstream consumer that is lost does not come back",
-        "proxy/net/subscription_upstream.py",
+        "proxy/net/subscription/upstream.py",
         '        log.info("upstream consumer lost", topic=self._template.topic, reason=reason)\n'
         "        self._retry(reason, at_once=True)\n",
         "",
     ),
     Mutant(
         "the rest of an outbox is forgotten when the socket is full",
-        "proxy/net/subscription.py",
+        "proxy/net/subscription/subscription.py",
         "        self.dispatcher.touched.append(worker)\n",
         "",
         tests="tests/net/test_subscription_chaos.py",
     ),
     Mutant(
         "a lost connection leaves its workers",
-        "proxy/net/session_workers.py",
+        "proxy/net/session/workers.py",
         "                worker.port.lost(reason)\n",
         "                pass\n",
     ),
@@ -507,7 +507,7 @@ MUTANTS = (
     ),
     Mutant(
         "a batch that was closed stays counted as open",
-        "proxy/net/subscription_batch_contents.py",
+        "proxy/net/subscription/batch_contents.py",
         "            self._grew(batch, -opened.payload_bytes)\n",
         "",
         tests="tests/net/test_subscription_batch_contents.py",
@@ -520,7 +520,7 @@ MUTANTS = (
     ),
     Mutant(
         "bytes that a subscription gave back stay counted",
-        "proxy/net/subscription.py",
+        "proxy/net/subscription/subscription.py",
         "        self.directory.account(-self._bytes_reported)\n",
         "",
     ),

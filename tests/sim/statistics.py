@@ -15,7 +15,7 @@ from tests.sim.checkers import Violation
 from tests.sim.gateway import seat_of, slot_of
 
 if TYPE_CHECKING:
-    from proxy.net.subscription import Subscription
+    from proxy.net.subscription.subscription import Subscription
     from tests.sim.checkers import Model, Seat
     from tests.sim.gateway import Gateway
     from tests.sim.storage import Storage

@@ -9,8 +9,8 @@ import random
 from dataclasses import dataclass
 
 from proxy.limits import Limits
-from proxy.net.openings import OpeningLimits
-from proxy.net.subscription_settings import SubscriptionSettings
+from proxy.net.subscription.openings import OpeningLimits
+from proxy.net.subscription.settings import SubscriptionSettings
 from tests.sim.broker import Manners
 from tests.sim.network import Weather
 from tests.sim.worker import GOOD, Temper

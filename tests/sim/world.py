@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from proxy.net.openings import Openings
+from proxy.net.subscription.openings import Openings
 from proxy.wire import pulsar_pb2 as pb
 from tests.sim.background import Background
 from tests.sim.broker import GOOD_MANNERS, Broker, Cluster

@@ -15,8 +15,8 @@ from urllib.parse import urlsplit
 
 import structlog
 
-from proxy.net.broker_requests import refusal_in
-from proxy.net.relay_message_ids import unmask
+from proxy.net.broker.requests import refusal_in
+from proxy.net.message_ids import unmask
 from proxy.net.websocket.joining import connect_frame, metadata_frame
 from proxy.net.websocket.requests import Requests
 from proxy.wire import commands

@@ -33,8 +33,8 @@ from proxy.wire.messages import parse_message
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from proxy.net.openings import Elsewhere, Openings
     from proxy.net.ports import Clock
+    from proxy.net.subscription.openings import Elsewhere, Openings
     from proxy.net.websocket.message import SocketMessage
     from proxy.net.websocket.opening import Entry
     from proxy.net.websocket.permits import Permits

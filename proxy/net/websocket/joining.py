@@ -12,7 +12,7 @@ from functools import partial
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
 
-from proxy.net.broker_requests import refusal_in
+from proxy.net.broker.requests import refusal_in
 from proxy.wire import pulsar_pb2 as pb
 from proxy.wire.frames import encode_command
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from proxy.net.subscription_batch_slots import BATCH_MESSAGES_MAX
+from proxy.net.subscription.batch_slots import BATCH_MESSAGES_MAX
 from proxy.net.websocket.message import Encryption, SocketMessage
 from proxy.net.websocket.places import WHOLE, Place
 from proxy.wire import pulsar_pb2 as pb

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from google.protobuf.message import DecodeError, EncodeError
 
-from proxy.net.subscription_batch_slots import BATCH_MESSAGES_MAX
+from proxy.net.subscription.batch_slots import BATCH_MESSAGES_MAX
 from proxy.wire import pulsar_pb2 as pb
 
 WHOLE = -1

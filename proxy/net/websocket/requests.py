@@ -6,7 +6,7 @@ from collections.abc import Callable
 from itertools import count
 from typing import TYPE_CHECKING
 
-from proxy.net.broker_requests import REPLY_FIELDS, request_id_of
+from proxy.net.broker.requests import REPLY_FIELDS, request_id_of
 
 if TYPE_CHECKING:
     from proxy.net.websocket.pipe import Pipe

@@ -13,8 +13,8 @@ from proxy.net.websocket.pipe import Pipe
 from proxy.net.websocket.worker import SocketWorker
 
 if TYPE_CHECKING:
-    from proxy.net.openings import Openings
     from proxy.net.ports import Clock, Receiver
+    from proxy.net.subscription.openings import Openings
     from proxy.net.websocket.link import WorkerSocket
     from proxy.net.websocket.pipe import PipeClient
     from proxy.net.websocket.words import Dialect

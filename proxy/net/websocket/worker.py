@@ -25,8 +25,8 @@ from proxy.wire import pulsar_pb2 as pb
 from proxy.wire.frames import frame_type, parse_command
 
 if TYPE_CHECKING:
-    from proxy.net.openings import Openings
     from proxy.net.ports import Clock, Timer
+    from proxy.net.subscription.openings import Openings
     from proxy.net.websocket.link import Frame, WorkerSocket
     from proxy.net.websocket.message import SocketMessage
     from proxy.net.websocket.pipe import Pipe, PipeClient

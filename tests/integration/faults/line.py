@@ -125,7 +125,7 @@ def until(log: Path, event: str = "upstream consumer lost") -> None:
     """Let a fault last until the gateway says that it has noticed.
 
     A time would not do: a gateway may need up to two of its intervals, one look at the clock more, and on a loaded
-    machine a look that comes late counts for nothing (`proxy.net.broker_keep_alive`).
+    machine a look that comes late counts for nothing (`proxy.net.keep_alive`).
     """
     eventually(lambda: event in events(log), f"a line {event!r} in the gateway's log")
 

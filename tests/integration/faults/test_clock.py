@@ -18,13 +18,13 @@ from tests.integration.faults.line import Line, repeat_through, strike
 
 ROOT = Path(__file__).resolve().parents[3]
 WALL_CLOCK = {
-    ("proxy/app_parts.py", "clock.time"),
-    ("proxy/app.py", "time.time_ns"),
+    ("proxy/app/parts.py", "clock.time"),
+    ("proxy/app/gateway.py", "time.time_ns"),
     ("proxy/client/waiting_producer.py", "datetime.now"),
-    ("proxy/net/aio.py", "time.time"),
-    ("proxy/net/client_principal.py", "self._clock.time"),
-    ("proxy/net/session.py", "self._clock.time"),
-    ("proxy/net/gateway_producer.py", "self._clock.time"),
+    ("proxy/aio/clock_and_connector.py", "time.time"),
+    ("proxy/net/session/client_principal.py", "self._clock.time"),
+    ("proxy/net/session/session.py", "self._clock.time"),
+    ("proxy/net/broker/producer.py", "self._clock.time"),
     ("proxy/net/websocket/dead_letters.py", "self._clock.time"),
 }
 """Every call in the product that reads it: the port's implementation, the date since when a client is connected, that
@@ -32,7 +32,7 @@ of a dead letter and of messages between replicas, as any producer dates its mes
 announcement, when a client's certificate expires, the number of a life's first event, which only a step back of more
 than the gateway's age could let come twice, and the dates of the journal's rows and of the events on its topic."""
 
-LOOP_CLOCK = {("proxy/net/aio_tls_door.py", "self._loop.time")}
+LOOP_CLOCK = {("proxy/aio/tls_door.py", "self._loop.time")}
 """Calls of the same name that read a monotonic clock: the event loop's."""
 
 LIBRARIES = sorted(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"))

@@ -1,0 +1,216 @@
+"""Accepts clients that come with TLS, and knows each of them before its handshake.
+
+Problem: a loop's own server with TLS tells of a connection when its handshake is done. One that says nothing, or half a
+hello, was known to nobody: such connections took file descriptors and memory beside every bound, and all hellos of one
+moment were answered in one turn of the loop, a signature each.
+Rule: a connection takes one of the places that `connections_max` and `connections_per_address_max` count as soon as it
+is accepted; where there is none it is closed at once, unsigned. At most `handshakes_max` shake hands at a time. When
+there are so many, the oldest gives way if it has had its time, else the next ones wait, not accepted, for one to end. A
+few are accepted in a turn, so that others are served in between.
+
+Why its own accept: neither loop's server tells of a handshake that fails, and uvloop reads before a protocol can ask it
+not to, so that TLS cannot be begun later on a connection it has accepted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import socket
+from typing import TYPE_CHECKING, Final, Protocol
+
+import structlog
+
+from proxy.aio.transport import AioTransport, address_text
+
+if TYPE_CHECKING:
+    import ssl
+    from collections.abc import Sequence
+
+    from proxy.limits import Limits
+    from proxy.net.ports import Receiver, Transport
+
+ACCEPTED_PER_TURN: Final = 8
+"""A signature takes a millisecond, with the key that takes longest among the usual ones."""
+BACKLOG: Final = 1024
+OWN_TIME_S: Final = 1.0
+"""How long a handshake is left alone though others wait; honest ones take a few round trips."""
+TRY_AGAIN_S: Final = 1.0
+"""After the operating system had nothing left to accept with."""
+
+log = structlog.get_logger("keyline.server")
+
+
+class Places(Protocol):
+    """Who counts connections."""
+
+    def reserve(self, peer: str) -> bool:
+        """Take a place for a connection that shakes hands first; False if there is none."""
+
+    def give_up(self, peer: str) -> None:
+        """Its handshake is over, one way or the other."""
+
+    def admit(self, peer: str) -> Receiver:
+        """Give the receiver for a connection that stands."""
+
+
+class Handshake:
+    """One under way."""
+
+    __slots__ = ("began_at", "peer", "socket")
+
+    def __init__(self, made: socket.socket, peer: str, began_at: float) -> None:
+        """`began_at` is the loop's time."""
+        self.socket = made
+        self.peer = peer
+        self.began_at = began_at
+
+
+class TlsDoor:
+    """One address where TLS is spoken."""
+
+    def __init__(
+        self, places: Places, limits: Limits, loop: asyncio.AbstractEventLoop, context: ssl.SSLContext
+    ) -> None:
+        """`open` begins."""
+        self._places = places
+        self._limits = limits
+        self._loop = loop
+        self._context = context
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._under_way: dict[Handshake, None] = {}
+        """In the order in which they came."""
+        self._waits: asyncio.TimerHandle | None = None
+        self.sockets: Sequence[socket.socket] = ()
+        self.failed_total = 0
+        """Handshakes that came to nothing."""
+
+    def __len__(self) -> int:
+        """How many handshakes are under way."""
+        return len(self._under_way)
+
+    async def open(self, host: str, port: int) -> None:
+        """Accept from now on. Raises `OSError` when the address cannot be had."""
+        found = await self._loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        with contextlib.ExitStack() as undo:
+            opened = [
+                undo.enter_context(_listening(family, address)) for family, _, _, _, address in dict.fromkeys(found)
+            ]
+            undo.pop_all()
+        self.sockets = opened
+        self._listen()
+
+    def close(self) -> None:
+        """Accept nobody any more; handshakes under way are broken off."""
+        self._stop_listening()
+        if self._waits is not None:
+            self._waits.cancel()
+        for listening in self.sockets:
+            listening.close()
+        self.sockets = ()
+        for handshake in list(self._under_way):
+            self._break_off(handshake)
+
+    # ---- accepting
+
+    def _listen(self) -> None:
+        self._waits = None
+        for listening in self.sockets:
+            self._loop.add_reader(listening.fileno(), self._accept, listening)
+
+    def _stop_listening(self) -> None:
+        for listening in self.sockets:
+            self._loop.remove_reader(listening.fileno())
+
+    def _wait(self, seconds: float) -> None:
+        """Let those that come wait in the operating system's queue."""
+        if self._waits is None:
+            self._stop_listening()
+            self._waits = self._loop.call_later(seconds, self._listen)
+
+    def _accept(self, listening: socket.socket) -> None:
+        if not self._room():
+            return
+        for _ in range(ACCEPTED_PER_TURN):
+            if self._full:  # whether anybody waits, for whom the oldest would give way, the next turn tells
+                return
+            try:
+                made, address = listening.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as error:
+                reason = errno.errorcode.get(error.errno or 0, str(error))
+                log.warning("connections not accepted", reason=reason, again_in_s=TRY_AGAIN_S)
+                self._wait(TRY_AGAIN_S)
+                return
+            self._begin(made, address_text(address))
+
+    @property
+    def _full(self) -> bool:
+        return len(self._under_way) >= self._limits.handshakes_max
+
+    def _room(self) -> bool:
+        """Whether one more may shake hands, who waits already; the oldest may have to give way."""
+        if not self._full:
+            return True
+        oldest = next(iter(self._under_way))
+        left_s = oldest.began_at + OWN_TIME_S - self._loop.time()
+        if left_s > 0:
+            self._wait(left_s)
+            return False
+        self._break_off(oldest)
+        return True
+
+    # ---- shaking hands
+
+    def _begin(self, made: socket.socket, peer: str) -> None:
+        if not self._places.reserve(peer):
+            made.close()
+            return
+        made.setblocking(False)
+        handshake = Handshake(made, peer, self._loop.time())
+        self._under_way[handshake] = None
+        task = self._loop.create_task(self._shake_hands(handshake))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _shake_hands(self, handshake: Handshake) -> None:
+        def stands(transport: Transport) -> Receiver:
+            self._over(handshake)
+            return self._places.admit(transport.peer)
+
+        try:
+            await self._loop.connect_accepted_socket(
+                lambda: AioTransport(stands, self._loop, self._limits),
+                handshake.socket,
+                ssl=self._context,
+                ssl_handshake_timeout=self._limits.handshake_timeout_s,
+            )
+        except OSError as error:  # what the peer sends, its end, and time; ssl.SSLError is one
+            self.failed_total += 1
+            log.debug("no TLS handshake", peer=handshake.peer, reason=str(error))
+        finally:
+            self._over(handshake)
+
+    def _break_off(self, handshake: Handshake) -> None:
+        """Its task hears of it from the loop, as if the peer had gone."""
+        self._over(handshake)
+        with contextlib.suppress(OSError):
+            handshake.socket.shutdown(socket.SHUT_RDWR)
+
+    def _over(self, handshake: Handshake) -> None:
+        """Once more changes nothing."""
+        if handshake not in self._under_way:
+            return
+        del self._under_way[handshake]
+        self._places.give_up(handshake.peer)
+        if self._waits is not None and self.sockets:
+            self._waits.cancel()
+            self._listen()
+
+
+def _listening(family: int, address: tuple[object, ...]) -> socket.socket:
+    made = socket.create_server(address, family=family, backlog=BACKLOG)
+    made.setblocking(False)
+    return made

@@ -1,0 +1,365 @@
+"""The one wiring file: every part is put in its place here, and handed to those who need it (see `app_parts`).
+
+Stopping has an order, so that no message is lost and clients move on by themselves (G3): say "not ready" and take no
+new client; deliver nothing more and wait for the acknowledgements of what was delivered; close the workers' consumers
+and then every connection, which sends clients to another replica; close the gateway's own connections last, behind
+the acknowledgements on them. The wait has a bound: what is not acknowledged by then is delivered again elsewhere.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import time
+from importlib.metadata import version
+from typing import TYPE_CHECKING
+
+import structlog
+import uvloop
+
+from admin_api.app import admin_app
+from admin_api.metrics.snapshot import snapshot
+from admin_api.origins import is_loopback
+from admin_api.pulsar.proxying import BrokerAdmin
+from admin_api.server import AdminServer
+from proxy.aio.background import AioBackground
+from proxy.aio.clock_and_connector import AioClock, AioConnector
+from proxy.aio.tls import TlsWatch
+from proxy.app.collector import Collector, spare_the_collector
+from proxy.app.parts import (
+    broker_settings,
+    event_topic_of,
+    groups_of,
+    journal_of,
+    picked,
+    rivals_of,
+    session_settings,
+)
+from proxy.app.proxy_role import proxy_role_of
+from proxy.app.security import Certificates, tokens
+from proxy.config.load import ADMIN_KEYS
+from proxy.config.show import effective_json
+from proxy.config.types import split_host_port
+from proxy.core.sticky_key import consistent_slot, murmur31, range_slot
+from proxy.errors import StartFailure
+from proxy.limits import Limits
+from proxy.net.broker.directory import Brokers
+from proxy.net.broker.names import BrokerNames
+from proxy.net.broker.probe import BrokerProbe
+from proxy.net.election.elections import ElectionSettings, ProducerElections
+from proxy.net.session.server import GatewayServer, Sessions
+from proxy.net.subscription.directory import Subscriptions
+from proxy.net.subscription.openings import Openings
+from proxy.net.subscription.settings import SubscriptionSettings
+from proxy.net.websocket.sockets import WorkerSockets
+from proxy.views.admin import Admin
+from proxy.views.metrics import CertificatesSummary, MetricsSource
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from proxy.aio.tls import TlsFiles
+    from proxy.app.log_limiter import LineLimiter
+    from proxy.config.load import Loaded
+    from proxy.journal.keeper import JournalKeeper
+
+FAREWELL_S = 2.0
+"""How long clients may take to read what was sent to them before their connections are cut."""
+
+log = structlog.get_logger("keyline.gateway")
+
+
+class Gateway:
+    """All parts of one gateway on one event loop."""
+
+    def __init__(self, loaded: Loaded, loop: asyncio.AbstractEventLoop, log_limiter: LineLimiter) -> None:
+        """Make every part; nothing listens or connects yet. Raises `StartFailure`."""
+        config = self._config = loaded.config
+        limits = picked(Limits, config)
+        clock = AioClock(loop)
+        tls = Certificates(config)
+        connector = AioConnector(loop, limits, tls.broker_context)
+        client_settings = session_settings(config, proxy_role_of(config, loop, limits, tls))
+        names = BrokerNames(client_settings.brokers, clock)
+        self._brokers = Brokers(connector, clock, broker_settings(config), names.add)
+        self._probe = BrokerProbe(self._brokers, clock)
+        self._groups = groups_of(config, self._brokers, clock)
+        self._background = AioBackground(loop)
+        openings = self._openings = Openings(clock, self._background)
+        subscription_settings = picked(SubscriptionSettings, config)
+        self._subscriptions = Subscriptions(self._brokers, clock, subscription_settings, openings, self._is_shared)
+        if self._groups is not None:
+            self._subscriptions.new_seat = self._groups.new_seat
+        events = self._subscriptions.events
+        self._journal = journal_of(config, clock)
+        if self._journal is not None:
+            events.chronicler = self._journal.journal
+        self._event_topic = event_topic_of(config, events, clock)
+        rivals = rivals_of(config, self._groups, self._brokers, clock)
+        self._elections = ProducerElections(clock, events, picked(ElectionSettings, config), rivals)
+        slices = self._subscriptions.slices
+        sessions = Sessions(
+            connector, clock, self._subscriptions, self._elections, names, client_settings, limits, slices
+        )
+        self._server = GatewayServer(sessions, limits, loop)
+        subscriptions = self._subscriptions
+        events.number_from(time.time_ns() // 1_000_000)  # more than any life before could have had
+        self._collector = Collector(clock, subscriptions.__len__, lambda: subscriptions.ended_total)
+        admin = Admin(
+            subscriptions,
+            self._elections,
+            self.not_ready_because,
+            effective_json(loaded)["settings"],
+            limits.max_frame_bytes,
+            self._groups,
+        )
+        metrics = MetricsSource(
+            version("keyline"),
+            self.not_ready_because,
+            self._server,
+            subscriptions,
+            self._elections,
+            self._brokers,
+            self._collector,
+            self._groups,
+            self._journal,
+            None if self._event_topic is None else self._event_topic.summary,
+            self._certificates,
+            lambda: log_limiter.left_out_total,
+        )
+        self._metrics = metrics
+        self._snapshots: asyncio.Task[None] | None = None
+        self._sending: asyncio.Task[None] | None = None
+        serving = config.serving
+        self._broker_admin = BrokerAdmin(
+            config.broker.broker_admin_url,
+            timeout_s=config.broker.upstream_request_timeout_s,
+            tls=tls.broker.context if tls.broker is not None else None,
+        )
+        self._admin = AdminServer(
+            admin_app(
+                admin,
+                admin,
+                version("keyline"),
+                read_only=serving.admin_read_only,
+                loopback=is_loopback(split_host_port(serving.admin_listen)[0]),
+                broker=self._broker_admin,
+                broker_writes=serving.admin_writes_to_broker,
+                metrics=metrics,
+                metrics_consumers_max=serving.metrics_consumers_max,
+                metrics_pulsar_names=serving.metrics_pulsar_names,
+                sockets=self._sockets(sessions, clock) if serving.websocket_workers else None,
+                socket_origins=serving.websocket_origins,
+                tokens=tokens(config),
+                metrics_open=config.security.metrics_open,
+            ),
+            limits.keep_alive_s,
+            tls.server.context if tls.server is not None and config.security.admin_tls else None,
+        )
+        self._tls = tls
+        self._tls_watch = TlsWatch(clock, tls.all)
+        self._listening = False
+        self._draining = False
+        self.admin_address = ("", 0)
+
+    def _certificates(self) -> CertificatesSummary:
+        """Those of others are not ours to tell of."""
+        tls = self._tls
+        shown = {"clients": tls.clients, "brokers": tls.broker, "brokers_as_proxy": tls.proxy_role}
+        expire_at_s = {name: files.not_after_s for name, files in shown.items() if files is not None}
+        watch = self._tls_watch
+        return CertificatesSummary(
+            {name: at_s for name, at_s in expire_at_s.items() if at_s is not None}, watch.well, watch.reloads
+        )
+
+    def _is_shared(self, key: tuple[str, str]) -> bool:
+        """Whether a group shares the subscription of this topic and name: only where there is a cursor to share."""
+        return self._groups is not None and key[0].startswith("persistent://")
+
+    def _sockets(self, sessions: Sessions, clock: AioClock) -> WorkerSockets:
+        config = self._config
+        ring = config.ordering.selector == "consistent_hashing" and self._groups is None
+        slot = consistent_slot if ring else range_slot
+        return WorkerSockets(
+            sessions.admit,
+            lambda: "the gateway is stopping" if self._draining else None,
+            clock,
+            self._openings,
+            lambda key: slot(murmur31(key)),
+        )
+
+    def not_ready_because(self) -> Sequence[str]:
+        """Every reason why no client should be sent here now."""
+        reasons = []
+        if self._draining:
+            reasons.append("draining: the gateway is stopping")
+        elif not self._listening:
+            reasons.append("not listening yet")
+        if self._probe.unreachable_because is not None:
+            reasons.append(f"broker: {self._probe.unreachable_because}")
+        return reasons
+
+    # ------------------------------------------------------------------ life
+
+    @property
+    def addresses(self) -> list[tuple[str, int]]:
+        """Where clients are accepted."""
+        return self._server.addresses
+
+    async def start(self) -> None:
+        """Listen. Raises `StartFailure` if an address cannot be had; then nothing is left open.
+
+        The admin API comes first, so that an orchestrator sees why the rest takes its time.
+        """
+        serving = self._config.serving
+        try:
+            self.admin_address = await self._admin.start(*split_host_port(serving.admin_listen))
+        except OSError as error:
+            raise StartFailure(f"admin_listen {serving.admin_listen}: {error.strerror or error}") from error
+        await self._listen("listen", serving.listen, None)
+        if self._config.security.listen_tls is not None:
+            await self._listen("listen_tls", self._config.security.listen_tls, self._tls.clients)
+        self._warn()
+        self._tls_watch.start()
+        self._probe.start()
+        self._collector.start()
+        if self._journal is not None:
+            self._journal.start()
+            if self._config.journaling.journal_snapshot_s:
+                self._snapshots = asyncio.create_task(self._take_snapshots(self._journal))
+        if self._event_topic is not None:
+            self._sending = asyncio.create_task(self._event_topic.run())
+        if self._groups is not None:
+            self._groups.start()
+        self._elections.start()
+        self._listening = True
+        log.info(
+            "gateway started",
+            version=version("keyline"),
+            addresses=[f"{host}:{port}" for host, port in self.addresses],
+            admin="{}:{}".format(*self.admin_address),
+            broker_url=self._config.broker.broker_url,
+        )
+
+    async def _listen(self, setting: str, address: str, tls: TlsFiles | None) -> None:
+        try:
+            await self._server.listen(*split_host_port(address), None if tls is None else tls.context)
+        except OSError as error:
+            self._server.stop_accepting()
+            await self._admin.stop()
+            raise StartFailure(f"{setting} {address}: {error.strerror or error}") from error
+
+    def _warn(self) -> None:
+        """Say what others on the network can do here, where the configuration lets them."""
+        config = self._config
+        if not is_loopback(split_host_port(config.serving.listen)[0]):
+            log.warning(
+                "clients may come without TLS: others on their way can read along", listen=config.serving.listen
+            )
+        security, admin = config.security, config.serving.admin_listen
+        if not is_loopback(split_host_port(admin)[0]):
+            if not any(getattr(security, name) for name in ADMIN_KEYS):
+                log.warning("the admin API asks nobody who they are: whoever reaches it may order", admin_listen=admin)
+            elif not security.admin_tls:
+                log.warning("the admin API has no TLS: others may read its callers' tokens", admin_listen=admin)
+        if not config.security.authorize_workers:
+            log.warning(
+                "clients are not asked for their permission (authorize_workers): each that the broker lets in may "
+                "consume whatever the gateway may"
+            )
+
+    async def drain_and_stop(self, hurry: asyncio.Event | None = None) -> bool:
+        """Stop in order; false if something delivered was not acknowledged in time, or `hurry` cut the wait short."""
+        self._draining = True
+        self._server.stop_accepting()
+        timeout_s = self._config.serving.drain_timeout_s
+        log.info("gateway draining", timeout_s=timeout_s)
+        drained = asyncio.Event()
+        self._drain(drained.set)
+        await _first_of(timeout_s, drained, hurry)
+        self._elections.close()
+        complete = drained.is_set()  # once the subscriptions are closed there is nothing pending either
+        if self._groups is not None:
+            self._groups.close()
+        self._subscriptions.close()
+        self._background.close()
+        self._server.close_sessions()
+        farewell_s = 0.0 if hurry is not None and hurry.is_set() else FAREWELL_S
+        await self._server.sessions_gone(farewell_s)
+        self._probe.stop()
+        self._tls_watch.stop()
+        gone = asyncio.Event()
+        self._brokers.close(gone.set)
+        await _first_of(farewell_s, gone)
+        self._subscriptions.events.close()  # or the streams would hold the admin API open
+        await self._close_journal()
+        await self._admin.stop()
+        await self._broker_admin.close()
+        log.info("gateway stopped", drained=complete)
+        return complete
+
+    async def _take_snapshots(self, keeper: JournalKeeper) -> None:
+        """Record what /metrics shows, again and again."""
+        serving, journaling = self._config.serving, self._config.journaling
+        while True:
+            await asyncio.sleep(journaling.journal_snapshot_s)
+            keeper.journal.measured(await snapshot(self._metrics, serving.metrics_consumers_max))
+
+    async def _close_journal(self) -> None:
+        """The last file is finished beside the loop, which has other things to end."""
+        if self._snapshots is not None:
+            self._snapshots.cancel()
+        if self._sending is not None:
+            await asyncio.wait([self._sending], timeout=FAREWELL_S)
+            self._sending.cancel()
+        if self._journal is None:
+            return
+        if not await asyncio.to_thread(self._journal.close):
+            log.error("the journal's last files were not published in time; the next life of this gateway does it")
+
+    def _drain(self, done: Callable[[], None]) -> None:
+        """What is shared goes to other replicas while the rest waits for its acknowledgements."""
+        groups = self._groups
+        if groups is None:
+            self._subscriptions.drain(done)
+            return
+        under_way = 2
+
+        def one_done() -> None:
+            nonlocal under_way
+            under_way -= 1
+            if not under_way:
+                done()
+
+        self._subscriptions.drain(one_done)
+        groups.leave_all(one_done)
+
+
+def run(loaded: Loaded, log_limiter: LineLimiter) -> None:
+    """Serve until a signal, then drain. Raises `StartFailure`."""
+    uvloop.run(_serve(loaded, log_limiter))
+
+
+async def _serve(loaded: Loaded, log_limiter: LineLimiter) -> None:
+    loop = asyncio.get_running_loop()
+    stop, hurry = asyncio.Event(), asyncio.Event()
+
+    def signalled(name: str) -> None:
+        log.info("signal", signal=name, again=stop.is_set())
+        (hurry if stop.is_set() else stop).set()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, signalled, number.name)
+    gateway = Gateway(loaded, loop, log_limiter)
+    await gateway.start()
+    spare_the_collector()
+    await stop.wait()
+    await gateway.drain_and_stop(hurry)
+
+
+async def _first_of(timeout_s: float, *events: asyncio.Event | None) -> None:
+    """Wait until one of the events is set, or the time is over."""
+    waits = [asyncio.ensure_future(event.wait()) for event in events if event is not None]
+    _, late = await asyncio.wait(waits, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
+    for wait in late:
+        wait.cancel()

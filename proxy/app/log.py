@@ -1,0 +1,133 @@
+"""Logging: one line per event, its facts as fields, on standard error.
+
+Everything goes through the standard library's logging, so that lines of uvicorn and asyncio look like ours. The
+configuration of logging is global by nature; it is set once, by the command line, and nowhere else.
+
+Nothing secret is logged: credentials hide themselves in their repr, and fields with a name that sounds like a secret
+are masked here in case someone forgets. Tracebacks show no values of variables, for credentials, keys and messages are
+among them.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Callable, MutableMapping
+from typing import TYPE_CHECKING, Any, TextIO
+
+import structlog
+
+from proxy.printable import printable
+
+if TYPE_CHECKING:
+    from proxy.app.log_limiter import LineLimiter
+
+SECRET_WORDS = ("token", "secret", "password", "auth_data", "authorization", "credentials")
+MASK = "********"
+
+_traceback = structlog.processors.ExceptionRenderer(structlog.tracebacks.ExceptionDictTransformer(show_locals=False))
+
+
+def configure_logging(
+    level: str, line_format: str, replica_name: str, limiter: LineLimiter, stream: TextIO | None = None
+) -> None:
+    """Write events of at least `level` to `stream` (standard error), each with the replica's name.
+
+    `line_format` is ``json`` or ``console``. What `limiter` does not admit is left out, of libraries too.
+    """
+    shared: list[structlog.types.Processor] = [
+        structlog.stdlib.add_logger_name,
+        structlog.stdlib.add_log_level,
+        structlog.stdlib.ExtraAdder(),
+        structlog.processors.TimeStamper(fmt="iso", utc=True, key="time"),
+        _bind(replica=replica_name),
+        _mask_secrets,
+    ]
+    output = stream if stream is not None else sys.stderr
+    render: list[structlog.types.Processor]
+    if line_format == "json":
+        render = [_traceback, structlog.processors.JSONRenderer()]
+    else:
+        render = [
+            _escape,
+            structlog.dev.ConsoleRenderer(
+                colors=output.isatty(), timestamp_key="time", exception_formatter=structlog.dev.plain_traceback
+            ),
+        ]
+    handler = logging.StreamHandler(output)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=shared,
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *render],
+        )
+    )
+    handler.addFilter(_limit_others(limiter))
+    root = logging.getLogger()
+    root.handlers = [handler]
+    root.setLevel(level.upper())
+    structlog.configure(
+        processors=[
+            structlog.stdlib.filter_by_level,
+            _limit(limiter),
+            *shared,
+            structlog.stdlib.PositionalArgumentsFormatter(),
+            structlog.stdlib.ProcessorFormatter.wrap_for_formatter,
+        ],
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        wrapper_class=structlog.stdlib.BoundLogger,
+        cache_logger_on_first_use=True,
+    )
+
+
+def _limit(limiter: LineLimiter) -> structlog.types.Processor:
+    """Leave out events of ours beyond the limit, before anything is made of them."""
+
+    def admit(logger: Any, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+        left_out = limiter.admit(logger.name, str(event["event"]))
+        if left_out is None:
+            raise structlog.DropEvent
+        if left_out:
+            event["left_out"] = left_out
+        return event
+
+    return admit
+
+
+def _limit_others(limiter: LineLimiter) -> Callable[[logging.LogRecord], bool]:
+    """Leave out lines of libraries beyond the limit; ours come as dicts, and have been looked at."""
+
+    def admit(record: logging.LogRecord) -> bool:
+        if isinstance(record.msg, dict):
+            return True
+        left_out = limiter.admit(record.name, str(record.msg))
+        if left_out:
+            record.left_out = left_out
+        return left_out is not None
+
+    return admit
+
+
+def _bind(**fields: object) -> structlog.types.Processor:
+    """Add fields to every event, of ours and of libraries; an event's own field of that name wins."""
+
+    def add(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+        for name, value in fields.items():
+            event.setdefault(name, value)
+        return event
+
+    return add
+
+
+def _escape(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """For a terminal: clients choose names. JSON escapes them by itself, and what is no text is shown by its repr."""
+    for name, value in event.items():
+        if isinstance(value, str) and name not in {"exception", "stack"}:
+            event[name] = printable(value)
+    return event
+
+
+def _mask_secrets(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    for name in event:
+        if any(word in name.lower() for word in SECRET_WORDS):
+            event[name] = MASK
+    return event

@@ -1,0 +1,116 @@
+"""Makes the parts of a gateway from its configuration; `proxy.app.gateway` puts them together and runs them."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from dataclasses import fields
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from proxy.app.security import client_version, credentials
+from proxy.config.types import service_urls
+from proxy.errors import StartFailure
+from proxy.net.broker.settings import BrokerSettings
+from proxy.net.election.rivals import ProducerRivals, rivals_topic
+from proxy.net.group.groups import Groups
+from proxy.net.group.settings import GroupSettings
+from proxy.net.handshake import TargetPolicy, parse_service_url
+from proxy.net.mail.shared import PulsarSharedMail
+from proxy.net.session.settings import SessionSettings
+
+if TYPE_CHECKING:
+    from proxy.aio.clock_and_connector import AioClock
+    from proxy.config.settings import Config
+    from proxy.journal.keeper import JournalKeeper
+    from proxy.journal.topic import EventTopic
+    from proxy.net.broker.directory import Brokers
+    from proxy.net.events import Events
+    from proxy.net.relay.identity import ProxyRole
+
+T = TypeVar("T")
+
+
+def broker_settings(config: Config) -> BrokerSettings:
+    """Make what the gateway's own connections need."""
+    broker, client_side = config.broker, config.client_side
+    return BrokerSettings(
+        service_urls=service_urls(broker.broker_url),
+        client_version=client_version(),
+        credentials=credentials(config),
+        listener_name=broker.broker_listener_name,
+        connections_per_broker=broker.upstream_connections_per_broker,
+        max_frame_bytes=client_side.max_frame_bytes,
+        connect_timeout_s=client_side.connect_timeout_s,
+        request_timeout_s=broker.upstream_request_timeout_s,
+        keep_alive_s=client_side.keep_alive_s,
+    )
+
+
+def session_settings(config: Config, proxy_role: ProxyRole | None) -> SessionSettings:
+    """Make what client sessions need."""
+    serving = config.serving
+    return SessionSettings(
+        brokers=tuple(parse_service_url(url) for url in service_urls(config.broker.broker_url)),
+        targets=TargetPolicy(
+            hosts=frozenset(serving.allowed_broker_hosts) or None,
+            ports=frozenset(serving.allowed_broker_ports) or None,
+        ),
+        listener_name=config.broker.broker_listener_name,
+        upstream_is_proxy=config.broker.broker_is_proxy,
+        authorize_workers=config.security.authorize_workers,
+        authorize_again_s=config.security.authorize_again_s,
+        proxy_role=proxy_role,
+    )
+
+
+def groups_of(config: Config, brokers: Brokers, clock: AioClock) -> Groups | None:
+    """Make this replica's part in groups, under a name that no process had before."""
+    settings = picked(GroupSettings, config)
+    if not settings.groups_enabled:
+        return None
+    return Groups(f"{config.serving.replica_name}-{uuid.uuid4().hex[:8]}", brokers, clock, settings)
+
+
+def rivals_of(config: Config, groups: Groups | None, brokers: Brokers, clock: AioClock) -> ProducerRivals | None:
+    """Make what replicas tell each other of producers that wait, under the same name."""
+    if groups is None:
+        return None
+    topic = rivals_topic(picked(GroupSettings, config).groups_namespace)
+    return ProducerRivals(groups.replica, PulsarSharedMail(topic, groups.replica, brokers, clock), clock)
+
+
+def journal_of(config: Config, clock: AioClock) -> JournalKeeper | None:
+    """Make the journal, if one is kept; Arrow and numpy are loaded then only. Raises `StartFailure`."""
+    if config.journaling.journal is None:
+        return None
+    from proxy.journal.keeper import JournalKeeper, JournalSettings  # noqa: PLC0415
+
+    values = config.values()
+    secret = config.journaling.journal_key_secret
+    values["journal_key_secret"] = None if secret is None else secret.get_secret_value().encode()
+    settings = JournalSettings(**{field.name: values[field.name] for field in fields(JournalSettings)})
+    try:
+        return JournalKeeper(settings, config.serving.replica_name, version("keyline"), clock, time.time_ns)
+    except ValueError as error:
+        raise StartFailure(f"journal {error}") from error
+
+
+def event_topic_of(config: Config, events: Events, clock: AioClock) -> EventTopic | None:
+    """Make what sends events to a topic, if that is wanted; the official client is loaded then only."""
+    broker, topic = config.broker, config.journaling.journal_topic
+    if topic is None:
+        return None
+    from proxy.journal.topic import EventTopic  # noqa: PLC0415
+    from proxy.journal.topic_client import producer_of  # noqa: PLC0415
+
+    token = None if broker.broker_token is None else broker.broker_token.get_secret_value()
+    open_producer = producer_of(topic, broker.broker_url, token, broker.broker_token_file, broker.broker_tls_ca_file)
+    name = config.serving.replica_name
+    return EventTopic(events, open_producer, name, lambda at: clock.time() - (clock.now() - at))
+
+
+def picked(kind: type[T], config: Config) -> T:
+    """Make a settings dataclass whose fields are named like the configuration's."""
+    values: dict[str, Any] = config.values()
+    return kind(**{field.name: values[field.name] for field in fields(kind)})  # type: ignore[arg-type]

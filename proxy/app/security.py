@@ -1,0 +1,117 @@
+"""Who the gateway is and who may ask it: credentials, certificates and keys, from where the configuration has them."""
+
+from __future__ import annotations
+
+import ssl
+from importlib.metadata import version
+from typing import TYPE_CHECKING
+
+from admin_api.access.published_keys import PublishedKeys
+from admin_api.access.tokens import PUBLIC, SECRET, Roles, Tokens, public_key, secret_key
+from proxy.aio.tls import TlsFiles
+from proxy.errors import ConfigurationError, StartFailure
+from proxy.net.broker.settings import (
+    CredentialsProvider,
+    certificate_credentials,
+    no_credentials,
+    token_credentials,
+    token_file_credentials,
+)
+from proxy.net.handshake import TLS
+
+if TYPE_CHECKING:
+    from proxy.config.settings import Broker, Config
+
+
+def client_version() -> str:
+    """What the gateway calls itself at brokers."""
+    return f"Keyline-v{version('keyline')}"
+
+
+class Certificates:
+    """Every certificate that the configuration names."""
+
+    def __init__(self, config: Config) -> None:
+        """Read them. Raises `StartFailure`."""
+        broker, security = config.broker, config.security
+        certificate, key = security.tls_certificate_file, security.tls_key_file
+        try:
+            wanted = any(url.startswith(("https:", f"{TLS}:")) for url in (broker.broker_url, broker.broker_admin_url))
+            self.broker = _broker_tls(broker) if wanted else None
+            self.proxy_role = _proxy_role_tls(config) if security.proxy_role_certificate_file is not None else None
+            self.server = self.clients = None
+            if certificate is not None:
+                self.server = self.clients = TlsFiles(certificate=certificate, key=key, server=True)
+            if security.tls_client_ca_file is not None:  # callers of the admin API say who they are in another way
+                authorities = security.tls_client_ca_file
+                self.clients = TlsFiles(certificate=certificate, key=key, authorities=authorities, server=True)
+        except ConfigurationError as error:
+            raise StartFailure(str(error)) from error
+
+    @property
+    def all(self) -> list[TlsFiles]:
+        """Those that are in use, each once."""
+        return list(
+            {id(files): files for files in (self.broker, self.proxy_role, self.server, self.clients) if files}.values()
+        )
+
+    @property
+    def broker_context(self) -> ssl.SSLContext | None:
+        """For brokers' own protocol."""
+        return None if self.broker is None else self.broker.context
+
+
+def credentials(config: Config) -> CredentialsProvider:
+    """What the gateway says of itself to brokers."""
+    broker = config.broker
+    if broker.broker_token is not None:
+        return token_credentials(broker.broker_token.get_secret_value())
+    if broker.broker_token_file is not None:
+        return token_file_credentials(broker.broker_token_file)
+    if broker.broker_tls_certificate_file is not None:
+        return certificate_credentials
+    return no_credentials
+
+
+def tokens(config: Config) -> Tokens | None:
+    """Make what reads the tokens of the admin API's callers; None where nobody is asked."""
+    security = config.security
+    algorithms: tuple[str, ...] = PUBLIC
+    try:
+        if security.admin_token_secret_file is not None:
+            key, algorithms = secret_key(security.admin_token_secret_file), SECRET
+        elif security.admin_token_public_key_file is not None:
+            key = public_key(security.admin_token_public_key_file)
+        elif security.admin_token_jwks_url is not None:
+            key = PublishedKeys(security.admin_token_jwks_url)
+        else:
+            return None
+    except ConfigurationError as error:
+        raise StartFailure(str(error)) from error
+    roles = Roles(*map(frozenset, (security.admin_viewers, security.admin_operators, security.admin_admins)))
+    return Tokens(
+        key,
+        algorithms,
+        roles,
+        claim=security.admin_token_claim,
+        audience=security.admin_token_audience,
+        issuer=security.admin_token_issuer,
+    )
+
+
+def _proxy_role_tls(config: Config) -> TlsFiles:
+    return TlsFiles(
+        certificate=config.security.proxy_role_certificate_file,
+        key=config.security.proxy_role_key_file,
+        authorities=config.broker.broker_tls_ca_file,
+        server=False,
+    )
+
+
+def _broker_tls(broker: Broker) -> TlsFiles:
+    return TlsFiles(
+        certificate=broker.broker_tls_certificate_file,
+        key=broker.broker_tls_key_file,
+        authorities=broker.broker_tls_ca_file,
+        server=False,
+    )

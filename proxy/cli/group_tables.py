@@ -1,0 +1,78 @@
+"""Groups of replicas as tables for people."""
+
+from __future__ import annotations
+
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
+
+from proxy.cli.tables import add, seconds, table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from rich.table import Table
+
+HOLDINGS = {"open": "delivered", "held": "held: no lease", "releasing": "given back"}
+
+
+def groups(answer: dict[str, Any]) -> Table:
+    """One row a group that the replica takes part in."""
+    replica = answer["replica"]
+    title = f"{len(answer['groups'])} groups of replica {replica}" if replica else "this gateway shares nothing"
+    made = table(title, ("topic", "subscription", "state", "leader", "#epoch", "#streams", "#workers", "#lease left"))
+    for item in answer["groups"]:
+        add(
+            made,
+            item["topic"].removeprefix("persistent://"),
+            item["subscription"],
+            item["state"],
+            "this replica" if item["leads"] else item["leader"] or "not found",
+            "-" if item["epoch"] is None else item["epoch"],
+            f"{item['streams_here']} of {item['streams_count']}",
+            item["workers_count"],
+            seconds(item["lease_left_s"]),
+        )
+    return made
+
+
+def streams(answer: dict[str, Any]) -> Table:
+    """The streams that the replica has, or is giving back."""
+    item = answer["summary"]
+    leader = "which leads the group" if item["leads"] else f"led by {item['leader']}" if item["leader"] else "no leader"
+    title = f"{item['topic']} {item['subscription']}: {item['state']} at {item['replica']}, {leader}"
+    made = table(title, ("#stream", "hashes", "is", "consumer", "#pending", "acknowledged up to", "#messages/s"))
+    for row in answer["streams"]:
+        add(
+            made,
+            row["stream"],
+            f"{row['first_hash']}-{row['last_hash']}",
+            HOLDINGS[row["holding"]],
+            row["consumer"] + (f": {row['consumer_error']}" if row["consumer_error"] else ""),
+            row["pending_messages"],
+            row["acknowledged"] or "-",
+            f"{row['rate']:.1f}",
+        )
+    return made
+
+
+def sessions(answer: dict[str, Any]) -> Table:
+    """All replicas of the group, as its leader knows them."""
+    leading = answer["leading"]
+    unowned = [row["stream"] for row in leading["streams"] if row["owner"] is None]
+    made = table(
+        f"All replicas, epoch {leading['epoch']}", ("replica", "state", "#workers", "streams", "leaving", "#heard")
+    )
+    for row in leading["sessions"]:
+        leaving = _ranges(row["streams_leaving"])
+        heard = f"{seconds(row['heard_s'])} ago"
+        add(made, row["replica"], row["state"], row["workers_count"], _ranges(row["streams"]), leaving, heard)
+    if unowned:
+        made.caption = f"nobody has streams {_ranges(unowned)}"
+    return made
+
+
+def _ranges(numbers: Iterable[int]) -> str:
+    """Numbers in order, those that follow each other as one: ``0-3, 7``."""
+    runs = groupby(enumerate(numbers), key=lambda pair: pair[1] - pair[0])
+    ends = [(found[0][1], found[-1][1]) for _, run in runs if (found := list(run))]
+    return ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in ends) or "-"

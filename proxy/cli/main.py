@@ -1,0 +1,108 @@
+"""The command line: serve, check a configuration without serving, and ask or order a running gateway."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from importlib.metadata import version
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from proxy.cli.operate import add_commands
+from proxy.cli.report import add_report
+from proxy.config.load import CONFIG_FILE_VARIABLE, InvalidConfiguration, Loaded, load
+from proxy.config.show import effective, effective_json, mistakes, mistakes_json
+from proxy.errors import StartFailure
+
+EXIT_FAILED = 1
+"""The gateway could not start, or ended by a fault."""
+
+EXIT_MISCONFIGURED = 2
+"""The configuration, or the command line, is wrong."""
+
+_EXIT_CODES = "Exit codes: 0 done, or drained and stopped by a signal; 1 could not start or failed; 2 misconfigured."
+
+app = typer.Typer(
+    name="keyline",
+    help="A consumer gateway in front of Apache Pulsar that keeps every Key_Shared key in order and at one worker.",
+    epilog=_EXIT_CODES,
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,  # they print local variables, and those may hold a token
+)
+
+ConfigFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--config", "-c", envvar=CONFIG_FILE_VARIABLE, help="TOML file with settings; the environment overrides it."
+    ),
+]
+
+
+def _print_version(wanted: bool) -> None:  # noqa: FBT001 - the form typer calls it in
+    if wanted:
+        typer.echo(f"keyline {version('keyline')}")
+        raise typer.Exit
+
+
+_Version = Annotated[
+    bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and stop.")
+]
+_Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
+
+
+@app.callback()
+def keyline(_version: _Version = False) -> None:  # noqa: FBT002 - the form typer takes a flag in
+    """Take the options that stand before a command."""
+
+
+@app.command(epilog=_EXIT_CODES)
+def serve(config: ConfigFile = None) -> None:
+    """Run the gateway until SIGTERM or SIGINT; a second signal stops it at once."""
+    try:
+        loaded = load(config, os.environ)
+    except InvalidConfiguration as error:
+        typer.echo(f"keyline: {mistakes(error)}", err=True)
+        raise typer.Exit(EXIT_MISCONFIGURED) from None
+    _run(loaded)
+
+
+@app.command("check-config", epilog=_EXIT_CODES)
+def check_config(config: ConfigFile = None, as_json: _Json = False) -> None:  # noqa: FBT002 - as above
+    """Print the configuration in effect and where each value comes from, or all that is wrong with it."""
+    try:
+        loaded = load(config, os.environ)
+    except InvalidConfiguration as error:
+        if as_json:
+            typer.echo(json.dumps(mistakes_json(error), indent=2))
+        else:
+            typer.echo(f"keyline: {mistakes(error)}", err=True)
+        raise typer.Exit(EXIT_MISCONFIGURED) from None
+    typer.echo(json.dumps(effective_json(loaded), indent=2) if as_json else effective(loaded))
+
+
+add_commands(app)
+add_report(app)
+
+
+def _run(loaded: Loaded) -> None:
+    from proxy.app.gateway import run  # noqa: PLC0415 - `check-config` and `--version` need not load the gateway
+    from proxy.app.log import configure_logging  # noqa: PLC0415
+    from proxy.app.log_limiter import LineLimiter  # noqa: PLC0415
+
+    serving = loaded.config.serving
+    limiter = LineLimiter(time.monotonic, serving.log_lines_per_s)
+    configure_logging(serving.log_level, serving.log_format, serving.replica_name, limiter)
+    try:
+        run(loaded, limiter)
+    except StartFailure as error:
+        typer.echo(f"keyline: {error}", err=True)
+        raise typer.Exit(EXIT_FAILED) from None
+
+
+def main() -> None:
+    """Entry point of the ``keyline`` script."""
+    app()

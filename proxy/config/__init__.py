@@ -1,0 +1,1 @@
+"""Settings: their model, loading and showing. Knows `limits` and `errors`."""

@@ -1,0 +1,187 @@
+"""A consumer of the gateway's own small messages: made once, lost once, as `gateway_producer` has it.
+
+Specification: Pulsar binary protocol, "Consumer".
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, Protocol
+
+from proxy.core.positions import is_packable, pack, unpack
+from proxy.errors import UpstreamUnavailable
+from proxy.net.subscription.upstream import close_at
+from proxy.wire import commands
+from proxy.wire import pulsar_pb2 as pb
+from proxy.wire.errors import MetadataError
+from proxy.wire.frames import encode_command
+from proxy.wire.metadata import peek, verify_checksum
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from proxy.core.positions import Position
+    from proxy.net.ports import BrokerDirectory, BrokerLink
+    from proxy.wire.messages import MessageHead
+
+PERMITS: Final = 1_000
+"""Messages that may be on their way; half of them are granted again when they have come."""
+
+
+class ConsumerOwner(Protocol):
+    """Whom a consumer belongs to. It is called from the loop, never from inside a method of the consumer."""
+
+    def consumer_ready(self, consumer: GatewayConsumer) -> None:
+        """Messages follow."""
+
+    def consumer_received(self, consumer: GatewayConsumer, position: Position, payload: bytes) -> None:
+        """A message, empty where the broker's frame was damaged."""
+
+    def consumer_lost(self, consumer: GatewayConsumer, reason: str) -> None:
+        """It could not be made, or is no more. The last that is heard of it."""
+
+
+class GatewayConsumer:
+    """Implements `ports.UpstreamConsumer`."""
+
+    def __init__(
+        self,
+        subscribe: pb.CommandSubscribe,
+        brokers: BrokerDirectory,
+        owner: ConsumerOwner,
+        *,
+        fetches: bool = True,
+    ) -> None:
+        """`subscribe` without its ids; `open` begins. One that does not fetch is there for its requests."""
+        self._fetches = fetches
+        self._subscribe = subscribe
+        self._brokers = brokers
+        self._owner = owner
+        self._link: BrokerLink | None = None
+        self._id = 0
+        self._ready = self._over = False
+        self._permits = 0
+
+    def open(self) -> GatewayConsumer:
+        """Begin; `ConsumerOwner.consumer_ready` or `consumer_lost` follows, unless it is closed before."""
+        self._brokers.locate(self._subscribe.topic, self._located)
+        return self
+
+    def ask_last(self, answered: Callable[[Position | None], None]) -> None:
+        """Ask for the position of the topic's last message, only while ready; None for a topic without any."""
+        assert self._link is not None
+
+        def replied(reply: pb.BaseCommand | Exception) -> None:
+            if self._over:
+                return
+            if isinstance(reply, Exception):
+                self.close()
+                self._owner.consumer_lost(self, str(reply))
+                return
+            last = reply.getLastMessageIdResponse.last_message_id
+            # A topic without messages says entry -1, which is unsigned here.
+            answered(pack(last.ledgerId, last.entryId) if is_packable(last.ledgerId, last.entryId) else None)
+
+        self._link.request(lambda request_id: commands.get_last_message_id(self._id, request_id), replied)
+
+    def seek(self, seek: pb.CommandSeek, answered: Callable[[str | None], None]) -> None:
+        """Move the subscription's cursor, only while ready; a broker closes its consumers before it answers.
+
+        `answered` hears what was wrong, None if nothing. `seek` comes without its ids.
+        """
+        assert self._link is not None
+        seek.consumer_id = self._id
+
+        def frame(request_id: int) -> bytes:
+            seek.request_id = request_id
+            return encode_command(pb.BaseCommand(type=pb.BaseCommand.SEEK, seek=seek))
+
+        self._link.request(frame, lambda reply: answered(str(reply) if isinstance(reply, Exception) else None))
+
+    def acknowledge_up_to(self, position: Position) -> None:
+        """Acknowledge everything up to there, only while ready; the broker does not answer, and may not have heard."""
+        assert self._link is not None
+        self._link.send(commands.ack_up_to(self._id, *unpack(position)))
+
+    def close(self) -> None:
+        """It is wanted no more, and its owner hears nothing more."""
+        if not self._over and self._link is not None:
+            close_at(self._link, self._id)
+        self._over = True
+
+    # ---- ports.UpstreamConsumer
+
+    def message(self, head: MessageHead) -> None:
+        """As the port says."""
+        if self._over:
+            return
+        self._permits -= 1
+        self._grant()
+        self._owner.consumer_received(self, pack(head.ledger, head.entry), _payload(head.tail))
+
+    def messages_end(self) -> None:
+        """Each was passed on as it came."""
+
+    def closed_by_broker(self, reason: str) -> None:
+        """As the port says."""
+        self._lose(reason)
+
+    def connection_lost(self, reason: str) -> None:
+        """As the port says; one that is asked for hears it through its request."""
+        if self._ready:
+            self._lose(reason)
+
+    def reached_end_of_topic(self) -> None:
+        """Whoever waits for more would wait for ever."""
+        self.close()
+        self._owner.consumer_lost(self, "the topic is terminated")
+
+    # ---- within
+
+    def _located(self, link: BrokerLink | Exception) -> None:
+        if self._over:
+            return
+        if isinstance(link, Exception):
+            self._lose(str(link))
+            return
+        self._link = link
+        self._id = link.new_consumer(self)
+        link.request(self._subscribe_frame, self._answered)
+
+    def _subscribe_frame(self, request_id: int) -> bytes:
+        self._subscribe.consumer_id = self._id
+        self._subscribe.request_id = request_id
+        return encode_command(pb.BaseCommand(type=pb.BaseCommand.SUBSCRIBE, subscribe=self._subscribe))
+
+    def _answered(self, reply: pb.BaseCommand | Exception) -> None:
+        if self._over:
+            return
+        if isinstance(reply, Exception):
+            if isinstance(reply, UpstreamUnavailable):
+                assert self._link is not None
+                close_at(self._link, self._id)  # the broker may carry it out yet
+            self._lose(str(reply))
+            return
+        self._ready = True
+        self._grant()
+        self._owner.consumer_ready(self)
+
+    def _grant(self) -> None:
+        if self._fetches and self._permits <= PERMITS // 2:
+            assert self._link is not None
+            self._link.send(commands.flow(self._id, PERMITS - self._permits))
+            self._permits = PERMITS
+
+    def _lose(self, reason: str) -> None:
+        if self._over:
+            return
+        self._over = True
+        if self._link is not None:
+            self._link.drop_consumer(self._id)
+        self._owner.consumer_lost(self, reason)
+
+
+def _payload(tail: bytes) -> bytes:
+    try:
+        return tail[peek(tail).payload_start :] if verify_checksum(tail) else b""
+    except MetadataError:
+        return b""

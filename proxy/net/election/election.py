@@ -1,0 +1,439 @@
+"""One topic's election at work: what the broker answers goes in, requests and answers to clients come out.
+
+Around the pure `proxy.producers.election` this adds what takes time: whom the broker is not asked for at present
+(`producer_holds`), what must not meet at the broker, and what other replicas say (`producer_rivalry`).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import replace
+from itertools import chain, islice
+from typing import TYPE_CHECKING, Final
+
+from proxy.net.election.chronicle import Chronicle
+from proxy.net.election.holds import ElectionHolds
+from proxy.net.election.rivalry import TopicRivalry
+from proxy.net.election.statistics import ACCESS_MODES, BestRival, ElectionPage, ElectionSummary, WaitingProducer
+from proxy.producers.election import Act, Acts, Contender, Election, Stage
+from proxy.producers.turnstile import Turnstile
+from proxy.producers.waiting import rank_of
+from proxy.wire import pulsar_pb2 as pb
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from proxy.net.election.chronicle import Candidacy, Candidate
+    from proxy.net.election.rivals import ProducerRivals
+    from proxy.net.election.statistics import ElectionCounters, TopicOwner
+    from proxy.net.events import Events
+    from proxy.net.ports import Clock
+
+PROMOTION_S_MAX: Final = 1.0
+"""How long one that waits at the broker may be on its way to be the owner when whom it waited for has left. It may wait
+for somebody else as well, who is not connected here."""
+
+FENCING: Final = ACCESS_MODES[pb.ExclusiveWithFencing]
+IN_DOUBT: Final = "fenced, perhaps, by a producer whose connection broke"
+SAME_TOPIC_S: Final = 30.0
+"""We may hear so late that one of ours owns the topic, whom somebody has fenced meanwhile."""
+FENCED_ELSEWHERE: Final = "fenced by a producer that is connected to another replica"
+
+TROUBLES: Final = frozenset({pb.ServiceNotReady, pb.MetadataError, pb.PersistenceError})
+"""What a broker says when it cannot serve the topic at present, whoever asks."""
+ENDINGS: Final = frozenset({pb.TopicTerminatedError})
+"""What nobody who waits survives. A broker says it once, and lets whoever asks next wait for ever."""
+
+
+class TopicElection:
+    """Everybody connected here that wants to be this topic's only producer."""
+
+    def __init__(
+        self,
+        topic: str,
+        clock: Clock,
+        events: Events,
+        grace_s: float,
+        unsettled_until: float,
+        totals: ElectionCounters,
+        over: Callable[[TopicElection], None],
+        rivals: ProducerRivals | None = None,
+    ) -> None:
+        """What is counted is added to `totals` as well; `over` is called whenever nothing is left to remember.
+
+        Until `unsettled_until` the gateway has not been up for long: owners of before it are still coming back.
+        `rivals` is None for a gateway that is alone.
+        """
+        self.topic = topic
+        self._chronicle = Chronicle(topic, clock, events, totals)
+        self._clock = clock
+        self._over = over
+        self._election: Election[Candidate] = Election(rivals.replica if rivals is not None else "")
+        self._holds = ElectionHolds(self._election, clock, grace_s, unsettled_until, self._do)
+        self._rivalry = (
+            TopicRivalry(topic, self._election, clock, rivals, grace_s, self._do) if rivals is not None else None
+        )
+        self._turnstile = Turnstile()
+        self._arrivals = 0
+        self._due: deque[tuple[Act, Candidacy]] = deque()
+        self._doing = False
+        self._closed = False
+        self._other: tuple[object, TopicOwner] | None = None
+        """Somebody connected here that owns the topic without having waited."""
+        self._outrun: tuple[Candidacy | None, int | None] = None, None
+        """Who waited at the broker when somebody took the topic, and the epoch with which that was."""
+        self._doubted: Candidacy | None = None
+        """Who waited at the broker when somebody may have taken the topic."""
+        self._last_owner: tuple[str, int | None] | None = None
+
+    # ---- clients
+
+    def arrive(self, candidate: Candidate) -> None:
+        """One more wants the topic."""
+        self._chronicle.count(arrivals_total=1)
+        self._arrivals += 1
+        returning = candidate.topic_epoch is not None and (self._owned_last(candidate) or self._unsettled)
+        rank = rank_of(candidate.priority, self._arrivals, returning=returning)
+        contender = Contender(rank, candidate, since=candidate.arrived_at)
+        candidate.candidacy = contender
+        if not returning:
+            self._holds.newcomer(unsettled=self._unsettled and self._other is None)
+        self._do(self._election.arrive(contender))
+        if contender.stage is Stage.WAITING:
+            self._chronicle.queued(candidate, self.waiting_count)
+
+    def _owned_last(self, candidate: Candidate) -> bool:
+        """Whether it is the owner of before, by its epoch: a client that never chose a name may return without one."""
+        if self._last_owner is None:
+            return False
+        name, epoch = self._last_owner
+        return candidate.topic_epoch == epoch and candidate.name in {"", name}
+
+    def left(self, contender: Candidacy, reason: str) -> None:
+        """Its client closed it, or is gone."""
+        if contender.stage is Stage.GONE:
+            return
+        self._chronicle.ended(contender, reason)
+        self._do(self._election.left(contender))
+        self.end(contender)
+
+    def taken_by_broker(self, contender: Candidacy, reason: str) -> None:
+        """The broker closed the owner, whose client lives and comes back."""
+        if contender.stage is Stage.GONE:
+            return
+        self._chronicle.ended(contender, reason)
+        self._tell_closed()
+        self._holds.owner_closed()
+        self._do(self._election.left(contender))
+        self.end(contender)
+
+    # ---- the broker's answers
+
+    def granted(self, contender: Candidacy, success: pb.CommandProducerSuccess) -> bool:
+        """It owns the topic; answer whether its client is to hear so."""
+        self.end(contender)
+        candidate = contender.producer
+        candidate.name = success.producer_name
+        if self._fenced_meanwhile(contender, success):
+            self._chronicle.count(fencings_total=1)
+            self.left(contender, "fenced as soon as it was promoted")
+            candidate.tell_refused(pb.ProducerFenced, "another producer has fenced this one")
+            return False
+        vacant_s = self._chronicle.vacant_s
+        self._do(self._election.granted(contender))
+        if contender.stage is not Stage.OWNER:
+            return False
+        epoch = success.topic_epoch if success.HasField("topic_epoch") else None
+        resumed = candidate.topic_epoch is not None and candidate.topic_epoch == epoch
+        self._chronicle.promoted(candidate, epoch, vacant_s, self.waiting_count, resumed=resumed)
+        self._last_owner = candidate.name, epoch
+        self._holds.promoted()
+        if contender is self._doubted:
+            self.left(contender, IN_DOUBT)
+        return True
+
+    def queued(self, contender: Candidacy, success: pb.CommandProducerSuccess) -> None:
+        """It waits at the broker, for somebody that is not connected here."""
+        contender.producer.name = success.producer_name
+        if not contender.told_queued:
+            self._chronicle.queued(contender.producer, self.waiting_count)
+        self._do(self._election.queued(contender))
+        self.end(contender)
+
+    def refused(self, contender: Candidacy, error: int, message: str) -> bool:
+        """The broker refused it; answer whether its client is to hear so."""
+        if contender.stage is Stage.WITHDRAWING and error not in ENDINGS:
+            self.end(contender)
+            return False  # it is taken back anyway, and waits on
+        if contender.stage in (Stage.WAITING, Stage.OWNER, Stage.GONE):
+            return True
+        self.end(contender)
+        if error == pb.ProducerFenced and contender.producer.topic_epoch is not None and self._try_again(contender):
+            return False
+        self._holds.refused()
+        if error == pb.ProducerFenced:
+            self._chronicle.count(fencings_total=1)
+        if error in TROUBLES:
+            if contender.stage is Stage.PARKED:
+                self._tell_closed()
+            self._holds.trouble()
+        elif contender.returning:
+            self._holds.release()
+        if error in ENDINGS:
+            self._refuse_all(error, message)
+        self._chronicle.ended(contender, message)
+        self._do(self._election.left(contender))
+        return True
+
+    def withdrawn(self, contender: Candidacy) -> None:
+        """The broker has closed it, as it was told."""
+        self.end(contender)
+        self._do(self._election.withdrawn(contender))
+
+    # ---- what must not meet at the broker
+
+    def begin(self, token: object, begin: Callable[[], None], *, alone: bool) -> None:
+        """Let a change of the topic's owner begin when it may, `alone` if it fences; see `Turnstile`."""
+        self._turnstile.begin(token, begin, alone=alone)
+
+    def end(self, token: object) -> None:
+        """It was answered, or nobody waits for that."""
+        self._turnstile.end(token)
+        self._consider_end()
+
+    def join(self, token: object) -> None:
+        """The broker does it without being asked."""
+        self._turnstile.join(token)
+
+    def take_over(self, token: object, former: object) -> bool:
+        """What is under way goes on as something else; see `Turnstile`."""
+        return self._turnstile.take_over(token, former)
+
+    def _promote_parked(self, contender: Candidacy) -> None:
+        """Whom it waited for has left: the broker promotes it, unless it waits for somebody else as well."""
+
+        def overdue() -> None:
+            # Also if it is taken back meanwhile: its close may wait behind one that waits for this.
+            if contender.stage in (Stage.PARKED, Stage.WITHDRAWING):
+                self.end(contender)
+
+        self._under_way(contender, PROMOTION_S_MAX, overdue)
+
+    def _under_way(self, token: object, seconds_max: float, overdue: Callable[[], None]) -> None:
+        """The broker does something that it was not asked for, and perhaps does not tell."""
+        if self._closed:
+            return
+        self._turnstile.join(token)
+        self._clock.call_later(seconds_max, overdue)
+
+    # ---- those that do not wait
+
+    def taken(self, holder: object, owner: TopicOwner) -> None:
+        """Somebody connected here owns the topic without having waited; `holder` tells it from others."""
+        former = self._election.owner
+        self._other = holder, owner
+        self._outrun = self._election.at_broker, owner.topic_epoch
+        self._last_owner = None
+        self._chronicle.taken(owner)
+        self._note()
+        if former is not None:
+            self._chronicle.count(fencings_total=1)
+            self.left(former, f"fenced by {owner.producer_name}")
+        if owner.access_mode == FENCING:
+            self._tell_fenced(owner.topic_epoch)
+        self.end(holder)
+
+    def fenced_late(self, epoch: int) -> None:
+        """One had taken the topic by fencing whose client was gone before the broker said so."""
+        self._fenced(epoch, IN_DOUBT)
+        self._tell_fenced(epoch)
+
+    def _tell_fenced(self, epoch: int | None) -> None:
+        if self._rivalry is not None and epoch is not None:
+            self._rivalry.fenced(epoch)
+
+    def given_up(self, holder: object, *, in_doubt: bool = False) -> None:
+        """It does not own the topic any more, or never will.
+
+        In doubt it may have fenced the owner, or one whose promotion we are still to hear of; no broker tells. So the
+        next is asked for, and waits at the broker if the owner is there still.
+        """
+        if in_doubt:
+            self._doubted = self._election.at_broker
+            if self._election.owner is not None:
+                self.left(self._election.owner, IN_DOUBT)
+        if self._other is not None and self._other[0] is holder:
+            self._chronicle.given_up(self._other[1])
+            self._other = None
+            self._note()
+            at_broker = self._election.at_broker
+            if at_broker is not None and at_broker.stage is Stage.PARKED:
+                self._promote_parked(at_broker)
+        self.end(holder)
+
+    # ---- other replicas
+
+    def heard(self) -> None:
+        """They say something else than before, or nothing more."""
+        if self._rivalry is not None:
+            self._rivalry.heard()
+
+    def closed_elsewhere(self) -> None:
+        """One of them has seen the broker close the topic."""
+        if self._rivalry is not None:
+            self._rivalry.closed_elsewhere()
+
+    def fenced_elsewhere(self, epoch: int, at: float) -> None:
+        """Somebody connected to one of them has taken the topic by fencing, with that epoch.
+
+        What was long before our owner took it says nothing: a topic that is made anew counts its epochs anew.
+        """
+        owner = self._owner
+        if owner is not None and at > owner.since - SAME_TOPIC_S:
+            self._fenced(epoch, FENCED_ELSEWHERE)
+
+    def _fenced(self, epoch: int, reason: str) -> None:
+        owner = self._owner
+        if owner is None or owner.topic_epoch is None or owner.topic_epoch >= epoch:
+            return
+        self._chronicle.count(fencings_total=1)
+        if self._election.owner is not None:
+            self.left(self._election.owner, reason)
+        elif self._other is not None:
+            self.given_up(self._other[0])
+
+    @property
+    def _owner(self) -> TopicOwner | None:
+        """Who owns the topic and is connected here, whether it waited for that or not."""
+        return self._chronicle.owner or (self._other[1] if self._other is not None else None)
+
+    def _tell_closed(self) -> None:
+        if self._rivalry is not None:
+            self._rivalry.closed()
+
+    # ---- reads
+
+    @property
+    def waiting_count(self) -> int:
+        """How many wait, here or at the broker."""
+        return len(self._election.waiting) + (self._election.at_broker is not None)
+
+    @property
+    def owned(self) -> bool:
+        """Whether somebody connected here owns the topic."""
+        return self._election.owner is not None or self._other is not None
+
+    @property
+    def outranked(self) -> bool:
+        """Whether nobody is asked for only because a better one waits at another replica."""
+        return self._election.outranked
+
+    def summary(self) -> ElectionSummary:
+        """Freeze its numbers."""
+        return ElectionSummary(
+            topic=self.topic,
+            now=self._clock.now(),
+            owner=self._owner,
+            waiting_count=self.waiting_count,
+            vacant_s=self._chronicle.vacant_s,
+            held=self._election.held.value,
+            rival=BestRival.of(self._election.elsewhere.best),
+            outranked=self.outranked,
+            counters=replace(self._chronicle.counters),
+        )
+
+    def page(self, first: int, limit: int) -> ElectionPage:
+        """Freeze some of those that wait, beginning with the one that has so many before it."""
+        at_broker = self._election.at_broker
+        everybody = chain([at_broker] if at_broker is not None else [], self._election.waiting)
+        waiting = tuple(
+            WaitingProducer(
+                position=position,
+                producer_name=contender.producer.name,
+                priority=contender.producer.priority,
+                since=contender.producer.arrived_at,
+                stage=contender.stage.value,
+                returning=contender.returning,
+                address=contender.producer.address,
+                client_version=contender.producer.client_version,
+            )
+            for position, contender in enumerate(islice(everybody, first, first + limit), first)
+        )
+        more = first + limit < self.waiting_count
+        return ElectionPage(self.summary(), waiting, first + limit if more else None)
+
+    # ---- life
+
+    def close(self) -> None:
+        """The gateway stops: nobody is asked for any more, or their epochs would be spent for nothing."""
+        self._closed = True
+        self._holds.stop()
+        if self._rivalry is not None:
+            self._rivalry.close()
+
+    # ---- within
+
+    def _do(self, acts: Acts[Candidate]) -> None:
+        """Carry out what is due, and what comes of it, one after another: thousands may be refused in a row."""
+        self._due.extend(acts)
+        if self._doing or self._closed:
+            return
+        self._doing = True
+        try:
+            while self._due:
+                self._act(*self._due.popleft())
+        finally:
+            self._doing = False
+        self._note()
+        self._consider_end()
+
+    def _act(self, act: Act, contender: Candidacy) -> None:
+        if act is Act.ASK and contender.stage is Stage.ASKED:
+            self.begin(contender, contender.producer.ask, alone=False)
+        elif act in (Act.WITHDRAW, Act.YIELD) and contender.stage is Stage.WITHDRAWING:
+            if act is Act.YIELD:
+                self._chronicle.yielded(contender.producer, self._election.elsewhere.best)
+            contender.producer.withdraw()
+        elif act is Act.TELL_QUEUED and contender.stage is not Stage.GONE:
+            contender.producer.tell_queued()
+
+    def _fenced_meanwhile(self, contender: Candidacy, success: pb.CommandProducerSuccess) -> bool:
+        """Whether the broker had promoted it before somebody fenced it whose answer was faster than its own."""
+        outrun, epoch = self._outrun
+        return (
+            outrun is contender
+            and epoch is not None
+            and success.HasField("topic_epoch")
+            and success.topic_epoch < epoch
+        )
+
+    def _refuse_all(self, error: int, message: str) -> None:
+        """Ask for nobody more of those that wait, and tell them."""
+        for contender in list(self._election.waiting):
+            self.left(contender, message)
+            contender.producer.tell_refused(error, message)
+
+    def _try_again(self, contender: Candidacy) -> bool:
+        again = self._holds.try_again()
+        if again:
+            self._do(self._election.put_back(contender))
+        return again
+
+    @property
+    def _unsettled(self) -> bool:
+        return self._last_owner is None and self._holds.unsettled
+
+    def _consider_end(self) -> None:
+        wanted = not self._election.idle or self._other is not None or not self._turnstile.idle
+        if not wanted and self._holds.idle and not self._doing:
+            self._over(self)
+
+    def _note(self) -> None:
+        """Something has changed: whether anybody owns the topic, or who waits."""
+        election = self._election
+        parked = election.at_broker is not None and election.at_broker.stage is Stage.PARKED
+        owned = election.owner is not None or self._other is not None
+        self._chronicle.vacant(bool(self.waiting_count) and not owned and not parked and not election.elsewhere.owned)
+        if self._rivalry is not None and not self._closed:
+            owner = self._owner
+            self._rivalry.settled(owned=owned, epoch=None if owner is None else owner.topic_epoch)

@@ -1,0 +1,89 @@
+"""One topic's election among those of other replicas: what it says of itself, and how long it gives way.
+
+It says who is its best at all times, also while nobody of its own is asked for because the owner is expected back or
+the broker has trouble: those are moments, and who is asked for meanwhile at another replica would take the turn of a
+better one, or fence the owner that comes back. All the same nobody gives way for long to one who does not come to own
+the topic, whatever keeps it: its replica may hold it, or wait for a broker that has forgotten it. So there is patience,
+which is longer than any hold, and ends only where no owner is known anywhere.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from proxy.producers.rivals import EXPIRY_S
+from proxy.producers.standing import Place
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from proxy.net.election.rivals import ProducerRivals
+    from proxy.net.ports import Clock, Timer
+    from proxy.producers.election import Acts, Election
+
+
+class TopicRivalry:
+    """Of one topic."""
+
+    def __init__(
+        self,
+        topic: str,
+        election: Election[Any],
+        clock: Clock,
+        rivals: ProducerRivals,
+        grace_s: float,
+        do: Callable[[Acts[Any]], None],
+    ) -> None:
+        """`do` carries out what comes of it; `grace_s` is how long newcomers are held at most."""
+        self._topic = topic
+        self._election = election
+        self._clock = clock
+        self._rivals = rivals
+        self._patience_s = EXPIRY_S + grace_s
+        self._do = do
+        self._patience: Timer | None = None
+        election.hear(rivals.place(topic))
+
+    def heard(self) -> None:
+        """Something else is known of other replicas, or nothing any more."""
+        self._do(self._election.hear(self._rivals.place(self._topic)))
+
+    def closed(self) -> None:
+        """The broker has closed the topic, as we see it: others may not."""
+        self._rivals.tell_closed(self._topic)
+
+    def fenced(self, epoch: int) -> None:
+        """Somebody connected here has taken the topic by fencing: a broker does not tell whoever had it."""
+        self._rivals.tell_fenced(self._topic, epoch)
+
+    def closed_elsewhere(self) -> None:
+        """The same, as others see it."""
+        self._do(self._election.recall())
+
+    def settled(self, *, owned: bool, epoch: int | None) -> None:
+        """All is done that comes of a change; `owned` tells whether somebody connected here has the topic."""
+        self._tell(owned=owned, epoch=epoch)
+        if not self._election.outranked or self._election.elsewhere.owned or owned:
+            self._stop_patience()
+        elif self._patience is None:
+            self._patience = self._clock.call_later(self._patience_s, self._lose_patience)
+
+    def close(self) -> None:
+        """Nobody is asked for here any more."""
+        self._stop_patience()
+        self._rivals.tell(self._topic, None)
+
+    def _tell(self, *, owned: bool, epoch: int | None) -> None:
+        best = self._election.best
+        concerns = best is not None or (owned and self._election.elsewhere.best is not None)
+        standing = None if best is None else self._election.standing(best)
+        self._rivals.tell(self._topic, Place(standing, owned, epoch) if concerns else None)
+
+    def _lose_patience(self) -> None:
+        self._patience = None
+        self._do(self._election.lose_patience())
+
+    def _stop_patience(self) -> None:
+        if self._patience is not None:
+            self._patience.cancel()
+            self._patience = None

@@ -1,0 +1,1 @@
+"""Replicas that share subscriptions. Knows `subscription`, `mail` and `broker`."""

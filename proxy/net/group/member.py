@@ -1,0 +1,277 @@
+"""One replica's part in one group at work: its session and its manager, their timers, Pulsar and the data plane.
+
+What the machines want goes out through ports, what happens comes in as calls; nothing is decided here but when to
+`insist`: a session that has found no leader for as long as a lease lasts doubts that the broker knows who waits.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol, TypeAlias
+
+from proxy.groups.encoding import encode
+from proxy.groups.leader import Announce, Store, Tell
+from proxy.groups.manager import Errand, LeaderManager, ManagerAct
+from proxy.groups.manager import State as ManagerState
+from proxy.groups.messages import (
+    Disconnect,
+    FindLeader,
+    FromLeader,
+    FromSession,
+    LeaderBegan,
+    LeaderRetires,
+    OfLeaders,
+    ReplayWanted,
+    SessionId,
+)
+from proxy.groups.replay import Answer, Reposition
+from proxy.groups.session import GroupSession, Hold, Open, Send, SessionAct, State
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from proxy.groups.memory import GroupMemory
+    from proxy.groups.messages import ReplayTarget
+    from proxy.groups.streams import GroupId, StreamState
+    from proxy.groups.timing import GroupTiming
+    from proxy.net.group.ports import GroupMail, GroupTopic
+    from proxy.net.ports import Clock, Timer
+
+
+ToMember: TypeAlias = FromSession | FromLeader | OfLeaders | ReplayWanted
+"""What is for the member of one group at one replica."""
+
+
+@dataclass(slots=True)
+class Leading:
+    """How many groups this replica leads."""
+
+    count: int = 0
+
+
+class GroupStreams(Protocol):
+    """The data plane of one group on this replica. It answers later: with `opened`, `refused` and `released`."""
+
+    def open(self, stream: int) -> None:
+        """Consume this stream, or go on with it; try again as long as the broker refuses."""
+
+    def hold(self, stream: int) -> None:
+        """Deliver nothing of it from now on, and keep what there is."""
+
+    def release(self, stream: int, deadline: float) -> None:
+        """Deliver nothing more, close it when nothing is pending, or at the deadline by the member's clock."""
+
+    def reposition(self, target: ReplayTarget) -> None:
+        """Move the cursor, which nobody consumes now; `GroupMember.repositioned` follows."""
+
+    def changed(self) -> None:
+        """The session, or what leads here, may have changed: whoever tells of it looks."""
+
+    def deliver_until(self, until: float) -> None:
+        """The leases of all streams end then, by the member's clock: nothing may be delivered at that time or later."""
+
+
+class GroupMember:
+    """As the module says; `group_ports.GroupTopicListener` for its group's topic."""
+
+    def __init__(
+        self,
+        group: GroupId,
+        session: SessionId,
+        streams_count: int,
+        timing: GroupTiming,
+        clock: Clock,
+        mail: GroupMail,
+        ended: Callable[[], None],
+        leading: Leading | None = None,
+    ) -> None:
+        """`join` begins. `ended` is called once, when it has left; `leading` counts for all groups of the replica."""
+        self._leading = leading or Leading()
+        self._leads = False
+        self.group = group
+        self._timing = timing
+        self._clock = clock
+        self._mail = mail
+        self._ended = ended
+        self._topic: GroupTopic | None = None
+        self._streams: GroupStreams | None = None
+        self._timer: Timer | None = None
+        self._connecting_since = clock.now()
+        self._parting = False
+        """Whether the session has ended; a leader here may have something to hand over."""
+        self._over = False
+        self._lease_until = clock.now()
+        self.session = GroupSession(group, session, timing, 0, clock.now())
+        self.manager = LeaderManager(group, session.replica, streams_count, timing)
+
+    # ---- this replica
+
+    def join(self, topic: GroupTopic, streams: GroupStreams, workers_count: int) -> None:
+        """Take part, with so many workers."""
+        self._topic, self._streams = topic, streams
+        now = self._clock.now()
+        self.session.weigh(workers_count, now)
+        self._manage(self.manager.want(now))
+        self._do(self.session.start(now))
+
+    def weigh(self, workers_count: int) -> None:
+        """There are more workers, or fewer."""
+        self._do(self.session.weigh(workers_count, self._clock.now()))
+
+    def leave(self) -> None:
+        """Give everything back and go; `ended` follows."""
+        self._do(self.session.leave(self._clock.now()))
+
+    def close(self) -> None:
+        """The process ends: nothing more is done, in order or not."""
+        self._over = True
+        self._count_leading(leads=False)
+        self._rearm()
+
+    # ---- members
+
+    def hear(self, message: ToMember) -> None:
+        """A session of some replica says something to the leader, which may be here; or a leader to our session."""
+        now = self._clock.now()
+        if isinstance(message, FromSession):
+            self._manage(self.manager.receive(message, now))
+        elif isinstance(message, ReplayWanted):
+            self._manage(self.manager.want_replay(message, now))
+        elif isinstance(message, LeaderRetires):
+            self._manage(self.manager.let_lead(message.successor, now))
+        elif isinstance(message, LeaderBegan):
+            self._do(self.session.began(message, now))
+        else:
+            self._do(self.session.receive(message, now))
+
+    # ---- the group's topic
+
+    def granted(self) -> None:
+        """As the port says."""
+        self._manage(self.manager.granted(self._clock.now()))
+
+    def lost(self) -> None:
+        """As the port says."""
+        self._manage(self.manager.lost(self._clock.now()))
+
+    def stored(self) -> None:
+        """As the port says."""
+        self._manage(self.manager.stored(self._clock.now()))
+
+    def read(self, memory: GroupMemory) -> None:
+        """As the port says."""
+        self._manage(self.manager.read(memory, self._clock.now()))
+
+    # ---- the data plane
+
+    def opened(self, stream: int) -> None:
+        """The broker lets us have it."""
+        self._do(self.session.opened(stream, self._clock.now()))
+
+    def refused(self, stream: int) -> None:
+        """The broker does not let us have it yet."""
+        self._do(self.session.refused(stream, self._clock.now()))
+
+    def released(self, stream: int) -> None:
+        """Nothing of it is here any more."""
+        self._do(self.session.released(stream, self._clock.now()))
+
+    def repositioned(self, problem: str | None) -> None:
+        """The cursor was moved, or could not be."""
+        self._manage(self.manager.repositioned(problem, self._clock.now()))
+
+    def progressed(self, state: StreamState) -> None:
+        """How far a stream is."""
+        self.session.progressed(state)
+
+    # ---- within
+
+    def _tick(self) -> None:
+        self._timer = None
+        now = self._clock.now()
+        if self.session.state is not State.CONNECTING:
+            self._connecting_since = now
+        elif now - self._connecting_since >= self._timing.lease_s and self.manager.state is ManagerState.CANDIDATE:
+            self._connecting_since = now
+            assert self._topic is not None
+            self._topic.insist()
+        self._manage(self.manager.tick(now))
+        self.session.leads_count = self._leading.count
+        self._do(self.session.tick(now))
+
+    def _do(self, acts: list[SessionAct]) -> None:
+        assert self._streams is not None
+        for act in acts:
+            if isinstance(act, Send):
+                self._send(act.message)
+            elif isinstance(act, Open):
+                self._streams.open(act.stream)
+            elif isinstance(act, Hold):
+                self._streams.hold(act.stream)
+            else:
+                self._streams.release(act.stream, act.deadline)
+        if self.session.lease_until != self._lease_until:
+            self._lease_until = self.session.lease_until
+            self._streams.deliver_until(self._lease_until)
+        if self.session.state is State.DISCONNECTED and not self._parting:
+            self._parting = True
+            self._manage(self.manager.unwant(self._clock.now()))
+        self._streams.changed()
+        self._rearm()
+
+    def _send(self, message: FromSession) -> None:
+        if isinstance(message, Disconnect):  # a leader here must know before it hands over
+            self._manage(self.manager.receive(message, self._clock.now()))
+        leader = self.session.leader
+        if leader is None or isinstance(message, FindLeader):
+            self._mail.send_all(encode(message))
+        else:
+            self._mail.send(leader, encode(message))
+
+    def _manage(self, acts: list[ManagerAct]) -> None:
+        assert self._topic is not None
+        for act in acts:
+            if isinstance(act, Errand):
+                self._run(act, self._topic)
+            elif isinstance(act, Store):
+                self._topic.store(act.record)
+            elif isinstance(act, Reposition):
+                assert self._streams is not None
+                self._streams.reposition(act.target)
+            else:
+                self._pass_on(act)
+        self._count_leading(leads=self.manager.leader is not None)
+        if self._parting and self.manager.state is ManagerState.OUT and not self._over:
+            self._over = True
+            self._clock.call_soon(self._ended)
+        if self._streams is not None:
+            self._streams.changed()
+        self._rearm()
+
+    def _count_leading(self, *, leads: bool) -> None:
+        self._leading.count += leads - self._leads
+        self._leads = leads
+
+    @staticmethod
+    def _run(errand: Errand, topic: GroupTopic) -> None:
+        if errand is Errand.CONTEND:
+            topic.contend()
+        elif errand is Errand.READ:
+            topic.read()
+        else:
+            topic.close()
+
+    def _pass_on(self, act: Tell | Announce | Answer) -> None:
+        if isinstance(act, Announce):
+            self._mail.send_all(encode(act.message))
+            return
+        replica = act.message.asker if isinstance(act, Answer) else act.message.header.session.replica
+        self._mail.send(replica, encode(act.message))
+
+    def _rearm(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        dues = [due for due in (self.session.due(), self.manager.due()) if due is not None]
+        if dues and not self._over:
+            self._timer = self._clock.call_later(max(min(dues) - self._clock.now(), 0.0), self._tick)

@@ -1,0 +1,59 @@
+"""All groups of one replica: what arrives is given to the member that it is for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import structlog
+
+from proxy.groups.encoding import UnreadableError, decode_message
+from proxy.groups.messages import FromSession, OfLeaders, ReplayDone, ReplayWanted
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from proxy.groups.streams import GroupId
+    from proxy.net.group.member import GroupMember, ToMember
+
+log = structlog.get_logger("keyline.groups")
+
+
+class GroupMembers:
+    """By group."""
+
+    def __init__(self, replayed: Callable[[ReplayDone], None] | None = None) -> None:
+        """This replica is in no group. `replayed` hears the answers to what it asked."""
+        self._replayed = replayed
+        self._members: dict[GroupId, GroupMember] = {}
+
+    def add(self, member: GroupMember) -> None:
+        """One more group; there is one member of each."""
+        assert member.group not in self._members, "two members of one group on one replica"
+        self._members[member.group] = member
+
+    def remove(self, group: GroupId) -> None:
+        """It has left."""
+        del self._members[group]
+
+    def find(self, group: GroupId) -> GroupMember | None:
+        """This replica's member of a group, if it is in it."""
+        return self._members.get(group)
+
+    def hear(self, data: bytes) -> None:
+        """What a replica has sent; what is not for a group that we are in is for somebody else."""
+        try:
+            message = decode_message(data)
+        except UnreadableError as error:
+            log.warning("a message between replicas is passed over", reason=str(error))
+            return
+        if isinstance(message, ReplayDone):
+            if self._replayed is not None:
+                self._replayed(message)
+        elif (member := self._members.get(_group_of(message))) is not None:
+            member.hear(message)
+
+
+def _group_of(message: ToMember) -> GroupId:
+    if isinstance(message, FromSession):
+        return message.report.group
+    return message.group if isinstance(message, OfLeaders | ReplayWanted) else message.header.group

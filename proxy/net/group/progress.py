@@ -1,0 +1,56 @@
+"""How far the streams of a subscription are at this replica: what the leader balances by and keeps.
+
+One walk over what is outstanding tells all streams. It is made once a heartbeat, so that deliveries cost nothing more.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from proxy.core.entry import Batch
+from proxy.groups.streams import StreamState
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from proxy.core.stream_leases import StreamLeases
+    from proxy.net.subscription.subscription import Subscription
+
+
+class GroupProgress:
+    """Of one subscription; remembers what it saw to tell rates."""
+
+    def __init__(self, subscription: Subscription) -> None:
+        """Nothing seen yet."""
+        self._subscription = subscription
+        self._seen: dict[int, tuple[float, int]] = {}
+        """When, and how many messages had come by then, by stream."""
+
+    def states(self) -> Iterator[StreamState]:
+        """Of every stream that is consumed here now."""
+        leases = self._subscription.dispatcher.leases
+        if leases is None:
+            return
+        lowest, pending = self._walk(leases)
+        now = self._subscription.now()
+        inflows = list(self._subscription.inflows)
+        self._seen = {inflow.stream: self._seen.get(inflow.stream, (now, inflow.window.arrived)) for inflow in inflows}
+        for inflow in inflows:
+            stream = inflow.stream
+            before, count = self._seen[stream]
+            self._seen[stream] = (now, inflow.window.arrived)
+            rate = (inflow.window.arrived - count) / (now - before) if now > before else 0.0
+            first = lowest.get(stream)
+            acknowledged = inflow.intake.last_position if first is None else first - 1
+            yield StreamState(stream, acknowledged, pending.get(stream, 0), rate)
+
+    def _walk(self, leases: StreamLeases) -> tuple[dict[int, int], dict[int, int]]:
+        """The lowest position that is not acknowledged, and the messages that workers have, by stream."""
+        lowest: dict[int, int] = {}
+        pending: dict[int, int] = {}
+        for position, entry in self._subscription.dispatcher.outstanding.entries.items():
+            parts = entry.parts if isinstance(entry, Batch) else (entry,)
+            stream = leases.stream_of(parts[0].slot)
+            lowest[stream] = min(position, lowest.get(stream, position))
+            pending[stream] = pending.get(stream, 0) + sum(part.count for part in parts if part.holder is not None)
+        return lowest, pending

@@ -1,0 +1,96 @@
+"""Moving the cursor of a subscription that a group shares, while no replica consumes it.
+
+A consumer of all slots asks for it, so that the broker refuses if anybody consumes one of them after all.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from proxy.core.sticky_key import RANGE_SLOT_COUNT
+from proxy.net.broker.consumer import GatewayConsumer
+from proxy.wire import pulsar_pb2 as pb
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from proxy.core.positions import Position
+    from proxy.groups.messages import ReplayTarget
+    from proxy.groups.streams import GroupId
+    from proxy.net.ports import BrokerDirectory, Clock, Timer
+
+UINT64_MAX: Final = (1 << 64) - 1
+ANSWER_S_MAX: Final = 15.0
+"""A broker that moves a cursor by time looks for the message first."""
+
+
+class GroupReposition:
+    """Implements `gateway_consumer.ConsumerOwner`. Made for one move."""
+
+    def __init__(
+        self,
+        group: GroupId,
+        target: ReplayTarget,
+        brokers: BrokerDirectory,
+        clock: Clock,
+        done: Callable[[str | None], None],
+    ) -> None:
+        """`done` is called once, with what was wrong or None; `begin` begins."""
+        self._target = target
+        self._done = done
+        self._over = False
+        self._asked = False
+        self._timer: Timer = clock.call_later(ANSWER_S_MAX, self._too_late)
+        subscribe = pb.CommandSubscribe(
+            topic=group.topic,
+            subscription=group.subscription,
+            subType=pb.CommandSubscribe.Key_Shared,
+            consumer_name="keyline-replay",
+        )
+        subscribe.keySharedMeta.keySharedMode = pb.STICKY
+        subscribe.keySharedMeta.hashRanges.add(start=0, end=RANGE_SLOT_COUNT - 1)
+        self._consumer = GatewayConsumer(subscribe, brokers, self, fetches=False)
+
+    def begin(self) -> None:
+        """Ask the broker."""
+        self._consumer.open()
+
+    def close(self) -> None:
+        """Nobody wants to know any more."""
+        self._over = True
+        self._timer.cancel()
+        self._consumer.close()
+
+    def consumer_ready(self, consumer: GatewayConsumer) -> None:
+        """As it says."""
+        self._asked = True
+        consumer.seek(_seek(self._target), self._end)
+
+    def consumer_received(self, consumer: GatewayConsumer, position: Position, payload: bytes) -> None:
+        """It has no permits."""
+
+    def consumer_lost(self, consumer: GatewayConsumer, reason: str) -> None:
+        """As it says: also because the broker is about to move the cursor, and will say so."""
+        del consumer
+        if not self._asked:
+            self._end(reason)
+
+    def _too_late(self) -> None:
+        self._end(f"the broker did not answer within {ANSWER_S_MAX:.0f} s; whether the cursor was moved is not known")
+
+    def _end(self, problem: str | None) -> None:
+        if not self._over:
+            self.close()
+            self._done(problem)
+
+
+def _seek(target: ReplayTarget) -> pb.CommandSeek:
+    seek = pb.CommandSeek()
+    if target.position is not None:
+        ledger, entry = target.position
+        # Negative ones are those of a client's "earliest"; on the wire they are unsigned.
+        seek.message_id.ledgerId, seek.message_id.entryId = ledger & UINT64_MAX, entry & UINT64_MAX
+    else:
+        assert target.published_ms is not None
+        seek.message_publish_time = target.published_ms
+    return seek

@@ -1,0 +1,175 @@
+"""A group's topic: who has its exclusive producer leads.
+
+Who creates the topic's producer with access mode WaitForExclusive waits in the broker's line, and whoever has it is the
+only one who can write: that is the election, and the fence. One that waits is never closed, because brokers give a
+closed one its turn all the same; it is given away when it comes and nobody wants it any more, and one that is wanted
+again meanwhile waits where it stood.
+
+Three things make the producer doubtful, and each is a loss: it or its connection is gone, a record was not stored in
+time, or the topic cannot be read. Another may lead by then.
+
+A topic that is unloaded forgets all that wait but the first, without a word (facts 4.5, E5). So `insist` asks for the
+producer in another way, with access mode Exclusive: that is refused at once while anybody has it or waits.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import structlog
+
+from proxy.groups.encoding import RECORD_KEY, encode
+from proxy.net.broker.producer import GatewayProducer
+from proxy.net.group.topic_reader import GroupTopicReader
+from proxy.wire import pulsar_pb2 as pb
+
+if TYPE_CHECKING:
+    from proxy.groups.memory import GroupMemory
+    from proxy.net.group.ports import GroupTopicListener
+    from proxy.net.ports import BrokerDirectory, Clock, Timer
+
+log = structlog.get_logger("keyline.groups")
+
+RETRY_S: Final = 0.5
+"""Between two attempts to wait for the producer, where the broker refuses."""
+STORE_S_MAX: Final = 5.0
+
+
+class PulsarGroupTopic:
+    """Implements `group_ports.GroupTopic`, and `gateway_producer.ProducerOwner`."""
+
+    def __init__(self, topic: str, brokers: BrokerDirectory, clock: Clock, listener: GroupTopicListener) -> None:
+        """`contend` begins."""
+        self._topic = topic
+        self._brokers = brokers
+        self._clock = clock
+        self._listener = listener
+        self._wanted = False
+        self._waiting: GatewayProducer | None = None
+        self._insisting: GatewayProducer | None = None
+        self._held: GatewayProducer | None = None
+        self._reader: GroupTopicReader | None = None
+        self._storing: Timer | None = None
+        self._retry: Timer | None = None
+        self._told = ""
+        """Why it could not wait, as it was logged last."""
+
+    # ---- GroupTopic
+
+    def contend(self) -> None:
+        """As the port says."""
+        self._wanted = True
+        if self._waiting is None and self._retry is None:
+            self._wait()
+
+    def insist(self) -> None:
+        """As the port says."""
+        if self._wanted and self._held is None and self._insisting is None:
+            self._insisting = self._producer(pb.ProducerAccessMode.Exclusive)
+
+    def read(self) -> None:
+        """As the port says."""
+        if self._held is not None and self._reader is None:
+            listener = self._listener
+            self._reader = GroupTopicReader(self._topic, self._brokers, self._clock, listener.read, self._unreadable)
+
+    def store(self, record: GroupMemory) -> None:
+        """As the port says."""
+        if self._held is not None:
+            assert self._storing is None, "two records at a time"
+            self._held.send(encode(record), RECORD_KEY)
+            self._storing = self._clock.call_later(STORE_S_MAX, self._not_stored_in_time)
+
+    def close(self) -> None:
+        """As the port says."""
+        self._wanted = False
+        self._give_away()
+
+    def stop(self) -> None:
+        """Close, and hear nothing more; what still waits at the broker goes with its connection."""
+        self.close()
+        if self._retry is not None:
+            self._retry.cancel()
+            self._retry = None
+        for producer in (self._waiting, self._insisting):
+            if producer is not None:
+                producer.close()
+        self._waiting = self._insisting = None
+
+    # ---- ProducerOwner
+
+    def producer_ready(self, producer: GatewayProducer) -> None:
+        """As it says."""
+        self._forget(producer)
+        if not self._wanted or self._held is not None:
+            producer.close()
+            return
+        self._held = producer
+        self._listener.granted()
+
+    def producer_stored(self, producer: GatewayProducer, sequence_id: int) -> None:
+        """As it says."""
+        del sequence_id  # one at a time
+        if producer is self._held and self._storing is not None:
+            self._storing.cancel()
+            self._storing = None
+            self._listener.stored()
+
+    def producer_lost(self, producer: GatewayProducer, reason: str) -> None:
+        """As it says."""
+        if producer is self._held:
+            self._lose(reason)
+        elif producer is self._insisting:
+            self._insisting = None
+            log.debug("somebody leads, or waits to", topic=self._topic, reason=reason)
+        elif producer is self._waiting:
+            self._waiting = None
+            if self._wanted:
+                if reason != self._told:
+                    log.warning("cannot wait to lead a group", topic=self._topic, reason=reason)
+                self._told = reason
+                self._retry = self._clock.call_later(RETRY_S, self._wait_again)
+
+    # ---- within
+
+    def _producer(self, mode: pb.ProducerAccessMode) -> GatewayProducer:
+        return GatewayProducer(self._topic, mode, self._brokers, self._clock, self).open()
+
+    def _wait(self) -> None:
+        self._waiting = self._producer(pb.ProducerAccessMode.WaitForExclusive)
+
+    def _wait_again(self) -> None:
+        self._retry = None
+        if self._wanted and self._held is None:
+            self._wait()
+
+    def _forget(self, producer: GatewayProducer) -> None:
+        if producer is self._waiting:
+            self._waiting = None
+        elif producer is self._insisting:
+            self._insisting = None
+
+    def _not_stored_in_time(self) -> None:
+        self._storing = None
+        self._lose(f"a record was not stored within {STORE_S_MAX:g} s")
+
+    def _unreadable(self, reason: str) -> None:
+        self._reader = None
+        self._lose(f"the topic cannot be read: {reason}")
+
+    def _lose(self, reason: str) -> None:
+        log.warning("a group's leader has lost its producer", topic=self._topic, reason=reason)
+        self._wanted = False
+        self._give_away()
+        self._listener.lost()
+
+    def _give_away(self) -> None:
+        if self._storing is not None:
+            self._storing.cancel()
+            self._storing = None
+        if self._reader is not None:
+            self._reader.close()
+            self._reader = None
+        if self._held is not None:
+            self._held.close()
+            self._held = None

@@ -1,0 +1,233 @@
+"""Groups as frozen values, for the admin API and metrics: what this replica knows of each, as of one moment.
+
+A replica knows its own session; the one that leads knows all sessions, owners and progress besides.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from proxy.core.positions import unpack
+from proxy.groups.streams import StreamState, hash_range
+
+if TYPE_CHECKING:
+    from proxy.core.positions import Position
+    from proxy.groups.leader import GroupLeader
+    from proxy.groups.messages import SessionId, Version
+    from proxy.net.group.member import GroupMember
+    from proxy.net.group.seat import GroupSeat, SeatCounters
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSummary:
+    """One group in numbers."""
+
+    topic: str
+    subscription: str
+    now: float
+    replica: str
+    state: str
+    leader: str | None
+    leads: bool
+    epoch: int | None
+    version: int | None
+    lease_left_s: float
+    workers_count: int
+    streams_count: int
+    streams_here: int
+    streams_leaving: int
+    counters: SeatCounters
+
+    @property
+    def epoch_number(self) -> int:
+        """As a number in any case: -1 for none."""
+        return -1 if self.epoch is None else self.epoch
+
+    @property
+    def connected(self) -> bool:
+        """Whether it has a lease."""
+        return self.lease_left_s > 0
+
+
+@dataclass(frozen=True, slots=True)
+class StreamHere:
+    """A stream that this replica has, or is giving back."""
+
+    stream: int
+    first_hash: int
+    last_hash: int
+    holding: str
+    consumer: str
+    consumer_error: str
+    acknowledged: str | None
+    pending_messages: int
+    rate: float
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSession:
+    """A session, as the leader knows it."""
+
+    replica: str
+    number: int
+    state: str
+    workers_count: int
+    version: int | None
+    streams: tuple[int, ...]
+    streams_leaving: tuple[int, ...]
+    heard_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class StreamProgress:
+    """A stream, as the leader knows it."""
+
+    stream: int
+    first_hash: int
+    last_hash: int
+    owner: str | None
+    refused: bool
+    acknowledged: str | None
+    pending_messages: int
+    rate: float
+
+
+@dataclass(frozen=True, slots=True)
+class Leadership:
+    """What only the leader knows."""
+
+    epoch: int
+    sessions: tuple[GroupSession, ...]
+    streams: tuple[StreamProgress, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupStatistics:
+    """One group with everything that is known of it here."""
+
+    summary: GroupSummary
+    streams: tuple[StreamHere, ...]
+    leading: Leadership | None
+
+
+@dataclass(frozen=True, slots=True)
+class GroupsPage:
+    """Some groups, by topic and subscription."""
+
+    replica: str | None
+    groups: tuple[GroupSummary, ...]
+    next: str | None
+
+
+def group_summary(seat: GroupSeat, now: float) -> GroupSummary | None:
+    """Freeze its numbers; None for a seat that is in no group now."""
+    member = seat.member
+    if member is None:
+        return None
+    session = member.session
+    version = session.version
+    holdings = session.holdings
+    return GroupSummary(
+        topic=seat.group.topic,
+        subscription=seat.group.subscription,
+        now=now,
+        replica=session.session.replica,
+        state=session.state.value,
+        leader=session.leader,
+        leads=member.manager.leader is not None,
+        epoch=_epoch(member.manager.leader, version),
+        version=_number(version),
+        lease_left_s=max(session.lease_until - now, 0.0),
+        workers_count=session.workers_count,
+        streams_count=session.streams_count,
+        streams_here=len(session.leased),
+        streams_leaving=len(holdings.keys() - session.leased),
+        counters=replace(seat.counters),
+    )
+
+
+def group_statistics(seat: GroupSeat, now: float) -> GroupStatistics | None:
+    """Freeze everything; None for a seat that is in no group now."""
+    summary = group_summary(seat, now)
+    if summary is None or seat.member is None:
+        return None
+    leader = seat.member.manager.leader
+    leading = None if leader is None else _leadership(leader, now)
+    return GroupStatistics(summary, _streams_here(seat, seat.member), leading)
+
+
+def _streams_here(seat: GroupSeat, member: GroupMember) -> tuple[StreamHere, ...]:
+    session = member.session
+    here = []
+    for stream, holding in sorted(session.holdings.items()):
+        span = seat.slots_of(stream)
+        upstream = seat.upstream(stream)
+        state = session.state_of(stream)
+        here.append(
+            StreamHere(
+                stream=stream,
+                first_hash=span.start,
+                last_hash=span.end,
+                holding=holding.value,
+                consumer="none" if upstream is None else upstream.state.value,
+                consumer_error="" if upstream is None else upstream.last_error,
+                acknowledged=_position(state.acknowledged),
+                pending_messages=state.pending_count,
+                rate=state.rate,
+            )
+        )
+    return tuple(here)
+
+
+def _leadership(leader: GroupLeader, now: float) -> Leadership:
+    sessions = tuple(
+        GroupSession(
+            replica=each.session.replica,
+            number=each.session.number,
+            state=each.state.value,
+            workers_count=each.workers_count,
+            version=_number(each.version),
+            streams=tuple(sorted(each.granted)),
+            streams_leaving=tuple(sorted(each.revoked)),
+            heard_s=now - each.heard_at,
+        )
+        for each in sorted(leader.sessions, key=lambda each: each.session)
+    )
+    owners, states, count = leader.owners, leader.states, leader.streams_count
+    streams = tuple(
+        _progress(states.get(stream, StreamState(stream)), owners.get(stream), count) for stream in range(count)
+    )
+    return Leadership(leader.epoch, sessions, streams)
+
+
+def _progress(state: StreamState, owner: SessionId | None, streams_count: int) -> StreamProgress:
+    span = hash_range(state.stream, streams_count)
+    return StreamProgress(
+        stream=state.stream,
+        first_hash=span.start,
+        last_hash=span.end,
+        owner=None if owner is None else owner.replica,
+        refused=owner is not None and state.refused,
+        acknowledged=_position(state.acknowledged),
+        pending_messages=state.pending_count,
+        rate=state.rate,
+    )
+
+
+def _epoch(leading: GroupLeader | None, version: Version | None) -> int | None:
+    if leading is not None:
+        return leading.epoch
+    return None if version is None else version.epoch
+
+
+def _number(version: Version | None) -> int | None:
+    return None if version is None else version.number
+
+
+def _position(position: Position | None) -> str | None:
+    """As people write it, ``ledger:entry``."""
+    if position is None:
+        return None
+    ledger, entry = unpack(position)
+    return f"{ledger}:{entry}"

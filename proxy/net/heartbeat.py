@@ -1,0 +1,72 @@
+"""One leg's keep-alive: the timer around `KeepAlive`, for a client's connection and for its upstream one alike."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from proxy.net.keep_alive import KeepAlive, Verdict
+
+if TYPE_CHECKING:
+    from proxy.net.ports import Clock, Timer
+
+LOOKS_PER_INTERVAL: Final = 3
+"""How often silence is looked at: a PING is late by a third of the interval at most."""
+
+
+class Heartbeat:
+    """Pings a silent peer and reports a dead one. The owner sets `heard` when bytes come."""
+
+    __slots__ = ("_clock", "_dead", "_keep_alive", "_look_every_s", "_paused", "_ping", "_timer")
+
+    def __init__(
+        self,
+        clock: Clock,
+        interval_s: float,
+        *,
+        ping: Callable[[], None],
+        dead: Callable[[], None],
+        paused: Callable[[], bool],
+    ) -> None:
+        """`paused` says whether we have stopped reading from the peer, whose silence proves nothing then."""
+        self._clock = clock
+        self._ping = ping
+        self._dead = dead
+        self._paused = paused
+        self._look_every_s = interval_s / LOOKS_PER_INTERVAL
+        self._keep_alive = KeepAlive(interval_s, clock.now(), look_every_s=self._look_every_s)
+        self._timer: Timer | None = None
+
+    def start(self) -> None:
+        """Begin to look."""
+        self._keep_alive.begin(self._clock.now())
+        self._look_later()
+
+    def stop(self) -> None:
+        """Cease for good, and let go of the owner: nobody waits for the collector to tell the two apart. Idempotent."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._ping = self._dead = _nothing
+        self._paused = bool
+
+    def heard(self) -> None:
+        """Bytes came."""
+        self._keep_alive.heard = True
+
+    def _look(self) -> None:
+        verdict = self._keep_alive.check(self._clock.now(), paused=self._paused())
+        if verdict is Verdict.DEAD:
+            self._timer = None
+            self._dead()
+            return
+        self._look_later()
+        if verdict is Verdict.PING:
+            self._ping()
+
+    def _look_later(self) -> None:
+        self._timer = self._clock.call_later(self._look_every_s, self._look)
+
+
+def _nothing() -> None:
+    """Stand in for what an ended owner would do."""

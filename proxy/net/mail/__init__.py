@@ -1,0 +1,1 @@
+"""Messages between replicas, on topics of the broker. Knows `broker`."""

@@ -1,0 +1,84 @@
+"""Messages between replicas, over topics that store nothing.
+
+Every replica has an inbox of its own, and all share one topic for what is meant for everybody. Both are non-persistent:
+whoever is not there hears nothing, and nothing is heard late; the protocol says everything again that matters. A
+producer is made for each replica that is written to, and closed when it has not been used for a while.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from proxy.net.mail.inbox import MailInbox
+from proxy.net.mail.outbox import MailOutbox
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from proxy.net.ports import BrokerDirectory, Clock, Timer
+
+UNUSED_S_MAX: Final = 60.0
+
+
+class PulsarGroupMail:
+    """Implements `group_ports.GroupMail`."""
+
+    def __init__(
+        self, namespace: str, replica: str, brokers: BrokerDirectory, clock: Clock, hear: Callable[[bytes], None]
+    ) -> None:
+        """`hear` is called with each message that arrives, after `start`."""
+        self._prefix = f"non-persistent://{namespace}/keyline-groups"
+        self._brokers = brokers
+        self._clock = clock
+        self._outboxes: dict[str, MailOutbox] = {}
+        self._tidying: Timer | None = None
+        own, common = self._inbox(replica), f"{self._prefix}-all"
+        self._inboxes = [MailInbox(topic, replica, brokers, clock, hear) for topic in (own, common)]
+
+    @property
+    def hears(self) -> bool:
+        """Whether what is sent to this replica arrives, as far as can be known."""
+        return all(inbox.hears for inbox in self._inboxes)
+
+    def start(self) -> None:
+        """Begin to hear."""
+        for inbox in self._inboxes:
+            inbox.open()
+        self._tidying = self._clock.call_later(UNUSED_S_MAX, self._tidy)
+
+    def stop(self) -> None:
+        """Hear and say nothing more."""
+        if self._tidying is not None:
+            self._tidying.cancel()
+        for inbox in self._inboxes:
+            inbox.close()
+        for outbox in self._outboxes.values():
+            outbox.close()
+        self._outboxes.clear()
+
+    def send(self, replica: str, data: bytes) -> None:
+        """As the port says."""
+        self._send(self._inbox(replica), data)
+
+    def send_all(self, data: bytes) -> None:
+        """As the port says."""
+        self._send(f"{self._prefix}-all", data)
+
+    # ---- within
+
+    def _inbox(self, replica: str) -> str:
+        return f"{self._prefix}-{replica}"
+
+    def _send(self, topic: str, data: bytes) -> None:
+        outbox = self._outboxes.get(topic)
+        if outbox is None:
+            outbox = self._outboxes[topic] = MailOutbox(topic, self._brokers, self._clock)
+        outbox.send(data)
+
+    def _tidy(self) -> None:
+        long_ago = self._clock.now() - UNUSED_S_MAX
+        for topic, outbox in list(self._outboxes.items()):
+            if outbox.used_at < long_ago:
+                del self._outboxes[topic]
+                outbox.close()
+        self._tidying = self._clock.call_later(UNUSED_S_MAX, self._tidy)

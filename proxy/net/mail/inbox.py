@@ -1,0 +1,78 @@
+"""Hears what other replicas say on one topic that stores nothing.
+
+Whoever is not there hears nothing, and nothing is heard late: what matters is said again.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import structlog
+
+from proxy.net.broker.consumer import GatewayConsumer
+from proxy.wire import pulsar_pb2 as pb
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from proxy.core.positions import Position
+    from proxy.net.ports import BrokerDirectory, Clock, Timer
+
+log = structlog.get_logger("keyline.groups")
+
+RETRY_S: Final = 1.0
+"""Before an inbox that failed is tried again."""
+
+
+class MailInbox:
+    """Hears what comes to one topic; comes back when it is lost. Implements `gateway_consumer.ConsumerOwner`."""
+
+    def __init__(
+        self, topic: str, replica: str, brokers: BrokerDirectory, clock: Clock, hear: Callable[[bytes], None]
+    ) -> None:
+        """`replica` names our subscription; `hear` is called with each message that arrives, after `open`."""
+        self._subscribe = pb.CommandSubscribe(
+            topic=topic, subscription=replica, subType=pb.CommandSubscribe.Exclusive, durable=False
+        )
+        self._brokers = brokers
+        self._clock = clock
+        self._hear = hear
+        self._consumer: GatewayConsumer | None = None
+        self._retry: Timer | None = None
+        self._failing = False
+        self.hears = False
+        """Whether what is sent to the topic arrives, as far as can be known."""
+
+    def open(self) -> None:
+        """Begin to hear."""
+        self._retry = None
+        self._consumer = GatewayConsumer(self._subscribe, self._brokers, self).open()
+
+    def close(self) -> None:
+        """Hear nothing more."""
+        self.hears = False
+        if self._retry is not None:
+            self._retry.cancel()
+        if self._consumer is not None:
+            self._consumer.close()
+
+    def consumer_ready(self, consumer: GatewayConsumer) -> None:
+        """As it says."""
+        del consumer
+        self.hears = True
+        self._failing = False
+
+    def consumer_received(self, consumer: GatewayConsumer, position: Position, payload: bytes) -> None:
+        """As it says."""
+        del consumer, position
+        self._hear(payload)
+
+    def consumer_lost(self, consumer: GatewayConsumer, reason: str) -> None:
+        """As it says."""
+        del consumer
+        if not self._failing:  # every retry fails alike
+            log.warning("a replica's inbox is lost", topic=self._subscribe.topic, reason=reason)
+        self._failing = True
+        self.hears = False
+        self._consumer = None
+        self._retry = self._clock.call_later(RETRY_S, self.open)

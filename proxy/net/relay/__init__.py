@@ -1,0 +1,1 @@
+"""What passes between a client and its broker unchanged. Knows `broker`."""

@@ -1,0 +1,449 @@
+"""A client's way to its broker: all that is not ours passes here, whole frames in order, most of them unparsed.
+
+One upstream leg at a time, opened in the client's name (see `relay_identity`). While it stands the relay only watches
+what it must: answers that settle requests, producers and consumers that come and go, and lookups, which are answered
+so that the client stays with us.
+
+When the leg is lost, the client decides. Most connections are closed then, as Pulsar's own proxy does. One that
+carries workers stays (G4: a broker's restart is invisible to them): everything relayed on it is told that the broker
+has gone, and the leg is opened anew by the next request, in the same name. Until it stands, requests queue
+within a bound; messages, acknowledgements and permits of what was just closed are dropped, as the broker would.
+
+A leg may have to be opened twice: a broker that the client named and that nobody has heard of is asked for first, at
+a configured one (`relay_route`). What the client requests meanwhile waits as it does after a loss.
+
+Known gaps, all because no command tells a client of it: after such a loss a topic list watcher hears nothing until
+the client polls, and acknowledgement receipts asked for before the first worker came are not refused.
+
+Backpressure is a plain pause, both ways: when the broker leaves too much unread we stop reading from the client, its
+commands for workers of ours included, for a TCP stream has one order. A broker does the same to a client whose
+producers it throttles. It cannot last for ever: a broker that says nothing for two keep-alive intervals is lost.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from proxy.errors import LimitExceeded, UpstreamUnavailable
+from proxy.net.relay.leg import UpstreamLeg
+from proxy.net.relay.lookups import RelayedLookups
+from proxy.net.relay.parting import RelayParting
+from proxy.net.relay.redirects import RedirectedLookups
+from proxy.net.relay.requests import OURS, RelayedRequests
+from proxy.net.relay.route import topic_of
+from proxy.net.session.statistics import RelayStatistics
+from proxy.wire import commands, frames
+from proxy.wire import pulsar_pb2 as pb
+from proxy.wire.client_commands import CLOSURES, parse_as, refusal_frame
+
+if TYPE_CHECKING:
+    from proxy.limits import Limits
+    from proxy.net.broker.names import BrokerNames
+    from proxy.net.handshake import ServiceUrl
+    from proxy.net.ports import Clock, Connector, Timer
+    from proxy.net.relay.identity import Identity
+    from proxy.net.relay.parting import Leavings
+    from proxy.net.relay.requests import Pending
+    from proxy.net.relay.route import RelayRoute
+    from proxy.net.session.statistics import SessionCounters
+
+_T = pb.BaseCommand
+
+_OF_PRODUCERS: Final = frozenset({_T.PRODUCER, _T.CLOSE_PRODUCER})
+
+_UNKNOWN_TARGET: Final = "the broker of this connection must be looked up again"
+
+
+class RelayClient(Protocol):
+    """The client's side, as its relay needs it."""
+
+    def relay_connected(self, connected: pb.CommandConnected) -> None:
+        """The first leg stands; said once."""
+
+    def relay_refused(self, reason: str, refusal: pb.CommandError | None) -> None:
+        """There is no first leg; `refusal` is the broker's own word, if it said one."""
+
+    def relay_target_refused(self, target: ServiceUrl) -> None:
+        """The broker that the client named is none that the cluster names."""
+
+    def relay_lost(self, reason: str) -> bool:
+        """A leg that stood is lost; answer whether the client's connection is to stay."""
+
+    def relay_dropped(self) -> None:
+        """The client was told of everything that was open on a lost leg, or asked for."""
+
+    def relay_producer_answered(self, pending: Pending, command: pb.BaseCommand) -> bool:
+        """The broker answered PRODUCER or CLOSE_PRODUCER; answer whether the client is to hear it."""
+
+    def relay_own_answered(self, pending: Pending, command: pb.BaseCommand) -> None:
+        """The broker answered any other request of the gateway's own (`relay_requests.OURS`)."""
+
+    def relay_producer_closed(self, producer_id: int) -> bool:
+        """The broker closed a producer; answer whether the client is to hear it."""
+
+    def send(self, frame: bytes) -> None:
+        """Queue whole frames to the client."""
+
+    @property
+    def writable(self) -> bool:
+        """False while the client leaves its socket unread."""
+
+    def relay_writable(self, writable: bool) -> None:  # noqa: FBT001 - the port's one bit of news
+        """The broker began or ceased to leave too much unread."""
+
+
+class RelayState(enum.Enum):
+    """Where a relay stands. OPENING and ENDED come once, the others take turns.
+
+    ASKING is with a leg to a configured broker, which is asked whether there is one that the client means.
+    """
+
+    OPENING = "opening"
+    ASKING = "asking"
+    OPEN = "open"
+    DOWN = "down"
+    REOPENING = "reopening"
+    ENDED = "ended"
+
+
+class Relay:
+    """Implements `LegOwner` towards the broker, and serves one `RelayClient`."""
+
+    def __init__(
+        self,
+        client: RelayClient,
+        connector: Connector,
+        clock: Clock,
+        limits: Limits,
+        route: RelayRoute,
+        identity: Identity,
+        names: BrokerNames,
+        counters: SessionCounters,
+        *,
+        behind_proxy: bool = False,
+    ) -> None:
+        """`route` leads to brokers, each of which is told `identity`. Call `open` next.
+
+        `names` learns the brokers that lookups are answered with; `behind_proxy` says that the configured are proxies.
+        """
+        self._client = client
+        self._connector = connector
+        self._clock = clock
+        self._limits = limits
+        self._route = route
+        self._identity = identity
+        self._counters = counters
+        self._requests = RelayedRequests(limits.relayed_requests_max)
+        self._lookups = RelayedLookups(
+            self._requests,
+            RedirectedLookups(connector, clock, limits, identity),
+            limits,
+            counters,
+            names,
+            self._deliver,
+            self._looked_up,
+            behind_proxy=behind_proxy,
+        )
+        self._state = RelayState.OPENING
+        self._leg: UpstreamLeg | None = None
+        self._queued: list[bytes] = []
+        self._queued_bytes = 0
+        self._topic: str | None = None
+        """Of the first queued request that has one."""
+        self._asking_timer: Timer | None = None
+
+    @property
+    def passes_data(self) -> bool:
+        """Whether messages may go to `forward` unparsed."""
+        return self._state is RelayState.OPEN and not self._requests.has_stale_producers
+
+    @property
+    def holds_back(self) -> bool:
+        """Whether nothing that is without an answer has gone to the broker yet."""
+        return self._state in (RelayState.ASKING, RelayState.REOPENING)
+
+    def consumer_ready(self, consumer_id: int) -> bool | None:
+        """Whether a relayed consumer was answered; None when there is none of that id."""
+        return self._requests.consumer_ready(consumer_id)
+
+    def own_id(self) -> int:
+        """A number for a request of the gateway's own, whichever part of it asks."""
+        return self._requests.own_id()
+
+    def open(self) -> None:
+        """Begin; `relay_connected` or `relay_refused` follows."""
+        self._route.begin()
+        self._dial()
+
+    def _dial(self) -> None:
+        self._route.step()
+        self._leg = leg = UpstreamLeg(self, self._identity, self._clock, self._limits, self._route.wish)
+        if not self._client.writable:
+            leg.pause_reading()
+        self._connector.connect(str(self._route.broker), leg)
+
+    def close(self, leavings: Leavings) -> None:
+        """The client has gone; its `leavings` are closed at the broker one by one."""
+        self._state = RelayState.ENDED
+        self._lookups.close()
+        self._stop_asking()
+        leg, self._leg = self._leg, None
+        if leg is not None and leg.ready and leavings.all:
+            leg.write(b"".join(self._requests.closing_frames(but=leavings.producer_ids)))
+            RelayParting(leg, leavings, self._clock, self.own_id).begin()
+            return
+        if leg is not None:
+            leg.close()
+        leavings.left_to_broker(self._clock)
+
+    def client_writable(self, writable: bool) -> None:  # noqa: FBT001 - the port's one bit of news
+        """Read from the broker only what the client takes."""
+        if self._leg is None:
+            return
+        if writable:
+            self._leg.resume_reading()
+        else:
+            self._leg.pause_reading()
+
+    def statistics(self) -> RelayStatistics:
+        """Freeze what there is to know."""
+        return RelayStatistics(
+            broker=str(self._route.broker),
+            state=self._state.value,
+            requests_pending=self._requests.pending,
+            producers=self._requests.producers,
+            consumers=self._requests.consumers,
+            queued_bytes=self._queued_bytes,
+            redirect_connections=self._lookups.connections,
+        )
+
+    # ---- from the client
+
+    def forward(self, run: list[bytes]) -> None:
+        """Pass whole frames on as one write. Only while `passes_data`."""
+        data = b"".join(run)
+        self._counters.relayed_to_broker_frames_total += len(run)
+        self._counters.relayed_to_broker_bytes_total += len(data)
+        self._write(data)
+
+    def send(self, frame: bytes) -> None:
+        """Pass one SEND on while stale producers are about, or drop it."""
+        if self._state is not RelayState.OPEN or (
+            self._requests.has_stale_producers and self._requests.is_stale(parse_as(_T.SEND, frame).send.producer_id)
+        ):
+            self._counters.dropped_frames_total += 1
+        else:
+            self.forward([frame])
+
+    def consumer_data(self, frame: bytes) -> None:
+        """Pass on ACK without request id, FLOW or REDELIVER, or drop it: no consumer outlives its leg."""
+        if self._state is RelayState.OPEN:
+            self.forward([frame])
+        else:
+            self._counters.dropped_frames_total += 1
+
+    def request(self, kind: int, body: Any, frame: bytes) -> bool:
+        """Pass on a command that has a request id, and see to it that it is answered; false if it was at once.
+
+        One of the gateway's own is not answered then.
+        """
+        if kind in CLOSURES and self._state is not RelayState.OPEN and not self._requests.opens(kind, body):
+            if kind == _T.CLOSE_PRODUCER:
+                self._requests.forget_stale(body.producer_id)
+            if body.request_id <= OURS:
+                self._client.send(commands.success(body.request_id))
+            return False
+        topic = topic_of(kind, body)
+        try:
+            self._check_queue(frame, topic)
+            self._requests.asked(kind, body)
+        except (LimitExceeded, UpstreamUnavailable) as error:
+            if body.request_id > OURS:
+                return False
+            self._client.send(refusal_frame(kind, body, str(error), error.wire_code))
+            return False
+        if self._state is not RelayState.OPEN:
+            self._queue(frame, topic)
+            return True
+        if kind == _T.ACK and self._leg is not None:
+            self._leg.expect_ack_receipts(True)
+        self.forward([frame])
+        return True
+
+    def lookup(self, command: pb.BaseCommand, frame: bytes) -> None:
+        """Pass on a client's lookup, for addresses that can be dialled from here."""
+        if self._route.lookup(command.lookupTopic):
+            frame = frames.encode_command(command)
+        self.request(_T.LOOKUP, command.lookupTopic, frame)
+
+    def auth_response(self, command: pb.CommandAuthResponse, frame: bytes) -> None:
+        """Pass on fresh credentials of the client's own."""
+        if self._identity.renewed(command.response):
+            self._write(frame)
+        else:
+            self._counters.dropped_frames_total += 1
+
+    # ---- LegOwner
+
+    def leg_connected(self, connected: pb.CommandConnected) -> None:
+        """Tell the client the first time; else send what waited."""
+        first = self._state is RelayState.OPENING
+        self._state = RelayState.OPEN if self._route.arrives else RelayState.ASKING
+        if first:
+            self._client.relay_connected(connected)
+            return
+        if self._state is RelayState.ASKING:
+            self._ask_for_target()
+            return
+        queued = self._take_queue()
+        if queued:
+            self.forward(queued)
+
+    def leg_challenged(self, frame: bytes) -> None:
+        """Only the client can answer."""
+        self._client.send(frame)
+
+    def leg_data(self, data: list[bytes]) -> None:
+        """Pass on to the client."""
+        self._deliver(b"".join(data), len(data))
+
+    def leg_command(self, command: pb.BaseCommand, frame: bytes) -> None:
+        """Take note, rewrite what would lead the client past us, and pass on."""
+        if command.type in (_T.CLOSE_PRODUCER, _T.CLOSE_CONSUMER):
+            self._requests.closed_by_broker(command)
+            producer = command.type == _T.CLOSE_PRODUCER
+            if producer and not self._client.relay_producer_closed(command.close_producer.producer_id):
+                return
+            self._deliver(frames.encode_command(_without_assigned_broker(command)))
+        elif command.type == _T.LOOKUP_RESPONSE:
+            self._lookups.answered(command, self._route.broker)
+        else:
+            pending = self._requests.answered(command)
+            if command.type == _T.ACK_RESPONSE and not self._requests.acks_pending and self._leg is not None:
+                self._leg.expect_ack_receipts(False)
+            if pending is None or self._is_for_client(pending, command):
+                self._deliver(frame)
+
+    def leg_writable(self, writable: bool) -> None:  # noqa: FBT001 - the port's one bit of news
+        """Let the client's side pause or go on."""
+        self._client.relay_writable(writable)
+
+    def leg_lost(self, reason: str, refusal: pb.CommandError | None) -> None:
+        """Let the client go, or tell it what it has lost."""
+        state, self._leg = self._state, None
+        if state is RelayState.ENDED:
+            return
+        stood = state in (RelayState.OPEN, RelayState.ASKING)
+        if not stood and refusal is None and self._route.more:
+            self._dial()
+            return
+        outlawed = refusal is not None and refusal.error in (pb.AuthenticationError, pb.AuthorizationError)
+        if state is RelayState.OPENING or outlawed:
+            # Later too: a client that the broker does not know any more must not stay for its workers' sake.
+            self._client.relay_refused(reason, refusal)
+            return
+        if state is RelayState.OPEN:
+            self._route.lost()
+        self._state = RelayState.DOWN
+        self._take_queue()
+        self._stop_asking()
+        if stood:
+            self._client.relay_writable(True)
+            if not self._client.relay_lost(reason):
+                return
+        self._client.send(b"".join(self._requests.lose(reason)))
+        self._client.relay_dropped()
+
+    # ---- where the client means to be
+
+    def _ask_for_target(self) -> None:
+        """Go there if it is known by now; else ask the broker of the configuration for the one of the first topic."""
+        if self._route.known:
+            self._move()
+        elif self._topic is not None and self._asking_timer is None:
+            self._counters.targets_asked_total += 1
+            lookup = pb.CommandLookupTopic(topic=self._topic, request_id=self.own_id(), authoritative=False)
+            self._route.lookup(lookup)
+            self._requests.asked(_T.LOOKUP, lookup)
+            self._write(frames.encode_command(_T(type=_T.LOOKUP, lookupTopic=lookup)))
+            self._asking_timer = self._clock.call_later(self._limits.handshake_timeout_s, self._looked_up)
+
+    def _looked_up(self) -> None:
+        """There is an answer, or none in time; whether it names what the client means, `names` knows."""
+        if self._state is not RelayState.ASKING:
+            return
+        self._stop_asking()
+        if self._route.known:
+            self._move()
+        elif self._route.target is not None:
+            self._client.relay_target_refused(self._route.target)
+
+    def _move(self) -> None:
+        leg, self._leg = self._leg, None
+        if leg is not None:
+            leg.close()
+        self._state = RelayState.REOPENING
+        self.open()
+
+    def _stop_asking(self) -> None:
+        if self._asking_timer is not None:
+            self._asking_timer.cancel()
+            self._asking_timer = None
+
+    # ---- within
+
+    def _is_for_client(self, pending: Pending, command: pb.BaseCommand) -> bool:
+        """Whether the client is to hear this answer."""
+        if pending.kind in _OF_PRODUCERS:
+            return self._client.relay_producer_answered(pending, command)
+        if pending.body.request_id <= OURS:
+            return True
+        if pending.kind == _T.LOOKUP:
+            self._looked_up()
+        else:
+            self._client.relay_own_answered(pending, command)
+        return False
+
+    def _write(self, data: bytes) -> None:
+        if self._leg is not None:
+            self._leg.write(data)
+
+    def _deliver(self, data: bytes, frame_count: int = 1) -> None:
+        self._counters.relayed_to_client_frames_total += frame_count
+        self._counters.relayed_to_client_bytes_total += len(data)
+        self._client.send(data)
+
+    def _check_queue(self, frame: bytes, topic: str | None) -> None:
+        """Raise `LimitExceeded` or `UpstreamUnavailable` for a request that cannot wait."""
+        if self._state is RelayState.OPEN:
+            return
+        bound = self._limits.queued_while_connecting_bytes
+        if self._queued_bytes + len(frame) > bound:
+            message = f"{bound} bytes of requests wait for the broker, no more are taken"
+            raise LimitExceeded(message)
+        if topic is None and self._topic is None and not self._route.known:
+            raise UpstreamUnavailable(_UNKNOWN_TARGET)
+
+    def _queue(self, frame: bytes, topic: str | None) -> None:
+        self._queued.append(frame)
+        self._queued_bytes += len(frame)
+        self._topic = self._topic or topic
+        if self._state is RelayState.DOWN:
+            self._state = RelayState.REOPENING
+            self._counters.broker_reconnects_total += 1
+            self.open()
+        elif self._state is RelayState.ASKING:
+            self._ask_for_target()
+
+    def _take_queue(self) -> list[bytes]:
+        queued, self._queued, self._queued_bytes, self._topic = self._queued, [], 0, None
+        return queued
+
+
+def _without_assigned_broker(command: pb.BaseCommand) -> pb.BaseCommand:
+    """Take out which broker has the topic now: some clients would connect there directly; all can look it up."""
+    body = command.close_producer if command.type == _T.CLOSE_PRODUCER else command.close_consumer
+    body.ClearField("assignedBrokerServiceUrl")
+    body.ClearField("assignedBrokerServiceUrlTls")
+    return command

@@ -1,0 +1,211 @@
+"""What a client has open at its broker: requests without an answer, producers, consumers.
+
+When the broker goes and the client stays, each of these must be told: an unanswered request hangs until its time-out,
+and a producer that was not closed sends into nothing. So whatever is relayed is written down here, and struck out by
+the answer that settles it. `lose` turns the rest into the frames a client needs to begin anew.
+
+A producer that the client was just told to close may still have messages on their way to us. A new upstream
+connection does not know it, and a broker ends a connection that sends for an unknown producer: such producers are
+remembered as stale until the client speaks of them again.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from proxy.errors import LimitExceeded
+from proxy.wire import commands
+from proxy.wire import pulsar_pb2 as pb
+from proxy.wire.client_commands import CLOSURES, REPLIES, body_of, close_frame, refusal_frame
+
+if TYPE_CHECKING:
+    from collections.abc import Container, Iterator
+
+_T = pb.BaseCommand
+
+LOOKUPS: Final = frozenset({_T.LOOKUP, _T.PARTITIONED_METADATA, _T.GET_TOPICS_OF_NAMESPACE, _T.GET_SCHEMA})
+"""Requests that C++ clients, and those built on them, number apart from all others: one id may be under way twice."""
+
+OURS: Final = 1 << 63
+"""Request ids above this are the gateway's own: Java draws its ids below it, other clients count up from 0."""
+
+_LOOKUP_REPLIES: Final = frozenset(
+    {
+        _T.LOOKUP_RESPONSE,
+        _T.PARTITIONED_METADATA_RESPONSE,
+        _T.GET_TOPICS_OF_NAMESPACE_RESPONSE,
+        _T.GET_SCHEMA_RESPONSE,
+    }
+)
+
+
+class Pending(NamedTuple):
+    """A relayed request without an answer."""
+
+    kind: int
+    body: Any
+
+
+class RelayedRequests:
+    """Pure bookkeeping of one client's relay."""
+
+    def __init__(self, requests_max: int) -> None:
+        """`requests_max` bounds the requests without an answer."""
+        self._requests_max = requests_max
+        self._pending: dict[tuple[bool, int], Pending] = {}
+        """By whether it is a lookup, and its request id."""
+        self._acks_pending = 0
+        self._producers: dict[int, bool] = {}
+        self._consumers: dict[int, bool] = {}
+        self._stale_producers: set[int] = set()
+        self._own = OURS
+
+    @property
+    def pending(self) -> int:
+        """Requests without an answer."""
+        return len(self._pending)
+
+    @property
+    def acks_pending(self) -> bool:
+        """Whether an acknowledgement waits for its receipt; else receipts need no look."""
+        return self._acks_pending > 0
+
+    @property
+    def producers(self) -> int:
+        """Producers open or being opened."""
+        return len(self._producers)
+
+    @property
+    def consumers(self) -> int:
+        """Relayed consumers open or being opened."""
+        return len(self._consumers)
+
+    @property
+    def has_stale_producers(self) -> bool:
+        """Whether messages must be looked at for their producer."""
+        return bool(self._stale_producers)
+
+    def is_stale(self, producer_id: int) -> bool:
+        """Whether the client was told to close this producer and has not spoken of it since."""
+        return producer_id in self._stale_producers
+
+    def own_id(self) -> int:
+        """A number for a request of the gateway's own, which no other of this client has or had."""
+        self._own += 1
+        return self._own
+
+    def closing_frames(self, but: Container[int]) -> Iterator[bytes]:
+        """Close all that is open, but for these producers; nobody waits for an answer."""
+        for producer_id in self._producers:
+            if producer_id not in but:
+                yield commands.close_producer(producer_id, self.own_id())
+        for consumer_id in self._consumers:
+            yield commands.close_consumer(consumer_id, self.own_id())
+
+    def consumer_ready(self, consumer_id: int) -> bool | None:
+        """Whether a relayed consumer was answered; None when there is none of that id."""
+        return self._consumers.get(consumer_id)
+
+    def waiting_lookup(self, request_id: int) -> Pending | None:
+        """The lookup of that id, if it has no answer yet."""
+        return self._pending.get((True, request_id))
+
+    def asked(self, kind: int, body: Any) -> None:
+        """Write down a request that goes to the broker. Raises `LimitExceeded`, and then nothing was written."""
+        if len(self._pending) >= self._requests_max and body.request_id <= OURS:
+            message = f"{self._requests_max} requests of this connection wait for an answer, no more are taken"
+            raise LimitExceeded(message)
+        key = kind in LOOKUPS, body.request_id
+        self._strike(key)
+        self._pending[key] = Pending(kind, body)
+        if kind == _T.ACK:
+            self._acks_pending += 1
+        elif kind == _T.PRODUCER:
+            self._producers.setdefault(body.producer_id, False)
+            self._stale_producers.discard(body.producer_id)
+        elif kind == _T.CLOSE_PRODUCER:
+            self._stale_producers.discard(body.producer_id)
+        elif kind == _T.SUBSCRIBE:
+            self._consumers.setdefault(body.consumer_id, False)
+
+    def opens(self, kind: int, body: Any) -> bool:
+        """Whether what a closure names is open here or being opened, so that its turn comes after that."""
+        if kind == _T.CLOSE_PRODUCER:
+            return body.producer_id in self._producers
+        return kind == _T.CLOSE_CONSUMER and body.consumer_id in self._consumers
+
+    def forget_stale(self, producer_id: int) -> None:
+        """Take note that the client has closed a stale producer."""
+        self._stale_producers.discard(producer_id)
+
+    def answered(self, command: pb.BaseCommand) -> Pending | None:
+        """Strike out what a broker's reply settles; None when nobody asked."""
+        assert command.type in REPLIES
+        body = body_of(command)
+        waiting = command.type == _T.PRODUCER_SUCCESS and not body.producer_ready
+        if waiting:  # the same request is answered again when the producer's turn has come
+            return self._pending.get((False, body.request_id))
+        pending = self._strike((command.type in _LOOKUP_REPLIES, body.request_id))
+        if pending is None and command.type == _T.ERROR:
+            pending = self._strike((True, body.request_id))
+        if pending is not None:
+            self._settle(pending, succeeded=command.type != _T.ERROR)
+        return pending
+
+    def closed_by_broker(self, command: pb.BaseCommand) -> None:
+        """Take note of a CLOSE_PRODUCER or CLOSE_CONSUMER from the broker."""
+        if command.type == _T.CLOSE_PRODUCER:
+            self._producers.pop(command.close_producer.producer_id, None)
+        else:
+            self._consumers.pop(command.close_consumer.consumer_id, None)
+
+    def lose(self, reason: str) -> Iterator[bytes]:
+        """Yield what the client must hear now that the broker is gone, and begin with an empty book.
+
+        Of what the gateway asked by itself it hears nothing: not of a producer that was being taken back either.
+        """
+        pending, self._pending, self._acks_pending = self._pending, {}, 0
+        producers, self._producers = self._producers, {}
+        consumers, self._consumers = self._consumers, {}
+        self._stale_producers.update(producers)
+        ours = [(kind, body) for kind, body in pending.values() if body.request_id > OURS]
+        for kind, body in ours:
+            if kind in (_T.PRODUCER, _T.CLOSE_PRODUCER):
+                producers.pop(body.producer_id, None)
+        for kind, body in pending.values():
+            if body.request_id > OURS:
+                continue
+            if kind in CLOSURES:
+                yield commands.success(body.request_id)
+            else:
+                yield refusal_frame(kind, body, reason)
+        for producer_id, ready in producers.items():
+            if ready:
+                yield close_frame(_T.CLOSE_PRODUCER, producer_id)
+        for consumer_id, ready in consumers.items():
+            if ready:
+                yield close_frame(_T.CLOSE_CONSUMER, consumer_id)
+
+    def _strike(self, key: tuple[bool, int]) -> Pending | None:
+        pending = self._pending.pop(key, None)
+        if pending is not None and pending.kind == _T.ACK:
+            self._acks_pending -= 1
+        return pending
+
+    def _settle(self, pending: Pending, *, succeeded: bool) -> None:
+        kind, body = pending
+        if kind == _T.PRODUCER:
+            _opened(self._producers, body.producer_id, succeeded=succeeded)
+        elif kind == _T.SUBSCRIBE:
+            _opened(self._consumers, body.consumer_id, succeeded=succeeded)
+        elif succeeded and kind == _T.CLOSE_PRODUCER:
+            self._producers.pop(body.producer_id, None)
+        elif succeeded and kind in (_T.CLOSE_CONSUMER, _T.UNSUBSCRIBE):
+            self._consumers.pop(body.consumer_id, None)
+
+
+def _opened(book: dict[int, bool], owner_id: int, *, succeeded: bool) -> None:
+    if succeeded and owner_id in book:
+        book[owner_id] = True
+    elif not succeeded and book.get(owner_id) is False:
+        del book[owner_id]

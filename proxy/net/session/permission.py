@@ -1,0 +1,246 @@
+"""Whether a client may consume what it asks for: the broker is asked, on the client's own connection.
+
+Problem: many workers share one consumer of the gateway's, which the broker lets in by the gateway's role. Whether each
+of them may have messages of this topic and subscription is for the broker to say, by rules that only it knows:
+permissions of namespaces, topics and subscriptions, names that must begin with a role, a provider of the operator's.
+
+Rule: before a worker joins, and again every while for as long as it stays, a SUBSCRIBE goes to the broker that cannot
+succeed: type Shared and reading compacted at once. A broker looks at the permission first, then at the topic, and then
+refuses what contradicts itself; no cursor, consumer or topic comes of it. Seen on Pulsar 4.0.7 and 4.2.4:
+AuthorizationError for who may not, NotAllowedError (or TopicNotFound) for who may. Whatever else it answers is the
+worker's answer: no worker joins on a guess. No answer serves a SUBSCRIBE that came after its question was sent.
+SUBSCRIBEs that come while their place is asked for share the next question: thousands of questions at once hold up a
+broker's connection for the better part of a second, and everybody who shares it. A worker that has joined stays while
+the broker has no answer, but not for as long as its client likes: the question goes by the client's own connection to
+the broker, and who has that one closed again and again could keep what was taken back. So after `UNANSWERED_MAX`
+questions without an answer, while the gateway itself reaches the broker, it has to subscribe anew.
+
+Why not a probe of type Exclusive, which is refused as busy: it is let in where our consumer is away, and then keeps
+everybody out, or has made a subscription that nobody wanted.
+"""
+
+from __future__ import annotations
+
+import itertools
+import zlib
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from proxy.errors import ClientError
+from proxy.net.subscription.unjoined import Unjoined
+from proxy.wire import commands, frames
+from proxy.wire import pulsar_pb2 as pb
+from proxy.wire.client_commands import error_frame
+
+if TYPE_CHECKING:
+    from proxy.net.ports import Clock, Timer
+    from proxy.net.relay.relay import Relay
+    from proxy.net.relay.requests import Pending
+    from proxy.net.session.statistics import SessionCounters
+    from proxy.net.slices import Slices
+
+_T = pb.BaseCommand
+
+ALLOWED: Final = frozenset({pb.NotAllowedError, pb.TopicNotFound, pb.SubscriptionNotFound, pb.ServiceNotReady})
+"""What a broker says only to who may: that it makes no sense, and before that, that topic or subscription is not there
+or that another broker has it (`ServerCnx.handleSubscribe`). Our own subscribing comes to terms with these."""
+DENIED: Final = frozenset({pb.AuthorizationError, pb.AuthenticationError})
+
+UNANSWERED_MAX: Final = 3
+"""Questions in a row that may go without an answer; a broker's restart takes less than one interval of them."""
+
+Answered = Callable[["ClientError | None"], None]
+"""Takes None for yes, and else what the client is to be told."""
+
+
+class Place(NamedTuple):
+    """What is consumed."""
+
+    topic: str
+    subscription: str
+
+
+class Question(NamedTuple):
+    """One to the broker."""
+
+    place: Place
+    asking: list[Answered]
+
+
+class Permission:
+    """What one client may consume."""
+
+    def __init__(self, relay: Relay, counters: SessionCounters, slices: Slices) -> None:
+        """`relay` is the client's way to its broker."""
+        self._relay = relay
+        self._counters = counters
+        self._slices = slices
+        self._questions: dict[int, Question] = {}
+        """Under way, by their ids: one for each place."""
+        self._next: dict[Place, list[Answered]] = {}
+        """Who came while their place was asked for."""
+
+    def ask(self, place: Place, answered: Answered) -> None:
+        """Ask the broker; the answer follows, at once if the relay takes no more."""
+        if place in self._next:
+            self._next[place].append(answered)
+        else:
+            self._send(Question(place, [answered]))
+
+    def _send(self, question: Question) -> None:
+        number = self._relay.own_id()
+        place = question.place
+        self._counters.permissions_asked_total += 1
+        self._questions[number] = question
+        self._next[place] = []
+        probe = pb.CommandSubscribe(
+            topic=place.topic,
+            subscription=place.subscription,
+            subType=pb.CommandSubscribe.Shared,
+            consumer_id=number,
+            request_id=number,
+            read_compacted=True,
+            force_topic_creation=False,
+        )
+        frame = frames.encode_command(_T(type=_T.SUBSCRIBE, subscribe=probe))
+        if not self._relay.request(_T.SUBSCRIBE, probe, frame):
+            del self._questions[number], self._next[place]
+            refusal = ClientError("too much waits for the broker to ask it for a permission", pb.ServiceNotReady)
+            self._tell(question.asking, refusal)
+
+    def replied(self, pending: Pending, command: pb.BaseCommand) -> None:
+        """The broker's answer to something of ours."""
+        question = self._questions.pop(pending.body.request_id, None)
+        if question is None:
+            return
+        if command.type != _T.ERROR:  # a broker that lets such a consumer in: it goes at once
+            self._leave(pending.body.consumer_id)
+        if later := self._next.pop(question.place):
+            self._send(Question(question.place, later))
+        self._tell(question.asking, self._refusal(command))
+
+    def _refusal(self, command: pb.BaseCommand) -> ClientError | None:
+        """What a client is told, None if it may."""
+        error = command.error
+        if command.type != _T.ERROR or error.error in ALLOWED:
+            return None
+        if error.error in DENIED:
+            self._counters.permissions_denied_total += 1
+        return ClientError(error.message, error.error)
+
+    def dropped(self) -> None:
+        """The broker has gone without an answer."""
+        asking = [answered for question in self._questions.values() for answered in question.asking]
+        asking += itertools.chain.from_iterable(self._next.values())
+        self._questions, self._next = {}, {}
+        self._tell(asking, ClientError("the broker went before it said whether this is permitted", pb.ServiceNotReady))
+
+    def _tell(self, asking: list[Answered], refusal: ClientError | None) -> None:
+        """The same to each of these; there may be thousands, and each may join now."""
+        self._slices.each(asking, lambda answered: answered(refusal))
+
+    def _leave(self, consumer_id: int) -> None:
+        close = pb.CommandCloseConsumer(consumer_id=consumer_id, request_id=self._relay.own_id())
+        frame = frames.encode_command(_T(type=_T.CLOSE_CONSUMER, close_consumer=close))
+        self._relay.request(_T.CLOSE_CONSUMER, close, frame)
+
+
+class PermissionWatch:
+    """Asks again for what is consumed, for as long as anything is."""
+
+    def __init__(
+        self,
+        permission: Permission,
+        clock: Clock,
+        slices: Slices,
+        again_s: float,
+        peer: str,
+        places: Callable[[], set[Place]],
+        away: Callable[[Place], bool],
+        denied: Callable[[Place, ClientError], None],
+    ) -> None:
+        """`places` are those that the client consumes now; `peer` spreads the questions of many clients over time.
+
+        `away` tells whether the gateway itself does not reach the broker of a place.
+        """
+        self._permission = permission
+        self._clock = clock
+        self._slices = slices
+        self._again_s = again_s
+        self._first_s = again_s * (1 + zlib.crc32(peer.encode()) / (1 << 32)) / 2
+        self._places = places
+        self._away = away
+        self._denied = denied
+        self._unanswered: dict[Place, int] = {}
+        self._timer: Timer | None = None
+
+    def begin(self) -> None:
+        """Something is consumed."""
+        if self._timer is None and self._again_s:
+            self._timer = self._clock.call_later(self._first_s, self._ask)
+
+    def stop(self) -> None:
+        """The client has gone."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _ask(self) -> None:
+        self._timer = None
+        places = self._places()
+        self._unanswered = {place: self._unanswered.get(place, 0) for place in places}
+        self._slices.each(sorted(places), self._ask_for)
+        if places:
+            self._timer = self._clock.call_later(self._again_s, self._ask)
+
+    def _ask_for(self, place: Place) -> None:
+        unanswered = self._unanswered.get(place, 0)
+        if not self._away(place):
+            if unanswered >= UNANSWERED_MAX:
+                text = f"the broker has not answered {unanswered} times whether this is permitted"
+                self._denied(place, ClientError(text, pb.AuthorizationError))
+                return
+            self._unanswered[place] = unanswered + 1
+        self._permission.ask(place, lambda error: self._answered(place, error))
+
+    def _answered(self, place: Place, error: ClientError | None) -> None:
+        """A yes or a no: a broker that has no answer now is asked again in time."""
+        if error is None:
+            self._unanswered.pop(place, None)
+        elif error.wire_code in DENIED:
+            self._denied(place, error)
+
+
+class Unjudged(Unjoined):
+    """The port of a worker whose permission is asked for."""
+
+    def __init__(self, consumer_id: int, send: Callable[[bytes], None], left: Callable[[], None]) -> None:
+        """`left` is called if the client closes it before there is an answer."""
+        self._consumer_id = consumer_id
+        self._send = send
+        self._left = left
+        self.permits = 0
+        """That came too early, for whoever takes over."""
+
+    def flow(self, permits: int) -> None:
+        """Kept."""
+        self.permits += permits
+
+    def ack(self, command: pb.CommandAck) -> None:
+        """Of nothing."""
+        if command.HasField("request_id"):
+            response = pb.CommandAckResponse(consumer_id=self._consumer_id, request_id=command.request_id)
+            self._send(frames.encode_command(_T(type=_T.ACK_RESPONSE, ackResponse=response)))
+
+    def refuse(self, request_id: int) -> None:
+        """Not yet."""
+        text = "the consumer has not joined yet: the broker is asked whether it may"
+        self._send(error_frame(pb.ServiceNotReady, text, request_id))
+
+    def close(self, request_id: int) -> None:
+        """It waits no more."""
+        self._left()
+        self._send(commands.success(request_id))
+
+    def lost(self, reason: str) -> None:
+        """The answer finds nobody."""

@@ -1,0 +1,290 @@
+"""One client's producers that want a topic for themselves alone.
+
+Those that wait for it (WaitForExclusive) are taken here: their requests are held, passed on when their topic's
+election says so, and the broker's answers told to it before their client hears them. Those that take it (Exclusive,
+ExclusiveWithFencing) are the broker's; only their coming and going is noted. All others pass unseen.
+
+A producer keeps its id and its request's id all the time, so that the broker's last word answers the client's only
+question. What the gateway itself asks on a client's connection has request ids that no client uses.
+
+Specification: `ServerCnx.handleProducer` and `handleCloseProducer`; PIP-68 and PIP-440.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from proxy.errors import ClientError, LimitExceeded
+from proxy.net.relay.parting import Leavings
+from proxy.net.relay.requests import OURS
+from proxy.net.session.takers import TAKERS, SessionTakers
+from proxy.net.session.waiting_producer import WaitingProducer
+from proxy.producers.election import Stage
+from proxy.producers.request import queue_priority
+from proxy.wire import commands, frames
+from proxy.wire import pulsar_pb2 as pb
+from proxy.wire.client_commands import error_frame
+from proxy.wire.topic_names import persistent_topic
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from proxy.net.election.elections import ProducerElections
+    from proxy.net.ports import Clock, Timer, Transport
+    from proxy.net.relay.relay import Relay
+    from proxy.net.relay.requests import Pending
+
+_T = pb.BaseCommand
+
+UNREAD_S_MAX: Final = 10.0
+"""How long a client that leaves its socket unread may hold up others' changes of a topic's owner, or at most twice as
+long. A broker may need some seconds to load the topic."""
+
+
+class SessionProducers:
+    """All of one connection, by producer id."""
+
+    def __init__(
+        self,
+        relay: Relay,
+        transport: Transport,
+        client_version: str,
+        elections: ProducerElections,
+        clock: Clock,
+        stuck: Callable[[], None],
+    ) -> None:
+        """`transport` is the client's, `relay` its way to the broker.
+
+        `stuck` is called when others wait for an answer that the client leaves unread.
+        """
+        self._relay = relay
+        self.transport = transport
+        self.client_version = client_version
+        self._elections = elections
+        self.clock = clock
+        self._stuck = stuck
+        self._answers_timer: Timer | None = None
+        self._waiting: dict[int, WaitingProducer] = {}
+        self._takers = SessionTakers(relay, transport, client_version, elections, clock)
+
+    # ---- from the client
+
+    def producer(self, body: pb.CommandProducer, frame: bytes) -> None:
+        """PRODUCER, of any access mode."""
+        known = self._waiting.get(body.producer_id)
+        if known is not None and known.candidacy.stage not in (Stage.OWNER, Stage.GONE):
+            message = "Producer is already present on the connection"
+            self.transport.write(error_frame(pb.ServiceNotReady, message, body.request_id))
+        elif known is not None and known.candidacy.stage is Stage.OWNER:
+            self._relay.request(_T.PRODUCER, body, frame)  # the broker answers as it did
+        elif body.producer_access_mode == pb.WaitForExclusive:
+            self._wait(body, frame)
+        elif body.producer_access_mode in TAKERS and self._takers.election(body.producer_id) is None:
+            self._takers.take(self._elections.of(full_name(body.topic)), body, frame)
+        else:
+            self._relay.request(_T.PRODUCER, body, frame)
+
+    def close(self, body: pb.CommandCloseProducer, frame: bytes) -> None:
+        """CLOSE_PRODUCER: the broker's to answer, unless it does not know the producer or is not to say so."""
+        producer = self._waiting.get(body.producer_id)
+        if producer is not None and producer.candidacy.stage in (Stage.WAITING, Stage.WITHDRAWING):
+            self._forget(producer)
+            producer.election.left(producer.candidacy, "closed by its client")
+            self.transport.write(commands.success(body.request_id))
+            return
+        election = self._takers.election(body.producer_id) if producer is None else producer.election
+        if election is None:
+            self._relay.request(_T.CLOSE_PRODUCER, body, frame)
+            return
+        # Of one that was fenced the election may be over, and another one held.
+        self._takers.close(self._elections.of(election.topic), body, frame)
+
+    def writability_changed(self, writable: bool) -> None:  # noqa: FBT001 - the port's one bit of news
+        """A client that leaves its socket unread leaves the broker's answers unread too.
+
+        Others' changes of the topic wait for such an answer, whether this client may have the topic or not.
+        """
+        if not writable:
+            self._watch_answers()
+
+    # ---- for its elections
+
+    def ask(self, producer: WaitingProducer, body: pb.CommandProducer, frame: bytes) -> None:
+        """Pass a producer's request on; one that finds no room has been refused already."""
+        producer.sent = True
+        if not self._relay.request(_T.PRODUCER, body, frame):
+            self._forget(producer)
+            producer.election.left(producer.candidacy, "too many requests of its connection are unanswered")
+
+    def refuse(self, producer: WaitingProducer, error: int, message: str) -> None:
+        """Answer a producer's request with an error."""
+        self._forget(producer)
+        self.transport.write(error_frame(error, message, producer.request_id))
+
+    def withdraw(self, producer: WaitingProducer) -> None:
+        """Close a producer at the broker."""
+        body = pb.CommandCloseProducer(producer_id=producer.producer_id, request_id=self._relay.own_id())
+        frame = frames.encode_command(_T(type=_T.CLOSE_PRODUCER, close_producer=body))
+        self._takers.close(producer.election, body, frame)
+
+    # ---- from the broker
+
+    def answered(self, pending: Pending, command: pb.BaseCommand) -> bool:
+        """The answer to a PRODUCER or CLOSE_PRODUCER; whether the client is to hear it."""
+        body = pending.body
+        producer = self._waiting.get(body.producer_id)
+        if pending.kind == _T.CLOSE_PRODUCER:
+            told = self._closed(body, producer)
+            self._takers.closed(body)
+            return told
+        if producer is not None and producer.request_id == body.request_id:
+            return self._decided(producer, command)
+        self._takers.answered(body, command)
+        return True
+
+    def closed_by_broker(self, producer_id: int) -> bool:
+        """CLOSE_PRODUCER from the broker; whether the client is to hear it."""
+        self._takers.give_up(producer_id)
+        producer = self._waiting.get(producer_id)
+        if producer is None or producer.candidacy.stage is Stage.WAITING:
+            return True
+        if producer.candidacy.stage is Stage.WITHDRAWING:  # what was asked for; the answer follows
+            return False
+        self._forget(producer)
+        producer.election.taken_by_broker(producer.candidacy, "closed by the broker")
+        return True
+
+    def broker_lost(self) -> None:
+        """The broker is gone and the connection stays; the client was told of all that was open or asked for there."""
+        leavings = Leavings()
+        closed_ids = self._takers.closed_ids
+        # As they are before any of it is told: what comes of one may be that another is asked for, on the way to come.
+        producers = list(self._waiting.values())
+        withdrawing = [each for each in producers if each.candidacy.stage is Stage.WITHDRAWING]
+        others = [each for each in producers if each.candidacy.stage is not Stage.WITHDRAWING]
+        lost = [each for each in others if each.sent or each.candidacy.stage is Stage.OWNER]
+        for producer in producers:
+            self._leave(producer, leavings, closed_ids)
+        for producer in lost:
+            self._forget(producer)
+            self._lose(producer, "the broker is gone")
+        for producer in withdrawing:
+            producer.sent = False
+            producer.election.withdrawn(producer.candidacy)
+        self._takers.broker_lost(leavings)
+        leavings.left_to_broker(self.clock)
+
+    # ---- the end
+
+    def unsent(self) -> None:
+        """What was passed on has not left the gateway: the broker has nothing of it, and nobody was fenced by it."""
+        for producer in self._waiting.values():
+            producer.sent = False
+        self._takers.unsent()
+
+    def lose(self, reason: str, leavings: Leavings, *, by_broker: bool) -> None:
+        """The connection is gone; `by_broker` if because the broker was, so that the client will be back.
+
+        What the broker may have of it is added to `leavings`.
+        """
+        if self._answers_timer is not None:
+            self._answers_timer.cancel()
+        producers, self._waiting = self._waiting, {}
+        closed_ids = self._takers.closed_ids
+        self._takers.stop()
+        # Those first that nobody must be asked for any more.
+        for producer in sorted(producers.values(), key=lambda each: each.candidacy.stage is not Stage.WAITING):
+            self._elections.give_room(producer.let_go())
+            self._leave(producer, leavings, closed_ids)
+            if by_broker and producer.candidacy.stage is Stage.OWNER:
+                producer.election.taken_by_broker(producer.candidacy, reason)
+            else:
+                producer.election.left(producer.candidacy, reason)
+        self._takers.lose(leavings)
+
+    # ---- within
+
+    def _watch_answers(self) -> None:
+        """One timer: what is asked for while it runs is looked at by the next."""
+        if self._answers_timer is None:
+            unread = self._under_way()
+            self._answers_timer = self.clock.call_later(UNREAD_S_MAX, lambda: self._check_answers(unread))
+
+    def _check_answers(self, unread: frozenset[int]) -> None:
+        self._answers_timer = None
+        if unread & self._under_way():
+            self._stuck()
+        elif not self.transport.writable:
+            self._watch_answers()
+
+    def _under_way(self) -> frozenset[int]:
+        asked = (each.request_id for each in self._waiting.values() if each.candidacy.stage is Stage.ASKED)
+        return frozenset((*asked, *self._takers.under_way()))
+
+    def _wait(self, body: pb.CommandProducer, frame: bytes) -> None:
+        try:
+            priority = queue_priority(body)
+            room = self._elections.take_room(len(frame))
+        except (ClientError, LimitExceeded) as error:
+            self.transport.write(error_frame(error.wire_code, str(error), body.request_id))
+            return
+        producer = WaitingProducer(self, self._elections.of(full_name(body.topic)), body, frame, priority)
+        producer.room = room
+        self._waiting[producer.producer_id] = producer
+        producer.election.arrive(producer)
+
+    def _decided(self, producer: WaitingProducer, command: pb.BaseCommand) -> bool:
+        election, candidacy = producer.election, producer.candidacy
+        if command.type == _T.ERROR:
+            producer.sent = False
+            told = election.refused(candidacy, command.error.error, command.error.message)
+            if told:
+                self._forget(producer)
+            return told
+        success = command.producer_success
+        if not success.producer_ready:
+            election.queued(candidacy, success)
+            return False
+        told = election.granted(candidacy, success)
+        if told:
+            self._elections.give_room(producer.let_go())
+        return told
+
+    def _closed(self, body: pb.CommandCloseProducer, producer: WaitingProducer | None) -> bool:
+        """Whatever the broker says of a close: it does not know the producer now."""
+        if body.request_id > OURS:
+            if producer is not None:
+                producer.sent = False
+                producer.election.withdrawn(producer.candidacy)
+            return False
+        self._takers.give_up(body.producer_id)
+        if producer is not None:
+            self._forget(producer)
+            producer.election.left(producer.candidacy, "closed by its client")
+        return True
+
+    def _leave(self, producer: WaitingProducer, leavings: Leavings, closed_ids: frozenset[int]) -> None:
+        """Its connection is over: the broker is to take it off, also if it owns the topic only perhaps."""
+        # One that is closed before it was answered will not be answered for itself.
+        if producer.sent and producer.producer_id not in closed_ids:
+            gate = self._elections.of(producer.election.topic)
+            asked = producer.candidacy.stage is Stage.ASKED
+            leavings.add(gate, producer.candidacy, producer.producer_id, producer.request_id if asked else None)
+
+    @staticmethod
+    def _lose(producer: WaitingProducer, reason: str) -> None:
+        """Its broker is gone, its client is not."""
+        if producer.candidacy.stage is Stage.OWNER:
+            producer.election.taken_by_broker(producer.candidacy, reason)
+        else:
+            producer.election.refused(producer.candidacy, pb.ServiceNotReady, reason)
+
+    def _forget(self, producer: WaitingProducer) -> None:
+        if self._waiting.get(producer.producer_id) is producer:
+            del self._waiting[producer.producer_id]
+            self._elections.give_room(producer.let_go())
+
+
+def full_name(topic: str) -> str:
+    """The name by which all producers of a topic meet."""
+    return persistent_topic(topic) or topic

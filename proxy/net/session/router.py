@@ -1,0 +1,159 @@
+"""Which way each command of a connected client goes: to a worker of ours, or to the broker.
+
+A consumer id that leads to a worker decides; all the rest is the broker's, commands for consumers that nobody knows
+among them: it answers those as it always did (ignores FLOW and ACK, says Success to a close, MetadataError to a seek).
+
+Specification: Pulsar binary protocol; `ServerCnx` for what a broker does with what it did not expect.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from proxy.errors import ClientError
+from proxy.net.message_ids import unmask
+from proxy.net.session.statistics import EndCause, SessionCounters
+from proxy.wire import frames
+from proxy.wire import pulsar_pb2 as pb
+from proxy.wire.client_commands import DATA, REQUESTS, body_of, parse_as
+from proxy.wire.topic_names import persistent_topic
+
+if TYPE_CHECKING:
+    from proxy.net.ports import WorkerPort
+    from proxy.net.relay.relay import Relay
+    from proxy.net.session.producers import SessionProducers
+    from proxy.net.session.workers import SessionWorkers
+
+_T = pb.BaseCommand
+
+PERMITS_MAX: Final = 2**31 - 1
+"""The broker reads permits as a signed number and ends the connection of who sends none or fewer."""
+
+_NOTHING: Final[frozenset[int]] = frozenset()
+_SEND_ONLY: Final[frozenset[int]] = frozenset({_T.SEND})
+
+
+class Violation(ClientError):
+    """The client broke the protocol in a way that costs it the connection; `cause` is how that is counted."""
+
+    def __init__(self, cause: EndCause, message: str, wire_code: int = pb.NotAllowedError) -> None:
+        """`message` and `wire_code` are told to the client."""
+        super().__init__(message, wire_code)
+        self.cause = cause
+
+
+class CommandRouter:
+    """The fork in one client's road."""
+
+    def __init__(
+        self, relay: Relay, workers: SessionWorkers, producers: SessionProducers, counters: SessionCounters
+    ) -> None:
+        """Both ways, what is between them, and the session's counts."""
+        self._relay = relay
+        self._workers = workers
+        self._producers = producers
+        self._counters = counters
+
+    def unparsed(self) -> frozenset[int]:
+        """Command types that go to `Relay.forward` as they are, until any other command was taken."""
+        if not self._relay.passes_data:
+            return _NOTHING
+        return _SEND_ONLY if self._workers else DATA
+
+    def take_data(self, kind: int, frame: bytes) -> None:
+        """Send one of `DATA` its way: to its worker, or on to the broker. The hot path of acknowledgements."""
+        if kind == _T.SEND:
+            self._relay.send(frame)
+            return
+        command = parse_as(kind, frame)
+        body: Any
+        if kind == _T.ACK:
+            body = command.ack
+            if (port := self._workers.port(body.consumer_id)) is not None:
+                port.ack(body)
+            elif body.HasField("request_id"):
+                self._relay.request(kind, body, frame)
+                return
+        elif kind == _T.FLOW:
+            body = command.flow
+            if (port := self._workers.port(body.consumer_id)) is not None:
+                port.flow(_permits(body))
+        else:
+            body = command.redeliverUnacknowledgedMessages
+            if (port := self._workers.port(body.consumer_id)) is not None:
+                port.redeliver(body)
+        if port is None:
+            self._relay.consumer_data(frame)
+        else:
+            self._counters.intercepted_commands_total += 1
+
+    def take(self, kind: int, frame: bytes) -> None:
+        """Send one command its way. Raises `Violation`, and `FrameError` for what does not parse."""
+        if kind in DATA:
+            self.take_data(kind, frame)
+            return
+        if kind not in REQUESTS:
+            raise Violation(EndCause.UNKNOWN_COMMAND, f"{command_name(kind)} is not served here")
+        command = parse_as(kind, frame)
+        body = body_of(command)
+        to_worker = _TO_WORKER.get(kind)
+        if to_worker is not None and (port := self._workers.port(body.consumer_id)) is not None:
+            self._counters.intercepted_commands_total += 1
+            to_worker(port, body)
+        elif kind == _T.SUBSCRIBE:
+            self._subscribe(command, frame)
+        elif kind == _T.PRODUCER:
+            self._producers.producer(body, frame)
+        elif kind == _T.CLOSE_PRODUCER:
+            self._producers.close(body, frame)
+        elif kind == _T.LOOKUP:
+            self._relay.lookup(command, frame)
+        elif kind == _T.SEEK and body.HasField("message_id") and unmask(body.message_id):
+            self._relay.request(kind, body, frames.encode_command(command))
+        else:
+            self._relay.request(kind, body, frame)
+
+    def _subscribe(self, command: pb.BaseCommand, frame: bytes) -> None:
+        """Key_Shared on a persistent topic is ours; every other consumer is the broker's."""
+        body = command.subscribe
+        topic = persistent_topic(body.topic)
+        ours = body.subType == pb.CommandSubscribe.Key_Shared and topic is not None
+        relayed_ready = self._relay.consumer_ready(body.consumer_id)
+        if body.consumer_id in self._workers:
+            self._workers.answer_duplicate(body.request_id, ready=self._workers.ready(body.consumer_id))
+        elif ours and relayed_ready is not None:
+            self._workers.answer_duplicate(body.request_id, ready=relayed_ready)
+        elif ours and topic is not None:
+            body.topic = topic
+            self._counters.intercepted_commands_total += 1
+            self._workers.subscribe(body)
+        else:
+            if body.HasField("start_message_id") and unmask(body.start_message_id):
+                frame = frames.encode_command(command)
+            self._relay.request(_T.SUBSCRIBE, body, frame)
+
+
+def _permits(body: pb.CommandFlow) -> int:
+    if not 0 < body.messagePermits <= PERMITS_MAX:
+        message = (
+            f"FLOW of {body.messagePermits} permits for consumer {body.consumer_id}: "
+            f"from 1 to {PERMITS_MAX} may be granted at once"
+        )
+        raise Violation(EndCause.BAD_FLOW, message)
+    return body.messagePermits
+
+
+_TO_WORKER: Final[dict[int, Callable[[WorkerPort, Any], None]]] = {
+    _T.CLOSE_CONSUMER: lambda port, body: port.close(body.request_id),
+    _T.UNSUBSCRIBE: lambda port, body: port.unsubscribe(body),
+    _T.SEEK: lambda port, body: port.seek(body),
+    _T.GET_LAST_MESSAGE_ID: lambda port, body: port.get_last_message_id(body),
+    _T.CONSUMER_STATS: lambda port, body: port.consumer_stats(body),
+}
+"""Requests that name a consumer, and go to its worker when it is one of ours."""
+
+
+def command_name(kind: int) -> str:
+    """Name a command type; a number newer than ours has none."""
+    return _T.Type.Name(kind) if kind in _T.Type.values() else f"command type {kind}"

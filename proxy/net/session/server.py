@@ -1,0 +1,282 @@
+"""The listener: accepts clients, gives each a session, keeps within the bounds, and knows all sessions.
+
+A connection beyond a bound is told so and closed before a session is made of it: at that moment memory and file
+descriptors are what there is too little of. Counts of ended sessions are added up here, so that totals never fall.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import structlog
+
+from proxy.aio.tls_door import BACKLOG, TlsDoor
+from proxy.aio.transport import AioTransport
+from proxy.net.session.session import ClientSession
+from proxy.net.session.statistics import EndCause, SessionCounters, SessionStatistics, counts
+from proxy.wire import pulsar_pb2 as pb
+from proxy.wire.client_commands import error_frame
+
+if TYPE_CHECKING:
+    import ssl
+
+    from proxy.limits import Limits
+    from proxy.net.broker.names import BrokerNames
+    from proxy.net.election.elections import ProducerElections
+    from proxy.net.ports import Clock, Connector, Receiver, SubscriptionDirectory, Transport
+    from proxy.net.session.settings import SessionSettings
+    from proxy.net.slices import Slices
+
+log = structlog.get_logger("keyline.server")
+
+
+@dataclass(frozen=True, slots=True)
+class ServerStatistics:
+    """The listener and all its sessions, present and past."""
+
+    accepting: bool
+    connections: int
+    connections_total: int
+    handshakes: int
+    """TLS handshakes under way; each takes the place of a connection."""
+    handshakes_failed_total: int
+    turned_away_total: int
+    turned_away_per_address_total: int
+    ended_total: dict[str, int]
+    """Sessions ended, by `EndCause` value; every cause is there."""
+    counters: dict[str, int]
+    """Sums of `SessionCounters`."""
+
+
+class TurnedAway:
+    """Receiver of a connection that may not be: says why and closes."""
+
+    def __init__(self, reason: str) -> None:
+        """`reason` is told to the client."""
+        self._reason = reason
+
+    def opened(self, transport: Transport) -> None:
+        """Say so and close."""
+        transport.write(error_frame(pb.NotAllowedError, self._reason))
+        transport.close()
+
+    def received(self, data: bytes) -> None:
+        """Ignore it."""
+
+    def writability_changed(self, writable: bool) -> None:  # noqa: FBT001 - the port's one bit of news
+        """Nothing more is to be written."""
+
+    def closed(self, reason: str) -> None:
+        """Nothing is left to do."""
+
+
+class Sessions:
+    """All client sessions of this gateway. Knows no socket: `admit` gives the receiver for a new connection."""
+
+    def __init__(
+        self,
+        connector: Connector,
+        clock: Clock,
+        directory: SubscriptionDirectory,
+        elections: ProducerElections,
+        names: BrokerNames,
+        settings: SessionSettings,
+        limits: Limits,
+        slices: Slices,
+    ) -> None:
+        """Everything a session needs."""
+        self._connector = connector
+        self._clock = clock
+        self._directory = directory
+        self._elections = elections
+        self._names = names
+        self._settings = settings
+        self._limits = limits
+        self._slices = slices
+        self._sessions: dict[ClientSession, str] = {}
+        self._per_address: Counter[str] = Counter()
+        """Of sessions and of those that shake hands."""
+        self._handshakes = 0
+        self._past = SessionCounters()
+        self._ended: Counter[EndCause] = Counter()
+        self._connections_total = 0
+        self._turned_away_total = 0
+        self._turned_away_per_address_total = 0
+        self._when_empty: Callable[[], None] | None = None
+
+    def __len__(self) -> int:
+        """Count the connections that stand."""
+        return len(self._sessions)
+
+    def admit(self, peer: str) -> Receiver:
+        """Give the receiver for a connection from `peer` (``host:port``): a session, or one that turns it away."""
+        self._connections_total += 1
+        address = address_of(peer)
+        refusal = self._refusal(address)
+        if refusal:
+            return TurnedAway(refusal)
+        session = ClientSession(
+            self._connector,
+            self._clock,
+            self._directory,
+            self._elections,
+            self._names,
+            self._settings,
+            self._limits,
+            self._session_ended,
+            self._slices,
+            first_broker=self._connections_total,
+        )
+        self._sessions[session] = address
+        self._per_address[address] += 1
+        return session
+
+    def reserve(self, peer: str) -> bool:
+        """Take a place for a connection that has to shake hands first; False if there is none.
+
+        Nothing can be said to it before the handshake, and one that is turned away gets none.
+        """
+        address = address_of(peer)
+        if self._refusal(address):
+            self._connections_total += 1
+            return False
+        self._handshakes += 1
+        self._per_address[address] += 1
+        return True
+
+    def give_up(self, peer: str) -> None:
+        """Its handshake is over: a session takes a place of its own."""
+        self._handshakes -= 1
+        self._leave(address_of(peer))
+
+    def _refusal(self, address: str) -> str:
+        """Why one more connection from there may not be, counted; empty if it may."""
+        if len(self._sessions) + self._handshakes >= self._limits.connections_max:
+            self._turned_away_total += 1
+            return f"Reached the maximum number of connections: {self._limits.connections_max}"
+        per_address_max = self._limits.connections_per_address_max
+        if per_address_max and self._per_address[address] >= per_address_max:
+            self._turned_away_per_address_total += 1
+            return f"Reached the maximum number of connections from {address}: {per_address_max}"
+        return ""
+
+    def _leave(self, address: str) -> None:
+        self._per_address[address] -= 1
+        if not self._per_address[address]:
+            del self._per_address[address]
+
+    def close_all(self) -> None:
+        """End every session; their clients come back to another replica."""
+        for session in list(self._sessions):
+            session.close()
+
+    def when_empty(self, callback: Callable[[], None]) -> None:
+        """Call once when no connection stands, or at once if none does; a later call takes the place of an earlier."""
+        if self._sessions:
+            self._when_empty = callback
+        else:
+            callback()
+
+    def sessions(self) -> list[SessionStatistics]:
+        """Freeze every session, in the order they came."""
+        return [session.statistics() for session in self._sessions]
+
+    def statistics(self, *, accepting: bool, handshakes_failed_total: int = 0) -> ServerStatistics:
+        """Freeze the sums."""
+        totals = SessionCounters()
+        totals.add(self._past)
+        for session in self._sessions:
+            totals.add(session.counters)
+        return ServerStatistics(
+            accepting=accepting,
+            connections=len(self._sessions),
+            connections_total=self._connections_total,
+            handshakes=self._handshakes,
+            handshakes_failed_total=handshakes_failed_total,
+            turned_away_total=self._turned_away_total,
+            turned_away_per_address_total=self._turned_away_per_address_total,
+            ended_total={cause.value: self._ended[cause] for cause in EndCause},
+            counters=counts(totals),
+        )
+
+    def _session_ended(self, session: ClientSession) -> None:
+        self._leave(self._sessions.pop(session))
+        self._past.add(session.counters)
+        if session.cause is not None:
+            self._ended[session.cause] += 1
+        if not self._sessions and self._when_empty is not None:
+            callback, self._when_empty = self._when_empty, None
+            callback()
+
+
+def address_of(peer: str) -> str:
+    """Without the port."""
+    return peer.rpartition(":")[0]
+
+
+class GatewayServer:
+    """Listens on any number of addresses, plain or with TLS, and feeds `Sessions`."""
+
+    def __init__(self, sessions: Sessions, limits: Limits, loop: asyncio.AbstractEventLoop) -> None:
+        """`loop` is the one everything runs on."""
+        self._sessions = sessions
+        self._limits = limits
+        self._loop = loop
+        self._listeners: list[asyncio.Server | TlsDoor] = []
+        self._handshakes_failed_before = 0
+        """At doors that are closed."""
+
+    @property
+    def addresses(self) -> list[tuple[str, int]]:
+        """Where it listens; tells the port that was given for port 0."""
+        return [sock.getsockname()[:2] for listener in self._listeners for sock in listener.sockets]
+
+    async def listen(self, host: str, port: int, ssl_context: ssl.SSLContext | None = None) -> None:
+        """Accept clients at one more address. Raises `OSError` when it cannot be had."""
+        if ssl_context is None:
+            self._listeners.append(await self._loop.create_server(self._accept, host, port, backlog=BACKLOG))
+        else:
+            door = TlsDoor(self._sessions, self._limits, self._loop, ssl_context)
+            await door.open(host, port)
+            self._listeners.append(door)
+        log.info("listening", host=host, port=port, tls=ssl_context is not None)
+
+    def stop_accepting(self) -> None:
+        """Take no new client; those that are here stay."""
+        listeners, self._listeners = self._listeners, []
+        for listener in listeners:
+            listener.close()
+            if isinstance(listener, TlsDoor):
+                self._handshakes_failed_before += listener.failed_total
+
+    def close_sessions(self) -> None:
+        """End every session; `sessions_gone` waits for the last."""
+        self._sessions.close_all()
+
+    async def sessions_gone(self, deadline_s: float) -> bool:
+        """Wait until every connection is closed; false when some were not by then."""
+        gone = asyncio.Event()
+        self._sessions.when_empty(gone.set)
+        try:
+            await asyncio.wait_for(gone.wait(), deadline_s)
+        except TimeoutError:
+            return False
+        return True
+
+    def sessions(self) -> list[SessionStatistics]:
+        """Freeze every session."""
+        return self._sessions.sessions()
+
+    def statistics(self) -> ServerStatistics:
+        """Freeze the sums."""
+        failed = sum(listener.failed_total for listener in self._listeners if isinstance(listener, TlsDoor))
+        return self._sessions.statistics(
+            accepting=bool(self._listeners), handshakes_failed_total=self._handshakes_failed_before + failed
+        )
+
+    def _accept(self) -> AioTransport:
+        return AioTransport(lambda transport: self._sessions.admit(transport.peer), self._loop, self._limits)

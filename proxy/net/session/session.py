@@ -1,0 +1,434 @@
+"""One client's connection: what is ours is taken out of it, the rest is the relay's.
+
+A client does not know that it speaks with a gateway. On one connection it may run producers, readers, other
+subscriptions and workers of Key_Shared subscriptions, numbered by itself. The session keeps the client's one state
+(no CONNECT yet, connecting, connected, ended), cuts frames, answers PING, and sends each command one of two ways: to
+the worker whose consumer id it bears, or to the relay, unparsed where nobody needs to know what is in it.
+
+A client that breaks the protocol gets one ERROR that says how, and its connection is closed; the cause is counted.
+Nothing it sends can raise past `received`: what does is a bug of ours.
+
+Specification: Pulsar binary protocol; `ServerCnx` for what a broker does with what it did not expect.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+import structlog
+
+from proxy.errors import ClientError
+from proxy.net.handshake import downstream_connected, requested_broker
+from proxy.net.heartbeat import Heartbeat
+from proxy.net.ports import LEFT_UNREAD
+from proxy.net.relay.parting import Leavings
+from proxy.net.relay.relay import Relay
+from proxy.net.relay.route import RelayRoute
+from proxy.net.session.client_principal import Expiry
+from proxy.net.session.frames_in_slices import FramesInSlices
+from proxy.net.session.identity import introduced
+from proxy.net.session.permission import Permission
+from proxy.net.session.producers import SessionProducers
+from proxy.net.session.router import CommandRouter, Violation, command_name
+from proxy.net.session.statistics import NOT_AT_FAULT, EndCause, SessionCounters, SessionStatistics, counts
+from proxy.net.session.workers import SessionWorkers
+from proxy.wire import commands, frames
+from proxy.wire import pulsar_pb2 as pb
+from proxy.wire.client_commands import DATA, error_frame, parse_as
+from proxy.wire.errors import FrameError
+
+if TYPE_CHECKING:
+    from proxy.limits import Limits
+    from proxy.net.broker.names import BrokerNames
+    from proxy.net.election.elections import ProducerElections
+    from proxy.net.handshake import ServiceUrl
+    from proxy.net.ports import Clock, Connector, SubscriptionDirectory, Timer, Transport
+    from proxy.net.relay.requests import Pending
+    from proxy.net.session.settings import SessionSettings
+    from proxy.net.slices import Slices
+
+_T = pb.BaseCommand
+_NOTHING: Final[frozenset[int]] = frozenset()
+
+log = structlog.get_logger("keyline.session")
+
+
+class SessionState(enum.Enum):
+    """Where a session stands; it only ever moves down this list."""
+
+    AWAITING_CONNECT = "awaiting_connect"
+    CONNECTING = "connecting"
+    CONNECTED = "connected"
+    ENDED = "ended"
+
+
+class ClientSession:
+    """Implements `ports.Receiver` towards the client and `RelayClient` towards its relay."""
+
+    def __init__(
+        self,
+        connector: Connector,
+        clock: Clock,
+        directory: SubscriptionDirectory,
+        elections: ProducerElections,
+        names: BrokerNames,
+        settings: SessionSettings,
+        limits: Limits,
+        ended: Callable[[ClientSession], None],
+        slices: Slices,
+        first_broker: int = 0,
+    ) -> None:
+        """`names` are the brokers that a client may be taken to. `first_broker` spreads clients over the brokers.
+
+        `ended` is called once, when the connection is gone.
+        """
+        self._connector = connector
+        self._clock = clock
+        self._directory = directory
+        self._elections = elections
+        self._names = names
+        self._settings = settings
+        self._limits = limits
+        self._ended = ended
+        self._first_broker = first_broker % len(settings.brokers)
+        self._state = SessionState.AWAITING_CONNECT
+        self._cause: EndCause | None = None
+        self._counters = SessionCounters()
+        self._splitter = frames.FrameSplitter(limits.max_frame_bytes)
+        self._slices = slices
+        self._incoming = FramesInSlices(slices, self._sort_guarded, self._read_or_pause, self._give_up)
+        self._transport: Transport | None = None
+        self._connected_since_s = 0.0
+        self._client_version = self._principal = ""
+        self._expiry: Expiry | None = None
+        self._relay: Relay | None = None
+        self._workers: SessionWorkers | None = None
+        self._permission: Permission | None = None
+        self._producers: SessionProducers | None = None
+        self._router: CommandRouter | None = None
+        self._broker_takes = True
+        self._timer: Timer | None = None
+        self._heartbeat = Heartbeat(
+            clock, limits.keep_alive_s, ping=self._ping, dead=self._silent, paused=lambda: not self._reads
+        )
+
+    @property
+    def cause(self) -> EndCause | None:
+        """Why the session ended; None while it lasts."""
+        return self._cause
+
+    @property
+    def counters(self) -> SessionCounters:
+        """What it counted; for whoever sums up ended sessions."""
+        return self._counters
+
+    def close(self) -> None:
+        """End the session because the gateway stops; clients come back by themselves, to another replica perhaps."""
+        self._end(EndCause.SHUT_DOWN, "the gateway is shutting down")
+
+    def statistics(self) -> SessionStatistics:
+        """Freeze what there is to know."""
+        return SessionStatistics(
+            peer=self._transport.peer if self._transport is not None else "",
+            client_version=self._client_version,
+            state=self._state.value,
+            connected_since_s=self._connected_since_s,
+            workers=len(self._workers) if self._workers is not None else 0,
+            reading_paused=not self._reads,
+            relay=self._relay.statistics() if self._relay is not None else None,
+            counters=counts(self._counters),
+        )
+
+    # ---- ports.Receiver
+
+    def opened(self, transport: Transport) -> None:
+        """A client has connected and has so long to say CONNECT."""
+        self._transport = transport
+        self._connected_since_s = self._clock.time()
+        self._timer = self._clock.call_later(self._limits.handshake_timeout_s, self._handshake_late)
+        self._heartbeat.start()
+
+    def received(self, data: bytes) -> None:
+        """Sort the client's frames: runs of what is only passed on leave as one write."""
+        if self._state is SessionState.ENDED:
+            return
+        self._heartbeat.heard()
+        self._counters.bytes_received_total += len(data)
+        try:
+            incoming = self._splitter.feed(data)
+        except FrameError as error:
+            self._end(EndCause.BAD_FRAME, str(error), pb.UnknownError)
+        else:
+            self._counters.frames_received_total += len(incoming)
+            self._incoming.take(incoming)
+
+    def writability_changed(self, writable: bool) -> None:  # noqa: FBT001 - the port's one bit of news
+        """A client that does not read gets nothing more, from the broker or from its subscriptions."""
+        if self._relay is not None:
+            self._relay.client_writable(writable)
+        if self._workers is not None:
+            self._workers.writability_changed(writable)
+        if self._producers is not None:
+            self._producers.writability_changed(writable)
+
+    def closed(self, reason: str) -> None:
+        """The connection is gone."""
+        self._end(EndCause.READS_NOTHING if reason == LEFT_UNREAD else EndCause.CLIENT_LEFT, reason)
+        self._stop_timer()
+        self._ended(self)
+        # What remains refers to us at most, not we to it: so all of it goes now, and not when a collector comes by.
+        self._relay = self._workers = self._producers = self._router = self._permission = None
+
+    # ---- RelayClient
+
+    @property
+    def writable(self) -> bool:
+        """False while the client leaves its socket unread."""
+        return self._transport is not None and self._transport.writable
+
+    def send(self, frame: bytes) -> None:
+        """Queue whole frames to the client."""
+        if self._transport is not None:
+            self._transport.write(frame)
+
+    def relay_connected(self, connected: pb.CommandConnected) -> None:
+        """The broker took the client in."""
+        self._state = SessionState.CONNECTED
+        told = downstream_connected(connected, self._limits.max_frame_bytes)
+        self.send(frames.encode_command(_T(type=_T.CONNECTED, connected=told)))
+
+    def relay_refused(self, reason: str, refusal: pb.CommandError | None) -> None:
+        """Pass the broker's refusal on in its own words; a client tries again on ServiceNotReady."""
+        if refusal is not None:
+            self._end(EndCause.BROKER_REFUSED, refusal.message, refusal.error)
+        else:
+            self._end(EndCause.BROKER_UNREACHABLE, reason, pb.ServiceNotReady)
+
+    def relay_target_refused(self, target: ServiceUrl) -> None:
+        """Send the client to look up again: a broker that has just left is as unknown as one that never was."""
+        self._names.refused(target.authority, self._peer, "no lookup names it")
+        self._end(EndCause.TARGET_REFUSED, "the cluster does not name this broker; look up again", pb.ServiceNotReady)
+
+    def relay_lost(self, reason: str) -> bool:
+        """Stay for the workers' sake; without any, a client is told the broker is gone by a closed connection."""
+        if self._workers:
+            log.info("broker_lost_workers_stay", peer=self._peer, reason=reason, workers=len(self._workers))
+            return True
+        self._end(EndCause.BROKER_LOST, reason)
+        return False
+
+    def relay_dropped(self) -> None:
+        """Let elections go on without what was lost, and answer who waits for a permission."""
+        if self._producers is not None:
+            self._producers.broker_lost()
+        if self._permission is not None:
+            self._permission.dropped()
+
+    def relay_producer_answered(self, pending: Pending, command: pb.BaseCommand) -> bool:
+        """Ask whoever waits for it."""
+        return self._producers is None or self._producers.answered(pending, command)
+
+    def relay_own_answered(self, pending: Pending, command: pb.BaseCommand) -> None:
+        """Only permissions are asked for so."""
+        if self._permission is not None:
+            self._permission.replied(pending, command)
+
+    def relay_producer_closed(self, producer_id: int) -> bool:
+        """Ask whoever waits for it."""
+        return self._producers is None or self._producers.closed_by_broker(producer_id)
+
+    def relay_writable(self, writable: bool) -> None:  # noqa: FBT001 - the port's one bit of news
+        """Read from the client only what the broker takes."""
+        self._broker_takes = writable
+        self._read_or_pause()
+
+    # ---- commands
+
+    def _sort_guarded(self, incoming: list[bytes], end: float) -> int:
+        """Sort frames until the moment `end` or a long command, and say how many; all, once the session has ended."""
+        try:
+            return self._sort(incoming, end)
+        except FrameError as error:
+            self._end(EndCause.BAD_FRAME, str(error), pb.UnknownError)
+        except Violation as error:
+            self._end(error.cause, str(error), error.wire_code)
+        return len(incoming)
+
+    def _sort(self, incoming: list[bytes], end: float) -> int:
+        now = self._clock.now
+        run: list[bytes] = []
+        router = self._router if self._state is SessionState.CONNECTED else None
+        unparsed = _NOTHING if router is None else router.unparsed()
+        for number, frame in enumerate(incoming, 1):
+            kind = frames.frame_type(frame)
+            if kind in unparsed:
+                run.append(frame)
+                continue
+            if run and self._relay is not None:
+                self._relay.forward(run)
+                run = []
+            if router is not None and kind in DATA:  # changes nothing of the session or of what goes unparsed
+                router.take_data(kind, frame)
+            else:
+                self._command(kind, frame)
+                if self._state is SessionState.ENDED:
+                    return len(incoming)
+                unparsed = _NOTHING if router is None else router.unparsed()
+            if now() >= end or self._incoming.held:
+                return number
+        if run and self._relay is not None:
+            self._relay.forward(run)
+        return len(incoming)
+
+    def _command(self, kind: int, frame: bytes) -> None:
+        if kind == _T.CONNECT:
+            self._connect(frame)
+        elif self._relay is None or self._router is None:
+            raise Violation(EndCause.NOT_CONNECTED, f"{command_name(kind)} before CONNECT")
+        elif kind == _T.PING:
+            self.send(commands.pong())
+        elif kind == _T.PONG:
+            return
+        elif kind == _T.AUTH_RESPONSE:
+            self._relay.auth_response(parse_as(kind, frame).authResponse, frame)
+        elif self._state is SessionState.CONNECTING:
+            raise Violation(EndCause.NOT_CONNECTED, f"{command_name(kind)} before CONNECTED")
+        else:
+            self._router.take(kind, frame)
+
+    def _connect(self, frame: bytes) -> None:
+        if self._state is not SessionState.AWAITING_CONNECT:
+            raise Violation(EndCause.CONNECTED_TWICE, "CONNECT was sent twice")
+        assert self._transport is not None
+        connect = parse_as(_T.CONNECT, frame).connect
+        settings = self._settings
+        brokers = settings.brokers[self._first_broker :] + settings.brokers[: self._first_broker]
+        try:
+            target = requested_broker(connect, brokers[0].scheme, settings.targets)
+        except ClientError as error:
+            self._names.refused(connect.proxy_to_broker_url, self._peer, str(error))
+            raise Violation(EndCause.TARGET_REFUSED, str(error), error.wire_code) from error
+        try:
+            identity, connector, principal = introduced(
+                connect, self._transport.peer_certificate, settings, self._connector, self._clock.time()
+            )
+        except ClientError as error:
+            raise Violation(EndCause.CERTIFICATE_REFUSED, str(error), error.wire_code) from error
+        self._stop_timer()
+        self._state = SessionState.CONNECTING
+        self._client_version = connect.client_version
+        if principal is not None:
+            self._principal = principal.role
+            self._expiry = Expiry(self._clock, principal, self._expired)
+        self._workers = SessionWorkers(
+            self._transport,
+            connect,
+            self._directory,
+            self._counters,
+            self._slices,
+            self._incoming.first,
+            self._limits.workers_per_connection_max,
+        )
+        behind_proxy = settings.upstream_is_proxy
+        self._relay = Relay(
+            self,
+            connector,
+            self._clock,
+            self._limits,
+            RelayRoute(brokers, target, self._names, settings.listener_name, behind_proxy=behind_proxy),
+            identity,
+            self._names,
+            self._counters,
+            behind_proxy=behind_proxy,
+        )
+        self._producers = SessionProducers(
+            self._relay, self._transport, connect.client_version, self._elections, self._clock, self._stuck
+        )
+        if settings.authorize_workers:
+            self._permission = Permission(self._relay, self._counters, self._slices)
+            self._workers.judge(self._permission, self._clock, settings.authorize_again_s)
+        self._router = CommandRouter(self._relay, self._workers, self._producers, self._counters)
+        self._relay.open()
+
+    # ---- within
+
+    @property
+    def _reads(self) -> bool:
+        """Whether more may come from the client: the broker takes it, and what came before was looked at."""
+        return self._broker_takes and not self._incoming.held
+
+    def _give_up(self) -> None:
+        """A bug of ours: it costs this connection."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    def _stuck(self) -> None:
+        """The client leaves an answer unread that other clients wait for."""
+        self._end(EndCause.READS_NOTHING, "the client leaves unread what the broker says of its exclusive producers")
+
+    def _read_or_pause(self) -> None:
+        if self._transport is None or self._state is SessionState.ENDED:
+            return
+        if self._reads:
+            self._transport.resume_reading()
+        else:
+            self._transport.pause_reading()
+
+    @property
+    def _peer(self) -> str:
+        return self._transport.peer if self._transport is not None else "unknown"
+
+    def _end(self, cause: EndCause, reason: str, wire_code: int | None = None) -> None:
+        """End the session once: the client is told why if it is at fault, workers and broker always."""
+        if self._state is SessionState.ENDED:
+            return
+        self._state = SessionState.ENDED
+        self._cause = cause
+        tell = log.debug if cause in NOT_AT_FAULT else log.info
+        tell(
+            "session_ended",
+            peer=self._peer,
+            client=self._client_version,
+            principal=self._principal,
+            cause=cause.value,
+            reason=reason,
+        )
+        self._heartbeat.stop()
+        self._stop_timer()
+        if self._expiry is not None:
+            self._expiry.stop()
+        self._incoming.end()
+        if self._transport is not None:
+            if wire_code is not None:
+                self._transport.write(error_frame(wire_code, reason))
+            self._transport.close()
+            self._timer = self._clock.call_later(self._limits.handshake_timeout_s, self._transport.abort)
+        if self._workers is not None:
+            self._workers.lose(reason)
+        leavings = Leavings()
+        if self._producers is not None:
+            if self._relay is not None and self._relay.holds_back:
+                self._producers.unsent()
+            self._producers.lose(reason, leavings, by_broker=cause is EndCause.BROKER_LOST)
+        if self._relay is not None:
+            self._relay.close(leavings)
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _handshake_late(self) -> None:
+        reason = f"no CONNECT in {self._limits.handshake_timeout_s:g} s"
+        self._end(EndCause.HANDSHAKE_TIMEOUT, reason, pb.NotAllowedError)
+
+    def _expired(self) -> None:
+        self._end(EndCause.CERTIFICATE_EXPIRED, f"the certificate of {self._principal!r} has expired")
+
+    def _ping(self) -> None:
+        self.send(commands.ping())
+
+    def _silent(self) -> None:
+        self._end(EndCause.SILENT, f"the client was silent for {2 * self._limits.keep_alive_s:g} s")

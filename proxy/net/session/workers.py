@@ -1,0 +1,265 @@
+"""The workers of one client connection: consumers that a subscription of ours serves, not the broker.
+
+A client numbers its consumers itself, so the connection is where an id means something: here it leads to the worker's
+port, or to nobody and then to the broker, which answers for consumers it does not know as it always did. A worker is
+let in by its subscription only when the broker has said that the client may consume that (`session_permission`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import structlog
+
+from proxy.errors import ClientError, KeylineError
+from proxy.net.session.permission import Permission, PermissionWatch, Place, Unjudged
+from proxy.wire import commands
+from proxy.wire import pulsar_pb2 as pb
+from proxy.wire.client_commands import error_frame
+
+if TYPE_CHECKING:
+    from proxy.net.ports import Clock, SubscriptionDirectory, Transport, WorkerPort
+    from proxy.net.session.statistics import SessionCounters
+    from proxy.net.slices import Slices, Step
+
+log = structlog.get_logger("keyline.session")
+
+
+class Worker:
+    """One consumer as its subscription sees it; implements `ports.WorkerLink`."""
+
+    __slots__ = (
+        "_accepts_broker_entry_metadata",
+        "_client_version",
+        "_consumer_id",
+        "_first",
+        "_forget",
+        "_transport",
+        "answered",
+        "gone",
+        "place",
+        "port",
+    )
+
+    def __init__(
+        self,
+        transport: Transport,
+        connect: pb.CommandConnect,
+        consumer_id: int,
+        place: Place,
+        first: Callable[[Step], None],
+        forget: Callable[[Worker], None],
+    ) -> None:
+        """`connect` is what the client said of itself."""
+        self._transport = transport
+        self._consumer_id = consumer_id
+        self._client_version = connect.client_version
+        self._accepts_broker_entry_metadata = connect.feature_flags.supports_broker_entry_metadata
+        self._first = first
+        self._forget = forget
+        self.place = place
+        self.answered = False
+        self.gone = False
+        """Its connection is: nothing that is sent would arrive."""
+        self.port: WorkerPort | None = None
+
+    @property
+    def consumer_id(self) -> int:
+        """As the port says."""
+        return self._consumer_id
+
+    @property
+    def peer(self) -> str:
+        """As the port says."""
+        return self._transport.peer
+
+    @property
+    def client_version(self) -> str:
+        """As the port says."""
+        return self._client_version
+
+    @property
+    def accepts_broker_entry_metadata(self) -> bool:
+        """As the port says."""
+        return self._accepts_broker_entry_metadata
+
+    @property
+    def writable(self) -> bool:
+        """As the port says."""
+        return self._transport.writable and not self.gone
+
+    def send(self, frame: bytes) -> None:
+        """As the port says. The first thing sent to a worker can only be the answer to its SUBSCRIBE."""
+        self.answered = True
+        self._transport.write(frame)
+
+    def limit(self, seconds: float) -> None:
+        """As the port says."""
+        self._transport.limit(seconds)
+
+    def first(self, step: Step) -> None:
+        """As the port says."""
+        self._first(step)
+
+    def forget(self) -> None:
+        """As the port says."""
+        self._forget(self)
+
+
+class SessionWorkers:
+    """All workers of one connection, by consumer id."""
+
+    def __init__(
+        self,
+        transport: Transport,
+        connect: pb.CommandConnect,
+        directory: SubscriptionDirectory,
+        counters: SessionCounters,
+        slices: Slices,
+        first: Callable[[Step], None],
+        workers_max: int,
+    ) -> None:
+        """`transport` is the client's, which may have so many. Nobody is asked for permission before `judge`.
+
+        `first` does something before the client's next command, see `ports.WorkerLink`.
+        """
+        self._transport = transport
+        self._connect = connect
+        self._directory = directory
+        self._counters = counters
+        self._slices = slices
+        self._first = first
+        self._workers_max = workers_max
+        self._workers: dict[int, Worker] = {}
+        self._permission: Permission | None = None
+        self._watch: PermissionWatch | None = None
+
+    def judge(self, permission: Permission, clock: Clock, again_s: float) -> None:
+        """From now on ask the broker what this client may consume; again every `again_s`, 0 for never."""
+        self._permission = permission
+        self._watch = PermissionWatch(
+            permission, clock, self._slices, again_s, self._transport.peer, self._places, self._away, self._denied
+        )
+
+    def __len__(self) -> int:
+        """Count workers, joined or joining."""
+        return len(self._workers)
+
+    def __contains__(self, consumer_id: int) -> bool:
+        """Whether commands for this id are ours to take."""
+        return consumer_id in self._workers
+
+    def ready(self, consumer_id: int) -> bool:
+        """Whether this worker's SUBSCRIBE was answered."""
+        return self._workers[consumer_id].answered
+
+    def subscribe(self, command: pb.CommandSubscribe) -> None:
+        """Let a new worker join; `command.topic` is complete."""
+        consumer_id = command.consumer_id
+        assert consumer_id not in self._workers
+        if len(self._workers) >= self._workers_max:
+            self._counters.workers_turned_away_total += 1
+            message = f"Connection reached max consumers limit: {self._workers_max}"
+            self._transport.write(error_frame(pb.ConsumerBusy, message, command.request_id))
+            return
+        place = Place(command.topic, command.subscription)
+        worker = Worker(self._transport, self._connect, consumer_id, place, self._first, self._forget)
+        self._workers[consumer_id] = worker
+        if self._permission is None:
+            self._join(worker, command)
+            return
+        waiting = Unjudged(consumer_id, self._transport.write, lambda: self._forget(worker))
+        worker.port = waiting
+        self._permission.ask(place, lambda refusal: self._judged(worker, waiting, command, refusal))
+
+    def _judged(
+        self, worker: Worker, waiting: Unjudged, command: pb.CommandSubscribe, refusal: ClientError | None
+    ) -> None:
+        """The broker's answer, or why there is none; the client may have closed the worker, or gone."""
+        if worker.port is not waiting:
+            return
+        if refusal is not None:
+            self._refuse(worker, command, refusal)
+            return
+        self._join(worker, command)
+        if self._watch is not None:
+            self._watch.begin()
+        if waiting.permits and worker.port is not None:
+            worker.port.flow(waiting.permits)
+
+    def _join(self, worker: Worker, command: pb.CommandSubscribe) -> None:
+        try:
+            worker.port = self._directory.subscribe(worker, command)
+        except KeylineError as error:
+            self._refuse(worker, command, error)
+
+    def _refuse(self, worker: Worker, command: pb.CommandSubscribe, error: KeylineError) -> None:
+        self._forget(worker)
+        self._transport.write(error_frame(error.wire_code, str(error), command.request_id))
+
+    def port(self, consumer_id: int) -> WorkerPort | None:
+        """Where this consumer's commands go; None when it is none of ours."""
+        worker = self._workers.get(consumer_id)
+        return None if worker is None else worker.port
+
+    def writability_changed(self, writable: bool) -> None:  # noqa: FBT001 - the port's one bit of news
+        """The client's socket filled up or emptied."""
+        for worker in list(self._workers.values()):
+            if worker.port is not None:
+                worker.port.writability_changed(writable)
+
+    def lose(self, reason: str) -> None:
+        """The connection is gone; every port hears so once, in the order they joined, and is sent nothing till then."""
+        if self._watch is not None:
+            self._watch.stop()
+        workers, self._workers = self._workers, {}
+        for worker in workers.values():
+            worker.gone = True
+
+        def lose(worker: Worker) -> None:
+            if worker.port is not None:
+                worker.port.lost(reason)
+                worker.port = None
+
+        self._slices.each(workers.values(), lose)
+
+    def answer_duplicate(self, request_id: int, *, ready: bool) -> None:
+        """Answer a SUBSCRIBE for an id in use: a client that gave up waiting asks again, and is told what is.
+
+        Success when the consumer stands; an error while it is being made. (`ServerCnx.handleSubscribe`.)
+        """
+        if ready:
+            self._transport.write(commands.success(request_id))
+        else:
+            message = "Consumer is already present on the connection"
+            self._transport.write(error_frame(pb.ServiceNotReady, message, request_id))
+
+    def _places(self) -> set[Place]:
+        return {worker.place for worker in self._workers.values()}
+
+    def _away(self, place: Place) -> bool:
+        ports = [worker.port for worker in self._workers.values() if worker.place == place]
+        return any(port is not None and port.broker_away for port in ports)
+
+    def _denied(self, place: Place, error: ClientError) -> None:
+        """What was permitted is no more: its workers go, and what they have is delivered to others."""
+        for worker in [worker for worker in self._workers.values() if worker.place == place]:
+            log.warning(
+                "permission_revoked",
+                peer=self._transport.peer,
+                topic=place.topic,
+                subscription=place.subscription,
+                reason=str(error),
+            )
+            self._counters.permissions_revoked_total += 1
+            port = worker.port
+            self._forget(worker)
+            self._transport.write(commands.close_consumer(worker.consumer_id, 0))
+            if port is not None:
+                port.lost(f"its permission was revoked: {error}")
+
+    def _forget(self, worker: Worker) -> None:
+        if self._workers.get(worker.consumer_id) is worker:  # its id may have been taken anew since
+            del self._workers[worker.consumer_id]
+        worker.port = None

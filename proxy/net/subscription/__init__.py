@@ -1,0 +1,1 @@
+"""One subscription at a broker, shared by its workers. Knows `broker`."""

@@ -1,0 +1,245 @@
+"""All Key_Shared subscriptions of this gateway, and the memory they share.
+
+The gateway's bytes are bounded twice. Each subscription stops granting permits when its own budget is spent; that is
+an estimate, made before the messages are seen. The hard stop is here: when all of them together hold more than the
+gateway may, nothing is read from brokers until workers gave back a tenth of it. Acks do not need that reading to go
+out, so the stop always ends.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import structlog
+
+from proxy.errors import ClientError, KeylineError, UpstreamUnavailable
+from proxy.net.events import Events
+from proxy.net.slices import Slices
+from proxy.net.subscription.orders import OrderBook
+from proxy.net.subscription.places import Places
+from proxy.net.subscription.settings import SubscriptionSettings
+from proxy.net.subscription.subscription import Subscription
+from proxy.net.subscription.summary import (
+    SubscribedConsumerSummary,
+    SubscriptionsSummary,
+    SubscriptionSummary,
+    consumer_summaries,
+    subscription_summary,
+)
+from proxy.net.subscription.unjoined import Unjoined
+from proxy.net.subscription.workers import error_frame
+from proxy.wire import commands
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from proxy.net.group.seat import GroupSeat
+    from proxy.net.ports import BrokerDirectory, BrokerLink, Clock, WorkerLink, WorkerPort
+    from proxy.net.subscription.openings import Openings
+    from proxy.wire import pulsar_pb2 as pb
+
+RESUME_FRACTION: Final = 0.9
+DRAIN_POLL_S: Final = 0.02
+"""How often a draining gateway looks whether it is done; nobody waits for a message on this."""
+
+log = structlog.get_logger("keyline.subscription")
+
+
+class Subscriptions:
+    """Implements `ports.SubscriptionDirectory`."""
+
+    def __init__(
+        self,
+        brokers: BrokerDirectory,
+        clock: Clock,
+        settings: SubscriptionSettings,
+        openings: Openings,
+        streamed: Callable[[tuple[str, str]], bool] = lambda _key: False,
+    ) -> None:
+        """Empty; subscriptions come with their workers.
+
+        `streamed` tells of a topic and name whether a group of replicas shares the subscription.
+        """
+        self.brokers = brokers
+        self.clock = clock
+        self.settings = settings
+        self.openings = openings
+        openings.account = self.account
+        self._streamed = streamed
+        self.new_seat: Callable[[Subscription], GroupSeat] | None = None
+        """Gives a subscription that is shared its seat in the group."""
+        self.places = Places(settings)
+        self.orders = OrderBook()
+        self.events = Events(clock.now)
+        self.slices = Slices(clock)
+        """What joins and leaves by the thousand, or is read in one go, takes turns here."""
+        self.reading_stopped = False
+        self.ended_total = 0
+        """Subscriptions that have ended."""
+        self._subscriptions: dict[tuple[str, str], Subscription] = {}
+        self._bytes_held = 0
+        self._reading_stops = 0
+        self._paused_links: list[BrokerLink] = []
+        self._names = 0
+        self.draining = False
+        """The gateway is shutting down."""
+
+    def __len__(self) -> int:
+        """How many there are."""
+        return len(self._subscriptions)
+
+    def all_keys(self) -> list[tuple[str, str]]:
+        """Topic and name of each."""
+        return list(self._subscriptions)
+
+    def find(self, key: tuple[str, str]) -> Subscription | None:
+        """The one of this topic and name, if it is here."""
+        return self._subscriptions.get(key)
+
+    def subscribe(self, link: WorkerLink, command: pb.CommandSubscribe) -> WorkerPort:
+        """A client's SUBSCRIBE of type Key_Shared."""
+        if self.draining:
+            return _Refused(self.clock, link, command, UpstreamUnavailable("the gateway is shutting down"))
+        key = (command.topic, command.subscription)
+        subscription = self._subscriptions.get(key)
+        try:
+            self.places.check(len(self._subscriptions), None if subscription is None else subscription.worker_count)
+            if subscription is None:
+                subscription = self._subscriptions[key] = Subscription(key, command, self, streamed=self._streamed(key))
+                mode = subscription.policy.mode.value
+                self.events.happened("subscription_began", key, ordering_mode=mode)
+        except ClientError as error:
+            return _Refused(self.clock, link, command, error)
+        return subscription.admission.add(link, command)
+
+    def forget(self, subscription: Subscription) -> None:
+        """The subscription has ended."""
+        self.ended_total += 1
+        if self._subscriptions.get(subscription.key) is subscription:
+            del self._subscriptions[subscription.key]
+
+    def new_consumer_name(self) -> str:
+        """A name for a worker that brought none, unique on this gateway."""
+        self._names += 1
+        return f"{self.settings.replica_name}-{self._names:x}"
+
+    # ---- memory -----------------------------------------------------------------------------------------------
+
+    def account(self, byte_change: int) -> None:
+        """A subscription holds so many bytes more."""
+        self._bytes_held += byte_change
+        limit = self.settings.gateway_memory_bytes
+        if not self.reading_stopped and self._bytes_held > limit:
+            self._stop_reading()
+        elif self.reading_stopped and self._bytes_held <= limit * RESUME_FRACTION:
+            self._resume_reading()
+
+    def _stop_reading(self) -> None:
+        self.reading_stopped = True
+        self._reading_stops += 1
+        log.warning("the gateway's memory budget is spent; reading from brokers stops", bytes_held=self._bytes_held)
+        inflows = [inflow for subscription in self._subscriptions.values() for inflow in subscription.inflows]
+        links = {id(link): link for inflow in inflows if (link := inflow.upstream.link) is not None}
+        self._paused_links = list(links.values())
+        for link in self._paused_links:
+            link.pause_reading(self)
+
+    def _resume_reading(self) -> None:
+        self.reading_stopped = False
+        for link in self._paused_links:
+            link.resume_reading(self)
+        self._paused_links = []
+        for subscription in self._subscriptions.values():
+            subscription.schedule_flush()
+
+    # ---- shutting down ----------------------------------------------------------------------------------------
+
+    def drain(self, done: Callable[[], None]) -> None:
+        """Let nobody join, deliver nothing new; call `done` when all that is pending is acknowledged and confirmed."""
+        self.draining = True
+        for subscription in self._alone():
+            subscription.dispatcher.pause()
+        self._wait_until_idle(done)
+
+    def _alone(self) -> list[Subscription]:
+        """Those that no group shares: the others go on until their streams are elsewhere."""
+        return [subscription for subscription in self._subscriptions.values() if subscription.seat is None]
+
+    def _wait_until_idle(self, done: Callable[[], None]) -> None:
+        if all(subscription.idle for subscription in self._alone()):
+            done()
+        else:
+            self.clock.call_later(DRAIN_POLL_S, lambda: self._wait_until_idle(done))
+
+    def close(self) -> None:
+        """Close every worker's consumer, so that clients reconnect elsewhere, and ours at the brokers."""
+        self.draining = True
+        for subscription in list(self._subscriptions.values()):
+            subscription.shut()
+
+    # ---- statistics -------------------------------------------------------------------------------------------
+
+    def summary(self) -> SubscriptionsSummary:
+        """All of them together, in numbers."""
+        return SubscriptionsSummary(
+            subscriptions=len(self._subscriptions),
+            subscriptions_ended_total=self.ended_total,
+            workers=self.places.workers,
+            subscriptions_turned_away_total=self.places.subscriptions_turned_away_total,
+            workers_turned_away_total=self.places.workers_turned_away_total,
+            workers_per_subscription_turned_away_total=self.places.workers_per_subscription_turned_away_total,
+            slices_cut_total=self.slices.cut_total,
+            bytes_held=self._bytes_held,
+            memory_bytes=self.settings.gateway_memory_bytes,
+            reading_stopped=self.reading_stopped,
+            reading_stops=self._reading_stops,
+            draining=self.draining,
+        )
+
+    def summaries(self) -> Iterator[SubscriptionSummary]:
+        """Each in numbers, as of the moment it is asked for.
+
+        Others may run between one and the next: what has ended by then is left out, what has come is not there yet.
+        """
+        for subscription in list(self._subscriptions.values()):
+            if not subscription.ended:
+                yield subscription_summary(subscription)
+
+    def consumer_summaries(self) -> Iterator[SubscribedConsumerSummary]:
+        """Each consumer of each, by name; in the same way."""
+        for subscription in list(self._subscriptions.values()):
+            if not subscription.ended:
+                yield from consumer_summaries(subscription)
+
+
+class _Refused(Unjoined):
+    """The port of a worker that never joins: it is told why, once, in a later turn; what it asks meanwhile, too."""
+
+    def __init__(self, clock: Clock, link: WorkerLink, command: pb.CommandSubscribe, error: KeylineError) -> None:
+        self._ended = False
+        self._link = link
+        self._error = error
+        clock.call_soon(lambda: self._tell(command.request_id))
+
+    def _tell(self, request_id: int) -> None:
+        if not self._ended:
+            self._ended = True
+            self._link.send(error_frame(request_id, self._error))
+            self._link.forget()
+
+    def refuse(self, request_id: int) -> None:
+        """For the same reason."""
+        if not self._ended:
+            self._link.send(error_frame(request_id, self._error))
+
+    def lost(self, reason: str) -> None:
+        """Nobody is left to be told."""
+        _ = reason
+        self._ended = True
+
+    def close(self, request_id: int) -> None:
+        """It is closed; its SUBSCRIBE needs no answer any more."""
+        if not self._ended:
+            self._ended = True
+            self._link.send(commands.success(request_id))
+            self._link.forget()

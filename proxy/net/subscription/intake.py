@@ -1,0 +1,387 @@
+"""Entries from the broker: whose key, which slot, one part or several.
+
+The hot path of the gateway: for an unbatched message one metadata parse, one hash and one call of the dispatcher. A
+batch is opened only to learn whether all its messages share a slot; most do, and then it travels as it came. What
+cannot be read (encrypted, damaged, too large to open) goes whole to the owner of its outer key, as it would at the
+broker, and is counted: its order per key inside the batch is not promised (G8).
+
+What it would cost too much to open at once is opened in pieces, over several turns of the loop, or in the background;
+all that comes behind it waits for it, see `subscription_receive_queue`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import structlog
+
+from proxy.core.entry import Chunk, Part, bits_to_indexes, mixed_batch
+from proxy.core.sticky_key import murmur31
+from proxy.net.subscription.acks import bits_of
+from proxy.net.subscription.batch_slots import BATCH_MESSAGES_MAX, BatchSlots, Mixed
+from proxy.net.subscription.openings import COST_BYTES, COST_ENTRY
+from proxy.net.subscription.receive_queue import ReceiveQueue
+from proxy.wire.errors import WireError
+from proxy.wire.messages import NO_EXTRAS, MessageHead
+from proxy.wire.metadata import NONE_KEY, peek_key
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from proxy.core.dispatcher import Dispatcher
+    from proxy.core.hash_ranges import HashRange
+    from proxy.core.upstream_window import UpstreamWindow
+    from proxy.net.subscription.batch_contents import BatchContents
+    from proxy.net.subscription.batch_slots import Slots
+    from proxy.net.subscription.openings import Openings
+    from proxy.net.subscription.receive_queue import Taking
+    from proxy.net.subscription.subscription import Counters
+    from proxy.wire.pulsar_pb2 import MessageMetadata
+
+log = structlog.get_logger("keyline.subscription")
+
+
+class Intake:
+    """Turns MESSAGE frames into parts and gives them to the dispatcher."""
+
+    __slots__ = (
+        "_contents",
+        "_counters",
+        "_digest",
+        "_dispatcher",
+        "_slots_at_once",
+        "_inline_bytes",
+        "_now",
+        "_queued",
+        "_receive",
+        "_run_bytes",
+        "_run_messages",
+        "_run_now",
+        "_slot_of",
+        "_slots",
+        "_spend",
+        "_step_messages",
+        "_true_slot_of",
+        "_window",
+        "extras",
+        "slots_of_batch",
+        "last_key",
+        "last_position",
+        "queue",
+    )
+
+    def __init__(
+        self,
+        dispatcher: Dispatcher,
+        contents: BatchContents,
+        window: UpstreamWindow,
+        counters: Counters,
+        now: Callable[[], float],
+        peek_max_bytes: int,
+        openings: Openings,
+        taken: Callable[[], None],
+        failed: Callable[[str], None],
+        slots: HashRange | None = None,
+        digest: Callable[[bytes], int] | None = None,
+    ) -> None:
+        """`digest` is of a `DeliveryRecorder`, for `recorded`.
+
+        `taken` and `failed` are as for `ReceiveQueue`.
+
+        `peek_max_bytes` bounds what one batch may take uncompressed; `slots` are the stream's, None for all.
+
+        A batch with keys of other streams stays whole, since other replicas deliver those: to give their messages to
+        the owners of their slots here would order them no better, and keep this stream from being handed over.
+        """
+        self._dispatcher = dispatcher
+        self._contents = contents
+        self._window = window
+        self._counters = counters
+        self._now = now
+        self._true_slot_of = dispatcher.selector.slot
+        self._slot_of = self._true_slot_of if slots is None else self._slot_within
+        self._slots = slots
+        self._digest = digest
+        self._receive = dispatcher.receive
+        limits = openings.limits
+        self._spend = openings.spend
+        self._inline_bytes, self._step_messages = limits.inline_bytes, limits.step_messages
+        take_at_once, take = self._taken_at_once, self._taking
+        if digest is not None:
+            take_at_once, take = self._taken_at_once_recorded, self._taking_recorded
+        self.queue = ReceiveQueue(openings, counters, take_at_once, take, taken, failed)
+        self._queued = self.queue.entries
+        self.slots_of_batch = BatchSlots(counters, self._true_slot_of, peek_max_bytes, openings, slots, digest)
+        self.slots_of_batch.opener = self.queue
+        self._slots_at_once = self.slots_of_batch.at_once
+        self._run_now = 0.0
+        """When the run of entries under way began to be read, 0 between runs: one look at the clock serves it all."""
+        self._run_messages = self._run_bytes = 0
+        """What came in this run and the window was not told of."""
+        self.last_position: int | None = None
+        """Of the entry that was taken last."""
+        self.last_key = NONE_KEY
+        """Of the same."""
+        self.extras = NO_EXTRAS
+        """What the broker's frames carry that we do not look at: the same for every entry of a subscription."""
+
+    def message(self, head: MessageHead) -> None:
+        """One entry."""
+        if self._queued:
+            self._arrive_behind(head)
+            return
+        _, ledger, entry, redeliveries, ack_set, tail, self.extras = head
+        position = (ledger << 40) + entry
+        now = self._run_now
+        if not now:
+            now = self._run_now = self._now()
+        try:
+            metadata, key, payload_start = peek_key(tail)
+        except WireError as error:
+            self._run_messages += 1
+            self._run_bytes += len(tail)
+            self._unreadable(position, redeliveries, tail, error, now, now)
+            return
+        count = metadata.num_messages_in_batch
+        slot = self._slot_of(murmur31(key))
+        if count <= 1 and not metadata.num_chunks_from_msg and not ack_set:
+            self.last_position, self.last_key = position, key
+            self._run_messages += 1
+            self._run_bytes += len(tail)
+            self._receive(position, slot, 1, tail, redeliveries, now)
+            return
+        count = max(count, 1)
+        messages = _permits(ack_set) if ack_set else count
+        self._run_messages += messages
+        self._run_bytes += len(tail)
+        if metadata.num_chunks_from_msg > 1:
+            self.last_position, self.last_key = position, key
+            self._chunk(metadata, position, slot, redeliveries, tail, now, now)
+            return
+        size = metadata.uncompressed_size if metadata.compression else 0
+        slots: Slots = None
+        if count <= self._step_messages and size <= self._inline_bytes:
+            if not self._spend(self.queue, COST_ENTRY + size // COST_BYTES):
+                self.queue.add(head, now, messages)
+                return
+            slots = self._slots_at_once(metadata, tail, payload_start, key, slot, count, entry)
+        elif self.slots_of_batch.to_be_opened(metadata, count):
+            self.queue.add(head, now, messages)
+            return
+        self.last_position, self.last_key = position, key
+        self._several(slots, position, slot, count, redeliveries, ack_set, tail, now, now)
+
+    def recorded(self, head: MessageHead) -> None:
+        """One entry, whose parts are to know the digests of their keys: nothing leaves before the turn ends."""
+        self.slots_of_batch.digests.clear()
+        self.message(head)
+        if not self._queued:
+            self._record()
+
+    def _record(self) -> None:
+        """Of the entry that was taken last."""
+        assert self._digest is not None
+        assert self.last_position is not None
+        entry = self._dispatcher.outstanding.entries.get(self.last_position)
+        if entry is None:
+            return
+        of_batch = self.slots_of_batch.digests
+        digest = tuple(of_batch) if of_batch else self._digest(self.last_key)
+        if isinstance(entry, Part):
+            entry.digest = digest
+            return
+        for part in entry.parts:
+            part.digest = digest
+
+    def end_run(self) -> None:
+        """The entries that arrived together are all in."""
+        self._run_now = 0.0
+        if self._run_messages:
+            self._window.received(self._run_messages, self._run_bytes)
+            self._run_messages = self._run_bytes = 0
+
+    # ---- what waits to be opened ------------------------------------------------------------------------------
+
+    def _arrive_behind(self, head: MessageHead) -> None:
+        """One entry, while an earlier one waits."""
+        tail = head.tail
+        now = self._run_now
+        if not now:
+            now = self._run_now = self._now()
+        try:
+            metadata, _, _ = peek_key(tail)
+            messages = max(metadata.num_messages_in_batch, 1)
+            if head.ack_set:
+                messages = _permits(head.ack_set)
+        except WireError:
+            messages = 1
+        self._run_messages += messages
+        self._run_bytes += len(tail)
+        self.queue.add(head, now, messages)
+
+    def _taken_at_once(self, head: MessageHead, arrived_at: float) -> bool:
+        """Take a batch that costs little, as `message` does, if the turn has room for it: most that wait are such."""
+        _, ledger, entry, redeliveries, ack_set, tail, extras = head
+        try:
+            metadata, key, payload_start = peek_key(tail)
+        except WireError:
+            return False
+        count = metadata.num_messages_in_batch
+        size = metadata.uncompressed_size if metadata.compression else 0
+        if metadata.num_chunks_from_msg > 1 or not 1 < count <= self._step_messages or size > self._inline_bytes:
+            return False
+        if not self._spend(self.queue, COST_ENTRY + size // COST_BYTES):
+            return False
+        position = (ledger << 40) + entry
+        slot = self._slot_of(murmur31(key))
+        slots = self._slots_at_once(metadata, tail, payload_start, key, slot, count, entry)
+        self.extras, self.last_position, self.last_key = extras, position, key
+        self._several(slots, position, slot, count, redeliveries, ack_set, tail, arrived_at, self._now())
+        return True
+
+    def _taken_at_once_recorded(self, head: MessageHead, arrived_at: float) -> bool:
+        """As `recorded`."""
+        self.slots_of_batch.digests.clear()
+        taken = self._taken_at_once(head, arrived_at)
+        if taken:
+            self._record()
+        return taken
+
+    def _taking(self, head: MessageHead, arrived_at: float) -> Taking:
+        """As `message`, in turns."""
+        _, ledger, entry, redeliveries, ack_set, tail, self.extras = head
+        position = (ledger << 40) + entry
+        try:
+            metadata, key, payload_start = peek_key(tail)
+        except WireError as error:
+            yield 1
+            self._unreadable(position, redeliveries, tail, error, arrived_at, self._now())
+            return
+        count = max(metadata.num_messages_in_batch, 1)
+        slot = self._slot_of(murmur31(key))
+        chunk = metadata.num_chunks_from_msg > 1
+        slots: Slots = None
+        if chunk or (count == 1 and not ack_set):
+            yield 1
+        else:
+            slots = yield from self.slots_of_batch.in_turns(metadata, tail, payload_start, key, slot, count, entry)
+        now = self._now()
+        self.last_position, self.last_key = position, key
+        if chunk:
+            self._chunk(metadata, position, slot, redeliveries, tail, arrived_at, now)
+        elif count == 1 and not ack_set:
+            self._dispatcher.receive_part(Part(position, slot, 1, tail, redeliveries, arrived_at), now)
+        else:
+            self._several(slots, position, slot, count, redeliveries, ack_set, tail, arrived_at, now)
+
+    def _taking_recorded(self, head: MessageHead, arrived_at: float) -> Taking:
+        """As `recorded`, in turns."""
+        self.slots_of_batch.digests.clear()
+        yield from self._taking(head, arrived_at)
+        self._record()
+
+    # ---- towards the dispatcher -------------------------------------------------------------------------------
+
+    def _several(
+        self,
+        slots: Slots,
+        position: int,
+        slot: int,
+        count: int,
+        redeliveries: int,
+        ack_set: tuple[int, ...] | None,
+        tail: bytes,
+        arrived_at: float,
+        now: float,
+    ) -> None:
+        """An entry of several messages, or partly acknowledged."""
+        if slots is None:
+            # Whole, also what an earlier life acknowledged of it: see `entry.forget_acked`.
+            part = Part(position, slot, min(count, BATCH_MESSAGES_MAX), tail, redeliveries, arrived_at)
+            part.opaque = True
+            self._dispatcher.receive_part(part, now)
+        elif ack_set:
+            self._partly_acked(slots, position, count, redeliveries, bits_of(ack_set), tail, arrived_at, now)
+        elif isinstance(slots, Mixed):
+            self._counters.peeked_batches += 1
+            self._mixed(slots, slots.wanted, position, redeliveries, tail, arrived_at, now)
+        elif arrived_at == now:
+            self._receive(position, slots, count, tail, redeliveries, now)
+        else:
+            self._dispatcher.receive_part(Part(position, slots, count, tail, redeliveries, arrived_at), now)
+
+    def _mixed(
+        self,
+        slots: Mixed,
+        wanted: tuple[int, ...] | None,
+        position: int,
+        redeliveries: int,
+        tail: bytes,
+        arrived_at: float,
+        now: float,
+    ) -> None:
+        batch = mixed_batch(position, tail, slots.slots, redeliveries, arrived_at, wanted)
+        self._contents.keep(batch, slots.opened)
+        self._dispatcher.receive_batch(batch, now)
+
+    def _chunk(
+        self,
+        metadata: MessageMetadata,
+        position: int,
+        slot: int,
+        redeliveries: int,
+        tail: bytes,
+        arrived_at: float,
+        now: float,
+    ) -> None:
+        part = Part(position, slot, 1, tail, redeliveries, arrived_at)
+        part.chunk = Chunk(metadata.uuid, metadata.chunk_id, metadata.num_chunks_from_msg)
+        self._dispatcher.receive_part(part, now)
+
+    def _partly_acked(
+        self,
+        slots: Mixed | int,
+        position: int,
+        count: int,
+        redeliveries: int,
+        unacked: int,
+        tail: bytes,
+        arrived_at: float,
+        now: float,
+    ) -> None:
+        """An entry of which an earlier life acknowledged some messages already."""
+        left = tuple(bits_to_indexes(unacked & ((1 << count) - 1), range(count)))
+        if isinstance(slots, Mixed) and slots.wanted is not None:
+            left = tuple(sorted(set(left).intersection(slots.wanted)))
+        if not left:
+            self._dispatcher.outstanding.acks.append(position)
+            self._dispatcher.outstanding.unconfirmed.add(position)
+        elif isinstance(slots, Mixed):
+            self._mixed(slots, left, position, redeliveries, tail, arrived_at, now)
+        else:
+            batch = mixed_batch(position, tail, [slots] * count, redeliveries, arrived_at, left)
+            self._dispatcher.receive_batch(batch, now)
+
+    def _unreadable(
+        self, position: int, redeliveries: int, tail: bytes, error: Exception, arrived_at: float, now: float
+    ) -> None:
+        """Damaged metadata: delivered like a message without key, as the broker does; the client will complain."""
+        self._counters.unreadable_entries += 1
+        log.warning("an entry's metadata cannot be read; it is delivered as it is", error=str(error))
+        self.last_position, self.last_key = position, NONE_KEY
+        slot = self._slot_of(murmur31(NONE_KEY))
+        self._dispatcher.receive_part(Part(position, slot, 1, tail, redeliveries, arrived_at), now)
+
+    def _slot_within(self, hashed: int) -> int:
+        """The slot of a key's hash; one that is not the stream's, whatever the broker thought, goes with its first.
+
+        Such an entry could not be delivered under another stream's lease, nor this stream be handed over with it here.
+        """
+        slot = self._true_slot_of(hashed)
+        slots = self._slots
+        return slot if slots is None or slots.start <= slot <= slots.end else max(slots.start, 1)
+
+
+def _permits(ack_set: tuple[int, ...]) -> int:
+    """How many a broker debits for a batch of which an earlier life acknowledged some: what it sends of it."""
+    return max(1, bits_of(ack_set).bit_count())

@@ -1,0 +1,126 @@
+"""Deliveries on their way to a worker: frames for its socket.
+
+A whole entry leaves as the broker sent it, but for the consumer id in front; a slice leaves as a smaller batch. Frames
+are made only while the worker's socket takes them: what does not fit stays in the worker's outbox as references to
+bytes that are held anyway, so a slow reader costs no copies.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from proxy.core.entry import WIRE_ENTRY_MASK
+from proxy.core.histogram import Histogram
+from proxy.core.positions import ENTRY_BITS, ENTRY_MASK
+from proxy.wire.errors import MetadataError
+from proxy.wire.messages import message_frame
+from proxy.wire.metadata import strip_broker_entry_metadata
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from proxy.core.entry import Part
+    from proxy.core.worker import Worker
+    from proxy.net.ports import DeliveryRecorder, WorkerLink
+    from proxy.net.subscription.batch_contents import BatchContents
+    from proxy.net.subscription.subscription import Counters
+    from proxy.wire.messages import Extras
+
+FRAMES_AT_A_TIME: Final = 128
+"""Frames joined into one write before the socket is asked again whether it takes more."""
+
+_BROKER_ENTRY_MAGIC: Final = b"\x02"
+
+
+class Outbox:
+    """Writes workers' outboxes to their links."""
+
+    __slots__ = ("_contents", "_counters", "_now", "_recorder", "dispatch_latency")
+
+    def __init__(
+        self,
+        counters: Counters,
+        now: Callable[[], float],
+        contents: BatchContents,
+        recorder: DeliveryRecorder | None = None,
+    ) -> None:
+        """`contents` cuts batches."""
+        self._recorder = recorder
+        self._counters = counters
+        self._now = now
+        self._contents = contents
+        self.dispatch_latency = Histogram()
+        """From an entry's arrival to its being written to a worker's socket, for each delivery's first attempt."""
+
+    def write(self, link: WorkerLink, worker: Worker, extras: Extras) -> bool:
+        """Send what the socket takes; True if that was everything."""
+        units = worker.outbox
+        consumer_id = link.consumer_id
+        keeps_broker_entry = link.accepts_broker_entry_metadata
+        piece = self._contents.piece
+        sent = slices = 0
+        while sent < len(units):
+            if not link.writable:
+                del units[:sent]
+                self._counters.sliced_deliveries += slices
+                return False
+            pieces = []
+            group = units[sent : sent + FRAMES_AT_A_TIME]
+            for unit in group:
+                if unit.key == unit.position:
+                    tail = unit.tail
+                    if not keeps_broker_entry and tail[1:2] == _BROKER_ENTRY_MAGIC:
+                        tail = _without_broker_entry(tail)
+                    position = unit.position
+                    pieces.append(
+                        message_frame(
+                            consumer_id,
+                            position >> ENTRY_BITS,
+                            position & ENTRY_MASK,
+                            unit.redeliveries,
+                            tail,
+                            (),
+                            extras,
+                        )
+                    )
+                else:
+                    batch, indexes = unit.batch, unit.indexes
+                    assert batch is not None
+                    assert indexes is not None
+                    # As `wire_id` has it, in place.
+                    ledger, entry = unit.position >> ENTRY_BITS, -unit.key & WIRE_ENTRY_MASK
+                    tail = piece(batch, indexes)
+                    slices += 1
+                    pieces.append(message_frame(consumer_id, ledger, entry, unit.redeliveries, tail, (), extras))
+            link.send(b"".join(pieces))
+            self._observe(worker, group)
+            sent += FRAMES_AT_A_TIME
+        worker.outbox = []
+        self._counters.sliced_deliveries += slices
+        return True
+
+    def _observe(self, worker: Worker, group: Sequence[Part]) -> None:
+        """Entries that arrived in one run share their time, so they are observed together."""
+        now = self._now()
+        if self._recorder is not None:
+            self._recorder.sent(worker, group, now)
+        received_at, count = group[0].received_at, 0
+        for unit in group:
+            if unit.attempts == 1:
+                if unit.received_at != received_at:
+                    self.dispatch_latency.observe(now - received_at, count)
+                    received_at, count = unit.received_at, 0
+                count += 1
+        self.dispatch_latency.observe(now - received_at, count)
+
+
+def _without_broker_entry(tail: bytes) -> bytes:
+    """The tail for a client that asked for no broker entry metadata; one whose header is damaged stays as it is.
+
+    Such an entry was counted as unreadable when it came, and is delivered for the client to complain of. Raising here
+    would cost the broker's connection, at every redelivery anew.
+    """
+    try:
+        return strip_broker_entry_metadata(tail)
+    except MetadataError:
+        return tail

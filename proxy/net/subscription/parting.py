@@ -1,0 +1,94 @@
+"""The time between a subscription's last worker and its end: acks that the broker has not confirmed yet.
+
+The last worker may leave while the broker is away, or hangs. What it acknowledged would be delivered again to whoever
+comes next, if the subscription ended with it (G4). So it stays, without workers, until the broker has confirmed every
+ack: one round trip usually, a reconnect at worst. Not for ever: past a bound the acks are given up, with a line in
+the log; the messages come again then (G3).
+
+A client that waits for the answer to its close waits for that round trip too, but for no outage.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import structlog
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from proxy.net.ports import Timer
+    from proxy.net.subscription.subscription import Subscription
+
+PARTING_S_MAX: Final = 300.0
+"""A broker that is away for longer finds nobody who remembers."""
+
+log = structlog.get_logger("keyline.subscription")
+
+
+class Parting:
+    """Owner of those who wait for the end of one subscription without workers."""
+
+    def __init__(self, subscription: Subscription) -> None:
+        """Not under way."""
+        self._subscription = subscription
+        self._timer: Timer | None = None
+        self._waiting: list[Callable[[], None]] = []
+
+    @property
+    def under_way(self) -> bool:
+        """Whether the last worker has left and the subscription has not ended."""
+        return self._timer is not None
+
+    @property
+    def owes(self) -> bool:
+        """Whether there are acks that the broker has not confirmed."""
+        subscription = self._subscription
+        outstanding = subscription.dispatcher.outstanding
+        unconfirmed = outstanding.unconfirmed or outstanding.acks or outstanding.index_acks
+        return bool(unconfirmed) and subscription.inflows.stands
+
+    def begin(self, done: Callable[[], None] | None) -> None:
+        """The last worker left; `done` is called when the broker knows it, or cannot be told now. May be repeated."""
+        if done is not None:
+            self.wait(done)
+        subscription = self._subscription
+        if self._timer is None:
+            self._timer = subscription.clock.call_later(PARTING_S_MAX, self._too_late)
+            subscription.acks.watcher = self._answered
+        if subscription.inflows.first_ready() is None:
+            self.release()
+
+    def wait(self, done: Callable[[], None]) -> None:
+        """Call this too at the next `release`."""
+        self._waiting.append(done)
+
+    def end(self) -> None:
+        """It is over: somebody came, or the subscription ends. Those who wait go on waiting."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+            self._subscription.acks.watcher = None
+
+    def release(self) -> None:
+        """Nobody is to wait any longer."""
+        waiting, self._waiting = self._waiting, []
+        for done in waiting:
+            done()
+
+    def _answered(self, error: Exception | None) -> None:
+        """The broker spoke of acks; whoever waits for it to confirm them does not wait for a second attempt."""
+        if error is None:
+            self._subscription.schedule_flush()
+        else:
+            self.release()
+
+    def _too_late(self) -> None:
+        subscription = self._subscription
+        log.warning(
+            "acks given up that the broker did not confirm",
+            topic=subscription.topic,
+            subscription=subscription.name,
+            acks=len(subscription.dispatcher.outstanding.unconfirmed),
+        )
+        subscription.end()

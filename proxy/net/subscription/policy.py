@@ -1,0 +1,129 @@
+"""What the first worker settles for a subscription, and what later ones must agree with.
+
+As at the broker: the first consumer's key-shared mode and out-of-order flag build the dispatcher, and a consumer that
+asks for another is refused as busy while others are connected (apache/pulsar issue 23449). The ordering mode comes
+from configuration unless the consumer property `keyline.ordering-mode` says otherwise.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from proxy.core.dispatcher import OrderingMode
+from proxy.core.selectors.auto_split import AutoSplit
+from proxy.core.selectors.consistent_hashing import ConsistentHashing
+from proxy.core.selectors.sticky_ranges import StickyRanges
+from proxy.core.sticky_key import consistent_slot, range_slot
+from proxy.core.worker import Worker
+from proxy.errors import ClientError
+from proxy.wire import pulsar_pb2 as pb
+
+if TYPE_CHECKING:
+    from proxy.core.selectors.base import Selector
+    from proxy.net.subscription.settings import SubscriptionSettings
+
+PROPERTY_PREFIX = "keyline."
+"""Consumer properties that begin so are meant for the gateway: one it does not know is a mistake, never ignored."""
+
+ORDERING_MODE_PROPERTY = "keyline.ordering-mode"
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriptionPolicy:
+    """How a subscription assigns and orders."""
+
+    sticky: bool
+    mode: OrderingMode
+    asked: OrderingMode
+    """What its first worker asked for; an operator may have ordered another mode since."""
+
+    def new_selector(self, settings: SubscriptionSettings, *, streamed: bool = False) -> Selector[Worker]:
+        """An empty selector of the right kind.
+
+        One of a `streamed` subscription has its slots where streams are cut, so that each is in one stream: the
+        entries of two streams come in no order that a slot could keep.
+        """
+        if self.sticky:
+            return StickyRanges[Worker]()
+        if settings.selector == "auto_split":
+            return AutoSplit[Worker]()
+        return ConsistentHashing[Worker](
+            settings.consistent_hashing_points, range_slot if streamed else consistent_slot
+        )
+
+
+def policy_of(command: pb.CommandSubscribe, settings: SubscriptionSettings) -> SubscriptionPolicy:
+    """What this worker asks for.
+
+    Raises:
+        ClientError: a property for the gateway that it does not know, or a value that is none. NotAllowedError, since
+            that is one after which clients give up at once and show the text; most others they try again for a minute.
+    """
+    unknown = [pair.key for pair in command.metadata if pair.key.startswith(PROPERTY_PREFIX)]
+    unknown = [name for name in unknown if name != ORDERING_MODE_PROPERTY]
+    if unknown:
+        message = f"no such consumer property: {unknown[0]}; those for the gateway are: {ORDERING_MODE_PROPERTY}"
+        raise ClientError(message, pb.NotAllowedError)
+    meta = command.keySharedMeta
+    sticky = meta.keySharedMode == pb.STICKY
+    wanted = next((pair.value for pair in command.metadata if pair.key == ORDERING_MODE_PROPERTY), "")
+    if meta.allowOutOfOrderDelivery:
+        return SubscriptionPolicy(sticky, OrderingMode.UNORDERED, OrderingMode.UNORDERED)
+    try:
+        mode = OrderingMode(wanted or settings.ordering_mode)
+    except ValueError:
+        known = ", ".join(mode.value for mode in OrderingMode)
+        message = f"consumer property {ORDERING_MODE_PROPERTY}={wanted!r} is not an ordering mode; use one of {known}"
+        raise ClientError(message, pb.NotAllowedError) from None
+    return SubscriptionPolicy(sticky, mode, mode)
+
+
+def refuse_in_group(command: pb.CommandSubscribe) -> None:
+    """Refuse what no worker of a replica in a group may ask for.
+
+    Raises:
+        ClientError: NotAllowedError, since no other moment and no other replica would allow it.
+    """
+    if command.keySharedMeta.keySharedMode == pb.STICKY:
+        message = (
+            "key-shared mode STICKY is not for a subscription that a group of replicas shares: hash ranges are leased "
+            "to replicas, not to workers; use AUTO_SPLIT, and the keys of this replica are divided among its workers"
+        )
+        raise ClientError(message, pb.NotAllowedError)
+    if not command.durable:
+        message = (
+            "a non-durable subscription cannot be shared by a group of replicas: it would end when a replica hands "
+            "over what it has; subscribe durably"
+        )
+        raise ClientError(message, pb.NotAllowedError)
+
+
+def check_agreement(present: SubscriptionPolicy, command: pb.CommandSubscribe, settings: SubscriptionSettings) -> None:
+    """Refuse a worker that asks for another policy than the connected ones.
+
+    Raises:
+        ClientError: ConsumerBusy, naming what differs; NotAllowedError for what no Key_Shared consumer may.
+    """
+    if command.read_compacted:
+        # The first worker hears so from the broker; the others' options never get there.
+        raise ClientError("readCompacted only allowed on failover or exclusive subscriptions", pb.NotAllowedError)
+    wanted = policy_of(command, settings)
+    if wanted.sticky != present.sticky:
+        names = {True: "STICKY", False: "AUTO_SPLIT"}
+        message = f"the subscription's connected consumers use key-shared mode {names[present.sticky]}, not "
+        raise ClientError(message + names[wanted.sticky], pb.ConsumerBusy)
+    unordered = OrderingMode.UNORDERED
+    if (wanted.mode is unordered) != (present.mode is unordered):
+        message = f"the subscription's connected consumers have allowOutOfOrderDelivery={present.mode is unordered}"
+        raise ClientError(message, pb.ConsumerBusy)
+    explicit = any(pair.key == ORDERING_MODE_PROPERTY for pair in command.metadata)
+    if explicit and wanted.mode is not present.asked:
+        message = f"the subscription's connected consumers use {ORDERING_MODE_PROPERTY}={present.asked.value}"
+        raise ClientError(message, pb.ConsumerBusy)
+
+
+def new_worker(command: pb.CommandSubscribe, name: str, link: object, settings: SubscriptionSettings) -> Worker:
+    """The dispatcher's view of a subscriber."""
+    ranges = [(span.start, span.end) for span in command.keySharedMeta.hashRanges]
+    return Worker(name, link, sticky_ranges=ranges, max_unacked=settings.max_unacked_messages_per_worker)

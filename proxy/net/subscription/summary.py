@@ -1,0 +1,130 @@
+"""All subscriptions in numbers, for metrics: see `proxy.core.summary`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from proxy.core.summary import ConsumerSummary, DispatcherSummary, consumer_summary, dispatcher_summary, workers_by_name
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from proxy.core.histogram import HistogramStatistics
+    from proxy.net.subscription.subscription import Subscription
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriptionSummary:
+    """One subscription."""
+
+    topic: str
+    subscription: str
+    upstream_state: str
+    upstream_connects: int
+    upstream_permits: int
+    joining: int
+    look_ahead_messages: int
+    """Messages that may wait, with as many workers as there are."""
+    look_ahead_used: float
+    """Those that wait, as a share of those that may; above 1 while more came back than are read ahead."""
+    memory_bytes: int
+    """Bytes the subscription may hold; what it does is in `dispatcher`."""
+    oldest_wait_s: float
+    """How long the slot has waited that has waited longest; 0 if none does."""
+    oldest_unacknowledged_s: float
+    """How long ago the delivery was sent that has been unacknowledged longest; 0 without any."""
+    acks_refused: int
+    opaque_batches: int
+    unreadable_entries: int
+    peeked_batches: int
+    sliced_deliveries: int
+    background_openings: int
+    """Batches that were decompressed beside the loop."""
+    background_opened_bytes: int
+    opening_messages: int
+    """Messages that wait until they, or what came before them, are opened."""
+    opening_bytes: int
+    budget_stops: int
+    dispatch_latency: HistogramStatistics
+    dispatcher: DispatcherSummary
+
+
+@dataclass(frozen=True, slots=True)
+class SubscribedConsumerSummary:
+    """The workers of one name on one subscription."""
+
+    topic: str
+    subscription: str
+    oldest_unacknowledged_s: float
+    """As for the whole subscription."""
+    consumer: ConsumerSummary
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriptionsSummary:
+    """All of them together; names as in `SubscriptionsStatistics`."""
+
+    subscriptions: int
+    subscriptions_ended_total: int
+    workers: int
+    subscriptions_turned_away_total: int
+    workers_turned_away_total: int
+    workers_per_subscription_turned_away_total: int
+    slices_cut_total: int
+    """Turns of the loop that ended with joins, leaves or frames left for later ones."""
+    bytes_held: int
+    memory_bytes: int
+    """Bytes all may hold together."""
+    reading_stopped: bool
+    reading_stops: int
+    draining: bool
+
+
+def subscription_summary(subscription: Subscription) -> SubscriptionSummary:
+    """One at this moment."""
+    counters = subscription.counters
+    inflows = subscription.inflows
+    settings = subscription.settings
+    dispatcher = dispatcher_summary(subscription.dispatcher)
+    look_ahead = settings.look_ahead_messages(dispatcher.workers)
+    return SubscriptionSummary(
+        topic=subscription.topic,
+        subscription=subscription.name,
+        upstream_state=inflows.state.value,
+        upstream_connects=inflows.connects,
+        upstream_permits=inflows.permits,
+        joining=len(subscription.admission),
+        look_ahead_messages=look_ahead,
+        look_ahead_used=dispatcher.waiting_messages / max(look_ahead, 1),
+        memory_bytes=settings.subscription_memory_bytes,
+        oldest_wait_s=_age(subscription, dispatcher.oldest_wait_since),
+        oldest_unacknowledged_s=_age(subscription, dispatcher.oldest_delivery_at),
+        acks_refused=counters.acks_refused,
+        opaque_batches=counters.opaque_batches,
+        unreadable_entries=counters.unreadable_entries,
+        peeked_batches=counters.peeked_batches,
+        sliced_deliveries=counters.sliced_deliveries,
+        background_openings=counters.background_openings,
+        background_opened_bytes=counters.background_opened_bytes,
+        opening_messages=inflows.queued_messages,
+        opening_bytes=inflows.queued_bytes,
+        budget_stops=inflows.budget_stops,
+        dispatch_latency=subscription.outbox.dispatch_latency.statistics(),
+        dispatcher=dispatcher,
+    )
+
+
+def consumer_summaries(subscription: Subscription) -> Iterator[SubscribedConsumerSummary]:
+    """Its consumers by name, each as of the moment it is asked for; who has left by then is left out."""
+    dispatcher = subscription.dispatcher
+    for name, known in workers_by_name(dispatcher).items():
+        here = [worker for worker in known if dispatcher.workers.get(worker.index) is worker]
+        if here:
+            consumer = consumer_summary(dispatcher, name, here)
+            oldest_s = _age(subscription, consumer.oldest_delivery_at)
+            yield SubscribedConsumerSummary(subscription.topic, subscription.name, oldest_s, consumer)
+
+
+def _age(subscription: Subscription, since: float | None) -> float:
+    return subscription.now() - since if since is not None else 0.0

@@ -1,0 +1,321 @@
+"""A consumer that a subscription has at the broker, and how it comes back.
+
+A state machine without IO: locate the topic's broker, subscribe, be ready; when the connection or the consumer is
+gone, back off and begin again, for as long as there are workers. What the dispatcher holds survives all of that (G4).
+
+A first subscribe that fails is the workers' business: they get the broker's own error. Later failures are ours: they
+are retried for ever, counted, and shown, because the workers hold messages that must be acknowledged one day. The
+consumer of a stream is no worker's business even at first: the replica that had the stream before may be about to go.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING, Final, Protocol
+
+import structlog
+
+from proxy.core.positions import is_packable, pack
+from proxy.errors import UpstreamUnavailable
+from proxy.wire import commands
+from proxy.wire import pulsar_pb2 as pb
+from proxy.wire.frames import encode_command
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from proxy.net.ports import (
+        BrokerDirectory,
+        BrokerLink,
+        Clock,
+        Timer,
+        UpstreamConsumer,
+    )
+    from proxy.net.subscription.settings import SubscriptionSettings
+
+STEADY_S: Final = 1.0
+"""A consumer that stood so long and is lost comes back at once; one that is lost sooner backs off further."""
+
+STREAM_BACKOFF_MS_MAX: Final = 1_000
+"""For a stream's consumer: whoever had the stream before is about to go, and its keys wait meanwhile."""
+
+log = structlog.get_logger("keyline.subscription")
+
+
+class UpstreamState(Enum):
+    """Where the consumer at the broker stands."""
+
+    IDLE = "idle"
+    LOCATING = "locating"
+    SUBSCRIBING = "subscribing"
+    READY = "ready"
+    BACKING_OFF = "backing_off"
+    CLOSED = "closed"
+
+
+class UpstreamOwner(Protocol):
+    """Whom the consumer belongs to; besides, it receives the messages."""
+
+    def upstream_ready(self) -> None:
+        """Subscribed, for the first time or again."""
+
+    def upstream_refused(self, error: Exception) -> None:
+        """The very first attempt failed; the consumer is closed. A persistent one: any failed, and it tries again."""
+
+    def upstream_mark_delete(self, position: int | None) -> None:
+        """After `upstream_ready`: everything up to here is acknowledged at the broker; None if it does not tell."""
+
+
+class SubscriptionUpstream:
+    """One Key_Shared consumer at the broker."""
+
+    def __init__(
+        self,
+        template: pb.CommandSubscribe,
+        brokers: BrokerDirectory,
+        clock: Clock,
+        settings: SubscriptionSettings,
+        owner: UpstreamOwner,
+        consumer: UpstreamConsumer,
+        *,
+        persistent: bool = False,
+    ) -> None:
+        """`template` is our SUBSCRIBE, but for its ids: its options create the subscription if it is not there.
+
+        With `persistent`, attempts before the first success are repeated as those after it are.
+        """
+        self._template = template
+        self._persistent = persistent
+        self._brokers = brokers
+        self._clock = clock
+        self._settings = settings
+        self._owner = owner
+        self._consumer = consumer
+        self._timer: Timer | None = None
+        self._failures = 0
+        self._ready_at = 0.0
+        self._attempt = 0
+        self._held_back = False
+        self.state = UpstreamState.IDLE
+        self.link: BrokerLink | None = None
+        """Set while ready, and only then."""
+        self._subscribing: BrokerLink | None = None
+        self.consumer_id = 0
+        self.connects = 0
+        self.last_error = ""
+
+    def open(self) -> None:
+        """Begin."""
+        assert self.state in (UpstreamState.IDLE, UpstreamState.BACKING_OFF), self.state
+        self._timer = None
+        self.state = UpstreamState.LOCATING
+        self._attempt += 1
+        attempt = self._attempt
+        self._brokers.locate(self._template.topic, lambda result: self._located(attempt, result))
+
+    @property
+    def parked(self) -> bool:
+        """Whether it is gone at the broker, and is not to come back by itself."""
+        return self._held_back and self.state is UpstreamState.BACKING_OFF
+
+    def hold_back(self) -> None:
+        """If it is lost, or not there yet, stay away until `go_on`: somebody else may have a right to it."""
+        self._held_back = True
+        if self.parked and self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def go_on(self) -> None:
+        """Come back by itself as ever, at once if it is gone."""
+        parked, self._held_back = self.parked, False
+        if parked:
+            self.open()
+
+    def close(self, done: Callable[[], None] | None = None, *, tell_broker: bool = True) -> None:
+        """End for good, and call `done` when the broker has answered, or can't.
+
+        `tell_broker` False where the broker has closed the consumer already.
+        """
+        link = self.link or self._subscribing
+        self._end(UpstreamState.CLOSED)
+        if link is None or not tell_broker:
+            if link is not None:
+                link.drop_consumer(self.consumer_id)
+            if done is not None:
+                done()
+            return
+        close_at(link, self.consumer_id, done)
+
+    def lost(self, reason: str) -> None:
+        """The consumer is gone at the broker: come back, at once the first time."""
+        if self.state in (UpstreamState.CLOSED, UpstreamState.BACKING_OFF, UpstreamState.IDLE):
+            return
+        if self.link is not None:
+            self.link.drop_consumer(self.consumer_id)
+            if self._clock.now() - self._ready_at >= STEADY_S:
+                self._failures = 0
+        log.info("upstream consumer lost", topic=self._template.topic, reason=reason)
+        self._retry(reason, at_once=True)
+
+    def begin_anew(self, reason: str) -> None:
+        """Whether the consumer still stands at the broker is not known: close it there, and come back."""
+        if self.link is not None:
+            close_at(self.link, self.consumer_id)
+        self.lost(reason)
+
+    # ---- steps ------------------------------------------------------------------------------------------------
+
+    def _located(self, attempt: int, result: BrokerLink | Exception) -> None:
+        if attempt != self._attempt or self.state is not UpstreamState.LOCATING:
+            return
+        if isinstance(result, Exception):
+            self._failed(result)
+            return
+        self.state = UpstreamState.SUBSCRIBING
+        self._subscribing = result
+        self.consumer_id = result.new_consumer(self._consumer)
+        subscribe = pb.CommandSubscribe()
+        subscribe.CopyFrom(self._template)
+        subscribe.consumer_id = self.consumer_id
+
+        def build(request_id: int) -> bytes:
+            subscribe.request_id = request_id
+            return encode_command(pb.BaseCommand(type=pb.BaseCommand.SUBSCRIBE, subscribe=subscribe))
+
+        result.request(build, lambda reply: self._subscribed(attempt, result, reply))
+
+    def _subscribed(self, attempt: int, link: BrokerLink, reply: pb.BaseCommand | Exception) -> None:
+        if attempt != self._attempt or self.state is not UpstreamState.SUBSCRIBING:
+            return
+        if isinstance(reply, Exception):
+            if isinstance(reply, UpstreamUnavailable):
+                # The broker may carry it out yet: a consumer nobody listens to would keep its keys for ever.
+                close_at(link, self.consumer_id)
+            else:
+                link.drop_consumer(self.consumer_id)
+            self._failed(reply)
+            return
+        if self._held_back:
+            close_at(link, self.consumer_id)
+            self._retry("it was held back meanwhile", at_once=True)
+            return
+        self._subscribing = None
+        self.link = link
+        self.state = UpstreamState.READY
+        self._ready_at = self._clock.now()
+        self.last_error = ""
+        self.connects += 1
+        _begin_no_more(self._template)
+        self._owner.upstream_ready()
+        self._ask_mark_delete(attempt, link)
+
+    def _ask_mark_delete(self, attempt: int, link: BrokerLink) -> None:
+        consumer_id = self.consumer_id
+
+        def answered(reply: pb.BaseCommand | Exception) -> None:
+            if isinstance(reply, Exception):
+                self._clock.call_soon(untold)  # with a connection that breaks, requests end before consumers
+            elif attempt == self._attempt and self.link is link:
+                self._owner.upstream_mark_delete(_mark_delete(reply))
+
+        def untold() -> None:
+            if attempt == self._attempt and self.link is link:
+                self._owner.upstream_mark_delete(None)
+
+        link.request(lambda request_id: commands.get_last_message_id(consumer_id, request_id), answered)
+
+    def _failed(self, error: Exception) -> None:
+        if not self.connects and not self._persistent:
+            self._end(UpstreamState.CLOSED)
+            self._owner.upstream_refused(error)
+            return
+        self._retry(str(error), at_once=False)
+        if self._persistent:
+            self._owner.upstream_refused(error)
+
+    def _retry(self, reason: str, *, at_once: bool) -> None:
+        self._end(UpstreamState.BACKING_OFF)
+        self.last_error = reason
+        settings = self._settings
+        delay_ms = settings.reconnect_backoff_initial_ms * 2 ** min(max(self._failures - 1, 0), 20)
+        longest_ms = settings.reconnect_backoff_max_ms
+        if self._persistent:
+            longest_ms = min(longest_ms, STREAM_BACKOFF_MS_MAX)
+        delay_ms = 0 if at_once and not self._failures else min(delay_ms, longest_ms)
+        self._failures += 1
+        if not self._held_back:
+            self._timer = self._clock.call_later(delay_ms / 1000, self.open)
+
+    def _end(self, state: UpstreamState) -> None:
+        self.state = state
+        self.link = None
+        self._subscribing = None
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+
+def _mark_delete(reply: pb.BaseCommand) -> int | None:
+    answer = reply.getLastMessageIdResponse
+    if not answer.HasField("consumer_mark_delete_position"):
+        return None
+    place = answer.consumer_mark_delete_position
+    entry = place.entryId if place.entryId < 1 << 63 else place.entryId - (1 << 64)
+    return pack(place.ledgerId, entry) if is_packable(place.ledgerId, entry) else None
+
+
+def upstream_subscribe(worker: pb.CommandSubscribe, replica_name: str) -> pb.CommandSubscribe:
+    """What the first worker asked for, as a consumer of the gateway's own.
+
+    Kept: everything that shapes the subscription (durability, position, schema, properties). Replaced: what belongs
+    to the worker alone; the workers' own hash ranges are the dispatcher's business.
+    """
+    ours = pb.CommandSubscribe()
+    ours.CopyFrom(worker)
+    ours.consumer_name = replica_name
+    ours.ClearField("metadata")
+    ours.ClearField("priority_level")
+    ours.ClearField("consumer_epoch")
+    ours.keySharedMeta.Clear()
+    ours.keySharedMeta.keySharedMode = pb.AUTO_SPLIT
+    ours.keySharedMeta.allowOutOfOrderDelivery = worker.keySharedMeta.allowOutOfOrderDelivery
+    ours.metadata.add(key="keyline.replica", value=replica_name)
+    return ours
+
+
+def stream_subscribe(
+    worker: pb.CommandSubscribe, replica_name: str, stream: int, first_slot: int, last_slot: int
+) -> pb.CommandSubscribe:
+    """The same for one stream: a consumer of exactly these slots, both ends included, which the broker gives no other.
+
+    That the subscription is there was seen to by the probe of its first worker; so where that worker wanted to begin is
+    done with, or each stream that comes here would move the cursor of all replicas back.
+    """
+    ours = upstream_subscribe(worker, replica_name)
+    ours.consumer_name = f"{replica_name}-{stream}"
+    ours.keySharedMeta.keySharedMode = pb.STICKY
+    ours.keySharedMeta.hashRanges.add(start=first_slot, end=last_slot)
+    _begin_no_more(ours)
+    return ours
+
+
+def _begin_no_more(template: pb.CommandSubscribe) -> None:
+    """Once subscribed, a reconnect goes on where the cursor is: some brokers would move it back again."""
+    template.ClearField("start_message_rollback_duration_sec")
+
+
+def close_at(link: BrokerLink, consumer_id: int, done: Callable[[], None] | None = None) -> None:
+    """Close a consumer at the broker and route nothing to it; `done` when that is answered, or can never be."""
+    link.drop_consumer(consumer_id)
+
+    def answered(_reply: pb.BaseCommand | Exception) -> None:
+        # Whether the broker confirms a close makes no difference to us.
+        if done is not None:
+            done()
+
+    link.request(lambda request_id: commands.close_consumer(consumer_id, request_id), answered)
+
+
+def ended_meanwhile() -> UpstreamUnavailable:
+    """What those are told who waited for something when the subscription ended here."""
+    return UpstreamUnavailable("the subscription was closed on this gateway meanwhile; try again")

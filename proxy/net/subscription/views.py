@@ -1,0 +1,157 @@
+"""Subscriptions as frozen values, for the admin API and the console: in steps, see `proxy.core.steps`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from heapq import nsmallest
+from typing import TYPE_CHECKING
+from urllib.parse import unquote
+
+from proxy.core.statistics import DispatcherStatistics, dispatcher_statistics_steps
+from proxy.net.group.views import GroupSummary, group_summary
+
+if TYPE_CHECKING:
+    from proxy.core.steps import Steps
+    from proxy.net.subscription.directory import Subscriptions
+    from proxy.net.subscription.subscription import Subscription
+
+
+@dataclass(frozen=True, slots=True)
+class HandOverStatistics:
+    """A hash that went from one worker to another after it had drained."""
+
+    hash: int
+    holder: str
+    owner: str | None
+    duration_s: float
+    ended_at: float
+    waiting_messages: int
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriptionStatistics:
+    """One subscription with everything that is known of it."""
+
+    topic: str
+    subscription: str
+    now: float
+    key_shared_mode: str
+    upstream_state: str
+    upstream_connects: int
+    upstream_error: str
+    upstream_permits: int
+    joining: int
+    addresses: tuple[tuple[str, str], ...]
+    acks_refused: int
+    opaque_batches: int
+    unreadable_entries: int
+    peeked_batches: int
+    sliced_deliveries: int
+    background_openings: int
+    background_opened_bytes: int
+    opening_messages: int
+    opening_bytes: int
+    budget_stops: int
+    hand_over_count: int
+    hand_overs: tuple[HandOverStatistics, ...]
+    group: GroupSummary | None
+    dispatcher: DispatcherStatistics
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriptionsStatistics:
+    """A page of them, by topic and name, and what all of them share."""
+
+    subscriptions: tuple[SubscriptionStatistics, ...]
+    next: str | None
+    """What to ask the next page `after`; None if this is the last."""
+    subscriptions_count: int
+    workers: int
+    """Workers of all subscriptions, joined or joining."""
+    subscriptions_turned_away_total: int
+    workers_turned_away_total: int
+    workers_per_subscription_turned_away_total: int
+    bytes_held: int
+    reading_stopped: bool
+    reading_stops: int
+    draining: bool
+
+
+def subscription_statistics_steps(subscription: Subscription, *, brief: bool = False) -> Steps[SubscriptionStatistics]:
+    """One of them; `brief` is without what may be long: ranges, draining hashes, hand-overs."""
+    dispatcher = yield from dispatcher_statistics_steps(subscription.dispatcher, brief=brief)
+    counters = subscription.counters
+    hand_overs = tuple(
+        HandOverStatistics(
+            item.slot, item.holder, item.owner, item.ended_at - item.began_at, item.ended_at, item.waiting_messages
+        )
+        for item in (() if brief else subscription.hand_overs)
+    )
+    return SubscriptionStatistics(
+        topic=subscription.topic,
+        subscription=subscription.name,
+        now=subscription.now(),
+        key_shared_mode="STICKY" if subscription.policy.sticky else "AUTO_SPLIT",
+        upstream_state=subscription.inflows.state.value,
+        upstream_connects=subscription.inflows.connects,
+        upstream_error=subscription.inflows.last_error,
+        upstream_permits=subscription.inflows.permits,
+        joining=len(subscription.admission),
+        addresses=tuple(
+            (item.worker.name, item.link.peer) for item in subscription.subscribers.values() if item.worker is not None
+        ),
+        acks_refused=counters.acks_refused,
+        opaque_batches=counters.opaque_batches,
+        unreadable_entries=counters.unreadable_entries,
+        peeked_batches=counters.peeked_batches,
+        sliced_deliveries=counters.sliced_deliveries,
+        background_openings=counters.background_openings,
+        background_opened_bytes=counters.background_opened_bytes,
+        opening_messages=subscription.inflows.queued_messages,
+        opening_bytes=subscription.inflows.queued_bytes,
+        budget_stops=subscription.inflows.budget_stops,
+        hand_over_count=subscription.hand_over_count,
+        hand_overs=hand_overs,
+        group=None if subscription.seat is None else group_summary(subscription.seat, subscription.now()),
+        dispatcher=dispatcher,
+    )
+
+
+def subscriptions_statistics_steps(
+    directory: Subscriptions, after: str | None, limit: int, *, brief: bool = False
+) -> Steps[SubscriptionsStatistics]:
+    """A page of at most `limit` of them, by topic and name; of those that end meanwhile nothing is told."""
+    keys = directory.all_keys()
+    last_told = _key_of(after) if after is not None else None
+    page = nsmallest(limit, (key for key in keys if last_told is None or key > last_told))
+    told = []
+    for key in page:
+        subscription = directory.find(key)
+        if subscription is not None:
+            told.append((yield from subscription_statistics_steps(subscription, brief=brief)))
+    shared = directory.summary()
+    return SubscriptionsStatistics(
+        subscriptions=tuple(told),
+        next=_cursor(page[-1]) if page and page[-1] != max(keys) else None,
+        subscriptions_count=shared.subscriptions,
+        workers=shared.workers,
+        subscriptions_turned_away_total=shared.subscriptions_turned_away_total,
+        workers_turned_away_total=shared.workers_turned_away_total,
+        workers_per_subscription_turned_away_total=shared.workers_per_subscription_turned_away_total,
+        bytes_held=shared.bytes_held,
+        reading_stopped=shared.reading_stopped,
+        reading_stops=shared.reading_stops,
+        draining=shared.draining,
+    )
+
+
+def _cursor(key: tuple[str, str]) -> str:
+    """Topic and name in one text, from which both can be told again: either may have a slash in it."""
+    topic, name = key
+    return f"{topic}/{name.replace('%', '%25').replace('/', '%2F')}"
+
+
+def _key_of(cursor: str) -> tuple[str, str]:
+    """What `_cursor` made it of; any other text is a place in the order as well."""
+    topic, _, name = cursor.rpartition("/")
+    return topic, unquote(name)

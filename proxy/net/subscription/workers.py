@@ -1,0 +1,289 @@
+"""A worker's end of a subscription: its commands in, its frames out.
+
+Written so that every command is right at any moment: before the subscription answered (permits are kept for later),
+after the worker left (nothing happens), and in any order with the others.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from proxy.core import acknowledgement
+from proxy.core.entry import delivery_key
+from proxy.core.positions import is_packable, pack
+from proxy.core.worker import Worker
+from proxy.errors import ClientError, KeylineError
+from proxy.net.message_ids import unmask
+from proxy.net.subscription.acks import Receipt, bits_of
+from proxy.wire import commands
+from proxy.wire import pulsar_pb2 as pb
+from proxy.wire.frames import encode_command
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from proxy.net.ports import WorkerLink
+    from proxy.net.subscription.subscription import Subscription
+
+IDS_AT_ONCE = 2_000
+"""Messages of one ACK or REDELIVER that are looked at in one go. Clients group a thousand; a frame has room for more
+than half a million."""
+
+PERMITS_MAX = (1 << 31) - 1
+"""More than any client grants; a wire value beyond it is taken as this."""
+
+
+class SubscribedWorker:
+    """Implements `ports.WorkerPort`."""
+
+    def __init__(self, subscription: Subscription, link: WorkerLink, command: pb.CommandSubscribe) -> None:
+        """Not joined yet; the subscription decides."""
+        self.subscription = subscription
+        self.link = link
+        self.command = command
+        self.worker: Worker | None = None
+        """Set while joined."""
+        self.ended = False
+        """It left, was refused or was closed: it takes no further part."""
+        self._lost = False
+        self._early_permits = 0
+        subscription.directory.places.worker_came()
+
+    # ---- life -------------------------------------------------------------------------------------------------
+
+    def joined(self, worker: Worker) -> None:
+        """The dispatcher took the worker: tell the client, and hand over what it granted meanwhile."""
+        self.worker = worker
+        self.tell(commands.success(self.command.request_id))
+        if not self.link.writable:
+            self.writability_changed(writable=False)
+        if self._early_permits:
+            permits, self._early_permits = self._early_permits, 0
+            self.flow(permits)
+
+    def refuse(self, error: Exception) -> None:
+        """The client's SUBSCRIBE fails, unless it has gone already."""
+        if not self.ended:
+            self._end()
+            self.tell_error(self.command.request_id, error)
+            self.link.forget()
+
+    def end(self) -> None:
+        """The gateway ends the consumer: the client reconnects by itself."""
+        if not self.ended:
+            self.deleted()
+            self.tell(commands.close_consumer(self.link.consumer_id, 0))
+
+    def deleted(self) -> None:
+        """The subscription was deleted on this worker's own request: its consumer has ended without a word."""
+        if not self.ended:
+            self._end()
+            self.link.forget()
+
+    def _end(self) -> None:
+        self.ended = True
+        self.subscription.directory.places.worker_left()
+
+    def tell(self, frame: bytes) -> None:
+        """Send the client something, unless its connection is gone: answers may come as late as they like."""
+        if not self._lost:
+            self.link.send(frame)
+
+    def tell_error(self, request_id: int, error: Exception) -> None:
+        """Answer one of the client's requests with an ERROR."""
+        self.tell(error_frame(request_id, error))
+
+    def tell_end_of_topic(self) -> None:
+        """Nothing more will come, ever."""
+        end = pb.CommandReachedEndOfTopic(consumer_id=self.link.consumer_id)
+        kind = pb.BaseCommand.REACHED_END_OF_TOPIC
+        self.tell(encode_command(pb.BaseCommand(type=kind, reachedEndOfTopic=end)))
+
+    def lost(self, reason: str) -> None:
+        """The client's connection is gone."""
+        self._lost = True
+        if not self.ended:
+            self._end()
+            self.subscription.membership.lose(self, reason)
+
+    def close(self, request_id: int) -> None:
+        """The client closes its consumer."""
+        if self.ended:
+            self.tell(commands.success(request_id))
+            return
+        self.deleted()
+        self.subscription.membership.leave(
+            self, "closed by the client", lambda: self.tell(commands.success(request_id))
+        )
+
+    @property
+    def broker_away(self) -> bool:
+        """As the port says."""
+        return self.subscription.inflows.first_ready() is None
+
+    # ---- flow and acks ----------------------------------------------------------------------------------------
+
+    def flow(self, permits: int) -> None:
+        """CommandFlow; zero grants nothing."""
+        permits = min(permits, PERMITS_MAX)
+        if permits <= 0 or self.ended:
+            return
+        if self.worker is None:
+            self._early_permits = min(self._early_permits + permits, PERMITS_MAX)
+            return
+        subscription = self.subscription
+        worker = self.worker
+        # Capped so that a client that grants without end cannot make the sum grow without end.
+        permits = min(permits, PERMITS_MAX - max(worker.permits, 0))
+        subscription.dispatcher.flow(worker, permits, subscription.now())
+        subscription.schedule_flush()
+
+    def ack(self, command: pb.CommandAck) -> None:
+        """CommandAck: refused if it cannot be meant for Key_Shared, else applied id by id."""
+        refusal = _refuse_ack(command)
+        if refusal is not None:
+            self.subscription.counters.acks_refused += 1
+            self._answer_ack(command, refusal)
+            return
+        if len(command.message_id) <= IDS_AT_ONCE:
+            self._apply_acks(command.message_id)
+            self._acked(command)
+        else:
+            self._by_pieces(command.message_id, self._apply_acks, lambda: self._acked(command))
+
+    def _acked(self, command: pb.CommandAck) -> None:
+        """All of it was applied."""
+        subscription = self.subscription
+        if command.HasField("request_id"):
+            subscription.acks.want_receipt(Receipt(lambda error: self._answer_ack(command, error)))
+        subscription.schedule_flush()
+
+    def _by_pieces(
+        self,
+        places: Sequence[pb.MessageIdData],
+        handle: Callable[[Sequence[pb.MessageIdData]], None],
+        done: Callable[[], None],
+    ) -> None:
+        """Handle very many ids of one command in slices; what the worker sends next waits for them."""
+        starts = range(0, len(places), IDS_AT_ONCE)
+
+        def some(start: int) -> None:
+            handle(places[start : start + IDS_AT_ONCE])
+            if start == starts[-1]:
+                done()
+
+        self.link.first(self.subscription.directory.slices.step_of_each(starts, some))
+
+    def _apply_acks(self, places: Iterable[pb.MessageIdData]) -> None:
+        worker = self.worker
+        if worker is None or self.ended:
+            return
+        subscription = self.subscription
+        dispatcher = subscription.dispatcher
+        now = subscription.now()
+        ack = acknowledgement.ack
+        for place in places:
+            ledger, entry = place.ledgerId, place.entryId
+            key = (ledger << 40) + entry if entry < 1 << 40 else delivery_key(ledger, entry, -1)
+            if place.ack_set:
+                acknowledgement.ack_indexes(dispatcher, worker, key, bits_of(place.ack_set), now)
+            else:
+                ack(dispatcher, worker, key, now)
+
+    def _answer_ack(self, command: pb.CommandAck, error: Exception | None) -> None:
+        if not command.HasField("request_id"):
+            return
+        response = pb.CommandAckResponse(consumer_id=self.link.consumer_id, request_id=command.request_id)
+        if command.HasField("txnid_least_bits"):
+            response.txnid_least_bits = command.txnid_least_bits
+        if command.HasField("txnid_most_bits"):
+            response.txnid_most_bits = command.txnid_most_bits
+        if error is not None:
+            response.error = _code_of(error)
+            response.message = str(error)
+        self.tell(encode_command(pb.BaseCommand(type=pb.BaseCommand.ACK_RESPONSE, ackResponse=response)))
+
+    def redeliver(self, command: pb.CommandRedeliverUnacknowledgedMessages) -> None:
+        """Some messages again, or all."""
+        if len(command.message_ids) <= IDS_AT_ONCE:
+            self._redeliver(command.message_ids)
+        else:
+            self._by_pieces(command.message_ids, self._redeliver, self.subscription.schedule_flush)
+
+    def _redeliver(self, places: Sequence[pb.MessageIdData]) -> None:
+        worker = self.worker
+        if worker is None or self.ended:
+            return
+        keys = [_key_of(place) for place in places] if places else None
+        subscription = self.subscription
+        acknowledgement.redeliver(subscription.dispatcher, worker, keys, subscription.now())
+        subscription.schedule_flush()
+
+    # ---- requests ---------------------------------------------------------------------------------------------
+
+    def unsubscribe(self, command: pb.CommandUnsubscribe) -> None:
+        """Delete the subscription; only its last worker may, as at the broker."""
+        self.subscription.requests.unsubscribe(self, command)
+
+    def seek(self, command: pb.CommandSeek) -> None:
+        """Move the subscription; every worker is disconnected then, as by the broker."""
+        seek = pb.CommandSeek()
+        seek.CopyFrom(command)
+        if seek.HasField("message_id"):
+            unmask(seek.message_id)
+        self.subscription.requests.seek(self, seek)
+
+    def get_last_message_id(self, command: pb.CommandGetLastMessageId) -> None:
+        """Answered by the broker."""
+        self.subscription.requests.get_last_message_id(self, command)
+
+    def consumer_stats(self, command: pb.CommandConsumerStats) -> None:
+        """Answered from what the dispatcher knows of this worker."""
+        worker = self.worker
+        stats = pb.CommandConsumerStatsResponse(request_id=command.request_id)
+        if worker is None:
+            stats.error_code = pb.ConsumerNotFound
+            stats.error_message = f"consumer {self.link.consumer_id} has not joined its subscription"
+        else:
+            stats.consumerName = worker.name
+            stats.availablePermits = max(worker.permits, 0)
+            stats.unackedMessages = worker.unacked
+            stats.blockedConsumerOnUnackedMsgs = worker.over_unacked
+            stats.address = self.link.peer
+            stats.type = "Key_Shared"
+        response = pb.BaseCommand(type=pb.BaseCommand.CONSUMER_STATS_RESPONSE, consumerStatsResponse=stats)
+        self.tell(encode_command(response))
+
+    def writability_changed(self, writable: bool) -> None:  # noqa: FBT001 - the port's one bit of news
+        """A client that does not read counts as one without permits."""
+        if self.worker is not None and not self.ended:
+            subscription = self.subscription
+            subscription.dispatcher.set_writable(self.worker, writable, subscription.now())
+            subscription.schedule_flush()
+
+
+def error_frame(request_id: int, error: Exception) -> bytes:
+    """The ERROR a client gets for one of its requests."""
+    return commands.error(request_id, _code_of(error), str(error))
+
+
+def _code_of(error: Exception) -> pb.ServerError:
+    code: int = error.wire_code if isinstance(error, KeylineError) else pb.UnknownError
+    return code  # type: ignore[return-value]  # protobuf's stubs have no int for an enum; the wire has nothing else
+
+
+def _key_of(place: pb.MessageIdData) -> int:
+    """Pending key of what a client names; something no worker holds if it names nothing possible."""
+    ledger, entry = place.ledgerId, place.entryId
+    return pack(ledger, entry) if is_packable(ledger, entry) else delivery_key(ledger, entry, -1)
+
+
+def _refuse_ack(command: pb.CommandAck) -> ClientError | None:
+    if command.ack_type == pb.CommandAck.Cumulative:
+        return ClientError("a Key_Shared subscription takes individual acks only, not cumulative ones")
+    if command.HasField("txnid_most_bits") or command.HasField("txnid_least_bits"):
+        return ClientError(
+            "acks inside a transaction are not supported on Key_Shared subscriptions through this gateway; "
+            "acknowledge outside the transaction or use another subscription type"
+        )
+    return None

@@ -1,0 +1,336 @@
+"""What the admin API may see and do, over the subscriptions, groups and exclusive producers of this gateway.
+
+Implements `admin_api.ports.GatewayView` and `GatewayControl`: finds what is named, or says which part of the name is
+wrong, and hands out frozen values only. Everything here runs on the gateway's loop, outside the path of messages.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final
+
+from proxy.config.settings import unmet
+from proxy.core import explain, pending, preview
+from proxy.core.dispatcher import OrderingMode
+from proxy.core.errors import ConsumerAssignError
+from proxy.core.statistics import draining_hash, worker_statistics_steps
+from proxy.core.sticky_key import RANGE_SLOT_COUNT, murmur31
+from proxy.errors import ClientError, Conflict, NotFound
+from proxy.groups.messages import ReplayTarget
+from proxy.groups.streams import GroupId
+from proxy.limits import Limits
+from proxy.net.group.views import GroupsPage
+from proxy.net.subscription import orders as subscription_orders
+from proxy.net.subscription.views import subscription_statistics_steps, subscriptions_statistics_steps
+from proxy.views.answers import connected_steps, is_of, ring_steps, standing
+from proxy.views.values import ConnectedSubscription, DrainingPage, Ring, StandingOrders
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from proxy.core.statistics import WorkerStatistics
+    from proxy.core.steps import Steps
+    from proxy.core.worker import Worker
+    from proxy.net.election.elections import ProducerElections
+    from proxy.net.election.statistics import ElectionPage, ElectionsPage
+    from proxy.net.events import Event, Listener
+    from proxy.net.group.groups import Groups
+    from proxy.net.group.views import GroupStatistics
+    from proxy.net.subscription.directory import Subscriptions
+    from proxy.net.subscription.settings import SubscriptionSettings
+    from proxy.net.subscription.subscription import Subscription
+    from proxy.net.subscription.views import SubscriptionsStatistics, SubscriptionStatistics
+
+    Key = tuple[str, str]
+    """Topic, with everything before its name, and subscription."""
+
+
+NAMES_TOLD_MAX: Final = 20
+"""Names of consumers in an error's text."""
+
+
+class Admin:
+    """Reads and orders of operators."""
+
+    def __init__(
+        self,
+        subscriptions: Subscriptions,
+        elections: ProducerElections,
+        not_ready_because: Callable[[], Sequence[str]],
+        configuration: dict[str, Any],
+        max_frame_bytes: int = Limits().max_frame_bytes,
+        groups: Groups | None = None,
+    ) -> None:
+        """Over these; `not_ready_because` gives every reason why no client should be sent here.
+
+        `configuration` is what is told as the configuration in effect, secrets masked; no entry from a broker is larger
+        than `max_frame_bytes`.
+        """
+        self._max_frame_bytes = max_frame_bytes
+        self._subscriptions = subscriptions
+        self._elections = elections
+        self._groups = groups
+        self._configuration = configuration
+        self.not_ready_because = not_ready_because
+
+    # ---- reads
+
+    def subscriptions(self, after: str | None, limit: int) -> Steps[SubscriptionsStatistics]:
+        """A page of them, without what may be long."""
+        return subscriptions_statistics_steps(self._subscriptions, after, limit, brief=True)
+
+    def configuration(self) -> dict[str, Any]:
+        """Every setting in effect with where it comes from."""
+        return self._configuration
+
+    def subscription(self, key: Key) -> Steps[SubscriptionStatistics]:
+        """One. Raises `NotFound`."""
+        return subscription_statistics_steps(self._find(key))
+
+    def consumer(self, key: Key, name: str) -> Steps[WorkerStatistics]:
+        """One worker; the first of that name. Raises `NotFound`."""
+        subscription = self._find(key)
+        return worker_statistics_steps(subscription.dispatcher, self._workers(subscription, name)[0])
+
+    def connected(self, topic: str, *, partitions: bool) -> list[Steps[ConnectedSubscription]]:
+        """What a broker would show of the topic's subscriptions here, or of those of its partitions; each on demand."""
+        keys = [key for key in self._subscriptions.all_keys() if is_of(key[0], topic, partitions=partitions)]
+        found = map(self._subscriptions.find, keys)
+        return [connected_steps(subscription) for subscription in found if subscription is not None]
+
+    def listen(self, wake: Callable[[], None], after: int | None, wanted: Callable[[Event], bool]) -> Listener:
+        """Every event that is wanted from now on, or after one by its number."""
+        return self._subscriptions.events.listen(wake, after, wanted)
+
+    def ring(self, key: Key) -> Steps[Ring]:
+        """Who owns which slots. Raises `NotFound`."""
+        return ring_steps(self._find(key))
+
+    def draining(self, key: Key, name: str | None, after: int, limit: int) -> DrainingPage:
+        """Hashes above `after` that drain, of one worker or all. Raises `NotFound`."""
+        subscription = self._find(key)
+        dispatcher = subscription.dispatcher
+        worker = self._workers(subscription, name)[0] if name is not None else None
+        holder = dispatcher.slots.holder
+        found = (slot for slot in dispatcher.draining.slots() if slot > after)
+        if worker is not None:
+            found = (slot for slot in found if holder(slot) == worker.index)
+        page = list(islice(found, limit + 1))
+        listed = page[:limit]
+        return DrainingPage(
+            now=subscription.now(),
+            draining_hashes_count=worker.draining_slots if worker is not None else len(dispatcher.draining),
+            draining_hashes=tuple(draining_hash(dispatcher, slot) for slot in listed),
+            holders=tuple(dispatcher.workers[holder(slot)].name for slot in listed),
+            next=listed[-1] if len(page) > limit else None,
+        )
+
+    def explain(self, key: Key, *, message_key: bytes | None, slot: int | None) -> explain.SlotExplanation:
+        """Why a key, or a slot, waits or flows. Raises `NotFound`, and `ClientError` for a slot that cannot be."""
+        subscription = self._find(key)
+        place = self._slot(subscription, message_key, slot)
+        behind = subscription.inflows.behind
+        return explain.explain_slot(subscription.dispatcher, place, subscription.now(), upstream_backlog=behind)
+
+    def preview_join(
+        self, key: Key, name: str, sticky_ranges: Sequence[tuple[int, int]]
+    ) -> Steps[preview.MembershipPreview]:
+        """What would move if a worker came. Raises `NotFound`, and `Conflict` where it would be refused."""
+        subscription = self._find(key)
+        try:
+            return (yield from preview.preview_join_steps(subscription.dispatcher, name, sticky_ranges))
+        except ConsumerAssignError as error:
+            raise Conflict(str(error)) from error
+
+    def preview_leave(self, key: Key, names: Sequence[str]) -> Steps[preview.MembershipPreview]:
+        """What would move if these workers went. Raises `NotFound`."""
+        subscription = self._find(key)
+        for name in names:
+            self._workers(subscription, name)
+        return preview.preview_leave_steps(subscription.dispatcher, names)
+
+    def elections(self, after: str | None, limit: int) -> ElectionsPage:
+        """A page of the topics that somebody here wants for itself alone, and the sums of all."""
+        return self._elections.page(after, limit)
+
+    def election(self, topic: str, first: int, limit: int) -> ElectionPage:
+        """One, with a page of those that wait. Raises `NotFound`."""
+        found = self._elections.waiting(topic, first, limit)
+        if found is None:
+            message = f"no producer of this gateway owns topic {topic} or waits for it; see /api/v1/exclusive-producers"
+            raise NotFound(message)
+        return found
+
+    def groups(self, after: str | None, limit: int) -> GroupsPage:
+        """A page of the groups that this replica takes part in."""
+        return GroupsPage(None, (), None) if self._groups is None else self._groups.page(after, limit)
+
+    def group(self, key: Key) -> GroupStatistics:
+        """One with everything that is known of it here. Raises `NotFound`."""
+        found = None if self._groups is None else self._groups.statistics(GroupId(*key))
+        if found is None:
+            raise self._no_group(key)
+        return found
+
+    def pending(
+        self,
+        key: Key,
+        name: str,
+        *,
+        message_key: bytes | None,
+        slot: int | None,
+        after: str | None,
+        limit: int,
+    ) -> Steps[pending.PendingPage]:
+        """A page of what a worker holds. Raises `NotFound`, and `ClientError` for a cursor that is none."""
+        subscription = self._find(key)
+        worker = self._workers(subscription, name)[0]
+        place = None
+        if message_key is not None or slot is not None:
+            place = self._slot(subscription, message_key, slot)
+        try:
+            return (
+                yield from pending.pending_page_steps(
+                    subscription.dispatcher, worker, slot=place, after=after, limit=limit, now=subscription.now()
+                )
+            )
+        except ValueError as error:
+            raise ClientError(str(error)) from error
+
+    # ---- orders
+
+    def orders(self) -> tuple[StandingOrders, ...]:
+        """Everything that was ordered and not taken back, by topic and subscription."""
+        book = self._subscriptions.orders
+        return tuple(standing(key, book.of(key), self._subscriptions.find(key)) for key in sorted(book.keys()))
+
+    def pause(self, key: Key) -> None:
+        """Deliver nothing. Raises `NotFound`."""
+        subscription_orders.pause(self._find(key))
+
+    def resume(self, key: Key) -> None:
+        """Deliver again. Raises `NotFound`, unless a pause stands for a subscription without workers."""
+        book = self._subscriptions.orders
+        if self._subscriptions.find(key) is None and book.of(key).paused:
+            with book.changing(key) as orders:
+                orders.paused = False
+        else:
+            subscription_orders.resume(self._find(key))
+
+    def drain(self, key: Key, name: str, *, drained: bool) -> int:
+        """Give a worker nothing new, or again. Raises `NotFound`, except to take back what stands for an absent one."""
+        book = self._subscriptions.orders
+        stands = name in book.of(key).drained
+        if self._subscriptions.find(key) is None and stands and not drained:
+            with book.changing(key) as orders:
+                orders.drained.discard(name)
+            return 0
+        subscription = self._find(key)
+        if drained or not stands:
+            self._workers(subscription, name)
+        return subscription_orders.drain(subscription, name, drained=drained)
+
+    def evict(self, key: Key, name: str) -> int:
+        """Close a worker's consumer. Raises `NotFound`."""
+        subscription = self._find(key)
+        self._workers(subscription, name)
+        return subscription_orders.evict(subscription, name)
+
+    def change_mode(self, key: Key, mode: str | None) -> None:
+        """Order by another mode, None for what the clients or the configuration say.
+
+        Raises `NotFound`, and `Conflict` into or out of delivery without order.
+        """
+        book = self._subscriptions.orders
+        present = self._subscriptions.find(key)
+        if mode is None and book.of(key).mode is not None:
+            if present is not None and present.policy.mode is not present.policy.asked:
+                subscription_orders.change_mode(present, present.policy.asked)
+            with book.changing(key) as orders:
+                orders.mode = None
+            return
+        subscription = present or self._find(key)
+        if mode is not None:
+            try:
+                subscription_orders.change_mode(subscription, OrderingMode(mode))
+            except ClientError as error:
+                raise Conflict(str(error)) from error
+
+    def change_limits(self, key: Key, limits: dict[str, int | None]) -> dict[str, int]:
+        """Set limits by their names in the configuration; None, or none, leaves the configuration's. The effective.
+
+        Raises `NotFound`, unless standing ones of a subscription without workers are taken back, and `Conflict` where
+        they do not go together.
+        """
+        book = self._subscriptions.orders
+        wanted = subscription_orders.LimitsWanted(**limits)
+        settings = wanted.applied(self._subscriptions.settings)
+        _check_limits(settings, self._max_frame_bytes)
+        nothing = subscription_orders.LimitsWanted()
+        if self._subscriptions.find(key) is None and wanted == nothing and book.of(key).limits != nothing:
+            with book.changing(key) as orders:
+                orders.limits = nothing
+        else:
+            subscription_orders.change_limits(self._find(key), wanted)
+        return {name: getattr(settings, name) for name in subscription_orders.LimitsWanted.__slots__}
+
+    def replay(
+        self,
+        key: Key,
+        position: tuple[int, int] | None,
+        published_ms: int | None,
+        answered: Callable[[str | None], None],
+    ) -> None:
+        """Let a whole group deliver again from a place; `answered` hears later what was wrong, None if nothing.
+
+        Raises `NotFound` for a group that this replica is not in.
+        """
+        if self._groups is None or not self._groups.replay(
+            GroupId(*key), ReplayTarget(position, published_ms), answered
+        ):
+            raise self._no_group(key)
+
+    # ---- within
+
+    def _no_group(self, key: Key) -> NotFound:
+        shares = "it shares nothing (groups_enabled)" if self._groups is None else "see /api/v1/groups"
+        topic, subscription = key
+        return NotFound(f"this replica is in no group of subscription {subscription!r} on topic {topic}; {shares}")
+
+    def _find(self, key: Key) -> Subscription:
+        found = self._subscriptions.find(key)
+        if found is not None:
+            return found
+        topic, name = key
+        others = sorted(subscription for of, subscription in self._subscriptions.all_keys() if of == topic)
+        if others:
+            raise NotFound(f"topic {topic} has no Key_Shared subscription {name} here; it has: {', '.join(others)}")
+        raise NotFound(
+            f"no worker of this gateway consumes topic {topic}; see /api/v1/subscriptions for those that are"
+        )
+
+    @staticmethod
+    def _workers(subscription: Subscription, name: str) -> list[Worker]:
+        workers = subscription.dispatcher.workers.values()
+        found = [worker for worker in workers if worker.name == name]
+        if not found:
+            names = ", ".join(sorted(worker.name for worker in workers)[:NAMES_TOLD_MAX]) or "none"
+            raise NotFound(f"subscription {subscription.name} has no consumer {name} here; it has: {names}")
+        return found
+
+    @staticmethod
+    def _slot(subscription: Subscription, message_key: bytes | None, slot: int | None) -> int:
+        selector = subscription.dispatcher.selector
+        if message_key is not None:
+            return selector.slot(murmur31(message_key))
+        if slot is None or not 0 <= slot < RANGE_SLOT_COUNT:
+            raise ClientError(f"hash {slot} is none: 0 to {RANGE_SLOT_COUNT - 1}")
+        return slot
+
+
+def _check_limits(settings: SubscriptionSettings, max_frame_bytes: int) -> None:
+    """What the configuration's relations ask of the same settings."""
+    values = dict(asdict(settings), max_frame_bytes=max_frame_bytes)
+    if broken := list(unmet(values)):
+        raise Conflict("; ".join(broken))
