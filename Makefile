@@ -32,7 +32,7 @@ LIVES ?= 2000
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup test-tools test-cluster artifacts pulsar pulsar-stop pulsar-status test sim lives mutants fuzz lint types fmt demo report uptime bench soak chart console-screenshots proto clean
+.PHONY: help setup test-tools test-cluster artifacts pulsar pulsar-stop pulsar-status test sim lives rooms mutants fuzz lint types fmt demo report uptime bench soak chart console-screenshots proto clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-20s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -75,6 +75,9 @@ sim: $(VENV)/.ready ## simulate whole gateways: SEEDS=2000 from FIRST=0 on, or S
 
 lives: $(VENV)/.ready ## random lives that no test run has drawn before: LIVES=2000 of each model
 	@KEYLINE_LIVES=$(LIVES) $(PYTHON) -m pytest -q $$(grep -rl 'tests.lives' tests --include='test_*.py') -k runTest $(ARGS)
+
+rooms: $(VENV)/.ready ## list the rooms, which knows which, what runs up and what runs in a circle
+	@$(PYTHON) -m tests.rooms
 
 mutants: $(VENV)/.ready ## put faults into the gateway by hand: simulator or tests must notice each
 	@$(PYTHON) -m tests.sim.mutants $(ARGS)

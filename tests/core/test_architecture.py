@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.rooms import EXCEPTIONS, ROOMS, ROOT, House, circles, describe, imports, read
 
 IMPURE = frozenset({
     "asyncio", "concurrent", "datetime", "ftplib", "http", "logging", "multiprocessing", "os", "pathlib",
@@ -128,44 +128,83 @@ def below(module: str, roots: frozenset[str]) -> bool:
     return any(".".join(parts[:depth]) in roots for depth in range(1, len(parts) + 1))
 
 
-def imports(tree: ast.Module, name: str) -> list[tuple[int, str]]:
-    """Line and module of every import, wherever it stands: in functions, for types only, or by a call.
-
-    ``from x import y`` may import the module x.y: it is told as that, so that a rule about x.y sees it.
-    """
-    found = []
-    package = Path(name).parent.as_posix().split("/")
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            found += [(node.lineno, alias.name) for alias in node.names]
-        elif isinstance(node, ast.ImportFrom):
-            base = package[: len(package) - node.level + 1] if node.level else []
-            module = ".".join([*base, *([node.module] if node.module else [])])
-            found += [(node.lineno, f"{module}.{alias.name}") for alias in node.names]
-        elif isinstance(node, ast.Call) and node.args:
-            called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
-            what = node.args[0]
-            if called in {"__import__", "import_module"} and isinstance(what, ast.Constant):
-                found.append((node.lineno, str(what.value)))
-    return found
-
-
 @pytest.mark.parametrize("name", RULES)
 def test_imports_keep_the_rules(name: str) -> None:
     """Every import of every source file is allowed where it stands."""
     assert violations(ROOT, RULES[name]) == []
 
 
-ROOMS_TO_COME = {"proxy/groups"}
-"""Rooms whose rules stand before their first file does."""
-
-
 def test_every_room_is_there_to_be_checked() -> None:
     """A rule about a folder that was renamed would hold for ever."""
     for rule in RULES.values():
-        for place in {*rule.files, *rule.except_files} - ROOMS_TO_COME:
+        for place in {*rule.files, *rule.except_files}:
             assert list(ROOT.glob(place)), place
     assert len(list((ROOT / "proxy/core").rglob("*.py"))) > 15
+
+
+@pytest.fixture(scope="module")
+def house() -> House:
+    """The product as it stands."""
+    return read()
+
+
+def test_a_room_knows_only_rooms_below_it(house: House) -> None:
+    """Modules import within their room and from the rooms that it may know; what does not yet is listed."""
+    assert {arrow for arrow in house.forbidden() if arrow not in EXCEPTIONS} == set()
+
+
+def test_no_modules_know_each_other_in_a_circle(house: House) -> None:
+    """Those that only types make are circles too; once the listed arrows are cut, there is none."""
+    assert house.circles(without=EXCEPTIONS) == []
+
+
+def test_every_exception_is_still_needed(house: House) -> None:
+    """An arrow that is gone, or that neither runs up nor closes a circle alone, has to leave the list."""
+    assert {arrow for arrow in EXCEPTIONS if arrow not in house.arrows} == set()
+    rest = set(house.arrows) - EXCEPTIONS
+    harmless = EXCEPTIONS - house.forbidden()
+    assert {arrow for arrow in harmless if not circles(house.modules, rest | {arrow})} == set()
+
+
+def test_the_rooms_are_those_that_are_told(house: House) -> None:
+    """Each folder is a room of the table, each knows rooms before it only, and none is allowed what it does not use."""
+    assert set(house.rooms.values()) == set(ROOMS)
+    order = list(ROOMS)
+    assert [(room, other) for room in ROOMS for other in ROOMS[room] if order.index(other) >= order.index(room)] == []
+    used = {(house.rooms[tail], house.rooms[head]) for tail, head in house.between()}
+    assert {(room, other) for room in ROOMS for other in ROOMS[room]} - used == set()
+
+
+def test_the_house_is_described(house: House) -> None:
+    """`make rooms` names each room, the counts, and each arrow that runs up and each circle with its members."""
+    lines = list(describe(house))
+    assert {line.split()[0] for line in lines[: len(ROOMS)]} == set(ROOMS)
+    assert f"arrows that run up       {len(house.forbidden())}" in lines
+    assert len([line for line in lines if line.startswith("runs up: ")]) == len(house.forbidden())
+    assert len([line for line in lines if line.startswith("circle: ")]) == len(house.circles())
+
+
+def test_what_is_planted_in_a_house_is_found(tmp_path: Path) -> None:
+    """A way up and a circle, made by types only and by an import in a function: each is named with its place."""
+    sources = {
+        "proxy/core/a.py": "if TYPE_CHECKING:\n    from proxy.core.b import B\n",
+        "proxy/core/b.py": "def f():\n    from proxy.core import c\n",
+        "proxy/core/c.py": "from proxy.core.a import A\n",
+        "proxy/core/d.py": "import proxy.core.a\nfrom proxy.net.broker import pool\n",
+        "proxy/net/broker/__init__.py": "",
+        "proxy/net/broker/pool.py": "import asyncio\nfrom proxy.core.d import D\n",
+    }
+    for name, source in sources.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(source, encoding="utf-8")
+    planted = read(tmp_path)
+    up = ("proxy.core.d", "proxy.net.broker.pool")
+    assert planted.forbidden() == {up}
+    assert planted.arrows[up] == "proxy/core/d.py:2"
+    ring = frozenset({"proxy.core.a", "proxy.core.b", "proxy.core.c"})
+    assert planted.circles() == [ring, frozenset(up)]
+    assert planted.circles(without=[up]) == [ring]
+    assert planted.circles(without=[up, ("proxy.core.c", "proxy.core.a")]) == []
 
 
 PLANTED = [
