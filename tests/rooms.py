@@ -37,7 +37,7 @@ ROOMS: Final[dict[str, tuple[str, ...]]] = {
     "proxy.net.mail": ("proxy.wire", "proxy.core", "proxy.net", "proxy.net.broker"),
     "proxy.net.relay": ("proxy.wire", "proxy", "proxy.net", "proxy.net.broker"),
     "proxy.net.election": ("proxy.wire", "proxy", "proxy.producers", "proxy.net"),
-    "proxy.net.subscription": ("proxy.wire", "proxy.core", "proxy", "proxy.net"),
+    "proxy.net.subscription": ("proxy.wire", "proxy.core", "proxy", "proxy.net", "proxy.net.broker"),
     "proxy.net.group": (
         "proxy.wire",
         "proxy.core",
@@ -98,7 +98,6 @@ ROOMS: Final[dict[str, tuple[str, ...]]] = {
 EXCEPTIONS: Final[frozenset[Arrow]] = frozenset({
     # to a room that may not be known
     ("proxy.config.types", "proxy.net.handshake"),
-    ("proxy.net.broker.consumer", "proxy.net.subscription.upstream"),
     ("proxy.net.relay.lookups", "proxy.net.session.statistics"),
     ("proxy.net.relay.relay", "proxy.net.session.statistics"),
     ("proxy.net.session.server", "proxy.aio.tls_door"),

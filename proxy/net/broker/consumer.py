@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from proxy.core.positions import is_packable, pack, unpack
 from proxy.errors import UpstreamUnavailable
-from proxy.net.subscription.upstream import close_at
 from proxy.wire import commands
 from proxy.wire import pulsar_pb2 as pb
 from proxy.wire.errors import MetadataError
@@ -185,3 +184,15 @@ def _payload(tail: bytes) -> bytes:
         return tail[peek(tail).payload_start :] if verify_checksum(tail) else b""
     except MetadataError:
         return b""
+
+
+def close_at(link: BrokerLink, consumer_id: int, done: Callable[[], None] | None = None) -> None:
+    """Close a consumer at the broker and route nothing to it; `done` when that is answered, or can never be."""
+    link.drop_consumer(consumer_id)
+
+    def answered(_reply: pb.BaseCommand | Exception) -> None:
+        # Whether the broker confirms a close makes no difference to us.
+        if done is not None:
+            done()
+
+    link.request(lambda request_id: commands.close_consumer(consumer_id, request_id), answered)

@@ -15,10 +15,11 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from proxy.errors import ClientError, UpstreamError
+from proxy.net.broker.consumer import close_at
 from proxy.net.subscription.inflow import WHOLE
 from proxy.net.subscription.membership import GROUP_MAX
 from proxy.net.subscription.policy import check_agreement, refuse_in_group
-from proxy.net.subscription.upstream import UpstreamState, close_at
+from proxy.net.subscription.upstream import UpstreamState
 from proxy.net.subscription.workers import SubscribedWorker
 from proxy.wire import pulsar_pb2 as pb
 from proxy.wire.frames import encode_command

@@ -17,6 +17,7 @@ import structlog
 
 from proxy.core.positions import is_packable, pack
 from proxy.errors import UpstreamUnavailable
+from proxy.net.broker.consumer import close_at
 from proxy.wire import commands
 from proxy.wire import pulsar_pb2 as pb
 from proxy.wire.frames import encode_command
@@ -302,18 +303,6 @@ def stream_subscribe(
 def _begin_no_more(template: pb.CommandSubscribe) -> None:
     """Once subscribed, a reconnect goes on where the cursor is: some brokers would move it back again."""
     template.ClearField("start_message_rollback_duration_sec")
-
-
-def close_at(link: BrokerLink, consumer_id: int, done: Callable[[], None] | None = None) -> None:
-    """Close a consumer at the broker and route nothing to it; `done` when that is answered, or can never be."""
-    link.drop_consumer(consumer_id)
-
-    def answered(_reply: pb.BaseCommand | Exception) -> None:
-        # Whether the broker confirms a close makes no difference to us.
-        if done is not None:
-            done()
-
-    link.request(lambda request_id: commands.close_consumer(consumer_id, request_id), answered)
 
 
 def ended_meanwhile() -> UpstreamUnavailable:
