@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from proxy.core.histogram import HistogramStatistics
-from proxy.net.session.statistics import SessionCounters, counts
+from proxy.net.relay.statistics import SessionCounters, counts
 from proxy.net.subscription.summary import SubscriptionSummary
 from proxy.wire import pulsar_pb2 as pb
 from tests.net.subscription_rig import SubscriptionRig, sticky

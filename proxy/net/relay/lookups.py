@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from proxy.net.handshake import ServiceUrl
     from proxy.net.relay.redirects import RedirectedLookups
     from proxy.net.relay.requests import RelayedRequests
-    from proxy.net.session.statistics import SessionCounters
+    from proxy.net.relay.statistics import SessionCounters
 
 _T = pb.BaseCommand
 _Answer = pb.CommandLookupTopicResponse

@@ -32,7 +32,7 @@ from proxy.net.relay.parting import RelayParting
 from proxy.net.relay.redirects import RedirectedLookups
 from proxy.net.relay.requests import OURS, RelayedRequests
 from proxy.net.relay.route import topic_of
-from proxy.net.session.statistics import RelayStatistics
+from proxy.net.relay.statistics import RelayStatistics
 from proxy.wire import commands, frames
 from proxy.wire import pulsar_pb2 as pb
 from proxy.wire.client_commands import CLOSURES, parse_as, refusal_frame
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from proxy.net.relay.parting import Leavings
     from proxy.net.relay.requests import Pending
     from proxy.net.relay.route import RelayRoute
-    from proxy.net.session.statistics import SessionCounters
+    from proxy.net.relay.statistics import SessionCounters
 
 _T = pb.BaseCommand
 

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from proxy.net.ports import Clock, Timer
     from proxy.net.relay.relay import Relay
     from proxy.net.relay.requests import Pending
-    from proxy.net.session.statistics import SessionCounters
+    from proxy.net.relay.statistics import SessionCounters
     from proxy.net.slices import Slices
 
 _T = pb.BaseCommand

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from proxy.errors import ClientError
 from proxy.net.message_ids import unmask
-from proxy.net.session.statistics import EndCause, SessionCounters
+from proxy.net.relay.statistics import SessionCounters
+from proxy.net.session.statistics import EndCause
 from proxy.wire import frames
 from proxy.wire import pulsar_pb2 as pb
 from proxy.wire.client_commands import DATA, REQUESTS, body_of, parse_as

@@ -16,8 +16,9 @@ import structlog
 
 from proxy.aio.tls_door import BACKLOG, TlsDoor
 from proxy.aio.transport import AioTransport
+from proxy.net.relay.statistics import SessionCounters, counts
 from proxy.net.session.session import ClientSession
-from proxy.net.session.statistics import EndCause, SessionCounters, SessionStatistics, counts
+from proxy.net.session.statistics import EndCause, SessionStatistics
 from proxy.wire import pulsar_pb2 as pb
 from proxy.wire.client_commands import error_frame
 

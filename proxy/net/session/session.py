@@ -26,13 +26,14 @@ from proxy.net.ports import LEFT_UNREAD
 from proxy.net.relay.parting import Leavings
 from proxy.net.relay.relay import Relay
 from proxy.net.relay.route import RelayRoute
+from proxy.net.relay.statistics import SessionCounters, counts
 from proxy.net.session.client_principal import Expiry
 from proxy.net.session.frames_in_slices import FramesInSlices
 from proxy.net.session.identity import introduced
 from proxy.net.session.permission import Permission
 from proxy.net.session.producers import SessionProducers
 from proxy.net.session.router import CommandRouter, Violation, command_name
-from proxy.net.session.statistics import NOT_AT_FAULT, EndCause, SessionCounters, SessionStatistics, counts
+from proxy.net.session.statistics import NOT_AT_FAULT, EndCause, SessionStatistics
 from proxy.net.session.workers import SessionWorkers
 from proxy.wire import commands, frames
 from proxy.wire import pulsar_pb2 as pb

@@ -20,7 +20,7 @@ from proxy.wire.client_commands import error_frame
 
 if TYPE_CHECKING:
     from proxy.net.ports import Clock, SubscriptionDirectory, Transport, WorkerPort
-    from proxy.net.session.statistics import SessionCounters
+    from proxy.net.relay.statistics import SessionCounters
     from proxy.net.slices import Slices, Step
 
 log = structlog.get_logger("keyline.session")
