@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from proxy.net.session.frames_in_slices import FEW, FramesInSlices
+from proxy.net.frames_in_slices import FEW, FramesInSlices
 from proxy.net.slices import Slices, Step
 from tests.net.fakes import FakeClock
 

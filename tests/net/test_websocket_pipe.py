@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from proxy.net.session.frames_in_slices import FEW, FramesInSlices
+from proxy.net.frames_in_slices import FEW, FramesInSlices
 from proxy.net.slices import SLICE_S, Slices
 from proxy.net.websocket.pipe import Pipe
 from proxy.wire import commands

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Final
 import structlog
 
 from proxy.errors import ClientError
+from proxy.net.frames_in_slices import FramesInSlices
 from proxy.net.handshake import downstream_connected, requested_broker
 from proxy.net.heartbeat import Heartbeat
 from proxy.net.ports import LEFT_UNREAD
@@ -28,7 +29,6 @@ from proxy.net.relay.relay import Relay
 from proxy.net.relay.route import RelayRoute
 from proxy.net.relay.statistics import SessionCounters, counts
 from proxy.net.session.client_principal import Expiry
-from proxy.net.session.frames_in_slices import FramesInSlices
 from proxy.net.session.identity import introduced
 from proxy.net.session.permission import Permission
 from proxy.net.session.producers import SessionProducers

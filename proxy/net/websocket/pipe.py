@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 import structlog
 
-from proxy.net.session.frames_in_slices import FEW
+from proxy.net.frames_in_slices import FEW
 from proxy.wire.frames import FrameSplitter
 
 if TYPE_CHECKING:
