@@ -21,12 +21,12 @@ from proxy.net.broker.directory import Brokers
 from proxy.net.broker.names import BrokerNames
 from proxy.net.broker.settings import BrokerSettings
 from proxy.net.election.elections import ElectionSettings, ProducerElections
-from proxy.net.handshake import parse_service_url
 from proxy.net.session.session import ClientSession
 from proxy.net.session.settings import SessionSettings
 from proxy.net.subscription.directory import Subscriptions
 from proxy.net.subscription.openings import Openings
 from proxy.net.subscription.settings import SubscriptionSettings
+from proxy.service_url import parse_service_url
 from proxy.wire import pulsar_pb2 as pb
 from proxy.wire.frames import FrameSplitter, frame_type, parse_command, payload_start
 from proxy.wire.metadata import peek

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from proxy.aio.transport import AioTransport
-from proxy.net.handshake import ServiceUrl, parse_service_url
+from proxy.service_url import ServiceUrl, parse_service_url
 
 if TYPE_CHECKING:
     import ssl

@@ -15,9 +15,10 @@ from proxy.net.broker.settings import BrokerSettings
 from proxy.net.election.rivals import ProducerRivals, rivals_topic
 from proxy.net.group.groups import Groups
 from proxy.net.group.settings import GroupSettings
-from proxy.net.handshake import TargetPolicy, parse_service_url
+from proxy.net.handshake import TargetPolicy
 from proxy.net.mail.shared import PulsarSharedMail
 from proxy.net.session.settings import SessionSettings
+from proxy.service_url import parse_service_url
 
 if TYPE_CHECKING:
     from proxy.aio.clock_and_connector import AioClock

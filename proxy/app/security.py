@@ -17,7 +17,7 @@ from proxy.net.broker.settings import (
     token_credentials,
     token_file_credentials,
 )
-from proxy.net.handshake import TLS
+from proxy.service_url import TLS
 
 if TYPE_CHECKING:
     from proxy.config.settings import Broker, Config

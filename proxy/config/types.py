@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ByteSize, ConfigDict, Field
 from pydantic.fields import FieldInfo
 
-from proxy.net.handshake import parse_service_url
+from proxy.service_url import parse_service_url
 
 _PORT_MAX = 65_535
 JOURNAL_SCHEMES = ("s3", "gs", "gcs", "abfs", "abfss", "hdfs", "file")

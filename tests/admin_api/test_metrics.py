@@ -28,10 +28,10 @@ from proxy.net.broker.names import BrokerNames
 from proxy.net.broker.settings import BrokerSettings
 from proxy.net.group.groups import Groups
 from proxy.net.group.settings import GroupSettings
-from proxy.net.handshake import parse_service_url
 from proxy.net.session.server import GatewayServer, Sessions
 from proxy.net.session.settings import SessionSettings
 from proxy.net.subscription.upstream import UpstreamState
+from proxy.service_url import parse_service_url
 from proxy.views.metrics import CertificatesSummary, MetricsSource
 from proxy.wire import pulsar_pb2 as pb
 from tests.net.fakes import FakeConnector, FakeTransport

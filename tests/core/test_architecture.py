@@ -60,7 +60,7 @@ RULES = {
     "asyncio's room knows net's ports and no more of it": Rule(
         ("proxy/aio",),
         rooms("proxy", "admin_api", "spark_reports"),
-        rooms("proxy.aio", "proxy.net.ports", "proxy.net.handshake", "proxy.errors", "proxy.limits"),
+        rooms("proxy.aio", "proxy.net.ports", "proxy.errors", "proxy.limits", "proxy.service_url"),
     ),
     "net knows the pure rooms, errors and limits": Rule(
         ("proxy/net",),
@@ -73,6 +73,7 @@ RULES = {
             "proxy.groups",
             "proxy.errors",
             "proxy.limits",
+            "proxy.service_url",
             "proxy.socket_request",
         ),
         rooms("proxy/net/session/server.py"),  # the listener, which also knows asyncio's room

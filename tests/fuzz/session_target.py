@@ -13,7 +13,6 @@ from typing import Final
 from proxy.core.steps import finished
 from proxy.limits import Limits
 from proxy.net.broker.names import BrokerNames
-from proxy.net.handshake import parse_service_url
 from proxy.net.relay.requests import OURS
 from proxy.net.session.session import ClientSession
 from proxy.net.session.settings import SessionSettings
@@ -21,6 +20,7 @@ from proxy.net.subscription.directory import Subscriptions
 from proxy.net.subscription.openings import Openings
 from proxy.net.subscription.settings import SubscriptionSettings
 from proxy.net.subscription.views import subscriptions_statistics_steps
+from proxy.service_url import parse_service_url
 from proxy.wire import pulsar_pb2 as pb
 from proxy.wire.frames import payload_start
 from proxy.wire.messages import parse_message

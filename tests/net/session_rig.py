@@ -8,11 +8,12 @@ from proxy.limits import Limits
 from proxy.net.broker.names import BrokerNames
 from proxy.net.election.elections import ElectionSettings, ProducerElections
 from proxy.net.events import Events
-from proxy.net.handshake import EVERY_BROKER, TargetPolicy, parse_service_url
+from proxy.net.handshake import EVERY_BROKER, TargetPolicy
 from proxy.net.relay.identity import ProxyRole
 from proxy.net.session.session import ClientSession
 from proxy.net.session.settings import SessionSettings
 from proxy.net.slices import Slices
+from proxy.service_url import parse_service_url
 from proxy.wire import frames
 from proxy.wire import pulsar_pb2 as pb
 from tests.net.fakes import FakeClock, FakeConnector, FakeDirectory, FakeTransport, FakeWorkerPort

@@ -5,7 +5,7 @@ from __future__ import annotations
 from structlog.testing import capture_logs
 
 from proxy.net.broker.names import LOG_EVERY_S, NAMED_FOR_S, SHOWN_CHARACTERS_MAX, BrokerNames
-from proxy.net.handshake import parse_service_url
+from proxy.service_url import parse_service_url
 from tests.net.fakes import FakeClock
 
 CONFIGURED = "pulsar://broker-0:6650"

@@ -18,7 +18,6 @@ from proxy.aio.transport import AioTransport
 from proxy.core.worker import Worker
 from proxy.limits import Limits
 from proxy.net.broker.names import BrokerNames
-from proxy.net.handshake import parse_service_url
 from proxy.net.heartbeat import Heartbeat
 from proxy.net.relay.leg import UpstreamLeg
 from proxy.net.relay.relay import Relay
@@ -32,6 +31,7 @@ from proxy.net.subscription.directory import Subscriptions
 from proxy.net.subscription.openings import Openings
 from proxy.net.subscription.settings import SubscriptionSettings
 from proxy.net.subscription.workers import SubscribedWorker
+from proxy.service_url import parse_service_url
 from proxy.wire import commands, frames
 from proxy.wire import pulsar_pb2 as pb
 from tests.net.fakes import FakeBackground, FakeClock

@@ -11,11 +11,11 @@ import uvloop
 from proxy.aio.clock_and_connector import AioClock, AioConnector
 from proxy.limits import Limits
 from proxy.net.broker.names import BrokerNames
-from proxy.net.handshake import parse_service_url
 from proxy.net.session.server import GatewayServer, Sessions, TurnedAway
 from proxy.net.session.session import ClientSession
 from proxy.net.session.settings import SessionSettings
 from proxy.net.slices import Slices
+from proxy.service_url import parse_service_url
 from proxy.wire import frames
 from proxy.wire import pulsar_pb2 as pb
 from tests.net.fakes import FakeClock, FakeConnector, FakeDirectory, FakeTransport

@@ -6,7 +6,8 @@ import pytest
 
 from proxy.errors import ClientError
 from proxy.limits import Limits
-from proxy.net.handshake import ServiceUrl, TargetPolicy, parse_service_url, requested_broker
+from proxy.net.handshake import TargetPolicy, requested_broker
+from proxy.service_url import ServiceUrl, parse_service_url
 from proxy.wire import pulsar_pb2 as pb
 from tests.net.session_rig import SessionRig, T, connect, connected, encode, parse
 

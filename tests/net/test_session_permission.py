@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from proxy.limits import Limits
-from proxy.net.handshake import parse_service_url
 from proxy.net.relay.requests import OURS
 from proxy.net.session.permission import UNANSWERED_MAX
 from proxy.net.session.settings import SessionSettings
+from proxy.service_url import parse_service_url
 from proxy.wire import pulsar_pb2 as pb
 from tests.net.fakes import FakeClock, FakeWorkerPort
 from tests.net.producer_rig import not_ready, ready, want

@@ -12,10 +12,10 @@ from proxy.net.broker.directory import Brokers
 from proxy.net.broker.names import BrokerNames
 from proxy.net.broker.settings import BrokerSettings
 from proxy.net.election.elections import ElectionSettings, ProducerElections
-from proxy.net.handshake import parse_service_url
 from proxy.net.session.server import Sessions
 from proxy.net.session.settings import SessionSettings
 from proxy.net.subscription.directory import Subscriptions
+from proxy.service_url import parse_service_url
 from tests.sim.checkers import Violation
 from tests.sim.network import Listener
 

@@ -19,13 +19,13 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
-from proxy.net.handshake import parse_service_url
+from proxy.service_url import parse_service_url
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from proxy.net.handshake import ServiceUrl
     from proxy.net.ports import Clock
+    from proxy.service_url import ServiceUrl
 
 NAMED_FOR_S: Final = 300.0
 """How long a name lasts without another answer that has it."""

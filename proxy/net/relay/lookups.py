@@ -15,18 +15,18 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
-from proxy.net.handshake import parse_service_url
 from proxy.net.relay.requests import OURS
+from proxy.service_url import parse_service_url
 from proxy.wire import frames
 from proxy.wire import pulsar_pb2 as pb
 
 if TYPE_CHECKING:
     from proxy.limits import Limits
     from proxy.net.broker.names import BrokerNames
-    from proxy.net.handshake import ServiceUrl
     from proxy.net.relay.redirects import RedirectedLookups
     from proxy.net.relay.requests import RelayedRequests
     from proxy.net.relay.statistics import SessionCounters
+    from proxy.service_url import ServiceUrl
 
 _T = pb.BaseCommand
 _Answer = pb.CommandLookupTopicResponse

@@ -21,9 +21,9 @@ from proxy.wire.client_commands import refusal_frame
 
 if TYPE_CHECKING:
     from proxy.limits import Limits
-    from proxy.net.handshake import ServiceUrl
     from proxy.net.ports import Clock, Connector, Timer
     from proxy.net.relay.identity import Identity
+    from proxy.service_url import ServiceUrl
 
 _T = pb.BaseCommand
 

@@ -40,13 +40,13 @@ from proxy.wire.client_commands import CLOSURES, parse_as, refusal_frame
 if TYPE_CHECKING:
     from proxy.limits import Limits
     from proxy.net.broker.names import BrokerNames
-    from proxy.net.handshake import ServiceUrl
     from proxy.net.ports import Clock, Connector, Timer
     from proxy.net.relay.identity import Identity
     from proxy.net.relay.parting import Leavings
     from proxy.net.relay.requests import Pending
     from proxy.net.relay.route import RelayRoute
     from proxy.net.relay.statistics import SessionCounters
+    from proxy.service_url import ServiceUrl
 
 _T = pb.BaseCommand
 

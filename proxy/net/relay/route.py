@@ -20,7 +20,7 @@ from proxy.wire import pulsar_pb2 as pb
 
 if TYPE_CHECKING:
     from proxy.net.broker.names import BrokerNames
-    from proxy.net.handshake import ServiceUrl
+    from proxy.service_url import ServiceUrl
 
 _T = pb.BaseCommand
 

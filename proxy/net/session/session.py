@@ -44,11 +44,11 @@ if TYPE_CHECKING:
     from proxy.limits import Limits
     from proxy.net.broker.names import BrokerNames
     from proxy.net.election.elections import ProducerElections
-    from proxy.net.handshake import ServiceUrl
     from proxy.net.ports import Clock, Connector, SubscriptionDirectory, Timer, Transport
     from proxy.net.relay.requests import Pending
     from proxy.net.session.settings import SessionSettings
     from proxy.net.slices import Slices
+    from proxy.service_url import ServiceUrl
 
 _T = pb.BaseCommand
 _NOTHING: Final[frozenset[int]] = frozenset()

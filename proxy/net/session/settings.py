@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from proxy.net.handshake import EVERY_BROKER, ServiceUrl, TargetPolicy
+from proxy.net.handshake import EVERY_BROKER, TargetPolicy
+from proxy.service_url import ServiceUrl
 
 if TYPE_CHECKING:
     from proxy.net.relay.identity import ProxyRole
