@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from spark_reports.run import Report
+    from spark_reports.report import Report
 
     Results = Mapping[str, pa.Table]
     Whose = tuple[str, str]

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, Protocol, cast
+from typing import TYPE_CHECKING, Final, Protocol, cast
 
 import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
@@ -19,7 +19,8 @@ from spark_reports.jobs import Tables, all_jobs
 from spark_reports.ordering_audit import judge, parties, totals, violations
 from spark_reports.output import replacing
 from spark_reports.page import page
-from spark_reports.reading import Journal, Skipped, open_journal
+from spark_reports.reading import Journal, open_journal
+from spark_reports.report import Report
 from spark_reports.span import EVERYTHING, Span
 
 if TYPE_CHECKING:
@@ -65,42 +66,6 @@ class Nobody:
 
     def began(self, what: str, number: int, count: int) -> None:
         """As the protocol says."""
-
-
-@dataclass(frozen=True, slots=True)
-class Report:
-    """What was found."""
-
-    source: str
-    totals: dict[str, int]
-    violations: int
-    by_kind: dict[str, int]
-    evidence: list[str]
-    """Of the first ones, in words."""
-    files: int
-    rows_lost: int
-    """That gateways counted as lost: what they would have said nobody knows."""
-    skipped: list[Skipped]
-    odd_lives: list[dict[str, Any]]
-
-    @property
-    def line(self) -> str:
-        """The audit in a line."""
-        counts = self.totals
-        kinds = ", ".join(f"{count:,} {kind}" for kind, count in sorted(self.by_kind.items()))
-        return (
-            f"audit: {counts['messages']:,} messages, {counts['deliveries']:,} deliveries, {counts['acked']:,} "
-            f"acknowledged, {counts['keys']:,} keys, {counts['consumers']:,} workers, {counts['lives']:,} lives: "
-            f"{self.violations:,} violations{f' ({kinds})' if kinds else ''}"
-        )
-
-    @property
-    def caveats(self) -> list[str]:
-        """Why it may not be the whole truth."""
-        found = [f"not in the report: {item.file}: {item.reason}" for item in self.skipped]
-        if self.rows_lost:
-            found.append(f"the gateways lost {self.rows_lost:,} rows of their journals; what they said is not known")
-        return found + [words for life in self.odd_lives for words in _oddities(life)]
 
 
 def session(master: str | None, settings: Mapping[str, str] = NO_SETTINGS) -> SparkSession:
@@ -215,23 +180,3 @@ def _words(row: dict[str, object]) -> str:
         f"{row['violation']}: message {row['message']} at {row['consumer']}, slot {row['slot']}, {row['topic']} "
         f"{row['subscription']}, gateway {row['gateway']}: {row['detail']}{other}"
     )
-
-
-def _oddities(life: dict[str, Any]) -> list[str]:
-    found = []
-    if life["beside"] is not None:
-        found.append(
-            f"gateway {life['gateway']}: two processes had this name at once, lives {life['beside']} and "
-            f"{life['life']}; names should be each replica's own"
-        )
-    if life["clock_moved_ns"] > lives.ODD_NS:
-        found.append(
-            f"gateway {life['gateway']}: the wall clock moved by {life['clock_moved_ns'] / 1e9:,.1f} s in life "
-            f"{life['life']}; times over the wall clock, and what a day or hour is, are as wrong"
-        )
-    if life["killed"]:
-        found.append(
-            f"gateway {life['gateway']}: life {life['life']} was killed; what it did in its last second or so is in no "
-            "journal"
-        )
-    return found

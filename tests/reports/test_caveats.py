@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from spark_reports.reading import Skipped
-from spark_reports.run import Report
+from spark_reports.report import Report
 
 
 def caveats(

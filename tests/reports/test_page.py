@@ -14,7 +14,8 @@ from pyspark.sql import SparkSession
 from integration.journals.make import make
 from integration.journals.plan import FAULTS, Known, Plan
 from spark_reports.jobs import SECTIONS, all_jobs
-from spark_reports.run import Report, report
+from spark_reports.report import Report
+from spark_reports.run import report
 from tests.integration.browser import Complaints, chromium
 
 PLAN = Plan(
