@@ -107,11 +107,8 @@ EXCEPTIONS: Final[frozenset[Arrow]] = frozenset({
     # circles within a room
     ("proxy.core.worker", "proxy.core.entry"),
     ("proxy.journal.deliveries", "proxy.journal.journal"),
-    ("proxy.net.events", "proxy.net.ports"),
-    ("proxy.net.slices", "proxy.net.ports"),
     ("proxy.net.group.seat", "proxy.net.group.groups"),
     ("proxy.net.session.waiting_producer", "proxy.net.session.producers"),
-    ("spark_reports.page", "spark_reports.run"),
     # a subscription's parts are handed the whole subscription
     *((f"proxy.net.subscription.{part}", "proxy.net.subscription.subscription") for part in (
         "admission", "batch_slots", "inflow", "intake", "membership", "orders", "outbox", "parting", "receive_queue",

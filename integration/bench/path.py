@@ -34,7 +34,8 @@ from proxy.wire.metadata import peek
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from proxy.net.ports import Chronicler, Receiver
+    from proxy.net.events import Chronicler
+    from proxy.net.ports import Receiver
 
 T = TypeVar("T")
 

@@ -192,7 +192,7 @@ class DeliveryLog:
 
 
 class SubscriptionRecorder:
-    """Implements `proxy.net.ports.DeliveryRecorder`."""
+    """Implements `proxy.net.events.DeliveryRecorder`."""
 
     def __init__(self, key: tuple[str, str], record: DeliveryLog, digest: Callable[[bytes], int]) -> None:
         """`digest` is `KeyDigests.of`."""

@@ -34,7 +34,7 @@ ROWS_AT_A_TIME: Final = 10_000
 
 
 class Journal:
-    """Gathers rows of one life of the gateway. Implements `proxy.net.ports.Chronicler`."""
+    """Gathers rows of one life of the gateway. Implements `proxy.net.events.Chronicler`."""
 
     def __init__(
         self,

@@ -9,15 +9,16 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
+    from proxy.core.delivery_log import Ending
     from proxy.core.dispatcher import HandOver
+    from proxy.core.entry import Part
     from proxy.core.hash_ranges import RangeMove
     from proxy.core.worker import Worker
-    from proxy.net.ports import Chronicler
 
     Key = tuple[str, str]
 
@@ -44,6 +45,35 @@ class Event:
     """By kind; plain values only."""
     concerned: frozenset[str]
     """Names of workers that it tells of, those included that are not listed."""
+
+
+class DeliveryRecorder(Protocol):
+    """Keeps a record of each message of one subscription."""
+
+    def digest(self, key: bytes) -> int:
+        """What stands for a key in the record; 0 for one whose messages are not recorded."""
+
+    def sent(self, worker: Worker, units: Sequence[Part], now: float) -> None:
+        """These were written to the worker's socket."""
+
+    def ended(self, endings: Sequence[Ending]) -> None:
+        """These ended."""
+
+
+class Chronicler(Protocol):
+    """Writes down what happens at this gateway. Nothing waits for it, and it never fails."""
+
+    def happened(self, event: Event) -> None:
+        """As `Events` tells it."""
+
+    def handed_over(self, key: tuple[str, str], hand_overs: Sequence[HandOver]) -> None:
+        """Hashes of a subscription drained and went to their new owners."""
+
+    def came_back(self, key: tuple[str, str], consumer: str, messages: int) -> None:
+        """A worker gave messages of a subscription back, or left them behind."""
+
+    def recorder(self, key: tuple[str, str]) -> DeliveryRecorder | None:
+        """For one subscription; None if no record of messages is kept."""
 
 
 class Listener:

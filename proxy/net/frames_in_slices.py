@@ -13,7 +13,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from proxy.net.slices import Slices, Step
+    from proxy.net.ports import Step
+    from proxy.net.slices import Slices
 
 FEW: Final = 16
 """Frames of one read that are taken at once, whoever else waits."""

@@ -14,20 +14,15 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from proxy.core.delivery_log import Ending
-    from proxy.core.dispatcher import HandOver
-    from proxy.core.entry import Part
-    from proxy.core.worker import Worker
     from proxy.errors import UpstreamError
-    from proxy.net.events import Event
-    from proxy.net.slices import Step
     from proxy.wire import pulsar_pb2 as pb
     from proxy.wire.messages import MessageHead
 
 
 T = TypeVar("T")
+
+Step = Callable[[float], bool]
+"""Work that stops at a moment: it does one piece at least, and says whether some is left (see `slices`)."""
 
 LEFT_UNREAD: Final = "the peer left too much unread"
 """The reason given to `Receiver.closed` where a peer asked and asked and read nothing."""
@@ -294,32 +289,3 @@ class BrokerDirectory(Protocol):
 
     def locate(self, topic: str, found: Callable[[BrokerLink | Exception], None]) -> None:
         """Look the topic up, following redirects, and hand over a connected link, or why there is none."""
-
-
-class DeliveryRecorder(Protocol):
-    """Keeps a record of each message of one subscription."""
-
-    def digest(self, key: bytes) -> int:
-        """What stands for a key in the record; 0 for one whose messages are not recorded."""
-
-    def sent(self, worker: Worker, units: Sequence[Part], now: float) -> None:
-        """These were written to the worker's socket."""
-
-    def ended(self, endings: Sequence[Ending]) -> None:
-        """These ended."""
-
-
-class Chronicler(Protocol):
-    """Writes down what happens at this gateway. Nothing waits for it, and it never fails."""
-
-    def happened(self, event: Event) -> None:
-        """As `Events` tells it."""
-
-    def handed_over(self, key: tuple[str, str], hand_overs: Sequence[HandOver]) -> None:
-        """Hashes of a subscription drained and went to their new owners."""
-
-    def came_back(self, key: tuple[str, str], consumer: str, messages: int) -> None:
-        """A worker gave messages of a subscription back, or left them behind."""
-
-    def recorder(self, key: tuple[str, str]) -> DeliveryRecorder | None:
-        """For one subscription; None if no record of messages is kept."""

@@ -18,13 +18,11 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final, TypeVar
 
 if TYPE_CHECKING:
-    from proxy.net.ports import Clock
+    from proxy.net.ports import Clock, Step
 
 T = TypeVar("T")
 
 SLICE_S: Final = 0.002
-
-Step = Callable[[float], bool]
 
 
 class Slices:

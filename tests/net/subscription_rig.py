@@ -27,8 +27,7 @@ from tests.net.subscription_rig_broker import LEDGER, TOPIC, FakeBrokerLink, Fak
 from tests.wire.batches import index_batch
 
 if TYPE_CHECKING:
-    from proxy.net.ports import WorkerPort
-    from proxy.net.slices import Step
+    from proxy.net.ports import Step, WorkerPort
 
 MAX_FRAME_BYTES = 16 << 20
 

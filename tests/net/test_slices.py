@@ -7,7 +7,8 @@ from collections.abc import Callable
 import pytest
 
 from proxy.net.frames_in_slices import FEW, FramesInSlices
-from proxy.net.slices import Slices, Step
+from proxy.net.ports import Step
+from proxy.net.slices import Slices
 from tests.net.fakes import FakeClock
 
 PIECE_S = 0.001

@@ -21,7 +21,7 @@ SALT = 1_000
 
 
 class Chronicle:
-    """Implements `ports.Chronicler` and `ports.DeliveryRecorder`: notes everything in words."""
+    """Implements `events.Chronicler` and `events.DeliveryRecorder`: notes everything in words."""
 
     def __init__(self, *, messages: bool = True) -> None:
         """Nothing noted."""

@@ -19,9 +19,9 @@ from proxy.wire import pulsar_pb2 as pb
 from proxy.wire.client_commands import error_frame
 
 if TYPE_CHECKING:
-    from proxy.net.ports import Clock, SubscriptionDirectory, Transport, WorkerPort
+    from proxy.net.ports import Clock, Step, SubscriptionDirectory, Transport, WorkerPort
     from proxy.net.relay.statistics import SessionCounters
-    from proxy.net.slices import Slices, Step
+    from proxy.net.slices import Slices
 
 log = structlog.get_logger("keyline.session")
 

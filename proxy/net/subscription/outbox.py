@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
     from proxy.core.entry import Part
     from proxy.core.worker import Worker
-    from proxy.net.ports import DeliveryRecorder, WorkerLink
+    from proxy.net.events import DeliveryRecorder
+    from proxy.net.ports import WorkerLink
     from proxy.net.subscription.batch_contents import BatchContents
     from proxy.net.subscription.subscription import Counters
     from proxy.wire.messages import Extras
