@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from proxy.core.entry import Part
     from proxy.core.worker import Worker
     from proxy.journal.digest import KeyDigests
-    from proxy.journal.journal import Journal
 
     Digest = int | tuple[int, ...]
 
@@ -164,10 +163,18 @@ class DeliveryChunk:
 class DeliveryLog:
     """Gathers structs of all subscriptions."""
 
-    def __init__(self, journal: Journal, digests: KeyDigests) -> None:
-        """Nothing gathered."""
-        self._journal = journal
+    def __init__(
+        self,
+        life: str,
+        digests: KeyDigests,
+        put: Callable[[DeliveryChunk], object],
+        wall_minus_clock_ns: Callable[[], int],
+    ) -> None:
+        """Nothing gathered; `put` takes what is handed in, for the writer's thread."""
+        self._life = life
         self._digests = digests
+        self._put = put
+        self._wall_minus_clock_ns = wall_minus_clock_ns
         self._begin()
 
     def hand_in(self) -> None:
@@ -175,14 +182,14 @@ class DeliveryLog:
         if not self.structs:
             return
         chunk = DeliveryChunk(
-            self._journal.life,
+            self._life,
             self.structs,
             list(self.subscriptions),
             self.consumers.texts,
             self._digests.plain(),
-            self._journal.wall_minus_clock_ns(),
+            self._wall_minus_clock_ns(),
         )
-        self._journal.put(chunk)
+        self._put(chunk)
         self._begin()
 
     def _begin(self) -> None:

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from proxy.core.dispatcher import HandOver
-    from proxy.journal.chunk import Chunk
     from proxy.journal.digest import KeyDigests
     from proxy.journal.schema import Table
     from proxy.journal.spool import Spool
@@ -50,10 +49,10 @@ class Journal:
         """
         self.life = life
         self._digests = digests
-        self._deliveries = None if digests is None else DeliveryLog(self, digests)
         self._spool = spool
         self._wall_ns = wall_ns
         self._now = now
+        self._deliveries = None if digests is None else DeliveryLog(life, digests, spool.put, self.wall_minus_clock_ns)
         self._rows: dict[str, list[Row]] = {}
         self._sizes: dict[str, int] = {}
 
@@ -110,10 +109,6 @@ class Journal:
         at_ns, wall_ns = self._times(self._now())
         for row in rows:
             self._add(METRICS, (at_ns, wall_ns, *row), ROW_BYTES)
-
-    def put(self, chunk: Chunk) -> None:
-        """Rows that were gathered elsewhere."""
-        self._spool.put(chunk)
 
     def hand_in(self) -> None:
         """Let the writer have what was gathered."""
