@@ -110,8 +110,7 @@ EXCEPTIONS: Final[frozenset[Arrow]] = frozenset({
     ("proxy.net.session.waiting_producer", "proxy.net.session.producers"),
     # a subscription's parts are handed the whole subscription
     *((f"proxy.net.subscription.{part}", "proxy.net.subscription.subscription") for part in (
-        "admission", "batch_slots", "inflow", "intake", "membership", "orders", "outbox", "parting", "receive_queue",
-        "requests", "workers",
+        "admission", "inflow", "membership", "orders", "parting", "requests", "workers",
     )),
     ("proxy.net.subscription.subscription", "proxy.net.subscription.directory"),
 })  # fmt: skip

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
     from proxy.core.hash_ranges import HashRange
+    from proxy.net.subscription.counters import Counters
     from proxy.net.subscription.openings import Opener, Openings
-    from proxy.net.subscription.subscription import Counters
     from proxy.wire.pulsar_pb2 import MessageMetadata
 
 BATCH_MESSAGES_MAX: Final = 1 << 20

@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     from proxy.core.upstream_window import UpstreamWindow
     from proxy.net.subscription.batch_contents import BatchContents
     from proxy.net.subscription.batch_slots import Slots
+    from proxy.net.subscription.counters import Counters
     from proxy.net.subscription.openings import Openings
     from proxy.net.subscription.receive_queue import Taking
-    from proxy.net.subscription.subscription import Counters
     from proxy.wire.pulsar_pb2 import MessageMetadata
 
 log = structlog.get_logger("keyline.subscription")

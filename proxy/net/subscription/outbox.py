@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from proxy.net.events import DeliveryRecorder
     from proxy.net.ports import WorkerLink
     from proxy.net.subscription.batch_contents import BatchContents
-    from proxy.net.subscription.subscription import Counters
+    from proxy.net.subscription.counters import Counters
     from proxy.wire.messages import Extras
 
 FRAMES_AT_A_TIME: Final = 128

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 import structlog
 
 if TYPE_CHECKING:
+    from proxy.net.subscription.counters import Counters
     from proxy.net.subscription.openings import Elsewhere, Openings
-    from proxy.net.subscription.subscription import Counters
     from proxy.wire.messages import MessageHead
 
 QUEUED_BYTES: Final = 500

@@ -16,7 +16,6 @@ may take it over at once.
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import structlog
@@ -26,6 +25,7 @@ from proxy.core.hash_ranges import HashRange
 from proxy.net.subscription.acks import UpstreamAcks
 from proxy.net.subscription.admission import Admission
 from proxy.net.subscription.batch_contents import BatchContents
+from proxy.net.subscription.counters import Counters
 from proxy.net.subscription.cursor import CursorWatch
 from proxy.net.subscription.inflow import WHOLE, Inflow
 from proxy.net.subscription.inflows import Inflows
@@ -51,19 +51,6 @@ HAND_OVERS_KEPT: Final = 1_000
 """Latest hand-overs kept for those who watch."""
 
 log = structlog.get_logger("keyline.subscription")
-
-
-@dataclass(slots=True)
-class Counters:
-    """What a subscription counts beside its dispatcher."""
-
-    acks_refused: int = 0
-    opaque_batches: int = 0
-    unreadable_entries: int = 0
-    peeked_batches: int = 0
-    sliced_deliveries: int = 0
-    background_openings: int = 0
-    background_opened_bytes: int = 0
 
 
 class Subscription:

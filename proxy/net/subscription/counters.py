@@ -1,0 +1,18 @@
+"""What the parts of a subscription count together, beside its dispatcher."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(slots=True)
+class Counters:
+    """Of one subscription, since it began here."""
+
+    acks_refused: int = 0
+    opaque_batches: int = 0
+    unreadable_entries: int = 0
+    peeked_batches: int = 0
+    sliced_deliveries: int = 0
+    background_openings: int = 0
+    background_opened_bytes: int = 0
