@@ -91,18 +91,16 @@ class SeatRig(GroupRig):
         self.left: list[SessionId] = []
         self.stamps = itertools.count(1)
         self.numbers = itertools.count(1)
-        self.heartbeat_s = TIMING.heartbeat_s
-        self.send_s = TIMING.send_s
         self.version: Version | None = None
         self.subscriptions.new_seat = self.new_seat
         self.first = self.worker("a", permits)
         self.link.log.clear()  # of its probe
 
-    # ---- what a seat asks of `Groups`
+    # ---- what `Groups` does
 
     def new_seat(self, subscription: Subscription) -> GroupSeat:
         """As it says."""
-        self.seats.append(GroupSeat(subscription, self))  # type: ignore[arg-type]  # what a seat asks of it
+        self.seats.append(GroupSeat(subscription, TIMING, self.join, self.leave))
         return self.seats[-1]
 
     def join(self, seat: GroupSeat, workers_count: int) -> GroupMember:

@@ -51,23 +51,13 @@ class Groups:
         self._leading = Leading()
         self._when_left: Callable[[], None] | None = None
 
-    @property
-    def heartbeat_s(self) -> float:
-        """How often a session reports at least."""
-        return self._timing.heartbeat_s
-
-    @property
-    def send_s(self) -> float:
-        """How long before a lease ends the last message is dispatched."""
-        return self._timing.send_s
-
     def start(self) -> None:
         """Hear what other replicas say."""
         self.mail.start()
 
     def new_seat(self, subscription: Subscription) -> GroupSeat:
         """For a subscription that is to be shared."""
-        return GroupSeat(subscription, self)
+        return GroupSeat(subscription, self._timing, self.join, self.leave)
 
     def join(self, seat: GroupSeat, workers_count: int) -> GroupMember:
         """Take part in the seat's group from now on."""

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from proxy.core.hash_ranges import HashRange
     from proxy.groups.messages import ReplayTarget
-    from proxy.net.group.groups import Groups
+    from proxy.groups.timing import GroupTiming
     from proxy.net.group.member import GroupMember
     from proxy.net.ports import Timer
     from proxy.net.subscription.subscription import Subscription
@@ -76,15 +76,23 @@ class Release:
 class GroupSeat:
     """Implements `group_member.GroupStreams` and `subscription_inflow.StreamListener`."""
 
-    def __init__(self, subscription: Subscription, groups: Groups) -> None:
-        """In no group before the first worker comes."""
+    def __init__(
+        self,
+        subscription: Subscription,
+        timing: GroupTiming,
+        join: Callable[[GroupSeat, int], GroupMember],
+        leave: Callable[[GroupSeat], None],
+    ) -> None:
+        """In no group before the first worker comes; `join` takes part for so many workers, `leave` no more."""
         self.group = GroupId(*subscription.key)
         self.counters = SeatCounters()
         self.member: GroupMember | None = None
         """This replica's part in the group; None while it has none."""
         self._subscription = subscription
         self._dispatcher = subscription.dispatcher
-        self._groups = groups
+        self._timing = timing
+        self._join = join
+        self._leave = leave
         self._leaving = False
         self._releases: dict[int, Release] = {}
         self._progress = GroupProgress(subscription)
@@ -101,7 +109,7 @@ class GroupSeat:
         if self.member is not None:
             self.member.weigh(count)
         elif count:
-            self.member = self._groups.join(self, count)
+            self.member = self._join(self, count)
             self._chronicle.began(self.member)
             self._report()
 
@@ -129,7 +137,7 @@ class GroupSeat:
             release.deadline.cancel()
         self._releases.clear()
         if self.member is not None:
-            self._groups.leave(self)
+            self._leave(self)
             self._chronicle.ended(self.member)
             self.member = None
 
@@ -246,7 +254,7 @@ class GroupSeat:
         leases = self._dispatcher.leases
         if leases is None or leases.streams_count != session.streams_count:
             assert not len(self._subscription.inflows), "a stream of another cut is here"
-            leases = self._dispatcher.leases = StreamLeases(session.streams_count, self._groups.send_s)
+            leases = self._dispatcher.leases = StreamLeases(session.streams_count, self._timing.send_s)
             leases.until = session.lease_until - leases.send_s
         return leases
 
@@ -323,7 +331,7 @@ class GroupSeat:
             return
         for state in self._progress.states():
             self.member.progressed(state)
-        self._reporting = self._subscription.clock.call_later(self._groups.heartbeat_s, self._report)
+        self._reporting = self._subscription.clock.call_later(self._timing.heartbeat_s, self._report)
 
 
 def _nothing() -> None:
