@@ -102,7 +102,6 @@ EXCEPTIONS: Final[frozenset[Arrow]] = frozenset({
     ("proxy.net.subscription.directory", "proxy.net.group.seat"),
     ("proxy.net.subscription.subscription", "proxy.net.group.seat"),
     ("proxy.net.subscription.views", "proxy.net.group.views"),
-    ("proxy.views.metrics", "proxy.app.collector"),
     ("spark_reports.submit", "proxy.cli.report"),
     # circles within a room
     ("proxy.core.worker", "proxy.core.entry"),

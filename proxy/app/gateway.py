@@ -104,7 +104,7 @@ class Gateway:
         self._server = GatewayServer(sessions, limits, loop)
         subscriptions = self._subscriptions
         events.number_from(time.time_ns() // 1_000_000)  # more than any life before could have had
-        self._collector = Collector(clock, subscriptions.__len__, lambda: subscriptions.ended_total)
+        collector = self._collector = Collector(clock, subscriptions.__len__, lambda: subscriptions.ended_total)
         admin = Admin(
             subscriptions,
             self._elections,
@@ -116,11 +116,11 @@ class Gateway:
         metrics = MetricsSource(
             version("keyline"),
             self.not_ready_because,
-            self._server,
+            self._server.statistics,
             subscriptions,
             self._elections,
             self._brokers,
-            self._collector,
+            lambda: collector.collections_total,
             self._groups,
             self._journal,
             None if self._event_topic is None else self._event_topic.summary,

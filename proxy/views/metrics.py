@@ -16,14 +16,13 @@ from proxy.net.broker.statistics import State
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from proxy.app.collector import Collector
     from proxy.journal.keeper import JournalKeeper
     from proxy.net.broker.directory import Brokers
     from proxy.net.election.elections import ProducerElections
     from proxy.net.election.statistics import ElectionsSummary, ElectionSummary
     from proxy.net.group.groups import Groups
     from proxy.net.group.views import GroupSummary
-    from proxy.net.session.server import GatewayServer, ServerStatistics
+    from proxy.net.session.server import ServerStatistics
     from proxy.net.subscription.directory import Subscriptions
     from proxy.net.subscription.summary import SubscribedConsumerSummary, SubscriptionsSummary, SubscriptionSummary
 
@@ -68,11 +67,11 @@ class MetricsSource:
         self,
         version: str,
         not_ready_because: Callable[[], Sequence[str]],
-        server: GatewayServer,
+        server: Callable[[], ServerStatistics],
         subscriptions: Subscriptions,
         elections: ProducerElections,
         brokers: Brokers,
-        collector: Collector,
+        collections_total: Callable[[], int],
         groups: Groups | None = None,
         journal: JournalKeeper | None = None,
         event_topic: TopicSummary | None = None,
@@ -94,7 +93,7 @@ class MetricsSource:
         self._subscriptions = subscriptions
         self._elections = elections
         self._brokers = brokers
-        self._collector = collector
+        self._collections_total = collections_total
 
     def gateway(self) -> GatewaySummary:
         """Everything but the subscriptions, frozen."""
@@ -103,13 +102,13 @@ class MetricsSource:
         return GatewaySummary(
             version=self._version,
             ready=not self._not_ready_because(),
-            server=self._server.statistics(),
+            server=self._server(),
             subscriptions=self._subscriptions.summary(),
             producers=self._elections.summary(),
             broker_connections={state.value: states[state.value] for state in State},
             lookups_total=brokers.lookups_total,
             lookup_failures_total=brokers.lookup_failures_total,
-            collections_total=self._collector.collections_total,
+            collections_total=self._collections_total(),
             log_lines_left_out_total=self._log_lines_left_out(),
             journal=NO_JOURNAL if self._journal is None else self._journal.summary(),
             event_topic=self._event_topic,

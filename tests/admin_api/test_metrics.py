@@ -102,11 +102,11 @@ class Gateway:
         return MetricsSource(
             "1.2.3",
             lambda: self.reasons,
-            server,
+            server.statistics,
             self.subscriptions,
             self.elections,
             self.brokers,
-            self.collector,
+            lambda: self.collector.collections_total,
             self.groups,
             certificates=lambda: CertificatesSummary({"clients": 1_800_000_000.0}, well=True, reloads=2),
         )
