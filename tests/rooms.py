@@ -97,8 +97,6 @@ ROOMS: Final[dict[str, tuple[str, ...]]] = {
 
 EXCEPTIONS: Final[frozenset[Arrow]] = frozenset({
     # to a room that may not be known
-    ("proxy.net.session.server", "proxy.aio.tls_door"),
-    ("proxy.net.session.server", "proxy.aio.transport"),
     ("proxy.net.subscription.directory", "proxy.net.group.seat"),
     ("proxy.net.subscription.subscription", "proxy.net.group.seat"),
     ("proxy.net.subscription.views", "proxy.net.group.views"),

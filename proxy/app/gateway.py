@@ -26,6 +26,7 @@ from proxy.aio.background import AioBackground
 from proxy.aio.clock_and_connector import AioClock, AioConnector
 from proxy.aio.tls import TlsWatch
 from proxy.app.collector import Collector, spare_the_collector
+from proxy.app.listener import GatewayServer
 from proxy.app.parts import (
     broker_settings,
     event_topic_of,
@@ -47,7 +48,7 @@ from proxy.net.broker.directory import Brokers
 from proxy.net.broker.names import BrokerNames
 from proxy.net.broker.probe import BrokerProbe
 from proxy.net.election.elections import ElectionSettings, ProducerElections
-from proxy.net.session.server import GatewayServer, Sessions
+from proxy.net.session.sessions import Sessions
 from proxy.net.subscription.directory import Subscriptions
 from proxy.net.subscription.openings import Openings
 from proxy.net.subscription.settings import SubscriptionSettings

@@ -22,13 +22,14 @@ from admin_api.metrics.formats import OPENMETRICS, TEXT, wanted
 from admin_api.routes.metrics import metrics_routes
 from admin_api.turns import TURN_S, Turns
 from proxy.app.collector import Collector
+from proxy.app.listener import GatewayServer
 from proxy.limits import Limits
 from proxy.net.broker.directory import Brokers
 from proxy.net.broker.names import BrokerNames
 from proxy.net.broker.settings import BrokerSettings
 from proxy.net.group.groups import Groups
 from proxy.net.group.settings import GroupSettings
-from proxy.net.session.server import GatewayServer, Sessions
+from proxy.net.session.sessions import Sessions
 from proxy.net.session.settings import SessionSettings
 from proxy.net.subscription.upstream import UpstreamState
 from proxy.service_url import parse_service_url

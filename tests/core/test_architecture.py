@@ -76,16 +76,8 @@ RULES = {
             "proxy.service_url",
             "proxy.socket_request",
         ),
-        rooms("proxy/net/session/server.py"),  # the listener, which also knows asyncio's room
     ),
-    "the listener knows no more than net and asyncio's room": Rule(
-        ("proxy/net/session/server.py",),
-        rooms("proxy", "admin_api", "spark_reports"),
-        rooms("proxy.aio", "proxy.net", "proxy.wire", "proxy.errors", "proxy.limits"),
-    ),
-    "net reaches devices through its ports only": Rule(
-        ("proxy/net",), DEVICES, except_files=rooms("proxy/net/session/server.py")
-    ),
+    "net reaches devices through its ports only": Rule(("proxy/net",), DEVICES),
     "the journal knows the core and what net tells": Rule(
         ("proxy/journal",),
         rooms("proxy", "admin_api", "spark_reports"),

@@ -15,14 +15,15 @@ import pytest
 
 from proxy.aio.clock_and_connector import AioClock, AioConnector
 from proxy.aio.transport import AioTransport
+from proxy.app.listener import GatewayServer
 from proxy.core.worker import Worker
 from proxy.limits import Limits
 from proxy.net.broker.names import BrokerNames
 from proxy.net.heartbeat import Heartbeat
 from proxy.net.relay.leg import UpstreamLeg
 from proxy.net.relay.relay import Relay
-from proxy.net.session.server import GatewayServer, Sessions
 from proxy.net.session.session import ClientSession
+from proxy.net.session.sessions import Sessions
 from proxy.net.session.settings import SessionSettings
 from proxy.net.session.workers import SessionWorkers
 from proxy.net.session.workers import Worker as WorkerOfSession

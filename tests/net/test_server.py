@@ -9,10 +9,11 @@ import pytest
 import uvloop
 
 from proxy.aio.clock_and_connector import AioClock, AioConnector
+from proxy.app.listener import GatewayServer
 from proxy.limits import Limits
 from proxy.net.broker.names import BrokerNames
-from proxy.net.session.server import GatewayServer, Sessions, TurnedAway
 from proxy.net.session.session import ClientSession
+from proxy.net.session.sessions import Sessions, TurnedAway
 from proxy.net.session.settings import SessionSettings
 from proxy.net.slices import Slices
 from proxy.service_url import parse_service_url

@@ -17,8 +17,8 @@ import uvloop
 from integration.certificates import Authority
 from proxy.aio.tls import TlsFiles
 from proxy.aio.tls_door import ACCEPTED_PER_TURN, TlsDoor
+from proxy.app.listener import GatewayServer
 from proxy.limits import Limits
-from proxy.net.session.server import GatewayServer
 from tests.net.session_rig import connect
 from tests.net.test_server import PATIENCE_S, Bench
 

@@ -12,7 +12,7 @@ from proxy.net.broker.directory import Brokers
 from proxy.net.broker.names import BrokerNames
 from proxy.net.broker.settings import BrokerSettings
 from proxy.net.election.elections import ElectionSettings, ProducerElections
-from proxy.net.session.server import Sessions
+from proxy.net.session.sessions import Sessions
 from proxy.net.session.settings import SessionSettings
 from proxy.net.subscription.directory import Subscriptions
 from proxy.service_url import parse_service_url
