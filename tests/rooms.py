@@ -103,7 +103,6 @@ EXCEPTIONS: Final[frozenset[Arrow]] = frozenset({
     ("spark_reports.submit", "proxy.cli.report"),
     # circles within a room
     ("proxy.core.worker", "proxy.core.entry"),
-    ("proxy.net.session.waiting_producer", "proxy.net.session.producers"),
     # a subscription's parts are handed the whole subscription
     *((f"proxy.net.subscription.{part}", "proxy.net.subscription.subscription") for part in (
         "admission", "inflow", "membership", "orders", "parting", "requests", "workers",

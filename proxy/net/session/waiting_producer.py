@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from proxy.producers.request import without_waiting
 from proxy.wire import frames
@@ -12,9 +12,26 @@ from proxy.wire.client_commands import parse_as
 if TYPE_CHECKING:
     from proxy.net.election.chronicle import Candidacy
     from proxy.net.election.election import TopicElection
-    from proxy.net.session.producers import SessionProducers
+    from proxy.net.ports import Clock, Transport
 
 _T = pb.BaseCommand
+
+
+class Requests(Protocol):
+    """What a producer knows of its client's connection, and asks of it."""
+
+    clock: Clock
+    transport: Transport
+    client_version: str
+
+    def ask(self, producer: WaitingProducer, body: pb.CommandProducer, frame: bytes) -> None:
+        """Pass its request on to the broker."""
+
+    def refuse(self, producer: WaitingProducer, error: int, message: str) -> None:
+        """Answer its request with an error."""
+
+    def withdraw(self, producer: WaitingProducer) -> None:
+        """Close it at the broker."""
 
 
 class WaitingProducer:
@@ -38,7 +55,7 @@ class WaitingProducer:
     candidacy: Candidacy
 
     def __init__(
-        self, session: SessionProducers, election: TopicElection, body: pb.CommandProducer, frame: bytes, priority: int
+        self, session: Requests, election: TopicElection, body: pb.CommandProducer, frame: bytes, priority: int
     ) -> None:
         """As its client asked for it in `frame`."""
         self._session = session
