@@ -140,10 +140,15 @@ def _batch_tail(keys: list[str], payloads: list[bytes], sequence_id: int) -> byt
     metadata.num_messages_in_batch = len(payloads)
     pieces = []
     for number, (key, payload) in enumerate(zip(keys, payloads, strict=True), sequence_id * len(payloads)):
-        fields = pb.SingleMessageMetadata(payload_size=len(payload), partition_key=key.encode(), sequence_id=number)
-        single = fields.SerializeToString()
-        pieces += [len(single).to_bytes(4, "big"), single, payload]
+        pieces.append(batched_message(key, payload, number))
     return build_tail(metadata, b"".join(pieces))
+
+
+def batched_message(key: str, payload: bytes, sequence_id: int) -> bytes:
+    """One message as it stands within a batch."""
+    fields = pb.SingleMessageMetadata(payload_size=len(payload), partition_key=key.encode(), sequence_id=sequence_id)
+    single = fields.SerializeToString()
+    return b"".join((len(single).to_bytes(4, "big"), single, payload))
 
 
 def _metadata(key: str, sequence_id: int) -> pb.MessageMetadata:

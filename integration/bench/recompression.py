@@ -56,9 +56,7 @@ def _slices() -> list[bytes]:
     slices = [b""] * WORKERS
     keys = frames_made.random_keys(MESSAGES_PER_BATCH)
     for number, (key, payload) in enumerate(zip(keys, payloads(MESSAGES_PER_BATCH), strict=True)):
-        single = pb.SingleMessageMetadata(payload_size=len(payload), partition_key=key.encode(), sequence_id=number)
-        head = single.SerializeToString()
-        slices[chance.randrange(WORKERS)] += len(head).to_bytes(4, "big") + head + payload
+        slices[chance.randrange(WORKERS)] += frames_made.batched_message(key, payload, number)
     return slices
 
 
