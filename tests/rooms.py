@@ -1,7 +1,7 @@
 """The product's rooms and who knows whom in them, read from its sources: `make rooms` prints it, the tests hold it.
 
 A room is a folder with a purpose. An arrow is an import of one module by another, wherever it stands: in a function or
-for types only, it ties them all the same, since whoever reads the one has to read the other. `ROOMS` says which rooms a
+for types only, it ties them all the same, since a reader of the one has to read the other. `ROOMS` says which rooms a
 room may know; `EXCEPTIONS` are the arrows that break this or close a circle and have not been cut yet.
 """
 

@@ -108,7 +108,7 @@ class Dispatcher:
         self.waiting_messages = 0
         self.chunked = ChunkedMessages()
         self.touched: list[Worker] = []
-        """Workers with something in their outbox."""
+        """Workers with something in their outbox, each of them: one whose socket is full stays in it."""
         self.gated: list[Worker] = []
         """Workers with a join gate, in join order."""
         self.paused = False
@@ -482,7 +482,7 @@ class Dispatcher:
                 head = self._cut(part, worker.permits)
                 ready.appendleft(part)
                 part = head
-            # `_leave_queue`, in place.
+            # `_leave_queue`, in place: a call for each message that leaves would cost more than it does.
             self.waiting_messages -= part.count
             if now > part.waits_since:
                 self.blocked_time.observe(now - part.waits_since)

@@ -95,7 +95,7 @@ class Batch:
     @property
     def unacked(self) -> int:
         """One bit a message of the original batch, set until a worker acknowledged it."""
-        # Added up instead of or-ed, since no message is in two parts: so that no loop of ours visits each of them.
+        # No message is in two parts, so the bits are added up in C instead of or-ed one by one.
         return sum(sum(map(_BIT, part.unacked_indexes())) for part in self.parts)
 
 

@@ -9,7 +9,7 @@ The window is what may be on its way from the broker at any time: free permits p
 already, and never more than the bytes left hold, at the size messages have had lately. A batch that waits whole will
 cost more than it does if workers with few permits take it message by message, so that what waits keeps bytes for that.
 The mean reacts at once when messages grow and slowly when they shrink. It is an estimate: the hard stop, when it was
-wrong, is not to read from the broker any more, which is up to whoever owns the connection.
+wrong, is not to read from the broker any more, which is up to the owner of the connection.
 
 A subscription may have several consumers at the broker, each with its own window. What all may have on its way is then
 divided evenly among them, whichever is busy: none takes what another's first message needs, and a busy one is topped up

@@ -551,7 +551,7 @@ def test_one_that_waits_for_its_turn_to_be_closed_keeps_the_connection() -> None
 
 @pytest.mark.parametrize("silent", [True, False])
 def test_nobody_passes_a_close_that_waited_for_a_connection_that_broke(*, silent: bool) -> None:
-    """The broker's time for a close begins when the close is sent, and whoever came after it waits all that time."""
+    """The broker's time for a close begins when the close is sent, and a client that came later waits all that time."""
     rig = ProducerRig(3)
     a, b, c = rig.clients
     a.client.deliver(want(10, mode=EXCLUSIVE))
