@@ -2,9 +2,10 @@
 
 Direct, the broker gives such a batch whole to the worker of its first key, so order of keys is lost; the gateway cuts
 it. One backlog is drained by turns direct and through the gateway, as in `drain`. What batches of other sizes, fewer
-keys, more workers and compression cost is told by the gateway's CPU alone, on smaller backlogs; a compressed backlog
-is drained in turns with the same one uncompressed. Workers that make trouble are in `mixed_trouble`. What the gateway
-adds to the latency of messages that are not late is measured as in `latency`, by a producer with its client's batching.
+keys and more workers cost is told by the gateway's CPU alone, on backlogs as large: in a small one, what joins cost
+outweighs the messages. A compressed backlog is drained in turns with the same one uncompressed. Workers that make
+trouble are in `mixed_trouble`. What the gateway adds to the latency of messages that are not late is measured as in
+`latency`, by a producer with its client's batching.
 """
 
 from __future__ import annotations
@@ -40,18 +41,18 @@ ADDED_MS_MAX: Final = {"p50": 0.5, "p99": 3.0}
 
 def measure(stage: Stage) -> list[Row]:
     """The backlog of the targets on both sides, then its variants through the gateway."""
-    plain = Backlog("", stage.sizes.mixed_messages, cpu_target_us=CPU_TARGET_US)
-    small = stage.sizes.mixed_variant_messages
+    count = stage.sizes.mixed_messages
+    plain = Backlog("", count, cpu_target_us=CPU_TARGET_US)
     variants = [
-        Backlog("batches of 10", small, per_batch=10, cpu_target_us=8.0),
-        Backlog("batches of 1,000", small, per_batch=1_000, cpu_target_us=CPU_TARGET_US),
-        Backlog("10 keys", small, key_count=10, cpu_target_us=3.0),
-        Backlog("40 workers", small, worker_count=40, cpu_target_us=6.0),
+        Backlog("batches of 10", count, per_batch=10, cpu_target_us=8.0),
+        Backlog("batches of 1,000", count, per_batch=1_000, cpu_target_us=CPU_TARGET_US),
+        Backlog("10 keys", count, key_count=10, cpu_target_us=3.0),
+        Backlog("40 workers", count, worker_count=40, cpu_target_us=6.0),
     ]
     rows = _plain_rows(plain, _drained(stage, [plain], SIDES))
     for variant in variants:
         rows.append(_cpu_row(variant, _drained(stage, [variant], ("gateway",))))
-    rows += _compression_rows(stage, small)
+    rows += _compression_rows(stage, stage.sizes.mixed_compressed_messages)
     rows += mixed_trouble.measure(stage, SECTION)
     return [*rows, *_latency_rows(stage)]
 

@@ -36,8 +36,8 @@ class Sizes:
     unbatched_messages: int = 300_000
     batched_messages: int = 2_000_000
     mixed_messages: int = 1_000_000
-    mixed_variant_messages: int = 200_000
-    """Of each of the smaller backlogs beside it."""
+    mixed_compressed_messages: int = 200_000
+    """Of each codec's backlog, and of the one that it is compared with."""
     mixed_trouble_messages: int = 100_000
     repetitions: int = 3
     """Pairs of direct and gateway that count."""
@@ -61,7 +61,7 @@ QUICK: Final = Sizes(
     unbatched_messages=2_000,
     batched_messages=10_000,
     mixed_messages=10_000,
-    mixed_variant_messages=4_000,
+    mixed_compressed_messages=4_000,
     mixed_trouble_messages=2_000,
     repetitions=1,
     warm_ups=0,
