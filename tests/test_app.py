@@ -134,7 +134,7 @@ def test_without_a_broker_it_lives_but_is_not_ready() -> None:
     """The reason names the broker; SIGTERM ends it with 0."""
     with running(broker_url=f"pulsar://127.0.0.1:{free_port()}") as (gateway, admin, _):
         assert httpx.get(f"{admin}/livez").status_code == 200
-        assert "cannot connect" in gateway.until("brokers cannot be reached")["reason"]
+        assert "cannot connect" in gateway.until("brokers not reached")["reason"]
         answer = httpx.get(f"{admin}/readyz")
         assert answer.status_code == 503
         assert answer.json()["reasons"][0].startswith("broker: cannot connect to pulsar://127.0.0.1:")
@@ -145,7 +145,7 @@ def test_without_a_broker_it_lives_but_is_not_ready() -> None:
 def test_with_a_broker_it_is_ready_and_introduces_itself(little_broker: LittleBroker) -> None:
     """Readiness is a handshake that worked, with our name and token; SIGINT ends it with 0."""
     with running(broker_url=little_broker.url, broker_token="hush-hush") as (gateway, admin, _):
-        gateway.until("brokers can be reached")
+        gateway.until("brokers reached")
         answer = httpx.get(f"{admin}/readyz")
         assert (answer.status_code, answer.json()) == (200, {"ready": True, "reasons": []})
         assert httpx.get(f"{admin}/api/v1/subscriptions").json()["subscriptions"] == []
@@ -274,7 +274,7 @@ def undecided(pulsar: PulsarStandalone, new_topic: Callable[[str], str]) -> Iter
             producer.send(b"m", partition_key=f"k{number}")
         messages = [consumer.receive(timeout_millis=10_000) for _ in range(5)]
         gateway.signal(signal.SIGTERM)
-        gateway.until("gateway draining")
+        gateway.until("gateway drain started")
         yield gateway, admin, consumer, messages
         client.shutdown()
 

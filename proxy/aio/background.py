@@ -74,4 +74,4 @@ class Errand(Generic[T]):
         try:
             done(self._future.result() if error is None else error)
         except Exception:
-            log.exception("background_failed", callback=getattr(done, "__qualname__", repr(done)))
+            log.exception("background task failed", callback=getattr(done, "__qualname__", repr(done)))

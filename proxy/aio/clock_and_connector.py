@@ -101,11 +101,11 @@ class AioConnector:
         try:
             receiver.closed(reason)
         except Exception:
-            log.exception("receiver_failed", receiver=type(receiver).__name__)
+            log.exception("receiver failed", receiver=type(receiver).__name__)
 
 
 def _run_guarded(callback: Callable[[], None]) -> None:
     try:
         callback()
     except Exception:
-        log.exception("timer_failed", callback=getattr(callback, "__qualname__", repr(callback)))
+        log.exception("timer failed", callback=getattr(callback, "__qualname__", repr(callback)))

@@ -79,7 +79,7 @@ class TlsFiles:
         """Once, and not at every look."""
         if trouble != self._trouble:
             self._trouble = trouble
-            log.error("certificates cannot be read again; those of before stay in use", problem=trouble)
+            log.error("certificates not reloaded", problem=trouble)
 
     def _made(self) -> ssl.SSLContext:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER if self._server else ssl.PROTOCOL_TLS_CLIENT)
@@ -147,7 +147,7 @@ class TlsWatch:
         for files in self._watched:
             if files.changed():
                 self.reloads += 1
-                log.info("certificates read again", not_after_s=files.not_after_s)
+                log.info("certificates reloaded", not_after_s=files.not_after_s)
         self.start()
 
 

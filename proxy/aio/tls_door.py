@@ -189,7 +189,7 @@ class TlsDoor:
             )
         except OSError as error:  # what the peer sends, its end, and time; ssl.SSLError is one
             self.failed_total += 1
-            log.debug("no TLS handshake", peer=handshake.peer, reason=str(error))
+            log.debug("TLS handshake failed", peer=handshake.peer, reason=str(error))
         finally:
             self._over(handshake)
 

@@ -194,7 +194,7 @@ class AioTransport(asyncio.Protocol):
             return
         flush_by, self._flush_by = self._flush_by, math.inf
         if self._pieces and flush_by < math.inf and time.monotonic() >= flush_by:
-            log.warning("stood_still", peer=self._peer, unsent_bytes=self._pieces_bytes)
+            log.warning("stalled connection closed", peer=self._peer, unsent_bytes=self._pieces_bytes)
             self._close_reason = "the gateway stood still with something to send"
             self.abort()
             return
@@ -209,7 +209,7 @@ class AioTransport(asyncio.Protocol):
                 self._writable = True
                 self._tell_writable()
             elif transport.get_write_buffer_size() > self._unread_bytes_max:
-                log.warning("peer_reads_nothing", peer=self._peer, unread_bytes=transport.get_write_buffer_size())
+                log.warning("unread connection closed", peer=self._peer, unread_bytes=transport.get_write_buffer_size())
                 self._close_reason = LEFT_UNREAD
                 self.abort()
         if self._closing and not self._pieces:
@@ -225,7 +225,7 @@ class AioTransport(asyncio.Protocol):
 
     def _failed(self) -> None:
         log.exception(  # noqa: LOG004 - called from exception handlers only
-            "receiver_failed", peer=self._peer, receiver=type(self._receiver).__name__
+            "receiver failed", peer=self._peer, receiver=type(self._receiver).__name__
         )
         self._close_reason = "a bug of ours"
         self.abort()

@@ -254,27 +254,22 @@ class Gateway:
         """Say what others on the network can do here, where the configuration lets them."""
         config = self._config
         if not is_loopback(split_host_port(config.serving.listen)[0]):
-            log.warning(
-                "clients may come without TLS: others on their way can read along", listen=config.serving.listen
-            )
+            log.warning("client port not encrypted", listen=config.serving.listen)
         security, admin = config.security, config.serving.admin_listen
         if not is_loopback(split_host_port(admin)[0]):
             if not any(getattr(security, name) for name in ADMIN_KEYS):
-                log.warning("the admin API asks nobody who they are: whoever reaches it may order", admin_listen=admin)
+                log.warning("admin API not authenticated", admin_listen=admin)
             elif not security.admin_tls:
-                log.warning("the admin API has no TLS: others may read its callers' tokens", admin_listen=admin)
+                log.warning("admin API not encrypted", admin_listen=admin)
         if not config.security.authorize_workers:
-            log.warning(
-                "clients are not asked for their permission (authorize_workers): each that the broker lets in may "
-                "consume whatever the gateway may"
-            )
+            log.warning("worker authorization disabled", detail="any connected client may consume what the gateway may")
 
     async def drain_and_stop(self, hurry: asyncio.Event | None = None) -> bool:
         """Stop in order; false if something delivered was not acknowledged in time, or `hurry` cut the wait short."""
         self._draining = True
         self._server.stop_accepting()
         timeout_s = self._config.serving.drain_timeout_s
-        log.info("gateway draining", timeout_s=timeout_s)
+        log.info("gateway drain started", timeout_s=timeout_s)
         drained = asyncio.Event()
         self._drain(drained.set)
         await _first_of(timeout_s, drained, hurry)
@@ -316,7 +311,7 @@ class Gateway:
         if self._journal is None:
             return
         if not await asyncio.to_thread(self._journal.close):
-            log.error("the journal's last files were not published in time; the next life of this gateway does it")
+            log.error("journal files not published", detail="the next run publishes them")
 
     def _drain(self, done: Callable[[], None]) -> None:
         """What is shared goes to other replicas while the rest waits for its acknowledgements."""
@@ -346,7 +341,7 @@ async def _serve(loaded: Loaded, log_limiter: LineLimiter) -> None:
     stop, hurry = asyncio.Event(), asyncio.Event()
 
     def signalled(name: str) -> None:
-        log.info("signal", signal=name, again=stop.is_set())
+        log.info("signal received", signal=name, again=stop.is_set())
         (hurry if stop.is_set() else stop).set()
 
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -165,7 +165,7 @@ class Publisher:
             return
         self.rows_recovered += recovered.rows
         log.info(
-            "an unfinished journal file was recovered",
+            "journal file recovered",
             file=recovered.log.name,
             rows=recovered.rows,
             torn_bytes=recovered.torn_bytes,

@@ -82,7 +82,7 @@ def abandoned(directory: Path, own: Path | None = None) -> Iterator[LifeDirector
         except BlockingIOError:
             continue  # it lives: two gateways of one name
         except OSError as error:
-            log.warning("unfinished journal files left alone", directory=str(path), reason=str(error))
+            log.warning("unfinished journal files skipped", directory=str(path), reason=str(error))
             continue
         yield life
 

@@ -104,14 +104,12 @@ class EventTopic:
             await asyncio.gather(*sends)
         except pulsar.PulsarException as error:
             if self.summary.well:
-                log.warning(
-                    "events cannot be sent to their topic; they wait, and the oldest get lost", reason=str(error)
-                )
+                log.warning("event publishing failed", reason=str(error))
             self.summary.well = False
             await self._close()
             return False
         if not self.summary.well:
-            log.info("events are sent to their topic again")
+            log.info("event publishing resumed")
         self.summary.well = True
         self.summary.sent += len(events)
         for _ in events:
@@ -140,7 +138,7 @@ class EventTopic:
             try:
                 await producer.close()
             except pulsar.PulsarException as error:
-                log.debug("the producer of events could not be closed", reason=str(error))
+                log.debug("event producer not closed", reason=str(error))
 
 
 def _key(event: Event) -> str:

@@ -23,12 +23,11 @@ class Trouble:
         problem = f"{what}: {str(error) or type(error).__name__}"
         if self.problem is None:
             known = isinstance(error, (OSError, pa.ArrowException))
-            told = "the journal is in trouble; what cannot be kept is counted, deliveries go on"
-            log.error(told, problem=problem, exc_info=None if known else error)
+            log.error("journal write failed", problem=problem, exc_info=None if known else error)
         self.problem = problem
 
     def over(self) -> None:
         """Nothing is wrong any more."""
         if self.problem is not None:
-            log.info("the journal is well again", was=self.problem)
+            log.info("journal recovered", was=self.problem)
             self.problem = None

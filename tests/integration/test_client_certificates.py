@@ -319,7 +319,7 @@ def test_a_proxy_roles_token_may_expire_and_be_renewed(gate: Gate, tmp_path: Pat
         connected = renewing.gateway.workers(topic, "s")
         token.write_text(gate.broker.token(PROXY))
         eventually(
-            lambda: "broker_lost_workers_stay" in renewing.gateway.log.read_text(), "the broker's end of it", GONE_S_MAX
+            lambda: "broker disconnected" in renewing.gateway.log.read_text(), "the broker's end of it", GONE_S_MAX
         )
         send(client, topic)
         assert len(consumers.receive(KEYS)) == KEYS

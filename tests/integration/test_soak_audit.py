@@ -128,7 +128,7 @@ def test_a_report_fails_for_loss_disorder_leaks_and_failures_only() -> None:
         "lost": replace(FINE, tally=replace(FINE.tally, delivered=8, lost=("topic 0 key 1: 8 of 9",))),
         "out of order": replace(FINE, tally=replace(FINE.tally, violations=1)),
         "leaked": replace(FINE, descriptors_after=100),
-        "failures of its own": replace(FINE, complaints={"error: receiver_failed": 1}),
+        "failures of its own": replace(FINE, complaints={"error: receiver failed": 1}),
     }
     for what, result in bad.items():
         (failure,) = result.failures

@@ -179,7 +179,9 @@ def test_a_new_certificate_is_shown_without_a_restart(place: Place, tmp_path: Pa
         certificate = place.authority.file.with_name("gateway.cert.pem")
         whole = certificate.read_bytes()
         certificate.write_bytes(b"no certificate")
-        eventually(lambda: "cannot be read again" in served.gateway.log.read_text(), "it to be told", RELOADED_S_MAX)
+        eventually(
+            lambda: "certificates not reloaded" in served.gateway.log.read_text(), "it to be told", RELOADED_S_MAX
+        )
         assert certificate_at(served.port, trusting(place.authority)) == first
         certificate.write_bytes(whole)
         place.authority.sign("gateway", *HOSTS)

@@ -144,7 +144,7 @@ class BrokerConnection:
 
     def close(self, reason: str) -> None:
         """Send what is queued and close; everyone is told through the loss that follows."""
-        self._log.debug("broker connection closing", reason=reason)
+        self._log.debug("broker connection closed", reason=reason)
         if self._transport is not None:
             self._transport.close()
         else:
@@ -259,7 +259,7 @@ class BrokerConnection:
             return
         self._unexpected_replies += 1
         self._log.warning(
-            "a broker's reply that nobody waits for",
+            "broker reply unmatched",
             request_id=request_id,
             type=_type_name(command.type),
             error=str(refusal) if refusal is not None else None,
@@ -274,7 +274,7 @@ class BrokerConnection:
         self._server_version = connected.server_version
         if connected.max_message_size > self._settings.max_frame_bytes:
             self._log.warning(
-                "the broker allows larger messages than this gateway; raise max_frame_bytes",
+                "broker message limit exceeds max_frame_bytes",
                 max_message_size=connected.max_message_size,
                 max_frame_bytes=self._settings.max_frame_bytes,
             )
@@ -322,7 +322,7 @@ class BrokerConnection:
         if kind not in self._unknown_types:
             self._unknown_types.add(kind)
             name = _type_name(kind)
-            self._log.warning("a command this gateway does not know; further ones are only counted", type=name)
+            self._log.warning("unknown broker command ignored", type=name)
 
     # What a broker may send unasked. Anything else is logged once and counted.
     _HANDLERS: ClassVar[dict[int, Callable[[BrokerConnection, pb.BaseCommand], None]]] = {
@@ -362,7 +362,7 @@ class BrokerConnection:
     # ------------------------------------------------------------------ the end
 
     def _corrupt(self, error: Exception) -> None:
-        self._log.error("a corrupt frame from the broker; the connection is given up", error=str(error))
+        self._log.error("corrupt broker frame received", error=str(error))
         self._abort(UpstreamUnavailable(f"{self.target} sent a corrupt frame: {error}"))
 
     def _abort(self, error: KeylineError) -> None:
@@ -384,7 +384,7 @@ class BrokerConnection:
         if established:
             self._log.info("broker connection lost", reason=reason, consumers=len(consumers))
         else:  # every retry fails alike: who retries says so once
-            self._log.debug("no broker connection", reason=reason)
+            self._log.debug("broker connection failed", reason=reason)
         answer = error if isinstance(error, UpstreamUnavailable) else UpstreamUnavailable(reason)
         calls: list[Callable[[], None]] = [partial(self._ended, self, error)]
         calls += [partial(answered, answer) for answered in self._requests.take_all()]

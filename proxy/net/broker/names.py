@@ -90,7 +90,7 @@ class BrokerNames:
             return
         self._logged_at = now
         log.warning(
-            "client refused: broker not known",
+            "unknown broker refused",
             peer=peer,
             asked_for=asked_for[:SHOWN_CHARACTERS_MAX],
             reason=reason,

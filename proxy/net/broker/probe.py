@@ -52,8 +52,8 @@ class BrokerProbe:
         reason = str(error) if error is not None else None
         if reason != self.unreachable_because:
             if reason is None:
-                log.info("brokers can be reached")
+                log.info("brokers reached")
             else:
-                log.warning("brokers cannot be reached", reason=reason)
+                log.warning("brokers not reached", reason=reason)
         self.unreachable_because = reason
         self._timer = self._clock.call_later(INTERVAL_S, self._ask)

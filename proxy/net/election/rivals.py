@@ -153,7 +153,7 @@ class ProducerRivals:
         except UnreadableError as error:
             self._unreadable_total += 1
             if self._unreadable_total == 1:  # others will be like it
-                log.warning("an announcement of waiting producers is unreadable", error=str(error))
+                log.warning("producer announcement ignored", error=str(error))
             return
         self._changed(self._rivals.hear(announcement, self._clock.now()))
         for topic in self._rivals.take_closed():

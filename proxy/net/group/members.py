@@ -44,7 +44,7 @@ class GroupMembers:
         try:
             message = decode_message(data)
         except UnreadableError as error:
-            log.warning("a message between replicas is passed over", reason=str(error))
+            log.warning("replica message ignored", reason=str(error))
             return
         if isinstance(message, ReplayDone):
             if self._replayed is not None:

@@ -228,7 +228,7 @@ class GroupSeat:
     def stream_refused(self, stream: int, error: Exception) -> None:
         """As the port says."""
         self.counters.streams_refused += 1
-        log.info("a leased stream is refused", **self._facts(), stream=stream, reason=str(error))
+        log.info("leased stream refused", **self._facts(), stream=stream, reason=str(error))
         if self.member is not None:
             self.member.refused(stream)
 
@@ -272,9 +272,7 @@ class GroupSeat:
         release = self._releases.get(stream)
         if release is not None and release.stage is not Stage.CLOSING:
             self.counters.streams_overdue += 1
-            log.warning(
-                "a stream goes to another replica with messages that workers have", **self._facts(), stream=stream
-            )
+            log.warning("stream handed over with unacknowledged messages", **self._facts(), stream=stream)
             self._close_stream(stream, release, overdue=True)
 
     def _close_stream(self, stream: int, release: Release, *, overdue: bool = False) -> None:

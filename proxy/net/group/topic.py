@@ -121,12 +121,12 @@ class PulsarGroupTopic:
             self._lose(reason)
         elif producer is self._insisting:
             self._insisting = None
-            log.debug("somebody leads, or waits to", topic=self._topic, reason=reason)
+            log.debug("group producer refused", topic=self._topic, reason=reason)
         elif producer is self._waiting:
             self._waiting = None
             if self._wanted:
                 if reason != self._told:
-                    log.warning("cannot wait to lead a group", topic=self._topic, reason=reason)
+                    log.warning("group candidacy failed", topic=self._topic, reason=reason)
                 self._told = reason
                 self._retry = self._clock.call_later(RETRY_S, self._wait_again)
 
@@ -158,7 +158,7 @@ class PulsarGroupTopic:
         self._lose(f"the topic cannot be read: {reason}")
 
     def _lose(self, reason: str) -> None:
-        log.warning("a group's leader has lost its producer", topic=self._topic, reason=reason)
+        log.warning("group leader producer lost", topic=self._topic, reason=reason)
         self._wanted = False
         self._give_away()
         self._listener.lost()

@@ -74,7 +74,7 @@ class GroupTopicReader:
         try:
             record = decode_record(payload)
         except UnreadableError as error:
-            log.warning("a record of a group is passed over", topic=self._topic, reason=str(error))
+            log.warning("group record ignored", topic=self._topic, reason=str(error))
         else:
             self._remember(consumer, position, record)
         if self._last is not None and position >= self._last:

@@ -71,7 +71,7 @@ class MailInbox:
         """As it says."""
         del consumer
         if not self._failing:  # every retry fails alike
-            log.warning("a replica's inbox is lost", topic=self._subscribe.topic, reason=reason)
+            log.warning("replica inbox lost", topic=self._subscribe.topic, reason=reason)
         self._failing = True
         self.hears = False
         self._consumer = None

@@ -72,7 +72,7 @@ class MailOutbox:
         """As it says."""
         del producer
         if not self._failing:
-            log.info("messages to a replica are lost", topic=self._topic, messages=len(self._unsent), reason=reason)
+            log.info("replica messages dropped", topic=self._topic, messages=len(self._unsent), reason=reason)
         self._failing = True
         self._unsent.clear()  # the protocol has said them again since
         self._ready = False

@@ -209,7 +209,7 @@ class UpstreamLeg:
             self.write(answer)
 
     def _lose_credentials(self, error: ConfigurationError) -> None:
-        log.error("credentials unavailable", reason=str(error))
+        log.error("credentials not loaded", reason=str(error))
         self._lose(NO_CREDENTIALS)
 
     def _lose(self, reason: str, refusal: pb.CommandError | None = None) -> None:

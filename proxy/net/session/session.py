@@ -215,7 +215,7 @@ class ClientSession:
     def relay_lost(self, reason: str) -> bool:
         """Stay for the workers' sake; without any, a client is told the broker is gone by a closed connection."""
         if self._workers:
-            log.info("broker_lost_workers_stay", peer=self._peer, reason=reason, workers=len(self._workers))
+            log.info("broker disconnected", peer=self._peer, reason=reason, workers=len(self._workers))
             return True
         self._end(EndCause.BROKER_LOST, reason)
         return False

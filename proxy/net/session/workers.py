@@ -246,7 +246,7 @@ class SessionWorkers:
         """What was permitted is no more: its workers go, and what they have is delivered to others."""
         for worker in [worker for worker in self._workers.values() if worker.place == place]:
             log.warning(
-                "permission_revoked",
+                "permission revoked",
                 peer=self._transport.peer,
                 topic=place.topic,
                 subscription=place.subscription,

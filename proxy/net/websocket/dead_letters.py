@@ -167,7 +167,7 @@ class DeadLetters:
         while self._waiting and self._pipe is not None:
             message, done = self._waiting.popleft()
             if len(message.payload) > self._payload_bytes_max:
-                log.warning("dead letter is too large", topic=self._topic, payload_bytes=len(message.payload))
+                log.warning("oversized dead letter refused", topic=self._topic, payload_bytes=len(message.payload))
                 self._clock.call_soon(partial(done, False))
                 continue
             sequence = next(self._sequence)

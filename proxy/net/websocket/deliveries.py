@@ -278,7 +278,7 @@ class Deliveries:
             self._discard(consumer_id, [entry.place], "encrypted", pb.CommandAck.DecryptionError)
         elif not self._held_back_told:
             self._held_back_told = True
-            log.warning("encrypted messages are held back", peer=self._request.peer, topic=entry.topic)
+            log.warning("encrypted messages withheld", peer=self._request.peer, topic=entry.topic)
 
     def _discard_chunks(self, places: list[Place], why: str) -> None:
         for consumer_id, (_, partition) in enumerate(self._topics):

@@ -150,7 +150,7 @@ class Pipe:
         try:
             self._hand_over(closed=closed is not None)
         except Exception:  # whatever it is, nobody may be left waiting at an end that is deaf
-            log.exception("connection in memory failed", peer=self._peer)
+            log.exception("in-memory connection failed", peer=self._peer)
             closed = self._closed = "a fault of the gateway; its log tells more"
         if closed is not None:
             self._hang_up(closed)

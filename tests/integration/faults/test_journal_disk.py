@@ -84,6 +84,6 @@ def test_a_full_disk_costs_rows_and_no_delivery(
     found = ds.dataset(root / "deliveries", partitioning=ds.partitioning(flavor="hive")).to_table()
     assert 0 < len(found) < 2 * MESSAGES, "some were written, and some were lost"
     log = gateway.log.read_text()
-    assert log.count("the journal is in trouble") >= 1
-    assert log.count("the journal is well again") >= 1
+    assert log.count("journal write failed") >= 1
+    assert log.count("journal recovered") >= 1
     assert "Traceback" not in log
