@@ -14,7 +14,7 @@ import math
 import socket
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Final, cast
 
 import structlog
 
@@ -25,6 +25,12 @@ if TYPE_CHECKING:
     from proxy.net.ports import Receiver, Transport
 
 log = structlog.get_logger("keyline.net")
+
+READ_OUT_S: Final = 1.0
+"""How long a connection that is given up may still bring what its peer sent before."""
+
+PAUSED_READING_S: Final = 0.01
+"""How often such a connection is looked at while its receiver does not read."""
 
 
 class AioTransport(asyncio.Protocol):
@@ -56,6 +62,10 @@ class AioTransport(asyncio.Protocol):
         self._told_writable = True
         self._reading = True
         self._closing = False
+        self._writes_end = False
+        """Nothing is written any more; always so once it is closing."""
+        self._heard = False
+        """Whether bytes came since `_read_out` last looked."""
         self._close_reason = ""
 
     @property
@@ -83,7 +93,7 @@ class AioTransport(asyncio.Protocol):
 
     def write(self, data: bytes) -> None:
         """As the port says."""
-        if self._closing:
+        if self._writes_end:
             return
         self._pieces.append(data)
         self._pieces_bytes += len(data)
@@ -118,18 +128,17 @@ class AioTransport(asyncio.Protocol):
         """As the port says."""
         if self._closing:
             return
-        self._closing = True
-        self._close_reason = "closed by us"
+        self._closing = self._writes_end = True
+        self._close_reason = self._close_reason or "closed by us"
         if not self._flush_due:
             self._flush_due = True
             self._loop.call_soon(self._flush)
 
     def abort(self) -> None:
         """As the port says; `connection_lost` comes from the loop, never from here."""
-        self._closing = True
+        self._closing = self._writes_end = True
         self._close_reason = self._close_reason or "closed by us"
-        self._pieces.clear()
-        self._pieces_bytes = 0
+        self._drop_pieces()
         if self._transport is not None:
             self._transport.abort()
 
@@ -173,9 +182,8 @@ class AioTransport(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """It is over."""
-        self._closing = True
-        self._pieces.clear()
-        self._pieces_bytes = 0
+        self._closing = self._writes_end = True
+        self._drop_pieces()
         reason = self._close_reason or (str(exc) if exc is not None else "closed by the peer")
         if self._receiver is not None:
             try:
@@ -194,9 +202,7 @@ class AioTransport(asyncio.Protocol):
             return
         flush_by, self._flush_by = self._flush_by, math.inf
         if self._pieces and flush_by < math.inf and time.monotonic() >= flush_by:
-            log.warning("stalled connection closed", peer=self._peer, unsent_bytes=self._pieces_bytes)
-            self._close_reason = "the gateway stood still with something to send"
-            self.abort()
+            self._give_up_unsent()
             return
         if not self._writable:
             self._tell_writable()  # may end in `abort`, which leaves nothing to write
@@ -214,6 +220,44 @@ class AioTransport(asyncio.Protocol):
                 self.abort()
         if self._closing and not self._pieces:
             transport.close()
+
+    def _drop_pieces(self) -> None:
+        self._pieces.clear()
+        self._pieces_bytes = 0
+
+    def _give_up_unsent(self) -> None:
+        """Send nothing more, and end the connection when what the peer had sent is read.
+
+        Acknowledgements are among it: unread, their messages would come again.
+        """
+        log.warning("stalled connection closed", peer=self._peer, unsent_bytes=self._pieces_bytes)
+        self._close_reason = "the gateway stood still with something to send"
+        self._writes_end = True
+        self._drop_pieces()
+        received = self._received
+
+        def last(data: bytes) -> None:
+            self._heard = True
+            received(data)
+
+        self._received = last
+        self._read_out(time.monotonic() + READ_OUT_S)
+
+    def _read_out(self, until: float) -> None:
+        """Look again two turns later: the loop reads its sockets before the second of them."""
+        self._heard = False
+
+        def look() -> None:
+            if self._closing:
+                return
+            if time.monotonic() >= until or (self._reading and not self._heard):
+                self.abort()
+            elif self._reading:
+                self._read_out(until)
+            else:
+                self._loop.call_later(PAUSED_READING_S, self._read_out, until)
+
+        self._loop.call_soon(lambda: self._loop.call_soon(look))
 
     def _tell_writable(self) -> None:
         if self._writable != self._told_writable and self._receiver is not None and not self._closing:

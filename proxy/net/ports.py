@@ -52,8 +52,8 @@ class Transport(Protocol):
     def limit(self, seconds: float) -> None:
         """What is queued in this loop turn must leave it within so many seconds.
 
-        If the process stands still meanwhile, the connection is given up instead: the bytes may be nobody's to send
-        any more.
+        If the process stands still meanwhile, the connection is given up instead: another may have sent the same since.
+        What the peer had sent before is still received.
         """
 
     def pause_reading(self) -> None:

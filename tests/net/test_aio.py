@@ -14,7 +14,7 @@ import structlog
 import uvloop
 
 from proxy.aio.clock_and_connector import AioClock, AioConnector
-from proxy.aio.transport import AioTransport
+from proxy.aio.transport import READ_OUT_S, AioTransport
 from proxy.limits import Limits
 from proxy.net.ports import Transport
 
@@ -256,6 +256,69 @@ def test_a_process_that_stood_still_sends_nothing_of_before(
         clock.now += 100.0
         receiver.transport.write(b"2")
         assert await read_all(bench.loop, peer, 1) == b"2"
+
+    run(test)
+
+
+@pytest.mark.parametrize("paused", [False, True])
+def test_what_the_peer_had_sent_is_read_before_its_connection_is_given_up(
+    paused: bool,  # noqa: FBT001 - a parameter of the test
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Acknowledgements would be lost otherwise. More than one read of them; nothing is written to the peer any more."""
+    clock = StandingClock()
+    monkeypatch.setattr("proxy.aio.transport.time", clock)
+    sent = bytes(range(256)) * 8192
+
+    async def test(bench: Bench) -> None:
+        receiver, peer = await bench.pair()
+        assert receiver.transport is not None
+        if paused:
+            receiver.transport.pause_reading()
+        sending = asyncio.ensure_future(bench.loop.sock_sendall(peer, sent))
+        if not paused:
+            await receiver.until(lambda: bool(receiver.data))
+        receiver.transport.write(b"not to be sent any more")
+        receiver.transport.limit(2.0)
+        clock.now += 2.0
+        await asyncio.sleep(0)
+        receiver.transport.write(b"nor this")
+        if paused:
+            receiver.transport.resume_reading()
+        await receiver.until(lambda: "closed" in receiver.names)
+        assert receiver.events[-1] == ("closed", "the gateway stood still with something to send")
+        await sending
+        assert bytes(receiver.data) == sent
+        assert await read_all(bench.loop, peer, 1) == b"", "nothing was sent to the peer"
+
+    run(test)
+
+
+@pytest.mark.parametrize("paused", [False, True])
+def test_who_reads_or_sends_without_end_is_given_up_all_the_same(
+    paused: bool,  # noqa: FBT001 - a parameter of the test
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One that never resumes, and a peer that never ceases to send: the time for it is bounded."""
+    clock = StandingClock()
+    monkeypatch.setattr("proxy.aio.transport.time", clock)
+
+    async def test(bench: Bench) -> None:
+        receiver, peer = await bench.pair()
+        assert receiver.transport is not None
+        if paused:
+            receiver.transport.pause_reading()
+        receiver.transport.write(b"1")
+        receiver.transport.limit(2.0)
+        clock.now += 2.0
+        await asyncio.sleep(0)
+        await bench.loop.sock_sendall(peer, b"x")
+        if not paused:
+            await receiver.until(lambda: bytes(receiver.data) == b"x")
+        clock.now += READ_OUT_S
+        await bench.loop.sock_sendall(peer, b"x")
+        await receiver.until(lambda: "closed" in receiver.names)
+        assert receiver.events[-1] == ("closed", "the gateway stood still with something to send")
 
     run(test)
 
