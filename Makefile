@@ -7,7 +7,7 @@ PULSAR_VERSION ?= 4.2.4
 PULSAR_PORT ?= 6650
 PULSAR_WEB_PORT ?= 8080
 PULSAR_DATA ?= .pulsar/$(PULSAR_VERSION)
-# Further arguments of pytest or the bench, such as ARGS='-m "not broker" tests/core'.
+# Further arguments of pytest, the bench and others, such as ARGS='-m "not broker" tests/core'.
 ARGS ?=
 # In how many processes beside each other the tests run; 0 is one after another. One after another they took 83 minutes
 # on two cores; two take 66 with other work beside them.
@@ -32,7 +32,7 @@ LIVES ?= 2000
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup test-tools test-cluster artifacts pulsar pulsar-stop pulsar-status test sim lives rooms mutants fuzz lint types fmt demo report uptime bench soak chart console-screenshots proto clean
+.PHONY: help setup test-tools test-cluster artifacts pulsar pulsar-stop pulsar-status test sim lives rooms mutants fuzz lint types fmt demo report uptime comparison bench soak chart console-screenshots proto clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-20s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -104,6 +104,9 @@ report: setup ## judge what the last demo's gateways wrote down, with Spark
 
 uptime: setup ## PIP-440's scenario: hosts fail one by one, with priorities and without; ARGS='--plot uptime.png'
 	@$(PYTHON) -m integration.uptime --version $(PULSAR_VERSION) $(ARGS)
+
+comparison: setup ## count what goes wrong without the gateway, and with it, while workers roll: the README's figures
+	@$(PYTHON) -m integration.comparison $(ARGS)
 
 bench: setup ## measure the gateway against a direct connection
 	@$(PYTHON) -m integration.bench --version $(PULSAR_VERSION) $(ARGS)
