@@ -4,14 +4,14 @@ import { topicParts } from "./format.js";
 
 const PATIENCE_MS = 10_000;
 
-const NOBODY = 401;
+const UNAUTHORIZED = 401;
 
-/** Where nobody knows any more who asks, the gateway gives the page to log in instead of this one. */
+/** When the login has expired, the gateway serves the login page instead of this one. */
 export function checkKnown(status) {
-  if (status === NOBODY) location.reload();
+  if (status === UNAUTHORIZED) location.reload();
 }
 
-/** The gateway answered, and said no; the message is its own sentence (RFC 9457 `detail`). */
+/** The gateway refused the request; the message is its own sentence (RFC 9457 `detail`). */
 export class Refused extends Error {
   constructor(status, detail) {
     super(detail);
@@ -19,7 +19,7 @@ export class Refused extends Error {
   }
 }
 
-/** Nobody answered, or not in time. */
+/** No answer, or not in time. */
 export class Unreachable extends Error {}
 
 async function ask(method, path, { query = [], body } = {}) {
@@ -60,20 +60,20 @@ const below = (chosen, rest = "") => `/subscriptions/${named(chosen)}${rest}`;
 
 const worker = (chosen, name, rest) => below(chosen, `/consumers/${encodeURIComponent(name)}${rest}`);
 
-/** Who asks: `name`, `role`, and whether the gateway wants to know. */
+/** The caller: `name`, `role`, and whether the gateway requires a login. */
 export const me = () => ask("GET", "/me");
 
 export async function logOut() {
   await fetch(new URL("logout", document.baseURI), { method: "POST", credentials: "same-origin", redirect: "manual" });
-  checkKnown(NOBODY);
+  checkKnown(UNAUTHORIZED);
 }
 
 const PAGE = 100;
-/** So many of those that wait for a topic are told at once. */
+/** Waiting producers in one answer. */
 export const WAITING = 100;
 
 const page = (path, after, limit = PAGE) => ask("GET", path, { query: [["limit", limit], ...(after ? [["after", after]] : [])] });
-/** With what is listed under a name that all lists have. */
+/** Adds the listed items under one common name. */
 const listed = async (path, name, after) => {
   const answer = await page(path, after);
   return { ...answer, items: answer[name] };
@@ -84,7 +84,7 @@ export const subscription = (chosen) => ask("GET", below(chosen));
 export const ring = (chosen) => ask("GET", below(chosen, "/ring"));
 
 export const elections = (after) => listed("/exclusive-producers", "elections", after);
-/** Some of those that wait for a topic, from the one that has `first` before it. */
+/** A page of a topic's waiting producers; `first` producers come before it. */
 export const election = (topic, first) => {
   const { domain, tenant, namespace, name } = topicParts(topic);
   const path = [tenant, namespace, name].map(encodeURIComponent).join("/");

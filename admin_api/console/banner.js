@@ -1,4 +1,4 @@
-// Whether what is shown is true now. While it is not, values are greyed and their age is told.
+// Shows whether the page is up to date. While it is not, values are greyed and their age is shown.
 
 import { byId, el, setAttribute, setText, show } from "./dom.js";
 import { duration } from "./format.js";
@@ -10,12 +10,12 @@ export class Banner {
   #ageOf;
   #banner = byId("banner");
 
-  /** `ageOf()`: how many seconds ago the values that are looked at were read; null if there are none. */
+  /** `ageOf()`: the age in seconds of the values shown; null if there are none. */
   constructor(model, ageOf) {
     this.#model = model;
     this.#ageOf = ageOf;
     model.on("connection", () => this.#show());
-    // The age goes on, but is not read out each second: the alert's text is the same but for its last part.
+    // The age is updated every second but not read out: it is in the last part of the alert, outside its text.
     setInterval(() => this.#model.connection === "broken" && this.#age(), 1_000);
   }
 

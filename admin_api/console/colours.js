@@ -1,4 +1,4 @@
-// One colour per worker, kept while it is there, so that a join does not repaint everybody.
+// One colour per worker, kept while it is connected, so that a join does not change other workers' colours.
 //
 // Hues leave out red to yellow, which say "drains". Neighbours in the list are a golden angle apart: the first few
 // differ well, and 300 still differ. Lightness is fixed per theme, so that a share is not read off brightness.
@@ -17,7 +17,7 @@ export class Colours {
   #places = new Map();
   #free = [];
 
-  /** Give up the places of those that went, and give places to those that came. */
+  /** Frees the places of workers that left, and assigns places to new ones. */
   keep(keys) {
     const here = new Set(keys);
     for (const [key, place] of this.#places) {

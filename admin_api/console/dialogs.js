@@ -1,4 +1,4 @@
-// What is asked before an order is given, and the order. Every dialog shows what would follow, as the gateway computes it.
+// Confirms and sends orders. Every dialog shows the expected effect, as the gateway computes it.
 
 import * as api from "./api.js";
 import { byId, el, named, setText, show } from "./dom.js";
@@ -26,14 +26,14 @@ export class Dialogs {
     this.#showLeave(worker);
   }
 
-  // What is ordered is meant for the subscription that was chosen when the dialog opened, wherever the page went since.
+  // An order is for the subscription that was chosen when the dialog opened, even if the page has changed since.
 
   drain(worker) {
     const { chosen } = this.#model;
     const text = [
-      el("p", {}, "It gets nothing new until this is undone, also if it comes again. It keeps its hashes, ",
+      el("p", {}, "It gets nothing new until this is undone, also after a reconnect. It keeps its hashes, ",
         `${percent(worker.hash_space_share)} of all, so their messages wait. `,
-        `It holds ${counted(worker.unacked_messages, "unacknowledged message")}: when they are done, it can stop without a duplicate.`),
+        `It holds ${counted(worker.unacked_messages, "unacknowledged message")}: when they are acknowledged, it can stop without a duplicate.`),
       el("h3", {}, "When it leaves"),
     ];
     this.#open(["Drain ", named(worker.name), "?"], text, [
@@ -42,7 +42,7 @@ export class Dialogs {
     this.#showLeave(worker);
   }
 
-  /** Taking back harms nobody, so nobody is asked. */
+  /** Undoing is harmless, so there is no confirmation. */
   endDrain(worker) {
     const { chosen } = this.#model;
     this.#order(() => api.endDrain(chosen, worker.name), `${worker.name} gets messages again`);
@@ -51,9 +51,9 @@ export class Dialogs {
   evict(worker) {
     const { chosen } = this.#model;
     const text = [
-      el("p", {}, "Its consumer is closed, and what it holds goes to others. ",
-        worker.drained_by_operator ? "It is drained: if its client comes again, it gets nothing." : "An official client comes again at once; drain it first to keep it empty."),
-      el("h3", {}, "While it is gone"),
+      el("p", {}, "Its consumer is closed, and its messages go to other workers. ",
+        worker.drained_by_operator ? "It is drained: if its client reconnects, it gets nothing." : "Official clients reconnect at once; drain it first to keep it empty."),
+      el("h3", {}, "While it is disconnected"),
     ];
     this.#open(["Evict ", named(worker.name), "?"], text, [
       this.#orderButton("Evict", "danger", () => api.evict(chosen, worker.name), `${worker.name} was evicted`),
@@ -71,12 +71,12 @@ export class Dialogs {
   #pauseOrResume() {
     const { chosen, subscription } = this.#model;
     if (subscription.dispatcher.paused) {
-      this.#order(() => api.resume(chosen), "deliveries go on");
+      this.#order(() => api.resume(chosen), "deliveries are resumed");
       return;
     }
     const { workers, waiting_messages } = subscription.dispatcher;
-    const text = el("p", {}, `${counted(workers.length, "worker")} get nothing new until it is resumed. Acknowledgements, joins and leaves go on. `,
-      `${counted(waiting_messages, "message")} wait now; more will.`);
+    const text = el("p", {}, `${counted(workers.length, "worker")} get nothing new until it is resumed. Acknowledgements, joins and leaves continue. `,
+      `${counted(waiting_messages, "message")} wait now; the number will grow.`);
     this.#open(["Pause ", named(chosen.subscription), "?"], [text], [
       this.#orderButton("Pause", "danger", () => api.pause(chosen), "deliveries are paused"),
     ]);
@@ -136,7 +136,7 @@ export class Dialogs {
     return button;
   }
 
-  /** Gives an order; the problem in words, or nothing. A gateway that takes none says so once for all. */
+  /** Sends an order; returns the error text, or an empty string. A 403 disables all orders. */
   async #order(act, done) {
     show(byId("notice"), "");
     let problem = "";
@@ -156,7 +156,7 @@ export class Dialogs {
   }
 }
 
-/** "0-100, 200-300" as pairs; what is no such text is left to the gateway to refuse. */
+/** "0-100, 200-300" as pairs; the gateway refuses other text. */
 function rangesIn(text) {
   return text.split(",").map((piece) => piece.split("-").map((end) => Number.parseInt(end.trim(), 10)));
 }

@@ -14,7 +14,7 @@ export function el(tag, properties = {}, ...children) {
   return element;
 }
 
-/** A name somebody else chose: isolated, so that right-to-left marks in it do not reorder what is around it. */
+/** A name that a client chose: isolated, so that right-to-left marks in it do not reorder the text around it. */
 export const named = (text) => el("bdi", { class: "name" }, text);
 
 /** Writes only what differs: a selection or a screen reader's place in unchanged text stays. */

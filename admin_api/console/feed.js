@@ -1,12 +1,12 @@
-// What happened, newest first. Events of one kind that come together make one line; screen readers get a summary every
-// few seconds, for hand-overs may come a thousand a second.
+// The feed of events, newest first. Simultaneous events of one kind share a line; screen readers get a summary every
+// few seconds, because there may be a thousand hand-overs a second.
 
 import { byId, el, setAttribute, setText } from "./dom.js";
 import { clockTime } from "./format.js";
 import { joined, told } from "./event_text.js";
 
 const LINES_MAX = 200;
-/** Events of one kind that are not further apart are one line. */
+/** Events of one kind within this time share a line. */
 const TOGETHER_S = 1;
 const SAY_MS = 3_000;
 
@@ -22,14 +22,14 @@ export class Feed {
   #lost = false;
   #quietUntil = 0;
 
-  /** `model` tells what is chosen, when it was read, and the gateway's clock; `prefix` is that of the feed's ids. */
+  /** `model` has the chosen item, the time of its reading, and the gateway's clock; `prefix` is that of the feed's ids. */
   constructor(model, prefix = "feed") {
     this.#model = model;
     this.#list = byId(prefix);
     this.#hold = byId(`${prefix}-hold`);
     this.#said = byId(`${prefix}-said`);
     model.on("chosen", () => this.#clear());
-    // Moments become times of day with the gateway's clock, which comes with the first reading.
+    // Event times need the gateway's clock, which is known after the first reading.
     for (const what of ["subscription", "one"]) model.on(what, () => this.#drawSoon());
     this.#hold.addEventListener("click", () => this.#toggleHold());
     setInterval(() => this.#say(), SAY_MS);
@@ -46,20 +46,20 @@ export class Feed {
     this.#put({ event, at: event.at, text: told(event), kind: event.kind });
   }
 
-  /** Of the page itself, such as a connection that broke. */
+  /** A line of the page itself, such as a lost connection. */
   note(text, kind = "note") {
     this.#put({ event: null, at: null, date: new Date(), text, kind });
   }
 
-  /** The gateway is out of reach; told once, until it is `found`. */
+  /** The gateway is unreachable; one line until it is `found`. */
   lost() {
     if (!this.#lost) this.note("disconnected from the gateway");
     this.#lost = true;
   }
 
-  /** It answers. Whether another part of the page found it first does not matter: each feed tells its own story. */
+  /** The gateway answers again. Each feed has its own line, regardless of other parts of the page. */
   found() {
-    if (this.#lost) this.note("connected again; everything is read anew");
+    if (this.#lost) this.note("connected again; the page is reloaded");
     this.#lost = false;
   }
 
@@ -77,7 +77,7 @@ export class Feed {
     this.#unsaid = [];
     this.#lost = false;
     this.#list.replaceChildren();
-    // History is there to be read, not to be read out.
+    // Screen readers do not announce earlier events.
     this.#quietUntil = performance.now() + 2_000;
   }
 

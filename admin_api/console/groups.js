@@ -7,11 +7,11 @@ import { ListedView } from "./listed_view.js";
 import { groupKey, groupsTable } from "./groups_list.js";
 import { topicParts } from "./format.js";
 
-/** Drains of keys have nothing to do with who has which stream, and there are many. */
+/** Drains of keys do not change the owners of streams, and are frequent. */
 const OTHERS = new Set(["drains_began", "drains_ended"]);
 
 class GroupsModel extends ListedModel {
-  /** Whether this gateway shares anything, as far as it was read. */
+  /** Whether groups are enabled at this gateway, according to the last reading. */
   enabled = true;
 }
 
@@ -31,14 +31,14 @@ export class Groups extends ListedView {
     new GroupsDetail(model);
   }
 
-  /** What the address says: a topic's subscription, or all of them. */
+  /** The item in the address: a topic's subscription, or all of them. */
   chosenBy(told) {
     const [topic, subscription] = [told.get("groups"), told.get("subscription")];
     return topic === "" || subscription === null ? null : { topic, subscription };
   }
 }
 
-/** A replica that is in no such group tells why only in its list. */
+/** A replica that is not in the group gives the reason only in its list. */
 async function oneGroup(model, chosen) {
   try {
     return await api.group(chosen);

@@ -1,4 +1,4 @@
-// One group: who leads, which replica has which stream, how far each is, and what came of it so far.
+// One group: its leader, the replica and progress of each stream, and its counters.
 
 import { ABSENT, NOT_ENABLED, groupFigures, groupState, orNone, sessionState, streamState } from "./groups_text.js";
 import { Colours, themeNow } from "./colours.js";
@@ -11,9 +11,9 @@ import { byId, el, named, setAttribute, setText, show, showFigures } from "./dom
 import { fillBadge } from "./groups_list.js";
 import { placesOf, replicasOf, streamsOf } from "./groups_facts.js";
 
-/** A group may be cut into 1,024 streams. */
+/** A group may have 1,024 streams. */
 const PAGE = 64;
-/** A session reports each second; one that is silent for so long has lost several reports. */
+/** A session reports each second; a longer silence means that several reports were lost. */
 const SILENT_S = 3;
 
 export class GroupsDetail {
@@ -30,10 +30,10 @@ export class GroupsDetail {
     { head: "Slots", fill: (cell, { first_hash, last_hash }) => setText(cell, `${whole(first_hash)} to ${whole(last_hash)}`) },
     { head: "Replica", make: replicaCell, fill: (cell, { owner }) => this.#fillReplica(cell, owner) },
     { head: "State", make: () => [el("span", { class: "badge" }), el("span", { class: "muted" })], fill: fillState },
-    { head: "Lease", title: "When the leader heard last of the replica; at a replica that does not lead, how long its leases last", fill: (cell, stream) => setText(cell, leaseOf(stream)) },
-    { head: "Version", number: true, title: "Of the set of streams that the replica has", fill: (cell, { version }) => setText(cell, orNone(version)) },
+    { head: "Lease", title: "When the leader last heard from the replica; at a replica that does not lead, how long its leases last", fill: (cell, stream) => setText(cell, leaseOf(stream)) },
+    { head: "Version", number: true, title: "Version of the replica's set of streams", fill: (cell, { version }) => setText(cell, orNone(version)) },
     { head: "Acknowledged", title: "Everything of the stream up to this position, ledger:entry", make: () => [el("span", { class: "position" })], fill: (cell, { acknowledged }) => setText(cell.firstElementChild, acknowledged ?? NONE) },
-    { head: "Pending", number: true, title: "Messages that workers have", fill: (cell, { pending_messages }) => setText(cell, whole(pending_messages)) },
+    { head: "Pending", number: true, title: "Messages that workers have not acknowledged", fill: (cell, { pending_messages }) => setText(cell, whole(pending_messages)) },
     { head: "Messages/s", number: true, fill: (cell, stream) => setText(cell, rate(stream.rate)) },
   ]);
   #sessions = new Rows(byId("sessions"), "Sessions of replicas", [
@@ -42,7 +42,7 @@ export class GroupsDetail {
     { head: "Workers", number: true, fill: (cell, { workers_count }) => setText(cell, whole(workers_count)) },
     { head: "Streams", number: true, fill: (cell, { streams }) => setText(cell, whole(streams.length)) },
     { head: "To be given back", number: true, fill: (cell, { streams_leaving }) => setText(cell, whole(streams_leaving.length)) },
-    { head: "Version", number: true, title: "Of its set of streams", fill: (cell, { version }) => setText(cell, orNone(version)) },
+    { head: "Version", number: true, title: "Version of its set of streams", fill: (cell, { version }) => setText(cell, orNone(version)) },
     { head: "Last heard", number: true, fill: fillHeard },
   ]);
 
@@ -145,31 +145,31 @@ export class GroupsDetail {
     const [swatch, told, more] = cell.children;
     swatch.hidden = name === null;
     if (name !== null) swatch.style.backgroundColor = this.#colours.css(name, themeNow());
-    setText(told, name ?? "nobody");
+    setText(told, name ?? "no owner");
     setText(more, name !== null && this.#own(name) ? "this one" : "");
   }
 }
 
 const replicaCell = () => [el("i", { class: "swatch" }), named(""), el("span", { class: "muted" })];
 
-const atLeader = ({ leader }) => (leader === null ? ", and none is found." : `: look at ${leader}.`);
+const atLeader = ({ leader }) => (leader === null ? ", and none is found." : `: see ${leader}.`);
 
-/** What this replica cannot tell of the streams. */
+/** The streams that this replica does not know. */
 function elsewhere({ streams_count, ...summary }, here) {
   const others = streams_count - here;
-  if (streams_count === 0) return "Into which streams the group is cut is told with the first lease.";
+  if (streams_count === 0) return "The streams of the group are known with the first lease.";
   if (others <= 0) return "";
-  return `${counted(others, "other stream")} ${others === 1 ? "is" : "are"} not here. Who has ${others === 1 ? "it" : "them"}, only the leader knows${atLeader(summary)}`;
+  return `${counted(others, "other stream")} ${others === 1 ? "is" : "are"} not here. Only the leader knows ${others === 1 ? "its owner" : "their owners"}${atLeader(summary)}`;
 }
 
-/** Why nothing is delivered here, if it is so. */
+/** The reason why nothing is delivered here, if so. */
 function warningOf(summary) {
   const { text } = groupState(summary);
   if (text === "no lease") return `Nothing of the subscription is delivered here: ${summary.leader === null ? "no leader has answered" : "this replica has no lease"}.`;
   return "";
 }
 
-/** The leader counts from when it heard of the session; a replica itself knows when it must stop. */
+/** The leader counts from the session's last message; a replica itself knows when it must stop. */
 function leaseOf({ owner, heard_s, lease_left_s }) {
   if (owner === null) return NONE;
   if (heard_s !== null) return `heard ${ago(heard_s)}`;

@@ -1,5 +1,4 @@
-// What an answer about a group tells of its streams and replicas, with what it tells elsewhere or only between the lines.
-// A replica knows what it has itself; the one that leads knows the rest as well.
+// Derives the streams and replicas of a group from an answer. A replica knows its own streams; the leader knows all.
 
 /** Each with `owner`, `state` and `more` in the broker's words, `version` and `heard_s` of the session that has it. */
 export function streamsOf({ summary, streams, leading }) {
@@ -7,7 +6,7 @@ export function streamsOf({ summary, streams, leading }) {
   const keyed = (stream) => ({ ...stream, key: `${stream.stream}:${stream.first_hash}` });
   const all = (leading?.streams ?? []).map(keyed).map((stream) => ledStream(stream, here.get(stream.key), summary, leading.sessions));
   const told = new Set(all.map((stream) => stream.key));
-  // Without the leader's knowledge, or of an earlier cut.
+  // Unknown here because this replica does not lead, or from an earlier cut.
   const others = streams.map(keyed).filter(({ key }) => !told.has(key)).map((stream) => ownStream(stream, summary));
   return [...all, ...others];
 }
@@ -28,7 +27,7 @@ function ownState({ holding, consumer }, { lease_left_s }) {
 function ledStream(stream, here, summary, sessions) {
   const session = sessions.find((each) => each.streams.includes(stream.stream) || each.streams_leaving.includes(stream.stream));
   const known = { version: session?.version ?? null, heard_s: session?.heard_s ?? null, more: here?.consumer_error ?? "" };
-  // What is here and nobody's is kept for the next lease.
+  // A stream that is here without an owner is kept for the next lease.
   if (here !== undefined && (session === undefined || session.replica === summary.replica)) {
     const own = { ...stream, ...here, ...known, owner: summary.replica, ...ownState(here, summary) };
     return stream.refused && own.state === "opening" ? { ...own, state: "refused" } : own;
@@ -43,15 +42,15 @@ function ledState({ stream, refused }, session) {
   return session.state === "waiting_replaying" ? "opening" : "leased";
 }
 
-/** The strip: a place for each stream of the present cut, whether it is known who has it or not. */
+/** The strip: a place for each stream of the current cut, with or without a known owner. */
 export function placesOf({ summary, leading }, streams) {
   const count = leading?.streams.length ?? summary.streams_count;
-  // Those of an earlier cut, which come last, have no place in it.
+  // Streams of an earlier cut come last and have no place in it.
   const known = new Map(streams.toReversed().map((stream) => [stream.stream, stream]));
   return Array.from({ length: count }, (_, stream) => known.get(stream) ?? { stream, key: null, owner: null, state: "elsewhere" });
 }
 
-/** Everybody who is told of, this replica first; of each how many streams it has, given back or not. */
+/** All known replicas, this one first, each with the number of its streams, including those that it gives back. */
 export function replicasOf({ summary, leading }, streams) {
   const counts = new Map([[summary.replica, 0]]);
   for (const name of [...(leading?.sessions ?? []).map((session) => session.replica), ...streams.map((stream) => stream.owner)]) {

@@ -1,4 +1,4 @@
-// All groups that this replica takes part in.
+// All groups of this replica.
 
 import { ListedTable, topicLink } from "./listed_table.js";
 import { NONE, whole } from "./format.js";
@@ -44,11 +44,11 @@ function figuresOf({ replica, items, more }) {
     ["Groups", whole(items.length), more ? "and more" : ""],
     ["Led here", whole(sum((item) => Number(item.leads))), ""],
     ["Streams here", whole(sum((item) => item.streams_here)), leaving > 0 ? `${whole(leaving)} to be given back` : ""],
-    ["Without a lease", whole(still), still > 0 ? "nothing of them is delivered here" : "", still > 0 ? "bad" : ""],
+    ["Without a lease", whole(still), still > 0 ? "not delivered here" : "", still > 0 ? "bad" : ""],
   ];
 }
 
-/** A cell whose badge says what `stateOf(item)` gives. */
+/** A cell whose badge shows `stateOf(item)`. */
 export function fillBadge(stateOf) {
   return (cell, item) => {
     const { text, tone } = stateOf(item);

@@ -1,14 +1,14 @@
-// The hash space cut into its streams, each in the colour of the replica that has it. What is not simply leased is told
-// by a pattern, so that nothing hangs on colours; pointing at a stream tells it in words.
+// The hash space divided into streams, each in the colour of its replica. A stream that is not simply leased has a
+// pattern, so that colour is not needed; pointing at a stream shows its state in words.
 
 import { LOOKS, streamState } from "./groups_text.js";
 import { arrange, byId, el, setAttribute, setText } from "./dom.js";
 import { whole } from "./format.js";
 
 const HINT = "arrow keys: by stream, Enter: its row in the table";
-/** So many streams, and each has room for its number. */
+/** Up to this number of streams, each has room for its number. */
 const NUMBERED_MAX = 64;
-/** Streams in a line, [wide, narrow]: few are as broad as can be, more than some are a chequerboard. */
+/** Streams in a line, [wide, narrow]: few streams fill the width, many form a grid. */
 const LINES = { few: [32, 16], many: [64, 32] };
 const STEPS = { ArrowRight: 1, ArrowLeft: -1, ArrowDown: 1, ArrowUp: -1 };
 
@@ -21,7 +21,7 @@ export class GroupsStrip {
   #at = 0;
   #choose;
 
-  /** `choose(place)` is called when a person wants to know all of a stream. */
+  /** `choose(place)` is called when a stream is chosen. */
   constructor(choose) {
     this.#choose = choose;
     this.#strip.addEventListener("keydown", (event) => this.#key(event));
@@ -61,7 +61,7 @@ export class GroupsStrip {
     arrange(this.#strip, this.#cells);
   }
 
-  /** What each pattern that is there means, and of how many streams. */
+  /** The meaning of each visible pattern, with its number of streams. */
   #showLooks() {
     const counts = new Map();
     for (const { state } of this.#places) counts.set(streamState(state).look, (counts.get(streamState(state).look) ?? 0) + 1);
@@ -86,7 +86,7 @@ export class GroupsStrip {
     this.#cells[Math.min(last, Math.max(0, to))].focus();
   }
 
-  /** One of them is in the order of tabs: where one was last. */
+  /** Only the last focused stream is in the tab order. */
   #stop(number) {
     setAttribute(this.#cells[this.#at], "tabindex", "-1");
     setAttribute(this.#cells[number], "tabindex", "0");

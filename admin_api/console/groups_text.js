@@ -1,17 +1,17 @@
-// Groups of replicas in words. `tone` is for colour, the words say it all.
+// Texts for groups of replicas. `tone` selects a colour; the text alone is sufficient.
 
 import { NONE, clockTime, counted, duration, whole } from "./format.js";
 
 export const NOT_ENABLED =
-  "This gateway shares nothing: groups of replicas are not enabled. The setting groups_enabled (KEYLINE_GROUPS_ENABLED=true) " +
+  "Groups of replicas are not enabled on this gateway. The setting groups_enabled (KEYLINE_GROUPS_ENABLED=true) " +
   "enables them, and must be the same on all replicas.";
 export const NOTHING_SHARED = "No worker consumes a Key_Shared subscription of a persistent topic through this replica.";
-export const ABSENT = "This replica takes no part in the group now: no worker of the subscription is connected to it.";
+export const ABSENT = "This replica is not in the group now: no worker of the subscription is connected to it.";
 
-/** Of a group's own page. */
+/** Address of a group's page. */
 export const groupAddress = ({ topic, subscription }) => `#${new URLSearchParams({ groups: topic, subscription })}`;
 
-/** What a stream can be; `look` is how the strip draws it. */
+/** States of a stream; `look` is its pattern on the strip. */
 const STREAMS = {
   delivered: { text: "delivered here", tone: "good", look: "leased" },
   leased: { text: "leased", tone: "good", look: "leased" },
@@ -23,26 +23,26 @@ const STREAMS = {
   elsewhere: { text: "not here", tone: "idle", look: "elsewhere" },
 };
 
-/** What each look means. */
+/** The meaning of each pattern. */
 export const LOOKS = { ...Object.fromEntries(Object.values(STREAMS).map(({ look, text }) => [look, text])), leased: "leased" };
 
 const SESSIONS = {
-  waiting_replaying: { text: "was told its streams", tone: "held" },
+  waiting_replaying: { text: "confirming its streams", tone: "held" },
   replaying: { text: "delivers", tone: "good" },
-  waiting_updating: { text: "was told a change", tone: "held" },
+  waiting_updating: { text: "confirming a change", tone: "held" },
   updating: { text: "gives streams back", tone: "held" },
 };
 
 export const streamState = (state) => STREAMS[state];
 export const sessionState = (state) => SESSIONS[state] ?? { text: state, tone: "idle" };
 
-/** Why a replica delivers nothing of a subscription, as far as its group is the reason; null if it is not. */
+/** The group's reason why a replica delivers nothing of a subscription; null if there is none. */
 export function stillState({ lease_left_s, streams_here }) {
   if (lease_left_s <= 0) return { text: "no lease", tone: "bad" };
   return streams_here === 0 ? { text: "standby", tone: "idle" } : null;
 }
 
-/** What this replica does in the group. */
+/** The state of this replica in the group. */
 export function groupState(summary) {
   if (summary.state === "disconnected") return { text: "has left", tone: "idle" };
   if (summary.lease_left_s > 0 && summary.streams_leaving > 0) return { text: "gives streams back", tone: "held" };
@@ -58,7 +58,7 @@ export function groupFigures(summary, leading) {
   const { text, tone } = groupState(summary);
   const { counters } = summary;
   const workers = leading?.sessions.reduce((sum, session) => sum + session.workers_count, 0);
-  const trouble = [some(counters.streams_overdue, "with messages at workers"), some(counters.streams_refused, "refusals by the broker")];
+  const problems = [some(counters.streams_overdue, "with messages at workers"), some(counters.streams_refused, "refusals by the broker")];
   return [
     ["This replica", text, summary.replica, tone],
     ["Leader", ...leaderFigure(summary)],
@@ -66,7 +66,7 @@ export function groupFigures(summary, leading) {
     ["Lease", ...leaseFigure(summary.lease_left_s)],
     ["Streams here", streamsOfAll(summary), some(summary.streams_leaving, "to be given back")],
     ["Workers here", whole(summary.workers_count), leading === null ? "" : `${counted(workers, "worker")} in all`],
-    ["Streams given back", whole(counters.streams_given_back), trouble.filter(Boolean).join(", ")],
+    ["Streams given back", whole(counters.streams_given_back), problems.filter(Boolean).join(", ")],
   ];
 }
 

@@ -28,7 +28,7 @@ export class Head {
     const { tenant, namespace, name } = topicParts(chosen.topic);
     if (!this.#model.away) document.title = `${name} / ${chosen.subscription} – Keyline`;
     if (subscription === null) {
-      this.#showEmpty(absent ? "Nobody consumes it now" : "Reading…", absent || chosen.topic);
+      this.#showEmpty(absent ? "No worker consumes it now" : "Reading…", absent || chosen.topic);
       return;
     }
     const title = byId("title");
@@ -79,7 +79,7 @@ export class Head {
   }
 }
 
-/** This replica's share, and who gave it. */
+/** This replica's share, and its leader. */
 function groupFigure(group) {
   const led = group.leads ? "this replica leads" : group.leader === null ? "no leader found" : `led by ${group.leader}`;
   return ["Streams here", streamsOfAll(group), group.epoch === null ? led : `${led}, epoch ${whole(group.epoch)}`];

@@ -1,28 +1,28 @@
-// Why does a key wait? The gateway's answer in words, asked again with every reading, and the slot on the ring.
+// Explains why a key waits: the gateway's answer in words, repeated with every reading, and the slot on the ring.
 
 import * as api from "./api.js";
 import { byId, el, fact, named, setText, table } from "./dom.js";
 import { NONE, counted, duration, whole } from "./format.js";
 
-/** The API's states, in a person's words. */
+/** Texts for the API's states. */
 const STATES = {
-  flowing: { text: "flows", tone: "good", why: "Nothing keeps its next message." },
-  upstream_behind: { text: "behind", tone: "held", why: "Nothing of it is here; the broker has messages that the gateway does not read yet." },
+  flowing: { text: "flows", tone: "good", why: "Nothing blocks its next message." },
+  upstream_behind: { text: "behind", tone: "held", why: "None of its messages is here; the broker has messages that the gateway does not read yet." },
   no_owner: { text: "no owner", tone: "bad", why: "No worker owns its slot." },
   draining: { text: "draining", tone: "held", why: "A former owner still holds messages of its slot, so the new owner waits." },
-  unblocking_interval: { text: "interval", tone: "held", why: "It has drained, and goes to its owner with others when the unblocking interval ends." },
-  no_permits: { text: "no permits", tone: "held", why: "Its owner asks for no more messages." },
+  unblocking_interval: { text: "interval", tone: "held", why: "It has drained, and continues at its owner when the unblocking interval ends." },
+  no_permits: { text: "no permits", tone: "held", why: "Its owner has granted no permits." },
   not_reading: { text: "not reading", tone: "bad", why: "Its owner's client leaves its socket unread." },
   unacked_limit: { text: "unacked limit", tone: "bad", why: "Its owner holds as many unacknowledged messages as it may." },
-  join_position: { text: "join position", tone: "held", why: "Its owner gets nothing before all is acknowledged that was sent before it joined (PIP-282)." },
+  join_position: { text: "join position", tone: "held", why: "Its owner gets nothing until all messages sent before its join are acknowledged (PIP-282)." },
   drained_by_operator: { text: "drained by operator", tone: "held", why: "An operator ordered that its owner gets nothing new." },
   no_lease: { text: "no lease", tone: "held", why: "Its slice of the hashes is not leased to this replica now; another may deliver it." },
   paused: { text: "paused", tone: "held", why: "An operator paused the subscription." },
 };
 
 const HINT =
-  "Enter a message key, or choose a slot on the ring: which worker owns it, who still holds messages of it, and what " +
-  "must happen before the next one is delivered.";
+  "Enter a message key, or choose a slot on the ring, to see its owner, the holder of its messages, and what must happen " +
+  "before the next one is delivered.";
 
 export class KeySearch {
   #model;
@@ -47,7 +47,7 @@ export class KeySearch {
     model.on("asked", () => this.#take());
   }
 
-  /** A question {by, value}, or null to ask no more. */
+  /** A question {by, value}, or null to stop asking. */
   ask(asked) {
     this.#model.asked = asked;
     this.#model.tell("asked");
@@ -85,7 +85,7 @@ export class KeySearch {
     this.#replace(told);
   }
 
-  /** Said when it becomes another answer, and not each time that an age in it has grown. */
+  /** Announced when the answer changes, not each time an age in it grows. */
   #say(answer, state) {
     const gist = [answer.state, answer.owner, answer.holder].join("\n");
     if (gist === this.#said) return;
@@ -93,7 +93,7 @@ export class KeySearch {
     setText(byId("said"), `Slot ${answer.slot}: ${state.text}. ${answer.unblocks}`);
   }
 
-  /** Unchanged text stays, so that it is not lost from a selection. */
+  /** Unchanged text stays, so that a selection of it is kept. */
   #replace(told) {
     const made = el("div", {}, ...told);
     if (made.textContent === this.#shown) return;
@@ -135,5 +135,5 @@ function blockingTable(blocking) {
     item.sent_age_s === null ? NONE : duration(item.sent_age_s), whole(item.attempts),
   ]);
   const heads = ["Message", "Count", "Held by", "Sent", "Attempts"];
-  return el("div", { class: "blocking" }, el("h3", {}, "What must go first"), table("Deliveries that must go first", heads, rows, [1, 3, 4]));
+  return el("div", { class: "blocking" }, el("h3", {}, "Blocking deliveries"), table("Deliveries that block the key", heads, rows, [1, 3, 4]));
 }

@@ -1,4 +1,4 @@
-// Whose a colour is: a chip for each, which picks one out. Written in place, so that the focus stays.
+// The legend of colours: a chip for each, which highlights it. Updated in place, so that the focus stays.
 
 import { arrange, el, named, setAttribute, setText } from "./dom.js";
 

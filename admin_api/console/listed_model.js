@@ -1,20 +1,20 @@
-// What is known of things that are listed, and looked at one by one: one place, changed by `listed_reader.js`, read by
-// a view. Answers tell the gateway's clock: `now` of each item in the list, and of `summary` of the one.
+// The state of a view with a list and a page for each item: changed by `listed_reader.js`, read by a view. Answers
+// have the gateway's clock: `now` of each item in the list, and of the open item's `summary`.
 
 import { Telling } from "./telling.js";
 
 export class ListedModel extends Telling {
-  /** {topic, subscription} of the one that is looked at; null for the list. */
+  /** {topic, subscription} of the open item; null for the list. */
   chosen = null;
   /** The list's last answer, with `items` of all pages that were asked for, and `more`; null before it was read. */
   list = null;
-  /** The answer about the one that is chosen; null before it was read, and while there is none. */
+  /** The answer about the chosen item; null before it was read, and while there is none. */
   one = null;
-  /** There is none now, as far as the gateway knows. */
+  /** The gateway knows no such item now. */
   absent = false;
-  /** So many pages of the list were asked for. */
+  /** Number of requested pages of the list. */
   pages = 1;
-  /** One more with each choice: an answer to an earlier one is not taken. */
+  /** Grows with each choice: an answer to an earlier one is ignored. */
   choices = 0;
   #now = 0;
   #readAt = 0;
@@ -33,7 +33,7 @@ export class ListedModel extends Telling {
     this.tell("list");
   }
 
-  /** Gives whether it could be shown; if not, another is to be read at once. */
+  /** Returns whether it could be shown; if not, read again at once. */
   tookOne(one) {
     this.one = one;
     this.absent = false;
@@ -42,7 +42,7 @@ export class ListedModel extends Telling {
     return true;
   }
 
-  /** What was is shown no longer. */
+  /** Clears what was shown. */
   lost() {
     this.one = null;
     this.absent = true;
@@ -50,23 +50,23 @@ export class ListedModel extends Telling {
     this.tell("one");
   }
 
-  /** What there is to know of the one was read, or is not to be had. */
+  /** The chosen item was read, or does not exist. */
   get settled() {
     return this.one !== null || this.absent;
   }
 
-  /** The gateway's clock now, as far as it was read; 0 if it was not. */
+  /** The gateway's clock now; 0 before the first reading. */
   now() {
     return this.#now === 0 ? 0 : this.#now + performance.now() / 1000;
   }
 
-  /** Seconds since what is looked at was read; null if it was not. */
+  /** Seconds since the open item was read; null before that. */
   age() {
     const known = this.chosen === null ? this.list !== null : this.settled;
     return known ? (performance.now() - this.#readAt) / 1000 : null;
   }
 
-  /** The difference of both clocks is kept: events have their times of day also when there is nothing else any more. */
+  /** The clock difference is kept: events keep their times of day when no item is left. */
   #clock(now = null) {
     this.#readAt = performance.now();
     if (now !== null) this.#now = now - this.#readAt / 1000;

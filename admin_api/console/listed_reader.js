@@ -1,14 +1,14 @@
-// When things that are listed are read: each second while somebody looks, and at events.
+// Reads a view's list or item: every second while the page is visible, and after events.
 
 import { Refused } from "./api.js";
 
 const POLL_MS = 1_000;
-/** What is not there says by an event when it is; asking is for those without a stream. */
+/** An absent item is announced by an event; polling is for pages without a stream. */
 const ABSENT_MS = 5_000;
 const RETRY_MS = 2_000;
-/** Events come in swarms; one reading is for all that come within it. */
+/** Events come in bursts; one reading covers all events within this time. */
 const SETTLE_MS = 250;
-/** The gateway is asked less often where an answer takes long. */
+/** A slow answer is requested less often. */
 const SPARE = 8;
 const POLL_MAX_MS = 10_000;
 
@@ -52,7 +52,7 @@ export class ListedReader {
     }, SETTLE_MS);
   }
 
-  /** Now, and again after a while; not while nobody looks. */
+  /** Reads now and then repeatedly; not while the page is hidden. */
   async now() {
     clearTimeout(this.#timer);
     if (!this.#on || document.visibilityState !== "visible") return;
@@ -68,7 +68,7 @@ export class ListedReader {
     this.#again = false;
   }
 
-  /** Reads what is chosen; gives the pause until the next time. */
+  /** Reads the chosen item; returns the pause until the next reading. */
   async #read() {
     const { chosen, choices } = this.#model;
     const wanted = () => this.#on && choices === this.#model.choices;

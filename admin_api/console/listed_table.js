@@ -1,4 +1,4 @@
-// The list of a view: rows that can be filtered, more of them when asked for.
+// The list of a view: rows with a filter, and more rows on request.
 
 import { byId, el, setText, show } from "./dom.js";
 import { counted, topicParts, whole } from "./format.js";
@@ -11,9 +11,9 @@ export class ListedTable {
   #filter;
 
   /**
-   * `parts`: `id` is what ids begin with, the table's own whole; `name` and `columns` as of `Rows`; `keyOf(item)`;
-   * `noun` for one of them; `none(list)` says why there are none. `totalOf(list)` gives how many there are, shown or
-   * not, null if nobody knows. `more()` is called when a person wants more of them.
+   * `parts`: `id` is the id of the table and the prefix of other ids; `name` and `columns` as in `Rows`; `keyOf(item)`;
+   * `noun` for one item; `none(list)` is the text of an empty list. `totalOf(list)` is the total number of items, null
+   * if unknown. `more()` is called when more items are wanted.
    */
   constructor(model, parts) {
     this.#model = model;
@@ -28,7 +28,7 @@ export class ListedTable {
     model.on("list", () => this.#show());
   }
 
-  /** Whoever comes back from one goes on from its row. Gives whether there is one. */
+  /** Focuses the row of the item that was open. Returns whether there is one. */
   focus(key) {
     const row = this.#rows.row(key);
     row?.querySelector("a").focus();
@@ -58,7 +58,7 @@ export class ListedTable {
   }
 }
 
-/** A cell that leads to a topic's own page, with where the topic is. */
+/** A cell with a link to a topic's page, and the topic's namespace. */
 export function topicLink(address, topic) {
   const { domain, tenant, namespace, name } = topicParts(topic);
   const place = `${domain === "persistent" ? "" : "non-persistent · "}${tenant}/${namespace}`;

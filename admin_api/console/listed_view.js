@@ -1,5 +1,5 @@
-// A view of things that are listed, and looked at one by one: what the address says is read, followed and shown while
-// it is looked at. The one that is looked at has a stream of events; the list is read by the clock.
+// A view with a list and a page for each item: reads, follows and shows the item in the address while the view is
+// visible. The open item has a stream of events; the list is read periodically.
 
 import { EventStream } from "./stream.js";
 import { Feed } from "./feed.js";
@@ -16,14 +16,13 @@ export class ListedView {
   #feed;
   #reader;
   #stream;
-  /** Why there is no stream; readings go on by the clock then. */
+  /** The reason why there is no stream; the page then reads periodically. */
   #streamless = "";
 
   /**
-   * `page` is told whether the gateway is reached: there is one connection, whichever view is looked at. `parts`:
-   * `name` and `one` are what ids begin with, of the view and of what tells of one; `source` is the reader's; `title`
-   * and `titleOf(chosen)` are the page's titles; `wanted(event)` which events are told; `focus(chosen)` puts the focus
-   * on that one's row in the list, and gives whether it has one.
+   * `page` gets the state of the connection, which all views share. `parts`: `name` and `one` are the id prefixes of the
+   * view and of an item's page; `source` is the reader's; `title` and `titleOf(chosen)` are the page's titles;
+   * `wanted(event)` selects events; `focus(chosen)` focuses that item's row in the list, and returns whether it has one.
    */
   constructor(page, model, parts) {
     this.#page = page;
@@ -68,7 +67,7 @@ export class ListedView {
     this.#page.refused("");
   }
 
-  /** The page is there: from now on who comes here pressed something, and the focus goes along. */
+  /** The page is loaded: later visits come from user actions, and the focus follows. */
   begun() {
     this.#begun = true;
   }
@@ -86,19 +85,19 @@ export class ListedView {
     return this.#model.age();
   }
 
-  /** What is shown now is not what was asked for: read at once. */
+  /** The page shows another item than the chosen one: read at once. */
   read() {
     this.#reader.now();
   }
 
-  /** What had the focus is shown no longer; a screen reader would begin at the top. */
+  /** The focused element is hidden now; without a new focus, a screen reader would start at the top. */
   #focus(chosen, before) {
     const { name, one, focus } = this.#parts;
     if (chosen !== null) byId(`${one}-title`).focus();
     else if (before === null || !focus(before)) byId(`${name}-title`).focus();
   }
 
-  // ---- what the gateway tells
+  // ---- events of the gateway
 
   #opened() {
     this.#streamless = "";
@@ -113,7 +112,7 @@ export class ListedView {
   }
 
   #missed() {
-    this.#feed.note("events were missed; everything is read anew");
+    this.#feed.note("events were missed; the page is reloaded");
     this.#reader.now();
   }
 

@@ -1,4 +1,4 @@
-// Puts the page together: what a person chose goes to the model and the address, events lead to readings, readings to views.
+// Connects the parts of the page: choices go to the model and the address, events cause readings, readings update views.
 
 import * as api from "./api.js";
 import { Banner } from "./banner.js";
@@ -20,14 +20,14 @@ import { WorkersTable } from "./workers.js";
 import { showWho } from "./who.js";
 import { byId, setAttribute, setText } from "./dom.js";
 
-/** A page that was hidden for so long lets its connection go. */
+/** A page that was hidden for this long closes its connection. */
 const HIDDEN_MS = 60_000;
-/** Who owns what changes with these. */
+/** Events that change owners of slots. */
 const MOVING = new Set(["worker_joined", "worker_left", "subscription_began", "subscription_ended"]);
 
 const model = new Model();
 const colours = new Colours();
-// First of all listeners: whoever draws finds its colours.
+// Must be the first listener: views that draw need the colours.
 model.on("subscription", () => colours.keep(model.workers.map((worker) => worker.key)));
 
 const reader = new Reader(model, () => stream.distrust());
@@ -41,7 +41,7 @@ const views = { producers: new Producers(model), groups: new Groups(model) };
 new Banner(model, () => (model.away ?? model).age());
 new WorkersTable(model, colours, new Dialogs(model, () => reader.now()));
 
-// Where that cannot be had, all the rest cannot either, and says so.
+// If this request fails, all others fail too and show the reason.
 showWho().catch(() => {});
 
 const stream = new EventStream({ opened, happened, missed, broken });
@@ -58,13 +58,13 @@ function happened(event) {
 }
 
 function missed() {
-  feed.note("events were missed; everything is read anew");
+  feed.note("events were missed; the page is reloaded");
   reader.all();
 }
 
 function broken(error) {
   if (error instanceof Refused) {
-    // The gateway lives, and has no stream for us: readings go on by the clock.
+    // The gateway answers but has no stream for this page: read periodically.
     feed.found();
     model.connected("live", `No live events: ${error.message}.`);
     reader.now();
@@ -81,7 +81,7 @@ document.addEventListener("visibilitychange", () => {
   else hidden = setTimeout(() => [stream, ...Object.values(views)].forEach((each) => each.sleep()), HIDDEN_MS);
 });
 
-// ---- views: subscriptions, and those that are listed; only the one that is looked at is read
+// ---- views: subscriptions, producers, groups; only the visible one is read
 
 function toView(name, told) {
   const view = views[name];
@@ -110,17 +110,17 @@ function showView(name) {
   for (const each of ["subscriptions", ...Object.keys(views)]) setAttribute(byId(`to-${each}`), "aria-current", each === name ? "page" : null);
   setText(byId("skip"), `Skip to the ${model.away === null ? "subscription" : name}`);
   document.title = "Keyline";
-  // The head of the subscription puts its own title, if one is chosen.
+  // The head of a chosen subscription sets its own title.
   model.tell("connection");
 }
 
-// The address says what is looked at, so this link must not change it.
+// The address selects the view, so this link must not change it.
 byId("skip").addEventListener("click", (event) => {
   event.preventDefault();
   byId("main").focus();
 });
 
-// ---- the address keeps what was chosen, so that it can be sent to a colleague
+// ---- the address contains the choice, so that it can be shared
 
 function read() {
   const told = new URLSearchParams(location.hash.slice(1));
@@ -185,5 +185,5 @@ try {
     model.tell("orders");
   }
 } catch {
-  // The first order that is refused tells it as well.
+  // The first refused order has the same effect.
 }

@@ -1,9 +1,9 @@
-// What the page knows: one place, changed by `main.js` and `reader.js`, read by every view.
+// The state of the page: changed by `main.js` and `reader.js`, read by every view.
 
 import { Telling } from "./telling.js";
 import { workersOf } from "./worker_facts.js";
 
-/** Shorter, and a rate would jump with every re-read that an event asks for. */
+/** With a shorter time, a rate would jump at every reading that an event causes. */
 const RATE_WINDOW_S = 1.5;
 
 export class Model extends Telling {
@@ -11,23 +11,23 @@ export class Model extends Telling {
   chosen = null;
   /** {by: "key" | "hash", value}, or null. */
   asked = null;
-  /** Another view that is looked at, or null: nothing is read for this one then, and the page's title is not its. */
+  /** Another visible view, or null: this one then reads nothing and does not set the page's title. */
   away = null;
   subscription = null;
   ring = null;
   workers = [];
-  /** Key of the worker that is picked out on the ring, or null. */
+  /** Key of the worker that is highlighted on the ring, or null. */
   picked = null;
-  /** Why no order is taken; empty if they are. */
+  /** The reason why orders are disabled; empty if they are not. */
   readOnly = "";
   /** "connecting", "live", "broken"; with `problem` in words. */
   connection = "connecting";
   problem = "";
-  /** Nobody consumes the chosen subscription now; the gateway's sentence. */
+  /** No worker consumes the chosen subscription now; the gateway's sentence. */
   absent = "";
-  /** Why the last reading was refused; empty if it was not. */
+  /** The reason why the last reading was refused; empty if it was not. */
   refusal = "";
-  /** What the gateway as a whole is short of, in words; empty if nothing. */
+  /** A warning about the whole gateway; empty if there is none. */
   warning = "";
   #readAt = 0;
   #before = null;
@@ -55,7 +55,7 @@ export class Model extends Telling {
     this.tell("ring");
   }
 
-  /** Nothing of it is here any more; what was is shown no longer. */
+  /** The subscription has ended here; clears what was shown. */
   lostSubscription(sentence) {
     this.absent = sentence;
     this.subscription = this.ring = this.#before = null;
@@ -88,12 +88,12 @@ export class Model extends Telling {
     this.tell("connection");
   }
 
-  /** What there is to know of the chosen subscription was read, or is not to be had. */
+  /** The chosen subscription was read, or does not exist. */
   get settled() {
     return this.subscription !== null || this.absent !== "" || this.connection === "broken";
   }
 
-  /** The gateway's clock now, as far as it was read; 0 if it was not. */
+  /** The gateway's clock now; 0 before the first reading. */
   now() {
     return this.subscription === null ? 0 : this.subscription.now + this.readAge();
   }
@@ -108,7 +108,7 @@ export class Model extends Telling {
     return this.subscription === null ? null : this.readAge();
   }
 
-  /** Per worker, by difference to a reading that is old enough; a counter that fell is another worker's. */
+  /** Per worker, the difference to a reading that is old enough; a counter that fell belongs to another worker. */
   #rates(subscription) {
     const counts = new Map(workersOf(subscription).map((worker) => [worker.key, worker]));
     const before = this.#before;

@@ -12,7 +12,7 @@ export class Pager {
     for (const way of ["before", "next"]) byId(`${id}-${way}`).addEventListener("click", () => turn(this.#targets[way]));
   }
 
-  /** `place` says where one is; `before` and `next` lead on, null where it does not go on. */
+  /** `place` is the current position; `before` and `next` are the neighbouring pages, null at the ends. */
   show(place, before, next) {
     this.#targets = { before, next };
     byId(`${this.#id}-pager`).hidden = before === null && next === null;

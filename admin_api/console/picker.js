@@ -1,4 +1,4 @@
-// The list of subscriptions: read every ten seconds, as far as it was opened.
+// The list of subscriptions: the opened pages are read every ten seconds.
 
 import * as api from "./api.js";
 import { arrange, byId, el, setAttribute, setText, show } from "./dom.js";
@@ -35,12 +35,12 @@ export class Picker {
     document.addEventListener("visibilitychange", () => this.read());
   }
 
-  /** On a small screen the list is behind a button; with nothing chosen it is what there is to see. */
+  /** On a small screen the list is behind a button; without a choice it is open. */
   open() {
     this.#open(true);
   }
 
-  /** Now, and again after a while; not while nobody looks. */
+  /** Reads now and then repeatedly; not while the page is hidden. */
   async read() {
     clearTimeout(this.#timer);
     if (this.#reading || document.visibilityState !== "visible") return;
@@ -89,11 +89,11 @@ export class Picker {
     const rows = found.map((item) => this.#row(item));
     arrange(this.#list, rows);
     byId("picker-more").hidden = !this.#more;
-    const none = this.#items.length === 0 ? "No worker consumes a Key_Shared subscription through this gateway." : "Nothing matches.";
-    show(byId("picker-note"), rows.length === 0 ? none : this.#more && wanted ? "The filter covers those shown so far." : "");
+    const none = this.#items.length === 0 ? "No worker consumes a Key_Shared subscription through this gateway." : "No match.";
+    show(byId("picker-note"), rows.length === 0 ? none : this.#more && wanted ? "The filter covers the subscriptions shown so far." : "");
   }
 
-  /** Kept per subscription and filled anew, so that the focus stays. */
+  /** Kept per subscription and updated in place, so that the focus stays. */
   #row(item) {
     const id = JSON.stringify([item.topic, item.subscription]);
     const row = this.#rows.get(id) ?? this.#makeRow(id, item);
@@ -129,6 +129,6 @@ export class Picker {
 
 function warningOf({ draining, reading_stopped }) {
   if (draining) return "The gateway is shutting down: it delivers nothing new.";
-  if (reading_stopped) return "The gateway's memory budget is spent: it reads nothing from brokers until workers acknowledge.";
+  if (reading_stopped) return "The gateway's memory budget is used up: it reads nothing from brokers until workers acknowledge.";
   return "";
 }

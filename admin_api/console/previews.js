@@ -1,4 +1,4 @@
-// A preview of a join or a leave, in words and as a table of who gains and loses.
+// A preview of a join or a leave: its effects in words, and a table of the changed shares.
 
 import { el, named, table } from "./dom.js";
 import { counted, percent, whole } from "./format.js";
@@ -18,10 +18,10 @@ function outcomes(preview) {
     `${percent(preview.share_moved)} of the hash space moves: ${counted(preview.slots_moved, "slot")} in ${counted(preview.moves_count, "range")}.`,
     preview.hashes_that_would_drain > 0
       ? `${counted(preview.hashes_that_would_drain, "slot")} would drain first: ${counted(preview.messages_that_would_drain, "message")} must be acknowledged before their new owner gets more.`
-      : "Nothing would have to drain first.",
+      : "No slot would have to drain first.",
   ];
   if (preview.messages_redelivered > 0) {
-    lines.push(`${counted(preview.messages_redelivered, "message")} that it holds would be sent again, to others: duplicates, if it has worked on them.`);
+    lines.push(`${counted(preview.messages_redelivered, "message")} that it holds would be sent again, to other workers: duplicates, if it has processed them.`);
   }
   if (preview.waiting_messages_moved > 0) lines.push(`${counted(preview.waiting_messages_moved, "waiting message")} would go to another owner.`);
   return lines;

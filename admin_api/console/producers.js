@@ -22,7 +22,7 @@ export class Producers extends ListedView {
     new ProducersDetail(model, () => this.read());
   }
 
-  /** What the address says: a topic, or all of them. Its events have no subscription. */
+  /** The item in the address: a topic, or all of them. Its events have no subscription. */
   chosenBy(told) {
     return told.get("producers") === "" ? null : { topic: told.get("producers"), subscription: "" };
   }

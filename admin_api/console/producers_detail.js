@@ -1,4 +1,4 @@
-// One topic: who owns it, who waits in which order, and what came of it so far.
+// One topic: its owner, its queue in order, and its counters.
 
 import { byId, el, fact, named, setAttribute, setText, show, showFigures } from "./dom.js";
 import { NONE, clockTime, counted, lasted, topicParts, whole } from "./format.js";
@@ -9,9 +9,9 @@ import { countersAsFigures, epochOf, holdOf, modeOf, ownershipOf, priorityOf, st
 
 const UNNAMED = "not named yet";
 const STATES = { owned: "owned", vacant: "no owner", elsewhere: "owned elsewhere", free: "no owner" };
-const ABSENT = "Nobody connected to this gateway owns the topic now, and nobody waits for it.";
+const ABSENT = "No producer at this gateway owns the topic or waits for it.";
 const ELSEWHERE =
-  "Somebody who is not connected to this gateway owns the topic. The first of the queue waits at the broker behind it.";
+  "A producer that is not connected to this gateway owns the topic. The first of the queue waits at the broker behind it.";
 
 const COLUMNS = [
   { head: "Turn", number: true, heads: true, fill: (cell, { position }) => setText(cell, whole(position + 1)) },
@@ -28,7 +28,7 @@ export class ProducersDetail {
   #pager;
   #queue = new Rows(byId("queue"), "Producers that wait, in the order of their promotion", COLUMNS);
 
-  /** `turned()` is called when others of those that wait are to be seen. */
+  /** `turned()` is called when another page of the queue is shown. */
   constructor(producers, turned) {
     this.#producers = producers;
     this.#pager = new Pager("queue", (first) => (producers.turn(first), turned()));
@@ -67,7 +67,7 @@ export class ProducersDetail {
     this.#queue.show(waiting.map((item) => ({ ...item, now: summary.now, key: item.position - first })));
     byId("queue").hidden = waiting.length === 0;
     setText(byId("queue-count"), counted(summary.waiting_count, "producer"));
-    show(byId("queue-none"), waiting.length === 0 ? "Nobody waits." : "");
+    show(byId("queue-none"), waiting.length === 0 ? "The queue is empty." : "");
     const place = `${whole(first + 1)} to ${whole(first + waiting.length)} of ${whole(summary.waiting_count)}`;
     this.#pager.show(place, first === 0 ? null : Math.max(0, first - WAITING), next);
   }
@@ -78,14 +78,14 @@ function figuresOf(summary) {
   return [
     ["State", STATES[state], more, tone],
     ["Waiting", whole(summary.waiting_count), ""],
-    ["Arrivals", whole(summary.counters.arrivals_total), "came to wait"],
+    ["Arrivals", whole(summary.counters.arrivals_total), "queued so far"],
     ...countersAsFigures(summary.counters),
   ];
 }
 
 function noOwner({ waiting_count, vacant_s }) {
-  if (waiting_count === 0) return "Nobody owns the topic, and nobody waits.";
-  return `Nobody has owned the topic for ${lasted(vacant_s)}, though ${counted(waiting_count, "producer")} wait${waiting_count === 1 ? "s" : ""}.`;
+  if (waiting_count === 0) return "The topic has no owner, and the queue is empty.";
+  return `The topic has had no owner for ${lasted(vacant_s)}, though ${counted(waiting_count, "producer")} wait${waiting_count === 1 ? "s" : ""}.`;
 }
 
 function ownerFacts(owner, now) {

@@ -1,4 +1,4 @@
-// All topics that somebody wants for himself alone, and who has them.
+// All topics with exclusive producers, and their owners.
 
 import { ListedTable, topicLink } from "./listed_table.js";
 import { byId, el, setAttribute, setText, showFigures } from "./dom.js";
@@ -10,7 +10,7 @@ const NONE_YET = "No producer owns or waits for a topic through this gateway.";
 const COLUMNS = [
   { head: "Topic", heads: true, make: linkOf, fill: () => {} },
   { head: "Owner", make: () => [el("bdi", { class: "name" }), el("span", { class: "muted" })], fill: fillOwner },
-  { head: "Priority", number: true, title: "With which the owner waited", fill: (cell, { owner }) => setText(cell, priorityOf(owner?.priority ?? null)) },
+  { head: "Priority", number: true, title: "Priority of the owner", fill: (cell, { owner }) => setText(cell, priorityOf(owner?.priority ?? null)) },
   { head: "Epoch", number: true, title: "The topic's epoch: one more with each new owner", fill: (cell, { owner }) => setText(cell, epochOf(owner?.topic_epoch ?? null)) },
   { head: "Owner since", number: true, fill: (cell, { owner, now }) => setText(cell, owner === null ? NONE : ago(now - owner.since)) },
   { head: "Waiting", number: true, title: "Producers that wait to be the owner", fill: (cell, { waiting_count }) => setText(cell, whole(waiting_count)) },

@@ -1,9 +1,9 @@
-// What is known of exclusive producers (PIP-440). Of a topic's queue a part is looked at.
+// The state of the view of exclusive producers (PIP-440), with one page of a topic's queue.
 
 import { ListedModel } from "./listed_model.js";
 
 export class ProducersModel extends ListedModel {
-  /** So many of those that wait are before the first that is shown. */
+  /** Number of waiting producers before the first one shown. */
   first = 0;
 
   choose(chosen) {
@@ -18,7 +18,7 @@ export class ProducersModel extends ListedModel {
 
   tookOne(election) {
     if (this.first === 0 || election.waiting.length > 0) return super.tookOne(election);
-    // The queue got so short that this page of it is gone; the first one never is.
+    // The queue became too short for this page; the first page always exists.
     this.turn(0);
     return false;
   }

@@ -1,4 +1,4 @@
-// Elections in words. `tone` is for colour, the words say it all.
+// Texts for elections. `tone` selects a colour; the text alone is sufficient.
 
 import { NONE, bytes, counted, duration, lasted, whole } from "./format.js";
 
@@ -17,8 +17,8 @@ const STAGES = {
 
 const HOLDS = {
   nobody: "",
-  newcomers: "Newcomers wait for the owner to come back.",
-  everybody: "Nobody is promoted while the broker has trouble with the topic.",
+  newcomers: "New producers wait for the owner to return.",
+  everybody: "No producer is promoted while the broker reports errors for the topic.",
 };
 
 export const modeOf = (mode) => MODES[mode] ?? mode.replaceAll("_", " ");
@@ -31,15 +31,15 @@ export function stageOf({ stage, returning }) {
   return { text: returning ? `${text}, former owner` : text, tone };
 }
 
-/** Who has the topic: `state` in a word or two, and what is to be added. */
+/** The owner of the topic: `state` in a word or two, and details. */
 export function ownershipOf({ owner, vacant_s, waiting_count, held }) {
   if (owner !== null) return { state: "owned", text: owner.producer_name, more: "", tone: "good" };
   if (vacant_s > 0) {
     const more = held === "newcomers" ? ", kept for its owner" : "";
-    return { state: "vacant", text: "nobody", more: `for ${lasted(vacant_s)}${more}`, tone: "bad" };
+    return { state: "vacant", text: "no owner", more: `for ${lasted(vacant_s)}${more}`, tone: "bad" };
   }
   if (waiting_count > 0) return { state: "elsewhere", text: "connected elsewhere", more: "", tone: "held" };
-  return { state: "free", text: "nobody", more: "", tone: "idle" };
+  return { state: "free", text: "no owner", more: "", tone: "idle" };
 }
 
 /** Counters as figures, the same for one topic and for all. */

@@ -1,12 +1,12 @@
-// When what is read again. The stream says that something changed; the readings say what is.
+// Schedules readings. The stream reports that something changed; the readings get the current state.
 
 import * as api from "./api.js";
 import { Refused } from "./api.js";
 
 const POLL_MS = 2_000;
-/** Events come in swarms; one reading is for all that come within it. */
+/** Events come in bursts; one reading covers all events within this time. */
 const SETTLE_MS = 250;
-/** With 300 workers an answer has half a megabyte: the gateway is asked less often where an answer takes long. */
+/** With 300 workers an answer has half a megabyte: a slow answer is requested less often. */
 const SPARE = 8;
 const POLL_MAX_MS = 5_000;
 
@@ -27,7 +27,7 @@ export class Reader {
     document.addEventListener("visibilitychange", () => this.all());
   }
 
-  /** Something changed; with `ring`, who owns what as well. */
+  /** Something changed; with `ring`, the owners of slots as well. */
   soon({ ring = false } = {}) {
     this.#ringWanted ||= ring;
     if (this.#soon === 0) this.#soon = setTimeout(() => this.now(), Math.min(POLL_MS, Math.max(SETTLE_MS, this.#tookMs)));

@@ -1,6 +1,5 @@
-// The ring on the page: keeps its picture up to date, and tells about the slot under the mouse or the keyboard.
-//
-// For assistive technology it is a slider over the slots, whose value is a sentence; the table beside it tells the rest.
+// The ring on the page: keeps its picture up to date, and describes the slot under the mouse or the keyboard.
+// For assistive technology it is a slider over the slots, whose value is a sentence; the table beside it has the rest.
 
 import { paint } from "./ring_paint.js";
 import { SLOTS, ownersOf, rangeAt, slotAtPoint, slotsOfPixels } from "./ring_geometry.js";
@@ -131,7 +130,7 @@ export class RingView {
     else this.#point(Math.min(this.#ring.hash_space, Math.max(0, to)));
   }
 
-  /** Arrows go by range, with Shift by slot; pages by a sixteenth. Null for a key that means nothing here. */
+  /** Arrows move by range, with Shift by slot; pages by a sixteenth. Null for any other key. */
   #target(key, fine, slot) {
     const ranges = this.#ring.ranges;
     const place = rangeAt(ranges, slot);

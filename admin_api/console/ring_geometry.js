@@ -1,4 +1,4 @@
-// Where each slot is on the picture, and whose it is.
+// The place of each slot on the picture, and its owner.
 //
 // The band is a grid bent to a ring: 1,024 columns clockwise from the top, each of 64 slots from its inner to its outer
 // edge. So each of the 65,536 slots has a place of its own, and a picture of 30,000 ranges is still exact.

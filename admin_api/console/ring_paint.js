@@ -8,7 +8,7 @@ const OLD_S = 300;
 const YOUNG = { light: [214, 140, 0], dark: [255, 190, 70] };
 const AGED = { light: [196, 20, 30], dark: [255, 84, 84] };
 const GROUND = { light: [255, 255, 255], dark: [26, 29, 33] };
-const NOBODY = { light: [224, 225, 228], dark: [52, 57, 64] };
+const UNOWNED = { light: [224, 225, 228], dark: [52, 57, 64] };
 const DIMMED = 0.88;
 
 const mixed = (one, other, part) => one.map((value, place) => Math.round(value + (other[place] - value) * part));
@@ -19,7 +19,7 @@ const aged = (seconds) => Math.min(1, Math.log1p(seconds) / Math.log1p(OLD_S));
 const packed = ([red, green, blue]) => (0xff << 24) | (blue << 16) | (green << 8) | red;
 
 /**
- * Everything anew.
+ * Paints the whole picture.
  *
  * `picture`: owners by slot, colours of the owners, `picked` the place of the owner that stands out or -1, draining as
  * [slot, seconds], `pointer` a slot or -1, theme.
@@ -36,12 +36,12 @@ export function paint(context, pixels, picture) {
 }
 
 function paintBand(target, pixels, { owners, colours, picked, draining, theme }) {
-  const nobody = packed(NOBODY[theme]);
+  const unowned = packed(UNOWNED[theme]);
   const shown = colours.map((colour, place) =>
-    packed(picked >= 0 && place !== picked ? mixed(colour, NOBODY[theme], DIMMED) : colour),
+    packed(picked >= 0 && place !== picked ? mixed(colour, UNOWNED[theme], DIMMED) : colour),
   );
   const bySlot = new Uint32Array(SLOTS + 1);
-  for (let slot = 0; slot <= SLOTS; slot += 1) bySlot[slot] = owners[slot] < 0 ? nobody : shown[owners[slot]];
+  for (let slot = 0; slot <= SLOTS; slot += 1) bySlot[slot] = owners[slot] < 0 ? unowned : shown[owners[slot]];
   for (const [slot, seconds] of draining) bySlot[slot] = packed(mixed(YOUNG[theme], AGED[theme], aged(seconds)));
   for (let pixel = 0; pixel < pixels.length; pixel += 1) {
     if (pixels[pixel] >= 0) target[pixel] = bySlot[pixels[pixel]];
@@ -83,7 +83,7 @@ function drawRays(context, size, { draining, theme }) {
   context.restore();
 }
 
-/** On the inner edge, a tick per column where the picked worker owns something: its slots are a pixel each among 300. */
+/** On the inner edge, a tick per column where the highlighted worker owns slots: among 300 workers a slot is one pixel. */
 function drawTicks(context, size, { owners, colours, picked }) {
   const half = size / 2;
   context.save();

@@ -25,7 +25,7 @@ export class RingText {
 
   #show() {
     const largest = this.#ring.shares().sort((a, b) => b.slots - a.slots);
-    // Whoever is picked is in it, or the picture would be of nobody.
+    // The highlighted worker is always listed.
     const shown = largest.filter((share, place) => place < LEGEND_MAX || share.key === this.#model.picked);
     const rest = largest.length - shown.length;
     const items = shown.map((share) => ({
@@ -45,7 +45,7 @@ export class RingText {
     const rows = this.#ring.shares().map((share) => [
       named(share.name), whole(share.ranges), whole(share.slots), percent(this.#part(share)), whole(draining.get(share.key) ?? 0),
     ]);
-    const made = table("Who owns which part of the hash space", ["Worker", "Ranges", "Slots", "Share", "Draining"], rows, [1, 2, 3, 4]);
+    const made = table("Owners of the hash space", ["Worker", "Ranges", "Slots", "Share", "Draining"], rows, [1, 2, 3, 4]);
     made.id = "ring-table";
     byId("ring-table").replaceWith(made);
   }

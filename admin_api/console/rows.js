@@ -1,4 +1,4 @@
-// A table whose rows belong to what they tell of and are written in place: focus, selections and a reader's place stay.
+// A table whose rows belong to items and are updated in place: focus, selections and a screen reader's place stay.
 //
 // Roles are set although the elements have them: small screens show rows as cards, and elements that are laid out as
 // something else are no table to a screen reader any more.

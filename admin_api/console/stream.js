@@ -1,4 +1,4 @@
-// The stream of events, kept up.
+// The stream of events, with reconnects.
 //
 // `fetch` and not `EventSource`: only so can the first request ask for the events that the gateway has kept
 // (`Last-Event-ID: 0`), which fills the feed at once; are the gateway's signs of life seen, so that a connection that
@@ -34,12 +34,12 @@ export class EventStream {
     this.#connection.abort();
   }
 
-  /** Somebody else found the gateway dead: connect anew. */
+  /** Another part of the page found the gateway unreachable: reconnect. */
   distrust() {
     this.#connection.abort();
   }
 
-  /** Let the connection go for now: browsers allow six to a host, and tabs that nobody looks at would use them up. */
+  /** Close the connection for now: browsers allow six per host, and hidden tabs would use them up. */
   sleep() {
     if (this.#wake !== null) return;
     this.#awake = new Promise((wake) => (this.#wake = wake));
@@ -106,7 +106,7 @@ export class EventStream {
 
   #take(block, place) {
     if (block.event === "missed") {
-      // What was lost before the first look is history that nobody kept, and nothing to mend.
+      // Events lost before the first reading are not kept anywhere, and need no reload.
       if (!place.first) this.#handlers.missed();
     } else if (block.data !== undefined) {
       const event = JSON.parse(block.data);

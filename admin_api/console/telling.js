@@ -1,4 +1,4 @@
-// What tells those who listen that something of it has changed; what it is now, they read.
+// Notifies listeners that a part has changed; they read the current state themselves.
 
 export class Telling extends EventTarget {
   tell(what) {

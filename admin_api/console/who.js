@@ -1,4 +1,4 @@
-// Who has logged in, and the way out; nothing where the gateway asks nobody.
+// The logged-in user and the log-out button; empty if the gateway has no authentication.
 
 import * as api from "./api.js";
 import { byId, setText } from "./dom.js";

@@ -1,8 +1,8 @@
-// Workers of an answer, with what the answer tells elsewhere or only between the lines.
+// Derives the workers of an answer, with values from its other parts.
 
 import { stillState } from "./groups_text.js";
 
-/** What keeps messages from a worker, the strongest reason first; `tone` is for colour, the words say it all. */
+/** The reason that blocks a worker, the strongest first; `tone` selects a colour, the text alone is sufficient. */
 function stateOf(worker) {
   if (worker.drained_by_operator) return { text: "drained by operator", tone: "held" };
   if (!worker.writable) return { text: "not reading", tone: "bad" };
@@ -46,7 +46,7 @@ export function keysOf(names) {
   });
 }
 
-/** What keeps a subscription as a whole from delivering, or that nothing does. */
+/** The reason that blocks a whole subscription, or its normal state. */
 export function subscriptionState(subscription) {
   if (subscription.dispatcher.paused) return { text: "paused", tone: "held" };
   if (subscription.upstream_state !== "ready") {

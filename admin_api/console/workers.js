@@ -1,7 +1,6 @@
 // The table of workers: sorted, filtered, fifty to a page, written in place.
-//
-// Rows belong to workers and not to places, and they are not moved while somebody points at the table or has the focus
-// in it: with rates changing every two seconds, "Evict" would otherwise jump to another worker under the hand.
+// Rows belong to workers and not to places, and they do not move while the mouse or the focus is in the table: with
+// rates changing every two seconds, "Evict" would otherwise jump to another worker before it is pressed.
 
 import { Pager } from "./pager.js";
 import { arrange, byId, el, named, setAttribute, setText } from "./dom.js";
@@ -16,14 +15,14 @@ const COLUMNS = [
   { id: "name", head: "Worker", of: (worker) => worker.name },
   { id: "state", head: "State", of: (worker) => worker.state.text },
   { id: "share", head: "Share", of: (worker) => worker.hash_space_share, number: true, title: "Share of the hash space" },
-  { id: "permits", head: "Permits", of: (worker) => worker.available_permits, number: true, title: "Messages it still asks for" },
-  { id: "pending", head: "Pending", of: (worker) => worker.pending_deliveries, number: true, title: "Deliveries not acknowledged whole" },
+  { id: "permits", head: "Permits", of: (worker) => worker.available_permits, number: true, title: "Messages it has asked for and not got" },
+  { id: "pending", head: "Pending", of: (worker) => worker.pending_deliveries, number: true, title: "Deliveries not completely acknowledged" },
   { id: "unacked", head: "Unacked", of: (worker) => worker.unacked_messages, number: true, title: "Messages not acknowledged" },
   { id: "rate", head: "Acked/s", of: (worker) => worker.acked_rate ?? -1, number: true, title: "Messages acknowledged per second" },
   { id: "sent", head: "Sent/s", of: (worker) => worker.sent_rate ?? -1, number: true, title: "Messages sent to it per second" },
   { id: "acked", head: "Last ack", of: (worker) => worker.last_acked_at, number: true },
   { id: "position", head: "Joined at", of: (worker) => worker.last_sent_position_when_joining ?? "", title: "lastSentPositionWhenJoining (PIP-282)" },
-  { id: "draining", head: "Draining", of: (worker) => worker.draining_hashes_count, number: true, title: "Hashes it lost and still holds messages of" },
+  { id: "draining", head: "Draining", of: (worker) => worker.draining_hashes_count, number: true, title: "Hashes that moved away while it still holds their messages" },
 ];
 
 export class WorkersTable {
@@ -107,7 +106,7 @@ export class WorkersTable {
     this.#order = this.#sorted(this.#matching());
   }
 
-  /** Somebody is about to press something in it. */
+  /** The mouse or the focus is in it. */
   #held() {
     return this.#body.matches(":hover") || this.#body.contains(document.activeElement);
   }
@@ -204,7 +203,7 @@ export class WorkersTable {
     setText(row.address, worker.address);
     setText(row.badge, worker.state.text);
     setAttribute(row.badge, "data-tone", worker.state.tone);
-    // Against the largest share: what one looks for is who has more than others.
+    // Relative to the largest share, which shows workers with more than others.
     row.bar.style.setProperty("--part", worker.hash_space_share / this.#largest);
     setText(row.share, percent(worker.hash_space_share));
     this.#fillNumbers(row.cells, worker);

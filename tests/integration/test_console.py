@@ -180,7 +180,7 @@ def test_a_join_and_a_leave_are_seen_as_they_happen(
     expect(console.feed).to_contain_text("second left")
     assert console.page.evaluate("window.notReloaded")
     workers.consumers["first"].close()
-    expect(console.page.get_by_role("heading", name="Nobody consumes it now")).to_be_visible()
+    expect(console.page.get_by_role("heading", name="No worker consumes it now")).to_be_visible()
     console.allowed.append("status of 404")  # how the browser logs that the subscription has ended
     key_shared(client, topic, "third")
     expect(console.row("third")).to_be_visible()
@@ -299,7 +299,7 @@ def test_a_join_and_a_leave_are_previewed(
     expect(console.dialog).to_have_count(0)
     console.button("Preview that old leaves").click()
     expect(console.dialog).to_contain_text(re.compile(r"old leaves"))
-    expect(console.dialog).to_contain_text("would be sent again, to others: duplicates")
+    expect(console.dialog).to_contain_text("would be sent again, to other workers: duplicates")
     console.dialog.get_by_role("button", name="Close").click()
     assert console.names() == ["old", "other"]
 
@@ -361,7 +361,7 @@ def test_a_worker_is_evicted_and_a_subscription_paused(
     worker = key_shared(client, topic, "only").consumers["only"]
     console.open(gateway, topic)
     console.button("Evict only").click()
-    expect(console.dialog).to_contain_text("An official client comes again at once")
+    expect(console.dialog).to_contain_text("Official clients reconnect at once")
     console.dialog.get_by_role("button", name="Evict", exact=True).click()
     console.allowed.append("status of 404")  # while it is gone
     expect(console.feed).to_contain_text("only left: evicted by an operator")
@@ -488,7 +488,7 @@ def test_a_gateway_that_is_back_without_a_stream_is_told_as_found(
     console.page.unroute("**/api/v1/events?*")
     console.page.route("**/api/v1/events?*", lambda route: route.fulfill(status=503, json={"detail": "many are open"}))
     expect(console.page.locator("#banner")).to_contain_text("No live events")
-    expect(console.feed).to_contain_text("connected again; everything is read anew")
+    expect(console.feed).to_contain_text("connected again; the page is reloaded")
 
 
 def test_a_hidden_page_lets_its_connection_go(
@@ -546,7 +546,7 @@ def test_events_that_were_missed_are_made_up_for(
     body = f'id: 1\nevent: ordered\ndata: {json.dumps(event)}\n\nevent: missed\ndata: {{"count": 3}}\n\n'
     console.page.route("**/api/v1/events?*", lambda route: route.fulfill(content_type="text/event-stream", body=body))
     console.open(gateway, topic)
-    expect(console.feed).to_contain_text("events were missed; everything is read anew")
+    expect(console.feed).to_contain_text("events were missed; the page is reloaded")
     expect(console.feed).to_contain_text("ordered: limits")
     expect(console.feed).to_contain_text("disconnected from the gateway")
     console.page.unroute("**/api/v1/events?*")

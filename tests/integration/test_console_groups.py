@@ -259,12 +259,12 @@ def test_a_group_that_this_replica_is_not_in_is_told_and_found_when_it_is(
     topic = new_topic("console-absent")
     page = view.open(left, topic).page
     absent = page.locator("#group-absent")
-    expect(absent).to_contain_text("This replica takes no part in the group now")
+    expect(absent).to_contain_text("This replica is not in the group now")
     worker = join(left, topic).consumers["w"]
     expect(view.on_strip("left-")).to_have_count(STREAMS)
     expect(absent).to_be_hidden()
     worker.close()
-    expect(absent).to_contain_text("This replica takes no part in the group now")
+    expect(absent).to_contain_text("This replica is not in the group now")
     expect(page.locator("#strip-card")).to_be_hidden()
     expect(view.feed).to_contain_text("this replica left the group")
 
@@ -277,10 +277,10 @@ def test_a_gateway_that_shares_nothing_says_which_setting_lets_it(
     topic = new_topic("console-alone")
     join(alone, topic)
     page = view.open(alone).page
-    expect(page.locator("#group-table-note")).to_contain_text("not enabled. The setting groups_enabled")
+    expect(page.locator("#group-table-note")).to_contain_text("not enabled on this gateway. The setting groups_enabled")
     expect(page.locator("#groups-figures")).to_be_hidden()
     view.open(alone, topic)
-    expect(page.locator("#group-absent")).to_contain_text("not enabled. The setting groups_enabled")
+    expect(page.locator("#group-absent")).to_contain_text("not enabled on this gateway. The setting groups_enabled")
     idle = start_gateway(pulsar, replica_name="idle", groups_enabled="true")
     view.open(idle)
     expect(page.locator("#group-table-note")).to_contain_text("No worker consumes a Key_Shared subscription")
@@ -452,7 +452,7 @@ def test_many_groups_come_by_the_hundred(
     expect(page.locator("#group-table-count")).to_have_text("100 of more than 100 groups")
     search = page.get_by_role("searchbox", name="Filter groups")
     search.fill("-100")
-    expect(page.locator("#group-table-note")).to_have_text("Nothing matches. The filter covers those shown so far.")
+    expect(page.locator("#group-table-note")).to_have_text("No match. The filter covers the subscriptions shown so far.")
     page.get_by_role("button", name="Show more").click()
     expect(rows).to_have_count(1)
     search.fill("")

@@ -146,7 +146,7 @@ def test_a_promotion_is_seen_as_it_happens(view: View, gateway: KeylineGateway, 
     expect(view.owner("Epoch")).to_have_text("1")
     expect(page.locator("#queue-count")).to_have_text("2 producers")
     assert [row[1] for row in view.queue()] == ["5", "1"]
-    expect(view.feed).to_contain_text("first owns the topic no more: closed by its client")
+    expect(view.feed).to_contain_text("first no longer owns the topic: closed by its client")
     expect(view.feed).to_contain_text(
         re.compile(r"high became the owner, priority 9, epoch 1, from .*; 2 others still wait")
     )
@@ -188,9 +188,9 @@ def test_a_topic_that_nobody_wants_any_more_is_told_and_found_again(
     page = view.open(gateway, scene.topic).page
     expect(view.owner("Name")).to_have_text("first")
     owner.leaves()
-    expect(page.locator("#election-absent")).to_contain_text("Nobody connected to this gateway owns the topic now")
+    expect(page.locator("#election-absent")).to_contain_text("No producer at this gateway owns the topic")
     expect(page.locator("#owner-card")).to_be_hidden()
-    expect(view.feed).to_contain_text("first owns the topic no more")
+    expect(view.feed).to_contain_text("first no longer owns the topic")
     scene.ours().owns(name="second")
     expect(view.owner("Name")).to_have_text("second")
 
@@ -210,7 +210,7 @@ def test_topics_are_filtered_by_name(view: View, gateway: KeylineGateway, scene:
     expect(view.topic(other.topic)).to_be_visible()
     expect(page.locator("#elections-count")).to_have_text(re.compile("^1 of"))
     page.get_by_role("searchbox", name="Filter topics").fill("no such topic")
-    expect(page.locator("#elections-note")).to_contain_text("Nothing matches.")
+    expect(page.locator("#elections-note")).to_contain_text("No match.")
 
 
 def test_many_topics_come_by_the_hundred(view: View, gateway: KeylineGateway, scene: Scene) -> None:
@@ -223,7 +223,7 @@ def test_many_topics_come_by_the_hundred(view: View, gateway: KeylineGateway, sc
     rows = page.locator("#elections tbody tr")
     expect(rows).to_have_count(100)
     page.get_by_role("searchbox", name="Filter topics").fill("-100")
-    expect(page.locator("#elections-note")).to_contain_text("The filter covers those shown so far.")
+    expect(page.locator("#elections-note")).to_contain_text("The filter covers the subscriptions shown so far.")
     page.get_by_role("searchbox", name="Filter topics").fill("")
     more = page.get_by_role("button", name="Show more")
     more.click()
@@ -321,7 +321,7 @@ def test_a_gateway_that_another_part_of_the_page_reaches_first_is_told_once(
         expect(page.locator("#connection")).to_have_text("live")
     page.unroute(of_this_view)
     expect(page.get_by_role("alert")).to_be_hidden()
-    expect(view.feed).to_contain_text("connected again; everything is read anew")
+    expect(view.feed).to_contain_text("connected again; the page is reloaded")
     told = [line for line in view.feed.locator("li").all_inner_texts() if "connected" in line]
     assert len(told) == 2, told
     assert "disconnected from the gateway" in told[1]
