@@ -45,8 +45,8 @@ export class ListedTable {
     byId(id).hidden = found.length === 0;
     byId(`${id}-pager`).hidden = !list.more;
     setText(byId(`${id}-count`), this.#count(list, found.length));
-    const covered = list.more && wanted ? "The filter covers those shown so far." : "";
-    const none = list.items.length === 0 ? this.#parts.none(list) : `Nothing matches. ${covered}`;
+    const covered = list.more && wanted ? "The filter covers the rows shown so far." : "";
+    const none = list.items.length === 0 ? this.#parts.none(list) : `No match. ${covered}`;
     show(byId(`${id}-note`), found.length === 0 ? none : covered);
   }
 

@@ -244,9 +244,9 @@ def test_a_replica_that_does_not_lead_says_who_does_and_what_it_does_not_know(
     expect(view.figure("Leader")).to_have_text(re.compile("^another replicaleft-"))
     leader = told(left, topic)["summary"]["replica"]
     expect(page.locator("#streams-note")).to_have_text(
-        f"{half} other streams are not here. Who has them, only the leader knows: look at {leader}."
+        f"{half} other streams are not here. Only the leader knows their owners: see {leader}."
     )
-    expect(page.locator("#sessions-note")).to_have_text(f"Only the leader knows them: look at {leader}.")
+    expect(page.locator("#sessions-note")).to_have_text(f"Only the leader knows them: see {leader}.")
     expect(page.locator("#sessions")).to_be_hidden()
     expect(view.rows("delivered here").first.locator("[data-label=Lease]")).to_have_text(re.compile(r"^\d s left$"))
 
@@ -453,7 +453,7 @@ def test_many_groups_come_by_the_hundred(
     search = page.get_by_role("searchbox", name="Filter groups")
     search.fill("-100")
     note = page.locator("#group-table-note")
-    expect(note).to_have_text("No match. The filter covers the subscriptions shown so far.")
+    expect(note).to_have_text("No match. The filter covers the rows shown so far.")
     page.get_by_role("button", name="Show more").click()
     expect(rows).to_have_count(1)
     search.fill("")

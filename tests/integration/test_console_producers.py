@@ -223,7 +223,7 @@ def test_many_topics_come_by_the_hundred(view: View, gateway: KeylineGateway, sc
     rows = page.locator("#elections tbody tr")
     expect(rows).to_have_count(100)
     page.get_by_role("searchbox", name="Filter topics").fill("-100")
-    expect(page.locator("#elections-note")).to_contain_text("The filter covers the subscriptions shown so far.")
+    expect(page.locator("#elections-note")).to_contain_text("The filter covers the rows shown so far.")
     page.get_by_role("searchbox", name="Filter topics").fill("")
     more = page.get_by_role("button", name="Show more")
     more.click()
