@@ -104,7 +104,7 @@ def test_models_are_frozen() -> None:
         (
             "broker_admin_url",
             "http://admin:hush@broker:8080",
-            "must have no user, query or fragment: it is shown, and used for everybody",
+            "must have no user, query or fragment: it is shown, and used for all clients",
         ),
         ("ordering_mode", "strict", "must be one of draining_hashes, last_sent_position, unordered"),
         ("drain_timeout_s", "-1", "must be a number from 0 to 3,600 (seconds)"),

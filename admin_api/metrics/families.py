@@ -32,37 +32,41 @@ UPSTREAM_STATES: Final = ("idle", "locating", "subscribing", "ready", "backing_o
 TOPIC_LABELS: Final = ("topic",)
 
 TOPIC: Final = (
-    gauge("keyline_topic_owned", "owned", "1 if a producer connected here is the topic's only one."),
-    gauge("keyline_topic_owner_priority", "owner_priority", "Its priority; 0 if there is none, or it did not wait."),
-    gauge("keyline_topic_owner_epoch", "owner_epoch", "The topic's epoch it was told; -1 if there is none."),
-    gauge("keyline_topic_waiting_producers", "waiting_count", "Producers that wait to be the topic's only one."),
+    gauge("keyline_topic_owned", "owned", "1 if a producer connected here owns the topic."),
+    gauge(
+        "keyline_topic_owner_priority",
+        "owner_priority",
+        "The owner's priority; 0 if there is no owner, or it did not wait.",
+    ),
+    gauge("keyline_topic_owner_epoch", "owner_epoch", "The owner's topic epoch; -1 if there is no owner."),
+    gauge("keyline_topic_waiting_producers", "waiting_count", "Producers that wait for exclusive access to the topic."),
     gauge(
         "keyline_topic_vacant_seconds",
         "vacant_s",
-        "How long nobody is known to have owned the topic though somebody wants it; 0 if somebody does.",
+        "Time that the topic has had no known owner while producers wait; 0 if it has one.",
         unit="seconds",
     ),
     counter(
         "keyline_topic_producer_promotions_total",
         "counters.promotions_total",
-        "Times that one of those that waited became the owner, since somebody wanted the topic.",
+        "Times that a waiting producer became the owner, since the topic is tracked here.",
     ),
     counter(
         "keyline_topic_producer_failed_promotions_total",
         "counters.failed_promotions_total",
-        "Times that one whose turn it was did not become the owner.",
+        "Failed promotions of waiting producers.",
     ),
     counter(
         "keyline_topic_producer_fencings_total",
         "counters.fencings_total",
-        "Times that one was displaced by somebody who did not wait.",
+        "Times that an owner was displaced by a producer that did not wait.",
     ),
-    gauge("keyline_topic_rival_known", "rival_known", "1 if a producer is known that waits for it at another replica."),
-    gauge("keyline_topic_outranked", "outranked", "1 while nobody is asked for here because that one is better."),
+    gauge("keyline_topic_rival_known", "rival_known", "1 if a producer is known to wait at another replica."),
+    gauge("keyline_topic_outranked", "outranked", "1 while no producer is promoted here because that one is better."),
     counter(
         "keyline_topic_producer_yields_total",
         "counters.yields_total",
-        "Turns at the broker that were given to a better one that waits at another replica.",
+        "Turns at the broker that were given to a better producer at another replica.",
     ),
 )
 """Of each topic that somebody connected here owns alone or waits for, while that is so."""
@@ -74,20 +78,20 @@ GROUP: Final = (
     gauge(
         "keyline_group_lease_left_seconds",
         "lease_left_s",
-        "For how long it may deliver without word from the group's leader.",
+        "Time for which it may deliver without a message from the group's leader.",
         unit="seconds",
     ),
     gauge("keyline_group_leading", "leads", "1 if this replica leads the group."),
-    gauge("keyline_group_epoch", "epoch_number", "Of the leader that this replica knows; -1 if it knows none."),
-    gauge("keyline_group_streams", "streams_count", "Streams that the group is cut into; 0 before the first lease."),
+    gauge("keyline_group_epoch", "epoch_number", "Epoch of the known leader; -1 if none is known."),
+    gauge("keyline_group_streams", "streams_count", "Streams of the group; 0 before the first lease."),
     gauge("keyline_group_streams_leased", "streams_here", "Streams leased to this replica."),
-    gauge("keyline_group_streams_leaving", "streams_leaving", "Streams that it has to give back, and has not."),
-    counter("keyline_group_streams_opened_total", "counters.streams_opened", "Streams that it began to consume."),
+    gauge("keyline_group_streams_leaving", "streams_leaving", "Streams that it must give back and still has."),
+    counter("keyline_group_streams_opened_total", "counters.streams_opened", "Streams that it started to consume."),
     counter("keyline_group_streams_given_back_total", "counters.streams_given_back", "Streams that it gave back."),
     counter(
         "keyline_group_streams_overdue_total",
         "counters.streams_overdue",
-        "Of these, those whose workers had some of it still at the deadline: that is delivered again.",
+        "Of these, streams with unacknowledged messages at the deadline, which are redelivered.",
     ),
     counter(
         "keyline_group_streams_refused_total",
@@ -101,46 +105,46 @@ SUBSCRIPTION: Final = (
     seconds(
         "keyline_subscription_dispatch_latency_seconds",
         "dispatch_latency",
-        "From an entry's arrival to its being written to a worker's socket, at the first attempt.",
+        "Time from an entry's arrival to the write to a worker's socket, at the first attempt.",
     ),
     seconds(
         "keyline_subscription_ack_latency_seconds",
         "dispatcher.ack_latency",
-        "From a delivery to the acknowledgement of its last message.",
+        "Time from a delivery to the acknowledgement of its last message.",
     ),
     seconds(
         "keyline_subscription_hand_over_duration_seconds",
         "dispatcher.hand_over_duration",
-        "From a membership change until a hash that moved had nothing pending at its former owner, per hash.",
+        "Time from a membership change until a moved hash had nothing pending at its former owner, per hash.",
     ),
     seconds(
         "keyline_subscription_blocked_time_seconds",
         "dispatcher.blocked_time",
-        "How long what could not leave at once waited until it was sent, per delivery.",
+        "Waiting time of deliveries that could not be sent at once.",
     ),
     gauge("keyline_subscription_workers", "dispatcher.workers", "Workers that have joined."),
     gauge("keyline_subscription_workers_joining", "joining", "Workers that wait for the broker's answer."),
     gauge(
         "keyline_subscription_workers_blocked_on_unacked_messages",
         "dispatcher.workers_blocked_on_unacked_messages",
-        "Workers that get nothing because they hold as many unacknowledged messages as they may.",
+        "Workers that get nothing because they are at their unacknowledged limit.",
     ),
-    gauge("keyline_subscription_paused", "dispatcher.paused", "1 while nothing is delivered by an operator's order."),
+    gauge("keyline_subscription_paused", "dispatcher.paused", "1 while an operator's order pauses deliveries."),
     gauge(
         "keyline_subscription_available_permits",
         "dispatcher.available_permits",
-        "Messages that workers have asked for and not got.",
+        "Permits of workers: messages asked for and not sent.",
     ),
     gauge(
         "keyline_subscription_pending_acks",
         "dispatcher.pending_deliveries",
-        "Deliveries not acknowledged; a batch may be one.",
+        "Unacknowledged deliveries; a batch may be one.",
     ),
     gauge("keyline_subscription_unacked_messages", "dispatcher.unacked_messages", "Their messages."),
     gauge(
         "keyline_subscription_oldest_unacknowledged_seconds",
         "oldest_unacknowledged_s",
-        "How long ago that was sent which has been unacknowledged longest; 0 if nothing is.",
+        "Age of the oldest unacknowledged delivery; 0 if there is none.",
         unit="seconds",
     ),
     gauge(
@@ -153,37 +157,37 @@ SUBSCRIPTION: Final = (
         "dispatcher.outstanding_entries",
         "Entries received and not acknowledged, pending or waiting.",
     ),
-    gauge("keyline_subscription_held_bytes", "dispatcher.bytes_held", "What they cost in memory.", unit="bytes"),
+    gauge("keyline_subscription_held_bytes", "dispatcher.bytes_held", "Memory of outstanding entries.", unit="bytes"),
     gauge(
         "keyline_subscription_memory_limit_bytes",
         "memory_bytes",
-        "Held bytes above which nothing more is asked for.",
+        "Held bytes above which the gateway grants no more permits.",
         unit="bytes",
     ),
-    gauge("keyline_subscription_waiting_messages", "dispatcher.waiting_messages", "Messages that cannot go out yet."),
+    gauge("keyline_subscription_waiting_messages", "dispatcher.waiting_messages", "Messages that cannot be sent yet."),
     gauge("keyline_subscription_waiting_bytes", "dispatcher.waiting_bytes", "Their bytes.", unit="bytes"),
     gauge(
         "keyline_subscription_opening_messages",
         "opening_messages",
-        "Messages that wait until they, or what came before them, are opened.",
+        "Messages that wait until they, or earlier entries, are opened.",
     ),
-    gauge("keyline_subscription_opening_bytes", "opening_bytes", "What these cost.", unit="bytes"),
-    gauge("keyline_subscription_waiting_hashes", "dispatcher.waiting_hashes", "Hashes with something waiting."),
+    gauge("keyline_subscription_opening_bytes", "opening_bytes", "Memory of these messages.", unit="bytes"),
+    gauge("keyline_subscription_waiting_hashes", "dispatcher.waiting_hashes", "Hashes with waiting messages."),
     gauge(
         "keyline_subscription_oldest_wait_seconds",
         "oldest_wait_s",
-        "How long the hash has waited that has waited longest; 0 if none waits.",
+        "Waiting time of the longest waiting hash; 0 if none waits.",
         unit="seconds",
     ),
     gauge(
         "keyline_subscription_look_ahead_limit_messages",
         "look_ahead_messages",
-        "Messages that may wait before nothing more is asked for.",
+        "Waiting messages at which the gateway grants no more permits.",
     ),
     gauge(
         "keyline_subscription_look_ahead_used_ratio",
         "look_ahead_used",
-        "Waiting messages as a share of that; above 1 when workers gave back more.",
+        "Waiting messages as a share of that limit; above 1 when workers returned more.",
         unit="ratio",
     ),
     gauge(
@@ -194,12 +198,12 @@ SUBSCRIPTION: Final = (
     gauge(
         "keyline_subscription_draining_hashes_pending_messages",
         "dispatcher.draining_hashes_pending_messages",
-        "Unacknowledged messages of them; a broker counts a batch as one.",
+        "Unacknowledged messages of draining hashes; a broker counts a batch as one.",
     ),
     counter(
         "keyline_subscription_draining_hashes_cleared_total",
         "dispatcher.draining_hashes_cleared_total",
-        "Hashes that ceased to drain.",
+        "Hashes that stopped draining.",
     ),
     gauge(
         "keyline_subscription_upstream_state",
@@ -211,7 +215,7 @@ SUBSCRIPTION: Final = (
     gauge(
         "keyline_subscription_upstream_permits",
         "upstream_permits",
-        "Messages asked of the broker that have not come; below 0 when a batch was larger.",
+        "Messages requested from the broker that have not arrived; below 0 when a batch was larger.",
     ),
     counter("keyline_subscription_upstream_connects_total", "upstream_connects", "Times that consumer subscribed."),
     counter("keyline_subscription_sent_messages_total", "dispatcher.totals.sent_messages", "Messages sent to workers."),
@@ -224,12 +228,12 @@ SUBSCRIPTION: Final = (
     counter(
         "keyline_subscription_redelivered_messages_total",
         "dispatcher.totals.redelivered_messages",
-        "Messages that workers gave back, or left behind, to be delivered once more.",
+        "Messages that workers returned, or held when they left, to be redelivered.",
     ),
     counter(
         "keyline_subscription_unknown_acks_total",
         "dispatcher.totals.unknown_acks",
-        "Acknowledgements of what the worker did not hold, late ones mostly.",
+        "Acknowledgements of messages that the worker did not hold, mostly late ones.",
     ),
     counter(
         "keyline_subscription_refused_acks_total",
@@ -239,7 +243,7 @@ SUBSCRIPTION: Final = (
     counter(
         "keyline_subscription_repeated_entries_total",
         "dispatcher.repeated_entries",
-        "Entries the broker sent again that went no further.",
+        "Entries that the broker sent again and the gateway discarded.",
     ),
     counter(
         "keyline_subscription_opaque_batches_total",
@@ -250,49 +254,55 @@ SUBSCRIPTION: Final = (
         "keyline_subscription_unreadable_entries_total", "unreadable_entries", "Entries whose metadata is damaged."
     ),
     counter("keyline_subscription_mixed_batches_total", "peeked_batches", "Batches with keys of several hashes."),
-    counter(
-        "keyline_subscription_sliced_deliveries_total", "sliced_deliveries", "Deliveries that were a part of a batch."
-    ),
+    counter("keyline_subscription_sliced_deliveries_total", "sliced_deliveries", "Deliveries of a part of a batch."),
     counter(
         "keyline_subscription_background_openings_total",
         "background_openings",
-        "Batches that were decompressed beside the event loop.",
+        "Batches decompressed on a thread.",
     ),
     counter(
         "keyline_subscription_background_opened_bytes_total",
         "background_opened_bytes",
-        "Bytes that came out of them.",
+        "Decompressed bytes of these batches.",
         unit="bytes",
     ),
     counter(
         "keyline_subscription_permit_overshoots_total",
         "dispatcher.permit_overshoots",
-        "Deliveries larger than the permits because the entry could not be cut.",
+        "Deliveries larger than the permits because the entry could not be split.",
     ),
     counter(
         "keyline_subscription_budget_stops_total",
         "budget_stops",
-        "Times that nothing was asked for because the memory limit was reached.",
+        "Times that no permits were granted because the memory limit was reached.",
     ),
 )
 
 CONSUMER_LABELS: Final = ("topic", "subscription", "consumer")
 
 CONSUMER: Final = (
-    gauge("keyline_consumer_workers", "consumer.workers", "Workers of this name, mostly one; the rest are sums."),
-    gauge("keyline_consumer_available_permits", "consumer.available_permits", "Messages it has asked for and not got."),
-    gauge("keyline_consumer_pending_acks", "consumer.pending_deliveries", "Deliveries it has not acknowledged."),
+    gauge(
+        "keyline_consumer_workers",
+        "consumer.workers",
+        "Workers with this name, usually one; the other series are sums.",
+    ),
+    gauge(
+        "keyline_consumer_available_permits",
+        "consumer.available_permits",
+        "Its permits: messages asked for and not sent.",
+    ),
+    gauge("keyline_consumer_pending_acks", "consumer.pending_deliveries", "Its unacknowledged deliveries."),
     gauge("keyline_consumer_unacked_messages", "consumer.unacked_messages", "Their messages."),
     gauge(
         "keyline_consumer_oldest_unacknowledged_seconds",
         "oldest_unacknowledged_s",
-        "How long ago that was sent to it which has been unacknowledged longest; 0 if nothing is.",
+        "Age of its oldest unacknowledged delivery; 0 if there is none.",
         unit="seconds",
     ),
     gauge(
         "keyline_consumer_blocked_on_unacked_messages",
         "consumer.blocked_on_unacked_messages",
-        "1 while it gets nothing because it holds as many unacknowledged messages as it may.",
+        "1 while it gets nothing because it is at its unacknowledged limit.",
     ),
     gauge(
         "keyline_consumer_hash_space_ratio",
@@ -308,7 +318,7 @@ CONSUMER: Final = (
     counter(
         "keyline_consumer_draining_hashes_cleared_total",
         "consumer.draining_hashes_cleared_total",
-        "Hashes that ceased to drain at it.",
+        "Hashes that stopped draining at it.",
     ),
     counter("keyline_consumer_sent_messages_total", "consumer.totals.sent_messages", "Messages sent to it."),
     counter("keyline_consumer_sent_bytes_total", "consumer.totals.sent_bytes", "Their bytes.", unit="bytes"),
@@ -316,12 +326,12 @@ CONSUMER: Final = (
     counter(
         "keyline_consumer_redelivered_messages_total",
         "consumer.totals.redelivered_messages",
-        "Messages it gave back to be delivered once more.",
+        "Messages it returned for redelivery.",
     ),
     counter(
         "keyline_consumer_unknown_acks_total",
         "consumer.totals.unknown_acks",
-        "Its acknowledgements of what it did not hold.",
+        "Its acknowledgements of messages that it did not hold.",
     ),
 )
 
@@ -349,6 +359,6 @@ PULSAR_CONSUMER: Final = (
     gauge(
         "pulsar_consumer_blocked_on_unacked_messages",
         "consumer.blocked_on_unacked_messages",
-        "1 while it holds as many as it may.",
+        "1 while it is at its unacknowledged limit.",
     ),
 )

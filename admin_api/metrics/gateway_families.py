@@ -7,38 +7,38 @@ from typing import Final
 from admin_api.metrics.family import counter, gauge
 
 GATEWAY: Final = (
-    gauge("keyline_gateway_ready", "ready", "1 if clients may be sent here, as /readyz tells."),
+    gauge("keyline_gateway_ready", "ready", "1 if the gateway is ready for clients, as /readyz."),
     gauge("keyline_gateway_draining", "subscriptions.draining", "1 while the gateway is shutting down."),
-    gauge("keyline_gateway_connections", "server.connections", "Client connections that stand."),
+    gauge("keyline_gateway_connections", "server.connections", "Open client connections."),
     counter(
         "keyline_gateway_connections_opened_total",
         "server.connections_total",
-        "Client connections opened, those turned away included.",
+        "Client connections opened, including refused ones.",
     ),
     gauge(
         "keyline_gateway_tls_handshakes",
         "server.handshakes",
-        "TLS handshakes of clients under way; each takes the place of a connection.",
+        "Concurrent TLS handshakes of clients; each counts as a connection.",
     ),
     counter(
         "keyline_gateway_tls_handshakes_failed_total",
         "server.handshakes_failed_total",
-        "TLS handshakes of clients that came to nothing.",
+        "Failed TLS handshakes of clients.",
     ),
     counter(
         "keyline_gateway_connections_turned_away_total",
         "server.turned_away_total",
-        "Client connections refused because the gateway had as many as it may.",
+        "Client connections refused at the gateway's limit.",
     ),
     counter(
         "keyline_gateway_connections_per_address_turned_away_total",
         "server.turned_away_per_address_total",
-        "Client connections refused because their address had as many as it may.",
+        "Client connections refused at the limit of their address.",
     ),
     counter(
         "keyline_gateway_connections_ended_total",
         "server.ended_total",
-        "Client connections ended, by cause; bad_frame, unknown_command, bad_flow and such are refused frames.",
+        "Client connections ended, by cause; bad_frame, unknown_command, bad_flow and similar are refused frames.",
         label="cause",
     ),
     counter("keyline_gateway_frames_received_total", "server.counters.frames_received_total", "Frames from clients."),
@@ -51,37 +51,37 @@ GATEWAY: Final = (
     counter(
         "keyline_gateway_dropped_frames_total",
         "server.counters.dropped_frames_total",
-        "Frames that went no further, their connection having gone.",
+        "Frames discarded because their connection had closed.",
     ),
     counter(
         "keyline_gateway_intercepted_commands_total",
         "server.counters.intercepted_commands_total",
-        "Commands of clients that the gateway carried out itself.",
+        "Commands of clients that the gateway executed itself.",
     ),
     counter(
         "keyline_gateway_brokers_asked_for_total",
         "server.counters.targets_asked_total",
-        "Lookups of the gateway's own because a client named a broker that it did not know.",
+        "Lookups by the gateway because a client named an unknown broker.",
     ),
     counter(
         "keyline_gateway_permissions_asked_total",
         "server.counters.permissions_asked_total",
-        "Questions to brokers whether a client may consume what it subscribes to.",
+        "Permission checks at brokers for subscribing clients.",
     ),
     counter(
         "keyline_gateway_permissions_denied_total",
         "server.counters.permissions_denied_total",
-        "Those that were answered with no.",
+        "Permission checks that were refused.",
     ),
     counter(
         "keyline_gateway_permissions_revoked_total",
         "server.counters.permissions_revoked_total",
-        "Workers that were closed because they may consume no more.",
+        "Workers closed because their permission was revoked.",
     ),
     counter(
         "keyline_gateway_relayed_to_broker_frames_total",
         "server.counters.relayed_to_broker_frames_total",
-        "Frames of clients passed on to brokers as they were.",
+        "Frames of clients relayed to brokers unchanged.",
     ),
     counter(
         "keyline_gateway_relayed_to_broker_bytes_total",
@@ -92,7 +92,7 @@ GATEWAY: Final = (
     counter(
         "keyline_gateway_relayed_to_client_frames_total",
         "server.counters.relayed_to_client_frames_total",
-        "Frames of brokers passed on to clients as they were.",
+        "Frames of brokers relayed to clients unchanged.",
     ),
     counter(
         "keyline_gateway_relayed_to_client_bytes_total",
@@ -103,7 +103,7 @@ GATEWAY: Final = (
     counter(
         "keyline_gateway_relay_reconnects_total",
         "server.counters.broker_reconnects_total",
-        "Times a client's way to its broker was opened anew.",
+        "Times a client's connection to its broker was reopened.",
     ),
     gauge("keyline_gateway_subscriptions", "subscriptions.subscriptions", "Key_Shared subscriptions dispatched here."),
     counter(
@@ -112,33 +112,33 @@ GATEWAY: Final = (
     counter(
         "keyline_gateway_subscriptions_turned_away_total",
         "subscriptions.subscriptions_turned_away_total",
-        "Subscriptions refused because the gateway had as many as it may.",
+        "Subscriptions refused at the gateway's limit.",
     ),
     gauge("keyline_gateway_workers", "subscriptions.workers", "Workers of all subscriptions, joined or joining."),
     counter(
         "keyline_gateway_workers_turned_away_total",
         "subscriptions.workers_turned_away_total",
-        "Workers refused because the gateway had as many as it may.",
+        "Workers refused at the gateway's limit.",
     ),
     counter(
         "keyline_gateway_workers_per_subscription_turned_away_total",
         "subscriptions.workers_per_subscription_turned_away_total",
-        "Workers refused because their subscription had as many as it may.",
+        "Workers refused at the limit of their subscription.",
     ),
     counter(
         "keyline_gateway_workers_per_connection_turned_away_total",
         "server.counters.workers_turned_away_total",
-        "Workers refused because their client's connection had as many as it may.",
+        "Workers refused at the limit of their client's connection.",
     ),
     counter(
         "keyline_gateway_slices_cut_total",
         "subscriptions.slices_cut_total",
-        "Turns of the loop in which clients wanted more of it than they may have at once: the rest waited its turn.",
+        "Turns of the event loop in which a client's work exceeded its slice and was continued later.",
     ),
     counter(
         "keyline_gateway_log_lines_left_out_total",
         "log_lines_left_out_total",
-        "Log lines left out because there were too many of their event (`log_lines_per_s`).",
+        "Log lines omitted at the limit of their event (`log_lines_per_s`).",
     ),
     gauge(
         "keyline_gateway_held_bytes",
@@ -155,7 +155,7 @@ GATEWAY: Final = (
     gauge(
         "keyline_gateway_reading_stopped",
         "subscriptions.reading_stopped",
-        "1 while nothing is read from brokers because the memory budget is spent.",
+        "1 while nothing is read from brokers because the memory budget is used up.",
     ),
     counter("keyline_gateway_reading_stops_total", "subscriptions.reading_stops", "Times that reading was stopped."),
     gauge(
@@ -167,25 +167,25 @@ GATEWAY: Final = (
     gauge(
         "keyline_gateway_exclusive_topics",
         "producers.topics_count",
-        "Topics that a producer connected here owns alone or waits for.",
+        "Topics that a producer connected here owns exclusively or waits for.",
     ),
     gauge("keyline_gateway_exclusive_owners", "producers.owners_count", "Producers connected here that own a topic."),
     gauge("keyline_gateway_waiting_producers", "producers.waiting_count", "Producers that wait to own a topic."),
     gauge(
         "keyline_gateway_waiting_producers_bytes",
         "producers.waiting_bytes",
-        "Memory of those that wait; see waiting_producers_bytes_max.",
+        "Memory of waiting producers; see waiting_producers_bytes_max.",
         unit="bytes",
     ),
     counter(
         "keyline_gateway_producer_arrivals_total",
         "producers.counters.arrivals_total",
-        "Producers that came to wait for a topic.",
+        "Producers that joined a topic's queue.",
     ),
     counter(
         "keyline_gateway_producer_promotions_total",
         "producers.counters.promotions_total",
-        "Times that one of them became its topic's owner.",
+        "Times that a waiting producer became its topic's owner.",
     ),
     counter(
         "keyline_gateway_producer_resumptions_total",
@@ -195,96 +195,94 @@ GATEWAY: Final = (
     counter(
         "keyline_gateway_producer_failed_promotions_total",
         "producers.counters.failed_promotions_total",
-        "Times that one whose turn it was did not become the owner.",
+        "Failed promotions of waiting producers.",
     ),
     counter(
         "keyline_gateway_producer_fencings_total",
         "producers.counters.fencings_total",
-        "Times that one was displaced by somebody who did not wait.",
+        "Times that an owner was displaced by a producer that did not wait.",
     ),
     counter(
         "keyline_gateway_producer_vacancy_seconds_total",
         "producers.counters.vacancy_seconds_total",
-        "How long topics had no owner though somebody wanted them, until one was promoted or resumed.",
+        "Time that topics had no owner while producers waited, until one was promoted or resumed.",
         unit="seconds",
     ),
     counter(
         "keyline_gateway_producer_yields_total",
         "producers.counters.yields_total",
-        "Turns at the broker that were given to a better one that waits at another replica.",
+        "Turns at the broker that were given to a better producer at another replica.",
     ),
     gauge(
         "keyline_gateway_outranked_topics",
         "producers.outranked_count",
-        "Topics for which nobody is asked here because a better one waits at another replica.",
+        "Topics without promotion here because a better producer waits at another replica.",
     ),
     gauge(
         "keyline_gateway_producer_rivals",
         "producers.rivals_count",
-        "Topics that other replicas say they have waiting producers of, each counted for each.",
+        "Topics with waiting producers at other replicas, counted once for each replica.",
     ),
     counter(
         "keyline_gateway_producer_announcements_ignored_total",
         "producers.ignored_total",
-        "What other replicas said of waiting producers and was not understood, or found no room.",
+        "Announcements of other replicas that were unreadable or exceeded the limit.",
     ),
     counter("keyline_gateway_lookups_total", "lookups_total", "Lookups of topics' brokers."),
-    counter("keyline_gateway_lookup_failures_total", "lookup_failures_total", "Those that failed."),
+    counter("keyline_gateway_lookup_failures_total", "lookup_failures_total", "Failed lookups of topics' brokers."),
     counter(
         "keyline_gateway_garbage_walks_total",
         "collections_total",
-        "Times that everything was walked for garbage because subscriptions had ended.",
+        "Full garbage collections after subscriptions ended.",
     ),
     gauge("keyline_gateway_journal_kept", "journal.kept", "1 if this gateway keeps a journal."),
-    gauge(
-        "keyline_gateway_journal_well", "journal.well", "1 if nothing is wrong with the journal, 0 while rows are lost."
-    ),
+    gauge("keyline_gateway_journal_well", "journal.well", "1 if the journal works, 0 while rows are dropped."),
     counter("keyline_gateway_journal_rows_written_total", "journal.rows_written", "Rows written to the journal."),
     counter(
         "keyline_gateway_journal_rows_dropped_total",
         "journal.rows_dropped",
-        "Rows that were lost, because the disk or the store was too slow, full or gone.",
+        "Rows dropped because the disk or the store was too slow, full or unavailable.",
         label="kind",
     ),
     counter(
         "keyline_gateway_journal_rows_recovered_total",
         "journal.rows_recovered",
-        "Rows that a gateway of this name had left in unfinished files when it was killed.",
+        "Rows recovered from unfinished files of a killed gateway with this name.",
     ),
-    counter("keyline_gateway_journal_files_published_total", "journal.files_published", "Files that were finished."),
+    counter("keyline_gateway_journal_files_published_total", "journal.files_published", "Finished files."),
     counter(
         "keyline_gateway_journal_failures_total",
         "journal.failures",
-        "Times that something could not be written or published.",
+        "Failed writes and publications.",
     ),
     gauge("keyline_gateway_journal_held_bytes", "journal.bytes_held", "Memory of rows not written yet.", unit="bytes"),
     counter("keyline_gateway_journal_topic_events_sent_total", "event_topic.sent", "Events sent to `journal_topic`."),
     counter(
         "keyline_gateway_journal_topic_events_dropped_total",
         "event_topic.dropped",
-        "Events lost because the broker did not take them in time.",
+        "Events dropped because the broker did not accept them in time.",
     ),
     gauge(
         "keyline_gateway_journal_topic_well",
         "event_topic.well",
-        "1 if nothing keeps events from `journal_topic`, also where there is none.",
+        "1 if events reach `journal_topic`, or if it is not set.",
     ),
     gauge(
         "keyline_gateway_certificate_expires_timestamp_seconds",
         "certificates.expire_at_s",
-        "When the gateway's own certificate expires, by who is shown it; in seconds since 1970.",
+        "Expiry of the gateway's own certificate, by the peers that see it; in seconds since 1970.",
         unit="seconds",
         label="certificate",
     ),
     gauge(
         "keyline_gateway_certificates_well",
         "certificates.well",
-        "1 if the files of certificates could be read when they were looked at last, or there are none.",
+        "1 if the certificate files were readable at the last check, or if there are none.",
     ),
     counter(
         "keyline_gateway_certificate_reloads_total",
         "certificates.reloads",
-        "Times that certificates were read again because their files had changed.",
+        "Times that certificates were reloaded because their files had changed.",
     ),
 )
 """Of the gateway; no labels but what the families have of their own."""

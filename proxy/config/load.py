@@ -58,15 +58,15 @@ TOGETHER: Final = (
     ("tls_key_file", "tls_certificate_file", "it is the key of that"),
     ("listen_tls", "tls_certificate_file", "TLS needs a certificate"),
     ("admin_tls", "tls_certificate_file", "TLS needs a certificate"),
-    ("tls_client_ca_file", "listen_tls", "only clients that come with TLS can show a certificate"),
+    ("tls_client_ca_file", "listen_tls", "only clients with TLS can present a certificate"),
     ("proxy_role_certificate_file", "proxy_role_key_file", "a certificate is of no use without its key"),
     ("proxy_role_key_file", "proxy_role_certificate_file", "it is the key of that"),
-    ("proxy_role_token_file", "tls_client_ca_file", "somebody must have signed the clients' certificates"),
-    ("proxy_role_certificate_file", "tls_client_ca_file", "somebody must have signed the clients' certificates"),
+    ("proxy_role_token_file", "tls_client_ca_file", "an authority must have signed the clients' certificates"),
+    ("proxy_role_certificate_file", "tls_client_ca_file", "an authority must have signed the clients' certificates"),
 )
 """A setting, one that must be set with it, and why."""
 _BEFORE_HOST = re.compile(r"^(\W*(?:[a-z][a-z0-9+.-]*://)?).*@", re.IGNORECASE)
-"""User and password of an address, in its repr; of several addresses whatever stands before the last such host."""
+"""User and password of an address, in its repr; with several addresses everything before the last such host."""
 
 Origin = Literal["default", "file", "environment"]
 
@@ -89,7 +89,7 @@ class Problem:
     """The value as it was written; masked if secret, None if there is none to show."""
 
     wrong: str
-    """What is wrong and what would be right."""
+    """The error and the valid values."""
 
     def __str__(self) -> str:
         """As one line."""
@@ -99,7 +99,7 @@ class Problem:
 
 
 class InvalidConfiguration(ConfigurationError):
-    """The configuration cannot work; `problems` are all that is wrong with it."""
+    """The configuration is invalid; `problems` are all its errors."""
 
     def __init__(self, problems: tuple[Problem, ...]) -> None:
         """Never without a problem."""
@@ -110,7 +110,7 @@ class InvalidConfiguration(ConfigurationError):
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """A configuration that holds, and where each value came from."""
+    """A valid configuration, with the origin of each value."""
 
     config: Config
     origins: Mapping[str, Origin]
@@ -118,7 +118,7 @@ class Loaded:
 
 @dataclass(frozen=True, slots=True)
 class _Given:
-    """A value as somebody wrote it."""
+    """A value as it was written."""
 
     value: Any
     origin: Origin
@@ -263,32 +263,32 @@ def _related(config: Config, given: Mapping[str, _Given]) -> list[Problem]:
 
 
 def _of_proxy_role(values: Mapping[str, Any], given: Mapping[str, _Given]) -> Iterator[Problem]:
-    """A role of its own, that reaches brokers, and them alone."""
+    """The proxy role differs from the gateway's own, and connects to brokers only."""
     named = [name for name in PROXY_ROLE if values[name] is not None]
     if not named:
         return
     if values["broker_is_proxy"]:
-        wrong = "a Pulsar proxy would take every client for the gateway's role; name brokers in broker_url"
+        wrong = "a Pulsar proxy would see the gateway's role for every client; name brokers in broker_url"
         yield _problem_with(named[0], given, f"does not go with broker_is_proxy: {wrong}")
     if named == [PROXY_ROLE[1]] and not values["broker_url"].startswith("pulsar+ssl://"):
-        yield _problem_with(named[0], given, "needs pulsar+ssl:// in broker_url: only by TLS can it be shown")
+        yield _problem_with(named[0], given, "needs pulsar+ssl:// in broker_url: a certificate requires TLS")
     for name, own in zip(PROXY_ROLE, ("broker_token_file", "broker_tls_certificate_file"), strict=True):
         if values[name] is not None and values[name] == values[own]:
-            wrong = f"is that of {own}, but brokers let no proxy role consume by itself; it needs another role's"
+            wrong = f"is that of {own}, but brokers let no proxy role consume by itself; use another role"
             yield _problem_with(name, given, wrong)
 
 
 def _of_admin_tokens(values: Mapping[str, Any], given: Mapping[str, _Given]) -> Iterator[Problem]:
-    """One kind of key, and somebody who may come with it."""
+    """One kind of key, and at least one role with it."""
     keys = [name for name in ADMIN_KEYS if values[name] is not None]
     for name in keys[1:]:
         yield _problem_with(name, given, f"{keys[0]} is set as well; set only one of them")
     named = [name for name in ADMIN_ROLES if values[name]]
     if keys and not named:
-        yield _problem_with(keys[0], given, f"nobody is named who may come then; name somebody in {ADMIN_ROLES[-1]}")
+        yield _problem_with(keys[0], given, f"no caller has a role; name one in {ADMIN_ROLES[-1]}")
     if not keys:
         for name in (*named, *(name for name in ADMIN_CLAIMS if values[name] is not None)):
-            yield _problem_with(name, given, f"nobody is asked for a token without one of {', '.join(ADMIN_KEYS)}")
+            yield _problem_with(name, given, f"has no effect without one of {', '.join(ADMIN_KEYS)}")
 
 
 def shown(value: Any) -> Any:

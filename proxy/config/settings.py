@@ -1,4 +1,4 @@
-"""Everything an operator can set, parsed once into frozen models and passed by argument.
+"""All settings of an operator, parsed once into frozen models and passed by argument.
 
 Each setting has one name: `broker_url` in the file, ``KEYLINE_BROKER_URL`` in the environment, which overrides the
 file. The groups below order the documentation and the code that receives them; they are not part of the name, so a
@@ -46,27 +46,28 @@ class Broker(Group):
 
     broker_url: ServiceUrls = setting(
         "pulsar://127.0.0.1:6650",
-        "Service URL of the brokers or of a Pulsar proxy; several hosts, separated by commas, are tried in turn. Which "
-        "other brokers there are, these say.",
+        "Service URL of the brokers or of a Pulsar proxy; several hosts, separated by commas, are tried in turn. The "
+        "gateway learns the other brokers from them.",
         takes="pulsar:// or pulsar+ssl://, then host:port[,host:port...]",
     )
     broker_is_proxy: bool = setting(
         default=False,
-        description="Whether `broker_url` leads to Pulsar proxies: they are told which broker a client means.",
+        description="Whether `broker_url` leads to Pulsar proxies: the gateway then names the target broker to the "
+        "proxy.",
     )
     broker_listener_name: Name | None = setting(
         None,
-        "Which of the brokers' `advertisedListeners` has the addresses that the gateway reaches, for all lookups, "
-        "clients' too. None: the one that belongs to the port at `broker_url`.",
+        "Name of the brokers' `advertisedListeners` entry with the addresses that the gateway can reach, for all "
+        "lookups, including those of clients. None: the one that belongs to the port at `broker_url`.",
         takes="a name",
     )
     broker_admin_url: HttpUrl = setting(
-        "http://127.0.0.1:8080", "Base URL of the brokers' admin API, for what the admin API merges into its answers.",
+        "http://127.0.0.1:8080", "Base URL of the brokers' admin API, for the answers that the admin API merges.",
         takes="http:// or https://, then host:port",
     )  # fmt: skip
     broker_token: SecretStr | None = setting(
         None,
-        "JSON web token of the gateway itself. Clients' own credentials are passed on, not replaced by it.",
+        "JSON web token of the gateway itself. It does not replace clients' credentials, which are passed on.",
         takes="a token",
     )
     broker_token_file: Path | None = setting(
@@ -81,20 +82,20 @@ class Broker(Group):
     )
     broker_tls_certificate_file: Path | None = setting(
         None,
-        "PEM file of the gateway's own certificate, for brokers that want one. Without a token it says who the gateway "
-        "is.",
+        "PEM file of the gateway's own certificate, for brokers that require one. Without a token it identifies the "
+        "gateway.",
         takes="the path of a file",
     )
     broker_tls_key_file: Path | None = setting(None, "PEM file of its key.", takes="the path of a file")
     upstream_connections_per_broker: int = setting(
-        1, "The gateway's own connections to each broker; its subscriptions are dealt to them.",
+        1, "The gateway's own connections to each broker; its subscriptions are distributed over them.",
         unit="connections", ge=1, le=64,
     )  # fmt: skip
     upstream_request_timeout_s: float = setting(
         30.0, "How long a broker may take to answer a request.", unit="seconds", gt=0, le=600
     )
     reconnect_backoff_initial_ms: int = setting(
-        100, "Pause before a lost subscription is opened again; doubled at each failure.",
+        100, "Pause before a lost subscription is reopened; doubled at each failure.",
         unit="milliseconds", ge=1, le=60_000,
     )  # fmt: skip
     reconnect_backoff_max_ms: int = setting(
@@ -103,7 +104,7 @@ class Broker(Group):
 
 
 class Serving(Group):
-    """Where the gateway listens, who it is, how it stops."""
+    """Addresses, name and shutdown of the gateway."""
 
     listen: HostPort = setting("127.0.0.1:6660", "Address for Pulsar clients.", takes="host:port")
     admin_listen: HostPort = setting(
@@ -115,24 +116,24 @@ class Serving(Group):
     )
     admin_writes_to_broker: bool = setting(
         default=False,
-        description="Pass what would change something at the broker (POST, PUT, DELETE below /admin) on to "
-        "`broker_admin_url`; if false it is refused with 405. Reads are passed on in any case.",
+        description="Pass requests that change the broker's state (POST, PUT, DELETE below /admin) on to "
+        "`broker_admin_url`; if false, refuse them with 405. Reads are always passed on.",
     )
     metrics_consumers_max: int = setting(
-        0, "Consumers that get metrics of their own, over all subscriptions; 0 for none.",
+        0, "Consumers with their own metrics, over all subscriptions; 0 for none.",
         unit="consumers", ge=0, le=100_000,
     )  # fmt: skip
     metrics_pulsar_names: bool = setting(
         default=False,
-        description="Tell metrics also under the broker's names (`pulsar_subscription_*`, `pulsar_consumer_*`).",
+        description="Also export metrics under the broker's names (`pulsar_subscription_*`, `pulsar_consumer_*`).",
     )
     websocket_workers: bool = setting(
         default=True,
-        description="Take Key_Shared workers on WebSockets too, at `admin_listen`, below /ws.",
+        description="Accept Key_Shared workers on WebSockets too, at `admin_listen`, below /ws.",
     )
     websocket_origins: Names = setting(
-        (), "Sites whose pages may open WebSockets from a browser, as `https://host`; `*` for all. Programs need no "
-        "leave, nor do the gateway's own pages.",
+        (), "Sites whose pages may open WebSockets from a browser, as `https://host`; `*` for all. Programs and the "
+        "gateway's own pages need no entry.",
         takes="origins, separated by commas",
     )  # fmt: skip
     replica_name: Name = Field(
@@ -142,91 +143,91 @@ class Serving(Group):
         validate_default=True,
     )
     drain_timeout_s: float = setting(
-        25.0, "How long a stopping gateway waits for acknowledgements of what it has delivered. "
-        "Keep it under the grace period of whatever stops it.",
+        25.0, "How long a stopping gateway waits for acknowledgements of delivered messages. Keep it below the grace "
+        "period of the process manager.",
         unit="seconds", ge=0, le=3600,
     )  # fmt: skip
     allowed_broker_hosts: Names = setting(
-        (), "Hosts of brokers that clients may ask for by name, among those that the cluster names; `.suffix` allows "
-        "all below a domain. None: every broker that the cluster names.",
+        (), "Hosts of brokers that clients may name, among those that the cluster names; `.suffix` allows all below a "
+        "domain. None: every broker that the cluster names.",
         takes="names, separated by commas",
     )  # fmt: skip
     allowed_broker_ports: Ports = setting(
         (),
-        "Ports of brokers that clients may ask for, among those that the cluster names. None: all of these.",
+        "Ports of brokers that clients may name, among those that the cluster names. None: all of them.",
         takes="ports from 1 to 65535, separated by commas",
     )
     log_level: Literal["debug", "info", "warning", "error"] = setting("info", "Least severe log lines written.")
     log_format: Literal["json", "console"] = setting("json", "One JSON object per line, or text for people.")
     log_lines_per_s: int = setting(
-        10, "Log lines of one event per second, ten times as many in a burst; the next one says how many were left "
-        "out. What an operator ordered is always written. 0 is no bound.",
+        10, "Log lines of one event per second, ten times as many in a burst; the next one counts the omitted lines. "
+        "Operators' orders are always logged. 0 is no bound.",
         unit="lines", ge=0, le=100_000,
     )  # fmt: skip
 
 
 class Security(Group):
-    """Who may do what, and what nobody else can read. Certificates are read again when their files change."""
+    """Authentication, authorization and TLS. Certificates are reloaded when their files change."""
 
     listen_tls: HostPort | None = setting(
-        None, "Address for Pulsar clients that come with TLS (pulsar+ssl), beside `listen`.", takes="host:port"
+        None, "Address for Pulsar clients with TLS (pulsar+ssl), in addition to `listen`.", takes="host:port"
     )
-    admin_tls: bool = setting(default=False, description="Serve `admin_listen` with TLS (https) and not without.")
+    admin_tls: bool = setting(default=False, description="Serve `admin_listen` only with TLS (https).")
     tls_certificate_file: Path | None = setting(
-        None, "PEM file of the certificate of both, and of what leads to its authority.", takes="the path of a file"
+        None, "PEM file of the certificate for both, with its chain.", takes="the path of a file"
     )
     tls_key_file: Path | None = setting(None, "PEM file of its key.", takes="the path of a file")
     tls_client_ca_file: Path | None = setting(
-        None, "PEM file of authorities: one must have signed the certificate of each client at `listen_tls`. None: "
-        "clients need no certificate.",
+        None, "PEM file of authorities: each client at `listen_tls` needs a certificate that one of them has signed. "
+        "None: clients need no certificate.",
         takes="the path of a file",
     )  # fmt: skip
     proxy_role_token_file: Path | None = setting(
         None,
-        "File of a token with which the gateway connects for clients that it knows by their certificates "
-        "(AuthenticationTls); read again at every handshake. Its role must be among the brokers' `proxyRoles`, and so "
-        "another than that of `broker_token`. With neither this nor the next such clients are refused.",
+        "File of the token with which the gateway connects for clients that authenticate by a certificate "
+        "(AuthenticationTls); read again at every handshake. Its role must be among the brokers' `proxyRoles`, and "
+        "must differ from that of `broker_token`. Without this and the next setting such clients are refused.",
         takes="the path of a file",
     )
     proxy_role_certificate_file: Path | None = setting(
         None,
-        "PEM file of a certificate that is shown to brokers on these connections. Without a token it says the role.",
+        "PEM file of the certificate for these connections to brokers. Without a token it determines the role.",
         takes="the path of a file",
     )
     proxy_role_key_file: Path | None = setting(None, "PEM file of its key.", takes="the path of a file")
     admin_token_secret_file: Path | None = setting(
         None,
-        "File of the secret with which tokens are signed that say who asks the admin API: that of the brokers' "
-        "`tokenSecretKey`, say. With neither this nor one of the next two nobody is asked.",
+        "File of the secret that signs the tokens of the admin API's callers, for example the brokers' "
+        "`tokenSecretKey`. Without this and the next two settings the admin API has no authentication.",
         takes="the path of a file",
     )
     admin_token_public_key_file: Path | None = setting(
-        None, "Or of the public key, as the brokers' `tokenPublicKey`.", takes="the path of a file"
+        None, "Or the file of the public key, as the brokers' `tokenPublicKey`.", takes="the path of a file"
     )
     admin_token_jwks_url: HttpUrl | None = setting(
         None,
-        "Or where an identity provider (OIDC) publishes its keys.",
+        "Or the URL at which an identity provider (OIDC) publishes its keys.",
         takes="http:// or https://, host and path",
     )
-    admin_token_claim: str = setting("sub", "The claim of a token that says who it is.", takes="a name")
-    admin_token_audience: str | None = setting(None, "What a token's `aud` must name.", takes="a text")
-    admin_token_issuer: str | None = setting(None, "What a token's `iss` must be.", takes="a text")
-    admin_viewers: Names = setting((), "Who may see everything; `*` for all with a token.", takes=NAMES)
+    admin_token_claim: str = setting("sub", "The token's claim that names the caller.", takes="a name")
+    admin_token_audience: str | None = setting(None, "Audience that a token's `aud` must name.", takes="a text")
+    admin_token_issuer: str | None = setting(None, "Issuer that a token's `iss` must be.", takes="a text")
+    admin_viewers: Names = setting((), "Callers that may read everything; `*` for all with a token.", takes=NAMES)
     admin_operators: Names = setting(
-        (), "Who besides may pause and resume subscriptions, drain and evict workers.", takes=NAMES
+        (), "Callers that may also pause and resume subscriptions, drain and evict workers.", takes=NAMES
     )
     admin_admins: Names = setting(
-        (), "Who besides may change limits and modes, deliver again, and pass changes on to the broker.", takes=NAMES
+        (), "Callers that may also change limits and modes, replay, and pass changes on to the broker.", takes=NAMES
     )
-    metrics_open: bool = setting(default=True, description="Give /metrics to everybody, as scrapers want it.")
+    metrics_open: bool = setting(default=True, description="Serve /metrics without authentication, for scrapers.")
     authorize_workers: bool = setting(
         default=True,
         description="Ask the broker, on each client's own connection, whether it may consume what it subscribes to. "
-        "If false, any client that the broker lets in may consume whatever the gateway itself may.",
+        "If false, any client that the broker admits may consume everything that the gateway may.",
     )
     authorize_again_s: float = setting(
-        60.0, "How often it is asked again for as long as the client consumes; a worker that may no more is closed "
-        "then. 0: never.",
+        60.0, "How often to ask again while the client consumes; a worker that has lost its permission is closed. 0: "
+        "never.",
         unit="seconds", ge=0, le=86_400,
     )  # fmt: skip
 
@@ -241,19 +242,19 @@ class Ordering(Group):
     )
     selector: Literal["consistent_hashing", "auto_split"] = setting(
         "consistent_hashing",
-        "How keys are dealt to workers; choose what the brokers use, so that both name the same owner.",
+        "How keys are assigned to workers; use the brokers' selector, so that both name the same owner.",
     )
     consistent_hashing_points: int = setting(
         100, "Points of each worker on the hash ring; the same number as the brokers' gives the same assignment.",
         unit="points", ge=1, le=10_000,
     )  # fmt: skip
     key_shared_unblocking_interval_ms: int = setting(
-        0, "How often keys are delivered that waited for a former owner and came free: together, once in so long, like "
-        "brokers' `keySharedUnblockingIntervalMs` (10 there); 0 delivers each at once.",
+        0, "Interval at which unblocked keys, which waited for a former owner, are delivered together, like brokers' "
+        "`keySharedUnblockingIntervalMs` (10 there); 0 delivers each at once.",
         unit="milliseconds", ge=0, le=60_000,
     )  # fmt: skip
     batch_peek_max_bytes: ByteSize = setting(
-        64 * MIB, "Largest batch, uncompressed, that is opened to see its keys; a larger one goes whole to the first "
+        64 * MIB, "Largest batch, uncompressed, that is opened to read its keys; a larger one goes whole to the first "
         "key's worker and is counted.",
         unit="bytes", ge=1024, le=1 << 30,
     )  # fmt: skip
@@ -265,18 +266,18 @@ class Ordering(Group):
 
 
 class Producers(Group):
-    """Producers that wait to be a topic's only one (WaitForExclusive)."""
+    """Producers that wait for exclusive access to a topic (WaitForExclusive)."""
 
     producer_return_grace_s: float = setting(
         3.0,
-        "How long those that wait let the owner come back when a broker has unloaded its topic or gone, and all owners "
-        "after the gateway's start; 0 asks for the next at once, which fences the owner.",
+        "How long waiting producers wait for the owner to return after a broker has unloaded its topic or stopped, and "
+        "for all owners after the gateway's start; 0 promotes the next at once, which fences the owner.",
         unit="seconds",
         ge=0,
         le=60,
     )
     waiting_producers_bytes_max: ByteSize = setting(
-        256 * MIB, "Memory of all that wait, some 1.2 kB each; one more is refused with TooManyRequests.",
+        256 * MIB, "Memory of all waiting producers, some 1.2 kB each; one more is refused with TooManyRequests.",
         unit="bytes", ge=64 * 1024, le=1 << 36,
     )  # fmt: skip
 
@@ -287,87 +288,87 @@ class Replicas(Group):
     groups_enabled: bool = setting(
         default=False,
         description="Share every Key_Shared subscription with the other replicas: each delivers the slices of the hash "
-        "space that it has a lease on. The same on all replicas; off for a gateway that is alone.",
+        "space that it has a lease on. Must be the same on all replicas; off for a single gateway.",
     )
     groups_namespace: Namespace = setting(
         "public/default",
-        "Where replicas write to each other and keep what groups remember; the same on all replicas. The gateway's own "
-        "token must let it produce and consume there.",
+        "Namespace of the topics for messages between replicas and for groups' records; the same on all replicas. The "
+        "gateway's own token needs permission to produce and consume there.",
         takes="tenant/namespace",
     )
     group_streams: int = setting(
-        16, "Slices that a shared subscription is cut into; a group keeps its number for as long as somebody is in it. "
-        "1 makes one replica active and the others standby.",
+        16, "Slices of a shared subscription; a group keeps its number as long as it has members. 1 makes one replica "
+        "active and the others standby.",
         unit="slices", ge=1, le=STREAMS_MAX,
     )  # fmt: skip
     group_lease_s: float = setting(
-        5.0, "How long a replica delivers without word from the group's leader.", unit="seconds", ge=3.5, le=600
+        5.0, "How long a replica delivers without a message from the group's leader.", unit="seconds", ge=3.5, le=600
     )
     group_drop_s: float = setting(
         7.0, "Silence after which a replica's slices go to others.", unit="seconds", ge=4, le=900
     )
     group_drain_s: float = setting(
-        10.0, "How long workers may keep what they have of a slice that moves; what is left then is delivered again.",
+        10.0, "How long workers may keep messages of a slice that moves; the rest is redelivered after that.",
         unit="seconds", gt=0, le=600,
     )  # fmt: skip
 
 
 class Journaling(Group):
-    """A record of what happened, as Parquet files, for reports."""
+    """A record of events and deliveries, as Parquet files, for reports."""
 
     journal: JournalPlace | None = setting(
         None,
-        "Where the journal's files go: a directory, or a URL of an object store (s3://bucket/folder, gs://...). None: "
-        "no journal is kept.",
+        "Place of the journal's files: a directory, or a URL of an object store (s3://bucket/folder, gs://...). None: "
+        "no journal.",
         takes="a path or a URL",
     )
     journal_spool_directory: Path | None = setting(
         None,
-        "Where files lie while they are written: `_open` below `journal` if not set, or, for an object store, a "
-        "directory of the system's for what is temporary. What a killed gateway left there its next life publishes.",
+        "Directory of unfinished files. If not set: `_open` below `journal`, or, for an object store, a temporary "
+        "directory of the system. The next run publishes files that a killed gateway left there.",
         takes="the path of a directory",
     )
     journal_topic: Topic | None = setting(
         None,
-        "Topic that gets every event as a JSON message too, for other programs; with or without `journal`.",
+        "Topic that gets every event as a JSON message, for other programs; with or without `journal`.",
         takes="persistent://tenant/namespace/topic",
     )
     journal_deliveries: bool = setting(
         default=False,
-        description="Record every delivery and acknowledgement too, not only what happens to subscriptions.",
+        description="Also record every delivery and acknowledgement, in addition to events.",
     )
     journal_key_sample: float = setting(
-        1.0, "Share of all keys whose deliveries are recorded: those of a key all or none.",
+        1.0, "Share of all keys whose deliveries are recorded; a key is recorded completely or not at all.",
         unit="of all keys", ge=0, le=1,
     )  # fmt: skip
     journal_key_secret: SecretStr | None = setting(
         None,
-        "Secret of the keyed hash that stands for a key. The same on all replicas and for as long as reports should "
-        "know a key again; if not set, each life of the gateway makes up its own.",
+        "Secret of the keyed hash that represents a key. Reports match a key across replicas and restarts only with "
+        "the same secret; if not set, each run of the gateway uses a random one.",
         takes="a text",
     )
     journal_plain_keys: bool = setting(
         default=False,
-        description="Write keys themselves beside their hashes.",
+        description="Write the keys themselves in addition to their hashes.",
     )
     journal_snapshot_s: float = setting(
         60.0, "How often the numbers of /metrics are recorded; 0 never.", unit="seconds", ge=0, le=86_400
     )
     journal_roll_s: float = setting(
-        300.0, "After so long a file is finished and the next begun.", unit="seconds", ge=1, le=86_400
+        300.0, "Time after which a file is finished and the next one started.", unit="seconds", ge=1, le=86_400
     )
     journal_roll_bytes: ByteSize = setting(
-        128 * MIB, "A file that is as large, uncompressed, is finished and the next begun.",
+        128 * MIB, "Uncompressed size at which a file is finished and the next one started.",
         unit="bytes", ge=64 * 1024, le=1 << 34,
     )  # fmt: skip
     journal_memory_bytes: ByteSize = setting(
-        64 * MIB, "Memory of rows that are not written yet; what does not fit is lost and counted.",
+        64 * MIB, "Memory of rows that are not written yet; rows that do not fit are dropped and counted.",
         unit="bytes", ge=1 * MIB, le=1 << 34,
     )  # fmt: skip
 
 
 class Memory(Group):
-    """How many subscriptions and workers there may be, how far subscriptions read ahead, and what they may hold."""
+    """Limits of subscriptions, workers, look-ahead and memory."""
 
     subscriptions_max: int = setting(
         10_000, "Key_Shared subscriptions in all; one more is refused with NotAllowedError.",
@@ -378,8 +379,8 @@ class Memory(Group):
         unit="workers", ge=1, le=10_000_000,
     )  # fmt: skip
     workers_per_subscription_max: int = setting(
-        5_000, "Workers of one subscription, as the brokers' maxConsumersPerSubscription; 0 is no bound but "
-        "`workers_max`.",
+        5_000, "Workers of one subscription, as the brokers' maxConsumersPerSubscription; 0: only `workers_max` "
+        "applies.",
         unit="workers", ge=0, le=1_000_000,
     )  # fmt: skip
 
@@ -422,54 +423,54 @@ class ClientSide(Group):
         "connections", ge=0, le=1_000_000,
     )  # fmt: skip
     handshakes_max: int = _limit(
-        "handshakes_max", "TLS handshakes of clients under way at a time; others wait, and those that take more than a "
-        "second give way to them. Each also counts as a connection.",
+        "handshakes_max", "Concurrent TLS handshakes of clients; others wait, and a handshake that takes more than a "
+        "second gives way to them. Each also counts as a connection.",
         "handshakes", ge=1, le=100_000,
     )  # fmt: skip
     workers_per_connection_max: int = _limit(
         "workers_per_connection_max",
-        "Workers on one client connection; one more is refused with ConsumerBusy. An application that consumes as many "
-        "partitions with one client has as many.",
+        "Workers on one client connection; one more is refused with ConsumerBusy. A client has one worker for each "
+        "partition that it consumes.",
         "workers", ge=1, le=1_000_000,
     )  # fmt: skip
     unread_high_water_bytes: ByteSize = _limit(
-        "unread_high_water_bytes", "Bytes a peer may leave unread before nothing more is read for it.",
+        "unread_high_water_bytes", "Unread bytes of a peer at which the gateway stops reading for it.",
         "bytes", ge=4096, le=1 << 30,
     )  # fmt: skip
     unread_low_water_bytes: ByteSize = _limit(
-        "unread_low_water_bytes", "Bytes unread at which reading goes on.", "bytes", ge=1024, le=1 << 30
+        "unread_low_water_bytes", "Unread bytes at which reading resumes.", "bytes", ge=1024, le=1 << 30
     )
     unread_bytes_max: ByteSize = _limit(
-        "unread_bytes_max", "Bytes unread at which a connection is given up.", "bytes", ge=64 * 1024, le=1 << 32
+        "unread_bytes_max", "Unread bytes at which a connection is closed.", "bytes", ge=64 * 1024, le=1 << 32
     )
     queued_while_connecting_bytes: ByteSize = _limit(
-        "queued_while_connecting_bytes", "Requests of one client held while its upstream connection is opened anew.",
+        "queued_while_connecting_bytes", "Requests of one client held while its upstream connection is reopened.",
         "bytes", ge=1024, le=1 << 30,
     )  # fmt: skip
     relayed_requests_max: int = _limit(
-        "relayed_requests_max", "Requests of one client its broker has not answered.", "requests", ge=1, le=10_000_000
+        "relayed_requests_max", "Unanswered requests of one client at its broker.", "requests", ge=1, le=10_000_000
     )
     redirects_max: int = _limit("redirects_max", "Brokers asked in turn for one lookup.", "brokers", ge=1, le=100)
     redirect_connections_max: int = _limit(
-        "redirect_connections_max", "Connections of one client to brokers that a lookup was redirected to.",
+        "redirect_connections_max", "Connections of one client to brokers after lookup redirects.",
         "connections", ge=1, le=1000,
     )  # fmt: skip
     connect_timeout_s: float = _limit(
-        "connect_timeout_s", "How long a connection to a broker may take to stand.", "seconds", gt=0, le=600
+        "connect_timeout_s", "How long a connection to a broker may take to open.", "seconds", gt=0, le=600
     )
     handshake_timeout_s: float = _limit(
-        "handshake_timeout_s", "How long a client's CONNECT, or a broker's answer to ours, may take.",
+        "handshake_timeout_s", "How long a client's CONNECT, or a broker's answer to the gateway's, may take.",
         "seconds", gt=0, le=600,
     )  # fmt: skip
     keep_alive_s: float = _limit(
-        "keep_alive_s", "Silence after which a peer is pinged; after twice as long it counts as gone.",
+        "keep_alive_s", "Silence after which a peer is pinged; after twice this time it counts as disconnected.",
         "seconds", ge=1, le=3600,
     )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """The whole configuration, by who needs which part."""
+    """The whole configuration, grouped by the parts that need it."""
 
     broker: Broker
     serving: Serving
@@ -549,16 +550,16 @@ RELATIONS = (
     ),
     Relation(
         "unread_low_water_bytes", operator.lt, "less than", "unread_high_water_bytes",
-        "reading must stop before it can go on",
+        "reading must stop before it can resume",
     ),
     Relation(
         "unread_high_water_bytes", operator.lt, "less than", "unread_bytes_max",
-        "a peer is slowed before it is given up",
+        "a peer is slowed before it is disconnected",
     ),
     Relation("max_frame_bytes", operator.lt, "less than", "unread_bytes_max", "one frame must not end its connection"),
     Relation(
         "queued_while_connecting_bytes", operator.lt, "less than", "max_frame_bytes",
-        "requests are held for a moment, messages are not",
+        "requests are held for a short time, messages are not",
     ),
     Relation(
         "connections_per_address_max", operator.le, "at most", "connections_max",

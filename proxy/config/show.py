@@ -1,4 +1,4 @@
-"""The configuration in words: its documentation, what is in effect, and what is wrong with it.
+"""The configuration as text: its documentation, the settings in effect, and errors.
 
 ``python -m proxy.config.show > docs/configure.md`` writes the documentation; a test compares the two.
 """
@@ -35,10 +35,10 @@ export KEYLINE_BROKER_URL=pulsar://pulsar-broker.pulsar.svc:6650
 keyline serve --config keyline.toml        # or KEYLINE_CONFIG=keyline.toml
 ```
 
-`keyline check-config` prints what would be in effect and where each value comes from (`--json` for programs), or every
-mistake at once, and exits with 2 then. An unknown setting or `KEYLINE_` variable is a mistake too; only the
-variables Kubernetes makes for a Service named `keyline` are passed over. A running gateway does not read its
-configuration again; what it reads again is `broker_token_file`, at every handshake.
+`keyline check-config` prints the settings that would be in effect and the origin of each value (`--json` for programs).
+If the configuration is invalid, it prints all errors and exits with 2. An unknown setting or `KEYLINE_` variable is an
+error too; only the variables that Kubernetes sets for a Service named `keyline` are ignored. A running gateway does not
+read its configuration again; it rereads `broker_token_file` at every handshake, and certificates when they change.
 """
 
 
@@ -101,14 +101,14 @@ def effective_json(loaded: Loaded) -> dict[str, Any]:
 
 
 def mistakes(error: InvalidConfiguration) -> str:
-    """Write what is wrong for people, a line each."""
+    """Write the errors for people, a line each."""
     count = len(error.problems)
     head = "the configuration has a mistake:" if count == 1 else f"the configuration has {count} mistakes:"
     return "\n".join([head, *(f"  {problem}" for problem in error.problems)])
 
 
 def mistakes_json(error: InvalidConfiguration) -> dict[str, Any]:
-    """Give what is wrong for programs."""
+    """Give the errors for programs."""
     problems = [
         {"where": problem.where, "setting": problem.setting, "found": problem.found, "wrong": problem.wrong}
         for problem in error.problems

@@ -77,12 +77,12 @@ def _check_service_url(text: str) -> str:
 
 def _check_http_url(text: str) -> str:
     if "@" in text:  # wherever it stands: what is before it may be a password that has a slash in it
-        raise ValueError("must have no user, query or fragment: it is shown, and used for everybody")
+        raise ValueError("must have no user, query or fragment: it is shown, and used for all clients")
     parts = urlsplit(text)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ValueError("must be http://host:port or https://host:port")
     if parts.query or parts.fragment:
-        raise ValueError("must have no user, query or fragment: it is shown, and used for everybody")
+        raise ValueError("must have no user, query or fragment: it is shown, and used for all clients")
     return text.rstrip("/")
 
 

@@ -17,19 +17,19 @@ from enum import Enum
 from typing import Final
 
 SCHEMA_VERSION: Final = 1
-"""Greater with each field that is added to any table."""
+"""Grows with each field that is added to any table."""
 
 PARTITIONS: Final = ("date", "hour", "gateway")
-"""Columns that a file's path tells; `hour` has two digits."""
+"""Columns in a file's path; `hour` has two digits."""
 
 OPEN_DIRECTORY: Final = "_open"
-"""Below a local journal: files that are being written. Readers pass over what begins with an underscore."""
+"""Below a local journal: unfinished files. Readers ignore names that begin with an underscore."""
 
 METADATA_PREFIX: Final = "keyline."
 """Of the keys in a file's metadata: `table`, `schema_version`, `gateway`, `life`, `gateway_version`."""
 
 KILLED_KEY: Final = f"{METADATA_PREFIX}killed"
-"""In the metadata of a file that a later life made of what a killed one left."""
+"""In the metadata of a file that a later run recovered from a killed one."""
 
 
 class Kind(Enum):
@@ -74,16 +74,16 @@ class Table:
         return tuple(field.name for field in self.fields)
 
 
-_LIFE: Final = Field(1, "life", Kind.NAME, "One life of the gateway's process: other lives have other names.")
+_LIFE: Final = Field(1, "life", Kind.NAME, "The run of the gateway's process; each run has another name.")
 _TOPIC: Final = Field(2, "topic", Kind.NAME, "Full name, of one partition.")
 _SUBSCRIPTION: Final = Field(3, "subscription", Kind.NAME, "Its name.")
 _WALL: Final = Field(
-    5, "wall_ns", Kind.INT64, "When, by the wall clock: nanoseconds since 1970. The path's hour is of it."
+    5, "wall_ns", Kind.INT64, "Time by the wall clock: nanoseconds since 1970; it determines the path's hour."
 )
 
 
 def _at(text: str) -> Field:
-    return Field(4, "at_ns", Kind.INT64, f"{text}, by the life's own clock, in nanoseconds; it never goes back.")
+    return Field(4, "at_ns", Kind.INT64, f"{text}, by the run's monotonic clock, in nanoseconds.")
 
 
 EVENTS: Final = Table(
@@ -94,12 +94,12 @@ EVENTS: Final = Table(
         _LIFE,
         _TOPIC,
         _SUBSCRIPTION,
-        _at("When"),
+        _at("Time"),
         _WALL,
-        Field(6, "number", Kind.INT64, "One more than the event's before it; it grows from life to life."),
-        Field(7, "kind", Kind.NAME, "What happened; more kinds may come."),
+        Field(6, "number", Kind.INT64, "One more than the previous event's; it also grows from run to run."),
+        Field(7, "kind", Kind.NAME, "Kind of the event; later versions may add kinds."),
         Field(8, "consumer", Kind.NAME, "The worker it is about.", optional=True),
-        Field(9, "facts", Kind.STRING, "Whatever else is known, by kind, as a JSON object."),
+        Field(9, "facts", Kind.STRING, "Further facts by kind, as a JSON object."),
     ),
 )
 
@@ -110,60 +110,60 @@ DRAINS: Final = Table(
         _LIFE,
         _TOPIC,
         _SUBSCRIPTION,
-        _at("When it ended"),
+        _at("End of the drain"),
         _WALL,
         Field(6, "slot", Kind.INT32, "The hash, 0 to 65535."),
         Field(7, "source", Kind.NAME, "The worker that had unacknowledged messages of it."),
-        Field(8, "target", Kind.NAME, "The worker that waited for it; null if nobody was left.", optional=True),
-        Field(9, "began_ns", Kind.INT64, "When it began to drain, by the life's own clock, in nanoseconds."),
-        Field(10, "duration_ns", Kind.INT64, "How long it drained."),
-        Field(11, "waiting_messages", Kind.INT64, "Messages of it that waited at the end."),
+        Field(8, "target", Kind.NAME, "The worker that waited for it; null if none was left.", optional=True),
+        Field(9, "began_ns", Kind.INT64, "Start of the drain, by the run's monotonic clock, in nanoseconds."),
+        Field(10, "duration_ns", Kind.INT64, "Duration of the drain."),
+        Field(11, "waiting_messages", Kind.INT64, "Its waiting messages at the end."),
     ),
 )
 
 REDELIVERIES: Final = Table(
     "redeliveries",
-    "Messages that came back from a worker to be delivered again, counted by occasion.",
+    "Messages that a worker returned for redelivery, one row for each occasion.",
     (
         _LIFE,
         _TOPIC,
         _SUBSCRIPTION,
-        _at("When"),
+        _at("Time"),
         _WALL,
-        Field(6, "consumer", Kind.NAME, "The worker that had them."),
-        Field(7, "messages", Kind.INT64, "How many came back."),
+        Field(6, "consumer", Kind.NAME, "The worker that returned them."),
+        Field(7, "messages", Kind.INT64, "Number of messages."),
     ),
 )
 
 DELIVERIES: Final = Table(
     "deliveries",
-    "What became of each message, if `journal_deliveries` is on: one row when it was sent to a worker, one when that "
-    "ended.",
+    "Deliveries of each message, if `journal_deliveries` is on: one row when it is sent to a worker, one when that "
+    "delivery ends.",
     (
         _LIFE,
         _TOPIC,
         _SUBSCRIPTION,
-        _at("When"),
+        _at("Time"),
         _WALL,
         Field(
             6,
             "event",
             Kind.NAME,
-            "`sent`: written to the worker's socket. `acked`: acknowledged. `returned`: it was given back, or its "
-            "worker left, and it is to be delivered again. `dropped`: this gateway has it no more, because its stream "
-            "went to another replica or the cursor was moved.",
+            "`sent`: written to the worker's socket. `acked`: acknowledged. `returned`: the worker returned it or "
+            "left, and it will be redelivered. `dropped`: the gateway no longer has it, because its stream went to "
+            "another replica or the cursor was moved.",
         ),
         Field(7, "consumer", Kind.NAME, "The worker."),
-        Field(8, "ledger", Kind.INT64, "Of the message's position."),
-        Field(9, "entry", Kind.INT64, "Of the message's position."),
-        Field(10, "batch_index", Kind.INT32, "Its place in its batch; -1 if it came alone."),
-        Field(11, "slot", Kind.INT32, "Its key's hash slot, 0 to 65535."),
-        Field(12, "key_digest", Kind.DIGEST, "Its key: a keyed hash, the same for the same key and secret."),
+        Field(8, "ledger", Kind.INT64, "Part of the message's position."),
+        Field(9, "entry", Kind.INT64, "Part of the message's position."),
+        Field(10, "batch_index", Kind.INT32, "Its index in its batch; -1 if it is not in a batch."),
+        Field(11, "slot", Kind.INT32, "Hash slot of its key, 0 to 65535."),
+        Field(12, "key_digest", Kind.DIGEST, "Keyed hash of its key, the same for the same key and secret."),
         Field(13, "key", Kind.STRING, "Its key itself, if `journal_plain_keys` is on.", optional=True),
-        Field(14, "attempt", Kind.INT32, "1 for the first time that this life delivers it, then 2, and so on."),
+        Field(14, "attempt", Kind.INT32, "Delivery count of this run: 1 for the first delivery, then 2, and so on."),
         Field(15, "size_bytes", Kind.INT64, "Bytes of its entry on the wire, or its share of a batch's."),
-        Field(16, "received_ns", Kind.INT64, "When it came from the broker, by the life's own clock."),
-        Field(17, "sent_ns", Kind.INT64, "When it was given to the worker, by the life's own clock."),
+        Field(16, "received_ns", Kind.INT64, "Time of arrival from the broker, by the run's monotonic clock."),
+        Field(17, "sent_ns", Kind.INT64, "Time of delivery to the worker, by the run's monotonic clock."),
     ),
 )
 
@@ -172,14 +172,14 @@ METRICS: Final = Table(
     "What `/metrics` shows, every `journal_snapshot_s` seconds: one row for each number; histograms by count and sum.",
     (
         _LIFE,
-        Field(4, "at_ns", Kind.INT64, "When, by the life's own clock, in nanoseconds; it never goes back."),
+        Field(4, "at_ns", Kind.INT64, "Time by the run's monotonic clock, in nanoseconds."),
         _WALL,
         Field(6, "name", Kind.NAME, "The metric, as it is exported."),
-        Field(7, "topic", Kind.NAME, "Full name; null where the metric is of the whole gateway.", optional=True),
+        Field(7, "topic", Kind.NAME, "Full name; null if the metric is for the whole gateway.", optional=True),
         Field(8, "subscription", Kind.NAME, "Its name, likewise.", optional=True),
-        Field(9, "consumer", Kind.NAME, "Its name, where the metric is of one.", optional=True),
+        Field(9, "consumer", Kind.NAME, "Its name, if the metric is for one.", optional=True),
         Field(10, "labels", Kind.LABELS, "All other labels."),
-        Field(11, "value", Kind.FLOAT64, "The number, in the unit that the metric's name tells."),
+        Field(11, "value", Kind.FLOAT64, "The number, in the unit of the metric's name."),
     ),
 )
 
