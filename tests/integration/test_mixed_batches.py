@@ -1,4 +1,4 @@
-"""Batches of many keys, as every client makes them by default, through joins, departures, deaths and refusals.
+"""Batches of many keys, as clients with default batching make them, through joins, departures, deaths and refusals.
 
 The audit sees what the applications saw: every message, each key in order and at one worker.
 """
