@@ -32,7 +32,7 @@ LIVES ?= 2000
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup test-tools test-cluster artifacts pulsar pulsar-stop pulsar-status test sim lives rooms mutants fuzz lint types fmt demo report uptime comparison bench soak chart console-screenshots proto clean
+.PHONY: help setup test-tools test-cluster artifacts pulsar pulsar-stop pulsar-status test sim lives rooms mutants fuzz lint types fmt demo report uptime comparison bench suites soak chart console-screenshots proto clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-20s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -111,6 +111,9 @@ comparison: setup ## count what goes wrong without the gateway, and with it, whi
 bench: setup ## measure the gateway against a direct connection
 	@$(PYTHON) -m integration.bench --version $(PULSAR_VERSION) $(ARGS)
 
+suites: setup ## the official Go and Rust clients' own tests, direct and through the gateway; ARGS="--only '^go TestReader'"
+	@$(PYTHON) -m integration.suites --version $(PULSAR_VERSION) $(ARGS)
+
 soak: setup ## thousands of workers, rolling restarts, MINUTES=30; memory, descriptors, latency, order
 	@$(PYTHON) -m integration.soak --version $(PULSAR_VERSION) --minutes $(MINUTES) $(ARGS)
 
@@ -132,5 +135,5 @@ proto: $(VENV)/.ready ## regenerate proxy/wire/pulsar_pb2.py and .pyi from pulsa
 	@$(PYTHON) -m tests.wire.regenerate
 
 clean: pulsar-stop ## stop the background Pulsar and remove everything made here, the cache outside excepted
-	rm -rf $(VENV) .pulsar .demo .fuzz .bench build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) .pulsar .demo .fuzz .bench .suites build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -26,7 +26,7 @@ from integration.readiness import broker_answers
 from integration.standalone_files import write_configuration
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 HEAP_MIB = 1024
 DIRECT_MIB = 1024
@@ -56,6 +56,7 @@ class PulsarStandalone(Lifetime):
         transactions: bool = False,
         heap_mib: int = HEAP_MIB,
         token: str | None = None,
+        options: Sequence[str] = (),
     ) -> None:
         """Describe a broker; nothing is started or written yet.
 
@@ -68,6 +69,7 @@ class PulsarStandalone(Lifetime):
             transactions: whether to run the transaction coordinator.
             heap_mib: largest heap of the virtual machine.
             token: of a superuser, for a broker that lets nobody else ask whether it is ready.
+            options: further options of the virtual machine.
         """
         free = free_ports(3)
         self.version = version
@@ -79,6 +81,7 @@ class PulsarStandalone(Lifetime):
         self.settings = dict(settings or {})
         self.transactions = transactions
         self._heap_mib = heap_mib
+        self._options = tuple(options)
         self.admin_headers = {"Authorization": f"Bearer {token}"} if token is not None else {}
         self._process: OwnedProcess | None = None
 
@@ -218,5 +221,6 @@ class PulsarStandalone(Lifetime):
                 f"-Dlog4j2.configurationFile={log4j}",
                 f"-Dbookkeeper.metadata.bookie.drivers={drivers}BookieDriver",
                 f"-Dbookkeeper.metadata.client.drivers={drivers}ClientDriver",
+                *self._options,
             ),
         )

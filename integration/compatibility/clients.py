@@ -88,7 +88,7 @@ def rust_program() -> list[str]:
             "--target-dir",
             str(target),
         ]
-        run_build(command, "building Rust's probe", BUILD_S_MAX, {"PROTOC": str(_protoc())})
+        run_build(command, "building Rust's probe", BUILD_S_MAX, {"PROTOC": str(protoc())})
     return [str(target / "release" / "keyline-compatibility")]
 
 
@@ -123,7 +123,7 @@ def _compile_java(sources: list[Path], libraries: Path, classes: Path) -> Path:
     return classes
 
 
-def _protoc() -> Path:
+def protoc() -> Path:
     """The protocol compiler that comes with the development packages, as a program of its own."""
     program = _cache() / "protoc"
     program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m grpc_tools.protoc "$@"\n')
