@@ -9,9 +9,14 @@ PULSAR_WEB_PORT ?= 8080
 PULSAR_DATA ?= .pulsar/$(PULSAR_VERSION)
 # Further arguments of pytest, the bench and others, such as ARGS='-m "not broker" tests/core'.
 ARGS ?=
-# In how many processes beside each other the tests run; 0 is one after another. One after another they took 83 minutes
-# on two cores; two take 66 with other work beside them.
+# In how many processes beside each other tests run; 0 is one after another.
 JOBS ?= 2
+# Which parts `make test-all` runs, of those that `make parts` lists; empty is the fast tier and all that need no name.
+PARTS ?=
+# In how many minutes it has to be over; what would take longer is left out. Empty is no limit.
+WITHIN ?=
+# That `make test` has run before, as AFTER='LOG CODE MINUTES': its output's file, its exit code, and what it took.
+AFTER ?=
 PINS = $(VENV)/bin/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes --no-annotate \
 	--custom-compile-command 'make pins'
 # How long the demo runs; empty leaves it to the demo.
@@ -32,7 +37,7 @@ LIVES ?= 2000
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup test-tools test-cluster artifacts pulsar pulsar-stop pulsar-status test sim lives rooms mutants fuzz lint types fmt demo report uptime comparison bench suites soak chart console-screenshots proto clean
+.PHONY: help setup test-tools test-cluster artifacts pulsar pulsar-stop pulsar-status test test-all parts sim lives rooms mutants fuzz lint types fmt demo report uptime comparison bench suites soak chart console-screenshots proto clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-20s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -64,8 +69,14 @@ pulsar-status: $(VENV)/.ready ## say whether it runs, and where
 test-tools:
 	@integration/setup.sh tests
 
-test: setup test-tools artifacts lint types ## lint, types and every test, against real brokers too
-	@$(PYTHON) -m pytest -n $(JOBS) --dist loadfile $(ARGS)
+test: setup test-tools artifacts lint types ## lint, types and every promise once, against real brokers: ten minutes
+	@$(PYTHON) -m pytest --part fast -n $(JOBS) --dist loadfile --no-loadscope-reorder $(ARGS)
+
+test-all: setup test-tools artifacts $(if $(AFTER),,lint types) ## every test: PARTS='faults lives' for some, WITHIN=60 minutes
+	@$(PYTHON) -m tests.run_parts $(PARTS) --jobs $(JOBS) $(if $(WITHIN),--minutes $(WITHIN)) $(if $(AFTER),--after $(AFTER))
+
+parts: $(VENV)/.ready ## list the parts of test-all
+	@$(PYTHON) -m tests.parts
 
 test-cluster: setup test-tools ## the chart in a real Kubernetes, built from its Go modules at first: needs root
 	@$(PYTHON) -m pytest -m cluster tests/cluster $(ARGS)

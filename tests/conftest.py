@@ -4,7 +4,8 @@
 test over both. Tests use topics of their own (`new_topic`) there and leave the process alone. A test that restarts,
 kills, pauses or configures a broker makes its own with `start_pulsar`.
 
-Run in several processes, each has brokers of its own, and a file's tests are run by one of them.
+Run in several processes, each has brokers of its own, and a file's tests are run by one of them. `--part NAME` runs
+the tests of one part (`tests.parts`). A test that is not marked `broker` cannot start one.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from __future__ import annotations
 import itertools
 import os
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from typing import TYPE_CHECKING, Any, Protocol
 
 import pytest
@@ -20,13 +21,15 @@ from hypothesis import settings
 
 from integration.artifacts import PULSAR_VERSIONS
 from integration.standalone import PulsarStandalone
+from tests.parts import FAST, NAMES, runs
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 SHARED = {"webSocketServiceEnabled": "true"}
 """For the brokers that tests share: their own WebSocket service is what ours is compared with."""
-BROKER_FIXTURES = frozenset({"pulsar", "pulsar_4_0", "broker", "start_pulsar"})
+COLLECTED = pytest.StashKey[list[str]]()
+"""Ids of all tests that a run has found, those that it leaves out included."""
 
 
 class StartPulsar(Protocol):
@@ -34,6 +37,11 @@ class StartPulsar(Protocol):
 
     def __call__(self, version: str = ..., **options: Any) -> PulsarStandalone:
         """Start a broker of the test's own; options are those of `PulsarStandalone`."""
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Let one home of tests be run; without the option all are."""
+    parser.addoption("--part", choices=list(NAMES), help="run this part's tests only (tests/parts.py)")
 
 
 def pytest_configure() -> None:
@@ -45,11 +53,53 @@ def pytest_configure() -> None:
     settings.load_profile("keyline")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what needs a broker, so that `-m "not broker"` is right without anybody having to remember."""
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark what needs a broker, so that `-m "not broker"` is right without anybody having to remember.
+
+    And keep the tests of the part that was asked for. Whole files are given out in the order that they have here, so
+    the fast tier begins with those that wait for brokers: at the end only short ones are left to wait for.
+    """
+    config.stash[COLLECTED] = [item.nodeid for item in items]
     for item in items:
-        if BROKER_FIXTURES & set(getattr(item, "fixturenames", ())):
+        if isinstance(item, pytest.Function) and makes_a_broker(item):
             item.add_marker(pytest.mark.broker)
+    part = config.getoption("part")
+    if part is None:
+        return
+    kept: list[pytest.Item] = []
+    left: list[pytest.Item] = []
+    for item in items:
+        (kept if runs(item.nodeid, part) else left).append(item)
+    if part == FAST.name:
+        kept.sort(key=lambda item: item.get_closest_marker("broker") is None)
+    items[:] = kept
+    config.hook.pytest_deselected(items=left)
+
+
+def makes_a_broker(item: pytest.Function) -> bool:
+    """Whether a fixture of the test makes a broker, or lets the test do so."""
+    definitions = item._fixtureinfo.name2fixturedefs
+    return any(
+        "PulsarStandalone" in definition.func.__code__.co_names
+        for name in item.fixturenames
+        for definition in definitions.get(name, ())
+        if hasattr(definition.func, "__code__")
+    ) or bool({"start_pulsar", "broker"} & set(item.fixturenames))
+
+
+def refuse_a_broker(*_: object, **__: object) -> None:
+    """Stand for `PulsarStandalone.start` in a test that must not call it."""
+    pytest.fail("this test starts a broker and is not marked broker: `-m 'not broker'` would run it")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """Let no test start a broker, with its fixtures, that is not marked so."""
+    with pytest.MonkeyPatch.context() as patch:
+        if item.get_closest_marker("broker") is None:
+            patch.setattr(PulsarStandalone, "start", refuse_a_broker)
+        return (yield)
 
 
 @pytest.fixture(scope="session")

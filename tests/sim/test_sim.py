@@ -14,14 +14,13 @@ from proxy.core.worker import Worker
 from tests.sim.mutant import Mutant
 from tests.sim.mutants import MUTANTS, ROOT
 from tests.sim.run import report, run_many, run_seed, shrink
+from tests.thorough import drawn
 
-SEEDS = 2_000
+SEEDS = drawn(2_000)
 JOBS = 2
 HISTORY_SEEDS = (3, 12, 75)
 BROKEN_SEEDS = (2_842, 5_794, 5_974)
 """Others, of longer runs, that broke a guarantee once."""
-
-pytestmark = pytest.mark.slow
 
 
 def test_no_seed_breaks_a_guarantee() -> None:

@@ -1,0 +1,285 @@
+"""Which tests `make test` runs, and into which parts `make test-all` divides the others.
+
+Problem: all tests together take an hour, which nobody waits for after each change; and two lists of them, one that
+runs always and one that runs at times, would sooner or later lack a test. Rule kept: a test belongs to the fast tier
+unless its place is in a part below, and a place within another is the stronger one. So each test has exactly one
+home, and a new test is in the fast tier until somebody decides otherwise. `pytest --part NAME` runs one home.
+
+A place is a folder, a file, or `file::test`, from the root; `[words]` behind it narrows it to those whose parameters
+have these words in their name.
+
+    make test                                 the fast tier
+    make test-all                             the fast tier, then every part
+    make test-all PARTS='faults restarts'     these parts
+    python -m tests.parts                     list them
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cache
+from typing import Final
+
+PLACE = re.compile(r"(?P<path>[^:\[]+)(?:::(?P<test>[^\[]+))?(?:\[(?P<words>.*)\])?", re.DOTALL)
+OLDER_BROKER: Final = "4.0.7"
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where tests stand."""
+
+    path: str
+    test: str
+    words: str
+
+    @staticmethod
+    def of(written: str) -> Place:
+        """Read a place, or the id of a test."""
+        found = PLACE.fullmatch(written)
+        if found is None:
+            raise ValueError(f"not a place of tests: {written!r}")
+        return Place(found["path"], found["test"] or "", found["words"] or "")
+
+    @property
+    def strength(self) -> tuple[int, bool, bool]:
+        """A longer path is within a shorter one; a test is within its file; words narrow either."""
+        return len(self.path), bool(self.test), bool(self.words)
+
+    def has(self, test: Place) -> bool:
+        """Whether a test stands here."""
+        return (
+            (test.path == self.path or test.path.startswith(f"{self.path}/"))
+            and (not self.test or test.test == self.test or test.test.startswith(f"{self.test}::"))
+            and self.words in test.words
+        )
+
+
+@dataclass(frozen=True)
+class Part:
+    """Tests that are run together, in one process of pytest, or another program that tests."""
+
+    name: str
+    proves: str
+    minutes: float
+    """Measured beside another part on two cores that nothing else used, with everything fetched before."""
+    tests: tuple[str, ...] = ()
+    """Places of the tests whose home this is."""
+    repeats: tuple[str, ...] = ()
+    """Places of tests of the fast tier that run here at full size (`tests.thorough`)."""
+    command: tuple[str, ...] = ()
+    """Instead of pytest: a program that fails with its exit code, and may end with a plain closing line."""
+    marker: str = ""
+    """What pytest's `-m` selects, where its default would leave the tests out."""
+    by_name_only: str = ""
+    """Why `make test-all` runs it only when it is named."""
+
+    @property
+    def paths(self) -> list[str]:
+        """Files and folders that pytest has to look into."""
+        return sorted({Place.of(place).path for place in self.tests + self.repeats})
+
+
+FAST: Final = Part(
+    "fast",
+    "every promise once, against real brokers: what `make test` runs",
+    8,
+    (
+        "tests",
+        "tests/integration/test_story.py",
+        "tests/integration/test_kills.py::test_the_gateway_is_killed_under_load[4.2.4-none]",
+        "tests/integration/test_replicas.py::test_replicas_are_killed[4.2.4]",
+        "tests/integration/test_exclusive_replicas.py::test_producers_are_promoted_by_priority_over_all_replicas[4.2.4]",
+        "tests/integration/test_exclusive_replicas.py::test_a_replica_is_killed_while_its_waiter_is_the_best[4.2.4]",
+        "tests/integration/test_journal.py::test_a_whole_report_on_a_real_journal",
+    ),
+)
+
+PARTS: Final = (
+    Part(
+        "faults",
+        "order and completeness through delays, cuts, stalls and refusals of each network, and a clock that steps",
+        14,
+        ("tests/integration/faults",),
+    ),
+    Part(
+        "restarts",
+        "SIGKILL and rolling restarts of gateways, replicas, brokers and workers under load",
+        14,
+        (
+            "tests/integration/test_kills.py",
+            "tests/integration/test_rolling_restart.py",
+            "tests/integration/test_replicas.py",
+            "tests/integration/test_many_groups.py",
+            "tests/integration/test_group_replay.py::test_a_replica_that_was_frozen_meanwhile_delivers_again_too",
+        ),
+    ),
+    Part(
+        "older-broker",
+        f"on a {OLDER_BROKER} broker what the fast tier shows on the current one",
+        8,
+        (f"tests[{OLDER_BROKER}]",),
+    ),
+    Part(
+        "lives",
+        "2,000 seeds of the simulator, and ten times the random lives of the models",
+        10,
+        repeats=(
+            "tests/sim/test_sim.py::test_no_seed_breaks_a_guarantee",
+            "tests/core/test_explain.py::TestExplained",
+            "tests/core/test_leased_model.py",
+            "tests/core/test_model.py",
+            "tests/core/test_pending.py::TestPaged",
+            "tests/core/test_preview.py::TestPreviewed",
+            "tests/net/test_producer_chaos.py::TestLives",
+            "tests/net/test_producer_chaos.py::TestReplicaLives",
+            "tests/producers/test_election.py::TestLives",
+            "tests/producers/test_replicas.py::TestLives",
+        ),
+    ),
+    Part(
+        "security",
+        "TLS, tokens, certificates, an identity provider and the broker's authorization hold through the gateway",
+        12,
+        (
+            "tests/integration/test_tls.py",
+            "tests/integration/test_authorization.py",
+            "tests/integration/test_client_certificates.py",
+            "tests/integration/test_certificate_misuse.py",
+            "tests/integration/test_certificate_roles.py",
+            "tests/integration/test_identity_provider.py",
+            "tests/integration/test_admin_viewer.py",
+            "tests/integration/test_console_login.py",
+            "tests/integration/test_named_brokers.py",
+        ),
+    ),
+    Part(
+        "clients",
+        "clients in four languages, feature by feature, direct and through the gateway; transactions and chunks",
+        8,
+        (
+            "tests/integration/test_compatibility.py",
+            "tests/integration/test_clients.py",
+            "tests/integration/test_features_chunks.py",
+            "tests/integration/test_features_transactions.py",
+            "tests/integration/test_exclusive_java.py",
+            "tests/integration/test_websocket_order.py",
+        ),
+    ),
+    Part(
+        "producers",
+        "exclusive producers under stress and across replicas, and PIP-440's scenario of uptime",
+        8,
+        (
+            "tests/integration/test_exclusive_replicas.py",
+            "tests/integration/test_exclusive_stress.py",
+            "tests/integration/test_uptime.py::test_survivors_share_and_the_standby_waits_for_the_last",
+            "tests/integration/test_uptime.py::test_in_the_order_of_arrival_the_standby_takes_all",
+        ),
+    ),
+    Part(
+        "journal",
+        "the journal and its reports: rolling and killed gateways, an object store, a Spark cluster",
+        8,
+        (
+            "tests/integration/test_journal.py",
+            "tests/integration/test_journal_store.py",
+            "tests/reports/test_cluster.py",
+        ),
+    ),
+    Part(
+        "operations",
+        "migrations there and back, the demo, the launcher, and every command that the documentation shows",
+        10,
+        (
+            "tests/integration/test_migrate.py",
+            "tests/integration/test_docs_commands.py",
+            "tests/integration/test_demo.py",
+            "tests/integration/test_launcher.py",
+            "tests/integration/test_comparison.py::test_batches_of_many_keys_break_order_direct_and_keep_it_through_the_gateway",
+            "tests/integration/test_pulsar_admin.py::test_reads_are_answered_by_the_broker",
+            "tests/integration/test_pulsar_admin.py::test_a_write_is_refused_with_the_reason_or_done_where_it_is_configured",
+            "tests/integration/test_pulsar_admin.py::test_partitions_look_as_they_do_at_the_broker",
+        ),
+    ),
+    Part(
+        "load",
+        "overload, floods, expanding batches, a soak with thousands of restarts, and the bench itself",
+        8,
+        (
+            "tests/integration/test_overload.py",
+            "tests/integration/test_expanding_batches.py",
+            "tests/integration/test_flood.py",
+            "tests/integration/test_soak.py",
+            "tests/integration/test_bench.py",
+            "tests/integration/test_tools.py",
+            "tests/groups/test_scale.py",
+        ),
+    ),
+    Part(
+        "fuzzing",
+        "guided searches for inputs that break a promise",
+        3,
+        ("tests/fuzz/test_fuzz.py::test_a_guided_search_finds_nothing",),
+    ),
+    Part(
+        "chart",
+        "the Helm chart: what it renders, refuses, upgrades and says",
+        4,
+        ("tests/helm",),
+    ),
+    Part(
+        "image",
+        "the image, built without a registry, and the whole story told of containers",
+        12,
+        (
+            "tests/integration/test_image.py",
+            "tests/integration/test_image_base.py",
+            "tests/integration/test_story.py[containers]",
+        ),
+    ),
+    Part(
+        "cluster",
+        "the chart in a real Kubernetes",
+        20,
+        ("tests/cluster",),
+        marker="cluster",
+        by_name_only="it builds a Kubernetes and needs root",
+    ),
+)
+"""In the order of their value: what `.ci/run` has no time for is at the end."""
+
+HOMES: Final = (FAST, *PARTS)
+NAMES: Final = {part.name: part for part in HOMES}
+_PLACES: Final = sorted(
+    ((Place.of(place), part.name) for part in HOMES for place in part.tests),
+    key=lambda item: item[0].strength,
+    reverse=True,
+)
+
+
+@cache
+def home_of(nodeid: str) -> str:
+    """Name of the one home of a test: the fast tier or a part."""
+    test = Place.of(nodeid)
+    return next(name for place, name in _PLACES if place.has(test))
+
+
+def runs(nodeid: str, name: str) -> bool:
+    """Whether a part runs a test: one of its own, or one of the fast tier at full size."""
+    if home_of(nodeid) == name:
+        return True
+    test = Place.of(nodeid)
+    return home_of(nodeid) == FAST.name and any(Place.of(place).has(test) for place in NAMES[name].repeats)
+
+
+def main() -> int:
+    """List the homes."""
+    for part in HOMES:
+        only = f" (only by name: {part.by_name_only})" if part.by_name_only else ""
+        print(f"{part.name:14} {part.minutes:5.1f} min  {part.proves}{only}")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
