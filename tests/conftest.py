@@ -22,12 +22,18 @@ from hypothesis import settings
 from integration.artifacts import PULSAR_VERSIONS
 from integration.standalone import PulsarStandalone
 from tests.parts import FAST, NAMES, runs
+from tests.thorough import THOROUGH
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 SHARED = {"webSocketServiceEnabled": "true"}
 """For the brokers that tests share: their own WebSocket service is what ours is compared with."""
+SPARK_AS_DEPLOYED: dict[str, str] = {}
+SPARK_UNCOMPILED = {
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
 COLLECTED = pytest.StashKey[list[str]]()
 """Ids of all tests that a run has found, those that it leaves out included."""
 
@@ -154,11 +160,15 @@ def new_topic() -> Callable[[str], str]:
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    """Spark in this process, on two threads, without its web pages."""
+    """Spark in this process, on two threads, without its web pages.
+
+    In the fast tier without its compiler too: tests have few rows, and compiling a query takes longer than they do.
+    """
     from pyspark.sql import SparkSession  # noqa: PLC0415 - it takes a second, and most tests do without
 
     session = (
-        SparkSession.builder.master("local[2]")
+        SparkSession.builder.config(map=SPARK_AS_DEPLOYED if THOROUGH else SPARK_UNCOMPILED)
+        .master("local[2]")
         .appName("tests")
         .config("spark.ui.enabled", "false")
         .config("spark.driver.bindAddress", "127.0.0.1")
