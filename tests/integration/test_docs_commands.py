@@ -37,7 +37,7 @@ COMMAND_S_MAX = 120
 ELSEWHERE = {
     r"make test\b": ".ci/run",
     r"make (demo|report)\b": "tests/integration/test_demo.py",
-    r"make (lint|types|fmt)\b": "Makefile",
+    r"make (lint|types|fmt|parts)\b": "Makefile",
     r"make pulsar(-stop)?\b": "tests/integration/test_launcher.py",
     r"docker network\b": "tests/integration/test_image.py",
     r"make image\b": "tests/integration/test_image.py",
