@@ -29,8 +29,9 @@ if TYPE_CHECKING:
 
 SHARED = {"webSocketServiceEnabled": "true"}
 """For the brokers that tests share: their own WebSocket service is what ours is compared with."""
-SPARK_AS_DEPLOYED: dict[str, str] = {}
-SPARK_UNCOMPILED = {
+Options = dict[str, bool | float | int | str | None]
+SPARK_AS_DEPLOYED: Options = {}
+SPARK_UNCOMPILED: Options = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }

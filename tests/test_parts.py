@@ -75,10 +75,10 @@ def test_what_draws_little_in_the_fast_tier_is_drawn_whole_in_a_part() -> None:
 def test_the_whole_story_is_told_with_both_brokers_in_the_fast_tier(collected: list[str]) -> None:
     """Of processes; of containers in a part. And one audit under kills, and one report on a real journal."""
     fast = [test for test in collected if home_of(test) == FAST.name]
-    told = {test.partition("[")[2] for test in fast if "/test_story.py::" in test}
-    assert told == {"processes-4.2.4]", "processes-4.0.7]"}
+    story = [Place.of(test) for test in fast if test.startswith("tests/integration/test_story.py::")]
+    assert {test.words for test in story} == {"processes-4.2.4", "processes-4.0.7"}
     for promise in ("test_kills", "test_replicas", "test_journal", "test_console", "test_dashboards"):
-        assert [test for test in fast if f"/{promise}.py::" in test], promise
+        assert [test for test in fast if test.startswith(f"tests/integration/{promise}.py::")], promise
 
 
 @pytest.mark.parametrize(
