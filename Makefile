@@ -15,8 +15,6 @@ JOBS ?= 2
 PARTS ?=
 # In how many minutes it has to be over; what would take longer is left out. Empty is no limit.
 WITHIN ?=
-# That `make test` has run before, as AFTER='LOG CODE MINUTES': its output's file, its exit code, and what it took.
-AFTER ?=
 PINS = $(VENV)/bin/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes --no-annotate \
 	--custom-compile-command 'make pins'
 # How long the demo runs; empty leaves it to the demo.
@@ -72,8 +70,8 @@ test-tools:
 test: setup test-tools artifacts lint types ## lint, types and every promise once, against real brokers: ten minutes
 	@$(PYTHON) -m pytest --part fast -n $(JOBS) --dist loadfile --no-loadscope-reorder $(ARGS)
 
-test-all: setup test-tools artifacts $(if $(AFTER),,lint types) ## every test: PARTS='faults lives' for some, WITHIN=60 minutes
-	@$(PYTHON) -m tests.run_parts $(PARTS) --jobs $(JOBS) $(if $(WITHIN),--minutes $(WITHIN)) $(if $(AFTER),--after $(AFTER))
+test-all: setup test-tools artifacts lint types ## every test: PARTS='faults lives' for some, WITHIN=60 minutes
+	@$(PYTHON) -m tests.run_parts $(PARTS) --jobs $(JOBS) $(if $(WITHIN),--minutes $(WITHIN))
 
 parts: $(VENV)/.ready ## list the parts of test-all
 	@$(PYTHON) -m tests.parts

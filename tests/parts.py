@@ -213,7 +213,7 @@ PARTS: Final = (
             "tests/integration/test_soak.py",
             "tests/integration/test_bench.py",
             "tests/integration/test_tools.py",
-            "tests/groups/test_scale.py",
+            "tests/groups/test_scale.py[together]",
         ),
     ),
     Part(
