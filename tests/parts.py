@@ -68,7 +68,10 @@ class Part:
     repeats: tuple[str, ...] = ()
     """Places of tests of the fast tier that run here at full size (`tests.thorough`)."""
     command: tuple[str, ...] = ()
-    """Instead of pytest: a program that fails with its exit code, and may end with a plain closing line."""
+    """Instead of pytest: a program that fails with its exit code, and may end with a plain closing line.
+
+    `PYTHON` in it is the interpreter, `LOGS` a folder for what it keeps.
+    """
     marker: str = ""
     """What pytest's `-m` selects, where its default would leave the tests out."""
     by_name_only: str = ""

@@ -54,10 +54,11 @@ class Outcome:
     why: str = ""
 
 
-def command_of(part: Part, jobs: int) -> list[str]:
+def command_of(part: Part, jobs: int, logs: Path) -> list[str]:
     """How a part is run. The fast tier has all processes; a part has one, for others run beside it."""
     if part.command:
-        return list(part.command)
+        words = {"PYTHON": sys.executable, "LOGS": str(logs / part.name)}
+        return [words.get(word, word) for word in part.command]
     pytest = [sys.executable, "-m", "pytest", "--part", part.name, "--durations", "15"]
     if part == FAST:
         return [*pytest, "-n", str(jobs), "--dist", "loadfile", "--no-loadscope-reorder"]
@@ -180,7 +181,8 @@ class Run:
     def _start(self, part: Part) -> Running:
         own = time.monotonic() + 60 * (OVERRUN * part.minutes + SLACK_MINUTES)
         ends_at = float("inf") if self._ends_at is None else min(own, self._ends_at - END_S_MAX)
-        return Running(part, command_of(part, self._processes), self._logs / f"{part.name}.log", ends_at)
+        command = command_of(part, self._processes, self._logs)
+        return Running(part, command, self._logs / f"{part.name}.log", ends_at)
 
     def _alone(self) -> bool:
         """Whether the fast tier runs, which has all processes for itself."""

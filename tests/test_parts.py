@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -62,6 +63,14 @@ def test_no_place_is_written_twice() -> None:
     written = [place for part in HOMES for place in part.tests]
     assert len(written) == len(set(written))
     assert len(NAMES) == len(HOMES)
+
+
+def test_the_programs_of_parts_exist() -> None:
+    """A part without tests of pytest names a module to be run."""
+    for part in HOMES:
+        if part.command:
+            assert part.command[:2] == ("PYTHON", "-m")
+            assert find_spec(part.command[2]) is not None
 
 
 def test_what_draws_little_in_the_fast_tier_is_drawn_whole_in_a_part() -> None:

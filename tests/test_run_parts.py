@@ -29,7 +29,7 @@ except KeyboardInterrupt:
 def program(name: str, *lines: str, code: int = 0, minutes: float = 1.0) -> Part:
     """Make a part that says something and ends."""
     text = "".join(f"print({line!r});" for line in lines)
-    return Part(name, "something", minutes, command=(sys.executable, "-c", f"{text}raise SystemExit({code})"))
+    return Part(name, "something", minutes, command=("PYTHON", "-c", f"{text}raise SystemExit({code})"))
 
 
 def run(tmp_path: Path, *parts: Part, minutes: float | None = None, jobs: int = 2) -> tuple[list[Outcome], str]:
@@ -169,12 +169,19 @@ def test_the_command_line_names_parts() -> None:
         arguments(["no-such-part"])
 
 
-def test_each_part_is_a_process_of_pytest_on_its_places() -> None:
+def test_each_part_is_a_process_of_pytest_on_its_places(tmp_path: Path) -> None:
     """The fast tier alone has several."""
-    assert command_of(NAMES["faults"], 2)[1:5] == ["-m", "pytest", "--part", "faults"]
-    assert command_of(NAMES["faults"], 2)[-1] == "tests/integration/faults"
-    assert "cluster" in command_of(NAMES["cluster"], 2)
-    assert command_of(FAST, 3)[-5:] == ["-n", "3", "--dist", "loadfile", "--no-loadscope-reorder"]
+    faults = command_of(NAMES["faults"], 2, tmp_path)
+    assert faults[:5] == [sys.executable, "-m", "pytest", "--part", "faults"]
+    assert faults[-1] == "tests/integration/faults"
+    assert "cluster" in command_of(NAMES["cluster"], 2, tmp_path)
+    assert command_of(FAST, 3, tmp_path)[-5:] == ["-n", "3", "--dist", "loadfile", "--no-loadscope-reorder"]
+
+
+def test_another_program_is_told_where_its_logs_may_be(tmp_path: Path) -> None:
+    """Beside those of the parts, outside the checkout."""
+    part = Part("program", "something", 1.0, command=("PYTHON", "-m", "it", "--logs", "LOGS"))
+    assert command_of(part, 2, tmp_path) == [sys.executable, "-m", "it", "--logs", str(tmp_path / "program")]
 
 
 def test_the_last_line_is_a_plain_closing_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
