@@ -220,6 +220,12 @@ PARTS: Final = (
         ),
     ),
     Part(
+        "suites",
+        "the official Go and Rust clients' own tests end alike, direct and through the gateway",
+        16,
+        command=("PYTHON", "-m", "integration.suites", "--logs", "LOGS"),
+    ),
+    Part(
         "fuzzing",
         "guided searches for inputs that break a promise",
         3,
