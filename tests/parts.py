@@ -163,6 +163,7 @@ PARTS: Final = (
         (
             "tests/integration/test_compatibility.py",
             "tests/integration/test_clients.py",
+            "tests/integration/test_suites.py::test_a_selection_passes_on_both_ways",
             "tests/integration/test_features_chunks.py",
             "tests/integration/test_features_transactions.py",
             "tests/integration/test_exclusive_java.py",
