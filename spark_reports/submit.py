@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import typer
 
-from proxy.cli.report import report
+from spark_reports.command import report
 
 if __name__ == "__main__":
     typer.run(report)

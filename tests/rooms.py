@@ -72,7 +72,7 @@ ROOMS: Final[dict[str, tuple[str, ...]]] = {
         "proxy.net.session",
     ),
     "admin_api": ("proxy",),
-    "spark_reports": ("proxy.core", "proxy.journal"),
+    "spark_reports": ("proxy.core", "proxy", "proxy.journal"),
     "proxy.app": (
         "proxy.core",
         "proxy",
@@ -99,10 +99,6 @@ EXCEPTIONS: Final[frozenset[Arrow]] = frozenset({
     # to a room that may not be known
     ("proxy.net.subscription.directory", "proxy.net.group.seat"),
     ("proxy.net.subscription.subscription", "proxy.net.group.seat"),
-    ("proxy.net.subscription.views", "proxy.net.group.views"),
-    ("spark_reports.submit", "proxy.cli.report"),
-    # circles within a room
-    ("proxy.core.worker", "proxy.core.entry"),
     # a subscription's parts are handed the whole subscription
     *((f"proxy.net.subscription.{part}", "proxy.net.subscription.subscription") for part in (
         "admission", "inflow", "membership", "orders", "parting", "requests", "workers",

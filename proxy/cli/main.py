@@ -12,10 +12,10 @@ from typing import Annotated
 import typer
 
 from proxy.cli.operate import add_commands
-from proxy.cli.report import add_report
 from proxy.config.load import CONFIG_FILE_VARIABLE, InvalidConfiguration, Loaded, load
 from proxy.config.show import effective, effective_json, mistakes, mistakes_json
 from proxy.errors import StartFailure
+from spark_reports.command import add_report
 
 EXIT_FAILED = 1
 """The gateway could not start, or ended by a fault."""

@@ -14,15 +14,13 @@ from __future__ import annotations
 
 from itertools import repeat
 from operator import attrgetter
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from proxy.core.positions import ENTRY_BITS, ENTRY_MASK, entry_of, unpack
 from proxy.core.slice_id import SLICE_FLAG, slice_id, sliceable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
-
-    from proxy.core.worker import Worker
 
 _LEDGER_SHIFT: Final = 63
 WIRE_ENTRY_MASK: Final = (1 << _LEDGER_SHIFT) - 1
@@ -99,6 +97,14 @@ class Batch:
         return sum(sum(map(_BIT, part.unacked_indexes())) for part in self.parts)
 
 
+class Holder(Protocol):
+    """The worker that a part was sent to, as far as what is kept of the part looks at it: see `proxy.core.worker`."""
+
+    index: int
+    name: str
+    outbox: list[Part]
+
+
 class Part:
     """Messages of one entry that are at one place, and at one worker once they were sent."""
 
@@ -139,7 +145,7 @@ class Part:
         self.sent_at = 0.0
         self.attempts = 0
         self.key = position
-        self.holder: Worker | None = None
+        self.holder: Holder | None = None
         self.batch: Batch | None = None
         self.indexes: tuple[int, ...] | None = None
         """Which messages of the entry, ascending; None means all."""

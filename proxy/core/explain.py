@@ -298,7 +298,8 @@ def _blocking(parts: Sequence[Part], now: float, slot: int | None = None) -> Blo
 def _unfinished_before_gate(dispatcher: Dispatcher) -> str:
     """For the oldest entry, which is the one the sentence names."""
     oldest = _parts_at(dispatcher, min(dispatcher.outstanding.entries))[0]
-    return _unfinished(dispatcher, oldest.holder, (oldest.slot,)) if oldest.holder is not None else ""
+    worker = None if oldest.holder is None else dispatcher.workers.get(oldest.holder.index)
+    return "" if worker is None else _unfinished(dispatcher, worker, (oldest.slot,))
 
 
 def _unfinished(dispatcher: Dispatcher, worker: Worker, slots: Sequence[int]) -> str:

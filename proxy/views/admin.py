@@ -22,8 +22,8 @@ from proxy.groups.streams import GroupId
 from proxy.limits import Limits
 from proxy.net.group.views import GroupsPage
 from proxy.net.subscription import orders as subscription_orders
-from proxy.net.subscription.views import subscription_statistics_steps, subscriptions_statistics_steps
 from proxy.views.answers import connected_steps, is_of, ring_steps, standing
+from proxy.views.subscriptions import subscription_statistics_steps, subscriptions_statistics_steps
 from proxy.views.values import ConnectedSubscription, DrainingPage, Ring, StandingOrders
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from proxy.net.subscription.directory import Subscriptions
     from proxy.net.subscription.settings import SubscriptionSettings
     from proxy.net.subscription.subscription import Subscription
-    from proxy.net.subscription.views import SubscriptionsStatistics, SubscriptionStatistics
+    from proxy.views.subscriptions import SubscriptionsStatistics, SubscriptionStatistics
 
     Key = tuple[str, str]
     """Topic, with everything before its name, and subscription."""
@@ -78,7 +78,7 @@ class Admin:
 
     def subscriptions(self, after: str | None, limit: int) -> Steps[SubscriptionsStatistics]:
         """A page of them, without what may be long."""
-        return subscriptions_statistics_steps(self._subscriptions, after, limit, brief=True)
+        return subscriptions_statistics_steps(self._subscriptions, self._groups, after, limit, brief=True)
 
     def configuration(self) -> dict[str, Any]:
         """Every setting in effect with where it comes from."""
@@ -86,7 +86,7 @@ class Admin:
 
     def subscription(self, key: Key) -> Steps[SubscriptionStatistics]:
         """One. Raises `NotFound`."""
-        return subscription_statistics_steps(self._find(key))
+        return subscription_statistics_steps(self._find(key), self._groups)
 
     def consumer(self, key: Key, name: str) -> Steps[WorkerStatistics]:
         """One worker; the first of that name. Raises `NotFound`."""

@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from admin_api.schemas import hashes, orders, pending, subscriptions
 from proxy.core import explain, preview, statistics
 from proxy.core import pending as core_pending
-from proxy.net.subscription import views as subscription_statistics
+from proxy.views import subscriptions as subscription_statistics
 from proxy.views import values as admin_values
 from tests.admin_api.rig import AdminRig
 

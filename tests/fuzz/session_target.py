@@ -19,8 +19,8 @@ from proxy.net.session.settings import SessionSettings
 from proxy.net.subscription.directory import Subscriptions
 from proxy.net.subscription.openings import Openings
 from proxy.net.subscription.settings import SubscriptionSettings
-from proxy.net.subscription.views import subscriptions_statistics_steps
 from proxy.service_url import parse_service_url
+from proxy.views.subscriptions import subscriptions_statistics_steps
 from proxy.wire import pulsar_pb2 as pb
 from proxy.wire.frames import payload_start
 from proxy.wire.messages import parse_message
@@ -181,7 +181,7 @@ class Scene:
 
     def leave(self) -> None:
         """The client goes: nothing of it may stay."""
-        finished(subscriptions_statistics_steps(self.subscriptions, None, 10))
+        finished(subscriptions_statistics_steps(self.subscriptions, None, None, 10))
         self.client.lose()
         for attempt in self.connector.attempts:
             if not attempt.decided:

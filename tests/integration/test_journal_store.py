@@ -27,7 +27,7 @@ from integration.ports import LOOPBACK, free_ports
 from integration.processes import OwnedProcess
 from integration.s3_connector import ensure_connector
 from integration.standalone import PulsarStandalone
-from proxy.cli.report import EXIT_NOTHING_TO_READ
+from spark_reports.command import EXIT_NOTHING_TO_READ
 from spark_reports.reading import open_journal
 from spark_reports.trouble import connector
 from tests.integration.conditions import eventually

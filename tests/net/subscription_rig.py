@@ -16,7 +16,7 @@ from proxy.net.subscription.directory import Subscriptions
 from proxy.net.subscription.openings import Openings
 from proxy.net.subscription.settings import SubscriptionSettings
 from proxy.net.subscription.subscription import Subscription
-from proxy.net.subscription.views import SubscriptionsStatistics, subscriptions_statistics_steps
+from proxy.views.subscriptions import SubscriptionsStatistics, subscriptions_statistics_steps
 from proxy.wire import frames
 from proxy.wire import pulsar_pb2 as pb
 from proxy.wire.codecs import decompress
@@ -268,7 +268,7 @@ class SubscriptionRig:
 
     def statistics(self) -> SubscriptionsStatistics:
         """As operators see it."""
-        return finished(subscriptions_statistics_steps(self.subscriptions, None, 1_000))
+        return finished(subscriptions_statistics_steps(self.subscriptions, None, None, 1_000))
 
     def subscribe(self, name: str = "", *, settle: bool = True, **fields: object) -> Worker:
         """SUBSCRIBE of a worker; with `settle` False not even this loop turn ends."""

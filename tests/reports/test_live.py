@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from integration.journals.make import make
 from integration.journals.plan import FAULTS, Plan
-from proxy.cli.report import EXIT_VIOLATIONS
+from spark_reports.command import EXIT_VIOLATIONS
 from spark_reports.live import Live, Pace
 from spark_reports.ordering_audit import judge, violations
 from spark_reports.place import JournalError

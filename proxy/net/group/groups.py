@@ -120,9 +120,14 @@ class Groups:
         """Freeze some groups, by topic and subscription; `after` is `next` of the page before."""
         seats = {"/".join(group): seat for group, seat in self._seats.items()}
         names = nsmallest(limit + 1, (name for name in seats if after is None or name > after))
-        told = [group_summary(seats[name], self._clock.now()) for name in names[:limit]]
+        told = [self.summary(seats[name].group) for name in names[:limit]]
         page = tuple(summary for summary in told if summary is not None)
         return GroupsPage(self.replica, page, names[limit - 1] if len(names) > limit else None)
+
+    def summary(self, group: GroupId) -> GroupSummary | None:
+        """Freeze one's numbers; None for a group that this replica is not in."""
+        seat = self._seats.get(group)
+        return None if seat is None else group_summary(seat, self._clock.now())
 
     def statistics(self, group: GroupId) -> GroupStatistics | None:
         """Freeze one; None for a group that this replica is not in."""
@@ -132,8 +137,7 @@ class Groups:
     def summaries(self) -> Iterator[GroupSummary]:
         """Each as of the moment it is asked for; those that were left meanwhile are left out."""
         for group in list(self._seats):
-            seat = self._seats.get(group)
-            summary = None if seat is None else group_summary(seat, self._clock.now())
+            summary = self.summary(group)
             if summary is not None:
                 yield summary
 

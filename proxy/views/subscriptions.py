@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from proxy.core.statistics import DispatcherStatistics, dispatcher_statistics_steps
-from proxy.net.group.views import GroupSummary, group_summary
+from proxy.groups.streams import GroupId
 
 if TYPE_CHECKING:
     from proxy.core.steps import Steps
+    from proxy.net.group.groups import Groups
+    from proxy.net.group.views import GroupSummary
     from proxy.net.subscription.directory import Subscriptions
     from proxy.net.subscription.subscription import Subscription
 
@@ -77,7 +79,9 @@ class SubscriptionsStatistics:
     draining: bool
 
 
-def subscription_statistics_steps(subscription: Subscription, *, brief: bool = False) -> Steps[SubscriptionStatistics]:
+def subscription_statistics_steps(
+    subscription: Subscription, groups: Groups | None, *, brief: bool = False
+) -> Steps[SubscriptionStatistics]:
     """One of them; `brief` is without what may be long: ranges, draining hashes, hand-overs."""
     dispatcher = yield from dispatcher_statistics_steps(subscription.dispatcher, brief=brief)
     counters = subscription.counters
@@ -112,13 +116,13 @@ def subscription_statistics_steps(subscription: Subscription, *, brief: bool = F
         budget_stops=subscription.inflows.budget_stops,
         hand_over_count=subscription.hand_over_count,
         hand_overs=hand_overs,
-        group=None if subscription.seat is None else group_summary(subscription.seat, subscription.now()),
+        group=None if groups is None else groups.summary(GroupId(*subscription.key)),
         dispatcher=dispatcher,
     )
 
 
 def subscriptions_statistics_steps(
-    directory: Subscriptions, after: str | None, limit: int, *, brief: bool = False
+    directory: Subscriptions, groups: Groups | None, after: str | None, limit: int, *, brief: bool = False
 ) -> Steps[SubscriptionsStatistics]:
     """A page of at most `limit` of them, by topic and name; of those that end meanwhile nothing is told."""
     keys = directory.all_keys()
@@ -128,7 +132,7 @@ def subscriptions_statistics_steps(
     for key in page:
         subscription = directory.find(key)
         if subscription is not None:
-            told.append((yield from subscription_statistics_steps(subscription, brief=brief)))
+            told.append((yield from subscription_statistics_steps(subscription, groups, brief=brief)))
     shared = directory.summary()
     return SubscriptionsStatistics(
         subscriptions=tuple(told),
