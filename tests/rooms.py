@@ -2,7 +2,7 @@
 
 A room is a folder with a purpose. An arrow is an import of one module by another, wherever it stands: in a function or
 for types only, it ties them all the same, since a reader of the one has to read the other. `ROOMS` says which rooms a
-room may know; `EXCEPTIONS` are the arrows that break this or close a circle and have not been cut yet.
+room may know.
 """
 
 from __future__ import annotations
@@ -95,18 +95,6 @@ ROOMS: Final[dict[str, tuple[str, ...]]] = {
 }
 """Every room, the lowest first, and which rooms below it may know."""
 
-EXCEPTIONS: Final[frozenset[Arrow]] = frozenset({
-    # to a room that may not be known
-    ("proxy.net.subscription.directory", "proxy.net.group.seat"),
-    ("proxy.net.subscription.subscription", "proxy.net.group.seat"),
-    # a subscription's parts are handed the whole subscription
-    *((f"proxy.net.subscription.{part}", "proxy.net.subscription.subscription") for part in (
-        "admission", "inflow", "membership", "orders", "parting", "requests", "workers",
-    )),
-    ("proxy.net.subscription.subscription", "proxy.net.subscription.directory"),
-})  # fmt: skip
-"""Arrows that are still to be cut: each runs to a room that its room may not know, or closes a circle."""
-
 
 @dataclass(frozen=True)
 class House:
@@ -128,9 +116,9 @@ class House:
             (tail, head) for tail, head in self.between() if self.rooms[head] not in allowed.get(self.rooms[tail], ())
         }
 
-    def circles(self, without: Iterable[Arrow] = ()) -> list[frozenset[str]]:
+    def circles(self) -> list[frozenset[str]]:
         """Modules that reach each other, the largest circle first."""
-        return circles(self.modules, set(self.arrows) - set(without))
+        return circles(self.modules, self.arrows)
 
 
 def read(root: Path = ROOT, folders: Iterable[str] = PRODUCT) -> House:

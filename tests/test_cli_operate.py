@@ -175,7 +175,7 @@ def test_previews_change_nothing() -> None:
     rig, _ = draining_rig()
     assert "joins" in printed(rig, "preview", "join", *TARGET, "c")
     assert "leaves" in printed(rig, "preview", "leave", *TARGET, "a", "b")
-    assert sorted(worker.name for worker in rig.subscription.dispatcher.workers.values()) == ["a", "b"]
+    assert sorted(worker.name for worker in rig.subscription.state.dispatcher.workers.values()) == ["a", "b"]
 
 
 def test_orders_are_carried_out_and_taken_back() -> None:

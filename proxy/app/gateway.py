@@ -90,7 +90,7 @@ class Gateway:
         subscription_settings = picked(SubscriptionSettings, config)
         self._subscriptions = Subscriptions(self._brokers, clock, subscription_settings, openings, self._is_shared)
         if self._groups is not None:
-            self._subscriptions.new_seat = self._groups.new_seat
+            self._subscriptions.new_assignment = self._groups.new_seat
         events = self._subscriptions.events
         self._journal = journal_of(config, clock)
         if self._journal is not None:

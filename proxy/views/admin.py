@@ -21,7 +21,7 @@ from proxy.groups.messages import ReplayTarget
 from proxy.groups.streams import GroupId
 from proxy.limits import Limits
 from proxy.net.group.views import GroupsPage
-from proxy.net.subscription import orders as subscription_orders
+from proxy.net.subscription.order_book import LimitsWanted
 from proxy.views.answers import connected_steps, is_of, ring_steps, standing
 from proxy.views.subscriptions import subscription_statistics_steps, subscriptions_statistics_steps
 from proxy.views.values import ConnectedSubscription, DrainingPage, Ring, StandingOrders
@@ -91,7 +91,7 @@ class Admin:
     def consumer(self, key: Key, name: str) -> Steps[WorkerStatistics]:
         """One worker; the first of that name. Raises `NotFound`."""
         subscription = self._find(key)
-        return worker_statistics_steps(subscription.dispatcher, self._workers(subscription, name)[0])
+        return worker_statistics_steps(subscription.state.dispatcher, self._workers(subscription, name)[0])
 
     def connected(self, topic: str, *, partitions: bool) -> list[Steps[ConnectedSubscription]]:
         """What a broker would show of the topic's subscriptions here, or of those of its partitions; each on demand."""
@@ -110,7 +110,7 @@ class Admin:
     def draining(self, key: Key, name: str | None, after: int, limit: int) -> DrainingPage:
         """Hashes above `after` that drain, of one worker or all. Raises `NotFound`."""
         subscription = self._find(key)
-        dispatcher = subscription.dispatcher
+        dispatcher = subscription.state.dispatcher
         worker = self._workers(subscription, name)[0] if name is not None else None
         holder = dispatcher.slots.holder
         found = (slot for slot in dispatcher.draining.slots() if slot > after)
@@ -119,7 +119,7 @@ class Admin:
         page = list(islice(found, limit + 1))
         listed = page[:limit]
         return DrainingPage(
-            now=subscription.now(),
+            now=subscription.state.now(),
             draining_hashes_count=worker.draining_slots if worker is not None else len(dispatcher.draining),
             draining_hashes=tuple(draining_hash(dispatcher, slot) for slot in listed),
             holders=tuple(dispatcher.workers[holder(slot)].name for slot in listed),
@@ -129,9 +129,9 @@ class Admin:
     def explain(self, key: Key, *, message_key: bytes | None, slot: int | None) -> explain.SlotExplanation:
         """Why a key, or a slot, waits or flows. Raises `NotFound`, and `ClientError` for a slot that cannot be."""
         subscription = self._find(key)
-        place = self._slot(subscription, message_key, slot)
+        state, place = subscription.state, self._slot(subscription, message_key, slot)
         behind = subscription.inflows.behind
-        return explain.explain_slot(subscription.dispatcher, place, subscription.now(), upstream_backlog=behind)
+        return explain.explain_slot(state.dispatcher, place, state.now(), upstream_backlog=behind)
 
     def preview_join(
         self, key: Key, name: str, sticky_ranges: Sequence[tuple[int, int]]
@@ -139,7 +139,7 @@ class Admin:
         """What would move if a worker came. Raises `NotFound`, and `Conflict` where it would be refused."""
         subscription = self._find(key)
         try:
-            return (yield from preview.preview_join_steps(subscription.dispatcher, name, sticky_ranges))
+            return (yield from preview.preview_join_steps(subscription.state.dispatcher, name, sticky_ranges))
         except ConsumerAssignError as error:
             raise Conflict(str(error)) from error
 
@@ -148,7 +148,7 @@ class Admin:
         subscription = self._find(key)
         for name in names:
             self._workers(subscription, name)
-        return preview.preview_leave_steps(subscription.dispatcher, names)
+        return preview.preview_leave_steps(subscription.state.dispatcher, names)
 
     def elections(self, after: str | None, limit: int) -> ElectionsPage:
         """A page of the topics that somebody here wants for itself alone, and the sums of all."""
@@ -185,14 +185,14 @@ class Admin:
     ) -> Steps[pending.PendingPage]:
         """A page of what a worker holds. Raises `NotFound`, and `ClientError` for a cursor that is none."""
         subscription = self._find(key)
-        worker = self._workers(subscription, name)[0]
+        state, worker = subscription.state, self._workers(subscription, name)[0]
         place = None
         if message_key is not None or slot is not None:
             place = self._slot(subscription, message_key, slot)
         try:
             return (
                 yield from pending.pending_page_steps(
-                    subscription.dispatcher, worker, slot=place, after=after, limit=limit, now=subscription.now()
+                    state.dispatcher, worker, slot=place, after=after, limit=limit, now=state.now()
                 )
             )
         except ValueError as error:
@@ -207,7 +207,7 @@ class Admin:
 
     def pause(self, key: Key) -> None:
         """Deliver nothing. Raises `NotFound`."""
-        subscription_orders.pause(self._find(key))
+        self._find(key).orders.pause()
 
     def resume(self, key: Key) -> None:
         """Deliver again. Raises `NotFound`, unless a pause stands for a subscription without workers."""
@@ -216,7 +216,7 @@ class Admin:
             with book.changing(key) as orders:
                 orders.paused = False
         else:
-            subscription_orders.resume(self._find(key))
+            self._find(key).orders.resume()
 
     def drain(self, key: Key, name: str, *, drained: bool) -> int:
         """Give a worker nothing new, or again. Raises `NotFound`, except to take back what stands for an absent one."""
@@ -229,13 +229,13 @@ class Admin:
         subscription = self._find(key)
         if drained or not stands:
             self._workers(subscription, name)
-        return subscription_orders.drain(subscription, name, drained=drained)
+        return subscription.orders.drain(name, drained=drained)
 
     def evict(self, key: Key, name: str) -> int:
         """Close a worker's consumer. Raises `NotFound`."""
         subscription = self._find(key)
         self._workers(subscription, name)
-        return subscription_orders.evict(subscription, name)
+        return subscription.orders.evict(name)
 
     def change_mode(self, key: Key, mode: str | None) -> None:
         """Order by another mode, None for what the clients or the configuration say.
@@ -245,15 +245,15 @@ class Admin:
         book = self._subscriptions.orders
         present = self._subscriptions.find(key)
         if mode is None and book.of(key).mode is not None:
-            if present is not None and present.policy.mode is not present.policy.asked:
-                subscription_orders.change_mode(present, present.policy.asked)
+            if present is not None and present.state.policy.mode is not present.state.policy.asked:
+                present.orders.change_mode(present.state.policy.asked)
             with book.changing(key) as orders:
                 orders.mode = None
             return
         subscription = present or self._find(key)
         if mode is not None:
             try:
-                subscription_orders.change_mode(subscription, OrderingMode(mode))
+                subscription.orders.change_mode(OrderingMode(mode))
             except ClientError as error:
                 raise Conflict(str(error)) from error
 
@@ -264,16 +264,16 @@ class Admin:
         they do not go together.
         """
         book = self._subscriptions.orders
-        wanted = subscription_orders.LimitsWanted(**limits)
-        settings = wanted.applied(self._subscriptions.settings)
+        wanted = LimitsWanted(**limits)
+        settings = wanted.applied(self._subscriptions.services.settings)
         _check_limits(settings, self._max_frame_bytes)
-        nothing = subscription_orders.LimitsWanted()
+        nothing = LimitsWanted()
         if self._subscriptions.find(key) is None and wanted == nothing and book.of(key).limits != nothing:
             with book.changing(key) as orders:
                 orders.limits = nothing
         else:
-            subscription_orders.change_limits(self._find(key), wanted)
-        return {name: getattr(settings, name) for name in subscription_orders.LimitsWanted.__slots__}
+            self._find(key).orders.change_limits(wanted)
+        return {name: getattr(settings, name) for name in LimitsWanted.__slots__}
 
     def replay(
         self,
@@ -312,16 +312,16 @@ class Admin:
 
     @staticmethod
     def _workers(subscription: Subscription, name: str) -> list[Worker]:
-        workers = subscription.dispatcher.workers.values()
+        workers = subscription.state.dispatcher.workers.values()
         found = [worker for worker in workers if worker.name == name]
         if not found:
             names = ", ".join(sorted(worker.name for worker in workers)[:NAMES_TOLD_MAX]) or "none"
-            raise NotFound(f"subscription {subscription.name} has no consumer {name} here; it has: {names}")
+            raise NotFound(f"subscription {subscription.state.name} has no consumer {name} here; it has: {names}")
         return found
 
     @staticmethod
     def _slot(subscription: Subscription, message_key: bytes | None, slot: int | None) -> int:
-        selector = subscription.dispatcher.selector
+        selector = subscription.state.dispatcher.selector
         if message_key is not None:
             return selector.slot(murmur31(message_key))
         if slot is None or not 0 <= slot < RANGE_SLOT_COUNT:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from proxy.core.statistics import dispatcher_statistics_steps
 from proxy.core.steps import in_steps
-from proxy.net.subscription import orders as subscription_orders
+from proxy.net.subscription.order_book import LimitsWanted
 from proxy.views.values import ConnectedConsumer, ConnectedSubscription, Ring, StandingOrders
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from proxy.core.statistics import WorkerStatistics
     from proxy.core.steps import Steps
     from proxy.core.worker import Worker
-    from proxy.net.subscription.orders import Orders
+    from proxy.net.subscription.order_book import Orders
     from proxy.net.subscription.subscription import Subscription
     from proxy.net.subscription.workers import SubscribedWorker
 
@@ -27,7 +27,7 @@ RING_ATTEMPTS: Final = 5
 
 def ring_steps(subscription: Subscription) -> Steps[Ring]:
     """Workers that come or go meanwhile make it begin anew, or no hash would be told once only."""
-    dispatcher = subscription.dispatcher
+    dispatcher = subscription.state.dispatcher
     for _ in range(RING_ATTEMPTS):
         workers = list(dispatcher.workers.values())
         by_worker = []
@@ -58,7 +58,7 @@ def _ring(dispatcher: Dispatcher, workers: Sequence[Worker], ranges: Sequence[tu
 
 def standing(key: tuple[str, str], orders: Orders, subscription: Subscription | None) -> StandingOrders:
     """What is asked of a subscription, which may not be here."""
-    limits = {name: getattr(orders.limits, name) for name in subscription_orders.LimitsWanted.__slots__}
+    limits = {name: getattr(orders.limits, name) for name in LimitsWanted.__slots__}
     return StandingOrders(
         topic=key[0],
         subscription=key[1],
@@ -80,7 +80,7 @@ def is_of(name: str, topic: str, *, partitions: bool) -> bool:
 
 def connected_steps(subscription: Subscription) -> Steps[ConnectedSubscription]:
     """Workers in join order; namesakes are told apart by it."""
-    statistics = yield from dispatcher_statistics_steps(subscription.dispatcher)
+    statistics = yield from dispatcher_statistics_steps(subscription.state.dispatcher)
     by_name: dict[str, deque[SubscribedWorker]] = {}
     for subscriber in subscription.subscribers.values():
         if subscriber.worker is not None:
@@ -91,10 +91,10 @@ def connected_steps(subscription: Subscription) -> Steps[ConnectedSubscription]:
         if namesakes:  # or it left meanwhile
             consumers.append(_connected_consumer(worker, namesakes.popleft()))
     return ConnectedSubscription(
-        topic=subscription.topic,
-        subscription=subscription.name,
-        now=subscription.now(),
-        replica_name=subscription.settings.replica_name,
+        topic=subscription.state.topic,
+        subscription=subscription.state.name,
+        now=subscription.state.now(),
+        replica_name=subscription.state.settings.replica_name,
         ordering_mode=statistics.ordering_mode,
         waiting_messages=statistics.waiting_messages,
         consumers=tuple(consumers),

@@ -83,23 +83,24 @@ def subscription_statistics_steps(
     subscription: Subscription, groups: Groups | None, *, brief: bool = False
 ) -> Steps[SubscriptionStatistics]:
     """One of them; `brief` is without what may be long: ranges, draining hashes, hand-overs."""
-    dispatcher = yield from dispatcher_statistics_steps(subscription.dispatcher, brief=brief)
-    counters = subscription.counters
+    state, inflows = subscription.state, subscription.inflows
+    dispatcher = yield from dispatcher_statistics_steps(state.dispatcher, brief=brief)
+    counters = state.counters
     hand_overs = tuple(
         HandOverStatistics(
             item.slot, item.holder, item.owner, item.ended_at - item.began_at, item.ended_at, item.waiting_messages
         )
-        for item in (() if brief else subscription.hand_overs)
+        for item in (() if brief else state.hand_overs)
     )
     return SubscriptionStatistics(
-        topic=subscription.topic,
-        subscription=subscription.name,
-        now=subscription.now(),
-        key_shared_mode="STICKY" if subscription.policy.sticky else "AUTO_SPLIT",
-        upstream_state=subscription.inflows.state.value,
-        upstream_connects=subscription.inflows.connects,
-        upstream_error=subscription.inflows.last_error,
-        upstream_permits=subscription.inflows.permits,
+        topic=state.topic,
+        subscription=state.name,
+        now=state.now(),
+        key_shared_mode="STICKY" if state.policy.sticky else "AUTO_SPLIT",
+        upstream_state=inflows.state.value,
+        upstream_connects=inflows.connects,
+        upstream_error=inflows.last_error,
+        upstream_permits=inflows.permits,
         joining=len(subscription.admission),
         addresses=tuple(
             (item.worker.name, item.link.peer) for item in subscription.subscribers.values() if item.worker is not None
@@ -111,12 +112,12 @@ def subscription_statistics_steps(
         sliced_deliveries=counters.sliced_deliveries,
         background_openings=counters.background_openings,
         background_opened_bytes=counters.background_opened_bytes,
-        opening_messages=subscription.inflows.queued_messages,
-        opening_bytes=subscription.inflows.queued_bytes,
-        budget_stops=subscription.inflows.budget_stops,
-        hand_over_count=subscription.hand_over_count,
+        opening_messages=inflows.queued_messages,
+        opening_bytes=inflows.queued_bytes,
+        budget_stops=inflows.budget_stops,
+        hand_over_count=state.hand_over_count,
         hand_overs=hand_overs,
-        group=None if groups is None else groups.summary(GroupId(*subscription.key)),
+        group=None if groups is None else groups.summary(GroupId(*state.key)),
         dispatcher=dispatcher,
     )
 

@@ -55,7 +55,7 @@ class GroupsRig(AdminRig):
         """With no broker for its own messages."""
         settings = GroupSettings(groups_enabled=True, group_streams=4)
         groups = net_groups.Groups("here-1", NoBrokers(), self.clock, settings)
-        self.subscriptions.new_seat = groups.new_seat
+        self.subscriptions.new_assignment = groups.new_seat
         return groups
 
     def hear(self, message: LeaseStreams | UpdateStreams | FindLeader | Disconnect) -> None:

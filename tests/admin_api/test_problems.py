@@ -131,7 +131,7 @@ def test_a_mode_that_does_not_go_with_what_clients_asked_for_is_409() -> None:
 
 def test_a_fault_of_ours_is_500_without_a_word_about_the_inside(rig: AdminRig) -> None:
     """A problem as well; the log has the rest."""
-    del rig.subscription.dispatcher.slots
+    del rig.subscription.state.dispatcher.slots
     answer = rig.ask("GET", SUBSCRIPTION + "/explain?key=k", faulty=True)
     assert answer.status_code == 500
     assert answer.headers["content-type"] == "application/problem+json"

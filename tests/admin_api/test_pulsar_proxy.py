@@ -78,7 +78,7 @@ def with_workers() -> PulsarRig:
         return httpx.Response(200, json=shown, headers={"etag": "x", "broker-address": "b1"})
 
     rig = PulsarRig(answer)
-    name = rig.subscriptions.settings.replica_name
+    name = rig.subscriptions.services.settings.replica_name
     rig.worker("a", permits=9, metadata=[{"key": "pod", "value": "w-1"}])
     rig.worker("b", permits=9)
     rig.link.deliver((0, single("k")))

@@ -275,7 +275,7 @@ def test_a_read_only_gateway_takes_no_order(method: str, path: str, body: object
     answer = rig.ask(method, SUBSCRIPTION + path, json=body)
     assert answer.status_code == 403
     assert "admin_read_only" in answer.json()["detail"]
-    assert not rig.subscription.dispatcher.paused
+    assert not rig.subscription.state.dispatcher.paused
     assert len(rig.subscription.subscribers) == 1
 
 
@@ -287,7 +287,7 @@ def test_another_sites_page_can_order_nothing(method: str, path: str, body: obje
     refused = rig.ask(method, SUBSCRIPTION + path, json=body, headers={"Sec-Fetch-Site": "cross-site"})
     assert refused.status_code == 403
     assert len(rig.subscription.subscribers) == 1
-    assert not rig.subscription.dispatcher.paused
+    assert not rig.subscription.state.dispatcher.paused
     own = rig.ask(method, SUBSCRIPTION + path, json=body, headers={"Sec-Fetch-Site": "same-origin"})
     assert own.is_success
 

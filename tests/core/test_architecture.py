@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.rooms import EXCEPTIONS, ROOMS, ROOT, House, circles, describe, imports, read
+from tests.rooms import ROOMS, ROOT, House, describe, imports, read
 
 IMPURE = frozenset({
     "asyncio", "concurrent", "datetime", "ftplib", "http", "logging", "multiprocessing", "os", "pathlib",
@@ -136,21 +136,13 @@ def house() -> House:
 
 
 def test_a_room_knows_only_rooms_below_it(house: House) -> None:
-    """Modules import within their room and from the rooms that it may know; what does not yet is listed."""
-    assert {arrow for arrow in house.forbidden() if arrow not in EXCEPTIONS} == set()
+    """Modules import within their room and from the rooms that it may know."""
+    assert house.forbidden() == set()
 
 
 def test_no_modules_know_each_other_in_a_circle(house: House) -> None:
-    """Those that only types make are circles too; once the listed arrows are cut, there is none."""
-    assert house.circles(without=EXCEPTIONS) == []
-
-
-def test_every_exception_is_still_needed(house: House) -> None:
-    """An arrow that is gone, or that neither runs up nor closes a circle alone, has to leave the list."""
-    assert {arrow for arrow in EXCEPTIONS if arrow not in house.arrows} == set()
-    rest = set(house.arrows) - EXCEPTIONS
-    harmless = EXCEPTIONS - house.forbidden()
-    assert {arrow for arrow in harmless if not circles(house.modules, rest | {arrow})} == set()
+    """Those that only types make are circles too."""
+    assert house.circles() == []
 
 
 def test_the_rooms_are_those_that_are_told(house: House) -> None:
@@ -190,8 +182,10 @@ def test_what_is_planted_in_a_house_is_found(tmp_path: Path) -> None:
     assert planted.arrows[up] == "proxy/core/d.py:2"
     ring = frozenset({"proxy.core.a", "proxy.core.b", "proxy.core.c"})
     assert planted.circles() == [ring, frozenset(up)]
-    assert planted.circles(without=[up]) == [ring]
-    assert planted.circles(without=[up, ("proxy.core.c", "proxy.core.a")]) == []
+    (tmp_path / "proxy/core/d.py").write_text("", encoding="utf-8")
+    assert read(tmp_path).circles() == [ring]
+    (tmp_path / "proxy/core/c.py").write_text("", encoding="utf-8")
+    assert read(tmp_path).circles() == []
 
 
 PLANTED = [

@@ -205,7 +205,7 @@ MUTANTS = (
     _mutant(
         "frames may leave at any time",
         "proxy/net/subscription/subscription.py",
-        "            subscriber.link.limit(leases.end - self.now())\n",
+        "            subscriber.link.limit(leases.end - self.state.now())\n",
         "            pass\n",
         SEATS,
     ),

@@ -39,7 +39,7 @@ def freeze_sending(order: Path) -> None:
     def send(self: Subscription, worker: Worker) -> None:
         in_hand = len(worker.outbox)
         _send(self, worker)
-        if self.dispatcher.leases is not None and in_hand > len(worker.outbox):
+        if self.state.dispatcher.leases is not None and in_hand > len(worker.outbox):
             _stop(order)
 
     Subscription._send = send  # type: ignore[method-assign]
@@ -49,7 +49,8 @@ def freeze_dispatched(order: Path) -> None:
     """Likewise at the end of a turn, before anything of what it dispatched is sent."""
 
     def flush(self: Subscription) -> None:
-        if self.dispatcher.leases is not None and any(worker.outbox for worker in self.dispatcher.workers.values()):
+        dispatcher = self.state.dispatcher
+        if dispatcher.leases is not None and any(worker.outbox for worker in dispatcher.workers.values()):
             _stop(order)
         _flush(self)
 

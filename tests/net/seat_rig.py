@@ -92,7 +92,7 @@ class SeatRig(GroupRig):
         self.stamps = itertools.count(1)
         self.numbers = itertools.count(1)
         self.version: Version | None = None
-        self.subscriptions.new_seat = self.new_seat
+        self.subscriptions.new_assignment = self.new_seat
         self.first = self.worker("a", permits)
         self.link.log.clear()  # of its probe
 

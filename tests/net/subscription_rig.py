@@ -299,7 +299,7 @@ class SubscriptionRig:
 
     def key_for(self, name: str, nth: int = 0) -> str:
         """The `nth` made-up key whose slot belongs to the worker of this name now."""
-        dispatcher = self.subscription.dispatcher
+        dispatcher = self.subscription.state.dispatcher
         found = (
             key
             for key in (f"key-{number}" for number in itertools.count())

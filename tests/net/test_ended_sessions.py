@@ -103,8 +103,8 @@ class Gateway:
             topic=TOPIC, subscription="s", subType=pb.CommandSubscribe.Key_Shared, consumer_id=1, request_id=7
         )
         client.write(frames.encode_command(pb.BaseCommand(type=T.SUBSCRIBE, subscribe=body)))
-        before = self.subscriptions.places.workers
-        await until(lambda: self.subscriptions.places.workers > before)
+        before = self.subscriptions.services.quota.workers
+        await until(lambda: self.subscriptions.services.quota.workers > before)
         self._clock.settle()
         assert (await client.read()).type == T.SUCCESS
         client.write(commands.flow(1, 10))

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from proxy.net.events import KEPT_MAX, LISTED_MAX, QUEUED_MAX, Event, Events
-from proxy.net.subscription import orders as subscription_orders
 from tests.net.subscription_rig import SubscriptionRig
 from tests.net.subscription_rig_broker import TOPIC, single
 
@@ -52,9 +51,9 @@ def test_joins_and_leaves_tell_which_hashes_moved() -> None:
     second = rig.worker("b")
     (joined,) = ear.taken()
     assert {(move["source"], move["target"]) for move in joined.facts["moves"]} == {("a", "b")}
-    worker = next(worker for worker in rig.subscription.dispatcher.workers.values() if worker.name == "b")
+    worker = next(worker for worker in rig.subscription.state.dispatcher.workers.values() if worker.name == "b")
     assert covered(joined.facts["moves"]) == sum(
-        span.slot_count for span in rig.subscription.dispatcher.selector.ranges(worker)
+        span.slot_count for span in rig.subscription.state.dispatcher.selector.ranges(worker)
     )
     second.close()
     (left,) = ear.taken()
@@ -72,7 +71,7 @@ def test_drains_are_told_when_they_begin_and_when_they_end() -> None:
     rig.link.deliver(*((number, single(key)) for number, key in enumerate(keys[:9])))
     ear = Ear(rig.subscriptions.events)
     rig.worker("b", permits=9)
-    draining = len(rig.subscription.dispatcher.draining)
+    draining = len(rig.subscription.state.dispatcher.draining)
     assert draining > 0
     began = ear.taken()[-1]
     assert (began.kind, began.facts) == (
@@ -94,8 +93,8 @@ def test_upstream_and_orders_are_told() -> None:
     rig.link.lose("reset by peer")
     rig.clock.advance(1)
     assert ear.kinds()[:1] == ["upstream_lost"]
-    subscription_orders.pause(rig.subscription)
-    subscription_orders.drain(rig.subscription, "a", drained=True)
+    rig.subscription.orders.pause()
+    rig.subscription.orders.drain("a", drained=True)
     assert [event.facts for event in ear.taken() if event.kind == "ordered"] == [
         {"order": "pause"},
         {"order": "drain", "consumer": "a"},

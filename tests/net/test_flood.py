@@ -178,7 +178,7 @@ def test_a_crowd_joins_in_slices_and_in_order(monkeypatch: pytest.MonkeyPatch) -
     rig.worker("first")
     slow(monkeypatch, rig.clock)
     workers = crowd(rig)
-    dispatcher = rig.subscription.dispatcher
+    dispatcher = rig.subscription.state.dispatcher
     # A group is one piece: the clock is asked between groups.
     assert turns(rig.clock, lambda: len(dispatcher.workers) == MANY + 1) >= MANY // GROUP_MAX
     rig.clock.settle()
@@ -213,7 +213,7 @@ def test_a_crowd_leaves_in_slices_and_its_messages_go_on(monkeypatch: pytest.Mon
     for worker in workers:
         worker.gone, worker.writable = True, False
         worker.port.lost("connection reset by peer")
-    dispatcher = rig.subscription.dispatcher
+    dispatcher = rig.subscription.state.dispatcher
     assert len(dispatcher.workers) > MANY / 2
     assert turns(rig.clock, lambda: len(dispatcher.workers) == 1) > 1
     rig.clock.settle()
@@ -264,7 +264,7 @@ def test_schemas_that_the_broker_is_asked_about_do_not_pass_the_queue(monkeypatc
     rig.worker("first")
     workers = [rig.subscribe(f"w-{number}", schema=schema(f"s-{number}"), settle=False) for number in range(MANY)]
     slow(monkeypatch, rig.clock)
-    dispatcher = rig.subscription.dispatcher
+    dispatcher = rig.subscription.state.dispatcher
     assert turns(rig.clock, lambda: len(dispatcher.workers) == MANY + 1) >= MANY // GROUP_MAX
     rig.clock.settle()
     assert [worker.answers() for worker in workers] == [[T.SUCCESS]] * MANY

@@ -73,8 +73,8 @@ def test_a_revoked_stream_goes_when_workers_are_done_and_the_broker_has_confirme
     rig.link.answer(T.ACK)
     assert [command.close_consumer.consumer_id for command in rig.link.sent(T.CLOSE_CONSUMER)] == [going]
     assert rig.finished() == {0}
-    assert len(rig.subscription.dispatcher.outstanding.entries) == 1
-    assert rig.subscription.dispatcher.waiting_messages == 0
+    assert len(rig.subscription.state.dispatcher.outstanding.entries) == 1
+    assert rig.subscription.state.dispatcher.waiting_messages == 0
 
 
 def test_what_was_acknowledged_is_news_once_every_stream_was_given_back() -> None:
@@ -270,10 +270,10 @@ def test_a_stream_that_was_given_up_goes_at_once_when_it_is_anothers() -> None:
             rig.link.close_consumer(rig.consumer_id(0))
         rig.lease()
         if not lost_first:
-            assert rig.subscription.dispatcher.outstanding.entries, "the worker may acknowledge it yet"
+            assert rig.subscription.state.dispatcher.outstanding.entries, "the worker may acknowledge it yet"
             rig.link.close_consumer(rig.consumer_id(0))
         rig.clock.advance(0.0)
-        assert not rig.subscription.dispatcher.outstanding.entries
+        assert not rig.subscription.state.dispatcher.outstanding.entries
         assert not len(rig.subscription.inflows)
 
 
@@ -413,11 +413,11 @@ def test_whoever_leaves_too_late_leaves_all_the_same() -> None:
     rig.lease(0, 1)
     rig.deliver(0, 1)
     assert rig.seat.leave()
-    rig.subscriptions.draining = True
+    rig.subscriptions.services.draining = True
     rig.clock.advance(2 * (TIMING.drain_s + TIMING.lease_s))
     assert rig.left == [SessionId("here", 1)]
     assert len(rig.link.sent(T.CLOSE_CONSUMER)) == 2
-    assert not rig.subscription.dispatcher.outstanding.entries
+    assert not rig.subscription.state.dispatcher.outstanding.entries
 
 
 def test_a_replica_without_a_stream_pages_nobody() -> None:

@@ -38,7 +38,7 @@ def test_workers_that_came_before_the_broker_answered_join_in_the_order_they_cam
     workers = [rig.subscribe(name) for name in ("a", "b", "c")]
     rig.link.answer(T.SUBSCRIBE)
     assert [worker.answers() for worker in workers] == [[T.SUCCESS]] * 3
-    assert [worker.name for worker in rig.subscription.dispatcher.workers.values()] == ["a", "b", "c"]
+    assert [worker.name for worker in rig.subscription.state.dispatcher.workers.values()] == ["a", "b", "c"]
     assert len(rig.link.sent(T.SUBSCRIBE)) == 1
 
 
@@ -133,7 +133,7 @@ def test_a_worker_without_a_name_gets_one_of_its_own() -> None:
     rig = SubscriptionRig(replica_name="replica-3")
     rig.worker()
     rig.worker()
-    names = [worker.name for worker in rig.subscription.dispatcher.workers.values()]
+    names = [worker.name for worker in rig.subscription.state.dispatcher.workers.values()]
     assert len(set(names)) == 2
     assert all(name.startswith("replica-3-") for name in names)
 

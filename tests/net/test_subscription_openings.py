@@ -217,10 +217,10 @@ def test_a_fault_while_an_entry_is_taken_costs_its_consumer_and_no_other() -> No
     """As it costs the connection if it shows at once: the broker sends everything again."""
     rig, background, worker = held()
     rig.link.deliver((0, bomb("k", "x")))
-    rig.subscription.dispatcher.receive_batch = None  # type: ignore[assignment, method-assign]
+    rig.subscription.state.dispatcher.receive_batch = None  # type: ignore[assignment, method-assign]
     background.carry_out()
     rig.clock.advance(1)
-    del rig.subscription.dispatcher.receive_batch
+    del rig.subscription.state.dispatcher.receive_batch
     assert len(rig.link.sent(T.SUBSCRIBE)) == 2
     rig.link.deliver((0, bomb("k", "x")))
     background.carry_out()

@@ -6,8 +6,8 @@ import pytest
 
 from proxy.core.dispatcher import OrderingMode
 from proxy.errors import ClientError
-from proxy.net.subscription import orders as subscription_orders
-from proxy.net.subscription.orders import LimitsWanted, OrderBook, Orders
+from proxy.net.subscription import order_book
+from proxy.net.subscription.order_book import LimitsWanted, OrderBook, Orders
 from tests.net.subscription_rig import SubscriptionRig
 from tests.net.subscription_rig_broker import T, single
 from tests.net.test_subscription_join import mode, out_of_order
@@ -18,12 +18,12 @@ def test_a_paused_subscription_delivers_nothing_until_it_is_resumed() -> None:
     rig = SubscriptionRig()
     worker = rig.worker("a", permits=9)
     rig.link.deliver((0, single("k")))
-    subscription_orders.pause(rig.subscription)
+    rig.subscription.orders.pause()
     rig.link.deliver((1, single("k")))
     worker.ack(0)
     assert worker.entries() == [0]
     assert len(rig.link.acked()) == 1
-    subscription_orders.resume(rig.subscription)
+    rig.subscription.orders.resume()
     rig.clock.settle()
     assert worker.entries() == [1]
     assert len(rig.subscriptions.orders) == 0
@@ -33,13 +33,13 @@ def test_a_pause_outlives_the_workers() -> None:
     """The subscription ends with its last worker; whoever comes then finds it paused."""
     rig = SubscriptionRig()
     worker = rig.worker("a", permits=9)
-    subscription_orders.pause(rig.subscription)
+    rig.subscription.orders.pause()
     worker.close()
     assert rig.count == 0
     later = rig.worker("b", permits=9)
     rig.link.deliver((0, single("k")))
     assert later.entries() == []
-    subscription_orders.resume(rig.subscription)
+    rig.subscription.orders.resume()
     rig.clock.settle()
     assert later.entries() == [0]
 
@@ -48,10 +48,10 @@ def test_a_gateway_that_shuts_down_is_not_resumed() -> None:
     """Its drain would never end."""
     rig = SubscriptionRig()
     worker = rig.worker("a", permits=9)
-    subscription_orders.pause(rig.subscription)
+    rig.subscription.orders.pause()
     rig.link.deliver((0, single("k")))
     rig.subscriptions.drain(lambda: None)
-    subscription_orders.resume(rig.subscription)
+    rig.subscription.orders.resume()
     rig.clock.settle()
     assert worker.entries() == []
 
@@ -60,12 +60,12 @@ def test_a_drained_worker_stays_drained_when_it_comes_again() -> None:
     """It is named, not numbered; taken back, it gets what waited."""
     rig = SubscriptionRig()
     worker = rig.worker("a", permits=9)
-    assert subscription_orders.drain(rig.subscription, "a", drained=True) == 1
+    assert rig.subscription.orders.drain("a", drained=True) == 1
     worker.close()
     worker = rig.worker("a", permits=9)
     rig.link.deliver((0, single("k")))
     assert worker.entries() == []
-    assert subscription_orders.drain(rig.subscription, "a", drained=False) == 1
+    assert rig.subscription.orders.drain("a", drained=False) == 1
     rig.clock.settle()
     assert worker.entries() == [0]
     assert len(rig.subscriptions.orders) == 0
@@ -80,19 +80,19 @@ def test_an_evicted_workers_messages_go_to_others() -> None:
     held = worker.entries()
     other.entries()
     assert held
-    assert subscription_orders.evict(rig.subscription, "a") == 1
+    assert rig.subscription.orders.evict("a") == 1
     rig.clock.settle()
     assert worker.answers()[-1] == T.CLOSE_CONSUMER
     assert worker.forgotten
     assert sorted(other.entries()) == held
-    assert subscription_orders.evict(rig.subscription, "a") == 0
+    assert rig.subscription.orders.evict("a") == 0
 
 
 def test_the_last_worker_evicted_ends_the_subscription() -> None:
     """As if it had left."""
     rig = SubscriptionRig()
     rig.worker("a", permits=9)
-    subscription_orders.evict(rig.subscription, "a")
+    rig.subscription.orders.evict("a")
     rig.clock.settle()
     assert rig.count == 0
 
@@ -103,10 +103,10 @@ def test_another_mode_holds_for_those_who_come_later() -> None:
     asked = {"metadata": mode("draining_hashes")}
     rig.worker("a", permits=9, **asked).close()
     rig.worker("a", permits=9, **asked)
-    subscription_orders.change_mode(rig.subscription, OrderingMode.LAST_SENT_POSITION)
+    rig.subscription.orders.change_mode(OrderingMode.LAST_SENT_POSITION)
     rig.worker("b", permits=9, **asked)
     assert rig.subscription.worker_count == 2
-    assert rig.subscription.dispatcher.mode is OrderingMode.LAST_SENT_POSITION
+    assert rig.subscription.state.dispatcher.mode is OrderingMode.LAST_SENT_POSITION
 
 
 def test_delivery_without_order_is_no_operators_choice() -> None:
@@ -114,11 +114,11 @@ def test_delivery_without_order_is_no_operators_choice() -> None:
     rig = SubscriptionRig()
     worker = rig.worker("a", permits=9)
     with pytest.raises(ClientError, match="allowOutOfOrderDelivery"):
-        subscription_orders.change_mode(rig.subscription, OrderingMode.UNORDERED)
+        rig.subscription.orders.change_mode(OrderingMode.UNORDERED)
     worker.close()
     rig.worker("a", permits=9, keySharedMeta=out_of_order())
     with pytest.raises(ClientError, match="allowOutOfOrderDelivery"):
-        subscription_orders.change_mode(rig.subscription, OrderingMode.DRAINING_HASHES)
+        rig.subscription.orders.change_mode(OrderingMode.DRAINING_HASHES)
     assert len(rig.subscriptions.orders) == 0
 
 
@@ -126,26 +126,28 @@ def test_limits_hold_at_once_and_for_those_who_come_later() -> None:
     """And those not named are the configuration's."""
     rig = SubscriptionRig(max_unacked_messages_per_worker=7)
     worker = rig.worker("a", permits=9)
-    subscription_orders.change_limits(rig.subscription, LimitsWanted(max_unacked_messages_per_worker=2))
+    rig.subscription.orders.change_limits(LimitsWanted(max_unacked_messages_per_worker=2))
     rig.link.deliver(*[(entry, single("k")) for entry in range(3)])
     assert worker.entries() == [0, 1]
     worker.close()
     worker = rig.worker("a", permits=9)
     rig.link.deliver(*[(entry, single("k")) for entry in range(3)])
     assert worker.entries() == [0, 1]
-    subscription_orders.change_limits(rig.subscription, LimitsWanted())
+    rig.subscription.orders.change_limits(LimitsWanted())
     rig.clock.settle()
     assert worker.entries() == [2]
-    assert rig.subscription.settings.max_unacked_messages_per_worker == 7
+    assert rig.subscription.state.settings.max_unacked_messages_per_worker == 7
     assert len(rig.subscriptions.orders) == 0
 
 
 def test_only_so_many_subscriptions_may_have_orders(monkeypatch: pytest.MonkeyPatch) -> None:
     """They are remembered while nobody is there, so they are bounded; those that stand can be changed."""
-    monkeypatch.setattr(subscription_orders, "ORDERS_MAX", 1)
+    monkeypatch.setattr(order_book, "ORDERS_MAX", 1)
     book = OrderBook()
-    book.to_change(("t", "s")).paused = True
-    with pytest.raises(ClientError, match="standing orders"):
-        book.to_change(("t", "other"))
-    assert book.to_change(("t", "s")).paused
+    with book.changing(("t", "s")) as orders:
+        orders.paused = True
+    with pytest.raises(ClientError, match="standing orders"), book.changing(("t", "other")):
+        pass
+    with book.changing(("t", "s")) as orders:
+        assert orders.paused
     assert not Orders().any

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from proxy.core.positions import pack
 from proxy.net.subscription.acks import RETRY_S
-from proxy.net.subscription.parting import PARTING_S_MAX
+from proxy.net.subscription.closing import CLOSING_S_MAX
 from proxy.wire import pulsar_pb2 as pb
 from tests.net.subscription_rig import SubscriptionRig, Worker
 from tests.net.subscription_rig_broker import LEDGER, FakeBrokerLink, T, batch, single
@@ -141,10 +141,10 @@ def test_a_broker_that_stays_away_is_not_waited_for_forever() -> None:
     rig, worker = away()
     worker.ack(0)
     worker.close()
-    rig.clock.advance(PARTING_S_MAX)
+    rig.clock.advance(CLOSING_S_MAX)
     assert rig.count == 0
     assert back(rig).log == []
-    rig.clock.advance(PARTING_S_MAX)
+    rig.clock.advance(CLOSING_S_MAX)
     assert rig.clock.waiting == 0
 
 
@@ -157,7 +157,7 @@ def test_a_gateway_that_stops_waits_for_them_while_it_drains() -> None:
     rig.subscriptions.drain(lambda: drained.append(True))
     rig.clock.advance(1)
     assert drained == []
-    assert rig.subscription.dispatcher.outstanding.unconfirmed == {pack(LEDGER, 0)}
+    assert rig.subscription.state.dispatcher.outstanding.unconfirmed == {pack(LEDGER, 0)}
     back(rig)
     rig.clock.advance(1)
     assert drained == [True]

@@ -194,7 +194,7 @@ def test_confirmed_acks_are_known_as_such() -> None:
     rig, worker = ready(2)
     rig.link.held.add(T.ACK)
     worker.ack(0, 1)
-    outstanding = rig.subscription.dispatcher.outstanding
+    outstanding = rig.subscription.state.dispatcher.outstanding
     assert outstanding.unconfirmed == {pack(LEDGER, 0), pack(LEDGER, 1)}
     rig.link.answer(T.ACK)
     assert outstanding.unconfirmed == set()

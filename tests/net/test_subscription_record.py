@@ -152,5 +152,5 @@ def test_without_a_wish_no_message_is_told() -> None:
         "worker_joined",
     ]
     assert ("hand-over", "s", "a", "b") in said
-    assert rig.subscription.dispatcher.endings is None
+    assert rig.subscription.state.dispatcher.endings is None
     assert not any(isinstance(words[0], How) for words in said)

@@ -9,7 +9,6 @@ import pytest
 from proxy.core import reposition
 from proxy.core.explain import SlotState, explain_slot
 from proxy.core.positions import pack
-from proxy.net.subscription import orders as subscription_orders
 from proxy.wire import pulsar_pb2 as pb
 from tests.net.subscription_rig import SubscriptionRig, Worker
 from tests.net.subscription_rig_broker import LEDGER, single
@@ -120,11 +119,11 @@ def test_a_pause_outlasts_the_interval() -> None:
     """What it released waits for the operator then, and for nothing else."""
     rig, old, new, timers = drained()
     old.ack(0)
-    subscription_orders.pause(rig.subscription)
+    rig.subscription.orders.pause()
     rig.clock.advance(1.0)
     assert new.entries() == []
     assert rig.clock.waiting == timers
-    subscription_orders.resume(rig.subscription)
+    rig.subscription.orders.resume()
     rig.clock.settle()
     assert new.entries() == [2]
 
@@ -134,7 +133,7 @@ def test_an_interval_of_which_everything_was_forgotten_does_not_end_the_next_one
     rig, old, new, timers = drained()
     old.ack(0)
     rig.clock.advance(0.1)
-    reposition.discard_up_to(rig.subscription.dispatcher, pack(LEDGER, 2), rig.clock.now())
+    reposition.discard_up_to(rig.subscription.state.dispatcher, pack(LEDGER, 2), rig.clock.now())
     old.ack(1)
     rig.clock.advance(0.15)
     assert new.entries() == []
@@ -167,7 +166,7 @@ def test_why_a_key_waits_is_told_with_when_it_ends() -> None:
     rig, old, _, _ = drained()
     old.ack(0)
     rig.clock.advance(0.125)
-    dispatcher = rig.subscription.dispatcher
+    dispatcher = rig.subscription.state.dispatcher
     (slot,) = dispatcher.unblocking.held
     told = explain_slot(dispatcher, slot, rig.clock.now())
     assert told.state is SlotState.UNBLOCKING_INTERVAL

@@ -250,7 +250,7 @@ def test_what_a_leaver_gives_back_to_a_draining_gateway_goes_to_nobody_here() ->
     first.lose()
     assert second.messages() == []
     rig.clock.advance(1)
-    assert rig.subscription.idle
+    assert rig.subscription.state.idle
 
 
 def test_a_gateway_that_closes_disconnects_workers_and_leaves_nothing_at_the_broker() -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from proxy.core.dispatcher import OrderingMode
-from proxy.net.subscription import orders
+from proxy.net.subscription.order_book import LimitsWanted
 from tests.sim.gateway import decided
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ class Actions:
             process.go_on()
         world.gateway.process.go_on()
         world.advance(0.0)
-        if world.gateway.process.dead or world.gateway.subscriptions.draining:
+        if world.gateway.process.dead or world.gateway.subscriptions.services.draining:
             self._restart_gateway()
         world.gateway.process.run(self._operators_are_done)
 
@@ -197,7 +197,7 @@ class Actions:
 
         def turn() -> None:
             subscription = self._world.gateway.subscription
-            if subscription is not None and not subscription.ended:
+            if subscription is not None and not subscription.state.ended:
                 order(subscription)
 
         self._world.gateway.process.run(turn)
@@ -207,7 +207,7 @@ class Actions:
         name, drained = f"worker-{dice.randrange(self._world.swarm.names)}", dice.random() < 0.5
 
         def order(subscription: Subscription) -> None:
-            orders.drain(subscription, name, drained=drained)
+            subscription.orders.drain(name, drained=drained)
             if drained:
                 self._world.model.forbidden.drain(name, decided(subscription, self._world.model))
             else:
@@ -220,31 +220,31 @@ class Actions:
 
         def order(subscription: Subscription) -> None:
             if paused:
-                orders.pause(subscription)
+                subscription.orders.pause()
                 self._world.model.forbidden.pause(decided(subscription, self._world.model))
             else:
                 self._world.model.forbidden.resume()
-                orders.resume(subscription)
+                subscription.orders.resume()
 
         self._operator(order)
 
     def _operator_evict(self, dice: random.Random) -> None:
         name = f"worker-{dice.randrange(self._world.swarm.names)}"
-        self._operator(lambda subscription: orders.evict(subscription, name))
+        self._operator(lambda subscription: subscription.orders.evict(name))
 
     def _operator_policy(self, dice: random.Random) -> None:
         """Another ordered mode, where there is order, or other limits."""
         mode = dice.choice((OrderingMode.DRAINING_HASHES, OrderingMode.LAST_SENT_POSITION))
-        limits = orders.LimitsWanted(
+        limits = LimitsWanted(
             look_ahead_messages_per_worker=dice.choice((None, 1, 5, 500)),
             look_ahead_messages_per_subscription=dice.choice((None, 10, 10_000)),
             subscription_memory_bytes=dice.choice((None, self._world.swarm.settings.subscription_memory_bytes // 2)),
             max_unacked_messages_per_worker=dice.choice((None, 0, 3, 1_000)),
         )
         if dice.random() < 0.5 and self._world.swarm.mode != OrderingMode.UNORDERED.value:
-            self._operator(lambda subscription: orders.change_mode(subscription, mode))
+            self._operator(lambda subscription: subscription.orders.change_mode(mode))
         else:
-            self._operator(lambda subscription: orders.change_limits(subscription, limits))
+            self._operator(lambda subscription: subscription.orders.change_limits(limits))
 
     def _operators_are_done(self) -> None:
         """Whatever was ordered is taken back, also for those who are not there now."""
@@ -256,9 +256,9 @@ class Actions:
             standing.drained.clear()
         subscription = self._world.gateway.subscription
         if subscription is not None:
-            orders.resume(subscription)
-            for worker in list(subscription.dispatcher.workers.values()):
-                orders.drain(subscription, worker.name, drained=False)
+            subscription.orders.resume()
+            for worker in list(subscription.state.dispatcher.workers.values()):
+                subscription.orders.drain(worker.name, drained=False)
 
     def _seek(self, dice: random.Random) -> None:
         joined = [worker for worker in self._world.live if worker.joined]

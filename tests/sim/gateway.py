@@ -92,7 +92,9 @@ class WakeUps:
         if held > settings.gateway_memory_bytes + BURST_BYTES:
             raise Violation(f"G7: {held} bytes held, {settings.gateway_memory_bytes} allowed")
         subscription = gateway.subscription
-        if subscription is None or subscription.ended or subscription.dispatcher.paused or self._model.unsettled:
+        if subscription is None or self._model.unsettled:
+            return
+        if subscription.state.ended or subscription.state.dispatcher.paused:
             return
         for number in self._arrived_heads(subscription):
             self._could_go(gateway, subscription, number)
@@ -100,7 +102,7 @@ class WakeUps:
     def _arrived_heads(self, subscription: Subscription) -> list[int]:
         """Of every key, the first message that arrived here and that nobody has acknowledged or holds."""
         heads = []
-        arrived = subscription.dispatcher.outstanding.entries
+        arrived = subscription.state.dispatcher.outstanding.entries
         for key in list(self._model._open):
             waiting = (number for number in self._model.open_of(key) if number not in self._model.holder)
             first = next(waiting, None)
@@ -116,7 +118,7 @@ class WakeUps:
             if beginner.permits > 0 and beginner.end.writable:
                 raise Violation(f"G6: piece {number} of a message waits that {beginner.name} has begun")
             return
-        dispatcher = subscription.dispatcher
+        dispatcher = subscription.state.dispatcher
         slot = slot_of(subscription, self._storage.messages[number].key)
         owner = dispatcher.select(slot)
         if owner is None or owner.join_gate is not None or not _takes(owner):
@@ -125,7 +127,7 @@ class WakeUps:
         if seat is None or seat.permits <= 0 or not seat.end.writable:
             return
         others = self._holders(subscription, slot) - {seat}
-        if others and (subscription.policy.mode is not OrderingMode.UNORDERED or "chunked" in self._kinds):
+        if others and (subscription.state.policy.mode is not OrderingMode.UNORDERED or "chunked" in self._kinds):
             return  # without order, too, the rest of a message that another has begun may stand before it
         if self._in_interval(gateway, subscription, slot):
             return
@@ -172,7 +174,8 @@ def seat_of(subscription: Subscription, worker: Worker, model: Model) -> Seat | 
 
 def decided(subscription: Subscription, model: Model) -> dict[Seat, int]:
     """Deliveries that were decided on and not written yet, by whom they are for."""
-    seats = ((seat_of(subscription, worker, model), worker) for worker in subscription.dispatcher.workers.values())
+    workers = subscription.state.dispatcher.workers.values()
+    seats = ((seat_of(subscription, worker, model), worker) for worker in workers)
     return {seat: len(worker.outbox) for seat, worker in seats if seat is not None}
 
 
@@ -186,7 +189,7 @@ _slots: dict[tuple[bool, str], int] = {}
 
 def slot_of(subscription: Subscription, key: str) -> int:
     """The key's slot, from the facts' formula."""
-    ring = subscription.settings.selector == "consistent_hashing" and not subscription.policy.sticky
+    ring = subscription.state.settings.selector == "consistent_hashing" and not subscription.state.policy.sticky
     slot = _slots.get((ring, key))
     if slot is None:
         hashed = mmh3.hash(key.encode(), 0, signed=False) & 0x7FFF_FFFF

@@ -155,9 +155,9 @@ MUTANTS = (
     ),
     Mutant(
         "an order is forgotten when another is taken back",
-        "proxy/net/subscription/orders.py",
-        "        if key in self._orders and not self._orders[key].any:\n",
-        "        if key in self._orders:\n",
+        "proxy/net/subscription/order_book.py",
+        "            if not orders.any:\n",
+        "            if True:\n",
     ),
     Mutant(
         "a drain that ended is still counted",
@@ -279,8 +279,8 @@ MUTANTS = (
     Mutant(
         "what a join moves is not looked at",
         COMING_AND_GOING,
-        "        changes.settle()\n        subscription.parting.end()\n",
-        "        subscription.parting.end()\n",
+        "        changes.settle()\n        self._closing.end()\n",
+        "        self._closing.end()\n",
     ),
     Mutant(
         "what a worker leaves behind is lost",
@@ -470,7 +470,7 @@ MUTANTS = (
     Mutant(
         "the rest of an outbox is forgotten when the socket is full",
         "proxy/net/subscription/subscription.py",
-        "        self.dispatcher.touched.append(worker)\n",
+        "        self._dispatcher.touched.append(worker)\n",
         "",
         tests="tests/net/test_subscription_chaos.py",
     ),
@@ -521,7 +521,7 @@ MUTANTS = (
     Mutant(
         "bytes that a subscription gave back stay counted",
         "proxy/net/subscription/subscription.py",
-        "        self.directory.account(-self._bytes_reported)\n",
+        "        self.services.account(-self._bytes_reported)\n",
         "",
     ),
     *OF_GROUPS,

@@ -32,14 +32,14 @@ class Numbers:
     def look(self, gateway: Gateway) -> None:
         """Compare, unless something is under way that the wire does not show yet."""
         subscription = gateway.subscription
-        if subscription is None or subscription.ended or self._model.unsettled:
+        if subscription is None or subscription.state.ended or self._model.unsettled:
             return
         self._opaque(subscription)
-        workers = subscription.dispatcher.workers
+        workers = subscription.state.dispatcher.workers
         if any(worker.outbox for worker in workers.values()):
             return
         self.looked += 1
-        shown = dispatcher_statistics(subscription.dispatcher)
+        shown = dispatcher_statistics(subscription.state.dispatcher)
         pending = 0
         for worker, numbers in zip(workers.values(), shown.workers, strict=True):
             seat = seat_of(subscription, worker, self._model)
@@ -63,11 +63,11 @@ class Numbers:
     def _draining(self, subscription: Subscription, seat: Seat) -> Counter[int]:
         """Slot to how many messages of it the worker holds though it owns it no more."""
         draining: Counter[int] = Counter()
-        if subscription.policy.mode is OrderingMode.UNORDERED:
+        if subscription.state.policy.mode is OrderingMode.UNORDERED:
             return draining
         for delivered in seat.held.values():
             for slot in [self._slot(subscription, number) for number in delivered if number >= 0]:
-                owner = subscription.dispatcher.select(slot)
+                owner = subscription.state.dispatcher.select(slot)
                 if owner is None or seat_of(subscription, owner, self._model) is not seat:
                     draining[slot] += 1
         return draining
@@ -78,7 +78,7 @@ class Numbers:
 
     def _opaque(self, subscription: Subscription) -> None:
         """At least what was delivered so, at most what a broker sent."""
-        counted = subscription.counters.opaque_batches
+        counted = subscription.state.counters.opaque_batches
         seen, sent = len(self._model.opaque_in_life), self._storage.opaque_sent
         if not seen <= counted <= sent:
             raise Violation(f"G8: {counted} opaque batches counted, {seen} delivered, {sent} sent")

@@ -14,26 +14,28 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from proxy.core.stream_leases import StreamLeases
-    from proxy.net.subscription.subscription import Subscription
+    from proxy.net.subscription.inflow import Inflows
+    from proxy.net.subscription.state import SubscriptionState
 
 
 class GroupProgress:
     """Of one subscription; remembers what it saw to tell rates."""
 
-    def __init__(self, subscription: Subscription) -> None:
+    def __init__(self, state: SubscriptionState, inflows: Inflows) -> None:
         """Nothing seen yet."""
-        self._subscription = subscription
+        self._state = state
+        self._inflows = inflows
         self._seen: dict[int, tuple[float, int]] = {}
         """When, and how many messages had come by then, by stream."""
 
     def states(self) -> Iterator[StreamState]:
         """Of every stream that is consumed here now."""
-        leases = self._subscription.dispatcher.leases
+        leases = self._state.dispatcher.leases
         if leases is None:
             return
         lowest, pending = self._walk(leases)
-        now = self._subscription.now()
-        inflows = list(self._subscription.inflows)
+        now = self._state.now()
+        inflows = list(self._inflows)
         self._seen = {inflow.stream: self._seen.get(inflow.stream, (now, inflow.window.arrived)) for inflow in inflows}
         for inflow in inflows:
             stream = inflow.stream
@@ -48,7 +50,7 @@ class GroupProgress:
         """The lowest position that is not acknowledged, and the messages that workers have, by stream."""
         lowest: dict[int, int] = {}
         pending: dict[int, int] = {}
-        for position, entry in self._subscription.dispatcher.outstanding.entries.items():
+        for position, entry in self._state.dispatcher.outstanding.entries.items():
             parts = entry.parts if isinstance(entry, Batch) else (entry,)
             stream = leases.stream_of(parts[0].slot)
             lowest[stream] = min(position, lowest.get(stream, position))

@@ -74,7 +74,7 @@ class Release:
 
 
 class GroupSeat:
-    """Implements `group_member.GroupStreams` and `subscription_inflow.StreamListener`."""
+    """Implements `GroupStreams` towards its member; `Assignment` and `StreamListener` towards its subscription."""
 
     def __init__(
         self,
@@ -84,19 +84,20 @@ class GroupSeat:
         leave: Callable[[GroupSeat], None],
     ) -> None:
         """In no group before the first worker comes; `join` takes part for so many workers, `leave` no more."""
-        self.group = GroupId(*subscription.key)
+        self.group = GroupId(*subscription.state.key)
         self.counters = SeatCounters()
         self.member: GroupMember | None = None
         """This replica's part in the group; None while it has none."""
         self._subscription = subscription
-        self._dispatcher = subscription.dispatcher
+        self._state = subscription.state
+        self._dispatcher = subscription.state.dispatcher
         self._timing = timing
         self._join = join
         self._leave = leave
         self._leaving = False
         self._releases: dict[int, Release] = {}
-        self._progress = GroupProgress(subscription)
-        self._chronicle = GroupChronicle(subscription.directory.events, self.group)
+        self._progress = GroupProgress(subscription.state, subscription.inflows)
+        self._chronicle = GroupChronicle(subscription.state.events, self.group)
         self._reporting: Timer | None = None
         self._reposition: GroupReposition | None = None
 
@@ -168,7 +169,7 @@ class GroupSeat:
             self._subscription.open_stream(stream, span.start, span.end, self)
             self.counters.streams_opened += 1
         streams_here.open_stream(self._dispatcher, stream, self._now())
-        self._subscription.schedule_flush()
+        self._state.schedule_flush()
 
     def hold(self, stream: int) -> None:
         """As the port says. If the broker gives it up meanwhile, it is for the leader to say whose it is next."""
@@ -185,15 +186,15 @@ class GroupSeat:
         streams_here.hold_stream(self._dispatcher, stream, self._now())
         inflow = self._subscription.inflows.get(stream)
         left_s = 0.0 if inflow is not None and inflow.upstream.parked else max(deadline - self._now(), 0.0)
-        timer = self._subscription.clock.call_later(left_s, lambda: self._too_late(stream))
+        timer = self._state.clock.call_later(left_s, lambda: self._too_late(stream))
         if before is None:
             leases = self._dispatcher.leases
             assert leases is not None
             self._releases[stream] = Release(leases.range_of(stream), timer, self._now())
-            self._subscription.acks.settled = self._subscription.schedule_flush
+            self._state.acks.settled = self._state.schedule_flush
             assert inflow is not None
             inflow.fetching = False
-            self._subscription.schedule_flush()
+            self._state.schedule_flush()
         else:
             before.deadline = timer
 
@@ -202,14 +203,14 @@ class GroupSeat:
         leases = self._dispatcher.leases
         if leases is not None:
             streams_here.renew(self._dispatcher, until - leases.send_s, self._now())
-            self._subscription.schedule_flush()
+            self._state.schedule_flush()
 
     def reposition(self, target: ReplayTarget) -> None:
         """As the port says; one that a leader here began before, and lost its producer, is nobody's any more."""
         if self._reposition is not None:
             self._reposition.close()
         self._reposition = GroupReposition(
-            self.group, target, self._subscription.directory.brokers, self._subscription.clock, self._repositioned
+            self.group, target, self._subscription.services.brokers, self._state.clock, self._repositioned
         )
         self._reposition.begin()
 
@@ -242,7 +243,7 @@ class GroupSeat:
     # ---- within
 
     def _now(self) -> float:
-        return self._subscription.now()
+        return self._state.now()
 
     def _facts(self) -> dict[str, str]:
         return {"topic": self.group.topic, "subscription": self.group.subscription}
@@ -281,7 +282,7 @@ class GroupSeat:
         self._chronicle.given_back(stream, self._now() - release.began_at, overdue=overdue)
         release.deadline.cancel()
         self._drop(stream, lambda: self._closed(stream, release))
-        self._subscription.schedule_flush()
+        self._state.schedule_flush()
 
     def _drop(self, stream: int, done: Callable[[], None]) -> None:
         """Consume it no more, and forget what is here of it."""
@@ -290,7 +291,7 @@ class GroupSeat:
 
     def _closed(self, stream: int, release: Release) -> None:
         """Told in a turn of its own: the leader's answer may open streams."""
-        self._subscription.clock.call_soon(lambda: self._released(stream, release))
+        self._state.clock.call_soon(lambda: self._released(stream, release))
 
     def _released(self, stream: int, release: Release) -> None:
         if self._releases.get(stream) is release:
@@ -300,7 +301,7 @@ class GroupSeat:
                 self._dispatcher.outstanding.forget_acknowledged()
             self._tell_released(stream)
             if not self._releases:
-                self._subscription.acks.settled = None
+                self._state.acks.settled = None
 
     def _tell_released(self, stream: int) -> None:
         if self.member is not None:
@@ -313,7 +314,7 @@ class GroupSeat:
         subscription = self._subscription
         for inflow in subscription.inflows:  # there is one only if the deadline for leaving has passed
             self._drop(inflow.stream, _nothing)
-        if not subscription.ended and not subscription.directory.draining:
+        if not subscription.state.ended and not subscription.services.draining:
             self.workers_changed(len(subscription.subscribers))
             subscription.end_if_empty()
 
@@ -329,7 +330,7 @@ class GroupSeat:
             return
         for state in self._progress.states():
             self.member.progressed(state)
-        self._reporting = self._subscription.clock.call_later(self._timing.heartbeat_s, self._report)
+        self._reporting = self._state.clock.call_later(self._timing.heartbeat_s, self._report)
 
 
 def _nothing() -> None:

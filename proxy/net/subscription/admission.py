@@ -7,12 +7,15 @@ leave, a seek, the gateway stops) it is answered once or has gone, and a subscri
 In a group of replicas, a worker comes in whether this replica has a stream or not: it is for its workers that it gets
 them. So the broker judges the first one too by a probe, on a connection that is looked up for that where no consumer of
 ours has one; one probe serves all who bring the same.
+
+`MOVES` is all that may become of a worker here. Those that have joined are the membership's.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING
+from enum import Enum
+from typing import TYPE_CHECKING, Final
 
 from proxy.errors import ClientError, UpstreamError
 from proxy.net.broker.consumer import close_at
@@ -28,94 +31,176 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from proxy.net.ports import BrokerLink, WorkerLink
-    from proxy.net.subscription.subscription import Subscription
+    from proxy.net.subscription.inflow import Inflows
+    from proxy.net.subscription.membership import Membership
+    from proxy.net.subscription.requests import SubscriptionRequests
+    from proxy.net.subscription.services import Services
+    from proxy.net.subscription.state import Lifecycle, SubscriptionState
     from proxy.wire.messages import MessageHead
 
 
-class Admission:
-    """Owner of the workers of one subscription that have not joined yet."""
+class Stage(Enum):
+    """Where a worker stands on its way in."""
 
-    def __init__(self, subscription: Subscription, first: pb.CommandSubscribe) -> None:
+    ASKED = "asked"
+    """It is looked at in one of the next turns."""
+    OPENING = "opening"
+    """It waits for our consumer, for a connection to ask the broker on, or for the answer about one that is alike."""
+    PROBING = "probing"
+    """The broker is asked about it; the subscription stays until it has answered, whether the worker does or not."""
+    JOINED = "joined"
+    REFUSED = "refused"
+
+
+MOVES: Final = {
+    Stage.ASKED: frozenset({Stage.ASKED, Stage.OPENING, Stage.PROBING, Stage.JOINED, Stage.REFUSED}),
+    Stage.OPENING: frozenset({Stage.ASKED, Stage.REFUSED}),
+    Stage.PROBING: frozenset({Stage.ASKED, Stage.REFUSED}),
+    Stage.JOINED: frozenset[Stage](),
+    Stage.REFUSED: frozenset[Stage](),
+}
+"""A worker may also leave, from any of the first three."""
+
+
+class Admission:
+    """Owner of the workers of one subscription that have not joined yet; implements `WorkerOwner`."""
+
+    def __init__(
+        self,
+        state: SubscriptionState,
+        services: Services,
+        inflows: Inflows,
+        membership: Membership,
+        requests: SubscriptionRequests,
+        lifecycle: Lifecycle,
+        first: pb.CommandSubscribe,
+    ) -> None:
         """`first` is what an ordinary subscription's consumer is made of: the broker judges that with it."""
-        self._subscription = subscription
+        self._state = state
+        self._services = services
+        self._inflows = inflows
+        self._membership = membership
+        self._requests = requests
+        self._lifecycle = lifecycle
         self.model = first
         """What our consumers are made of: the first worker's SUBSCRIBE, or of a group's the first that was let in."""
-        self._waiting: dict[SubscribedWorker, None] = {}
-        """In the order they came."""
+        self._stages: dict[SubscribedWorker, Stage] = {}
+        """In the order they came; who was probed stands behind those that came by then."""
+        self._gone = 0
+        """How many of those that are probed have left."""
         self._due: deque[SubscribedWorker] = deque()
-        """Those of them that are looked at next, and some that have gone since."""
+        """Those that are looked at next, and some that have gone since."""
         self._admitting = False
         self._asked_at: BrokerLink | None = None
         """Where the broker can be asked besides."""
-        self._probed: list[SubscribedWorker] = []
-        """Those with a probe under way, gone or not: the subscription stays until the broker has answered."""
-        self._judged = set() if subscription.streamed else {_judged_by_broker(first)}
+        self._judged = set() if state.streamed else {_judged_by_broker(first)}
         self._asking: set[tuple[bytes, bool]] = set()
         """What a group's probes under way are about."""
         self._locating = False
 
     def __len__(self) -> int:
-        """How many wait."""
-        return len(self._waiting) + sum(not subscriber.ended for subscriber in self._probed)
+        """How many are on their way in."""
+        return len(self._stages) - self._gone
 
     @property
     def busy(self) -> bool:
         """Whether the subscription is still needed here."""
-        return bool(self._waiting or self._probed)
+        return bool(self._stages)
 
     def add(self, link: WorkerLink, command: pb.CommandSubscribe) -> SubscribedWorker:
         """A worker wants to join; it is answered through its link."""
-        subscription = self._subscription
-        subscriber = SubscribedWorker(subscription, link, command)
+        state = self._state
+        subscriber = SubscribedWorker(state, self._services, self._inflows, self._requests, self, link, command)
         try:
-            if subscription.streamed:
+            if state.streamed:
                 refuse_in_group(command)
-            check_agreement(subscription.policy, command, subscription.settings)
+            check_agreement(state.policy, command, state.settings)
         except ClientError as error:
             refusal = error
-            subscription.clock.call_soon(lambda: self._refuse(subscriber, refusal))
+            state.clock.call_soon(lambda: self._disagreed(subscriber, refusal))
             return subscriber
-        self._waiting[subscriber] = None
-        whole = subscription.inflows.get(WHOLE) if not subscription.streamed else None
-        if whole is not None and whole.upstream.state is UpstreamState.IDLE:
-            whole.upstream.open()
-        elif whole is None or whole.upstream.connects:
+        self._stages[subscriber] = Stage.ASKED
+        whole = None if state.streamed else self._inflows.get(WHOLE)
+        if whole is None or whole.upstream.connects:
             self._look_at(subscriber)
+            return subscriber
+        self._move(subscriber, Stage.OPENING)
+        if whole.upstream.state is UpstreamState.IDLE:
+            whole.upstream.open()
         return subscriber
-
-    def _refuse(self, subscriber: SubscribedWorker, error: ClientError) -> None:
-        """This one does not fit; if the subscription was made for it, it is needed no more."""
-        subscriber.refuse(error)
-        self._subscription.end_if_empty()
 
     def admit(self, located: BrokerLink | None = None) -> None:
         """The broker can be asked, by our consumer or where it was `located`: let in who waits, in order."""
         self._asked_at = located
-        self._due = deque(self._waiting)
+        self._due = deque(self._waiting())
+        for subscriber in self._due:
+            self._move(subscriber, Stage.ASKED)
         self._begin()
 
+    def refuse_all(self, error: Exception) -> None:
+        """None of those who are here will join this subscription."""
+        for subscriber in self._waiting():
+            self._refuse(subscriber, error)
+        for subscriber in self._stages:
+            self._gone += not subscriber.ended
+            subscriber.refuse(error)
+
+    def leave(self, subscriber: SubscribedWorker, reason: str, done: Callable[[], None] | None = None) -> None:
+        """As `WorkerOwner` says."""
+        _ = reason
+        if self._stages.get(subscriber) is Stage.PROBING:
+            self._gone += 1
+        else:
+            self._stages.pop(subscriber, None)
+        if not self._lifecycle.end_if_empty(done) and done is not None:
+            done()
+
+    lose = leave
+
+    # ---- steps ------------------------------------------------------------------------------------------------
+
+    def _move(self, subscriber: SubscribedWorker, to: Stage) -> None:
+        stages = self._stages
+        assert to in MOVES[stages[subscriber]], (stages[subscriber], to)
+        if stages[subscriber] is Stage.PROBING or not MOVES[to]:
+            del stages[subscriber]
+        if MOVES[to]:
+            stages[subscriber] = to
+
+    def _waiting(self) -> list[SubscribedWorker]:
+        """Those that are not asked about, in order."""
+        return [subscriber for subscriber, stage in self._stages.items() if stage is not Stage.PROBING]
+
+    def _refuse(self, subscriber: SubscribedWorker, error: Exception) -> None:
+        self._move(subscriber, Stage.REFUSED)
+        subscriber.refuse(error)
+
+    def _disagreed(self, subscriber: SubscribedWorker, error: ClientError) -> None:
+        """This one never was on its way; if the subscription was made for it, it is needed no more."""
+        subscriber.refuse(error)
+        self._lifecycle.end_if_empty()
+
     def _look_at(self, subscriber: SubscribedWorker) -> None:
-        """This one waits: let it in, or ask the broker about it."""
+        """Let this one in, or ask the broker about it."""
         self._due.append(subscriber)
         self._begin()
 
     def _begin(self) -> None:
         if not self._admitting:
             self._admitting = True
-            self._subscription.directory.slices.add(self._admit_some)
+            self._services.slices.add(self._admit_some)
 
     def _admit_some(self, end: float) -> bool:
         """A step: let in a group of those who are due."""
-        subscription = self._subscription
-        ready = subscription.inflows.first_ready()
+        ready = self._inflows.first_ready()
         link = self._asked_at if ready is None else ready.upstream.link
-        subscription.membership.join(self._coming(link, end))
+        self._membership.join(self._coming(link, end))
         if self._due:
             return True
         self._admitting = False
-        if subscription.streamed and any(not self._is_asked(subscriber) for subscriber in self._waiting):
+        if self._state.streamed and any(not self._is_asked(subscriber) for subscriber in self._waiting()):
             self._locate()
-        subscription.end_if_empty()
+        self._lifecycle.end_if_empty()
         return False
 
     def _coming(self, link: BrokerLink | None, end: float) -> Iterator[SubscribedWorker]:
@@ -123,56 +208,49 @@ class Admission:
         count = 0
         while self._due and count < GROUP_MAX:
             subscriber = self._due.popleft()
-            if subscriber in self._waiting and self._may_join(subscriber, link):
-                count += 1
-                yield subscriber
-            if self._subscription.clock.now() >= end:
+            if self._stages.get(subscriber) is Stage.ASKED:
+                self._move(subscriber, self._next(subscriber, link))
+                stage = self._stages.get(subscriber, Stage.JOINED)
+                if stage is Stage.JOINED:
+                    count += 1
+                    yield subscriber
+                elif stage is Stage.PROBING:
+                    assert link is not None
+                    self._probe(link, subscriber)
+            if self._state.clock.now() >= end:
                 return
 
-    def leave(self, subscriber: SubscribedWorker) -> None:
-        """A worker is gone; harmless for one that does not wait."""
-        self._waiting.pop(subscriber, None)
-
-    def refuse_all(self, error: Exception) -> None:
-        """None of those who wait will join this subscription."""
-        waiting, self._waiting = self._waiting, {}
-        for subscriber in [*waiting, *self._probed]:
-            subscriber.refuse(error)
-
-    def _may_join(self, subscriber: SubscribedWorker, link: BrokerLink | None) -> bool:
-        """Whether it may come in now; what the broker has not judged yet is put to it before."""
-        judged = _judged_by_broker(subscriber.command)
-        if judged in self._judged:
-            del self._waiting[subscriber]
-            return True
+    def _next(self, subscriber: SubscribedWorker, link: BrokerLink | None) -> Stage:
+        """What becomes of one that is looked at: what the broker has not judged yet is put to it before."""
+        if _judged_by_broker(subscriber.command) in self._judged:
+            return Stage.JOINED
         if link is None or self._is_asked(subscriber):
-            return False  # `admit` follows: with the link, or with the answer
+            return Stage.OPENING  # `admit` follows: with the link, or with the answer
+        return Stage.PROBING
+
+    def _probe(self, link: BrokerLink, subscriber: SubscribedWorker) -> None:
+        judged = _judged_by_broker(subscriber.command)
 
         def answered(error: Exception | None) -> None:
-            self._probed.remove(subscriber)
             if error is None:
-                self._agreed(judged, subscriber)
+                if not self._judged:
+                    self.model = subscriber.command
+                self._judged.add(judged)
+            if subscriber.ended:
+                self._gone -= 1
+                del self._stages[subscriber]
+            elif error is not None:
+                self._refuse(subscriber, error)
             else:
-                subscriber.refuse(error)
-            if self._subscription.streamed:
+                self._move(subscriber, Stage.ASKED)
+                self._look_at(subscriber)
+            if self._state.streamed:
                 self._share(judged, error)
-            self._subscription.end_if_empty()
+            self._lifecycle.end_if_empty()
 
-        del self._waiting[subscriber]
-        self._probed.append(subscriber)
-        if self._subscription.streamed:
+        if self._state.streamed:
             self._asking.add(judged)
         probe(link, subscriber.command, answered)
-        return False
-
-    def _agreed(self, judged: tuple[bytes, bool], subscriber: SubscribedWorker) -> None:
-        """The broker says yes."""
-        if not self._judged:
-            self.model = subscriber.command
-        self._judged.add(judged)
-        if not subscriber.ended:
-            self._waiting[subscriber] = None
-            self._look_at(subscriber)
 
     # ---- of a group -------------------------------------------------------------------------------------------
 
@@ -184,29 +262,27 @@ class Admission:
         """An answer is for all who bring the same; if it is no, each of them would get that."""
         self._asking.discard(judged)
         if error is not None:
-            alike = [subscriber for subscriber in self._waiting if _judged_by_broker(subscriber.command) == judged]
-            for subscriber in alike:
-                del self._waiting[subscriber]
-                subscriber.refuse(error)
+            for subscriber in self._waiting():
+                if _judged_by_broker(subscriber.command) == judged:
+                    self._refuse(subscriber, error)
         self.admit()
 
     def _locate(self) -> None:
         """Find a connection to ask on."""
         if not self._locating:
             self._locating = True
-            subscription = self._subscription
-            subscription.directory.brokers.locate(subscription.topic, self._located)
+            self._services.brokers.locate(self._state.topic, self._located)
 
     def _located(self, result: BrokerLink | Exception) -> None:
-        """Whoever still waits may have come meanwhile, and nobody be left: then nothing happens."""
+        """Where to ask. If a waiting worker was let in meanwhile, or none is left, nothing happens."""
         self._locating = False
         if not isinstance(result, Exception):
             self.admit(result)
             return
-        for subscriber in [subscriber for subscriber in self._waiting if not self._is_asked(subscriber)]:
-            del self._waiting[subscriber]
-            subscriber.refuse(result)
-        self._subscription.end_if_empty()
+        for subscriber in self._waiting():
+            if not self._is_asked(subscriber):
+                self._refuse(subscriber, result)
+        self._lifecycle.end_if_empty()
 
 
 def probe(link: BrokerLink, command: pb.CommandSubscribe, answered: Callable[[Exception | None], None]) -> None:

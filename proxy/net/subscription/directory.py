@@ -13,12 +13,8 @@ from typing import TYPE_CHECKING, Final
 import structlog
 
 from proxy.errors import ClientError, KeylineError, UpstreamUnavailable
-from proxy.net.events import Events
-from proxy.net.slices import Slices
-from proxy.net.subscription.orders import OrderBook
-from proxy.net.subscription.places import Places
-from proxy.net.subscription.settings import SubscriptionSettings
-from proxy.net.subscription.subscription import Subscription
+from proxy.net.subscription.services import Services
+from proxy.net.subscription.subscription import Assignment, Subscription
 from proxy.net.subscription.summary import (
     SubscribedConsumerSummary,
     SubscriptionsSummary,
@@ -33,9 +29,9 @@ from proxy.wire import commands
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from proxy.net.group.seat import GroupSeat
     from proxy.net.ports import BrokerDirectory, BrokerLink, Clock, WorkerLink, WorkerPort
     from proxy.net.subscription.openings import Openings
+    from proxy.net.subscription.settings import SubscriptionSettings
     from proxy.wire import pulsar_pb2 as pb
 
 RESUME_FRACTION: Final = 0.9
@@ -60,29 +56,18 @@ class Subscriptions:
 
         `streamed` tells of a topic and name whether a group of replicas shares the subscription.
         """
-        self.brokers = brokers
-        self.clock = clock
-        self.settings = settings
-        self.openings = openings
-        openings.account = self.account
+        services = self.services = Services(brokers, clock, settings, openings, self._account)
+        self.orders, self.events, self.slices = services.orders, services.events, services.slices
+        self._clock = clock
         self._streamed = streamed
-        self.new_seat: Callable[[Subscription], GroupSeat] | None = None
-        """Gives a subscription that is shared its seat in the group."""
-        self.places = Places(settings)
-        self.orders = OrderBook()
-        self.events = Events(clock.now)
-        self.slices = Slices(clock)
-        """What joins and leaves by the thousand, or is read in one go, takes turns here."""
-        self.reading_stopped = False
+        self.new_assignment: Callable[[Subscription], Assignment] | None = None
+        """Gives a subscription that is shared its part in the group."""
         self.ended_total = 0
         """Subscriptions that have ended."""
         self._subscriptions: dict[tuple[str, str], Subscription] = {}
         self._bytes_held = 0
         self._reading_stops = 0
         self._paused_links: list[BrokerLink] = []
-        self._names = 0
-        self.draining = False
-        """The gateway is shutting down."""
 
     def __len__(self) -> int:
         """How many there are."""
@@ -98,44 +83,42 @@ class Subscriptions:
 
     def subscribe(self, link: WorkerLink, command: pb.CommandSubscribe) -> WorkerPort:
         """A client's SUBSCRIBE of type Key_Shared."""
-        if self.draining:
-            return _Refused(self.clock, link, command, UpstreamUnavailable("the gateway is shutting down"))
+        services = self.services
+        if services.draining:
+            return _Refused(self._clock, link, command, UpstreamUnavailable("the gateway is shutting down"))
         key = (command.topic, command.subscription)
         subscription = self._subscriptions.get(key)
         try:
-            self.places.check(len(self._subscriptions), None if subscription is None else subscription.worker_count)
+            services.quota.check(len(self._subscriptions), None if subscription is None else subscription.worker_count)
             if subscription is None:
-                subscription = self._subscriptions[key] = Subscription(key, command, self, streamed=self._streamed(key))
-                mode = subscription.policy.mode.value
-                self.events.happened("subscription_began", key, ordering_mode=mode)
+                subscription = self._subscriptions[key] = Subscription(
+                    key, command, services, self._forget, self.new_assignment, streamed=self._streamed(key)
+                )
+                subscription.state.happened("subscription_began", ordering_mode=subscription.state.policy.mode.value)
         except ClientError as error:
-            return _Refused(self.clock, link, command, error)
+            return _Refused(self._clock, link, command, error)
         return subscription.admission.add(link, command)
 
-    def forget(self, subscription: Subscription) -> None:
+    def _forget(self, subscription: Subscription) -> None:
         """The subscription has ended."""
         self.ended_total += 1
-        if self._subscriptions.get(subscription.key) is subscription:
-            del self._subscriptions[subscription.key]
-
-    def new_consumer_name(self) -> str:
-        """A name for a worker that brought none, unique on this gateway."""
-        self._names += 1
-        return f"{self.settings.replica_name}-{self._names:x}"
+        if self._subscriptions.get(subscription.state.key) is subscription:
+            del self._subscriptions[subscription.state.key]
 
     # ---- memory -----------------------------------------------------------------------------------------------
 
-    def account(self, byte_change: int) -> None:
+    def _account(self, byte_change: int) -> None:
         """A subscription holds so many bytes more."""
         self._bytes_held += byte_change
-        limit = self.settings.gateway_memory_bytes
-        if not self.reading_stopped and self._bytes_held > limit:
+        services = self.services
+        limit = services.settings.gateway_memory_bytes
+        if not services.reading_stopped and self._bytes_held > limit:
             self._stop_reading()
-        elif self.reading_stopped and self._bytes_held <= limit * RESUME_FRACTION:
+        elif services.reading_stopped and self._bytes_held <= limit * RESUME_FRACTION:
             self._resume_reading()
 
     def _stop_reading(self) -> None:
-        self.reading_stopped = True
+        self.services.reading_stopped = True
         self._reading_stops += 1
         log.warning("the gateway's memory budget is spent; reading from brokers stops", bytes_held=self._bytes_held)
         inflows = [inflow for subscription in self._subscriptions.values() for inflow in subscription.inflows]
@@ -145,7 +128,7 @@ class Subscriptions:
             link.pause_reading(self)
 
     def _resume_reading(self) -> None:
-        self.reading_stopped = False
+        self.services.reading_stopped = False
         for link in self._paused_links:
             link.resume_reading(self)
         self._paused_links = []
@@ -156,24 +139,24 @@ class Subscriptions:
 
     def drain(self, done: Callable[[], None]) -> None:
         """Let nobody join, deliver nothing new; call `done` when all that is pending is acknowledged and confirmed."""
-        self.draining = True
+        self.services.draining = True
         for subscription in self._alone():
-            subscription.dispatcher.pause()
+            subscription.state.dispatcher.pause()
         self._wait_until_idle(done)
 
     def _alone(self) -> list[Subscription]:
         """Those that no group shares: the others go on until their streams are elsewhere."""
-        return [subscription for subscription in self._subscriptions.values() if subscription.seat is None]
+        return [subscription for subscription in self._subscriptions.values() if subscription.assignment is None]
 
     def _wait_until_idle(self, done: Callable[[], None]) -> None:
-        if all(subscription.idle for subscription in self._alone()):
+        if all(subscription.state.idle for subscription in self._alone()):
             done()
         else:
-            self.clock.call_later(DRAIN_POLL_S, lambda: self._wait_until_idle(done))
+            self._clock.call_later(DRAIN_POLL_S, lambda: self._wait_until_idle(done))
 
     def close(self) -> None:
         """Close every worker's consumer, so that clients reconnect elsewhere, and ours at the brokers."""
-        self.draining = True
+        self.services.draining = True
         for subscription in list(self._subscriptions.values()):
             subscription.shut()
 
@@ -184,16 +167,16 @@ class Subscriptions:
         return SubscriptionsSummary(
             subscriptions=len(self._subscriptions),
             subscriptions_ended_total=self.ended_total,
-            workers=self.places.workers,
-            subscriptions_turned_away_total=self.places.subscriptions_turned_away_total,
-            workers_turned_away_total=self.places.workers_turned_away_total,
-            workers_per_subscription_turned_away_total=self.places.workers_per_subscription_turned_away_total,
+            workers=self.services.quota.workers,
+            subscriptions_turned_away_total=self.services.quota.subscriptions_turned_away_total,
+            workers_turned_away_total=self.services.quota.workers_turned_away_total,
+            workers_per_subscription_turned_away_total=self.services.quota.workers_per_subscription_turned_away_total,
             slices_cut_total=self.slices.cut_total,
             bytes_held=self._bytes_held,
-            memory_bytes=self.settings.gateway_memory_bytes,
-            reading_stopped=self.reading_stopped,
+            memory_bytes=self.services.settings.gateway_memory_bytes,
+            reading_stopped=self.services.reading_stopped,
             reading_stops=self._reading_stops,
-            draining=self.draining,
+            draining=self.services.draining,
         )
 
     def summaries(self) -> Iterator[SubscriptionSummary]:
@@ -202,13 +185,13 @@ class Subscriptions:
         Others may run between one and the next: what has ended by then is left out, what has come is not there yet.
         """
         for subscription in list(self._subscriptions.values()):
-            if not subscription.ended:
+            if not subscription.state.ended:
                 yield subscription_summary(subscription)
 
     def consumer_summaries(self) -> Iterator[SubscribedConsumerSummary]:
         """Each consumer of each, by name; in the same way."""
         for subscription in list(self._subscriptions.values()):
-            if not subscription.ended:
+            if not subscription.state.ended:
                 yield from consumer_summaries(subscription)
 
 

@@ -1,8 +1,10 @@
-"""One consumer of ours at the broker, and what comes in by it.
+"""Consumers of ours at the broker, and what comes in by them.
 
 A subscription has one for all its keys; one that a group of replicas shares has one for each stream that is leased to
-this replica. Whatever must not be mixed between two of them is here: the permits that each was granted, the run of
-entries that is being read, and how far each has got in coming back after a loss.
+this replica: none at first, and none again when all went to others, while its workers stay. Whatever must not be mixed
+between two of them is here: the permits that each was granted, the run of entries that is being read, and how far each
+has got in coming back after a loss. What is told of all of them in one word is a summary: sums, and the state and the
+error of the first that is not ready.
 
 Source: design section 5; EIP-0028, "Session Side".
 """
@@ -18,13 +20,17 @@ from proxy.core.upstream_window import UpstreamWindow
 from proxy.net.subscription.intake import Intake
 from proxy.net.subscription.upstream import SubscriptionUpstream, UpstreamState
 from proxy.wire import commands
+from proxy.wire.messages import NO_EXTRAS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from proxy.core.hash_ranges import HashRange
-    from proxy.net.subscription.subscription import Subscription
+    from proxy.net.subscription.services import Services
+    from proxy.net.subscription.settings import SubscriptionSettings
+    from proxy.net.subscription.state import Lifecycle, SubscriptionState
     from proxy.wire import pulsar_pb2 as pb
+    from proxy.wire.messages import Extras
 
 WHOLE: Final = 0
 """The number under which an ordinary subscription has its one consumer, for the whole hash space."""
@@ -57,11 +63,14 @@ class StreamListener(Protocol):
 
 
 class Inflow:
-    """Implements `ports.UpstreamConsumer` towards the broker and `UpstreamOwner` towards its consumer there."""
+    """Implements `ports.UpstreamConsumer`."""
 
     def __init__(
         self,
-        subscription: Subscription,
+        state: SubscriptionState,
+        services: Services,
+        inflows: Inflows,
+        lifecycle: Lifecycle,
         template: pb.CommandSubscribe,
         stream: int,
         listener: StreamListener,
@@ -69,8 +78,11 @@ class Inflow:
         *,
         persistent: bool,
     ) -> None:
-        """Not open yet. `template` and `persistent` are as for `SubscriptionUpstream`, `slots` as for `Intake`."""
-        settings = subscription.settings
+        """Not open yet, and one of `inflows` now.
+
+        `template` and `persistent` are as for `SubscriptionUpstream`, `slots` as for `Intake`.
+        """
+        settings = state.settings
         self.stream = stream
         self.window = UpstreamWindow(
             budget_bytes=settings.subscription_memory_bytes,
@@ -78,35 +90,45 @@ class Inflow:
             look_ahead_total=settings.look_ahead_messages_per_subscription,
         )
         self.intake = Intake(
-            subscription.dispatcher,
-            subscription.contents,
+            state.dispatcher,
+            state.contents,
             self.window,
-            subscription.counters,
-            subscription.now,
+            state.counters,
+            state.now,
             settings.batch_peek_max_bytes,
-            subscription.directory.openings,
+            services.openings,
             self.messages_end,
             self._entry_failed,
             slots,
-            None if subscription.recorder is None else subscription.recorder.digest,
+            None if state.recorder is None else state.recorder.digest,
         )
-        self.message = self.intake.message if subscription.recorder is None else self.intake.recorded
+        self.message = self.intake.message if state.recorder is None else self.intake.recorded
         """`ports.UpstreamConsumer.message`, without a call in between."""
-        directory = subscription.directory
         self.upstream = SubscriptionUpstream(
-            template, directory.brokers, subscription.clock, settings, self, self, persistent=persistent
+            template,
+            services.brokers,
+            state.clock,
+            settings,
+            self,
+            self._ready,
+            lambda error: listener.stream_refused(stream, error),
+            self._mark_delete_told,
+            persistent=persistent,
         )
         self.at_end_of_topic = False
         self.fetching = True
         """Whether it is granted permits; not while its stream is given back."""
         self.waits_for_cursor = False
         """Whether it is granted none, and acknowledges nothing, until the broker has told where the cursor stands."""
-        self._subscription = subscription
+        self._state = state
+        self._inflows = inflows
+        self._lifecycle = lifecycle
         self._listener = listener
-        self._facts: dict[str, Any] = {"stream": stream} if subscription.streamed else {}
+        self._facts: dict[str, Any] = {"stream": stream} if state.streamed else {}
         self._closing = self._closed = False
         """Closed is when the broker has answered, or can't."""
         self._waiting_for_close: list[Callable[[], None]] = []
+        inflows.add(self)
 
     @property
     def behind(self) -> bool:
@@ -143,98 +165,198 @@ class Inflow:
             link.send(commands.flow(self.upstream.consumer_id, piece))
             permits -= piece
 
-    # ---- UpstreamOwner ----------------------------------------------------------------------------------------
-
-    def upstream_ready(self) -> None:
+    def _ready(self) -> None:
         """Subscribed: grant permits, repeat what may have been lost."""
-        subscription = self._subscription
+        state = self._state
         self.intake.end_run()  # one that the loss of the connection cut short
         self.window.reconnected()
         again = self.upstream.connects > 1
-        subscription.cursor.attached(again=again)
-        self.waits_for_cursor = subscription.cursor.unknown
+        state.cursor.attached(again=again)
+        self.waits_for_cursor = state.cursor.unknown
         if again:
-            subscription.acks.after_reconnect()
-        subscription.directory.events.happened(
-            "upstream_ready", subscription.key, connects=self.upstream.connects, **self._facts
-        )
+            state.acks.after_reconnect()
+        state.happened("upstream_ready", connects=self.upstream.connects, **self._facts)
         self._listener.stream_opened(self.stream)
-        subscription.schedule_flush()
+        state.schedule_flush()
 
-    def upstream_refused(self, error: Exception) -> None:
-        """The broker does not let us, or cannot be asked."""
-        self._listener.stream_refused(self.stream, error)
-
-    def upstream_mark_delete(self, position: int | None) -> None:
+    def _mark_delete_told(self, position: int | None) -> None:
         """What was acknowledged at the broker meanwhile is not delivered any more."""
-        subscription = self._subscription
-        subscription.cursor.told(position, since_closed=self.waits_for_cursor)
+        state = self._state
+        state.cursor.told(position, since_closed=self.waits_for_cursor)
         self.waits_for_cursor = False
-        subscription.schedule_flush()
+        state.schedule_flush()
         if position is None:
             return
-        dropped = reposition.discard_up_to(subscription.dispatcher, position, subscription.now())
+        dropped = reposition.discard_up_to(state.dispatcher, position, state.now())
         if dropped:
-            log.info(
-                "messages dropped below mark-delete",
-                topic=subscription.topic,
-                subscription=subscription.name,
-                messages=dropped,
-            )
+            log.info("messages dropped below mark-delete", topic=state.topic, subscription=state.name, messages=dropped)
 
     # ---- UpstreamConsumer -------------------------------------------------------------------------------------
 
     def messages_end(self) -> None:
         """A run of entries is in: what they set free leaves now."""
         self.intake.end_run()
-        subscription = self._subscription
-        if subscription.streamed:
-            subscription.inflows.latest = self.intake
-        subscription.flush()
+        if self._state.streamed:
+            self._inflows.latest = self.intake
+        self._lifecycle.flush()
 
     def closed_by_broker(self, reason: str) -> None:
         """Unload, or a cursor moved on purpose: what it means by what it sends then, `CursorWatch` knows."""
-        subscription = self._subscription
         self.intake.queue.clear()
-        sought = subscription.requests.busy
-        if sought:
-            subscription.cursor.moved()
-        else:
-            subscription.cursor.closed()
-        if subscription.ended:
-            return
-        if sought:
-            subscription.requests.consumer_closed()
-        else:
+        if not self._state.closed_by_broker() and not self._state.ended:
             self.lost(reason)
 
     def connection_lost(self, reason: str) -> None:
         """Workers notice nothing of it."""
-        if not self._subscription.ended:
+        if not self._state.ended:
             self.lost(reason)
 
     def lost(self, reason: str, *, tell_broker: bool = False) -> None:
         """The consumer at the broker is gone, or with `tell_broker` perhaps not: come back."""
-        upstream, subscription = self.upstream, self._subscription
+        upstream, state = self.upstream, self._state
         if self.intake.queue.entries:
             self.intake.queue.clear()  # the broker sends it again
-            subscription.schedule_flush()
+            state.schedule_flush()
         if upstream.state is UpstreamState.CLOSED:
             return  # another one's loss, of the same connection, made somebody close this one
         was_ready = upstream.link is not None
-        subscription.directory.events.happened("upstream_lost", subscription.key, reason=reason, **self._facts)
+        state.happened("upstream_lost", reason=reason, **self._facts)
         (upstream.begin_anew if tell_broker else upstream.lost)(reason)
-        if subscription.inflows.first_ready() is None:
-            subscription.parting.release()
+        self._lifecycle.upstream_lost()
         if was_ready:
             self._listener.stream_lost(self.stream, reason)
 
     def _entry_failed(self, reason: str) -> None:
         """As when it fails while its connection is read: come back."""
-        if not self._subscription.ended:
+        if not self._state.ended:
             self.lost(reason, tell_broker=True)
 
     def reached_end_of_topic(self) -> None:
         """The topic is terminated and read to its end."""
         self.at_end_of_topic = True
-        self._subscription.look_for_end_of_topic()
+        self._lifecycle.look_for_end_of_topic()
+
+
+class Inflows:
+    """Owner of the consumers of one subscription."""
+
+    def __init__(self) -> None:
+        """None yet."""
+        self._inflows: dict[int, Inflow] = {}
+        self._connects_before = self._budget_stops_before = 0
+        """Of those that were taken away: what is counted never falls."""
+        self.latest: Intake | None = None
+        """The one that read last, also when its consumer is gone: see `extras`."""
+
+    def __len__(self) -> int:
+        """How many there are."""
+        return len(self._inflows)
+
+    def __iter__(self) -> Iterator[Inflow]:
+        """All of them, as of now: they may come and go meanwhile."""
+        return iter(list(self._inflows.values()))
+
+    def get(self, stream: int) -> Inflow | None:
+        """The one of this stream, if there is one."""
+        return self._inflows.get(stream)
+
+    def add(self, inflow: Inflow) -> None:
+        """One more, of a stream that has none."""
+        assert inflow.stream not in self._inflows, inflow.stream
+        self._inflows[inflow.stream] = inflow
+
+    def take(self, stream: int) -> Inflow:
+        """Take the one of this stream away, to be closed; KeyError if there is none."""
+        inflow = self._inflows.pop(stream)
+        self._connects_before += inflow.upstream.connects
+        self._budget_stops_before += inflow.window.budget_stops
+        return inflow
+
+    def first_ready(self) -> Inflow | None:
+        """One by which the broker can be told something; None if it cannot be told now."""
+        return next((inflow for inflow in self._inflows.values() if inflow.upstream.link is not None), None)
+
+    def close(self, done: Callable[[], None] | None = None, *, tell_broker: bool = True) -> None:
+        """End all of them for good; `done` when each is, see `Inflow.close`. They stay here, closed."""
+        inflows = list(self)
+        left = len(inflows) + 1
+
+        def one_less() -> None:
+            nonlocal left
+            left -= 1
+            if not left and done is not None:
+                done()
+
+        for inflow in inflows:
+            inflow.close(one_less, tell_broker=tell_broker)
+        one_less()
+
+    def bound(self, settings: SubscriptionSettings) -> None:
+        """An operator changed the subscription's limits."""
+        for inflow in self:
+            window = inflow.window
+            window.budget_bytes = settings.subscription_memory_bytes
+            window.look_ahead_per_worker = settings.look_ahead_messages_per_worker
+            window.look_ahead_total = settings.look_ahead_messages_per_subscription
+
+    # ---- all in one word --------------------------------------------------------------------------------------
+
+    @property
+    def queued_messages(self) -> int:
+        """Messages that wait until they, or what came before them, are opened."""
+        return sum(inflow.intake.queue.messages for inflow in self._inflows.values())
+
+    @property
+    def queued_bytes(self) -> int:
+        """What these cost."""
+        return sum(inflow.intake.queue.bytes_held for inflow in self._inflows.values())
+
+    @property
+    def extras(self) -> Extras:
+        """What is common to the frames of all entries: as the broker last sent it, by whichever consumer."""
+        return NO_EXTRAS if self.latest is None else self.latest.extras
+
+    @property
+    def stands(self) -> bool:
+        """Whether one of those that are here has been subscribed ever."""
+        return any(inflow.upstream.connects for inflow in self._inflows.values())
+
+    @property
+    def at_end_of_topic(self) -> bool:
+        """Whether the topic is terminated, and read to its end by all that are here."""
+        return bool(self._inflows) and all(inflow.at_end_of_topic for inflow in self._inflows.values())
+
+    @property
+    def behind(self) -> bool:
+        """Whether the broker may have more for one of them than it was asked for; also where there is none."""
+        return not self._inflows or any(inflow.behind for inflow in self._inflows.values())
+
+    @property
+    def state(self) -> UpstreamState:
+        """Ready when all are, else that of the first that is not.
+
+        Ready too without any: a replica that has no lease wants nothing of the broker, and pages nobody for it.
+        """
+        states = (inflow.upstream.state for inflow in self._inflows.values())
+        ready = UpstreamState.READY
+        return next((state for state in states if state is not ready), ready)
+
+    @property
+    def last_error(self) -> str:
+        """Why the first of those is not subscribed that failed; empty if none did."""
+        return next((inflow.upstream.last_error for inflow in self if inflow.upstream.last_error), "")
+
+    @property
+    def connects(self) -> int:
+        """Times that one was subscribed."""
+        return self._connects_before + sum(inflow.upstream.connects for inflow in self._inflows.values())
+
+    @property
+    def permits(self) -> int:
+        """Messages granted and not arrived."""
+        return sum(inflow.window.outstanding for inflow in self._inflows.values())
+
+    @property
+    def budget_stops(self) -> int:
+        """Times a grant was refused because the bytes were spent."""
+        return self._budget_stops_before + sum(inflow.window.budget_stops for inflow in self._inflows.values())

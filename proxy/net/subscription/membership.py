@@ -22,7 +22,9 @@ from proxy.wire import pulsar_pb2 as pb
 if TYPE_CHECKING:
     from proxy.core.hash_ranges import RangeMove
     from proxy.core.worker import Worker
-    from proxy.net.subscription.subscription import Subscription
+    from proxy.net.subscription.closing import Closing
+    from proxy.net.subscription.services import Services
+    from proxy.net.subscription.state import Lifecycle, SubscriptionState
     from proxy.net.subscription.workers import SubscribedWorker
 
 GROUP_MAX: Final = 32
@@ -32,11 +34,14 @@ log = structlog.get_logger("keyline.subscription")
 
 
 class Membership:
-    """Owner of the joined workers of one subscription."""
+    """Owner of the joined workers of one subscription; implements `WorkerOwner`."""
 
-    def __init__(self, subscription: Subscription) -> None:
-        """Nobody has joined."""
-        self._subscription = subscription
+    def __init__(self, state: SubscriptionState, services: Services, closing: Closing, lifecycle: Lifecycle) -> None:
+        """No worker has joined."""
+        self._state = state
+        self._services = services
+        self._closing = closing
+        self._lifecycle = lifecycle
         self.subscribers: dict[int, SubscribedWorker] = {}
         """Joined workers by dispatcher index."""
         self._lost: deque[tuple[SubscribedWorker, str]] = deque()
@@ -45,13 +50,12 @@ class Membership:
 
     def join(self, coming: Iterable[SubscribedWorker]) -> None:
         """Workers may come in, unless one has gone meanwhile or the selector has no place for it."""
-        subscription = self._subscription
+        state = self._state
         joined = []
-        dispatcher = subscription.dispatcher
-        begun = dispatcher.draining_begun_total
-        changes = membership.Changes(dispatcher, subscription.now())
+        begun = state.dispatcher.draining_begun_total
+        changes = membership.Changes(state.dispatcher, state.now())
         for subscriber in coming:
-            if subscriber.ended or subscription.ended:
+            if subscriber.ended or state.ended:
                 continue
             worker = self._new_worker(subscriber)
             try:
@@ -65,36 +69,30 @@ class Membership:
         if not joined:
             return
         changes.settle()
-        subscription.parting.end()
-        subscription.parting.release()
+        self._closing.end()
+        self._closing.release()
         for subscriber, worker in joined:
-            subscriber.joined(worker)
-            if subscription.at_end_of_topic:
+            subscriber.joined(worker, self)
+            if state.at_end_of_topic:
                 subscriber.tell_end_of_topic()
         self._changed(begun)
 
     def leave(self, subscriber: SubscribedWorker, reason: str, done: Callable[[], None] | None = None) -> None:
-        """A worker is gone; `done` is called when the broker too knows it, if it was the last."""
-        subscription = self._subscription
-        subscription.admission.leave(subscriber)
-        if self._is_here(subscriber):
-            begun = subscription.dispatcher.draining_begun_total
-            changes = membership.Changes(subscription.dispatcher, subscription.now())
-            self._leave(changes, subscriber, reason)
-            changes.settle()
-            self._changed(begun)
-        if not subscription.end_if_empty(done) and done is not None:
+        """As `WorkerOwner` says."""
+        begun = self._state.dispatcher.draining_begun_total
+        changes = membership.Changes(self._state.dispatcher, self._state.now())
+        self._leave(changes, subscriber, reason)
+        changes.settle()
+        self._changed(begun)
+        if not self._lifecycle.end_if_empty(done) and done is not None:
             done()
 
     def lose(self, subscriber: SubscribedWorker, reason: str) -> None:
-        """A worker's connection is gone: it leaves now, or with others of it in turns to come."""
-        if not self._is_here(subscriber):
-            self.leave(subscriber, reason)
-            return
+        """As `WorkerOwner` says: it leaves in a turn to come."""
         self._lost.append((subscriber, reason))
         if not self._losing:
             self._losing = True
-            self._subscription.directory.slices.do(self._lose_some)
+            self._services.slices.do(self._lose_some)
 
     def disconnect(self) -> None:
         """Every consumer is closed and may come again."""
@@ -105,60 +103,48 @@ class Membership:
 
     def _lose_some(self, end: float) -> bool:
         """A step: those that are lost leave."""
-        subscription = self._subscription
-        begun = subscription.dispatcher.draining_begun_total
-        changes = membership.Changes(subscription.dispatcher, subscription.now())
+        begun = self._state.dispatcher.draining_begun_total
+        changes = membership.Changes(self._state.dispatcher, self._state.now())
         for _ in range(GROUP_MAX):
             if not self._lost:
                 break
             subscriber, reason = self._lost.popleft()
-            if self._is_here(subscriber):
+            if subscriber.is_joined:  # or it was disconnected meanwhile
                 self._leave(changes, subscriber, reason)
-            if subscription.clock.now() >= end:
+            if self._state.now() >= end:
                 break
         changes.settle()
         self._changed(begun)
         self._losing = bool(self._lost)
         if not self._losing:
-            subscription.end_if_empty()
+            self._lifecycle.end_if_empty()
         return self._losing
 
-    def _is_here(self, subscriber: SubscribedWorker) -> bool:
-        """Whether it has joined and not left, nor been disconnected."""
-        return subscriber.worker is not None and self.subscribers.get(subscriber.worker.index) is subscriber
-
     def _new_worker(self, subscriber: SubscribedWorker) -> Worker:
-        subscription = self._subscription
-        command, directory = subscriber.command, subscription.directory
-        name = command.consumer_name or directory.new_consumer_name()
-        worker = new_worker(command, name, subscriber, subscription.settings)
-        worker.drained_by_operator = name in directory.orders.of(subscription.key).drained
+        command, services = subscriber.command, self._services
+        name = command.consumer_name or services.new_consumer_name()
+        worker = new_worker(command, name, subscriber, self._state.settings)
+        worker.drained_by_operator = name in services.orders.of(self._state.key).drained
         worker.reconsider()
         return worker
 
     def _joined(self, subscriber: SubscribedWorker, worker: Worker, moves: Sequence[RangeMove[Worker]]) -> None:
-        subscription, peer = self._subscription, subscriber.link.peer
-        topic, name = subscription.key
-        log.info("worker joined", topic=topic, subscription=name, consumer=worker.name, peer=peer)
-        subscription.directory.events.joined(subscription.key, worker.name, peer, moves)
+        state, peer = self._state, subscriber.link.peer
+        log.info("worker joined", topic=state.topic, subscription=state.name, consumer=worker.name, peer=peer)
+        state.events.joined(state.key, worker.name, peer, moves)
 
     def _leave(self, changes: membership.Changes, subscriber: SubscribedWorker, reason: str) -> None:
-        subscription, worker = self._subscription, subscriber.worker
+        state, worker = self._state, subscriber.worker
         assert worker is not None
         subscriber.worker = None
         del self.subscribers[worker.index]
         moves = changes.leave(worker)
-        topic, name = subscription.key
-        log.info("worker left", topic=topic, subscription=name, consumer=worker.name, reason=reason)
-        subscription.directory.events.left(subscription.key, worker.name, reason, moves)
+        log.info("worker left", topic=state.topic, subscription=state.name, consumer=worker.name, reason=reason)
+        state.events.left(state.key, worker.name, reason, moves)
 
     def _changed(self, begun: int) -> None:
         """After a change; `begun` was the dispatcher's total of slots that drain before it."""
-        subscription = self._subscription
-        dispatcher = subscription.dispatcher
-        subscription.directory.events.drains_began(
-            subscription.key, dispatcher.draining_begun_total - begun, len(dispatcher.draining)
-        )
-        if subscription.seat is not None:
-            subscription.seat.workers_changed(len(self.subscribers))
-        subscription.schedule_flush()
+        state, dispatcher = self._state, self._state.dispatcher
+        state.events.drains_began(state.key, dispatcher.draining_begun_total - begun, len(dispatcher.draining))
+        self._lifecycle.workers_changed(len(self.subscribers))
+        state.schedule_flush()

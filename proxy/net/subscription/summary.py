@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from proxy.core.histogram import HistogramStatistics
+    from proxy.net.subscription.state import SubscriptionState
     from proxy.net.subscription.subscription import Subscription
 
 
@@ -83,14 +84,13 @@ class SubscriptionsSummary:
 
 def subscription_summary(subscription: Subscription) -> SubscriptionSummary:
     """One at this moment."""
-    counters = subscription.counters
-    inflows = subscription.inflows
-    settings = subscription.settings
-    dispatcher = dispatcher_summary(subscription.dispatcher)
+    state, inflows = subscription.state, subscription.inflows
+    counters, settings = state.counters, state.settings
+    dispatcher = dispatcher_summary(state.dispatcher)
     look_ahead = settings.look_ahead_messages(dispatcher.workers)
     return SubscriptionSummary(
-        topic=subscription.topic,
-        subscription=subscription.name,
+        topic=state.topic,
+        subscription=state.name,
         upstream_state=inflows.state.value,
         upstream_connects=inflows.connects,
         upstream_permits=inflows.permits,
@@ -98,8 +98,8 @@ def subscription_summary(subscription: Subscription) -> SubscriptionSummary:
         look_ahead_messages=look_ahead,
         look_ahead_used=dispatcher.waiting_messages / max(look_ahead, 1),
         memory_bytes=settings.subscription_memory_bytes,
-        oldest_wait_s=_age(subscription, dispatcher.oldest_wait_since),
-        oldest_unacknowledged_s=_age(subscription, dispatcher.oldest_delivery_at),
+        oldest_wait_s=_age(state, dispatcher.oldest_wait_since),
+        oldest_unacknowledged_s=_age(state, dispatcher.oldest_delivery_at),
         acks_refused=counters.acks_refused,
         opaque_batches=counters.opaque_batches,
         unreadable_entries=counters.unreadable_entries,
@@ -117,14 +117,14 @@ def subscription_summary(subscription: Subscription) -> SubscriptionSummary:
 
 def consumer_summaries(subscription: Subscription) -> Iterator[SubscribedConsumerSummary]:
     """Its consumers by name, each as of the moment it is asked for; who has left by then is left out."""
-    dispatcher = subscription.dispatcher
+    state, dispatcher = subscription.state, subscription.state.dispatcher
     for name, known in workers_by_name(dispatcher).items():
         here = [worker for worker in known if dispatcher.workers.get(worker.index) is worker]
         if here:
             consumer = consumer_summary(dispatcher, name, here)
-            oldest_s = _age(subscription, consumer.oldest_delivery_at)
-            yield SubscribedConsumerSummary(subscription.topic, subscription.name, oldest_s, consumer)
+            oldest_s = _age(state, consumer.oldest_delivery_at)
+            yield SubscribedConsumerSummary(state.topic, state.name, oldest_s, consumer)
 
 
-def _age(subscription: Subscription, since: float | None) -> float:
-    return subscription.now() - since if since is not None else 0.0
+def _age(state: SubscriptionState, since: float | None) -> float:
+    return state.now() - since if since is not None else 0.0

@@ -11,7 +11,7 @@ consumer of a stream is no worker's business even at first: the replica that had
 from __future__ import annotations
 
 from enum import Enum
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 import structlog
 
@@ -54,19 +54,6 @@ class UpstreamState(Enum):
     CLOSED = "closed"
 
 
-class UpstreamOwner(Protocol):
-    """Whom the consumer belongs to; besides, it receives the messages."""
-
-    def upstream_ready(self) -> None:
-        """Subscribed, for the first time or again."""
-
-    def upstream_refused(self, error: Exception) -> None:
-        """The very first attempt failed; the consumer is closed. A persistent one: any failed, and it tries again."""
-
-    def upstream_mark_delete(self, position: int | None) -> None:
-        """After `upstream_ready`: everything up to here is acknowledged at the broker; None if it does not tell."""
-
-
 class SubscriptionUpstream:
     """One Key_Shared consumer at the broker."""
 
@@ -76,21 +63,30 @@ class SubscriptionUpstream:
         brokers: BrokerDirectory,
         clock: Clock,
         settings: SubscriptionSettings,
-        owner: UpstreamOwner,
         consumer: UpstreamConsumer,
+        ready: Callable[[], None],
+        refused: Callable[[Exception], None],
+        mark_delete_told: Callable[[int | None], None],
         *,
-        persistent: bool = False,
+        persistent: bool,
     ) -> None:
         """`template` is our SUBSCRIBE, but for its ids: its options create the subscription if it is not there.
 
         With `persistent`, attempts before the first success are repeated as those after it are.
+
+        `consumer` gets what the broker sends. `ready` is called when it is subscribed, for the first time or again, and
+        `mark_delete_told` after that: everything up to there is acknowledged at the broker; None if it does not tell.
+        `refused` is called when the very first attempt failed and the consumer is closed; of a persistent one when any
+        failed, and it tries again.
         """
         self._template = template
         self._persistent = persistent
         self._brokers = brokers
         self._clock = clock
         self._settings = settings
-        self._owner = owner
+        self._on_ready = ready
+        self._on_refused = refused
+        self._on_mark_delete = mark_delete_told
         self._consumer = consumer
         self._timer: Timer | None = None
         self._failures = 0
@@ -207,7 +203,7 @@ class SubscriptionUpstream:
         self.last_error = ""
         self.connects += 1
         _begin_no_more(self._template)
-        self._owner.upstream_ready()
+        self._on_ready()
         self._ask_mark_delete(attempt, link)
 
     def _ask_mark_delete(self, attempt: int, link: BrokerLink) -> None:
@@ -217,22 +213,22 @@ class SubscriptionUpstream:
             if isinstance(reply, Exception):
                 self._clock.call_soon(untold)  # with a connection that breaks, requests end before consumers
             elif attempt == self._attempt and self.link is link:
-                self._owner.upstream_mark_delete(_mark_delete(reply))
+                self._on_mark_delete(_mark_delete(reply))
 
         def untold() -> None:
             if attempt == self._attempt and self.link is link:
-                self._owner.upstream_mark_delete(None)
+                self._on_mark_delete(None)
 
         link.request(lambda request_id: commands.get_last_message_id(consumer_id, request_id), answered)
 
     def _failed(self, error: Exception) -> None:
         if not self.connects and not self._persistent:
             self._end(UpstreamState.CLOSED)
-            self._owner.upstream_refused(error)
+            self._on_refused(error)
             return
         self._retry(str(error), at_once=False)
         if self._persistent:
-            self._owner.upstream_refused(error)
+            self._on_refused(error)
 
     def _retry(self, reason: str, *, at_once: bool) -> None:
         self._end(UpstreamState.BACKING_OFF)
@@ -303,8 +299,3 @@ def stream_subscribe(
 def _begin_no_more(template: pb.CommandSubscribe) -> None:
     """Once subscribed, a reconnect goes on where the cursor is: some brokers would move it back again."""
     template.ClearField("start_message_rollback_duration_sec")
-
-
-def ended_meanwhile() -> UpstreamUnavailable:
-    """What those are told who waited for something when the subscription ended here."""
-    return UpstreamUnavailable("the subscription was closed on this gateway meanwhile; try again")

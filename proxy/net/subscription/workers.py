@@ -6,7 +6,7 @@ after the worker left (nothing happens), and in any order with the others.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from proxy.core import acknowledgement
 from proxy.core.entry import delivery_key
@@ -23,7 +23,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from proxy.net.ports import WorkerLink
-    from proxy.net.subscription.subscription import Subscription
+    from proxy.net.subscription.inflow import Inflows
+    from proxy.net.subscription.requests import SubscriptionRequests
+    from proxy.net.subscription.services import Services
+    from proxy.net.subscription.state import SubscriptionState
 
 IDS_AT_ONCE = 2_000
 """Messages of one ACK or REDELIVER that are looked at in one go. Clients group a thousand; a frame has room for more
@@ -33,27 +36,55 @@ PERMITS_MAX = (1 << 31) - 1
 """More than any client grants; a wire value beyond it is taken as this."""
 
 
-class SubscribedWorker:
-    """Implements `ports.WorkerPort`."""
+class WorkerOwner(Protocol):
+    """Whom a worker tells that it goes: admission until it has joined, membership from then on."""
 
-    def __init__(self, subscription: Subscription, link: WorkerLink, command: pb.CommandSubscribe) -> None:
-        """Not joined yet; the subscription decides."""
-        self.subscription = subscription
+    def leave(self, subscriber: SubscribedWorker, reason: str, done: Callable[[], None] | None = None) -> None:
+        """It is gone; `done` is called when the broker too knows it, if it was the last."""
+
+    def lose(self, subscriber: SubscribedWorker, reason: str) -> None:
+        """Its connection is gone: it leaves now, or with others of it in turns to come."""
+
+
+class SubscribedWorker:
+    """Implements `ports.WorkerPort`, and `Asker` towards the requests it makes."""
+
+    def __init__(
+        self,
+        state: SubscriptionState,
+        services: Services,
+        inflows: Inflows,
+        requests: SubscriptionRequests,
+        owner: WorkerOwner,
+        link: WorkerLink,
+        command: pb.CommandSubscribe,
+    ) -> None:
+        """Not joined yet; its owner decides."""
         self.link = link
         self.command = command
         self.worker: Worker | None = None
         """Set while joined."""
         self.ended = False
         """It left, was refused or was closed: it takes no further part."""
+        self._state = state
+        self._services = services
+        self._inflows = inflows
+        self._requests = requests
+        self._owner = owner
         self._lost = False
         self._early_permits = 0
-        subscription.directory.places.worker_came()
+        services.quota.worker_came()
 
     # ---- life -------------------------------------------------------------------------------------------------
 
-    def joined(self, worker: Worker) -> None:
+    @property
+    def is_joined(self) -> bool:
+        """As `Asker` says."""
+        return self.worker is not None
+
+    def joined(self, worker: Worker, owner: WorkerOwner) -> None:
         """The dispatcher took the worker: tell the client, and hand over what it granted meanwhile."""
-        self.worker = worker
+        self.worker, self._owner = worker, owner
         self.tell(commands.success(self.command.request_id))
         if not self.link.writable:
             self.writability_changed(writable=False)
@@ -82,7 +113,7 @@ class SubscribedWorker:
 
     def _end(self) -> None:
         self.ended = True
-        self.subscription.directory.places.worker_left()
+        self._services.quota.worker_left()
 
     def tell(self, frame: bytes) -> None:
         """Send the client something, unless its connection is gone: answers may come as late as they like."""
@@ -104,7 +135,7 @@ class SubscribedWorker:
         self._lost = True
         if not self.ended:
             self._end()
-            self.subscription.membership.lose(self, reason)
+            self._owner.lose(self, reason)
 
     def close(self, request_id: int) -> None:
         """The client closes its consumer."""
@@ -112,14 +143,12 @@ class SubscribedWorker:
             self.tell(commands.success(request_id))
             return
         self.deleted()
-        self.subscription.membership.leave(
-            self, "closed by the client", lambda: self.tell(commands.success(request_id))
-        )
+        self._owner.leave(self, "closed by the client", lambda: self.tell(commands.success(request_id)))
 
     @property
     def broker_away(self) -> bool:
         """As the port says."""
-        return self.subscription.inflows.first_ready() is None
+        return self._inflows.first_ready() is None
 
     # ---- flow and acks ----------------------------------------------------------------------------------------
 
@@ -131,18 +160,18 @@ class SubscribedWorker:
         if self.worker is None:
             self._early_permits = min(self._early_permits + permits, PERMITS_MAX)
             return
-        subscription = self.subscription
+        state = self._state
         worker = self.worker
         # Capped so that a client that grants without end cannot make the sum grow without end.
         permits = min(permits, PERMITS_MAX - max(worker.permits, 0))
-        subscription.dispatcher.flow(worker, permits, subscription.now())
-        subscription.schedule_flush()
+        state.dispatcher.flow(worker, permits, state.now())
+        state.schedule_flush()
 
     def ack(self, command: pb.CommandAck) -> None:
         """CommandAck: refused if it cannot be meant for Key_Shared, else applied id by id."""
         refusal = _refuse_ack(command)
         if refusal is not None:
-            self.subscription.counters.acks_refused += 1
+            self._state.counters.acks_refused += 1
             self._answer_ack(command, refusal)
             return
         if len(command.message_id) <= IDS_AT_ONCE:
@@ -153,10 +182,10 @@ class SubscribedWorker:
 
     def _acked(self, command: pb.CommandAck) -> None:
         """All of it was applied."""
-        subscription = self.subscription
+        state = self._state
         if command.HasField("request_id"):
-            subscription.acks.want_receipt(Receipt(lambda error: self._answer_ack(command, error)))
-        subscription.schedule_flush()
+            state.acks.want_receipt(Receipt(lambda error: self._answer_ack(command, error)))
+        state.schedule_flush()
 
     def _by_pieces(
         self,
@@ -172,15 +201,15 @@ class SubscribedWorker:
             if start == starts[-1]:
                 done()
 
-        self.link.first(self.subscription.directory.slices.step_of_each(starts, some))
+        self.link.first(self._services.slices.step_of_each(starts, some))
 
     def _apply_acks(self, places: Iterable[pb.MessageIdData]) -> None:
         worker = self.worker
         if worker is None or self.ended:
             return
-        subscription = self.subscription
-        dispatcher = subscription.dispatcher
-        now = subscription.now()
+        state = self._state
+        dispatcher = state.dispatcher
+        now = state.now()
         ack = acknowledgement.ack
         for place in places:
             ledger, entry = place.ledgerId, place.entryId
@@ -208,22 +237,22 @@ class SubscribedWorker:
         if len(command.message_ids) <= IDS_AT_ONCE:
             self._redeliver(command.message_ids)
         else:
-            self._by_pieces(command.message_ids, self._redeliver, self.subscription.schedule_flush)
+            self._by_pieces(command.message_ids, self._redeliver, self._state.schedule_flush)
 
     def _redeliver(self, places: Sequence[pb.MessageIdData]) -> None:
         worker = self.worker
         if worker is None or self.ended:
             return
         keys = [_key_of(place) for place in places] if places else None
-        subscription = self.subscription
-        acknowledgement.redeliver(subscription.dispatcher, worker, keys, subscription.now())
-        subscription.schedule_flush()
+        state = self._state
+        acknowledgement.redeliver(state.dispatcher, worker, keys, state.now())
+        state.schedule_flush()
 
     # ---- requests ---------------------------------------------------------------------------------------------
 
     def unsubscribe(self, command: pb.CommandUnsubscribe) -> None:
         """Delete the subscription; only its last worker may, as at the broker."""
-        self.subscription.requests.unsubscribe(self, command)
+        self._requests.unsubscribe(self, command)
 
     def seek(self, command: pb.CommandSeek) -> None:
         """Move the subscription; every worker is disconnected then, as by the broker."""
@@ -231,11 +260,11 @@ class SubscribedWorker:
         seek.CopyFrom(command)
         if seek.HasField("message_id"):
             unmask(seek.message_id)
-        self.subscription.requests.seek(self, seek)
+        self._requests.seek(self, seek)
 
     def get_last_message_id(self, command: pb.CommandGetLastMessageId) -> None:
         """Answered by the broker."""
-        self.subscription.requests.get_last_message_id(self, command)
+        self._requests.get_last_message_id(self, command)
 
     def consumer_stats(self, command: pb.CommandConsumerStats) -> None:
         """Answered from what the dispatcher knows of this worker."""
@@ -257,9 +286,9 @@ class SubscribedWorker:
     def writability_changed(self, writable: bool) -> None:  # noqa: FBT001 - the port's one bit of news
         """A client that does not read counts as one without permits."""
         if self.worker is not None and not self.ended:
-            subscription = self.subscription
-            subscription.dispatcher.set_writable(self.worker, writable, subscription.now())
-            subscription.schedule_flush()
+            state = self._state
+            state.dispatcher.set_writable(self.worker, writable, state.now())
+            state.schedule_flush()
 
 
 def error_frame(request_id: int, error: Exception) -> bytes:

@@ -18,20 +18,23 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from proxy.net.ports import Timer
-    from proxy.net.subscription.subscription import Subscription
+    from proxy.net.subscription.inflow import Inflows
+    from proxy.net.subscription.state import Lifecycle, SubscriptionState
 
-PARTING_S_MAX: Final = 300.0
+CLOSING_S_MAX: Final = 300.0
 """A broker that is away for longer finds nobody who remembers."""
 
 log = structlog.get_logger("keyline.subscription")
 
 
-class Parting:
+class Closing:
     """Owner of those who wait for the end of one subscription without workers."""
 
-    def __init__(self, subscription: Subscription) -> None:
+    def __init__(self, state: SubscriptionState, inflows: Inflows, lifecycle: Lifecycle) -> None:
         """Not under way."""
-        self._subscription = subscription
+        self._state = state
+        self._inflows = inflows
+        self._lifecycle = lifecycle
         self._timer: Timer | None = None
         self._waiting: list[Callable[[], None]] = []
 
@@ -43,21 +46,18 @@ class Parting:
     @property
     def owes(self) -> bool:
         """Whether there are acks that the broker has not confirmed."""
-        subscription = self._subscription
-        outstanding = subscription.dispatcher.outstanding
+        outstanding = self._state.dispatcher.outstanding
         unconfirmed = outstanding.unconfirmed or outstanding.acks or outstanding.index_acks
-        return bool(unconfirmed) and subscription.inflows.stands
+        return bool(unconfirmed) and self._inflows.stands
 
     def begin(self, done: Callable[[], None] | None) -> None:
         """The last worker left; `done` is called when the broker knows it, or cannot be told now. May be repeated."""
         if done is not None:
             self.wait(done)
-        subscription = self._subscription
         if self._timer is None:
-            self._timer = subscription.clock.call_later(PARTING_S_MAX, self._too_late)
-            subscription.acks.watcher = self._answered
-        if subscription.inflows.first_ready() is None:
-            self.release()
+            self._timer = self._state.clock.call_later(CLOSING_S_MAX, self._too_late)
+            self._state.acks.watcher = self._answered
+        self.release_if_lost()
 
     def wait(self, done: Callable[[], None]) -> None:
         """Call this too at the next `release`."""
@@ -68,7 +68,7 @@ class Parting:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-            self._subscription.acks.watcher = None
+            self._state.acks.watcher = None
 
     def release(self) -> None:
         """Nobody is to wait any longer."""
@@ -76,19 +76,23 @@ class Parting:
         for done in waiting:
             done()
 
+    def release_if_lost(self) -> None:
+        """The broker cannot be told now: an outage is not waited for."""
+        if self._inflows.first_ready() is None:
+            self.release()
+
     def _answered(self, error: Exception | None) -> None:
         """The broker spoke of acks; whoever waits for it to confirm them does not wait for a second attempt."""
         if error is None:
-            self._subscription.schedule_flush()
+            self._state.schedule_flush()
         else:
             self.release()
 
     def _too_late(self) -> None:
-        subscription = self._subscription
         log.warning(
             "acks given up that the broker did not confirm",
-            topic=subscription.topic,
-            subscription=subscription.name,
-            acks=len(subscription.dispatcher.outstanding.unconfirmed),
+            topic=self._state.topic,
+            subscription=self._state.name,
+            acks=len(self._state.dispatcher.outstanding.unconfirmed),
         )
-        subscription.end()
+        self._lifecycle.end()

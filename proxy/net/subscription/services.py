@@ -1,12 +1,9 @@
-"""How many subscriptions and workers there may be, and how many were turned away.
+"""What all subscriptions of a gateway share. The directory makes it, and their parts are handed it instead of that.
 
 A subscription costs memory also when nothing is sent: its ring of hash points, its consumer at the broker. So there is
 a bound for each kind, and one more is told so in the broker's own words and codes: ConsumerBusy for a worker too many
 (`PersistentDispatcherMultipleConsumers.addConsumer`), NotAllowedError for a subscription too many
 (`PersistentTopic.internalSubscribe`).
-
-A worker takes its place with its SUBSCRIBE, not when it has joined: a crowd that comes at once waits for the broker
-together.
 """
 
 from __future__ import annotations
@@ -14,17 +11,62 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from proxy.errors import ClientError
+from proxy.net.events import Events
+from proxy.net.slices import Slices
+from proxy.net.subscription.order_book import OrderBook
 from proxy.wire import pulsar_pb2 as pb
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from proxy.net.ports import BrokerDirectory, Clock
+    from proxy.net.subscription.openings import Openings
     from proxy.net.subscription.settings import SubscriptionSettings
 
 
-class Places:
-    """The one who counts workers and those that found no place."""
+class Services:
+    """One of a gateway."""
+
+    def __init__(
+        self,
+        brokers: BrokerDirectory,
+        clock: Clock,
+        settings: SubscriptionSettings,
+        openings: Openings,
+        account: Callable[[int], None],
+    ) -> None:
+        """`settings` are the configuration's; `account` is told of each byte more or less that is held."""
+        self.brokers = brokers
+        self.clock = clock
+        self.settings = settings
+        self.openings = openings
+        self.account = openings.account = account
+        self.quota = Quota(settings)
+        self.orders = OrderBook()
+        self.events = Events(clock.now)
+        self.slices = Slices(clock)
+        """What joins and leaves by the thousand, or is read in one go, takes turns here."""
+        self.reading_stopped = False
+        """All subscriptions together hold too much: no permits are granted."""
+        self.draining = False
+        """The gateway is shutting down."""
+        self._names = 0
+
+    def new_consumer_name(self) -> str:
+        """A name for a worker that brought none, unique on this gateway."""
+        self._names += 1
+        return f"{self.settings.replica_name}-{self._names:x}"
+
+
+class Quota:
+    """How many subscriptions and workers there may be, and how many were turned away.
+
+    A worker counts from its SUBSCRIBE on, not when it has joined: a crowd that comes at once waits for the broker
+    together.
+    """
 
     def __init__(self, settings: SubscriptionSettings) -> None:
-        """Nobody is here."""
+        """No worker is here."""
         self._settings = settings
         self.workers = 0
         """Workers that are here, joined or joining."""

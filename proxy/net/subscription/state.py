@@ -1,0 +1,198 @@
+"""What one subscription is, below all parts of it, and what these may ask of its life.
+
+The parts read what is here as they like. What is here changes by its own verbs, and the dispatcher, the cursor and the
+acks by theirs.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from proxy.core import policy_change
+from proxy.core.dispatcher import Dispatcher, HandOver, OrderingMode
+from proxy.errors import UpstreamUnavailable
+from proxy.net.subscription.acks import UpstreamAcks
+from proxy.net.subscription.batch_contents import BatchContents
+from proxy.net.subscription.counters import Counters
+from proxy.net.subscription.cursor import CursorWatch
+from proxy.net.subscription.policy import policy_of, refuse_in_group
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from proxy.net.subscription.services import Services
+    from proxy.net.subscription.settings import SubscriptionSettings
+    from proxy.wire import pulsar_pb2 as pb
+
+HAND_OVERS_KEPT: Final = 1_000
+"""Latest hand-overs kept for those who watch."""
+
+
+class Lifecycle(Protocol):
+    """What a part asks of its subscription."""
+
+    def flush(self) -> None:
+        """Send what this turn produced, now."""
+
+    def workers_changed(self, count: int) -> None:
+        """Workers have joined or left; so many are here now."""
+
+    def upstream_lost(self) -> None:
+        """A consumer at the broker is gone for now."""
+
+    def look_for_end_of_topic(self) -> None:
+        """A consumer at the broker read a terminated topic to its end."""
+
+    def disconnect_workers(self) -> None:
+        """Close every worker's consumer, as the broker does on seek and unsubscribe: they may come again."""
+
+    def end_if_empty(self, done: Callable[[], None] | None = None) -> bool:
+        """End, now or once the broker has confirmed all acks, unless somebody needs the subscription here.
+
+        Returns whether it ends; `done` is called when the broker has answered.
+        """
+
+    def end(self) -> None:
+        """End, whatever the broker has confirmed."""
+
+    def finish(self) -> None:
+        """End here only: the caller closes the consumers at the broker."""
+
+
+class SubscriptionState:
+    """Of one subscription."""
+
+    def __init__(
+        self,
+        key: tuple[str, str],
+        command: pb.CommandSubscribe,
+        services: Services,
+        schedule_flush: Callable[[], None],
+        *,
+        streamed: bool,
+    ) -> None:
+        """The first worker's SUBSCRIBE settles the policy. `streamed` if a group of replicas shares the subscription.
+
+        `schedule_flush` asks for a flush at the end of this turn.
+
+        Raises:
+            ClientError: it asks for something that is not.
+        """
+        if streamed:
+            refuse_in_group(command)
+        self.key = key
+        self.topic, self.name = key
+        self.streamed = streamed
+        self.clock = services.clock
+        self.now = services.clock.now
+        self.events = services.events
+        self.schedule_flush = schedule_flush
+        orders = services.orders.of(key)
+        self.settings = orders.limits.applied(services.settings)
+        self.policy = policy_of(command, self.settings)
+        if orders.mode is not None and self.policy.mode is not OrderingMode.UNORDERED:
+            self.policy = replace(self.policy, mode=orders.mode)
+        self.counters = Counters()
+        selector = self.policy.new_selector(self.settings, streamed=streamed)
+        interval_s = self.settings.key_shared_unblocking_interval_ms / 1_000
+        self.dispatcher = Dispatcher(selector, self.policy.mode, unblocking_interval_s=interval_s)
+        if orders.paused:
+            self.dispatcher.pause()
+        self.cursor = CursorWatch(self.dispatcher.outstanding, self.now)
+        self.acks = UpstreamAcks(
+            self.dispatcher.outstanding,
+            self.cursor,
+            schedule_flush,
+            self.clock.call_later,
+            with_indexes=self.settings.upstream_batch_index_ack,
+        )
+        chronicler = services.events.chronicler
+        self.recorder = None if chronicler is None else chronicler.recorder(key)
+        """Keeps a record of each message, if that is wanted."""
+        if self.recorder is not None:
+            self.dispatcher.endings = []
+        self.contents = BatchContents(
+            self.dispatcher.outstanding, self.settings.subscription_memory_bytes, self.settings.batch_peek_max_bytes
+        )
+        self.hand_overs: deque[HandOver] = deque(maxlen=HAND_OVERS_KEPT)
+        self.hand_over_count = 0
+        self.request = ""
+        """The seek or unsubscribe that the broker has not answered; empty for none."""
+        self.closed_by_request = False
+        """The broker closed the consumer since: what follows depends on the answer."""
+        self.at_end_of_topic = False
+        """Every worker is told that nothing more comes."""
+        self.ended = False
+
+    @property
+    def idle(self) -> bool:
+        """Nothing is pending at any worker and every ack is confirmed."""
+        busy = any(worker.pending for worker in self.dispatcher.workers.values())
+        return not busy and not self.dispatcher.outstanding.unconfirmed
+
+    def happened(self, what: str, **facts: Any) -> None:
+        """Tell those who watch."""
+        self.events.happened(what, self.key, **facts)
+
+    def change_mode(self, mode: OrderingMode) -> None:
+        """Order by another mode from now on."""
+        self.policy = replace(self.policy, mode=mode)
+        policy_change.change_mode(self.dispatcher, mode, self.now())
+        self.schedule_flush()
+
+    def change_settings(self, settings: SubscriptionSettings) -> None:
+        """Other limits from now on; what is there already beyond one stays and is not added to."""
+        self.settings = settings
+        for worker in self.dispatcher.workers.values():
+            most = settings.max_unacked_messages_per_worker
+            policy_change.change_max_unacked(self.dispatcher, worker, most, self.now())
+        self.schedule_flush()
+
+    def request_began(self, what: str) -> None:
+        """The broker is asked for a seek or an unsubscribe."""
+        self.request, self.closed_by_request = what, False
+
+    def request_answered(self) -> None:
+        """It answered, or cannot."""
+        self.request = ""
+
+    def closed_by_broker(self) -> bool:
+        """The broker closed our consumer; returns whether that is for a request, whose answer follows."""
+        if not self.request:
+            self.cursor.closed()
+            return False
+        self.cursor.moved()
+        self.closed_by_request = True
+        return True
+
+    def end_of_topic(self) -> None:
+        """The topic is terminated and read to its end."""
+        self.at_end_of_topic = True
+
+    def tell_watchers(self) -> None:
+        """Pass on what the dispatcher noted in this turn."""
+        dispatcher = self.dispatcher
+        if dispatcher.hand_overs:
+            self.hand_over_count += len(dispatcher.hand_overs)
+            self.hand_overs.extend(dispatcher.hand_overs)
+            self.events.handed_over(self.key, dispatcher.hand_overs, len(dispatcher.draining))
+            dispatcher.hand_overs.clear()
+        self.events.came_back(self.key, dispatcher.comebacks)
+        dispatcher.comebacks.clear()
+        if dispatcher.endings:
+            assert self.recorder is not None
+            self.recorder.ended(dispatcher.endings)
+            dispatcher.endings.clear()
+
+    def end(self) -> None:
+        """It is over here: no receipt comes any more."""
+        self.ended = True
+        self.happened("subscription_ended")
+        self.acks.fail_receipts(ended_meanwhile())
+
+
+def ended_meanwhile() -> UpstreamUnavailable:
+    """What those are told who waited for something when the subscription ended here."""
+    return UpstreamUnavailable("the subscription was closed on this gateway meanwhile; try again")
