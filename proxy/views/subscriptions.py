@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from heapq import nsmallest
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
@@ -85,7 +85,6 @@ def subscription_statistics_steps(
     """One of them; `brief` is without what may be long: ranges, draining hashes, hand-overs."""
     state, inflows = subscription.state, subscription.inflows
     dispatcher = yield from dispatcher_statistics_steps(state.dispatcher, brief=brief)
-    counters = state.counters
     hand_overs = tuple(
         HandOverStatistics(
             item.slot, item.holder, item.owner, item.ended_at - item.began_at, item.ended_at, item.waiting_messages
@@ -105,13 +104,6 @@ def subscription_statistics_steps(
         addresses=tuple(
             (item.worker.name, item.link.peer) for item in subscription.subscribers.values() if item.worker is not None
         ),
-        acks_refused=counters.acks_refused,
-        opaque_batches=counters.opaque_batches,
-        unreadable_entries=counters.unreadable_entries,
-        peeked_batches=counters.peeked_batches,
-        sliced_deliveries=counters.sliced_deliveries,
-        background_openings=counters.background_openings,
-        background_opened_bytes=counters.background_opened_bytes,
         opening_messages=inflows.queued_messages,
         opening_bytes=inflows.queued_bytes,
         budget_stops=inflows.budget_stops,
@@ -119,6 +111,7 @@ def subscription_statistics_steps(
         hand_overs=hand_overs,
         group=None if groups is None else groups.summary(GroupId(*state.key)),
         dispatcher=dispatcher,
+        **asdict(state.counters),
     )
 
 

@@ -6,7 +6,7 @@ cannot be read (encrypted, damaged, too large to open) goes whole to the owner o
 broker, and is counted: its order per key inside the batch is not promised (G8).
 
 What it would cost too much to open at once is opened in pieces, over several turns of the loop, or in the background;
-all that comes behind it waits for it, see `subscription_receive_queue`.
+all that comes behind it waits for it, see `receive_queue`.
 """
 
 from __future__ import annotations

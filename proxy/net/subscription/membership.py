@@ -15,13 +15,12 @@ import structlog
 
 from proxy.core import membership
 from proxy.core.errors import ConsumerAssignError
+from proxy.core.worker import Worker
 from proxy.errors import ClientError
-from proxy.net.subscription.policy import new_worker
 from proxy.wire import pulsar_pb2 as pb
 
 if TYPE_CHECKING:
     from proxy.core.hash_ranges import RangeMove
-    from proxy.core.worker import Worker
     from proxy.net.subscription.closing import Closing
     from proxy.net.subscription.services import Services
     from proxy.net.subscription.state import Lifecycle, SubscriptionState
@@ -123,7 +122,9 @@ class Membership:
     def _new_worker(self, subscriber: SubscribedWorker) -> Worker:
         command, services = subscriber.command, self._services
         name = command.consumer_name or services.new_consumer_name()
-        worker = new_worker(command, name, subscriber, self._state.settings)
+        ranges = [(span.start, span.end) for span in command.keySharedMeta.hashRanges]
+        most = self._state.settings.max_unacked_messages_per_worker
+        worker = Worker(name, subscriber, sticky_ranges=ranges, max_unacked=most)
         worker.drained_by_operator = name in services.orders.of(self._state.key).drained
         worker.reconsider()
         return worker

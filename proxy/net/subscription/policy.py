@@ -121,9 +121,3 @@ def check_agreement(present: SubscriptionPolicy, command: pb.CommandSubscribe, s
     if explicit and wanted.mode is not present.asked:
         message = f"the subscription's connected consumers use {ORDERING_MODE_PROPERTY}={present.asked.value}"
         raise ClientError(message, pb.ConsumerBusy)
-
-
-def new_worker(command: pb.CommandSubscribe, name: str, link: object, settings: SubscriptionSettings) -> Worker:
-    """The dispatcher's view of a subscriber."""
-    ranges = [(span.start, span.end) for span in command.keySharedMeta.hashRanges]
-    return Worker(name, link, sticky_ranges=ranges, max_unacked=settings.max_unacked_messages_per_worker)

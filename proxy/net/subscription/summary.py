@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 from proxy.core.summary import ConsumerSummary, DispatcherSummary, consumer_summary, dispatcher_summary, workers_by_name
@@ -85,8 +85,7 @@ class SubscriptionsSummary:
 def subscription_summary(subscription: Subscription) -> SubscriptionSummary:
     """One at this moment."""
     state, inflows = subscription.state, subscription.inflows
-    counters, settings = state.counters, state.settings
-    dispatcher = dispatcher_summary(state.dispatcher)
+    settings, dispatcher = state.settings, dispatcher_summary(state.dispatcher)
     look_ahead = settings.look_ahead_messages(dispatcher.workers)
     return SubscriptionSummary(
         topic=state.topic,
@@ -100,18 +99,12 @@ def subscription_summary(subscription: Subscription) -> SubscriptionSummary:
         memory_bytes=settings.subscription_memory_bytes,
         oldest_wait_s=_age(state, dispatcher.oldest_wait_since),
         oldest_unacknowledged_s=_age(state, dispatcher.oldest_delivery_at),
-        acks_refused=counters.acks_refused,
-        opaque_batches=counters.opaque_batches,
-        unreadable_entries=counters.unreadable_entries,
-        peeked_batches=counters.peeked_batches,
-        sliced_deliveries=counters.sliced_deliveries,
-        background_openings=counters.background_openings,
-        background_opened_bytes=counters.background_opened_bytes,
         opening_messages=inflows.queued_messages,
         opening_bytes=inflows.queued_bytes,
         budget_stops=inflows.budget_stops,
         dispatch_latency=subscription.outbox.dispatch_latency.statistics(),
         dispatcher=dispatcher,
+        **asdict(state.counters),
     )
 
 
