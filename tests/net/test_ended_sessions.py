@@ -114,7 +114,8 @@ class Gateway:
         """Objects of clients that are alive when so many sessions stand and their brokers know who has gone."""
         server = self._bench._server
         assert server is not None
-        await until(lambda: server.statistics().connections == sessions)
+        quota = self.subscriptions.services.quota
+        await until(lambda: server.statistics().connections == quota.workers == sessions)
         await asyncio.sleep(0.1)
         self._clock.settle()
         others = {id(item) for item in self._of_others}
