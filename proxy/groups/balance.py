@@ -49,6 +49,8 @@ def quotas(weights: Mapping[S, int], held: Mapping[S, int], streams_count: int) 
 def surrendered(owned: Collection[int], rates: Mapping[int, float], count: int, aim: float) -> list[int]:
     """Which `count` of its streams a session gives away, so that the rates of the rest come close to `aim`."""
     kept = sorted(owned)
+    if not any(rates.get(stream) for stream in kept):  # any are as good: the first ones, which is no search of 1,024
+        return kept[:count]
     gone: list[int] = []
     for _ in range(count):
         surplus = sum(rates.get(stream, 0.0) for stream in kept) - aim

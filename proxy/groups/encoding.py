@@ -4,18 +4,25 @@ Replicas of two releases talk to each other while one replaces the other. So a f
 that is missing takes its default if it has one, and a kind that is not known is an error that the caller counts and
 passes over: whoever sent it says the rest again.
 
+A group that no release knew before `compact` is written in that form, and both forms are always read.
+
 Source: design section 5.
 """
 
 from __future__ import annotations
 
-from typing import Any, Final, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, get_args
 
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import from_json, to_json
 
+from proxy.groups import compact
+from proxy.groups.bundles import DEPLOYMENT
 from proxy.groups.memory import GroupMemory
 from proxy.groups.messages import FromLeader, FromSession, OfLeaders, OfReplay
+
+if TYPE_CHECKING:
+    from proxy.groups.streams import GroupId
 
 Message: TypeAlias = FromSession | FromLeader | OfLeaders | OfReplay
 RECORD_KEY: Final = "group"
@@ -33,10 +40,11 @@ class UnreadableError(ValueError):
 _ADAPTERS: Final[dict[str, TypeAdapter[Any]]] = {kind.__name__: TypeAdapter(kind) for kind in (*_MESSAGES, GroupMemory)}
 
 
-def encode(value: Message | GroupMemory) -> bytes:
-    """Write a message or a record."""
+def encode(value: Message | GroupMemory, group: GroupId | None = None) -> bytes:
+    """Write a message or a record of a group."""
     kind = type(value).__name__
-    return to_json({"kind": kind, "body": _ADAPTERS[kind].dump_python(value)})
+    body = _ADAPTERS[kind].dump_python(value)
+    return to_json({"kind": kind, "body": compact.compacted(body) if group == DEPLOYMENT else body})
 
 
 def decode_message(data: bytes) -> Message:
@@ -57,11 +65,21 @@ def _decode(data: bytes, kinds: set[str]) -> Any:
         message = f"kind {kind[:TEXT_SHOWN]!r}: it should be one of {', '.join(sorted(kinds))}"
         raise UnreadableError(message)
     try:
-        return _ADAPTERS[kind].validate_python(body)
+        return _ADAPTERS[kind].validate_python(_expanded(kind, body))
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         where = ".".join(map(str, first["loc"]))
         message = f"{kind}.{where}: {first['msg']}; it is {str(first['input'])[:TEXT_SHOWN]!r}"
+        raise UnreadableError(message) from error
+
+
+def _expanded(kind: str, body: Any) -> Any:
+    if not isinstance(body, dict):
+        return body
+    try:
+        return compact.expanded(body)
+    except ValueError as error:
+        message = f"{kind}: {error}"
         raise UnreadableError(message) from error
 
 

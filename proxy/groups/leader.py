@@ -108,6 +108,7 @@ class GroupLeader:
         """Who was the last that was given a stream, or may have been."""
         self._states = {state.stream: state for state in memory.states}
         self._states_stored = dict(self._states)
+        self._addresses = dict(memory.addresses)
         self._owners_stored = memory.owners
         self._retiring = False
         self._replay = GroupReplay(timing)
@@ -138,6 +139,8 @@ class GroupLeader:
         """
         acts: list[LeaderAct] = []
         report = message.report
+        if report.address:
+            self._addresses[report.session.replica] = report.address
         session = self._sessions.get(report.session)
         if session is not None and self._overdue(session, now):
             acts += self._happen(session, Event.TIMEOUT, now)
@@ -473,11 +476,17 @@ class GroupLeader:
         self._owners_stored = owners = self._owners_known()
         states = tuple(state for _, state in sorted(self._states.items()))
         had = tuple(sorted(self._had_last.items() - owners))
-        return Store(
-            GroupMemory(
-                self.epoch, self._replica, self._numbers, self.streams_count, owners, states, self._replays, had
-            )
+        record = GroupMemory(
+            self.epoch, self._replica, self._numbers, self.streams_count, owners, states, self._replays, had
         )
+        return Store(replace(record, addresses=self._addresses_of(owners)))
+
+    def _addresses_of(self, owners: Iterable[tuple[int, SessionId]]) -> tuple[tuple[str, str], ...]:
+        """Of these alone, once for each; those that have gone are forgotten."""
+        here = {session.replica for session in self._sessions} | {owner.replica for _, owner in owners}
+        self._addresses = {replica: at for replica, at in self._addresses.items() if replica in here}
+        owning = {owner.replica for _, owner in owners}
+        return tuple(sorted(item for item in self._addresses.items() if item[0] in owning))
 
     def _owners_known(self) -> tuple[tuple[int, SessionId], ...]:
         """Who may have which stream, as a record says it."""

@@ -40,6 +40,9 @@ class GroupMemory:
     had: tuple[tuple[int, SessionId], ...] = ()
     """Who had a stream last that nobody has: what anybody else has still of it is out of date."""
 
+    addresses: tuple[tuple[str, str], ...] = ()
+    """Where replicas that may have a stream are found by others, by replica; of those that said so."""
+
     def then(self, later: GroupMemory) -> GroupMemory:
         """What is known after a later record: itself, unless it is of an epoch that is over."""
         return later if later.epoch >= self.epoch else self

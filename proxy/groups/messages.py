@@ -56,6 +56,8 @@ class Report:
     """Groups that its replica leads."""
     replays: int = 0
     """Of the last lease that it had: how far it is, is how far it was since then."""
+    address: str = ""
+    """Where other replicas find this one, as ``host:port``; empty if nowhere."""
 
 
 @dataclass(frozen=True, slots=True)

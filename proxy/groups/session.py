@@ -220,6 +220,8 @@ class GroupSession:
         """How often the group's cursor had been moved when it was leased its streams."""
         self.leads_count = 0
         """Groups that this replica leads, as reports say."""
+        self.address = ""
+        """Where other replicas find this one, as reports say."""
         self._timing = timing
         self._workers_count = workers_count
         self._leaving = False
@@ -513,11 +515,14 @@ class GroupSession:
             self._sent.popleft()
         self._sent.append((self._beat, now))
         self._report_at = now + self._timing.heartbeat_s
-        return Report(self.group, self.session, self._beat, self._workers_count, self.leads_count, self.replays)
+        return Report(
+            self.group, self.session, self._beat, self._workers_count, self.leads_count, self.replays, self.address
+        )
 
     def _report(self, now: float) -> Send:
         assert self.version is not None
-        concerned = sorted(self._leased | self._holdings.keys() | self._finished)
+        # What is not listed is not finished, and nothing is known of it: of very many streams that is most.
+        concerned = sorted((self._leased | self._holdings.keys()) & self._states.keys() | self._finished)
         states = tuple(self.state_of(stream) for stream in concerned)
         return Send(UpdateStreamStates(self._said(now), self.version, states, self.version_old))
 

@@ -224,9 +224,9 @@ class GroupMember:
             self._manage(self.manager.receive(message, self._clock.now()))
         leader = self.session.leader
         if leader is None or isinstance(message, FindLeader):
-            self._mail.send_all(encode(message))
+            self._mail.send_all(encode(message, self.group))
         else:
-            self._mail.send(leader, encode(message))
+            self._mail.send(leader, encode(message, self.group))
 
     def _manage(self, acts: list[ManagerAct]) -> None:
         assert self._topic is not None
@@ -263,10 +263,10 @@ class GroupMember:
 
     def _pass_on(self, act: Tell | Announce | Answer) -> None:
         if isinstance(act, Announce):
-            self._mail.send_all(encode(act.message))
+            self._mail.send_all(encode(act.message, self.group))
             return
         replica = act.message.asker if isinstance(act, Answer) else act.message.header.session.replica
-        self._mail.send(replica, encode(act.message))
+        self._mail.send(replica, encode(act.message, self.group))
 
     def _rearm(self) -> None:
         if self._timer is not None:

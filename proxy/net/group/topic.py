@@ -25,6 +25,7 @@ from proxy.wire import pulsar_pb2 as pb
 
 if TYPE_CHECKING:
     from proxy.groups.memory import GroupMemory
+    from proxy.groups.streams import GroupId
     from proxy.net.group.ports import GroupTopicListener
     from proxy.net.ports import BrokerDirectory, Clock, Timer
 
@@ -38,9 +39,17 @@ STORE_S_MAX: Final = 5.0
 class PulsarGroupTopic:
     """Implements `group_ports.GroupTopic`, and `gateway_producer.ProducerOwner`."""
 
-    def __init__(self, topic: str, brokers: BrokerDirectory, clock: Clock, listener: GroupTopicListener) -> None:
-        """`contend` begins."""
+    def __init__(
+        self,
+        topic: str,
+        brokers: BrokerDirectory,
+        clock: Clock,
+        listener: GroupTopicListener,
+        group: GroupId | None = None,
+    ) -> None:
+        """`contend` begins; records are written in the form of `group`."""
         self._topic = topic
+        self._group = group
         self._brokers = brokers
         self._clock = clock
         self._listener = listener
@@ -77,7 +86,7 @@ class PulsarGroupTopic:
         """As the port says."""
         if self._held is not None:
             assert self._storing is None, "two records at a time"
-            self._held.send(encode(record), RECORD_KEY)
+            self._held.send(encode(record, self._group), RECORD_KEY)
             self._storing = self._clock.call_later(STORE_S_MAX, self._not_stored_in_time)
 
     def close(self) -> None:
