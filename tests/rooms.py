@@ -47,6 +47,13 @@ ROOMS: Final[dict[str, tuple[str, ...]]] = {
         "proxy.net.mail",
         "proxy.net.subscription",
     ),
+    "proxy.net.owner": (
+        "proxy.wire",
+        "proxy",
+        "proxy.groups",
+        "proxy.net",
+        "proxy.net.relay",
+    ),
     "proxy.net.session": (
         "proxy.wire",
         "proxy",

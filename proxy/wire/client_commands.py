@@ -15,6 +15,7 @@ from typing import Any, Final
 from proxy.wire import commands, frames
 from proxy.wire import pulsar_pb2 as pb
 from proxy.wire.errors import FrameError
+from proxy.wire.varints import varint
 
 _T = pb.BaseCommand
 
@@ -112,6 +113,39 @@ CLOSURES: Final = frozenset({_T.CLOSE_PRODUCER, _T.CLOSE_CONSUMER, _T.WATCH_TOPI
 
 DATA: Final = frozenset({_T.SEND, _T.ACK, _T.FLOW, _T.REDELIVER_UNACKNOWLEDGED_MESSAGES})
 """Commands of every message; without a worker on the connection they are forwarded unparsed."""
+
+
+_OF_CONSUMERS: Final = (_T.ACK, _T.FLOW, _T.REDELIVER_UNACKNOWLEDGED_MESSAGES)
+_BODY_TAGS: Final[dict[int, bytes]] = {kind: varint(kind << 3 | 2) for kind in _OF_CONSUMERS}
+"""Protobuf's tag of the body of each that is sent for every few messages."""
+_CONSUMER_ID_TAG: Final = 0x08
+_MORE: Final = 0x80
+
+
+def peek_consumer_id(kind: int, frame: bytes) -> int | None:
+    """Read whose an ACK, FLOW or REDELIVER is without parsing it; None where the id does not stand first.
+
+    Every known client writes it there. Whoever acts on the command parses it: what was read here decides its way only.
+    """
+    tag = _BODY_TAGS[kind]
+    start = frames.COMMAND_START + 2
+    index = start + len(tag)
+    if frame[start:index] != tag:
+        return None
+    try:
+        while frame[index] >= _MORE:  # the body's length
+            index += 1
+        if frame[index + 1] != _CONSUMER_ID_TAG:
+            return None
+        index += 2
+        value = shift = 0
+        while (byte := frame[index]) >= _MORE:
+            value |= (byte & ~_MORE) << shift
+            shift += 7
+            index += 1
+    except IndexError:
+        return None
+    return value | byte << shift
 
 
 def error_frame(wire_code: int, message: str, request_id: int = UNASKED) -> bytes:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from proxy.net.broker.settings import CredentialsProvider
+    from proxy.net.session.elsewhere import MakeElsewhere
 
 T = pb.BaseCommand
 BROKER = "pulsar://broker-0:6650"
@@ -162,6 +163,8 @@ class SessionRig:
         names: BrokerNames | None = None,
         certificate: bytes | None = None,
         proxy_role: CredentialsProvider | None = None,
+        make_elsewhere: MakeElsewhere | None = None,
+        of_replica: bool = False,
     ) -> None:
         """Stand where a client has connected and said nothing yet; `elections` are shared with others, with `clock`."""
         self.clock = clock or FakeClock()
@@ -198,6 +201,8 @@ class SessionRig:
             self.ended.append,
             self.slices,
             first_broker,
+            make_elsewhere,
+            of_replica=of_replica,
         )
         self.client = FakeTransport(self.clock, self.session, "192.0.2.7:40000")
         self.client.peer_certificate = certificate

@@ -17,12 +17,13 @@ from proxy.net.relay.statistics import SessionCounters
 from proxy.net.session.statistics import EndCause
 from proxy.wire import frames
 from proxy.wire import pulsar_pb2 as pb
-from proxy.wire.client_commands import DATA, REQUESTS, body_of, parse_as
+from proxy.wire.client_commands import DATA, REQUESTS, body_of, parse_as, peek_consumer_id
 from proxy.wire.topic_names import persistent_topic
 
 if TYPE_CHECKING:
     from proxy.net.ports import WorkerPort
     from proxy.net.relay.relay import Relay
+    from proxy.net.session.elsewhere import Elsewhere
     from proxy.net.session.producers import SessionProducers
     from proxy.net.session.workers import SessionWorkers
 
@@ -48,9 +49,18 @@ class CommandRouter:
     """The fork in one client's road."""
 
     def __init__(
-        self, relay: Relay, workers: SessionWorkers, producers: SessionProducers, counters: SessionCounters
+        self,
+        relay: Relay,
+        workers: SessionWorkers,
+        producers: SessionProducers,
+        counters: SessionCounters,
+        elsewhere: Elsewhere | None = None,
     ) -> None:
-        """Both ways, what is between them, and the session's counts."""
+        """All ways, what is between them, and the session's counts.
+
+        `elsewhere` has what other replicas own; None where there are none.
+        """
+        self._elsewhere = elsewhere
         self._relay = relay
         self._workers = workers
         self._producers = producers
@@ -60,12 +70,14 @@ class CommandRouter:
         """Command types that go to `Relay.forward` as they are, until any other command was taken."""
         if not self._relay.passes_data:
             return _NOTHING
-        return _SEND_ONLY if self._workers else DATA
+        return _SEND_ONLY if self._workers or self._elsewhere else DATA
 
     def take_data(self, kind: int, frame: bytes) -> None:
         """Send one of `DATA` its way: to its worker, or on to the broker. The hot path of acknowledgements."""
         if kind == _T.SEND:
             self._relay.send(frame)
+            return
+        if self._elsewhere and self._is_elsewhere(self._elsewhere, kind, frame):
             return
         command = parse_as(kind, frame)
         body: Any
@@ -99,7 +111,9 @@ class CommandRouter:
         command = parse_as(kind, frame)
         body = body_of(command)
         to_worker = _TO_WORKER.get(kind)
-        if to_worker is not None and (port := self._workers.port(body.consumer_id)) is not None:
+        if self._elsewhere and to_worker is not None and body.consumer_id in self._elsewhere:
+            self._elsewhere.request(kind, body, frame)
+        elif to_worker is not None and (port := self._workers.port(body.consumer_id)) is not None:
             self._counters.intercepted_commands_total += 1
             to_worker(port, body)
         elif kind == _T.SUBSCRIBE:
@@ -123,16 +137,32 @@ class CommandRouter:
         relayed_ready = self._relay.consumer_ready(body.consumer_id)
         if body.consumer_id in self._workers:
             self._workers.answer_duplicate(body.request_id, ready=self._workers.ready(body.consumer_id))
+        elif self._elsewhere and body.consumer_id in self._elsewhere:
+            self._workers.answer_duplicate(body.request_id, ready=self._elsewhere.ready(body.consumer_id))
         elif ours and relayed_ready is not None:
             self._workers.answer_duplicate(body.request_id, ready=relayed_ready)
         elif ours and topic is not None:
             body.topic = topic
             self._counters.intercepted_commands_total += 1
-            self._workers.subscribe(body)
+            if self._elsewhere is None:
+                self._workers.subscribe(body)
+            else:
+                self._elsewhere.subscribe(body, frame, lambda: self._workers.subscribe(body))
         else:
             if body.HasField("start_message_id") and unmask(body.start_message_id):
                 frame = frames.encode_command(command)
             self._relay.request(_T.SUBSCRIBE, body, frame)
+
+    @staticmethod
+    def _is_elsewhere(elsewhere: Elsewhere, kind: int, frame: bytes) -> bool:
+        """Whether it is for a consumer that another replica serves, where it is on its way now."""
+        consumer_id = peek_consumer_id(kind, frame)
+        if consumer_id is None:
+            consumer_id = body_of(parse_as(kind, frame)).consumer_id
+        if consumer_id not in elsewhere:
+            return False
+        elsewhere.data(consumer_id, frame)
+        return True
 
 
 def _permits(body: pb.CommandFlow) -> int:

@@ -32,6 +32,7 @@ from proxy.net.session.client_principal import Expiry
 from proxy.net.session.identity import introduced
 from proxy.net.session.permission import Permission
 from proxy.net.session.producers import SessionProducers
+from proxy.net.session.replica_router import ReplicaRouter
 from proxy.net.session.router import CommandRouter, Violation, command_name
 from proxy.net.session.statistics import NOT_AT_FAULT, EndCause, SessionStatistics
 from proxy.net.session.workers import SessionWorkers
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from proxy.net.election.elections import ProducerElections
     from proxy.net.ports import Clock, Connector, SubscriptionDirectory, Timer, Transport
     from proxy.net.relay.requests import Pending
+    from proxy.net.session.elsewhere import Elsewhere, MakeElsewhere
     from proxy.net.session.settings import SessionSettings
     from proxy.net.slices import Slices
     from proxy.service_url import ServiceUrl
@@ -80,10 +82,14 @@ class ClientSession:
         ended: Callable[[ClientSession], None],
         slices: Slices,
         first_broker: int = 0,
+        make_elsewhere: MakeElsewhere | None = None,
+        *,
+        of_replica: bool = False,
     ) -> None:
         """`names` are the brokers that a client may be taken to. `first_broker` spreads clients over the brokers.
 
-        `ended` is called once, when the connection is gone.
+        `ended` is called once, when the connection is gone. `make_elsewhere` leads consumers to other replicas;
+        `of_replica` says that another replica has led the client's consumers here.
         """
         self._connector = connector
         self._clock = clock
@@ -109,7 +115,10 @@ class ClientSession:
         self._permission: Permission | None = None
         self._producers: SessionProducers | None = None
         self._router: CommandRouter | None = None
-        self._broker_takes = True
+        self._make_elsewhere = make_elsewhere
+        self._of_replica = of_replica
+        self._elsewhere: Elsewhere | None = None
+        self._broker_takes = self._owners_take = True
         self._timer: Timer | None = None
         self._heartbeat = Heartbeat(
             clock, limits.keep_alive_s, ping=self._ping, dead=self._silent, paused=lambda: not self._reads
@@ -169,6 +178,8 @@ class ClientSession:
         """A client that does not read gets nothing more, from the broker or from its subscriptions."""
         if self._relay is not None:
             self._relay.client_writable(writable)
+        if self._elsewhere is not None:
+            self._elsewhere.client_writable(writable)
         if self._workers is not None:
             self._workers.writability_changed(writable)
         if self._producers is not None:
@@ -180,7 +191,7 @@ class ClientSession:
         self._stop_timer()
         self._ended(self)
         # What remains refers to us at most, not we to it: so all of it goes now, and not when a collector comes by.
-        self._relay = self._workers = self._producers = self._router = self._permission = None
+        self._relay = self._workers = self._producers = self._router = self._permission = self._elsewhere = None
 
     # ---- RelayClient
 
@@ -214,8 +225,8 @@ class ClientSession:
 
     def relay_lost(self, reason: str) -> bool:
         """Stay for the workers' sake; without any, a client is told the broker is gone by a closed connection."""
-        if self._workers:
-            log.info("broker disconnected", peer=self._peer, reason=reason, workers=len(self._workers))
+        if self._workers or self._elsewhere:
+            log.info("broker disconnected", peer=self._peer, reason=reason, workers=len(self._workers or ()))
             return True
         self._end(EndCause.BROKER_LOST, reason)
         return False
@@ -243,6 +254,13 @@ class ClientSession:
     def relay_writable(self, writable: bool) -> None:  # noqa: FBT001 - the port's one bit of news
         """Read from the client only what the broker takes."""
         self._broker_takes = writable
+        self._read_or_pause()
+
+    # ---- ElsewhereClient
+
+    def elsewhere_writable(self, writable: bool) -> None:  # noqa: FBT001 - the port's one bit of news
+        """Read from the client only what the owners of its consumers take."""
+        self._owners_take = writable
         self._read_or_pause()
 
     # ---- commands
@@ -293,7 +311,7 @@ class ClientSession:
         elif kind == _T.PONG:
             return
         elif kind == _T.AUTH_RESPONSE:
-            self._relay.auth_response(parse_as(kind, frame).authResponse, frame)
+            self._auth_response(parse_as(kind, frame).authResponse, frame)
         elif self._state is SessionState.CONNECTING:
             raise Violation(EndCause.NOT_CONNECTED, f"{command_name(kind)} before CONNECTED")
         else:
@@ -350,15 +368,24 @@ class ClientSession:
         if settings.authorize_workers:
             self._permission = Permission(self._relay, self._counters, self._slices)
             self._workers.judge(self._permission, self._clock, settings.authorize_again_s)
-        self._router = CommandRouter(self._relay, self._workers, self._producers, self._counters)
+        if self._make_elsewhere is not None:
+            self._elsewhere = self._make_elsewhere(self, connect, self._transport)
+        router = ReplicaRouter if self._of_replica else CommandRouter
+        self._router = router(self._relay, self._workers, self._producers, self._counters, self._elsewhere)
         self._relay.open()
+
+    def _auth_response(self, command: pb.CommandAuthResponse, frame: bytes) -> None:
+        """Fresh credentials of the client's: for an owner that asks for them too, or for the broker."""
+        assert self._relay is not None
+        if self._elsewhere is None or not self._elsewhere.auth_response(command.response, frame):
+            self._relay.auth_response(command, frame)
 
     # ---- within
 
     @property
     def _reads(self) -> bool:
         """Whether more may come from the client: the broker takes it, and what came before was looked at."""
-        return self._broker_takes and not self._incoming.held
+        return self._broker_takes and self._owners_take and not self._incoming.held
 
     def _give_up(self) -> None:
         """A bug of ours: it costs this connection."""
@@ -408,6 +435,8 @@ class ClientSession:
             self._timer = self._clock.call_later(self._limits.handshake_timeout_s, self._transport.abort)
         if self._workers is not None:
             self._workers.lose(reason)
+        if self._elsewhere is not None:
+            self._elsewhere.close()
         leavings = Leavings()
         if self._producers is not None:
             if self._relay is not None and self._relay.holds_back:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from proxy.net.broker.names import BrokerNames
     from proxy.net.election.elections import ProducerElections
     from proxy.net.ports import Clock, Connector, Receiver, SubscriptionDirectory, Transport
+    from proxy.net.session.elsewhere import MakeElsewhere
     from proxy.net.session.settings import SessionSettings
     from proxy.net.slices import Slices
 
@@ -79,8 +80,13 @@ class Sessions:
         settings: SessionSettings,
         limits: Limits,
         slices: Slices,
+        make_elsewhere: MakeElsewhere | None = None,
+        *,
+        of_replicas: bool = False,
     ) -> None:
-        """Everything a session needs."""
+        """Everything a session needs. `of_replicas`: other replicas have led all of these clients here."""
+        self._make_elsewhere = make_elsewhere
+        self._of_replicas = of_replicas
         self._connector = connector
         self._clock = clock
         self._directory = directory
@@ -122,6 +128,8 @@ class Sessions:
             self._session_ended,
             self._slices,
             first_broker=self._connections_total,
+            make_elsewhere=self._make_elsewhere,
+            of_replica=self._of_replicas,
         )
         self._sessions[session] = address
         self._per_address[address] += 1

@@ -1,0 +1,216 @@
+"""The internal port: lets other replicas in, and nobody else.
+
+Whoever connects has some seconds to prove that it is a replica of this deployment. Until then it is held to a few
+bytes, nothing of what it says is looked at, and there are few such at a time. Then its connection is a client's, with
+the address that it tells (`proof`), and a session of its own. Whoever proves nothing is cut off without a word, which
+would only help to guess; why is counted and logged here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import structlog
+
+from proxy.net.owner.proof import (
+    HELLO_BYTES,
+    LENGTH_BYTES,
+    MAGIC,
+    NUMBER_BYTES,
+    PROOF_BYTES,
+    TOLD_BYTES_MAX,
+    Numbers,
+    Secret,
+    UnprovenError,
+    number_in,
+)
+from proxy.net.owner.told_transport import ToldTransport
+
+if TYPE_CHECKING:
+    from proxy.net.ports import Clock, Receiver, Timer, Transport
+
+UNPROVEN_MAX: Final = 64
+"""Connections at a time that have not proven anything yet."""
+PROVE_S_MAX: Final = 5.0
+"""From accepting a connection until its proof."""
+
+_TOLD_START: Final = PROOF_BYTES + LENGTH_BYTES
+
+Numbered = Callable[[], bytes]
+"""Gives `NUMBER_BYTES` of chance that nobody can foresee."""
+
+log = structlog.get_logger("keyline.owner")
+
+
+@dataclass(frozen=True, slots=True)
+class DoorStatistics:
+    """What there is to know of it."""
+
+    unproven: int
+    """Connections that have not proven anything yet."""
+    proven_total: int
+    """Connections of other replicas, since the start."""
+    refused_total: int
+    """Connections that proved nothing, in time or at all, or were too many at a time."""
+
+
+class ReplicaDoor:
+    """Gives each connection its receiver."""
+
+    def __init__(
+        self, replica: str, secret: Secret, clock: Clock, number: Numbered, admit: Callable[[str], Receiver]
+    ) -> None:
+        """`admit` gives the receiver for a client's connection, from its address; `replica` is this one's name."""
+        self.replica = replica
+        self.secret = secret
+        self.clock = clock
+        self.number = number
+        self.admit = admit
+        self._unproven: set[Knock] = set()
+        self._proven_total = 0
+        self._refused_total = 0
+
+    def statistics(self) -> DoorStatistics:
+        """Freeze the counts."""
+        return DoorStatistics(len(self._unproven), self._proven_total, self._refused_total)
+
+    def knock(self) -> Knock:
+        """Somebody connects."""
+        knock = Knock(self, crowded=len(self._unproven) >= UNPROVEN_MAX)
+        self._unproven.add(knock)
+        return knock
+
+    def close(self) -> None:
+        """Whoever has not proven anything yet is cut off."""
+        for knock in list(self._unproven):
+            knock.refuse("the gateway is stopping")
+
+    def proven(self, knock: Knock) -> None:
+        """It is a replica."""
+        self._unproven.discard(knock)
+        self._proven_total += 1
+
+    def gone(self, knock: Knock, peer: str, reason: str) -> None:
+        """It has not shown to be one; once more changes nothing."""
+        if knock in self._unproven:
+            self._unproven.discard(knock)
+            self._refused_total += 1
+            log.warning("replica refused", peer=peer, reason=reason)
+
+
+class Knock:
+    """One connection. Implements `ports.Receiver`, for the client's session once that is let in."""
+
+    def __init__(self, door: ReplicaDoor, *, crowded: bool) -> None:
+        """`crowded` says that too many are at the door already."""
+        self._door = door
+        self._crowded = crowded
+        self._transport: Transport | None = None
+        self._timer: Timer | None = None
+        self._received = b""
+        self._numbers: Numbers | None = None
+        self._over = False
+        self._session: Receiver | None = None
+
+    # ---- ports.Receiver
+
+    def opened(self, transport: Transport) -> None:
+        """It has some seconds."""
+        self._transport = transport
+        if self._crowded:
+            self.refuse("too many are at the door")
+        else:
+            self._timer = self._door.clock.call_later(PROVE_S_MAX, self._too_late)
+
+    def received(self, data: bytes) -> None:
+        """A step of the proof, or the client's bytes."""
+        if self._session is not None:
+            self._session.received(data)
+        elif not self._over:
+            self._received += data
+            try:
+                self._go_on()
+            except UnprovenError as error:
+                self.refuse(str(error))
+
+    def writability_changed(self, writable: bool) -> None:  # noqa: FBT001 - the port's one bit of news
+        """For the session alone."""
+        if self._session is not None:
+            self._session.writability_changed(writable)
+
+    def closed(self, reason: str) -> None:
+        """The replica has gone, or its client."""
+        self._stop_timer()
+        if self._session is not None:
+            self._session.closed(reason)
+        self._door.gone(self, self._peer, reason)
+
+    # ---- within
+
+    def refuse(self, reason: str) -> None:
+        """Cut it off."""
+        self._over = True
+        self._received = b""
+        self._stop_timer()
+        self._door.gone(self, self._peer, reason)
+        if self._transport is not None:
+            self._transport.abort()
+
+    @property
+    def _peer(self) -> str:
+        return "unknown" if self._transport is None else self._transport.peer
+
+    def _too_late(self) -> None:
+        self.refuse(f"it proved nothing in {PROVE_S_MAX:g} s")
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _go_on(self) -> None:
+        assert self._transport is not None
+        if self._numbers is None:
+            begun = self._received[:HELLO_BYTES]
+            if not _may_become_hello(begun):
+                number_in(begun)  # which says what is wrong
+            if len(begun) < HELLO_BYTES:
+                return
+            if len(self._received) > HELLO_BYTES:
+                message = "it says more before it is answered"
+                raise UnprovenError(message)
+            self._numbers = Numbers(number_in(begun), self._door.number())
+            assert len(self._numbers.listened) == NUMBER_BYTES
+            self._received = b""
+            self._transport.write(self._door.secret.answer(self._numbers))
+            return
+        if len(self._received) < _TOLD_START:
+            return
+        length = int.from_bytes(self._received[PROOF_BYTES:_TOLD_START], "big")
+        if length > TOLD_BYTES_MAX:
+            message = f"it wants to tell {length} bytes, and at most {TOLD_BYTES_MAX} may be"
+            raise UnprovenError(message)
+        if len(self._received) >= _TOLD_START + length:
+            self._let_in(self._transport, self._numbers, _TOLD_START + length)
+
+    def _let_in(self, transport: Transport, numbers: Numbers, end: int) -> None:
+        door = self._door
+        told = door.secret.told(self._received[:PROOF_BYTES], self._received[_TOLD_START:end], numbers)
+        if told.target != door.replica:
+            message = f"it means replica {told.target!r}, and this is {door.replica!r}"
+            raise UnprovenError(message)
+        self._stop_timer()
+        door.proven(self)
+        rest, self._received = self._received[end:], b""
+        self._session = session = door.admit(told.peer)
+        log.debug("replica admitted", peer=transport.peer, teller=told.teller, client=told.peer)
+        session.opened(ToldTransport(transport, told))
+        if rest:
+            session.received(rest)
+
+
+def _may_become_hello(begun: bytes) -> bool:
+    """Whether these bytes may be the first of a HELLO: who says anything else is not waited for."""
+    return begun[: len(MAGIC)] == MAGIC[: len(begun)]

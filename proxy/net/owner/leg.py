@@ -1,0 +1,223 @@
+"""One client's connection to one owner: its consumers there, what they wait for, and what becomes of them.
+
+Frames pass as bytes both ways. What is looked at is what begins or ends a consumer or answers a request, so that the
+client is told of everything that it would wait for when the owner has gone: then each of its consumers there is closed,
+as by a broker that unloads a topic, and the client subscribes again, by which time the owner is another.
+
+Known gap: a receipt for an acknowledgement that was asked of an owner that has gone since does not come, and the client
+gives it up after its own time. The consumer is closed, so that what was acknowledged in vain comes again.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+
+from proxy.net.relay.leg import UpstreamLeg
+from proxy.wire import commands
+from proxy.wire import pulsar_pb2 as pb
+from proxy.wire.client_commands import UNASKED, body_of, close_frame, refusal_frame
+
+if TYPE_CHECKING:
+    from proxy.groups.ownership import Owner
+    from proxy.limits import Limits
+    from proxy.net.ports import Clock, Connector, Timer
+    from proxy.net.relay.identity import Identity
+
+_T = pb.BaseCommand
+
+UNUSED_S_MAX: Final = 10.0
+"""How long a leg without consumers stays: one that subscribes again finds it."""
+
+
+class Asked(NamedTuple):
+    """A request of the client's without an answer."""
+
+    kind: int
+    body: Any
+
+
+class LegClient(Protocol):
+    """The client's side. A `session.elsewhere.ElsewhereClient` is one."""
+
+    @property
+    def writable(self) -> bool:
+        """False while the client leaves its socket unread."""
+
+    def send(self, frame: bytes) -> None:
+        """Queue whole frames to the client."""
+
+    def elsewhere_writable(self, writable: bool) -> None:  # noqa: FBT001 - the port's one bit of news
+        """Owners began or ceased to leave too much unread."""
+
+
+class LegsOfClient(Protocol):
+    """Who opened the leg."""
+
+    def consumer_ended(self, consumer_id: int) -> None:
+        """It is at the owner no more; the client knows, or is told in the same turn."""
+
+    def leg_writable_changed(self) -> None:
+        """The owner began or ceased to leave too much unread."""
+
+    def leg_ended(self, leg: OwnerLeg, consumers: set[int]) -> None:
+        """It is lost, with these consumers, of which the client was told; or nobody has used it for long."""
+
+
+class OwnerLeg:
+    """Implements `relay.leg.LegOwner`."""
+
+    def __init__(
+        self,
+        owner: Owner,
+        client: LegClient,
+        identity: Identity,
+        clock: Clock,
+        limits: Limits,
+        legs: LegsOfClient,
+    ) -> None:
+        """`open` begins; `legs` is told what becomes of it and of its consumers."""
+        self.owner = owner
+        self._client = client
+        self._clock = clock
+        self._queued_bytes_max = limits.queued_while_connecting_bytes
+        self._legs = legs
+        self._leg = UpstreamLeg(self, identity, clock, limits)
+        self._consumers: dict[int, bool] = {}
+        """Whether each was answered, by its id."""
+        self._asked: dict[int, Asked] = {}
+        self._queued: list[bytes] = []
+        self._queued_bytes = 0
+        self._unused: Timer | None = None
+        self.writable = True
+        """Whether the owner takes what is sent."""
+        self.challenged = False
+        """Whether the owner waits for credentials of the client's."""
+
+    def open(self, connector: Connector, address: str) -> None:
+        """Connect."""
+        if not self._client.writable:
+            self._leg.pause_reading()
+        connector.connect(address, self._leg)
+
+    def ready(self, consumer_id: int) -> bool:
+        """Whether the SUBSCRIBE of this consumer was answered."""
+        return self._consumers[consumer_id]
+
+    def subscribe(self, command: pb.CommandSubscribe, frame: bytes) -> bool:
+        """One more consumer; False if there is no room for its request."""
+        if self._leg.ready or self._queued_bytes + len(frame) <= self._queued_bytes_max:
+            self._consumers[command.consumer_id] = False
+            self._stop_unused()
+            self.request(_T.SUBSCRIBE, command, frame)
+            return True
+        return False
+
+    def request(self, kind: int, body: Any, frame: bytes) -> None:
+        """Pass on what will be answered."""
+        self._asked[body.request_id] = Asked(kind, body)
+        self.write(frame)
+
+    def write(self, frame: bytes) -> None:
+        """Pass on; what comes before the owner has let the client in waits for that, as far as there is room."""
+        if self._leg.ready:
+            self._leg.write(frame)
+        elif self._queued_bytes + len(frame) <= self._queued_bytes_max:
+            self._queued.append(frame)
+            self._queued_bytes += len(frame)
+
+    def auth_response(self, frame: bytes) -> None:
+        """The client's answer to the owner's challenge, also before it is let in."""
+        self.challenged = False
+        self._leg.write(frame)
+
+    def client_writable(self, writable: bool) -> None:  # noqa: FBT001 - the port's one bit of news
+        """Read from the owner only what the client takes."""
+        if writable:
+            self._leg.resume_reading()
+        else:
+            self._leg.pause_reading()
+
+    def close(self) -> None:
+        """The client has gone, or needs the owner no more; nobody is told."""
+        self._stop_unused()
+        self._leg.close()
+
+    # ---- LegOwner
+
+    def leg_connected(self, connected: pb.CommandConnected) -> None:
+        """The owner has let the client in."""
+        _ = connected  # what the client may do, its own broker has told it
+        queued, self._queued, self._queued_bytes = self._queued, [], 0
+        if queued:
+            self._leg.write(b"".join(queued))
+
+    def leg_challenged(self, frame: bytes) -> None:
+        """Only the client can answer."""
+        self.challenged = True
+        self._client.send(frame)
+
+    def leg_data(self, data: list[bytes]) -> None:
+        """Pass on: messages, most of all."""
+        self._client.send(data[0] if len(data) == 1 else b"".join(data))
+
+    def leg_command(self, command: pb.BaseCommand, frame: bytes) -> None:
+        """Take note of what begins and ends, and pass it on."""
+        if command.type == _T.CLOSE_CONSUMER:
+            self._forget(command.close_consumer.consumer_id)
+        else:
+            request_id = body_of(command).request_id
+            if request_id == UNASKED:
+                return  # why the owner ends the connection, which is not this client's
+            self._answered(self._asked.pop(request_id, None), failed=command.type == _T.ERROR)
+        self._client.send(frame)
+
+    def leg_writable(self, writable: bool) -> None:  # noqa: FBT001 - the port's one bit of news
+        """Let the client's side pause or go on."""
+        self.writable = writable
+        self._legs.leg_writable_changed()
+
+    def leg_lost(self, reason: str, refusal: pb.CommandError | None) -> None:
+        """Tell the client of everything that it has lost, and of everything that it waits for."""
+        self._stop_unused()
+        consumers, self._consumers = self._consumers, {}
+        asked, self._asked = self._asked, {}
+        code = pb.ServiceNotReady if refusal is None else refusal.error
+        message = f"the owner of this subscription, {self.owner.replica}: {reason}"
+        told = [
+            commands.success(request_id)
+            if each.kind == _T.CLOSE_CONSUMER
+            else refusal_frame(each.kind, each.body, message, code)
+            for request_id, each in asked.items()
+        ]
+        told += [close_frame(_T.CLOSE_CONSUMER, consumer_id) for consumer_id, ready in consumers.items() if ready]
+        if told:
+            self._client.send(b"".join(told))
+        self._legs.leg_ended(self, set(consumers))
+
+    # ---- within
+
+    def _answered(self, asked: Asked | None, *, failed: bool) -> None:
+        if asked is None:
+            return
+        if asked.kind == _T.SUBSCRIBE and not failed:
+            if asked.body.consumer_id in self._consumers:
+                self._consumers[asked.body.consumer_id] = True
+        elif asked.kind in (_T.SUBSCRIBE, _T.CLOSE_CONSUMER) or (asked.kind == _T.UNSUBSCRIBE and not failed):
+            self._forget(asked.body.consumer_id)
+
+    def _forget(self, consumer_id: int) -> None:
+        if self._consumers.pop(consumer_id, None) is None:
+            return
+        self._legs.consumer_ended(consumer_id)
+        if not self._consumers and self._unused is None:
+            self._unused = self._clock.call_later(UNUSED_S_MAX, self._not_used)
+
+    def _not_used(self) -> None:
+        self._unused = None
+        self._leg.close()
+        self._legs.leg_ended(self, set())
+
+    def _stop_unused(self) -> None:
+        if self._unused is not None:
+            self._unused.cancel()
+            self._unused = None

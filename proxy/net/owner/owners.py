@@ -1,0 +1,81 @@
+"""Where a subscription is served now: here, at another replica, or nowhere that is known yet.
+
+What is served here is said by this replica's own leases alone (`Bundles`); where else to ask, the last record of the
+group's topic (`OwnershipTable`). Between two owners, and before anything was read, nobody can say: whoever asks then is
+told when to ask again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import Enum
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
+
+from proxy.groups.bundles import bundle_of
+from proxy.groups.ownership import Owner, OwnershipTable
+
+if TYPE_CHECKING:
+    from proxy.groups.memory import GroupMemory
+
+
+class Nowhere(Enum):
+    """What else there is to say than who the owner is."""
+
+    HERE = "here"
+    UNKNOWN = "unknown"
+
+
+HERE: Final = Nowhere.HERE
+UNKNOWN: Final = Nowhere.UNKNOWN
+Place: TypeAlias = Owner | Nowhere
+
+
+class Bundles(Protocol):
+    """What this replica has."""
+
+    @property
+    def count(self) -> int:
+        """Into how many bundles the deployment is cut, by this replica's lease; 0 as long as it had none."""
+
+    def open_here(self, bundle: int) -> bool:
+        """Whether this replica has the bundle, and is not giving it back."""
+
+
+class Owners:
+    """The deployment as one replica sees it."""
+
+    def __init__(self, replica: str, bundles: Bundles) -> None:
+        """Nothing is known of others."""
+        self.replica = replica
+        self.table = OwnershipTable()
+        self._bundles = bundles
+        self._waiting: dict[Callable[[], None], None] = {}
+
+    def place(self, topic: str, subscription: str) -> Place:
+        """Where the subscription is served; one that moves, or whose owner cannot be reached, is nowhere."""
+        count = self._bundles.count
+        if count and self._bundles.open_here(bundle_of(topic, subscription, count)):
+            return HERE
+        count = self.table.bundles_count
+        owner = self.table.owner(bundle_of(topic, subscription, count)) if count else None
+        if owner is None or owner.replica == self.replica or not owner.address:
+            return UNKNOWN
+        return owner
+
+    def learn(self, record: GroupMemory) -> None:
+        """The group's last record."""
+        if self.table.learn(record):
+            self.changed()
+
+    def changed(self) -> None:
+        """Somebody has something else than before: those who wait look again."""
+        for look in list(self._waiting):
+            look()
+
+    def wait(self, look: Callable[[], None]) -> None:
+        """Call this whenever anything has changed, until `forget`."""
+        self._waiting[look] = None
+
+    def forget(self, look: Callable[[], None]) -> None:
+        """It waits no more; harmless for one that does not."""
+        self._waiting.pop(look, None)

@@ -1,0 +1,55 @@
+"""Which way commands go on a connection that another replica opened for its client.
+
+Only Key_Shared consumers come this way: all else of the client goes from its own replica to the broker. So whatever is
+neither for one of them nor an answer to the owner's challenge is a mistake of the other replica, and ends the leg.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from proxy.net.session.router import CommandRouter, Violation, command_name
+from proxy.net.session.statistics import EndCause
+from proxy.wire import pulsar_pb2 as pb
+from proxy.wire.client_commands import parse_as
+from proxy.wire.topic_names import persistent_topic
+
+if TYPE_CHECKING:
+    from collections.abc import Set as AbstractSet
+
+_T = pb.BaseCommand
+
+_NOTHING: Final[frozenset[int]] = frozenset()
+
+SERVED: Final[AbstractSet[int]] = frozenset({
+    _T.SUBSCRIBE, _T.ACK, _T.FLOW, _T.REDELIVER_UNACKNOWLEDGED_MESSAGES, _T.CLOSE_CONSUMER, _T.SEEK, _T.UNSUBSCRIBE,
+    _T.GET_LAST_MESSAGE_ID, _T.CONSUMER_STATS,
+})  # fmt: skip
+"""What names a consumer."""
+
+
+class ReplicaRouter(CommandRouter):
+    """For the leg of one client."""
+
+    def unparsed(self) -> frozenset[int]:
+        """Nothing goes to the broker unseen."""
+        return _NOTHING
+
+    def take_data(self, kind: int, frame: bytes) -> None:
+        """To its consumer; nobody produces here."""
+        _check(kind)
+        super().take_data(kind, frame)
+
+    def take(self, kind: int, frame: bytes) -> None:
+        """To its consumer. Raises `Violation`."""
+        _check(kind)
+        if kind == _T.SUBSCRIBE:
+            body = parse_as(kind, frame).subscribe
+            if body.subType != pb.CommandSubscribe.Key_Shared or persistent_topic(body.topic) is None:
+                raise Violation(EndCause.UNKNOWN_COMMAND, "only Key_Shared subscriptions have an owner")
+        super().take(kind, frame)
+
+
+def _check(kind: int) -> None:
+    if kind not in SERVED:
+        raise Violation(EndCause.UNKNOWN_COMMAND, f"{command_name(kind)} is not served between replicas")

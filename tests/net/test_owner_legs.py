@@ -1,0 +1,465 @@
+"""Consumers of one client that other replicas own: led there, told of what they lose, never sent round."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from proxy.groups.bundles import bundle_of
+from proxy.groups.memory import GroupMemory
+from proxy.groups.messages import SessionId
+from proxy.limits import Limits
+from proxy.net.owner.leg import UNUSED_S_MAX
+from proxy.net.owner.legs import LEGS_MAX, OWNER_S_MAX, ClientLegs
+from proxy.net.owner.owners import Owners
+from proxy.wire import pulsar_pb2 as pb
+from tests.net.fakes import FakeConnector, FakeTransport
+from tests.net.session_rig import (
+    SessionRig,
+    T,
+    ack,
+    connect,
+    connected,
+    encode,
+    flow,
+    lookup,
+    message,
+    parse,
+    producer,
+    send,
+    subscribe,
+    success,
+)
+
+if TYPE_CHECKING:
+    from proxy.groups.ownership import Owner
+    from proxy.net.ports import Connector, Transport
+    from proxy.net.session.elsewhere import ElsewhereClient
+
+BUNDLES = 64
+CLOSED_BY_OWNER = 2**64 - 1
+
+
+def topic_of(bundle: int) -> str:
+    """A topic whose subscription ``s`` is in that bundle."""
+    numbers = (f"persistent://public/default/t{number}" for number in range(100_000))
+    return next(topic for topic in numbers if bundle_of(topic, "s", BUNDLES) == bundle)
+
+
+class Held:
+    """What this replica has."""
+
+    def __init__(self) -> None:
+        self.count = BUNDLES
+        self.open: set[int] = set()
+
+    def open_here(self, bundle: int) -> bool:
+        """As the port says."""
+        return bundle in self.open
+
+
+class Rig(SessionRig):
+    """A client at replica ``a``, whose bundles are at ``b`` and ``c`` as the test says."""
+
+    def __init__(self, limits: Limits | None = None, *, of_replica: bool = False) -> None:
+        self.held = Held()
+        self.owners = Owners("a", self.held)
+        self.relays = not of_replica
+        super().__init__(limits, make_elsewhere=self.make_elsewhere, of_replica=of_replica)
+        self.dialled = FakeConnector(self.clock)
+        self.connect()
+
+    def make_elsewhere(self, client: ElsewhereClient, connect: pb.CommandConnect, transport: Transport) -> ClientLegs:
+        """As the gateway makes them."""
+        _ = transport
+        way = self.connector_to if self.relays else None
+        return ClientLegs(client, connect, self.owners, way, self.clock, self.limits)
+
+    def connector_to(self, owner: Owner) -> Connector:
+        """Without the proof, which is another test's."""
+        _ = owner
+        return self.dialled
+
+    def own(self, *owners: tuple[int, str], epoch: int = 1) -> None:
+        """The group's record."""
+        sessions = tuple((bundle, SessionId(replica, 1)) for bundle, replica in sorted(owners))
+        addresses = tuple(sorted({(replica, f"pulsar://{replica}:6670") for _, replica in owners}))
+        self.owners.learn(GroupMemory(epoch, "a", 1, BUNDLES, sessions, addresses=addresses))
+
+    def subscribe(self, consumer_id: int, bundle: int, request_id: int | None = None) -> None:
+        """The client subscribes to something in a bundle."""
+        asked = 100 + consumer_id if request_id is None else request_id
+        self.client.deliver(subscribe(consumer_id, asked, topic=topic_of(bundle)))
+
+    def let_in(self) -> FakeTransport:
+        """The owner that was dialled last lets the client in."""
+        leg = self.dialled.last.accept()
+        assert [command.type for command in parse(leg.take())] == [T.CONNECT]
+        leg.deliver(connected())
+        return leg
+
+    def consumer(self, consumer_id: int, bundle: int) -> FakeTransport:
+        """A consumer that stands at the owner of the bundle."""
+        self.subscribe(consumer_id, bundle)
+        attempt = self.dialled.last
+        leg = attempt.transport if attempt.transport is not None and attempt.decided else self.let_in()
+        assert leg is not None
+        leg.take()
+        leg.deliver(success(100 + consumer_id))
+        assert [command.type for command in self.to_client()] == [T.SUCCESS]
+        return leg
+
+
+def close_consumer(consumer_id: int, request_id: int) -> bytes:
+    """Build CLOSE_CONSUMER."""
+    return encode(T.CLOSE_CONSUMER, pb.CommandCloseConsumer(consumer_id=consumer_id, request_id=request_id))
+
+
+def error(request_id: int, code: int) -> bytes:
+    """Build ERROR."""
+    return encode(T.ERROR, pb.CommandError(request_id=request_id, error=code, message="no"))  # type: ignore[arg-type]
+
+
+def test_a_subscription_that_is_owned_here_stays_here() -> None:
+    """Nobody is dialled, and its commands go to its worker."""
+    rig = Rig()
+    rig.held.open.add(3)
+    rig.subscribe(1, 3)
+    assert len(rig.directory.workers) == 1
+    rig.client.deliver(flow(1, 5))
+    assert rig.directory.workers[0].calls == [("flow", 5)]
+    assert not rig.dialled.attempts
+
+
+def test_a_subscription_that_is_owned_elsewhere_goes_there_as_the_client_said_it() -> None:
+    """By a connection of its own, in the client's name; and all that names its consumer, byte for byte."""
+    rig = Rig()
+    rig.own((3, "b"))
+    rig.client.deliver(subscribe(1, 101, topic=topic_of(3)))
+    assert rig.dialled.last.address == "pulsar://b:6670"
+    leg = rig.dialled.last.accept()
+    assert leg.take() == connect()
+    leg.deliver(connected())
+    assert leg.take() == subscribe(1, 101, topic=topic_of(3))
+    leg.deliver(success(101))
+    assert rig.client.take() == success(101)
+    for frame in (flow(1, 100), ack(1), ack(1, 7), close_consumer(1, 9)):
+        rig.client.deliver(frame)
+        assert leg.take() == frame
+    leg.deliver(message(1, 4) + message(1, 5))
+    assert rig.client.take() == message(1, 4) + message(1, 5)
+    assert not rig.directory.workers
+    assert not rig.broker.take()
+
+
+def test_one_leg_carries_all_consumers_of_an_owner() -> None:
+    """And each owner has its own."""
+    rig = Rig()
+    rig.own((3, "b"), (4, "b"), (5, "c"))
+    first = rig.consumer(1, 3)
+    assert rig.consumer(2, 4) is first
+    rig.subscribe(3, 5)
+    assert [attempt.address for attempt in rig.dialled.attempts] == ["pulsar://b:6670", "pulsar://c:6670"]
+
+
+def test_what_is_not_of_such_a_consumer_goes_to_the_broker_as_ever() -> None:
+    """Producers, lookups, other subscriptions, and consumers that nobody knows."""
+    rig = Rig()
+    rig.own((3, "b"))
+    leg = rig.consumer(1, 3)
+    shared = subscribe(2, 5, pb.CommandSubscribe.Shared)
+    for frame in (producer(1, 4), lookup(6), shared, flow(2, 1), ack(9), send(1, 0)):
+        rig.client.deliver(frame)
+        assert rig.broker.take() == frame
+    assert not leg.take()
+
+
+def test_an_owner_that_is_not_known_yet_is_waited_for() -> None:
+    """A bundle that moves is somebody's again soon: then the consumer goes there, unseen by the client."""
+    rig = Rig()
+    rig.own((4, "b"))
+    rig.subscribe(1, 3)
+    rig.client.deliver(flow(1, 1))
+    assert not rig.dialled.attempts
+    rig.own((3, "c"), (4, "b"), epoch=2)
+    assert rig.dialled.last.address == "pulsar://c:6670"
+    assert not rig.client.take()
+    assert not rig.broker.take()
+
+
+def test_what_comes_here_meanwhile_is_served_here() -> None:
+    """As if it had been here before."""
+    rig = Rig()
+    rig.subscribe(1, 3)
+    rig.held.open.add(3)
+    rig.owners.changed()
+    assert len(rig.directory.workers) == 1
+    rig.clock.advance(OWNER_S_MAX)
+    assert not rig.client.take()
+
+
+def test_a_client_does_not_wait_for_ever_for_an_owner() -> None:
+    """It is told to try again, by the code that makes it do so."""
+    rig = Rig()
+    rig.subscribe(1, 3)
+    rig.clock.advance(OWNER_S_MAX)
+    (refusal,) = rig.to_client()
+    assert (refusal.error.request_id, refusal.error.error) == (101, pb.ServiceNotReady)
+    rig.held.open.add(3)
+    rig.owners.changed()
+    assert not rig.directory.workers
+    rig.subscribe(1, 3)
+    assert len(rig.directory.workers) == 1
+
+
+def test_a_client_may_give_up_waiting() -> None:
+    """And use the id anew; a request about a consumer that waits is answered, too."""
+    rig = Rig()
+    rig.subscribe(1, 3)
+    rig.client.deliver(encode(T.SEEK, pb.CommandSeek(consumer_id=1, request_id=8, message_publish_time=1)))
+    rig.subscribe(1, 3, request_id=9)
+    rig.client.deliver(close_consumer(1, 10))
+    first, second, third = rig.to_client()
+    assert (first.error.request_id, first.error.error) == (8, pb.ServiceNotReady)
+    assert (second.error.request_id, second.error.error) == (9, pb.ServiceNotReady)
+    assert third.success.request_id == 10
+    rig.held.open.add(3)
+    rig.owners.changed()
+    assert not rig.directory.workers
+
+
+def test_a_lost_leg_closes_its_consumers_and_answers_what_is_asked() -> None:
+    """So that the client subscribes again, and finds the next owner; the client's connection stays."""
+    rig = Rig()
+    rig.own((3, "b"), (4, "b"))
+    leg = rig.consumer(1, 3)
+    rig.subscribe(2, 4)
+    rig.client.deliver(encode(T.UNSUBSCRIBE, pb.CommandUnsubscribe(consumer_id=1, request_id=7)))
+    rig.client.deliver(close_consumer(2, 8))
+    leg.lose("reset by peer")
+    refused, asked, closed, gone = rig.to_client()
+    assert (refused.error.request_id, refused.error.error) == (102, pb.ServiceNotReady)
+    assert "b: reset by peer" in refused.error.message
+    assert (asked.error.request_id, asked.error.error) == (7, pb.ServiceNotReady)
+    assert closed.success.request_id == 8
+    assert (gone.close_consumer.consumer_id, gone.close_consumer.request_id) == (1, CLOSED_BY_OWNER)
+    assert not rig.client.closing
+    rig.own((3, "c"), epoch=2)
+    rig.subscribe(1, 3)
+    assert rig.dialled.last.address == "pulsar://c:6670"
+
+
+def test_an_owner_that_cannot_be_reached_makes_the_client_try_again() -> None:
+    """Whoever it is then."""
+    rig = Rig()
+    rig.own((3, "b"))
+    rig.subscribe(1, 3)
+    rig.dialled.last.refuse()
+    (refusal,) = rig.to_client()
+    assert (refusal.error.request_id, refusal.error.error) == (101, pb.ServiceNotReady)
+    rig.subscribe(1, 3)
+    assert len(rig.dialled.attempts) == 2
+
+
+def test_who_is_not_let_in_by_the_owner_hears_why() -> None:
+    """With the broker's code: to try again would be in vain."""
+    rig = Rig()
+    rig.own((3, "b"))
+    rig.subscribe(1, 3)
+    leg = rig.dialled.last.accept()
+    leg.deliver(error(CLOSED_BY_OWNER, pb.AuthenticationError))
+    (refusal,) = rig.to_client()
+    assert (refusal.error.request_id, refusal.error.error) == (101, pb.AuthenticationError)
+
+
+def test_a_consumer_that_the_owner_closes_may_come_again() -> None:
+    """Its commands go nowhere meanwhile that would take them for a worker's."""
+    rig = Rig()
+    rig.own((3, "b"))
+    leg = rig.consumer(1, 3)
+    closing = close_consumer(1, CLOSED_BY_OWNER)
+    leg.deliver(closing)
+    assert rig.client.take() == closing
+    rig.client.deliver(ack(1))
+    assert not leg.take()
+    rig.held.open.add(3)
+    rig.subscribe(1, 3)
+    assert len(rig.directory.workers) == 1
+
+
+@pytest.mark.parametrize("code", [pb.ServiceNotReady, pb.ConsumerBusy])
+def test_a_consumer_that_the_owner_refuses_is_none(code: int) -> None:
+    """The client hears the owner's words."""
+    rig = Rig()
+    rig.own((3, "b"))
+    rig.subscribe(1, 3)
+    rig.let_in().deliver(error(101, code))
+    assert rig.client.take() == error(101, code)
+    rig.subscribe(1, 3)
+    assert not rig.client.take(), "it was taken for one that is there"
+
+
+def test_why_an_owner_ends_its_connection_is_not_the_clients() -> None:
+    """An ERROR without a request would end the client's own connection."""
+    rig = Rig()
+    rig.own((3, "b"))
+    leg = rig.consumer(1, 3)
+    leg.deliver(error(CLOSED_BY_OWNER, pb.NotAllowedError))
+    assert not rig.client.take()
+
+
+def test_a_leg_that_nobody_uses_is_closed() -> None:
+    """Some seconds after its last consumer; one that comes before keeps it."""
+    rig = Rig()
+    rig.own((3, "b"))
+    leg = rig.consumer(1, 3)
+    leg.deliver(close_consumer(1, CLOSED_BY_OWNER))
+    rig.clock.advance(UNUSED_S_MAX - 1)
+    rig.client.take()
+    rig.consumer(1, 3)
+    rig.clock.advance(UNUSED_S_MAX)
+    used = leg.closing
+    leg.deliver(close_consumer(1, CLOSED_BY_OWNER))
+    rig.clock.advance(UNUSED_S_MAX)
+    assert (used, leg.closing) == (False, True)
+    rig.subscribe(1, 3)
+    assert len(rig.dialled.attempts) == 2
+
+
+def test_a_client_that_reads_nothing_is_sent_nothing_and_its_owners_are_not_read() -> None:
+    """And one whose owner reads nothing is not read."""
+    rig = Rig()
+    rig.own((3, "b"))
+    leg = rig.consumer(1, 3)
+    read = [leg.reading]
+    for writable in (False, True):
+        rig.client.set_writable(writable)
+        read.append(leg.reading)
+    assert read == [True, False, True]
+    read = []
+    for writable in (False, True, False):
+        leg.set_writable(writable)
+        read.append(rig.client.reading)
+    leg.lose()
+    assert [*read, rig.client.reading] == [False, True, False, True]
+
+
+def test_only_so_much_waits_for_a_leg() -> None:
+    """More is refused, so that the client tries again."""
+    rig = Rig(Limits(queued_while_connecting_bytes=200))
+    rig.own((3, "b"))
+    for consumer_id in range(5):
+        rig.subscribe(consumer_id, 3)
+    refused = rig.to_client()
+    assert 0 < len(refused) < 5
+    assert {refusal.error.error for refusal in refused} == {pb.ServiceNotReady}
+    taken = parse(rig.dialled.last.accept().take())
+    assert [command.type for command in taken] == [T.CONNECT]
+
+
+def test_a_connection_has_only_so_many_legs_and_consumers() -> None:
+    """More are refused."""
+    rig = Rig(Limits(workers_per_connection_max=LEGS_MAX + 2))
+    rig.held.count = BUNDLES
+    rig.own(*((bundle % BUNDLES, f"r{bundle}") for bundle in range(BUNDLES)))
+    for bundle in range(LEGS_MAX):
+        rig.subscribe(bundle, bundle)
+    assert len(rig.dialled.attempts) == LEGS_MAX
+    rig.own((0, "another"), epoch=2)
+    rig.subscribe(1_000, 0)
+    (refusal,) = rig.to_client()
+    assert refusal.error.error == pb.ServiceNotReady
+    rig.subscribe(1_001, 1)
+    rig.subscribe(1_002, 1)
+    rig.subscribe(1_003, 1)
+    assert [command.error.error for command in rig.to_client()] == [pb.ConsumerBusy]
+
+
+def test_a_challenge_of_an_owner_is_the_clients_to_answer() -> None:
+    """At the handshake and later; the answer goes to the one who asked, and a later leg begins with it."""
+    rig = Rig()
+    rig.own((3, "b"), (5, "c"))
+    challenge = encode(T.AUTH_CHALLENGE, pb.CommandAuthChallenge(server_version="x"))
+    answer = encode(
+        T.AUTH_RESPONSE,
+        pb.CommandAuthResponse(response=pb.AuthData(auth_method_name="token", auth_data=b"fresh")),
+    )
+    rig.subscribe(1, 3)
+    leg = rig.dialled.last.accept()
+    leg.take()
+    leg.deliver(challenge)
+    assert rig.client.take() == challenge
+    rig.client.deliver(answer)
+    assert leg.take() == answer
+    assert not rig.broker.take()
+    rig.client.deliver(answer)
+    assert rig.broker.take() == answer
+
+
+def test_a_client_that_goes_takes_its_legs_with_it() -> None:
+    """And waits for nothing any more."""
+    rig = Rig()
+    rig.own((3, "b"))
+    leg = rig.consumer(1, 3)
+    rig.subscribe(2, 9)
+    rig.client.lose()
+    rig.clock.settle()
+    assert leg.closing
+    rig.held.open.add(9)
+    rig.owners.changed()
+    assert not rig.directory.workers
+
+
+def test_a_broker_that_is_lost_does_not_end_a_client_with_consumers_at_owners() -> None:
+    """They do not come by that connection."""
+    rig = Rig()
+    rig.own((3, "b"))
+    leg = rig.consumer(1, 3)
+    rig.broker.lose()
+    assert not rig.client.closing
+    leg.deliver(message(1, 1))
+    assert rig.client.take() == message(1, 1)
+
+
+# ---- at the owner's side
+
+
+def test_a_client_of_another_replica_is_served_what_is_here() -> None:
+    """As any client."""
+    rig = Rig(of_replica=True)
+    rig.held.open.add(3)
+    rig.subscribe(1, 3)
+    rig.client.deliver(flow(1, 5))
+    assert rig.directory.workers[0].calls == [("flow", 5)]
+
+
+def test_a_client_of_another_replica_is_led_no_further() -> None:
+    """What is elsewhere by now is refused after a while: the replica at the client's side looks again."""
+    rig = Rig(of_replica=True)
+    rig.own((3, "b"))
+    rig.subscribe(1, 3)
+    assert not rig.dialled.attempts
+    rig.clock.advance(OWNER_S_MAX)
+    (refusal,) = rig.to_client()
+    assert refusal.error.error == pb.ServiceNotReady
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [producer(1, 2), lookup(3), send(1, 0), subscribe(1, 4, pb.CommandSubscribe.Shared), subscribe(1, 5, topic="non-persistent://a/b/c")],
+    ids=["producer", "lookup", "send", "shared", "non-persistent"],
+)  # fmt: skip
+def test_nothing_else_is_served_between_replicas(frame: bytes) -> None:
+    """Not even to one who knows the secret: the connection ends, and the broker hears nothing."""
+    rig = Rig(of_replica=True)
+    rig.client.deliver(frame)
+    assert rig.cause == "unknown_command"
+    assert not rig.broker.take()
+
+
+def test_late_commands_of_a_consumer_that_has_ended_are_harmless() -> None:
+    """As they are from any client."""
+    rig = Rig(of_replica=True)
+    rig.client.deliver(ack(1) + flow(1, 2))
+    assert rig.cause is None

@@ -1,0 +1,57 @@
+"""Whose a command is, read from its first bytes: never another's than the whole command says."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proxy.wire import frames
+from proxy.wire import pulsar_pb2 as pb
+from proxy.wire.client_commands import body_of, peek_consumer_id
+
+T = pb.BaseCommand
+KINDS = (T.ACK, T.FLOW, T.REDELIVER_UNACKNOWLEDGED_MESSAGES)
+
+
+def command(kind: int, consumer_id: int) -> pb.BaseCommand:
+    """One of them."""
+    made = T(type=kind)  # type: ignore[arg-type]
+    body = body_of(made)
+    body.consumer_id = consumer_id
+    if kind == T.ACK:
+        body.ack_type = pb.CommandAck.Individual
+        for entry in range(40):  # its length takes two bytes
+            body.message_id.add(ledgerId=7, entryId=entry)
+    elif kind == T.FLOW:
+        body.messagePermits = 1
+    return made
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@given(consumer_id=st.integers(0, 2**64 - 1))
+def test_it_is_the_commands_own(kind: int, consumer_id: int) -> None:
+    """Whatever number it has."""
+    assert peek_consumer_id(kind, frames.encode_command(command(kind, consumer_id))) == consumer_id
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@given(data=st.data())
+def test_garbage_is_harmless(kind: int, data: st.DataObject) -> None:
+    """Of a command that is cut or changed there is an id or none, and no error of another kind."""
+    frame = bytearray(frames.encode_command(command(kind, 5)))
+    for _ in range(data.draw(st.integers(1, 3))):
+        frame[data.draw(st.integers(frames.COMMAND_START + 2, len(frame) - 1))] = data.draw(st.integers(0, 255))
+    cut = bytes(frame[: data.draw(st.integers(frames.COMMAND_START + 2, len(frame)))])
+    peeked = peek_consumer_id(kind, cut)
+    assert peeked is None or peeked >= 0
+
+
+def test_an_id_that_does_not_stand_first_is_not_read() -> None:
+    """Such a command has to be parsed."""
+    whole = frames.encode_command(command(T.FLOW, 5))
+    start = frames.COMMAND_START
+    turned = whole[start : start + 4] + whole[start + 6 :] + whole[start + 4 : start + 6]
+    frame = whole[:start] + turned
+    assert frames.parse_command(frame).flow.consumer_id == 5
+    assert peek_consumer_id(T.FLOW, frame) is None
