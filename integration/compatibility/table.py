@@ -9,7 +9,7 @@ import textwrap
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from integration.artifacts import PULSAR_VERSIONS
+from integration.artifacts import DEFAULT_VERSION, PULSAR_VERSIONS
 from integration.compatibility.clients import CLIENTS, LEFT_OUT
 from integration.compatibility.features import FEATURES
 from integration.compatibility.notes import NOTES, PAGE
@@ -105,6 +105,7 @@ def render(page: Page) -> str:
             raise IntegrationError(f"{feature} needs a note, for a cell is {cell!r}")
     return PAGE.format(
         brokers=" and ".join(PULSAR_VERSIONS),
+        newest=DEFAULT_VERSION,
         clients=_table(CLIENT_HEADER, [(client.title, *_quoted(page.clients[client.name])) for client in columns]),
         left_out="\n".join(_wrapped(f"Left out: {title}. {reason}") for title, reason in LEFT_OUT.items()),
         table=_table((*FEATURE_HEADER, *(client.title for client in columns)), rows),
