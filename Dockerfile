@@ -1,7 +1,7 @@
 # The gateway: uid 10000, a root file system that may be read-only, no compiler, no package manager of its own.
 #   docker build -t keyline .    on a registry's Python
 #   make image                   the same without a registry: on a root made here, from wheels fetched before
-# Every package is one that requirements.txt names, with a hash that it names; `make pins` chooses them anew, and writes
+# Every package and its hash are in requirements.txt; `make pins` updates them, and writes
 # the digest of the base behind its tag where a registry tells it.
 ARG BASE=python:3.11-slim-bookworm
 
@@ -20,7 +20,7 @@ COPY pyproject.toml README.md LICENSE ./
 COPY admin_api admin_api
 COPY proxy proxy
 COPY spark_reports spark_reports
-# Headers and tests of numpy and Arrow: 12 MiB that nobody needs.
+# Headers and tests of numpy and Arrow: 12 MiB that are not used.
 RUN /tools/bin/python3 -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir /own . \
  && /tools/bin/python3 -m pip --python /opt/keyline/bin/python3 install --quiet --no-deps --no-index /own/keyline-*.whl \
  && find /opt/keyline/lib -type d \( -path '*/pyarrow/include' -o -path '*/pyarrow/tests' -o -path '*/numpy/*/tests' \
@@ -37,7 +37,7 @@ LABEL org.opencontainers.image.title=Keyline \
       org.opencontainers.image.licenses=Apache-2.0
 USER 10000:10000
 EXPOSE 6660 8750
-# Whether it lives, not whether its broker does: who restarts what is unhealthy must not take the workers' connections.
+# Checks the gateway, not its broker: a restart during a broker outage would close the workers' connections.
 HEALTHCHECK --interval=30s --timeout=5s --start-period=30s CMD ["python3", "-m", "proxy.app.health"]
 ENTRYPOINT ["keyline"]
 CMD ["serve"]

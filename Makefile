@@ -58,7 +58,7 @@ pulsar: setup ## start a standalone Pulsar in the background; returns when it is
 	@$(PYTHON) -m integration.pulsar start --version $(PULSAR_VERSION) --data $(PULSAR_DATA) \
 		--port $(PULSAR_PORT) --web-port $(PULSAR_WEB_PORT)
 
-pulsar-stop: $(VENV)/.ready ## stop it; its data stays
+pulsar-stop: $(VENV)/.ready ## stop it and keep its data
 	@$(PYTHON) -m integration.pulsar stop --version $(PULSAR_VERSION) --data $(PULSAR_DATA)
 
 pulsar-status: $(VENV)/.ready ## say whether it runs, and where
@@ -85,10 +85,10 @@ sim: $(VENV)/.ready ## simulate whole gateways: SEEDS=2000 from FIRST=0 on, or S
 lives: $(VENV)/.ready ## random lives that no test run has drawn before: LIVES=2000 of each model
 	@KEYLINE_LIVES=$(LIVES) $(PYTHON) -m pytest -q $$(grep -rl 'tests.lives' tests --include='test_*.py') -k runTest $(ARGS)
 
-rooms: $(VENV)/.ready ## list the rooms, which knows which, what runs up and what runs in a circle
+rooms: $(VENV)/.ready ## list the folders, their imports, upward imports and cycles
 	@$(PYTHON) -m tests.rooms
 
-mutants: $(VENV)/.ready ## put faults into the gateway by hand: simulator or tests must notice each
+mutants: $(VENV)/.ready ## put faults into the gateway: the simulator or tests must detect each
 	@$(PYTHON) -m tests.sim.mutants $(ARGS)
 
 fuzz: $(VENV)/.ready ## search for inputs that break a promise; SECONDS_EACH=20, ARGS='batch session' for some targets
@@ -105,10 +105,10 @@ fmt: $(VENV)/.ready ## format, and fix what can be fixed safely
 	@$(PYTHON) -m ruff check --fix .
 	@$(PYTHON) -m ruff format .
 
-demo: setup ## watch keys keep their order while workers come and go
+demo: setup ## show that keys keep their order while workers join and leave
 	@$(PYTHON) -m integration.demo --version $(PULSAR_VERSION) $(if $(SECONDS),--seconds $(SECONDS)) --replicas $(REPLICAS)
 
-report: setup ## judge what the last demo's gateways wrote down, with Spark
+report: setup ## audit the journal of the last demo, with Spark
 	@$(VENV)/bin/keyline report .demo/journal --out .demo/report
 
 uptime: setup ## PIP-440's scenario: hosts fail one by one, with priorities and without; ARGS='--plot uptime.png'
@@ -126,18 +126,18 @@ suites: setup ## the official Go and Rust clients' own tests, direct and through
 soak: setup ## thousands of workers, rolling restarts, MINUTES=30; memory, descriptors, latency, order
 	@$(PYTHON) -m integration.soak --version $(PULSAR_VERSION) --minutes $(MINUTES) $(ARGS)
 
-chart: $(VENV)/.ready ## write what the Helm chart has from elsewhere: its schema, dashboards and rules
+chart: $(VENV)/.ready ## write the Helm chart's generated files: its schema, dashboards and rules
 	@$(PYTHON) -m helm.build
 
 image: setup ## build the gateway's image keyline:local, without a registry too; ARGS='--save keyline.tar'
 	@$(PYTHON) -m integration.containers $(ARGS)
 
-pins: $(VENV)/.ready ## choose anew what the image is made of: each package with its hashes, its base with its digest
+pins: $(VENV)/.ready ## update the image's pins: each package with its hashes, its base with its digest
 	@$(PINS) pyproject.toml -o requirements.txt
 	@echo hatchling | $(PINS) - -o requirements-build.txt
 	@$(PYTHON) -m integration.containers.base
 
-console-screenshots: setup ## take the console's pictures in docs/images anew, in the system's Chromium
+console-screenshots: setup ## retake the console's pictures in docs/images, in the system's Chromium
 	@$(PYTHON) -m tests.integration.console_screenshots
 
 proto: $(VENV)/.ready ## regenerate proxy/wire/pulsar_pb2.py and .pyi from pulsar.proto

@@ -1,1 +1,1 @@
-"""HTTP beside the gateway: health, and read-only views of what it does."""
+"""The admin HTTP server: health, API, console, metrics and WebSocket workers."""

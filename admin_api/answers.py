@@ -1,7 +1,7 @@
-"""What every answer of the admin API says of itself to browsers, whoever makes it: a route, a refusal, or a fault.
+"""Security headers of every answer of the admin API, from routes, refusals and errors.
 
-Answers name topics, keys and callers: nothing between here and the asker should keep them, no page of another site
-should load them as a script, a style or a frame. What an answer says itself counts: the console's files are kept.
+Answers name topics, keys and callers: caches must not store them, and pages of other sites must not load them as a
+script, a style or a frame. A header that an answer sets itself wins: the console's files may be cached.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ _STARTS: Final = frozenset({"http.response.start", "websocket.http.response.star
 
 
 class AdminApp(FastAPI):
-    """The framework's app, around all of it, so that the framework's own answers are told from no others."""
+    """Wraps the whole framework app, so that the framework's own answers get the headers too."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """As the framework's, with `EVERY_ANSWER` where an answer says nothing else."""
+        """As the framework's, with the headers of `EVERY_ANSWER` that an answer does not set itself."""
 
         async def send_with_headers(message: Message) -> None:
             if message["type"] in _STARTS:

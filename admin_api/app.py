@@ -1,4 +1,4 @@
-"""The admin API as a value: routes over a view of the gateway, and over what operators may order."""
+"""The admin API as a value: routes over a view of the gateway and over operators' orders."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from admin_api.pulsar.proxying import BrokerAdmin
 
 DESCRIPTION = """
-What a Keyline gateway does with its Key_Shared subscriptions and exclusive producers, and orders to it. Times are
+State of a Keyline gateway's Key_Shared subscriptions and exclusive producers, and orders to it. Times are
 seconds; moments (`now`, `since`, `joined_at`, ...) are on the gateway's monotonic clock, to be compared with `now` of
 the same answer. Errors are problem details (RFC 9457).
 """
@@ -61,13 +61,13 @@ def admin_app(
     tokens: Tokens | None = None,
     metrics_open: bool = True,
 ) -> FastAPI:
-    """Put the routes together. FastAPI's own documentation pages are off: they load scripts from elsewhere.
+    """Combine the routes. FastAPI's own documentation pages are off: they load scripts from other sites.
 
-    With `read_only` every order is refused with 403. With `broker` its admin API is there as well, changes included
-    with `broker_writes`. With `metrics` they are at ``/metrics``; see `metrics_routes`. With
-    `loopback`, which is where it will listen, requests for other names are refused. With `sockets` there are WebSocket
-    workers, also for pages of `socket_origins`. With `tokens` everybody has to say who it is, but for health, workers
-    and, with `metrics_open`, metrics.
+    With `read_only` every order is refused with 403. With `broker` its admin API is served too, including changes
+    with `broker_writes`. With `metrics` they are at ``/metrics``; see `metrics_routes`. With `loopback` (the server
+    listens there) requests for other names are refused. With `sockets` there are WebSocket workers, also for pages of
+    `socket_origins`. With `tokens` every caller needs a token, except for health, workers and, with `metrics_open`,
+    metrics.
     """
     app = AdminApp(title="Keyline", version=version, description=DESCRIPTION, openapi_url=None, redirect_slashes=False)
     app.router.default = nothing_here
@@ -98,13 +98,13 @@ def admin_app(
         app.include_router(made)
     if sockets is not None:
         app.include_router(socket_routes(sockets, socket_origins))
-    if broker is not None:  # last, so that our own routes win
+    if broker is not None:  # last, so that the gateway's own routes win
         app.include_router(pulsar_routes(view, broker, writes=broker_writes, read_only=read_only))
     return app
 
 
 def _document_routes(app: FastAPI) -> APIRouter:
-    """The API's document; the framework's own route would be open to everybody."""
+    """The API's document; the framework's own route would need no token."""
     router = APIRouter(include_in_schema=False, route_class=GuardedRoute)
 
     @router.api_route("/openapi.json", methods=["GET", "HEAD"])

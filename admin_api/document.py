@@ -1,7 +1,6 @@
-"""The OpenAPI document, where the framework's own differs from what is answered.
+"""Corrections of the framework's OpenAPI document.
 
-Errors leave as problem details, bad input with 400, so the document says so; and answers that are written past the
-framework, for speed, are JSON all the same.
+Errors are problem details, and bad input gets 400. Answers that bypass the framework, for speed, are JSON too.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ PROBLEMS_FROM = "400"
 
 
 def document_truly(app: FastAPI) -> None:
-    """Let the app publish a document that is mended so."""
+    """Let the app publish the corrected document."""
 
     def openapi() -> Document:
         if not app.openapi_schema:

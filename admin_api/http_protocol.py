@@ -1,7 +1,7 @@
-"""uvicorn's HTTP, for strangers: what can be read in two ways is refused, and silence has an end.
+"""uvicorn's HTTP for untrusted clients: ambiguous requests are refused, and silent connections are closed.
 
-A connection that says nothing, or half of a head, is closed after `HEAD_S_MAX`. When there are `CONNECTIONS_MAX`, the
-one that has waited for longest without a whole request makes room: a client whose request is there is never closed.
+A connection without a complete head is closed after `HEAD_S_MAX`. At `CONNECTIONS_MAX`, the connection that has waited
+longest without a complete request is closed for a new one: a client with a complete request is never closed.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 HEAD_S_MAX: Final = 10.0
-"""For a request's head to come, from its first byte or the connection's beginning on."""
+"""Time for a request's head, from its first byte or the start of the connection."""
 HEAD_BYTES_MAX: Final = 64 * 1024
 CONNECTIONS_MAX: Final = 1_000
-"""That speak HTTP; WebSockets are bounded as the gateway's other clients are."""
+"""HTTP connections; WebSockets are bounded like the gateway's other clients."""
 
 
 class StrictConnection(h11.Connection):
-    """h11, which sees no head with a fault: its caller answers 400 and closes, as for all that is no HTTP."""
+    """h11 behind a check of the head: an invalid head gets 400 and a close, as other invalid HTTP."""
 
     def next_event(self) -> Any:
         """As h11's; raises `h11.RemoteProtocolError` for what `head_fault` names."""
@@ -40,20 +40,20 @@ class StrictConnection(h11.Connection):
 
 
 class Connections:
-    """Those that speak HTTP, the longest silent first."""
+    """The HTTP connections, the longest silent first."""
 
     def __init__(self, most: int = CONNECTIONS_MAX) -> None:
-        """At most so many."""
+        """With their limit."""
         self._most = most
         self._silent: dict[StrictHttp, None] = {}
         self._answered: set[StrictHttp] = set()
 
     def __len__(self) -> int:
-        """How many there are."""
+        """Number of connections."""
         return len(self._silent) + len(self._answered)
 
     def opened(self, connection: StrictHttp) -> bool:
-        """Whether there is room for one more, which may have been made."""
+        """Whether there is room for one more, possibly after closing another."""
         if len(self) >= self._most:
             if not self._silent:
                 return False
@@ -64,19 +64,19 @@ class Connections:
         return True
 
     def asks(self, connection: StrictHttp) -> None:
-        """A request is there, and is answered."""
+        """A complete request arrived and is being answered."""
         if connection in self._silent:
             del self._silent[connection]
             self._answered.add(connection)
 
     def is_silent(self, connection: StrictHttp) -> None:
-        """It has its answer, and the next request is not there."""
+        """It was answered, and the next request has not arrived."""
         if connection in self._answered:
             self._answered.discard(connection)
             self._silent[connection] = None
 
     def gone(self, connection: StrictHttp) -> None:
-        """It was closed, or speaks something else; may be said again."""
+        """It was closed or upgraded; idempotent."""
         self._silent.pop(connection, None)
         self._answered.discard(connection)
 

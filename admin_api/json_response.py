@@ -1,8 +1,8 @@
-"""Snapshots as JSON, without holding up the messages.
+"""Snapshots as JSON, without delaying messages.
 
 pydantic's Rust serialiser writes dataclasses as they are, without a schema for each: a tenth of the time of
-`dataclasses.asdict` and `json`. It holds the interpreter's lock all the while, so a thread would not help; what may be
-long is gathered and written in pieces instead, and the loop turns between them.
+`dataclasses.asdict` and `json`. It holds the interpreter's lock meanwhile, so a thread would not help. Long
+answers are gathered and written in pieces instead, with turns of the event loop in between.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def _written(snapshot: Any, pieces: list[bytes]) -> Generator[None, None, None]:
 
 
 def _pieces(value: Any) -> Iterator[bytes]:
-    """JSON in pieces that are each soon made: a dataclass field by field, what is long some items at a time."""
+    """JSON in small pieces: a dataclass field by field, a long list some items at a time."""
     if is_dataclass(value):
         opening = b"{"
         for field in fields(value):

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 NAME_CHARACTERS_MAX = 1_000
 """Of any name in a path."""
 ENTITY = r"^[-=:.\w]+$"
-"""What Pulsar lets tenants and namespaces be called."""
+"""Pulsar's rule for names of tenants and namespaces."""
 
 Tenant = Annotated[str, Path(pattern=ENTITY, max_length=NAME_CHARACTERS_MAX, examples=["public"])]
 Namespace = Annotated[str, Path(pattern=ENTITY, max_length=NAME_CHARACTERS_MAX, examples=["default"])]
@@ -44,7 +44,7 @@ ConsumerName = Annotated[
 ]
 
 BODY_BYTES_MAX = 1 << 18
-"""Of a request; what is asked here takes some kilobytes."""
+"""Limit of a request; requests here have some kilobytes."""
 
 SUBSCRIPTION_PATH = "/subscriptions/{tenant}/{namespace}/{topic}/{subscription}"
 GROUP_PATH = "/groups/{tenant}/{namespace}/{topic}/{subscription}"
@@ -55,7 +55,7 @@ class NamesRoute(GuardedRoute):
     """A route whose names may have slashes in them."""
 
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
-        """As the framework does, with a name's slashes kept out of its way."""
+        """As the framework does, with a name's slashes still encoded."""
         match, child_scope = super().matches({**scope, "path": _path_in_parts(scope)})
         if "path_params" in child_scope:
             names = child_scope["path_params"]
@@ -64,13 +64,13 @@ class NamesRoute(GuardedRoute):
 
 
 def encoded_path(scope: Scope) -> str:
-    """The path as it was asked for: what is encoded in it may be a slash."""
+    """The path as requested: an encoded character in it may be a slash."""
     raw: bytes = scope.get("raw_path") or quote(scope["path"]).encode()
     return raw.decode("ascii", errors="replace")
 
 
 def _path_in_parts(scope: Scope) -> str:
-    """The path decoded, except that what is no separator of its parts is still encoded, and so is the percent sign."""
+    """The path decoded, except slashes that do not separate its parts, and percent signs."""
     parts = (unquote(part) for part in encoded_path(scope).split("/"))
     return "/".join(part.replace("%", "%25").replace("/", "%2F") for part in parts)
 
@@ -84,7 +84,7 @@ Key = Annotated[tuple[str, str], Depends(_key)]
 
 
 class KeyOrHash:
-    """Which slot a query means: that of a message key, or one by its number."""
+    """The slot of a query: that of a message key, or one by its number."""
 
     def __init__(
         self,
@@ -93,7 +93,7 @@ class KeyOrHash:
         ] = None,
         hash: Annotated[int | None, Query(ge=0, le=65_535, description="A slot of the hash space.")] = None,  # noqa: A002 - PIP-379's name
     ) -> None:
-        """Not both: which one would count?"""
+        """Both together are ambiguous."""
         if key is not None and hash is not None:
             raise ClientError("give a key or a hash, not both")
         self.message_key = key.encode() if key is not None else None

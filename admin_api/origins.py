@@ -1,8 +1,8 @@
-"""Who may ask: pages of other sites may order nothing, and on loopback nothing comes in under another name.
+"""Protection against pages of other sites: they cannot send orders, and on loopback other host names are refused.
 
-A browser sends requests for whatever page asks it to. Over https and to loopback it says from where
-(`Sec-Fetch-Site`); else, for what changes something, it names the page's origin. A page whose own name leads to a
-loopback address (DNS rebinding) is of the same site by both, but not by the name it asks for.
+A browser sends requests for any page. Over https and to loopback it names the page's site (`Sec-Fetch-Site`);
+otherwise, for requests that change state, it names the page's origin. A page whose own name resolves to a loopback
+address (DNS rebinding) is of the same site by both, but its Host header differs.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ def check_origin(request: Request) -> None:
         origin = request.headers.get("origin")
         ours = origin is None or _netloc(origin) == request.headers.get("host")
     if not ours:
-        raise Forbidden("orders are taken from the gateway's own pages and from programs, not from other sites")
+        raise Forbidden("orders are accepted from the gateway's own pages and from programs, not from other sites")
 
 
 def check_socket_origin(connection: HTTPConnection, allowed: Collection[str]) -> None:
-    """Raise `Forbidden` for a WebSocket that a page of another site opens; browsers ask nobody before they do."""
+    """Raise `Forbidden` for a WebSocket that a page of another site opens; browsers do not ask before they open one."""
     origin = connection.headers.get("origin")
     if origin is None or _netloc(origin) == connection.headers.get("host"):
         return
@@ -55,7 +55,7 @@ def is_loopback(host: str) -> bool:
 
 
 def _netloc(origin: str) -> str | None:
-    """Host and port of an origin; None for what is none."""
+    """Host and port of an origin; None if it is invalid."""
     try:
         return urlsplit(origin).netloc
     except ValueError:
@@ -63,7 +63,7 @@ def _netloc(origin: str) -> str | None:
 
 
 def _hostname(host: str) -> str:
-    """The name in a Host header, without its port; empty for what is none."""
+    """The name in a Host header, without its port; empty if it is invalid."""
     try:
         return urlsplit(f"//{host}").hostname or ""
     except ValueError:

@@ -1,9 +1,9 @@
-"""What the admin API may know of the gateway and ask of it: this, and nothing else.
+"""The admin API's only interface to the gateway.
 
-What is known is a snapshot, a frozen dataclass made for the asker, so no route can be surprised by the gateway or
-change it by accident; what is changed goes through `GatewayControl`. `proxy.views.admin` gives both. Everything is
-called on the gateway's event loop only. Errors are `proxy.errors.KeylineError` with the status they mean: `NotFound`
-says which part of a name is wrong.
+Reads return snapshots: frozen dataclasses made for the caller, so a route cannot see later changes or change the
+gateway by accident. Changes go through `GatewayControl`. `proxy.views.admin` implements both. Everything is called on
+the gateway's event loop only. Errors are `proxy.errors.KeylineError` with their HTTP status: `NotFound` names the wrong
+part of a name.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ if TYPE_CHECKING:
     from proxy.socket_request import SocketRequest
 
 Steps: TypeAlias = Generator[None, None, Any]
-"""An answer that takes its time: pauses, in which the gateway's messages go on, then the value."""
+"""A long answer: pauses for the gateway's messages, then the value."""
 Key = tuple[str, str]
 """Full topic name and subscription."""
 
 
 class EventListener(Protocol):
-    """Somebody's place in the stream of events."""
+    """A listener's position in the stream of events."""
 
     @property
     def ended(self) -> bool:
         """No more will come."""
 
     def take(self) -> tuple[int, Sequence[Any]]:
-        """How many were lost before these, and all since the last look."""
+        """The number of lost events, and all events since the last call."""
 
     def close(self) -> None:
         """Listen no more."""
@@ -38,7 +38,7 @@ class GatewayView(Protocol):
     """The gateway, read-only; what is answered as `Any` is a frozen dataclass of plain values and such dataclasses."""
 
     def not_ready_because(self) -> Sequence[str]:
-        """Every reason why no client should be sent here now, in words; none if it is ready."""
+        """The reasons why the gateway is not ready for clients; empty if it is."""
 
     def subscriptions(self, after: str | None, limit: int) -> Steps:
         """A page of the Key_Shared subscriptions."""
@@ -58,7 +58,7 @@ class GatewayView(Protocol):
     def pending(
         self, key: Key, name: str, *, message_key: bytes | None, slot: int | None, after: str | None, limit: int
     ) -> Steps:
-        """A page of what a worker holds; of a key or slot only, if one is given."""
+        """A page of a worker's pending messages; only those of a key or slot, if one is given."""
 
     def explain(self, key: Key, *, message_key: bytes | None, slot: int | None) -> Any:
         """Why a key, or a slot, waits or flows; one of both is given."""
@@ -70,25 +70,25 @@ class GatewayView(Protocol):
         """What would move if these workers left."""
 
     def elections(self, after: str | None, limit: int) -> Any:
-        """A page of the topics that somebody wants for itself alone, and the sums of all."""
+        """A page of the topics with exclusive producers, and the totals."""
 
     def election(self, topic: str, first: int, limit: int) -> Any:
-        """One of them with those that wait, from the one that has `first` others before it."""
+        """One topic with its waiting producers, from the position `first` on."""
 
     def groups(self, after: str | None, limit: int) -> Any:
-        """A page of the groups that this replica takes part in."""
+        """A page of this replica's groups."""
 
     def group(self, key: Key) -> Any:
-        """One of them with everything that is known of it here."""
+        """One group with everything that this replica knows."""
 
     def orders(self) -> Any:
-        """Everything that was ordered and not taken back."""
+        """All active orders."""
 
     def connected(self, topic: str, *, partitions: bool) -> list[Steps]:
-        """What a broker would show of this topic's subscriptions here, or of those of its partitions; see `Steps`."""
+        """A broker's statistics of this topic's subscriptions here, or of its partitions; see `Steps`."""
 
     def listen(self, wake: Callable[[], None], after: int | None, wanted: Callable[[Any], bool]) -> EventListener:
-        """Events that are wanted from now on, or after one by its number; `wake` tells that there are some to take."""
+        """The wanted events from now on, or after a number; `wake` is called when there are events to take."""
 
     def configuration(self) -> dict[str, Any]:
         """Every setting in effect, secrets masked."""
@@ -114,24 +114,24 @@ class SocketWorker(Protocol):
     """A worker in the gateway as its WebSocket sees it."""
 
     def received(self, frame: str | bytes) -> None:
-        """The client said something."""
+        """A frame of the client arrived."""
 
     def writability_changed(self, writable: bool) -> None:  # noqa: FBT001 - one bit of news
-        """Whether the client reads what it gets."""
+        """Whether the client reads its frames."""
 
     def closed(self, reason: str) -> None:
-        """The WebSocket is gone; may be said again."""
+        """The WebSocket is closed; idempotent."""
 
 
 class WorkerSockets(Protocol):
     """Where WebSockets become workers."""
 
     def open(self, request: SocketRequest, socket: WorkerSocket) -> SocketWorker:
-        """Let one join; `socket` hears whether it could, later."""
+        """Let one join; `socket` gets the result later."""
 
 
 class GatewayControl(Protocol):
-    """What operators may order."""
+    """Operators' orders."""
 
     def pause(self, key: Key) -> None:
         """Deliver nothing more."""
@@ -140,13 +140,13 @@ class GatewayControl(Protocol):
         """Deliver again."""
 
     def drain(self, key: Key, name: str, *, drained: bool) -> int:
-        """Give workers of this name nothing new, or again; how many are here."""
+        """Stop or resume new deliveries to workers of this name; returns the number of connected ones."""
 
     def evict(self, key: Key, name: str) -> int:
-        """Close consumers of this name; how many there were."""
+        """Close consumers of this name; returns their number."""
 
     def change_mode(self, key: Key, mode: str | None) -> None:
-        """Order by another mode; None takes that back."""
+        """Set the ordering mode; None reverts it."""
 
     def replay(
         self,
@@ -155,7 +155,7 @@ class GatewayControl(Protocol):
         published_ms: int | None,
         answered: Callable[[str | None], None],
     ) -> None:
-        """Let a group deliver again from a place, one of both; `answered` hears what was wrong, None if nothing."""
+        """Replay a group from a position or time, exactly one of them; `answered` gets the error, or None."""
 
     def change_limits(self, key: Key, limits: dict[str, int | None]) -> dict[str, int]:
         """Set limits by name, None for the configuration's; those in effect."""

@@ -1,7 +1,7 @@
-"""What `/metrics` may know of the gateway: numbers, frozen when asked for. `proxy.views.metrics` gives them.
+"""The interface of `/metrics` to the gateway: numbers, frozen at the call. `proxy.views.metrics` implements it.
 
-Called on the gateway's event loop only. The dataclasses are the gateway's own; which of their attributes are shown, and
-under what names, is told by the tables in `admin_api.metrics.families`, and a test reads each of them from a gateway.
+Called on the gateway's event loop only. The dataclasses are the gateway's own; the tables in
+`admin_api.metrics.families` select and name their attributes, and a test reads each of them from a gateway.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ class MetricsView(Protocol):
         """Everything but its subscriptions."""
 
     def topics(self) -> Iterator[Any]:
-        """Each topic that somebody wants for itself alone, as of the moment it is asked for."""
+        """Each topic with exclusive producers, as of the moment of its iteration."""
 
     def groups(self) -> Iterator[Any]:
-        """Each group that this replica takes part in, in the same way."""
+        """Each group of this replica, in the same way."""
 
     def subscriptions(self) -> Iterator[Any]:
-        """Each subscription; whoever asks for these one by one lets others run in between."""
+        """Each subscription; the caller may let other work run between two of them."""
 
     def consumers(self) -> Iterator[Any]:
         """Each consumer of each subscription, by name; in the same way."""

@@ -1,4 +1,4 @@
-"""Errors as RFC 9457 problem details, whoever raised them: a route, the framework, or a bug."""
+"""Errors of routes, of the framework and of bugs as RFC 9457 problem details."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ MEDIA_TYPE = "application/problem+json"
 
 
 class Forbidden(KeylineError):
-    """The caller may not do this; the message says what would let it."""
+    """The caller has no permission; the message names what it needs."""
 
     http_status = 403
 
 
 class Unavailable(KeylineError):
-    """Not now; the message says what must end first."""
+    """Not possible now; the message names the reason."""
 
     http_status = 503
 
@@ -55,7 +55,7 @@ def answer_problems(app: FastAPI) -> None:
     async def of_the_framework(request: Request, error: HTTPException) -> JSONResponse:
         detail = str(error.detail)
         if error.status_code == HTTPStatus.NOT_FOUND and detail == HTTPStatus.NOT_FOUND.phrase:
-            detail = f"there is nothing at {request.url.path}; /openapi.json lists what there is"
+            detail = f"there is nothing at {request.url.path}; /openapi.json lists all paths"
         elif error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
             allowed = (error.headers or {}).get("Allow", "")
             detail = f"{request.method} is not served here" + (f"; what is: {allowed}" if allowed else "")
@@ -63,7 +63,7 @@ def answer_problems(app: FastAPI) -> None:
 
     @app.exception_handler(Exception)
     async def a_fault(request: Request, _: Exception) -> JSONResponse:
-        return problem(HTTPStatus.INTERNAL_SERVER_ERROR, "a fault of the gateway; its log tells more", request)
+        return problem(HTTPStatus.INTERNAL_SERVER_ERROR, "internal error; see the gateway's log", request)
 
     @app.exception_handler(RequestValidationError)
     async def bad_input(request: Request, error: RequestValidationError) -> JSONResponse:

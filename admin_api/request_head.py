@@ -1,7 +1,7 @@
-"""What is wrong with the head of a request, where two readers of HTTP could read two things in it.
+"""Checks of a request's head that refuse ambiguous HTTP.
 
-A proxy in front of this port and the server behind it must agree where each request ends and whom it is for; where they
-differ, one client's bytes become another's request (request smuggling). h11 reads more than it must: lines that end
+A proxy in front of this port and the server behind it must agree on the end and the target of each request; otherwise
+one client's bytes become another's request (request smuggling). h11 reads more than it must: lines that end
 with a bare LF, folded lines, a length beside chunks. All of that is refused here, as RFC 9112 lets a server do
 (sections 2.2, 5.2, 6.1, 6.3), and so are targets that no origin server is asked for (section 3.2).
 """
@@ -12,7 +12,7 @@ import re
 from typing import Final
 
 HEAD_END: Final = re.compile(rb"\n\r?\n")
-"""Where h11 takes a head to be over."""
+"""The end of a head according to h11."""
 _LINE_END: Final = re.compile(rb"(?<!\r)\n|\r(?!\n)")
 _FOLD: Final = re.compile(rb"\n[ \t]")
 _REQUEST_LINE: Final = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+ /[!-~]* HTTP/1\.[01]")
@@ -20,7 +20,7 @@ _HOST: Final = re.compile(rb"(?:[0-9A-Za-z._-]*|\[[0-9A-Fa-f:.]+\])(?::[0-9]{0,5
 
 
 def head_fault(head: bytes) -> str | None:
-    """What is wrong with a head, its last line's end included; None if all read it alike."""
+    """The error in a head, including the end of its last line; None if it is unambiguous."""
     if _LINE_END.search(head):
         return "each line of a request's head must end with CR LF"
     if _FOLD.search(head):

@@ -1,7 +1,7 @@
-"""The address of a WebSocket worker: which topic and subscription, and how it wants its messages.
+"""The address of a WebSocket worker: topic, subscription and consumer parameters.
 
-Pulsar's own parameters mean what they mean at Pulsar's WebSocket service. What changes how messages are consumed and is
-not served here is refused, never ignored.
+Pulsar's own parameters have the meaning of Pulsar's WebSocket service. An unsupported parameter that changes how
+messages are consumed is refused, never ignored.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _PARTS_MIN: Final = 6
 """consumer, persistent, tenant, namespace, topic, subscription."""
 PERSISTENT: Final = "persistent://"
 OWN_WORDS: Final = "Value error, "
-"""What pydantic puts before the text of a check of ours."""
+"""pydantic's prefix of the text of a custom check."""
 _INT_END: Final = 1 << 31
 _ACK_TIMEOUT_MS_MIN: Final = 1_000
 """Pulsar's clients allow nothing shorter."""
@@ -32,7 +32,7 @@ _ACK_TIMEOUT_MS_MIN: Final = 1_000
 def _key_shared(value: str) -> str:
     if value != "Key_Shared":
         message = (
-            f"{value} is not served here: this gateway takes Key_Shared workers; for others ask the broker's own "
+            f"{value} is not served here: this gateway serves Key_Shared workers; for others use the broker's own "
             "WebSocket service"
         )
         raise ValueError(message)
@@ -67,7 +67,7 @@ class ParametersV2(BaseModel):
 
 
 class ParametersV1(ParametersV2):
-    """The same, and ours; unknown ones are refused."""
+    """The same, plus Keyline's; unknown ones are refused."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -83,7 +83,7 @@ def socket_request(raw_path: str, query: Mapping[str, str], token: str | None, p
     dialect, _, rest = raw_path.partition("/")
     model = _PARAMETERS.get(dialect)
     if model is None:
-        message = f"/ws/{dialect}: there are /ws/v2/consumer/... and /ws/v1/consumer/..."
+        message = f"/ws/{dialect}: use /ws/v2/consumer/... or /ws/v1/consumer/..."
         raise NotFound(message)
     topic, subscription = _names(dialect, rest)
     try:
@@ -134,7 +134,7 @@ def _names(dialect: str, rest: str) -> tuple[str, str]:
     parts = [unquote(part) for part in rest.split("/")]
     right = f"/ws/{dialect}/consumer/persistent/{{tenant}}/{{namespace}}/{{topic}}/{{subscription}}"
     if parts[0] in {"producer", "reader"}:
-        message = f"a {parts[0]} is not served here, consumers are: {right}; ask the broker's own WebSocket service"
+        message = f"a {parts[0]} is not served here, only consumers: {right}; use the broker's own WebSocket service"
         raise NotFound(message)
     if parts[0] != "consumer" or len(parts) < _PARTS_MIN or not all(parts):
         message = f"the path should be {right}"

@@ -1,9 +1,9 @@
-"""uvicorn's WebSockets, for strangers: each connection has an end, and none of them takes the loop for itself.
+"""uvicorn's WebSockets for untrusted clients: every connection ends, and none blocks the event loop.
 
-Where a peer reads nothing any more, closing waits for ever; such connections are cut. A handshake that was refused is
-no fault of ours, and one that is no HTTP gets its answer. What comes is read a slice at a time, with a turn of the loop
-between two of them: 256 KiB of empty frames would keep it busy for a second. While the gateway has not taken what was
-read, nothing more is; a message in more pieces than any client makes is refused.
+If a peer stops reading, a close would wait forever; such connections are aborted. A refused handshake is not an error
+of the gateway, and an invalid HTTP handshake gets an answer. Input is read in slices, with a turn of the event loop in
+between: 256 KiB of empty frames would block it for a second. Reading stops until the gateway has taken the frames that
+were read. A message in more fragments than any client sends is refused.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from websockets.frames import Frame
 
 FAREWELL_S = 1.0
-"""For a peer to take the reason why it is given up."""
+"""Time for a peer to read the close reason."""
 SLICE_BYTES: Final = 2_048
 """Read in one turn of the loop: some hundred frames, if they are empty."""
 FRAGMENTS_MAX: Final = 4_096
@@ -116,7 +116,7 @@ class SocketProtocol(WebSocketsSansIOProtocol):
     def handle_ping(self) -> None:
         """As uvicorn does, unless the answers pile up unread."""
         if self.transport.is_closing():
-            self.conn.data_to_send()  # there is nobody to take it
+            self.conn.data_to_send()  # no reader is left
         elif self.writable.is_set():
             super().handle_ping()
         else:

@@ -1,7 +1,7 @@
-"""One WebSocket as the gateway sees it: it queues what is to be said, a task says it, and neither waits for the other.
+"""One WebSocket from the gateway's side: the gateway queues frames, a task sends them, and neither waits for the other.
 
-How much waits is bounded by the gateway: told that the client leaves much unread, it sends nothing more until that is
-gone. What the client may get at all is bounded by what it has not acknowledged.
+The gateway bounds the queue: when the client leaves too much unread, it sends nothing more until that is read. The
+client's unacknowledged messages bound everything that it can get.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 Frame = str | bytes
 UNREAD_HIGH_BYTES = 1 << 20
 CLOSE_S_MAX = 5.0
-"""For a client to read what was said before it was to go, and that it is to go."""
+"""Time for a client to read the queued frames and the close."""
 UNREAD_LOW_BYTES = 1 << 18
 
 
@@ -36,7 +36,7 @@ class SocketQueue:
         self._room.set()
         self._closing: tuple[int, str] | None = None
         self.over = asyncio.Event()
-        """Set when the client has had long enough to read what was said before the close."""
+        """Set when the time to read the frames before the close is over."""
         self._gone = False
         self.outcome: asyncio.Future[tuple[int, str] | None] = loop.create_future()
         """None once accepted, or the status and the reason why not."""
@@ -70,14 +70,14 @@ class SocketQueue:
             self._loop.call_later(CLOSE_S_MAX, self.over.set)
 
     def gone(self) -> None:
-        """The client is: nothing can be said any more."""
+        """The client is gone: nothing can be sent any more."""
         self.refuse(HTTPStatus.SERVICE_UNAVAILABLE, "the client has gone")
         self._gone = True
         self._room.set()
         self._awake.set()
 
     async def write_to(self, websocket: WebSocket) -> None:
-        """Say what is queued, until it is closed or the client is gone."""
+        """Send the queued frames, until the socket is closed or the client is gone."""
         while not self._gone:
             await self._awake.wait()
             self._awake.clear()
@@ -93,7 +93,7 @@ class SocketQueue:
                 return
 
     async def read_by_client(self) -> None:
-        """Return when the client does not leave much unread: until then nothing more is to be heard from it."""
+        """Return when the client has read enough: until then its commands are not read."""
         await self._room.wait()
 
     def _tell(self) -> None:
@@ -105,7 +105,7 @@ class SocketQueue:
 
 
 def _size(frame: Frame) -> int:
-    """About what it takes: a text with one character beyond Latin may take four bytes for each."""
+    """Approximate memory: a text with one character beyond Latin-1 may take four bytes for each character."""
     return len(frame) if isinstance(frame, bytes) or frame.isascii() else 4 * len(frame)
 
 

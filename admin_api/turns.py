@@ -1,6 +1,6 @@
-"""Long answers take turns with the messages: both run on one event loop, and messages must not wait for numbers.
+"""Long answers alternate with messages on the event loop, so that messages do not wait for statistics.
 
-Why not a thread: whoever holds the interpreter gives it back after 5 ms only, at every wake-up of the loop anew.
+Why not a thread: it holds the interpreter for 5 ms at a time, at every wake-up of the event loop.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from collections.abc import Callable
 from typing import Final
 
 TURN_S: Final = 0.001
-"""How long a scrape may go on before others run."""
+"""Time of a scrape before other work runs."""
 SLICE_S: Final = 0.0005
-"""How long any other answer may, of which there may be several at a time."""
+"""The same for other answers, of which several may run at a time."""
 
 
 class Turns:
-    """One answer's; asked often, gives way now and then."""
+    """The turns of one answer; polled often, it yields when the time is used up."""
 
     def __init__(self, clock: Callable[[], float] = time.perf_counter, turn_s: float = TURN_S) -> None:
         """The first turn begins now, and each may take `turn_s`."""

@@ -1,4 +1,4 @@
-"""Groups of replicas: who has which share of each subscription, who leads, what moves."""
+"""Groups of replicas: each replica's share of each subscription, leaders, moving streams."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _NOW: Final = Row(
     (
         stat(
             "Streams without a replica",
-            "Streams that are leased to nobody: their keys wait in the broker. Some, for a moment, while they move.",
+            "Streams without a lease: their keys wait in the broker. A few are normal for a moment while they move.",
             "short",
             above(1, red=4),
             f"sum({_STREAMS} - {_LEASED})",
@@ -37,7 +37,7 @@ _NOW: Final = Row(
         ),
         stat(
             "Shortest lease",
-            "For how long a replica may deliver without word from its leader. It is renewed every second.",
+            "Time for which a replica may deliver without a message from its leader. It is renewed every second.",
             "s",
             NO_LIMIT,
             f"min({subscription('keyline_group_lease_left_seconds')})",
@@ -45,14 +45,14 @@ _NOW: Final = Row(
         stat("Groups", "Subscriptions that replicas share.", "short", NO_LIMIT, f"count({_STREAMS})"),
         stat(
             "Leaders",
-            "As many as there are groups, or a group has none or believes that it has two.",
+            "Normally one for each group; otherwise a group has no leader or two.",
             "short",
             NO_LIMIT,
             f"sum({subscription('keyline_group_leading')})",
         ),
         stat(
             "Streams being given back",
-            "Their workers have some of them still.",
+            "Their workers still have messages of them.",
             "short",
             NO_LIMIT,
             f"sum({subscription('keyline_group_streams_leaving')})",
@@ -65,7 +65,7 @@ _GROUPS: Final = Row(
     (
         Panel(
             "Replicas",
-            "Each replica's part in each group, as it is now.",
+            "Each replica in each group, now.",
             "short",
             NO_LIMIT,
             tuple(
@@ -106,7 +106,7 @@ _MOVES: Final = Row(
     (
         lines(
             "Streams that move",
-            "Opened here, given back, given back though workers had some of them still (delivered again elsewhere).",
+            "Opened here, given back, given back with unacknowledged messages (redelivered elsewhere).",
             "cps",
             ("opened", _moved("opened")),
             ("given back", _moved("given_back")),
@@ -134,7 +134,7 @@ _MOVES: Final = Row(
 GROUPS: Final = Dashboard(
     "groups",
     "Keyline / Groups of replicas",
-    "Subscriptions that several gateways share: streams, leases, leaders and what moves between replicas.",
+    "Subscriptions that several gateways share: streams, leases, leaders and streams that move between replicas.",
     SUBSCRIPTION_VARIABLES,
     (_NOW, _GROUPS, _MOVES),
 )

@@ -1,4 +1,4 @@
-"""Key ordering: what moves between workers and how long it takes, what waits, what could break the order."""
+"""Key ordering: hand-overs and their duration, waiting keys, risks for the order."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _AT_A_GLANCE: Final = Row(
         ),
         stat(
             "Waiting hashes",
-            "Hashes with something waiting: for a hand-over, or because their worker asks for no more.",
+            "Hashes with waiting messages: for a hand-over, or because their worker has no permits.",
             "short",
             NO_LIMIT,
             subscription_sum("waiting_hashes"),
@@ -72,7 +72,7 @@ _AT_A_GLANCE: Final = Row(
         ),
         stat(
             "Paused subscriptions",
-            "Subscriptions that deliver nothing by an operator's order.",
+            "Subscriptions that an operator has paused.",
             "short",
             above(1),
             subscription_sum("paused"),
@@ -96,19 +96,19 @@ _HAND_OVERS: Final = Row(
         ),
         _quantiles(
             "Hand-over duration",
-            "From a membership change until a hash that moved had nothing pending at its former owner, per hash.",
+            "Time from a membership change until a moved hash had nothing pending at its former owner, per hash.",
             HAND_OVER,
         ),
-        _heatmap("Hand-overs by duration", "How many hashes were handed over, and how long each took.", HAND_OVER),
+        _heatmap("Hand-overs by duration", "Number of hashes handed over, by duration.", HAND_OVER),
         lines(
             "Hashes handed over",
-            "Hashes that ceased to drain.",
+            "Hashes that stopped draining.",
             "cps",
             ("handed over", subscription_rate("draining_hashes_cleared")),
         ),
         lines(
             "Workers",
-            "What hand-overs come from: workers that join and leave.",
+            "Causes of hand-overs: workers that join and leave.",
             "short",
             ("joined", subscription_sum("workers")),
             ("joining", subscription_sum("workers_joining")),
@@ -121,21 +121,21 @@ _WAITING: Final = Row(
     (
         _quantiles(
             "Blocked time",
-            "How long a hash had something waiting, from its first message that had to wait until the last was sent.",
+            "Waiting time of a hash, from its first message that had to wait until the last was sent.",
             BLOCKED,
         ),
-        _heatmap("Waits by duration", "How many hashes were blocked, and how long each was.", BLOCKED),
+        _heatmap("Waits by duration", "Number of blocked hashes, by duration.", BLOCKED),
         worst(
             "Longest wait", "Of a hash that waits now.", "oldest_wait_seconds", unit="s", thresholds=above(60, red=600)
         ),
-        worst("Waiting hashes", "Hashes with something waiting.", "waiting_hashes"),
-        worst("Waiting messages", "Messages that cannot go out yet.", "waiting_messages"),
+        worst("Waiting hashes", "Hashes with waiting messages.", "waiting_hashes"),
+        worst("Waiting messages", "Messages that cannot be sent yet.", "waiting_messages"),
         worst("Waiting bytes", "Their bytes.", "waiting_bytes", unit="bytes"),
     ),
 )
 
 _RISKS: Final = Row(
-    "What could break the order, or bend a promise",
+    "Risks for the order and exceptions from guarantees",
     (
         lines(
             "Order of keys at risk",
@@ -149,7 +149,7 @@ _RISKS: Final = Row(
         ),
         lines(
             "Permit overshoots",
-            "Deliveries larger than a worker had asked for, because the entry could not be cut.",
+            "Deliveries larger than a worker's permits, because the entry could not be split.",
             "cps",
             ("overshoots", subscription_rate("permit_overshoots")),
             width=8,
@@ -185,7 +185,7 @@ _RISKS: Final = Row(
         ),
         lines(
             "Sent again by the broker",
-            "Entries that came once more and went no further, because a worker has them or has acknowledged them.",
+            "Entries that the broker sent again and the gateway discarded: a worker has or has acknowledged them.",
             "cps",
             ("repeated", subscription_rate("repeated_entries")),
             width=8,
@@ -196,7 +196,7 @@ _RISKS: Final = Row(
 KEY_ORDERING: Final = Dashboard(
     "key-ordering",
     "Keyline / Key ordering",
-    "Hand-overs of keys between workers, keys that wait, and what could break their order.",
+    "Hand-overs of keys between workers, keys that wait, and risks for their order.",
     SUBSCRIPTION_VARIABLES,
     (_AT_A_GLANCE, _HAND_OVERS, _WAITING, _RISKS),
 )

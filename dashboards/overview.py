@@ -1,4 +1,4 @@
-"""Overview: are the gateways well, what flows, what waits, what do they use."""
+"""Overview: health of the gateways, traffic, waiting messages, resources."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ _AT_A_GLANCE: Final = Row(
         ),
         stat(
             "Reading from brokers",
-            "Whether a gateway has stopped reading because its memory budget is spent.",
+            "Whether a gateway has stopped reading because its memory budget is used up.",
             "short",
             above(red=1),
             f"max({gateway('keyline_gateway_reading_stopped')})",
@@ -75,7 +75,7 @@ _MESSAGES: Final = Row(
     (
         lines(
             "Messages",
-            "Sent to workers, acknowledged by them, and given back to be delivered once more.",
+            "Sent to workers, acknowledged by them, and returned for redelivery.",
             "mps",
             ("sent", subscription_rate("sent_messages")),
             ("acknowledged", subscription_rate("acked_messages")),
@@ -100,7 +100,7 @@ _MESSAGES: Final = Row(
         ),
         lines(
             "Acknowledgement latency",
-            "From a delivery to the acknowledgement of its last message: the workers' time, their queues included.",
+            "From a delivery to the acknowledgement of its last message: the workers' time, including their queues.",
             "s",
             ("median", quantile(0.5, ACK)),
             ("99%", quantile(0.99, ACK)),
@@ -114,7 +114,7 @@ _SUBSCRIPTIONS: Final = Row(
     (
         Panel(
             "Subscriptions",
-            "Each subscription as it is now.",
+            "Each subscription now.",
             "short",
             NO_LIMIT,
             tuple(
@@ -134,13 +134,13 @@ _SUBSCRIPTIONS: Final = Row(
         ),
         worst(
             "Waiting messages",
-            "Messages that cannot go out yet: their key is at another worker, or their worker asks for no more.",
+            "Messages that cannot be sent yet: their key is at another worker, or their worker has no permits.",
             "waiting_messages",
         ),
         worst("Unacknowledged messages", "Messages that workers hold.", "unacked_messages"),
         worst(
             "Oldest unacknowledged delivery",
-            "How long ago that was sent which no worker has acknowledged for longest.",
+            "Age of the oldest unacknowledged delivery.",
             "oldest_unacknowledged_seconds",
             unit="s",
         ),
@@ -153,7 +153,7 @@ _SUBSCRIPTIONS: Final = Row(
             thresholds=above(0.8, red=1),
         ),
         worst(
-            "Acknowledgements on their way",
+            "Unconfirmed acknowledgements",
             "Entries that workers acknowledged and the broker has not confirmed: they are sent again after a loss.",
             "unconfirmed_acks",
         ),
@@ -166,7 +166,7 @@ _SUBSCRIPTIONS: Final = Row(
             stacked=True,
         ),
         lines(
-            "Subscribed anew at the broker",
+            "Subscribed again at the broker",
             "Times that the gateway's consumers subscribed. A broker's restart shows as one for each of its topics.",
             "cps",
             ("subscribed", subscription_rate("upstream_connects")),
@@ -179,14 +179,14 @@ _CONNECTIONS: Final = Row(
     (
         lines(
             "Client connections",
-            "Connections that stand.",
+            "Open connections.",
             "short",
             ("{{instance}}", gateway("keyline_gateway_connections")),
             width=8,
         ),
         lines(
             "Connections opened and ended",
-            "Ended by cause: bad_frame, unknown_command, bad_flow and such are clients that broke the protocol.",
+            "Ended by cause: bad_frame, unknown_command, bad_flow and similar are protocol errors of clients.",
             "cps",
             ("opened", gateway_rate("connections_opened")),
             ("{{cause}}", f"sum by (cause) ({rate(gateway('keyline_gateway_connections_ended_total'))})"),
@@ -194,7 +194,7 @@ _CONNECTIONS: Final = Row(
         ),
         lines(
             "Turned away",
-            "Refused because the gateway, an address or a subscription has as many as it may.",
+            "Refused at the limit of the gateway, of an address or of a subscription.",
             "cps",
             ("connections", gateway_rate("connections_turned_away")),
             ("connections of an address", gateway_rate("connections_per_address_turned_away")),
@@ -216,7 +216,7 @@ _CONNECTIONS: Final = Row(
         ),
         lines(
             "Lookups and reconnects",
-            "Lookups of topics' brokers, those that failed, and clients' ways to their brokers that were opened anew.",
+            "Lookups of topics' brokers, failed lookups, and reopened connections of clients to their brokers.",
             "cps",
             ("lookups", gateway_rate("lookups")),
             ("failed", gateway_rate("lookup_failures")),
@@ -225,7 +225,7 @@ _CONNECTIONS: Final = Row(
         ),
         lines(
             "Frames",
-            "From clients, relayed both ways, carried out by the gateway itself, and dropped with their connection.",
+            "From clients, relayed both ways, executed by the gateway itself, and dropped with their connection.",
             "cps",
             ("from clients", gateway_rate("frames_received")),
             ("relayed to brokers", gateway_rate("relayed_to_broker_frames")),
@@ -258,7 +258,7 @@ _PROCESS: Final = Row(
         ),
         lines(
             "Processor",
-            "Share of one core: the gateway's event loop has one, so that 100% is all there is.",
+            "Share of one core: the gateway's event loop uses one, so 100% is the maximum.",
             "percentunit",
             ("{{instance}}", rate(gateway("process_cpu_seconds_total"))),
             width=8,
@@ -266,7 +266,7 @@ _PROCESS: Final = Row(
         ),
         lines(
             "File descriptors used",
-            "As a share of those the process may have. Each connection takes one.",
+            "As a share of the process's limit. Each connection takes one.",
             "percentunit",
             ("{{instance}}", f"{gateway('process_open_fds')} / {gateway('process_max_fds')}"),
             width=8,
@@ -283,7 +283,7 @@ _PROCESS: Final = Row(
         ),
         lines(
             "Uptime",
-            "How long each gateway has run.",
+            "Uptime of each gateway.",
             "s",
             ("{{instance}}", f"time() - {gateway('process_start_time_seconds')}"),
             width=8,
@@ -294,7 +294,7 @@ _PROCESS: Final = Row(
 OVERVIEW: Final = Dashboard(
     "overview",
     "Keyline / Overview",
-    "Gateways, what flows through them, what waits, and what they use.",
+    "Gateways, their traffic, waiting messages and resources.",
     SUBSCRIPTION_VARIABLES,
     (_AT_A_GLANCE, _MESSAGES, _SUBSCRIPTIONS, _CONNECTIONS, _PROCESS),
 )

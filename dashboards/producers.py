@@ -1,4 +1,4 @@
-"""Exclusive producers: which topics have their one producer, who waits, how fail-overs go."""
+"""Exclusive producers: owners of topics, waiting producers, fail-overs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _NOW: Final = Row(
     (
         stat(
             "Longest vacancy",
-            "How long nobody is known to have owned a topic though somebody wants it. After an unload or a restart of "
+            "Time that a topic has had no known owner while producers wait. After an unload or a restart of "
             "brokers the former owner has some seconds to come back.",
             "s",
             above(5, red=30),
@@ -26,7 +26,7 @@ _NOW: Final = Row(
         ),
         stat(
             "Topics",
-            "Topics that a producer connected to a gateway owns alone or waits for.",
+            "Topics that a producer connected to a gateway owns exclusively or waits for.",
             "short",
             NO_LIMIT,
             f"sum({gateway('keyline_gateway_exclusive_topics')})",
@@ -47,13 +47,13 @@ _NOW: Final = Row(
         ),
         stat(
             "Without a standby",
-            "Topics that are owned while nobody waits: if the owner goes, nobody follows.",
+            "Topics with an owner and no waiting producer: if the owner stops, none takes over.",
             "short",
             NO_LIMIT,
             f"count({_OWNED} and {topic('keyline_topic_waiting_producers')} == 0) or vector(0)",
         ),
         stat(
-            "Memory of those that wait",
+            "Memory of waiting producers",
             "Their requests are held by the gateways; waiting_producers_bytes_max is the bound.",
             "bytes",
             NO_LIMIT,
@@ -90,20 +90,20 @@ _TOPICS: Final = Row(
         ),
         lines(
             "Vacant topics",
-            f"How long nobody has owned them though somebody wants to. The {SERIES_MAX} longest.",
+            f"Time without an owner while producers wait. The {SERIES_MAX} longest.",
             "s",
             ("{{topic}}", f"topk({SERIES_MAX}, max by (topic) ({topic('keyline_topic_vacant_seconds')}))"),
             thresholds=above(5, red=30),
         ),
         lines(
             "Waiting producers",
-            f"The {SERIES_MAX} topics where most wait.",
+            f"The {SERIES_MAX} topics with most waiting producers.",
             "short",
             ("{{topic}}", f"topk({SERIES_MAX}, max by (topic) ({topic('keyline_topic_waiting_producers')}))"),
         ),
         lines(
             "Owners' priorities",
-            f"A fall is a fail-over to somebody who was less wanted. The {SERIES_MAX} lowest.",
+            f"A fall is a fail-over to a producer with a lower priority. The {SERIES_MAX} lowest.",
             "short",
             ("{{topic}}", f"bottomk({SERIES_MAX}, max by (topic) ({_PRIORITY} and {_OWNED}))"),
         ),
@@ -121,7 +121,7 @@ _FAIL_OVERS: Final = Row(
     (
         lines(
             "Arrivals and promotions",
-            "Producers that came to wait, became the owner, or came back as the owner after an unload or a restart.",
+            "Producers that joined a queue, became the owner, or returned as the owner after an unload or a restart.",
             "cps",
             ("arrived", gateway_rate("producer_arrivals")),
             ("promoted", _PROMOTED),
@@ -137,14 +137,14 @@ _FAIL_OVERS: Final = Row(
         ),
         lines(
             "Time without an owner",
-            "Seconds that topics had no owner though somebody wanted them, per promotion or resumption.",
+            "Seconds that topics had no owner while producers waited, per promotion or resumption.",
             "s",
             ("each", f"{gateway_rate('producer_vacancy_seconds')} / ({_PROMOTED} + {_RESUMED})"),
             thresholds=above(5, red=30),
         ),
         lines(
             "Promotions by topic",
-            f"Topics that change hands often have owners that do not last. The {SERIES_MAX} most.",
+            f"Topics with many promotions have short-lived owners. The {SERIES_MAX} most.",
             "cps",
             (
                 "{{topic}}",
@@ -157,7 +157,7 @@ _FAIL_OVERS: Final = Row(
 PRODUCERS: Final = Dashboard(
     "producers",
     "Keyline / Exclusive producers",
-    "Topics with one producer at a time, who waits for them, and how fail-overs go.",
+    "Topics with an exclusive producer, their waiting producers, and fail-overs.",
     TOPIC_VARIABLES,
     (_NOW, _TOPICS, _FAIL_OVERS),
 )

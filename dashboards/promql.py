@@ -1,4 +1,4 @@
-"""What every dashboard chooses by, and the PromQL that recurs.
+"""Variables of every dashboard, and common PromQL.
 
 The variables are those of the dashboards that Pulsar's users have: cluster, namespace, topic, subscription, with job
 and instance for the gateways. `cluster` is a label that a scrape's configuration adds; all of it matches its absence

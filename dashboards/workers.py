@@ -1,4 +1,4 @@
-"""Workers: what each asks for, holds and gets. All but the first row needs `metrics_consumers_max` above 0."""
+"""Workers: permits, held messages and traffic of each. All but the first row needs `metrics_consumers_max` above 0."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ _TOGETHER: Final = Row(
         ),
         stat(
             "Permits",
-            "Messages that workers have asked for and not got. At 0 they are the bottleneck.",
+            "Permits of workers: messages asked for and not sent. At 0 the workers are the bottleneck.",
             "short",
             ENOUGH_ABOVE_ZERO,
             subscription_sum("available_permits"),
@@ -67,7 +67,7 @@ _TOGETHER: Final = Row(
         ),
         stat(
             "Workers at their limit",
-            "Workers that get nothing because they hold as many unacknowledged messages as they may.",
+            "Workers that get nothing because they are at their unacknowledged limit.",
             "short",
             above(1),
             subscription_sum("workers_blocked_on_unacked_messages"),
@@ -90,7 +90,7 @@ _SHARES: Final = Row(
         ),
         lines(
             "Share of the hash space",
-            f"What the ring assigns to a worker. The {SERIES_MAX} highest.{NEEDS}",
+            f"The ring's share of each worker. The {SERIES_MAX} highest.{NEEDS}",
             "percentunit",
             (LEGEND, f"topk({SERIES_MAX}, {_HASH_SHARE})"),
             width=8,
@@ -104,7 +104,7 @@ _SHARES: Final = Row(
         ),
         Panel(
             "Workers",
-            f"Each worker as it is now.{NEEDS}",
+            f"Each worker now.{NEEDS}",
             "short",
             NO_LIMIT,
             (
@@ -127,7 +127,7 @@ _EACH: Final = Row(
     (
         _workers(
             "Permits",
-            "Messages it has asked for and not got. At 0 for long, it is slower than its keys.",
+            "Its permits: messages asked for and not sent. At 0 for long, it is slower than its keys.",
             consumer("keyline_consumer_available_permits"),
         ),
         _workers(
@@ -137,7 +137,7 @@ _EACH: Final = Row(
         ),
         _workers(
             "Oldest unacknowledged delivery",
-            "How long ago that was sent which it has not acknowledged for longest. It grows while a worker is stuck.",
+            "Age of its oldest unacknowledged delivery. It grows while a worker is stuck.",
             consumer("keyline_consumer_oldest_unacknowledged_seconds"),
             unit="s",
         ),
@@ -159,8 +159,8 @@ _EACH: Final = Row(
             unit="mps",
         ),
         _workers(
-            "Messages it gave back",
-            "To be delivered once more.",
+            "Messages it returned",
+            "For redelivery.",
             rate(consumer("keyline_consumer_redelivered_messages_total")),
             unit="mps",
         ),
@@ -172,12 +172,12 @@ _EACH: Final = Row(
         ),
         _workers(
             "Hashes that drain at it",
-            "They moved away from it, and it still holds messages of them.",
+            "They moved away, and it still holds their messages.",
             consumer("keyline_consumer_draining_hashes"),
         ),
         _workers(
             "Hashes handed over by it",
-            "Hashes that ceased to drain at it.",
+            "Hashes that stopped draining at it.",
             rate(consumer("keyline_consumer_draining_hashes_cleared_total")),
             unit="cps",
         ),
@@ -188,13 +188,13 @@ _EACH: Final = Row(
         ),
         _workers(
             "Unknown acknowledgements",
-            "Of what it did not hold, late ones mostly.",
+            "Of messages that it did not hold, mostly late ones.",
             rate(consumer("keyline_consumer_unknown_acks_total")),
             unit="cps",
         ),
         _workers(
-            "Workers of one name",
-            "Above 1 where several share a name, and so the rest of these series.",
+            "Workers with the same name",
+            "Above 1 if several share a name, and with it these series.",
             consumer("keyline_consumer_workers"),
         ),
     ),
@@ -203,7 +203,7 @@ _EACH: Final = Row(
 WORKERS: Final = Dashboard(
     "workers",
     "Keyline / Workers",
-    "What each worker asks for, holds and gets; its share of the hash space against its share of the traffic.",
+    "Permits, held messages and traffic of each worker; its share of the hash space against its share of the traffic.",
     CONSUMER_VARIABLES,
     (_TOGETHER, _SHARES, _EACH),
 )

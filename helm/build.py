@@ -1,4 +1,4 @@
-"""Writes what the chart has from elsewhere: `python -m helm.build`.
+"""Writes the chart's generated files: `python -m helm.build`.
 
 A test fails while a file is not what this would write. Helm packs only what lies inside a chart, so the dashboards and
 rules must be copies; the schema of values.yaml is made from `values_model` and the gateway's settings.

@@ -1,4 +1,4 @@
-"""What values.yaml says of things outside the chart: Pulsar, Secrets, certificates, where the journal goes."""
+"""Values about objects outside the chart: Pulsar, Secrets, certificates, the journal's place."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Jwt(Block):
 
 
 class BrokerAuth(Block):
-    """How the Pulsar release knows who is who."""
+    """Authentication of the Pulsar release."""
 
     jwt: Jwt
 
@@ -62,7 +62,7 @@ class SecretKey(Block):
 
 
 class IssuerRef(Block):
-    """Who signs, as cert-manager names it."""
+    """The issuer, as cert-manager names it."""
 
     name: str
     kind: str
@@ -115,7 +115,7 @@ class ObjectStore(Block):
 
 
 class Journal(Block):
-    """Where the journal goes."""
+    """The journal's place."""
 
     volume: Volume
     object_store: ObjectStore

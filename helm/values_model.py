@@ -70,7 +70,7 @@ class Probes(Block):
 
 
 class Shutdown(Block):
-    """How a pod ends."""
+    """Shutdown of a pod."""
 
     pre_stop_seconds: Annotated[int, Field(ge=0, le=600)]
     termination_grace_period_seconds: Count
@@ -104,7 +104,7 @@ class Autoscaling(Block):
 
 
 class NetworkPolicy(Block):
-    """Who may come, and where the gateway may go."""
+    """Allowed peers of the gateway, in both directions."""
 
     enabled: bool
     clients: list[Map]
@@ -146,7 +146,7 @@ class Monitoring(Block):
 
 
 class ServiceAccount(Block):
-    """Who the pods are to the API server; the gateway never asks it anything."""
+    """The pods' service account; the gateway does not use the API server."""
 
     create: bool
     name: str

@@ -1,8 +1,7 @@
-"""Errors by fault, and what each becomes on the wire.
+"""Errors by fault, with their codes on the wire.
 
-The client broke the protocol, the upstream failed, the operator misconfigured, or we have a bug: the one who can
-mend it differs, so the classes do. `wire_code` is the ServerError a client sees; `http_status` what the admin API
-answers.
+The client broke the protocol, the upstream failed, the operator misconfigured, or the gateway has a bug: each class has
+another party that can fix it. `wire_code` is the ServerError for clients; `http_status` the status of the admin API.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from proxy.wire import pulsar_pb2 as pb
 
 
 class KeylineError(Exception):
-    """Base of every error of ours that may reach a client or an operator."""
+    """Base of every error that may reach a client or an operator."""
 
     wire_code: int = pb.UnknownError
     http_status: int = 500
@@ -23,19 +22,19 @@ class ClientError(KeylineError):
     http_status = 400
 
     def __init__(self, message: str, wire_code: int = pb.NotAllowedError) -> None:
-        """Say what is wrong and what would be right; `wire_code` as the broker would answer."""
+        """The message names the error and the valid values; `wire_code` as the broker would answer."""
         super().__init__(message)
         self.wire_code = wire_code
 
 
 class NotFound(KeylineError):
-    """What an operator named is not here; the message says which part of the name, and what is."""
+    """An object that an operator named is not here; the message names the wrong part, and the existing names."""
 
     http_status = 404
 
 
 class Conflict(KeylineError):
-    """What an operator asked for does not go together with how things are."""
+    """An operator's order conflicts with the current state."""
 
     http_status = 409
 
@@ -66,8 +65,8 @@ class LimitExceeded(KeylineError):
 
 
 class ConfigurationError(KeylineError):
-    """The operator's configuration cannot work; the message says where and what would be right."""
+    """The operator's configuration is invalid; the message names the setting and the valid values."""
 
 
 class StartFailure(KeylineError):
-    """The gateway cannot start where it is; the message says why."""
+    """The gateway cannot start in this environment; the message has the reason."""

@@ -1,7 +1,7 @@
-"""Every bound of the client's side, by name and with its unit, and how the bounds relate.
+"""All bounds of client connections, with names, units and relations.
 
 One frozen value, made from the configuration and passed by argument. A relation that does not hold is a bug of the
-one who built the value: the configuration's own checks are narrower and speak to the operator.
+caller: the configuration's own checks are narrower and report to the operator.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ class Limits:
     with one client has as many."""
 
     unread_high_water_bytes: int = 1 * MIB
-    """Bytes a peer may leave unread before we stop reading what would be forwarded to it."""
+    """Unread bytes of a peer at which the gateway stops reading data for it."""
 
     unread_low_water_bytes: int = 256 * KIB
-    """Bytes unread at which we go on."""
+    """Unread bytes at which reading resumes."""
 
     unread_bytes_max: int = 64 * MIB
-    """Bytes unread at which a connection is given up: it asks and asks, and never reads an answer."""
+    """Unread bytes at which a connection is closed: it sends requests and never reads an answer."""
 
     queued_while_connecting_bytes: int = 256 * KIB
-    """Requests of one client held while its upstream connection is opened anew; more are answered with an error."""
+    """Requests of one client held while its upstream connection is reopened; more are answered with an error."""
 
     relayed_requests_max: int = 100_000
     """Requests of one client still unanswered by its broker. The Java client allows itself 50,000 lookups."""
@@ -54,13 +54,13 @@ class Limits:
     """Connections of one client to brokers that a lookup was redirected to."""
 
     connect_timeout_s: float = 10.0
-    """From the first packet until a connection to a broker stands."""
+    """From the first packet until a connection to a broker is open."""
 
     handshake_timeout_s: float = 10.0
-    """From accepting a client until its CONNECT, and from our CONNECT until the broker's answer."""
+    """From accepting a client until its CONNECT, and from the gateway's CONNECT until the broker's answer."""
 
     keep_alive_s: float = 30.0
-    """Silence after which a peer is pinged; after twice as long it counts as gone."""
+    """Silence after which a peer is pinged; after twice that time it counts as disconnected."""
 
     def __post_init__(self) -> None:
         """Assert the relations."""

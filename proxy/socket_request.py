@@ -1,4 +1,4 @@
-"""What a WebSocket worker asks for: plain values that the admin API reads from a URL and the gateway joins with."""
+"""Parameters of a WebSocket worker: plain values that the admin API reads from a URL and the gateway joins with."""
 
 from __future__ import annotations
 
@@ -11,34 +11,34 @@ OUTSTANDING_MAX: int = 1_000
 
 @dataclass(frozen=True, slots=True)
 class SocketRequest:
-    """One worker's wishes, checked for form."""
+    """One worker's parameters, validated."""
 
     dialect: Literal["v1", "v2"]
-    """v2 is Pulsar's, v1 is ours."""
+    """v2 is Pulsar's, v1 is Keyline's."""
     topic: str
     """With everything before its name; a partitioned one means all its partitions."""
     subscription: str
     peer: str
     """``host:port``."""
     token: str | None = field(default=None, repr=False)
-    """For the broker, which decides who may consume."""
+    """For the broker, which authorizes the worker."""
     consumer_name: str = ""
     outstanding_max: int = OUTSTANDING_MAX
     """Most messages sent and not acknowledged."""
     pull: bool = False
-    """Send only what the client has permitted, whatever is unacknowledged."""
+    """Send only permitted messages, regardless of unacknowledged ones."""
     earliest: bool = False
     """Where a new subscription begins: with the first message there is, or behind the last."""
     durable: bool = True
     priority_level: int | None = None
     ack_timeout_s: float = 0.0
-    """After this long without an acknowledgement a message is given back; 0 for never."""
+    """Time without an acknowledgement after which a message is returned; 0 for never."""
     nack_delay_s: float = 60.0
-    """How long a refused message waits before it is given back."""
+    """Delay before a refused message is returned."""
     encrypted: Literal["FAIL", "DISCARD", "CONSUME"] = "FAIL"
-    """What to do with a message that a producer encrypted, which the gateway cannot read."""
+    """Action for a message that a producer encrypted, which the gateway cannot read."""
     redeliveries_max: int | None = None
-    """After so many, what is refused once more goes to `dead_letter_topic`; None for never."""
+    """Redeliveries after which a refused message goes to `dead_letter_topic`; None for never."""
     dead_letter_topic: str = ""
     """With everything before its name."""
     binary: bool = False

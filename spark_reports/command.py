@@ -1,4 +1,4 @@
-"""`keyline report`: judge a journal with Spark, which has to be installed for it."""
+"""`keyline report`: audit a journal with Spark, which must be installed."""
 
 from __future__ import annotations
 
@@ -24,29 +24,29 @@ EXIT_INTERRUPTED = 130
 _Start = Callable[[], Any]
 """Gives a Spark session."""
 _MOMENTS = ["%Y-%m-%d", "%Y-%m-%dT%H:%M", "%Y-%m-%dT%H:%M:%S"]
-_From = Annotated[
-    datetime | None, typer.Option("--from", formats=_MOMENTS, help="Only what happened then or later, in UTC.")
-]
-_To = Annotated[datetime | None, typer.Option("--to", formats=_MOMENTS, help="Only what happened before, in UTC.")]
+_From = Annotated[datetime | None, typer.Option("--from", formats=_MOMENTS, help="Start of the time range, in UTC.")]
+_To = Annotated[datetime | None, typer.Option("--to", formats=_MOMENTS, help="End of the time range, in UTC.")]
 _Master = Annotated[
     str | None,
-    typer.Option("--master", help="Where Spark runs: a cluster's URL; by default here, or where spark-submit says."),
+    typer.Option("--master", help="URL of Spark's cluster; by default this machine, or spark-submit's."),
 ]
 _Out = Annotated[
-    Path | None, typer.Option("--out", help="Directory for index.html and all results; those of before are replaced.")
+    Path | None, typer.Option("--out", help="Directory for index.html and all results; existing ones are replaced.")
 ]
 _Daily = Annotated[
     bool,
-    typer.Option("--daily", help="A report for each day, below --out; days whose files are the same are left alone."),
+    typer.Option("--daily", help="A report for each day, below --out; days with unchanged files are skipped."),
 ]
 _Live = Annotated[
     bool,
-    typer.Option("--live", help="Go on while the journal grows, and judge each minute when it is whole; below --out."),
+    typer.Option("--live", help="Follow a growing journal, and audit each minute when it is complete; below --out."),
 ]
 _Delay = Annotated[
     int,
     typer.Option(
-        "--delay", min=1, help="Seconds until a minute is whole, with --live: more than journal_roll_s of any gateway."
+        "--delay",
+        min=1,
+        help="Seconds until a minute is complete, with --live: more than journal_roll_s of every gateway.",
     ),
 ]
 _Settings = Annotated[
@@ -54,7 +54,7 @@ _Settings = Annotated[
     typer.Option(
         "--conf",
         metavar="NAME=VALUE",
-        help="One of Spark's own settings, spark.jars.packages for instance. May be given again.",
+        help="A Spark setting, for example spark.jars.packages. Can be repeated.",
     ),
 ]
 _NO_SETTINGS: Final[list[str]] = []
@@ -64,13 +64,12 @@ def add_report(app: typer.Typer) -> None:
     """Add the command."""
     app.command(
         "report",
-        epilog="Exit codes: 0 the contract was kept; 1 it was not; 2 there is nothing to read, or no Spark; "
-        "130 it was interrupted.",
+        epilog="Exit codes: 0 the contract was kept; 1 it was not; 2 no journal, or no Spark; 130 it was interrupted.",
     )(report)
 
 
 def report(
-    journal: Annotated[str, typer.Argument(help="What the setting `journal` names: a directory or a URL.")],
+    journal: Annotated[str, typer.Argument(help="The value of the setting `journal`: a directory or a URL.")],
     since: _From = None,
     until: _To = None,
     master: _Master = None,
@@ -80,9 +79,9 @@ def report(
     delay_s: _Delay = 600,
     conf: _Settings = _NO_SETTINGS,
 ) -> None:
-    """Say from a journal whether every key was kept in order and at one worker, and nothing was lost or repeated.
+    """Audit a journal: was every key in order and at one worker, and was no message lost or repeated?
 
-    With --out also everything else that the journal tells: hand-overs, keys, latency, redeliveries, capacity, groups.
+    With --out it also analyses hand-overs, keys, latency, redeliveries, capacity and groups.
     """
     for wanted, option, what in ((daily, "--daily", "each day's report"), (live, "--live", "what was judged")):
         if wanted and out is None:
@@ -112,7 +111,7 @@ def report(
 
 
 def _report(reports: Any, journal: str, start: _Start, out: Path | None, span: Any, *, daily: bool) -> int:
-    """Once, with how far it is; returns how many violations there are."""
+    """One run with its progress; returns the number of violations."""
     with _Bar() as bar:
         spark = start()
         with reports.interrupts.interruptible():
@@ -127,7 +126,7 @@ def _report(reports: Any, journal: str, start: _Start, out: Path | None, span: A
 
 
 def _watch(reports: Any, journal: str, start: _Start, out: Path | None, delay_s: int) -> int:
-    """Until somebody ends it, or a query fails; returns how many violations there were."""
+    """Runs until it is interrupted or a query fails; returns the number of violations."""
     violations = late = 0
 
     def say(row: dict[str, Any]) -> None:
@@ -137,7 +136,9 @@ def _watch(reports: Any, journal: str, start: _Start, out: Path | None, delay_s:
         typer.echo(f"{datetime.fromtimestamp(row['window_start_ns'] / 1e9, UTC):%Y-%m-%dT%H:%M:%S}Z {counts}")
         if row["late_rows"] > late:
             late = row["late_rows"]
-            told = f"keyline: {late:,} rows came after their minute was judged: --delay should be more than {delay_s}"
+            told = (
+                f"keyline: {late:,} rows arrived after the audit of their minute: --delay should be more than {delay_s}"
+            )
             typer.echo(told, err=True)
 
     pace = reports.live.Pace(delay_s=delay_s)
@@ -152,7 +153,7 @@ def _watch(reports: Any, journal: str, start: _Start, out: Path | None, delay_s:
 
 
 class _Bar:
-    """How far it is, where somebody looks; in a file or a pipe nothing."""
+    """Shows progress on a terminal; nothing in a file or a pipe."""
 
     def __init__(self) -> None:
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
@@ -190,7 +191,7 @@ def _settings(given: list[str]) -> dict[str, str]:
     """By name.
 
     Raises:
-        typer.BadParameter: one is no NAME=VALUE.
+        typer.BadParameter: one is not NAME=VALUE.
     """
     found = {}
     for one in given:

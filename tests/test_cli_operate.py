@@ -98,7 +98,7 @@ def test_producers_show_topics_with_their_owners() -> None:
     rows = {line.split()[0]: " ".join(line.split()[1:]) for line in text.splitlines() if "public/default" in line}
     assert rows["public/default/primary"] == "first 5 2 50.0 s 0"
     assert rows["public/default/elsewhere"] == "connected elsewhere - - - 1"
-    assert rows["public/default/vacant"] == "nobody for 50.0 s - - - 1"
+    assert rows["public/default/vacant"] == "no owner for 50.0 s - - - 1"
 
 
 def test_producers_of_one_topic_are_shown_in_order() -> None:
@@ -123,7 +123,7 @@ def test_producers_of_one_topic_are_shown_in_order() -> None:
 
 def test_groups_show_this_replicas_part() -> None:
     """Where it shares nothing, so; then with its lease, and one with its streams."""
-    assert "this gateway shares nothing" in printed(AdminRig(), "groups")
+    assert "groups are not enabled" in printed(AdminRig(), "groups")
     rig = GroupsRig()
     rig.worker("a", 1)
     rig.hear(LeaseStreams(rig.header(1), Version(3, 7), (1, 2), 4))
@@ -152,7 +152,7 @@ def test_groups_of_the_leader_show_all_replicas() -> None:
     assert [line.split()[:3] for line in text.splitlines() if "other-9" in line] == [
         ["other-9", "waiting_replaying", "3"]
     ]
-    assert "nobody has streams 0-3" in text
+    assert "no replica has streams 0-3" in text
 
 
 def test_explain_says_who_must_do_what() -> None:

@@ -1,1 +1,1 @@
-"""Who may ask the admin API what: tokens, roles, and what each request needs."""
+"""Authentication and authorization of the admin API: tokens, roles, and the role that each request needs."""

@@ -1,8 +1,7 @@
-"""Asks callers who they are, where a route that needs to know is entered.
+"""Authenticates callers at the entry of routes that need a role.
 
-A program brings its token in each request (`Authorization: Bearer`); a browser gets a cookie when a person logs in,
-that no script can read and that no other site's page can have sent. Who asks for the console without either gets the
-page to log in.
+A program sends its token in each request (`Authorization: Bearer`). A browser gets a cookie at the login, which scripts
+cannot read and other sites' pages cannot send. A request for the console without either gets the login page.
 """
 
 from __future__ import annotations
@@ -37,14 +36,14 @@ log = structlog.get_logger("keyline.admin")
 
 
 class Guard:
-    """Decides who may go on to a route."""
+    """Decides whether a caller may use a route."""
 
     def __init__(self, tokens: Tokens) -> None:
         """Callers are known by `tokens`."""
         self._tokens = tokens
 
     async def refusal(self, need: Need, scope: Scope) -> Response | None:
-        """401 or 403, or the page for strangers; None if the caller may, who then is in the scope."""
+        """401 or 403, or the login page; None if the caller has the role, and is then in the scope."""
         role = need.of(scope)
         if role is None:
             return None
@@ -74,12 +73,12 @@ class Guard:
             return await self._tokens.caller(token.strip())
         token = request.cookies.get(COOKIE, "")
         if not token:
-            raise NotAuthenticated("who asks? bring a token: Authorization: Bearer TOKEN")
+            raise NotAuthenticated("authentication required: send Authorization: Bearer TOKEN")
         return await self._tokens.caller(token)
 
 
 class Guarded:
-    """Middleware: lets routes know the app's guard. Without one, callers are not asked who they are."""
+    """Middleware: makes the app's guard known to routes. Without one, there is no authentication."""
 
     def __init__(self, app: ASGIApp, guard: Guard) -> None:
         """Around the whole app."""
@@ -93,7 +92,7 @@ class Guarded:
 
 
 class GuardedRoute(APIRoute):
-    """A route that is entered by callers with the role it declares; one that declares none cannot be made."""
+    """A route for callers with the role it declares; a route without a declaration cannot be created."""
 
     def __init__(self, path: str, endpoint: Any, **options: Any) -> None:
         """As the framework's. Raises `LookupError` where `endpoint` declares no need."""
@@ -101,12 +100,12 @@ class GuardedRoute(APIRoute):
         super().__init__(path, endpoint, **options)
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Refuse, or do as the framework does; a method that is not served here is told to known callers only."""
+        """Refuse, or do as the framework does; unserved methods are reported to authenticated callers only."""
         await _entered(self._need, scope, receive, send, super().handle)
 
 
 async def nothing_here(scope: Scope, receive: Receive, send: Send) -> None:
-    """Answer for the paths of no route: 404 to those who may see what there is. A WebSocket is refused."""
+    """Answer for unknown paths: 404 to callers that may read. A WebSocket is refused."""
     if scope["type"] == "websocket":
         await WebSocketClose()(scope, receive, send)
     else:

@@ -1,8 +1,8 @@
-"""The keys that an identity provider publishes (JWKS), fetched beside the event loop and kept for a while.
+"""The keys that an identity provider publishes (JWKS), fetched on a thread and cached.
 
-A token names its key before anybody has looked at its signature. So a name that is not known makes the provider be
-asked again, which is how its new keys are found, but not for every stranger who makes up a name: at most every few
-seconds, and one at a time. A provider that is away is no reason to turn away whoever was known before.
+A token names its key before its signature is checked. An unknown name causes another request to the provider, which
+finds new keys. To bound requests for invented names, there is at most one at a time, and one every few seconds. While
+the provider is unavailable, known keys stay valid.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 KEPT_S: Final = 300.0
-"""A key that the provider has taken back is believed for so long, and while the provider cannot be asked."""
+"""Time for which a withdrawn key stays valid; longer while the provider is unavailable."""
 ASKED_AGAIN_S: Final = 10.0
 FETCH_S_MAX: Final = 5.0
 
@@ -55,7 +55,7 @@ class PublishedKeys:
         try:
             client = jwt.PyJWKClient(self.url, cache_jwk_set=False, timeout=FETCH_S_MAX)
             found = await asyncio.to_thread(client.get_signing_keys)
-        except Exception as error:  # noqa: BLE001 - whatever is at that address may be no provider at all
+        except Exception as error:  # noqa: BLE001 - the address may not be a provider at all
             log.warning("identity provider keys not fetched", reason=str(error), error=type(error).__name__)
             self._fetched_at = max(self._fetched_at, self._asked_at + ASKED_AGAIN_S - KEPT_S)
             return

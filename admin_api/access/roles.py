@@ -1,10 +1,10 @@
-"""Roles, and how a route declares which of them it needs.
+"""Roles, and how a route declares the role it needs.
 
-A viewer sees everything. An operator besides moves work about, which harms no message: pauses, resumes, drains and
-evicts. An admin besides changes how a subscription is served, delivers again, and writes to the broker.
+A viewer reads everything. An operator also moves work without harm to messages: pauses, resumes, drains and evicts. An
+admin also changes ordering and limits, replays, and writes to the broker.
 
-The need is written beside the route it belongs to and checked where that very route is entered (`guarded`), never told
-from the text of a path: two readers of one path may read two things, and only the route that runs counts.
+The role is declared at the route and checked when that route runs (`guarded`), never derived from the text of a path: a
+path can be read in two ways, and only the route that runs counts.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 Endpoint = TypeVar("Endpoint", bound=Callable[..., Any])
 
 READS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
-"""Methods that are not worth a line in the log."""
+"""Methods that are not logged."""
 _DECLARED: Final = "__keyline_need__"
 
 
@@ -44,16 +44,16 @@ class Need:
     """What a route needs of its caller."""
 
     of: Callable[[MutableMapping[str, Any]], Role | None]
-    """The least role for a request, by its scope; None if the route is for everybody."""
+    """The least role for a request, by its scope; None if the route needs none."""
     page: Callable[[], Response] | None = None
-    """What a stranger is shown instead of 401."""
+    """The page for unauthenticated callers, instead of 401."""
 
 
 def needs(
     role: Role | Callable[[MutableMapping[str, Any]], Role | None] | None,
     page: Callable[[], Response] | None = None,
 ) -> Callable[[Endpoint], Endpoint]:
-    """Declare the least role for an endpoint: one for all requests, or told from each; None is for everybody."""
+    """Declare the least role for an endpoint: one for all requests, or derived from each; None means no role."""
     need = Need(role if callable(role) else lambda _: role, page)
 
     def declare(endpoint: Endpoint) -> Endpoint:
@@ -64,7 +64,7 @@ def needs(
 
 
 def declared(endpoint: Callable[..., Any] | None) -> Need:
-    """What an endpoint declares. Raises `LookupError` if it declares nothing: such a route must not exist."""
+    """An endpoint's declaration. Raises `LookupError` if there is none: such a route must not exist."""
     need: Need | None = getattr(endpoint, _DECLARED, None)
     if need is None:
         message = f"{endpoint} must declare the role that it needs: @needs(...)"

@@ -1,8 +1,8 @@
-"""Tokens: what is signed is believed, and says who asks.
+"""Tokens: a valid signature identifies the caller.
 
-The same JSON web tokens as Pulsar's clients have, and the same keys: a secret, a public key, or the keys that an
-identity provider publishes (OIDC). A kind of key settles which algorithms are taken, whatever a token says of itself:
-a public key must never be taken for a secret.
+The same JSON web tokens as Pulsar's clients use, and the same keys: a secret, a public key, or the keys that an
+identity provider publishes (OIDC). The kind of key determines the accepted algorithms, independent of the token's
+header: a public key must never be used as a secret.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ SECRET: Final = ("HS256", "HS384", "HS512")
 PUBLIC: Final = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
 EVERYBODY: Final = "*"
 COOKIE: Final = "keyline_token"
-"""In which a browser keeps the token of who has logged in."""
+"""Cookie with the token of a logged-in user."""
 CALLER: Final = "keyline.caller"
-"""Who asks, in the scope of a request, for routes that want to know."""
+"""Key of the caller in the scope of a request."""
 _OF_CURVE: Final = {"secp256r1": "ES256", "secp384r1": "ES384", "secp521r1": "ES512"}
 LEEWAY_S: Final = 10
-"""By so much clocks may differ."""
+"""Tolerated difference of clocks."""
 SECRET_BYTES_MIN: Final = 32
 
 Key = Callable[[str], Awaitable[Any]]
@@ -37,14 +37,14 @@ Key = Callable[[str], Awaitable[Any]]
 
 
 class NotAuthenticated(KeylineError):
-    """Nobody knows who asks; the message says what is wrong with the token."""
+    """The caller is not authenticated; the message names the error in the token."""
 
     http_status = 401
 
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who asks."""
+    """An authenticated caller."""
 
     name: str
     role: Role | None
@@ -55,7 +55,7 @@ class Caller:
 
 @dataclass(frozen=True, slots=True)
 class Roles:
-    """Who has which role, by name."""
+    """Roles by caller names."""
 
     viewers: frozenset[str] = frozenset()
     operators: frozenset[str] = frozenset()
@@ -82,7 +82,7 @@ class Tokens:
         audience: str | None = None,
         issuer: str | None = None,
     ) -> None:
-        """`claim` says who it is; with `audience` and `issuer` a token has to name these."""
+        """`claim` names the caller; with `audience` and `issuer` a token must name these."""
         self._key = key
         self._algorithms = list(algorithms)
         self._roles = roles
@@ -91,7 +91,7 @@ class Tokens:
         self._issuer = issuer
 
     async def caller(self, token: str) -> Caller:
-        """Who has this token. Raises `NotAuthenticated`, whatever the token or its key make of the libraries."""
+        """The caller with this token. Raises `NotAuthenticated` for every error of the token or its key."""
         try:
             key = await self._key(token)
             claims = jwt.decode(
@@ -106,11 +106,11 @@ class Tokens:
             expires_at_s = None if claims.get("exp") is None else float(claims["exp"])
         except jwt.PyJWTError as error:
             raise NotAuthenticated(f"the token is not valid: {error}") from error
-        except Exception as error:  # a stranger writes what is read here: nothing of it may become a fault of ours
+        except Exception as error:  # untrusted input: no error in it may become an internal error
             raise NotAuthenticated(f"the token is not valid: it cannot be read ({type(error).__name__})") from error
         name = claims[self._claim]
         if not isinstance(name, str) or not name:
-            raise NotAuthenticated(f"the token is not valid: its claim {self._claim} is no name")
+            raise NotAuthenticated(f"the token is not valid: its claim {self._claim} is not a name")
         return Caller(name, self._roles.of(name), expires_at_s)
 
 
@@ -133,7 +133,9 @@ def secret_key(path: Path) -> Key:
     """The file's bytes, as Pulsar's `tokenSecretKey`. Raises `ConfigurationError`."""
     secret = _read(path)
     if len(secret) < SECRET_BYTES_MIN:
-        raise ConfigurationError(f"{path}: {len(secret)} bytes are no secret; it should be {SECRET_BYTES_MIN} or more")
+        raise ConfigurationError(
+            f"{path}: {len(secret)} bytes are too short for a secret; use {SECRET_BYTES_MIN} or more"
+        )
     return _always(secret)
 
 

@@ -1,1 +1,1 @@
-"""The gateway's numbers in Prometheus's formats: which there are (`families`), and how they are written."""
+"""The gateway's metrics in Prometheus's formats: their definitions (`families`) and their output."""

@@ -1,7 +1,7 @@
-"""A scrape: numbers gathered from the gateway, and their text, both in turns with the messages.
+"""A scrape: gathers numbers from the gateway and writes them as text, alternating with messages.
 
-Each subscription and consumer is whole in itself; they are not all of one moment. The text is made family by family, as
-the formats want it, and goes out while it is made: that of 1,000 subscriptions takes 10 MB.
+Each subscription and consumer is consistent in itself, but not all are of one moment. The text is written family by
+family, as the formats require, and sent while it is made: 1,000 subscriptions take 10 MB.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Level(NamedTuple):
 
 
 async def gather(view: MetricsView, consumers_max: int, turns: Turns) -> Scrape:
-    """Ask the gateway for everything, with at most so many of its consumers."""
+    """Ask the gateway for everything, with at most `consumers_max` consumers."""
     return Scrape(
         view.gateway(),
         [row async for row in _in_turns(map(_topic_row, view.topics()), turns)],
@@ -83,7 +83,7 @@ async def exposition(scrape: Scrape, form: Format, turns: Turns, *, pulsar_names
 
 
 def gateway_metrics(scrape: Scrape) -> Iterator[Metric]:
-    """What has no topic."""
+    """Rows without a topic."""
     build = Metric("keyline_build", "The gateway's version.", "info")
     build.add_sample("keyline_build_info", {"version": scrape.gateway.version}, 1)
     yield build

@@ -1,7 +1,7 @@
-"""Every metric: its name, its kind, where its number is found, what it means. `docs/metrics.md` is this as a table.
+"""All metrics: name, kind, source and help text. `docs/metrics.md` has the same as a table.
 
-Names follow Prometheus: one prefix, then whose number it is (gateway, topic, subscription, consumer), base units at the
-end, `_total` on what never falls. Labels are topic, subscription and consumer; never a key, for keys have no bound.
+Names follow Prometheus: one prefix, then the level (gateway, topic, subscription, consumer), base units at the end,
+`_total` on counters. Labels are topic, subscription and consumer; never a key, for keys have no bound.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ TOPIC: Final = (
         "Turns at the broker that were given to a better producer at another replica.",
     ),
 )
-"""Of each topic that somebody connected here owns alone or waits for, while that is so."""
+"""For each topic that a producer connected here owns exclusively or waits for."""
 
 SUBSCRIPTION_LABELS: Final = ("topic", "subscription")
 
@@ -99,7 +99,7 @@ GROUP: Final = (
         "Attempts to consume a leased stream that the broker refused.",
     ),
 )
-"""Of each group that this replica takes part in; labels are the subscription's."""
+"""For each group of this replica; labels are the subscription's."""
 
 SUBSCRIPTION: Final = (
     seconds(
@@ -348,8 +348,8 @@ PULSAR_SUBSCRIPTION: Final = (
     counter("pulsar_out_messages_total", "dispatcher.totals.sent_messages", "Messages sent to consumers."),
     counter("pulsar_out_bytes_total", "dispatcher.totals.sent_bytes", "Their bytes.", unit="bytes"),
 )
-"""Under the broker's names, as far as the gateway knows: no backlog, which only the broker has, and no rates, which
-Prometheus makes of counters."""
+"""Under the broker's names, as far as the gateway knows them: no backlog, which only the broker has, and no rates,
+which Prometheus derives from counters."""
 
 PULSAR_CONSUMER_LABELS: Final = ("namespace", "topic", "subscription", "consumer_name")
 

@@ -1,4 +1,4 @@
-"""One metric: its name, its kind, where its number is found, what it means."""
+"""One metric: name, kind, source and help text."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ class Family:
     source: str
     documentation: str
     unit: str = ""
-    """The name ends with it; for OpenMetrics, which tells it apart."""
+    """Suffix of the name; OpenMetrics declares it separately."""
     label: str = ""
-    """A label of its own: what stands at `source` is a number for each of its values, or the one that holds now."""
+    """An extra label: `source` has a number for each of its values, or the current value."""
     values: tuple[str, ...] = ()
-    """Every value of `label`, where the source tells only which one holds: that is 1, the others 0."""
+    """All values of `label`, if the source has only the current one: that is 1, the others 0."""
 
 
 def counter(name: str, source: str, documentation: str, *, label: str = "", unit: str = "") -> Family:

@@ -1,4 +1,4 @@
-"""The two text formats that Prometheus reads, both as prometheus-client writes them, and which of them is wanted."""
+"""Prometheus's two text formats, as prometheus-client writes them, and the choice between them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Frozen(Collector):
 
 
 def wanted(accept: str) -> Format:
-    """OpenMetrics for who names it, as Prometheus does; text for everybody else.
+    """OpenMetrics for requests that name it, as Prometheus does; text for all others.
 
     Not prometheus-client's `choose_encoder`: it raises on a version that is no number, and gives OpenMetrics asked for
     without a version the other format's content type.

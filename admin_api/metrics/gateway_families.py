@@ -285,4 +285,4 @@ GATEWAY: Final = (
         "Times that certificates were reloaded because their files had changed.",
     ),
 )
-"""Of the gateway; no labels but what the families have of their own."""
+"""Of the gateway; without common labels."""

@@ -1,6 +1,6 @@
-"""The numbers that `/metrics` shows, as rows instead of text: what the journal keeps of it.
+"""The numbers of `/metrics` as rows instead of text, for the journal.
 
-Histograms by their count and sum: buckets would be three of four rows, and the record of messages tells more.
+Histograms have only count and sum: buckets would be three of four rows, and the record of deliveries is more precise.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Labels = list[tuple[str, str]]
 
 
 class Sample(NamedTuple):
-    """One number. What it is not about is None."""
+    """One number. Labels that do not apply are None."""
 
     name: str
     topic: str | None

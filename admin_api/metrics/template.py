@@ -1,8 +1,8 @@
 """A family's lines for one subscription or consumer, with places for labels and numbers.
 
-prometheus-client writes 100,000 lines, those of 1,000 subscriptions, in 0.8 s, and in 1.4 s as OpenMetrics: for each
-anew it sorts labels, escapes them and puts names together. So it writes each family once a scrape, with marks for label
-values, and what it wrote is filled in for every other: the same lines in a tenth of the time.
+prometheus-client writes 100,000 lines, those of 1,000 subscriptions, in 0.8 s, and in 1.4 s as OpenMetrics, because it
+sorts labels, escapes them and joins names for each line. Here it writes each family once per scrape, with marks for
+label values, and the result is filled in for every row: the same lines in a tenth of the time.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from admin_api.metrics.families import Family
 from admin_api.metrics.formats import Format, Frozen, encoded
 
 _NUMBERS_KEPT: Final = 4_096
-"""Texts of numbers that are remembered: most are small and come again."""
+"""Cached texts of numbers: most are small and repeated."""
 
 _go: Callable[[float], str] = lru_cache(_NUMBERS_KEPT)(floatToGoString)
 
@@ -66,7 +66,7 @@ def _read_number(family: Family) -> tuple[Metric, Callable[[Any], Sequence[float
 
 
 def _read_histogram(family: Family, like: Any) -> tuple[Metric, Callable[[Any], Sequence[float]]]:
-    """Prometheus's buckets count what is at or below their bounds; ours only what fell into them."""
+    """Prometheus's buckets are cumulative; the gateway's are not."""
     find = attrgetter(family.source)
     metric = HistogramMetricFamily(family.name, family.documentation, labels=(), unit=family.unit)
     bounds = [*map(floatToGoString, find(like).bounds_s), "+Inf"]
@@ -81,7 +81,7 @@ def _read_histogram(family: Family, like: Any) -> tuple[Metric, Callable[[Any], 
 
 
 def _mark(place: int) -> str:
-    """What no name, bound or text of ours contains."""
+    """A mark that no name, bound or help text contains."""
     return chr(place + 1)
 
 

@@ -1,1 +1,1 @@
-"""What touches asyncio, sockets, TLS and the system's clock. Knows the ports of `net`, and no room of it."""
+"""Implementations on asyncio, sockets, TLS and the system's clock. Of `net` it uses only the ports."""

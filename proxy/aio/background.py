@@ -1,7 +1,7 @@
 """The background on threads.
 
-Only work that gives the interpreter's lock back while it lasts belongs there, decompression for one: any other would
-slow the loop down just as if it ran on it.
+Only work that releases the interpreter's lock belongs there, for example decompression: other work would slow the event
+loop down as if it ran on it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 THREADS: Final = 1
-"""One decompresses several hundred megabytes a second, more than the loop passes on; more would take its cores."""
+"""One thread decompresses several hundred MB a second, more than the loop relays; more threads would take its cores."""
 
 log = structlog.get_logger("keyline.net")
 
@@ -37,7 +37,7 @@ class AioBackground:
         return Errand(self._loop, self._pool.submit(work), done)
 
     def close(self) -> None:
-        """Begin nothing more; what is under way ends by itself, untold."""
+        """Start nothing more; running work ends by itself, without a callback."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
 
@@ -61,7 +61,7 @@ class Errand(Generic[T]):
     def _ended(self, future: Future[T]) -> None:
         """On the thread."""
         if not future.cancelled():
-            with suppress(RuntimeError):  # the loop is closed: the gateway has stopped meanwhile
+            with suppress(RuntimeError):  # the loop is closed: the gateway has stopped
                 self._loop.call_soon_threadsafe(self._tell)
 
     def _tell(self) -> None:

@@ -1,6 +1,6 @@
-"""The clock and the connector on asyncio, made for uvloop and right on any loop; `aio_transport` has the connections.
+"""The clock and the connector on asyncio, for uvloop and any other loop; `transport` has the connections.
 
-A task exists only while a connection is being made.
+A task exists only while a connection is being opened.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class AioConnector:
         )
 
     def _give_up(self, protocol: AioTransport, receiver: Receiver, reason: str) -> None:
-        """Tell the receiver once: the loop does it when the connection already stood."""
+        """Notify the receiver once: the loop does it if the connection was already open."""
         if protocol.opened:
             protocol.abort()
             return

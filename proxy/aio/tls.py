@@ -1,12 +1,12 @@
-"""Certificates of our own: contexts made from files, which are read again when they change.
+"""The gateway's certificates: TLS contexts from files, which are reloaded when they change.
 
-Problem: certificates live for weeks and a gateway for longer; a restart would close every client's connection. An
-operator's tool (cert-manager, certbot) replaces certificate and key one after the other, or both at once behind a
-symbolic link, and says nothing.
-Rule: the files are looked at every few seconds. What is new is tried on a context of its own first, so that half of a
-change, or a file that is no certificate, changes nothing: it is told once, and looked at again. A handshake under way
-and connections that stand keep what they began with. An authority that is taken out of a file of authorities is
-believed until the next start: OpenSSL takes none back.
+Problem: certificates last weeks and a gateway longer; a restart would close every client's connection. An operator's
+tool (cert-manager, certbot) replaces certificate and key one after the other, or both at once behind a symbolic link,
+without a notification.
+Rule: the files are checked every few seconds. New content is first loaded into a separate context, so that an
+incomplete change, or a file that is not a certificate, changes nothing: it is logged once, and checked again.
+Handshakes in progress and open connections keep their certificates. An authority that is removed from a file is trusted
+until the next start, because OpenSSL cannot remove one.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from proxy.net.ports import Clock, Timer
 
 LOOK_S: Final = 5.0
-"""How often files are looked at."""
+"""Interval of the checks of files."""
 
 log = structlog.get_logger("keyline.tls")
 
@@ -57,11 +57,11 @@ class TlsFiles:
 
     @property
     def well(self) -> bool:
-        """Whether what is in the files is what is used."""
+        """Whether the contents of the files are in use."""
         return self._trouble is None
 
     def changed(self) -> bool:
-        """Whether the files are others than before; then the context has what is in them, if that can be had."""
+        """Whether the files have changed; the context then has their contents, if they are valid."""
         seen = self._look()
         if seen == self._seen and self._trouble is None:
             return False
@@ -76,7 +76,7 @@ class TlsFiles:
         return True
 
     def _tell(self, trouble: str) -> None:
-        """Once, and not at every look."""
+        """Logged once, not at every check."""
         if trouble != self._trouble:
             self._trouble = trouble
             log.error("certificates not reloaded", problem=trouble)
@@ -84,7 +84,7 @@ class TlsFiles:
     def _made(self) -> ssl.SSLContext:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER if self._server else ssl.PROTOCOL_TLS_CLIENT)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
-        # A client that asks for new keys again and again would cost a signature each time, on one connection.
+        # Each renegotiation would cost a signature, and a client could request many on one connection.
         context.options |= ssl.OP_NO_RENEGOTIATION
         if not self._server and self._authorities is None:
             context.load_default_certs(ssl.Purpose.SERVER_AUTH)
@@ -117,7 +117,7 @@ class TlsFiles:
 
 
 class TlsWatch:
-    """Looks at files of certificates for as long as the gateway runs."""
+    """Checks certificate files as long as the gateway runs."""
 
     def __init__(self, clock: Clock, watched: Sequence[TlsFiles]) -> None:
         """`start` begins."""
@@ -128,11 +128,11 @@ class TlsWatch:
 
     @property
     def well(self) -> bool:
-        """Whether all files could be read when they were looked at last."""
+        """Whether all files were readable at the last check."""
         return all(files.well for files in self._watched)
 
     def start(self) -> None:
-        """Look from now on."""
+        """Start the checks."""
         if self._watched:
             self._timer = self._clock.call_later(LOOK_S, self._look)
 
@@ -143,7 +143,7 @@ class TlsWatch:
             self._timer = None
 
     def _look(self) -> None:
-        """A few small local files; and new ones are read once in weeks."""
+        """A few small local files, and new ones are rare: reading them on the event loop is cheap."""
         for files in self._watched:
             if files.changed():
                 self.reloads += 1

@@ -1,15 +1,15 @@
-"""Accepts clients that come with TLS, and knows each of them before its handshake.
+"""Accepts TLS clients, and counts each of them before its handshake.
 
-Problem: a loop's own server with TLS tells of a connection when its handshake is done. One that says nothing, or half a
-hello, was known to nobody: such connections took file descriptors and memory beside every bound, and all hellos of one
-moment were answered in one turn of the loop, a signature each.
-Rule: a connection takes one of the places that `connections_max` and `connections_per_address_max` count as soon as it
-is accepted; where there is none it is closed at once, unsigned. At most `handshakes_max` shake hands at a time. When
-there are so many, the oldest gives way if it has had its time, else the next ones wait, not accepted, for one to end. A
-few are accepted in a turn, so that others are served in between.
+Problem: an event loop's own TLS server reports a connection only after its handshake. A connection that sends nothing,
+or half a hello, was counted nowhere: such connections took file descriptors and memory outside every bound, and all
+simultaneous hellos were answered in one turn of the loop, a signature each.
+Rule: a connection counts in `connections_max` and `connections_per_address_max` as soon as it is accepted; beyond the
+limit it is closed at once, without a signature. At most `handshakes_max` handshakes run at a time. At that limit the
+oldest gives way if it has used its time; otherwise new connections wait, not accepted, until one ends. Only a few are
+accepted in a turn, so that others are served in between.
 
-Why its own accept: neither loop's server tells of a handshake that fails, and uvloop reads before a protocol can ask it
-not to, so that TLS cannot be begun later on a connection it has accepted.
+Why a separate accept: neither loop's server reports failed handshakes, and uvloop reads before a protocol can pause it,
+so TLS cannot be started later on a connection that it has accepted.
 """
 
 from __future__ import annotations
@@ -35,28 +35,28 @@ ACCEPTED_PER_TURN: Final = 8
 """A signature takes a millisecond, with the key that takes longest among the usual ones."""
 BACKLOG: Final = 1024
 OWN_TIME_S: Final = 1.0
-"""How long a handshake is left alone though others wait; honest ones take a few round trips."""
+"""Time of a handshake before it gives way to waiting ones; honest ones take a few round trips."""
 TRY_AGAIN_S: Final = 1.0
-"""After the operating system had nothing left to accept with."""
+"""Pause after the operating system had no resources to accept."""
 
 log = structlog.get_logger("keyline.server")
 
 
 class Places(Protocol):
-    """Who counts connections."""
+    """Counts connections."""
 
     def reserve(self, peer: str) -> bool:
-        """Take a place for a connection that shakes hands first; False if there is none."""
+        """Reserve a connection for a handshake; False at the limit."""
 
     def give_up(self, peer: str) -> None:
         """Its handshake is over, one way or the other."""
 
     def admit(self, peer: str) -> Receiver:
-        """Give the receiver for a connection that stands."""
+        """Give the receiver for an open connection."""
 
 
 class Handshake:
-    """One under way."""
+    """A running handshake."""
 
     __slots__ = ("began_at", "peer", "socket")
 
@@ -68,7 +68,7 @@ class Handshake:
 
 
 class TlsDoor:
-    """One address where TLS is spoken."""
+    """One address with TLS."""
 
     def __init__(
         self, places: Places, limits: Limits, loop: asyncio.AbstractEventLoop, context: ssl.SSLContext
@@ -80,18 +80,18 @@ class TlsDoor:
         self._context = context
         self._tasks: set[asyncio.Task[None]] = set()
         self._under_way: dict[Handshake, None] = {}
-        """In the order in which they came."""
+        """In the order of their arrival."""
         self._waits: asyncio.TimerHandle | None = None
         self.sockets: Sequence[socket.socket] = ()
         self.failed_total = 0
-        """Handshakes that came to nothing."""
+        """Failed handshakes."""
 
     def __len__(self) -> int:
-        """How many handshakes are under way."""
+        """Number of running handshakes."""
         return len(self._under_way)
 
     async def open(self, host: str, port: int) -> None:
-        """Accept from now on. Raises `OSError` when the address cannot be had."""
+        """Start accepting. Raises `OSError` if the address is not available."""
         found = await self._loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         with contextlib.ExitStack() as undo:
             opened = [
@@ -102,7 +102,7 @@ class TlsDoor:
         self._listen()
 
     def close(self) -> None:
-        """Accept nobody any more; handshakes under way are broken off."""
+        """Stop accepting; running handshakes are aborted."""
         self._stop_listening()
         if self._waits is not None:
             self._waits.cancel()
@@ -124,7 +124,7 @@ class TlsDoor:
             self._loop.remove_reader(listening.fileno())
 
     def _wait(self, seconds: float) -> None:
-        """Let those that come wait in the operating system's queue."""
+        """Let new connections wait in the operating system's queue."""
         if self._waits is None:
             self._stop_listening()
             self._waits = self._loop.call_later(seconds, self._listen)
@@ -133,7 +133,7 @@ class TlsDoor:
         if not self._room():
             return
         for _ in range(ACCEPTED_PER_TURN):
-            if self._full:  # whether anybody waits, for whom the oldest would give way, the next turn tells
+            if self._full:  # the next turn shows whether a connection waits for which the oldest would give way
                 return
             try:
                 made, address = listening.accept()
@@ -151,7 +151,7 @@ class TlsDoor:
         return len(self._under_way) >= self._limits.handshakes_max
 
     def _room(self) -> bool:
-        """Whether one more may shake hands, who waits already; the oldest may have to give way."""
+        """Whether a waiting connection may start its handshake; the oldest may have to give way."""
         if not self._full:
             return True
         oldest = next(iter(self._under_way))
@@ -194,13 +194,13 @@ class TlsDoor:
             self._over(handshake)
 
     def _break_off(self, handshake: Handshake) -> None:
-        """Its task hears of it from the loop, as if the peer had gone."""
+        """The loop notifies its task, as if the peer had closed."""
         self._over(handshake)
         with contextlib.suppress(OSError):
             handshake.socket.shutdown(socket.SHUT_RDWR)
 
     def _over(self, handshake: Handshake) -> None:
-        """Once more changes nothing."""
+        """Idempotent."""
         if handshake not in self._under_way:
             return
         del self._under_way[handshake]

@@ -1,10 +1,10 @@
 """One TCP connection on asyncio: writes gathered per loop turn, water marks, and receivers that may fail.
 
-There is no coroutine, task or queue per message. Writes of one loop turn are gathered and leave as one write, for a
-system call costs more than all our work on a small message.
+There is no coroutine, task or queue per message. Writes of one loop turn are gathered into one write, because a system
+call costs more than the gateway's whole work on a small message.
 
-An exception that escapes from a state machine is a bug of ours. It is logged once, with its stack, and costs the
-connection it came up on; other connections, and the process, go on.
+An exception that escapes from a state machine is a bug. It is logged once, with its stack, and closes its connection;
+other connections, and the process, continue.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
 log = structlog.get_logger("keyline.net")
 
 READ_OUT_S: Final = 1.0
-"""How long a connection that is given up may still bring what its peer sent before."""
+"""Time in which a closing connection still reads the data that its peer has sent."""
 
 PAUSED_READING_S: Final = 0.01
-"""How often such a connection is looked at while its receiver does not read."""
+"""Interval of the checks of such a connection while its receiver does not read."""
 
 
 class AioTransport(asyncio.Protocol):
-    """One TCP connection: implements `ports.Transport` towards us and `asyncio.Protocol` towards the loop.
+    """One TCP connection: implements `ports.Transport` for receivers and `asyncio.Protocol` for the loop.
 
     `writable` turns false in the very `write` that crosses the high-water mark; the receiver hears of it, and of
     the turn back, from the loop, strictly in turns.
@@ -63,14 +63,14 @@ class AioTransport(asyncio.Protocol):
         self._reading = True
         self._closing = False
         self._writes_end = False
-        """Nothing is written any more; always so once it is closing."""
+        """No more writes; always true once it is closing."""
         self._heard = False
         """Whether bytes came since `_read_out` last looked."""
         self._close_reason = ""
 
     @property
     def opened(self) -> bool:
-        """Whether the connection ever stood, so that the loop is the one to tell of its end."""
+        """Whether the connection was ever open, so that the loop reports its end."""
         return self._transport is not None
 
     # ---- ports.Transport
@@ -190,7 +190,7 @@ class AioTransport(asyncio.Protocol):
                 self._receiver.closed(reason)
             except Exception:  # noqa: BLE001 - a bug of ours in the receiver, see `_failed`
                 self._failed()
-            # A connector's `make_receiver` knows the receiver as well, and the receiver knows us.
+            # A connector's `make_receiver` refers to the receiver, and the receiver to this transport: break the cycle.
             self._receiver, self._received, self._make_receiver = None, _too_early, _no_receiver
 
     # ---- within
@@ -226,12 +226,12 @@ class AioTransport(asyncio.Protocol):
         self._pieces_bytes = 0
 
     def _give_up_unsent(self) -> None:
-        """Send nothing more, and end the connection when what the peer had sent is read.
+        """Send nothing more, and close the connection when the peer's sent data is read.
 
-        Acknowledgements are among it: unread, their messages would come again.
+        It may contain acknowledgements: unread, their messages would be redelivered.
         """
         log.warning("stalled connection closed", peer=self._peer, unsent_bytes=self._pieces_bytes)
-        self._close_reason = "the gateway stood still with something to send"
+        self._close_reason = "the gateway stalled with data to send"
         self._writes_end = True
         self._drop_pieces()
         received = self._received
@@ -244,7 +244,7 @@ class AioTransport(asyncio.Protocol):
         self._read_out(time.monotonic() + READ_OUT_S)
 
     def _read_out(self, until: float) -> None:
-        """Look again two turns later: the loop reads its sockets before the second of them."""
+        """Check again two turns later: the loop reads its sockets before the second of them."""
         self._heard = False
 
         def look() -> None:
@@ -271,7 +271,7 @@ class AioTransport(asyncio.Protocol):
         log.exception(  # noqa: LOG004 - called from exception handlers only
             "receiver failed", peer=self._peer, receiver=type(self._receiver).__name__
         )
-        self._close_reason = "a bug of ours"
+        self._close_reason = "internal error"
         self.abort()
 
 
@@ -282,7 +282,7 @@ def _too_early(_data: bytes) -> None:
 
 
 def _no_receiver(_transport: Transport) -> Receiver:
-    """Stand in for who made the receiver, when the connection is over."""
+    """Replaces `make_receiver` when the connection is closed."""
     message = "a connection was made that had been lost"
     raise AssertionError(message)
 

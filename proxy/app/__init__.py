@@ -1,1 +1,1 @@
-"""The composition root: makes the parts, starts and stops them. Knows every room; only this one knows `admin_api`."""
+"""The composition root: creates, starts and stops the parts. Imports every package; the only one with `admin_api`."""

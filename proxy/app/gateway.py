@@ -1,9 +1,9 @@
-"""The one wiring file: every part is put in its place here, and handed to those who need it (see `app_parts`).
+"""The wiring: creates every part and connects it to its users (see `proxy.app.parts`).
 
-Stopping has an order, so that no message is lost and clients move on by themselves (G3): say "not ready" and take no
-new client; deliver nothing more and wait for the acknowledgements of what was delivered; close the workers' consumers
-and then every connection, which sends clients to another replica; close the gateway's own connections last, behind
-the acknowledgements on them. The wait has a bound: what is not acknowledged by then is delivered again elsewhere.
+Shutdown has an order, so that no message is lost and clients move on by themselves (G3): report "not ready" and accept
+no new client; stop deliveries and wait for the pending acknowledgements; close the workers' consumers and then every
+connection, which sends clients to another replica; close the gateway's own connections last, after the acknowledgements
+on them. The wait is bounded: messages not acknowledged by then are redelivered elsewhere.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ if TYPE_CHECKING:
     from proxy.journal.keeper import JournalKeeper
 
 FAREWELL_S = 2.0
-"""How long clients may take to read what was sent to them before their connections are cut."""
+"""Time for clients to read sent data before their connections are aborted."""
 
 log = structlog.get_logger("keyline.gateway")
 
@@ -74,7 +74,7 @@ class Gateway:
     """All parts of one gateway on one event loop."""
 
     def __init__(self, loaded: Loaded, loop: asyncio.AbstractEventLoop, log_limiter: LineLimiter) -> None:
-        """Make every part; nothing listens or connects yet. Raises `StartFailure`."""
+        """Create every part; nothing listens or connects yet. Raises `StartFailure`."""
         config = self._config = loaded.config
         limits = picked(Limits, config)
         clock = AioClock(loop)
@@ -104,7 +104,7 @@ class Gateway:
         )
         self._server = GatewayServer(sessions, limits, loop)
         subscriptions = self._subscriptions
-        events.number_from(time.time_ns() // 1_000_000)  # more than any life before could have had
+        events.number_from(time.time_ns() // 1_000_000)  # more than in any earlier run
         collector = self._collector = Collector(clock, subscriptions.__len__, lambda: subscriptions.ended_total)
         admin = Admin(
             subscriptions,
@@ -164,7 +164,7 @@ class Gateway:
         self.admin_address = ("", 0)
 
     def _certificates(self) -> CertificatesSummary:
-        """Those of others are not ours to tell of."""
+        """Other topics are not reported here."""
         tls = self._tls
         shown = {"clients": tls.clients, "brokers": tls.broker, "brokers_as_proxy": tls.proxy_role}
         expire_at_s = {name: files.not_after_s for name, files in shown.items() if files is not None}
@@ -190,7 +190,7 @@ class Gateway:
         )
 
     def not_ready_because(self) -> Sequence[str]:
-        """Every reason why no client should be sent here now."""
+        """The reasons why the gateway is not ready for clients."""
         reasons = []
         if self._draining:
             reasons.append("draining: the gateway is stopping")
@@ -200,17 +200,17 @@ class Gateway:
             reasons.append(f"broker: {self._probe.unreachable_because}")
         return reasons
 
-    # ------------------------------------------------------------------ life
+    # ------------------------------------------------------------------ start and stop
 
     @property
     def addresses(self) -> list[tuple[str, int]]:
-        """Where clients are accepted."""
+        """The addresses for clients."""
         return self._server.addresses
 
     async def start(self) -> None:
-        """Listen. Raises `StartFailure` if an address cannot be had; then nothing is left open.
+        """Listen. Raises `StartFailure` if an address is not available; then nothing is left open.
 
-        The admin API comes first, so that an orchestrator sees why the rest takes its time.
+        The admin API starts first, so that an orchestrator can see the state of the rest.
         """
         serving = self._config.serving
         try:
@@ -251,7 +251,7 @@ class Gateway:
             raise StartFailure(f"{setting} {address}: {error.strerror or error}") from error
 
     def _warn(self) -> None:
-        """Say what others on the network can do here, where the configuration lets them."""
+        """Warn of the access that the configuration gives to others on the network."""
         config = self._config
         if not is_loopback(split_host_port(config.serving.listen)[0]):
             log.warning("client port not encrypted", listen=config.serving.listen)
@@ -287,7 +287,7 @@ class Gateway:
         gone = asyncio.Event()
         self._brokers.close(gone.set)
         await _first_of(farewell_s, gone)
-        self._subscriptions.events.close()  # or the streams would hold the admin API open
+        self._subscriptions.events.close()  # otherwise the streams would keep the admin API open
         await self._close_journal()
         await self._admin.stop()
         await self._broker_admin.close()
@@ -295,14 +295,14 @@ class Gateway:
         return complete
 
     async def _take_snapshots(self, keeper: JournalKeeper) -> None:
-        """Record what /metrics shows, again and again."""
+        """Record the numbers of /metrics periodically."""
         serving, journaling = self._config.serving, self._config.journaling
         while True:
             await asyncio.sleep(journaling.journal_snapshot_s)
             keeper.journal.measured(await snapshot(self._metrics, serving.metrics_consumers_max))
 
     async def _close_journal(self) -> None:
-        """The last file is finished beside the loop, which has other things to end."""
+        """The last file is finished on a thread, while the event loop stops other parts."""
         if self._snapshots is not None:
             self._snapshots.cancel()
         if self._sending is not None:
@@ -314,7 +314,7 @@ class Gateway:
             log.error("journal files not published", detail="the next run publishes them")
 
     def _drain(self, done: Callable[[], None]) -> None:
-        """What is shared goes to other replicas while the rest waits for its acknowledgements."""
+        """Shared subscriptions are handed over while the others wait for their acknowledgements."""
         groups = self._groups
         if groups is None:
             self._subscriptions.drain(done)

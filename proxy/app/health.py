@@ -1,6 +1,6 @@
-"""Asks the gateway on this host whether it lives, for a container's health check: `python3 -m proxy.app.health`.
+"""A container's health check of the gateway on this host: `python3 -m proxy.app.health`.
 
-Nothing but Python's own library is loaded, since it starts anew every half minute.
+It uses only Python's own library, because it starts every half minute.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ EVERYWHERE = {"0.0.0.0": "127.0.0.1", "[::]": "::1", "": "127.0.0.1"}  # noqa: S
 
 
 def connection(environment: Mapping[str, str]) -> http.client.HTTPConnection:
-    """To the admin API, where the environment and its configuration file say that it listens.
+    """Connect to the admin API at the address in the environment or its configuration file.
 
     Raises:
         OSError, ValueError: the file cannot be read, or an address has no port.
@@ -33,7 +33,7 @@ def connection(environment: Mapping[str, str]) -> http.client.HTTPConnection:
     host = EVERYWHERE.get(name, name.strip("[]"))
     if not secured:
         return http.client.HTTPConnection(host, int(port), timeout=TIMEOUT_S)
-    # It is this host that is asked, and nothing is told: the certificate is for the gateway's users to check.
+    # The connection stays on this host and carries no secret: the certificate is not checked here.
     context = ssl.create_default_context()
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
@@ -41,7 +41,7 @@ def connection(environment: Mapping[str, str]) -> http.client.HTTPConnection:
 
 
 def main() -> int:
-    """Return 0 if it lives; what else there is to say goes to standard error."""
+    """Return 0 if it is alive; errors go to standard error."""
     try:
         asked = connection(os.environ)
         asked.request("GET", "/livez")

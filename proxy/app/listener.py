@@ -30,15 +30,15 @@ class GatewayServer:
         self._loop = loop
         self._listeners: list[asyncio.Server | TlsDoor] = []
         self._handshakes_failed_before = 0
-        """At doors that are closed."""
+        """Failures of TLS listeners that are closed."""
 
     @property
     def addresses(self) -> list[tuple[str, int]]:
-        """Where it listens; tells the port that was given for port 0."""
+        """The addresses; with the assigned port for port 0."""
         return [sock.getsockname()[:2] for listener in self._listeners for sock in listener.sockets]
 
     async def listen(self, host: str, port: int, ssl_context: ssl.SSLContext | None = None) -> None:
-        """Accept clients at one more address. Raises `OSError` when it cannot be had."""
+        """Accept clients at one more address. Raises `OSError` if it is not available."""
         if ssl_context is None:
             self._listeners.append(await self._loop.create_server(self._accept, host, port, backlog=BACKLOG))
         else:
@@ -48,7 +48,7 @@ class GatewayServer:
         log.info("listening", host=host, port=port, tls=ssl_context is not None)
 
     def stop_accepting(self) -> None:
-        """Take no new client; those that are here stay."""
+        """Accept no new client; connected ones stay."""
         listeners, self._listeners = self._listeners, []
         for listener in listeners:
             listener.close()

@@ -1,11 +1,10 @@
 """Logging: one line per event, its facts as fields, on standard error.
 
-Everything goes through the standard library's logging, so that lines of uvicorn and asyncio look like ours. The
-configuration of logging is global by nature; it is set once, by the command line, and nowhere else.
+Everything goes through the standard library's logging, so that lines of uvicorn and asyncio have the same format. The
+configuration of logging is global by nature; only the command line sets it, once.
 
-Nothing secret is logged: credentials hide themselves in their repr, and fields with a name that sounds like a secret
-are masked here in case someone forgets. Tracebacks show no values of variables, for credentials, keys and messages are
-among them.
+No secret is logged: credentials are masked in their repr, and fields with a secret's name are masked here as a second
+check. Tracebacks show no values of variables, because these include credentials, keys and messages.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ def configure_logging(
 ) -> None:
     """Write events of at least `level` to `stream` (standard error), each with the replica's name.
 
-    `line_format` is ``json`` or ``console``. What `limiter` does not admit is left out, of libraries too.
+    `line_format` is ``json`` or ``console``. Lines that `limiter` does not admit are omitted, also those of libraries.
     """
     shared: list[structlog.types.Processor] = [
         structlog.stdlib.add_logger_name,
@@ -80,7 +79,7 @@ def configure_logging(
 
 
 def _limit(limiter: LineLimiter) -> structlog.types.Processor:
-    """Leave out events of ours beyond the limit, before anything is made of them."""
+    """Drop the gateway's events beyond the limit, before they are formatted."""
 
     def admit(logger: Any, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
         left_out = limiter.admit(logger.name, str(event["event"]))
@@ -94,7 +93,7 @@ def _limit(limiter: LineLimiter) -> structlog.types.Processor:
 
 
 def _limit_others(limiter: LineLimiter) -> Callable[[logging.LogRecord], bool]:
-    """Leave out lines of libraries beyond the limit; ours come as dicts, and have been looked at."""
+    """Drop lines of libraries beyond the limit; the gateway's own are dicts, and already checked."""
 
     def admit(record: logging.LogRecord) -> bool:
         if isinstance(record.msg, dict):
@@ -108,7 +107,7 @@ def _limit_others(limiter: LineLimiter) -> Callable[[logging.LogRecord], bool]:
 
 
 def _bind(**fields: object) -> structlog.types.Processor:
-    """Add fields to every event, of ours and of libraries; an event's own field of that name wins."""
+    """Add fields to every event, also of libraries; an event's own field of that name wins."""
 
     def add(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
         for name, value in fields.items():
@@ -119,7 +118,7 @@ def _bind(**fields: object) -> structlog.types.Processor:
 
 
 def _escape(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    """For a terminal: clients choose names. JSON escapes them by itself, and what is no text is shown by its repr."""
+    """Escape names, which clients choose, for a terminal. JSON escapes them itself; other values are shown by repr."""
     for name, value in event.items():
         if isinstance(value, str) and name not in {"exception", "stack"}:
             event[name] = printable(value)

@@ -1,10 +1,10 @@
-"""How many log lines of one event there may be: what a stranger can cause without end must not fill a disk.
+"""Limits the log lines of each event: untrusted clients must not be able to fill a disk.
 
-Each event of a logger may be told so often per second, and ten times as often in a burst; what is left out is counted,
-and the next line of the event says how many there were, as `left_out`. Rule: the limit knows events and not who caused
-them. Why not a list of the lines that strangers cause: the one that is forgotten there is the one that is used.
+Each event of a logger has a rate per second, and ten times that in a burst. Omitted lines are counted, and the event's
+next line has their number in `left_out`. Rule: the limit depends on the event, not on its cause. Why not a list of the
+lines that untrusted clients can cause: a line missing from it would be unlimited.
 
-What an operator ordered is always written: it is the record of who did what.
+Operators' orders are always written, as an audit record.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Final
 ALWAYS: Final = frozenset({"admin request", "ordered by an operator"})
 BURST_S: Final = 10
 KEYS_MAX: Final = 1_000
-"""Events kept apart; further ones, of libraries that put values into their text, share one limit a logger."""
+"""Events with their own limit; further ones, of libraries that put values into their text, share one per logger."""
 KEY_CHARACTERS_MAX: Final = 80
 
 
@@ -32,7 +32,7 @@ class _Bucket:
 
 
 class LineLimiter:
-    """Says of each line whether it is written. Threads may share one."""
+    """Decides whether a line is written. Thread-safe."""
 
     def __init__(self, now: Callable[[], float], lines_per_s: int) -> None:
         """`now` gives seconds that only grow; no limit with 0 lines."""
@@ -43,7 +43,7 @@ class LineLimiter:
         self.left_out_total = 0
 
     def admit(self, logger: str, event: str) -> int | None:
-        """Whether a line of this event is written: how many before it were not; None if it is not either."""
+        """The number of omitted lines before this one if it is written; None if it is omitted too."""
         if not self._per_s or event in ALWAYS:
             return 0
         with self._lock:

@@ -1,4 +1,4 @@
-"""Makes the parts of a gateway from its configuration; `proxy.app.gateway` puts them together and runs them."""
+"""Creates the parts of a gateway from its configuration; `proxy.app.gateway` connects and runs them."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def session_settings(config: Config, proxy_role: ProxyRole | None) -> SessionSet
 
 
 def groups_of(config: Config, brokers: Brokers, clock: AioClock) -> Groups | None:
-    """Make this replica's part in groups, under a name that no process had before."""
+    """Make this replica's member of groups, under a name that is unique per process."""
     settings = picked(GroupSettings, config)
     if not settings.groups_enabled:
         return None
@@ -74,7 +74,7 @@ def groups_of(config: Config, brokers: Brokers, clock: AioClock) -> Groups | Non
 
 
 def rivals_of(config: Config, groups: Groups | None, brokers: Brokers, clock: AioClock) -> ProducerRivals | None:
-    """Make what replicas tell each other of producers that wait, under the same name."""
+    """Make the exchange of waiting producers between replicas, under the same name."""
     if groups is None:
         return None
     topic = rivals_topic(picked(GroupSettings, config).groups_namespace)
@@ -82,7 +82,7 @@ def rivals_of(config: Config, groups: Groups | None, brokers: Brokers, clock: Ai
 
 
 def journal_of(config: Config, clock: AioClock) -> JournalKeeper | None:
-    """Make the journal, if one is kept; Arrow and numpy are loaded then only. Raises `StartFailure`."""
+    """Make the journal, if it is enabled; only then load Arrow and numpy. Raises `StartFailure`."""
     if config.journaling.journal is None:
         return None
     from proxy.journal.keeper import JournalKeeper, JournalSettings  # noqa: PLC0415
@@ -98,7 +98,7 @@ def journal_of(config: Config, clock: AioClock) -> JournalKeeper | None:
 
 
 def event_topic_of(config: Config, events: Events, clock: AioClock) -> EventTopic | None:
-    """Make what sends events to a topic, if that is wanted; the official client is loaded then only."""
+    """Make the publisher of events, if it is enabled; only then load the official client."""
     broker, topic = config.broker, config.journaling.journal_topic
     if topic is None:
         return None

@@ -1,4 +1,4 @@
-"""How the gateway speaks for clients that it knows by their certificates: what its configuration gives for that."""
+"""The proxy role for clients that authenticate by certificates, from the configuration."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 def proxy_role_of(
     config: Config, loop: asyncio.AbstractEventLoop, limits: Limits, tls: Certificates
 ) -> ProxyRole | None:
-    """Make it; None where such clients are refused. Raises `StartFailure` if a file cannot be read."""
+    """Make it; None if such clients are refused. Raises `StartFailure` if a file cannot be read."""
     security = config.security
     if security.proxy_role_token_file is not None:
         provider: CredentialsProvider = token_file_credentials(security.proxy_role_token_file)
@@ -47,13 +47,13 @@ def proxy_role_of(
 
 
 def _roles_in_tokens(*providers: CredentialsProvider) -> frozenset[str]:
-    """What tokens say now: a role stays the same when its token is renewed. A broker may read another claim of them."""
+    """Roles in the current tokens; a renewed token keeps its role. A broker may use another claim."""
     roles = set()
     for provider in providers:
         given = provider()
         if given is None or given.method != TOKEN_METHOD:
             continue
-        with suppress(jwt.InvalidTokenError):  # whatever it is, it is for brokers to read
+        with suppress(jwt.InvalidTokenError):  # brokers interpret it
             role = jwt.decode(given.data, options={"verify_signature": False}).get("sub")
             if isinstance(role, str):
                 roles.add(role)
@@ -61,7 +61,7 @@ def _roles_in_tokens(*providers: CredentialsProvider) -> frozenset[str]:
 
 
 def _roles_in_certificates(*files: Path | None) -> frozenset[str]:
-    """What certificates say, which have been read already."""
+    """Roles in the certificates, which are already loaded."""
     roles = set()
     for file in files:
         if file is not None:

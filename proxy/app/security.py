@@ -1,4 +1,4 @@
-"""Who the gateway is and who may ask it: credentials, certificates and keys, from where the configuration has them."""
+"""The gateway's credentials, certificates and keys, from the configuration."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def client_version() -> str:
-    """What the gateway calls itself at brokers."""
+    """The gateway's name at brokers."""
     return f"Keyline-v{version('keyline')}"
 
 
@@ -42,7 +42,7 @@ class Certificates:
             self.server = self.clients = None
             if certificate is not None:
                 self.server = self.clients = TlsFiles(certificate=certificate, key=key, server=True)
-            if security.tls_client_ca_file is not None:  # callers of the admin API say who they are in another way
+            if security.tls_client_ca_file is not None:  # callers of the admin API authenticate by tokens
                 authorities = security.tls_client_ca_file
                 self.clients = TlsFiles(certificate=certificate, key=key, authorities=authorities, server=True)
         except ConfigurationError as error:
@@ -62,7 +62,7 @@ class Certificates:
 
 
 def credentials(config: Config) -> CredentialsProvider:
-    """What the gateway says of itself to brokers."""
+    """The gateway's credentials for brokers."""
     broker = config.broker
     if broker.broker_token is not None:
         return token_credentials(broker.broker_token.get_secret_value())
@@ -74,7 +74,7 @@ def credentials(config: Config) -> CredentialsProvider:
 
 
 def tokens(config: Config) -> Tokens | None:
-    """Make what reads the tokens of the admin API's callers; None where nobody is asked."""
+    """Make the reader of the admin API's tokens; None without authentication."""
     security = config.security
     algorithms: tuple[str, ...] = PUBLIC
     try:

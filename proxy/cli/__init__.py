@@ -1,1 +1,1 @@
-"""The commands and their tables. Knows `config`, and of `app` what starts a gateway."""
+"""The commands and their tables. Uses `config`, and `app` only to start a gateway."""

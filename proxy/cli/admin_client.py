@@ -1,4 +1,4 @@
-"""A running gateway's admin API, asked from the command line."""
+"""Client of a running gateway's admin API for the command line."""
 
 from __future__ import annotations
 
@@ -21,29 +21,29 @@ EXPECTED = "expected persistent://tenant/namespace/name, tenant/namespace/name, 
 PAGE = 100
 TOKEN_VARIABLE = "KEYLINE_ADMIN_TOKEN"  # noqa: S105 - its name
 CA_VARIABLE = "KEYLINE_ADMIN_CA_FILE"
-"""File of the authorities to believe instead of the system's, for https."""
+"""File of the trusted authorities instead of the system's, for https."""
 
 
 class Unanswered(KeylineError):
-    """The gateway refused, or there is none; the message is what it said."""
+    """The gateway refused or did not answer; the message has the reason."""
 
 
 def subscription_path(topic: str, subscription: str) -> str:
-    """Where the API has a subscription; a topic may be named as briefly as with Pulsar's own tools.
+    """The API's path of a subscription; topic names may be as short as with Pulsar's own tools.
 
     Raises:
-        Unanswered: that is no topic.
+        Unanswered: the topic's name is invalid.
     """
     return _path("/subscriptions", *_persistent_parts(topic), subscription)
 
 
 def group_path(topic: str, subscription: str) -> str:
-    """Where it has a group of replicas. Raises as `subscription_path`."""
+    """The API's path of a group of replicas. Raises as `subscription_path`."""
     return _path("/groups", *_persistent_parts(topic), subscription)
 
 
 def producers_path(topic: str) -> tuple[str, dict[str, str]]:
-    """Where it has a topic's exclusive producers, with the query. Raises as `subscription_path`."""
+    """The API's path of a topic's exclusive producers, with the query. Raises as `subscription_path`."""
     domain, pieces = _topic_parts(topic)
     return _path("/exclusive-producers", *pieces), {"domain": domain}
 
@@ -71,15 +71,15 @@ def _path(*pieces: str) -> str:
 
 
 def consumer_path(topic: str, subscription: str, consumer: str) -> str:
-    """Where it has a consumer. Raises as `subscription_path`."""
+    """The API's path of a consumer. Raises as `subscription_path`."""
     return f"{subscription_path(topic, subscription)}/consumers/{quote(consumer, safe='')}"
 
 
 class AdminClient:
-    """One gateway, asked for one command."""
+    """One gateway, for one command."""
 
     def __init__(self, url: str) -> None:
-        """`url` as ``http://127.0.0.1:8750``. A token is of the environment: a command line is seen by others."""
+        """`url` as ``http://127.0.0.1:8750``. The token is in the environment: command lines are public."""
         self._url = url.rstrip("/")
         token = os.environ.get(TOKEN_VARIABLE)
         self._headers = {"authorization": f"Bearer {token}"} if token else {}
@@ -97,7 +97,7 @@ class AdminClient:
         """The answer of ``/api/v1`` + path, None where there is no body.
 
         Raises:
-            Unanswered: nobody answers there, or the answer is a refusal.
+            Unanswered: there is no answer, or a refusal.
         """
         given = {name: value for name, value in (query or {}).items() if value is not None}
         try:
@@ -131,7 +131,7 @@ class AdminClient:
 
 
 def _refusal(answer: httpx.Response) -> str:
-    """What a problem's body says, or as much as can be said without one."""
+    """The text of a problem's body, or of the status without one."""
     try:
         return str(answer.json()["detail"])
     except (ValueError, KeyError, TypeError):

@@ -16,9 +16,9 @@ HOLDINGS = {"open": "delivered", "held": "held: no lease", "releasing": "given b
 
 
 def groups(answer: dict[str, Any]) -> Table:
-    """One row a group that the replica takes part in."""
+    """One row for each group of the replica."""
     replica = answer["replica"]
-    title = f"{len(answer['groups'])} groups of replica {replica}" if replica else "this gateway shares nothing"
+    title = f"{len(answer['groups'])} groups of replica {replica}" if replica else "groups are not enabled"
     made = table(title, ("topic", "subscription", "state", "leader", "#epoch", "#streams", "#workers", "#lease left"))
     for item in answer["groups"]:
         add(
@@ -67,12 +67,12 @@ def sessions(answer: dict[str, Any]) -> Table:
         heard = f"{seconds(row['heard_s'])} ago"
         add(made, row["replica"], row["state"], row["workers_count"], _ranges(row["streams"]), leaving, heard)
     if unowned:
-        made.caption = f"nobody has streams {_ranges(unowned)}"
+        made.caption = f"no replica has streams {_ranges(unowned)}"
     return made
 
 
 def _ranges(numbers: Iterable[int]) -> str:
-    """Numbers in order, those that follow each other as one: ``0-3, 7``."""
+    """Numbers in order, with consecutive ones joined: ``0-3, 7``."""
     runs = groupby(enumerate(numbers), key=lambda pair: pair[1] - pair[0])
     ends = [(found[0][1], found[-1][1]) for _, run in runs if (found := list(run))]
     return ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in ends) or "-"

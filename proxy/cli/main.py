@@ -1,4 +1,4 @@
-"""The command line: serve, check a configuration without serving, and ask or order a running gateway."""
+"""The command line: serve, check a configuration, and inspect or control a running gateway."""
 
 from __future__ import annotations
 
@@ -18,12 +18,14 @@ from proxy.errors import StartFailure
 from spark_reports.command import add_report
 
 EXIT_FAILED = 1
-"""The gateway could not start, or ended by a fault."""
+"""The gateway could not start, or failed."""
 
 EXIT_MISCONFIGURED = 2
 """The configuration, or the command line, is wrong."""
 
-_EXIT_CODES = "Exit codes: 0 done, or drained and stopped by a signal; 1 could not start or failed; 2 misconfigured."
+_EXIT_CODES = (
+    "Exit codes: 0 done, or drained and stopped by a signal; 1 could not start or failed; 2 invalid configuration."
+)
 
 app = typer.Typer(
     name="keyline",
@@ -49,7 +51,7 @@ def _print_version(wanted: bool) -> None:  # noqa: FBT001 - the form typer calls
 
 
 _Version = Annotated[
-    bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and stop.")
+    bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
 ]
 _Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
 
@@ -72,7 +74,7 @@ def serve(config: ConfigFile = None) -> None:
 
 @app.command("check-config", epilog=_EXIT_CODES)
 def check_config(config: ConfigFile = None, as_json: _Json = False) -> None:  # noqa: FBT002 - as above
-    """Print the configuration in effect and where each value comes from, or all that is wrong with it."""
+    """Print the configuration in effect with the origin of each value, or all its errors."""
     try:
         loaded = load(config, os.environ)
     except InvalidConfiguration as error:

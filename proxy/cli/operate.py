@@ -1,4 +1,4 @@
-"""Commands to a running gateway: tables for people, `--json` for programs."""
+"""Commands for a running gateway: tables for people, `--json` for programs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ADMIN_URL_VARIABLE = "KEYLINE_ADMIN_URL"
 
 EXIT_REFUSED = 1
 REPLAY_S_MAX = 120.0
-"""Replicas wait for workers first, then a broker looks for the message."""
+"""Replicas first wait for workers, then a broker searches the message."""
 NAME_BOTH = "name the subscription after the topic, or neither"
 
 Topic = Annotated[str, typer.Argument(help="persistent://tenant/namespace/name, tenant/namespace/name, or a name.")]
@@ -43,7 +43,7 @@ def stats(
     as_json: AsJson = False,  # noqa: FBT002 - the form typer takes a flag in
     url: Url = LOCAL,
 ) -> None:
-    """Show the subscriptions, or one with its workers and what drains."""
+    """Show the subscriptions, or one with its workers and draining hashes."""
     with _refusals_told():
         if not topic:
             _show(AdminClient(url).pages("/subscriptions", "subscriptions"), as_json, tables.subscriptions)
@@ -60,7 +60,7 @@ def producers(
     as_json: AsJson = False,  # noqa: FBT002
     url: Url = LOCAL,
 ) -> None:
-    """Show the topics with one producer at a time, or who owns one of them and who waits."""
+    """Show the topics with exclusive producers, or one topic with its owner and queue."""
     with _refusals_told():
         if not topic:
             _show(AdminClient(url).pages("/exclusive-producers", "elections"), as_json, tables.elections)
@@ -95,7 +95,7 @@ def explain(
     as_json: AsJson = False,  # noqa: FBT002
     url: Url = LOCAL,
 ) -> None:
-    """Say why a key's messages wait, or that they flow."""
+    """Explain why a key's messages wait, or that they flow."""
     with _refusals_told():
         path = subscription_path(topic, subscription) + "/explain"
         _show(AdminClient(url).ask("GET", path, query={"key": key, "hash": hash_}), as_json, tables.explanation)
@@ -111,7 +111,7 @@ def pending(
     as_json: AsJson = False,  # noqa: FBT002
     url: Url = LOCAL,
 ) -> None:
-    """List what a worker holds unacknowledged, in topic order."""
+    """List a worker's unacknowledged messages, in topic order."""
     with _refusals_told():
         path = consumer_path(topic, subscription, worker) + "/pending-acks"
         query = {"key": key, "hash": hash_, "limit": limit}
@@ -126,7 +126,7 @@ def preview_join(
     as_json: AsJson = False,  # noqa: FBT002
     url: Url = LOCAL,
 ) -> None:
-    """If a worker of this name joined."""
+    """The effect of a join of a worker with this name."""
     with _refusals_told():
         path = subscription_path(topic, subscription) + "/preview/join"
         _show(AdminClient(url).ask("POST", path, json={"consumer": worker}), as_json, tables.preview)
@@ -140,7 +140,7 @@ def preview_leave(
     as_json: AsJson = False,  # noqa: FBT002
     url: Url = LOCAL,
 ) -> None:
-    """If these workers left."""
+    """The effect of these workers leaving."""
     with _refusals_told():
         path = subscription_path(topic, subscription) + "/preview/leave"
         _show(AdminClient(url).ask("GET", path, query={"consumer": worker}), as_json, tables.preview)
@@ -150,10 +150,10 @@ def drain(
     topic: Topic,
     subscription: SubscriptionName,
     worker: Worker,
-    undo: Annotated[bool, typer.Option("--undo", help="Let it have messages again.")] = False,  # noqa: FBT002
+    undo: Annotated[bool, typer.Option("--undo", help="Deliver to it again.")] = False,  # noqa: FBT002
     url: Url = LOCAL,
 ) -> None:
-    """Give a worker nothing new; it keeps its hashes until it leaves or is evicted."""
+    """Stop new deliveries to a worker; it keeps its hashes until it leaves or is evicted."""
     with _refusals_told():
         path = consumer_path(topic, subscription, worker) + "/drain"
         done = AdminClient(url).ask("DELETE" if undo else "POST", path)
@@ -162,21 +162,21 @@ def drain(
 
 
 def evict(topic: Topic, subscription: SubscriptionName, worker: Worker, url: Url = LOCAL) -> None:
-    """Close a worker's consumer; what it held goes to others, and its client reconnects."""
+    """Close a worker's consumer; its messages go to other workers, and its client reconnects."""
     with _refusals_told():
         done = AdminClient(url).ask("POST", consumer_path(topic, subscription, worker) + "/evict")
         typer.echo(f"{done['consumers']} closed")
 
 
 def pause(topic: Topic, subscription: SubscriptionName, url: Url = LOCAL) -> None:
-    """Deliver nothing more to a subscription."""
+    """Pause the deliveries of a subscription."""
     with _refusals_told():
         AdminClient(url).ask("POST", subscription_path(topic, subscription) + "/pause")
-        typer.echo(f"{subscription} is paused; `keyline resume` lets it go on")
+        typer.echo(f"{subscription} is paused; `keyline resume` resumes it")
 
 
 def resume(topic: Topic, subscription: SubscriptionName, url: Url = LOCAL) -> None:
-    """Deliver again."""
+    """Resume the deliveries of a subscription."""
     with _refusals_told():
         AdminClient(url).ask("POST", subscription_path(topic, subscription) + "/resume")
         typer.echo(f"{subscription} goes on")
@@ -188,11 +188,11 @@ def mode(
     ordering_mode: Annotated[Literal["draining_hashes", "last_sent_position"], typer.Argument()],
     url: Url = LOCAL,
 ) -> None:
-    """Change how a subscription is ordered."""
+    """Change the ordering mode of a subscription."""
     with _refusals_told():
         path = subscription_path(topic, subscription) + "/ordering-mode"
         AdminClient(url).ask("PUT", path, json={"ordering_mode": ordering_mode})
-        typer.echo(f"{subscription} is ordered by {ordering_mode}")
+        typer.echo(f"{subscription} uses {ordering_mode}")
 
 
 def limits(
@@ -205,7 +205,7 @@ def limits(
     as_json: AsJson = False,  # noqa: FBT002
     url: Url = LOCAL,
 ) -> None:
-    """Set a subscription's limits; those not named are the configuration's again."""
+    """Set a subscription's limits; limits that are not named follow the configuration."""
     wanted = {
         "look_ahead_messages_per_worker": look_ahead_messages_per_worker,
         "look_ahead_messages_per_subscription": look_ahead_messages_per_subscription,
@@ -226,15 +226,15 @@ def replay(
     ],
     url: Url = LOCAL,
 ) -> None:
-    """Let all replicas of a group deliver again from a place, together."""
+    """Redeliver from a position on all replicas of a group."""
     with _refusals_told():
         path = group_path(topic, subscription) + "/replay"
         AdminClient(url).ask("POST", path, json=_place(place), timeout_s=REPLAY_S_MAX)
-        typer.echo(f"{subscription} goes on from {place}, at all replicas")
+        typer.echo(f"{subscription} continues from {place} on all replicas")
 
 
 def _place(text: str) -> dict[str, Any]:
-    """What the API is to be told. A time is left to it to read."""
+    """The body of the API's request; the API parses a time."""
     if text in ("earliest", "latest"):
         return {"end": text}
     ledger, found, entry = text.partition(":")
@@ -260,7 +260,7 @@ COMMANDS: tuple[Callable[..., None], ...] = (
 
 
 def add_commands(app: typer.Typer) -> None:
-    """Put them into the command line."""
+    """Add the commands to the command line."""
     panel = "A running gateway"
     for command in COMMANDS:
         app.command(rich_help_panel=panel)(command)
@@ -282,7 +282,7 @@ def _show(answer: Any, as_json: bool, *drawn: Callable[[Any], Table]) -> None:  
 
 @contextmanager
 def _refusals_told() -> Iterator[None]:
-    """One line on standard error instead of a stack."""
+    """One line on standard error instead of a traceback."""
     try:
         yield
     except Unanswered as error:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 LISTED_MAX = 20
-"""Rows of what may be long; `--json` has them all."""
+"""Rows of long lists; `--json` has them all."""
 
 TWO_MINUTES_S = 120.0
 
@@ -26,16 +26,16 @@ STAGES = {
     "withdrawing": "gives its turn to a better one",
 }
 HELD = {
-    "newcomers": "newcomers wait for the owner to come back",
-    "everybody": "nobody is promoted while the broker has trouble with the topic",
+    "newcomers": "new producers wait for the owner to return",
+    "everybody": "no promotion while the broker reports errors for the topic",
 }
 
 WIDTH_PIPED = 160
-"""Columns where there is no terminal to ask."""
+"""Width without a terminal."""
 
 
 def console() -> Console:
-    """Standard output; wide enough for whoever pipes it on."""
+    """Standard output; wide enough for pipes."""
     out = Console(highlight=False, soft_wrap=False)
     if not out.is_terminal:
         out = Console(highlight=False, width=WIDTH_PIPED)
@@ -57,12 +57,12 @@ def table(title: str, columns: Sequence[str]) -> Table:
 
 
 def add(made: Table, *cells: object) -> None:
-    """A row; names that clients chose are text, whatever is in them, never markup nor commands to a terminal."""
+    """A row; names that clients chose are plain text, never markup or terminal commands."""
     made.add_row(*(Text(printable(str(cell))) for cell in cells))
 
 
 def seconds(value: float | None) -> str:
-    """A duration as one reads it."""
+    """A duration as text."""
     if value is None:
         return "-"
     if value < 1:
@@ -116,7 +116,7 @@ def workers(item: dict[str, Any]) -> Table:
 
 
 def worker_state(worker: dict[str, Any]) -> str:
-    """What keeps messages from it, if anything does."""
+    """The reason that blocks it, if any."""
     reasons = {
         "drained by an operator": worker["drained_by_operator"],
         "reads nothing": not worker["writable"],
@@ -143,7 +143,7 @@ def draining(item: dict[str, Any]) -> Table:
 
 
 def elections(answer: dict[str, Any]) -> Table:
-    """One row a topic that has one producer at a time."""
+    """One row for each topic with exclusive producers."""
     sums = answer["summary"]
     title = f"{sums['topics_count']} topics, {sums['owners_count']} owned from here, {sums['waiting_count']} waiting"
     made = table(title, ("topic", "owner", "#priority", "#epoch", "#for", "#waiting"))
@@ -153,7 +153,7 @@ def elections(answer: dict[str, Any]) -> Table:
 
 
 def election(answer: dict[str, Any]) -> Table:
-    """Who owns a topic, and who waits, in the order of their promotion."""
+    """The owner of a topic and its queue in the order of promotion."""
     item = answer["summary"]
     name, priority, epoch, since = _owner(item)
     made = table(
@@ -181,7 +181,7 @@ def _owner(item: dict[str, Any]) -> tuple[str, str, str, str]:
     owner = item["owner"]
     if owner is None:
         vacant = item["vacant_s"]
-        return (f"nobody for {seconds(vacant)}" if vacant else "connected elsewhere"), "-", "-", "-"
+        return (f"no owner for {seconds(vacant)}" if vacant else "connected elsewhere"), "-", "-", "-"
     priority = owner["access_mode"] if owner["priority"] is None else owner["priority"]
     epoch = "-" if owner["topic_epoch"] is None else str(owner["topic_epoch"])
     return owner["producer_name"], str(priority), epoch, seconds(item["now"] - owner["since"])
@@ -206,7 +206,7 @@ def explanation(answer: dict[str, Any]) -> Table:
 
 
 def preview(answer: dict[str, Any]) -> Table:
-    """What a join or leave would do to each worker."""
+    """The effect of a join or leave on each worker."""
     title = (
         f"{answer['share_moved']:.1%} of the hash space would move ({answer['slots_moved']} hashes in "
         f"{answer['moves_count']} ranges); {answer['hashes_that_would_drain']} hashes would drain, "
@@ -221,7 +221,7 @@ def preview(answer: dict[str, Any]) -> Table:
 
 
 def pending(answer: dict[str, Any]) -> Table:
-    """What a worker holds."""
+    """A worker's pending deliveries."""
     made = table(
         f"{answer['total']} deliveries", ("message id", "hashes", "#messages", "#attempt", "#sent", "draining")
     )
@@ -234,7 +234,7 @@ def pending(answer: dict[str, Any]) -> Table:
 
 
 def limits(answer: dict[str, Any]) -> Table:
-    """Those in effect."""
+    """The limits in effect."""
     made = table("", ("limit", "#in effect"))
     for name, value in answer.items():
         add(made, name, f"{value:,}")

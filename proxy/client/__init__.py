@@ -1,1 +1,1 @@
-"""For applications: helpers around the official client; they know nothing of the gateway's insides."""
+"""For applications: helpers around the official client, independent of the gateway's code."""

@@ -1,12 +1,12 @@
 """A producer that waits for its topic, by priority, with the official client.
 
 Problem: `create_producer` blocks while a `WaitForExclusive` producer waits, yet gives up after the client's operation
-timeout without a word to the server, which promotes it later for nothing. A restarted broker or gateway forgets who
-waited. Rule kept: while `acquire` runs, one request of this producer waits at the gateway, or the next one follows
-after a delay; `close` from any thread ends it. Each attempt has a client of its own, so that nothing stays behind of
-one that failed: a connection that is closed leaves the queue.
+timeout without informing the server, which later promotes it in vain. A restarted broker or gateway loses its queue.
+Rule: while `acquire` runs, one request of this producer waits at the gateway, or the next one follows after a delay;
+`close` from any thread ends it. Each attempt has its own client, so that a failed attempt leaves nothing behind: a
+closed connection leaves the queue.
 
-Who is promoted says so in the topic: an announcement record is its first message (`parse_announcement`).
+A promoted producer announces itself in the topic: an announcement record is its first message (`parse_announcement`).
 
 Source: PIP-440, "Spec"; PIP-68 for the access modes.
 """
@@ -47,7 +47,7 @@ LASTING: Final = (
     pulsar.TopicTerminated,
     pulsar.UnsupportedVersionError,
 )
-"""What another attempt does not mend."""
+"""Errors that another attempt does not fix."""
 
 log = logging.getLogger("keyline.waiting_producer")
 
@@ -57,25 +57,25 @@ class WaitingProducerClosedError(Exception):
 
 
 def reconnect_delay_s(priority: int, *, highest: int = 0, step_s: float = 1.0, max_s: float = 10.0) -> float:
-    """How long to wait before coming back to a topic that was lost, in seconds.
+    """Time to wait before reconnecting to a lost topic, in seconds.
 
-    Nothing for the `highest` priority in use, `step_s` more for each number below it, at most `max_s`: who is
-    preferred comes back first. PIP-440 grants the time to "significantly lower priorities", which taken literally
-    gives every restart to the standby, against the PIP's own motivation; we take it for the reverse.
+    Zero for the `highest` priority in use, `step_s` more for each number below it, at most `max_s`: the preferred
+    producer reconnects first. PIP-440 grants the time to "significantly lower priorities", which taken literally gives
+    every restart to the standby, against the PIP's own motivation; this helper reverses it.
     """
     return min(max(highest - priority, 0) * step_s, max_s)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Announcement:
-    """What a producer told when it was promoted."""
+    """The announcement of a promoted producer."""
 
     producer_name: str
     priority: int
     promoted_at: datetime
     """With its time zone."""
     attributes: Mapping[str, str]
-    """Whatever the application adds: its host, how to resume its work."""
+    """Added by the application: its host, how to resume its work."""
 
     def encode(self) -> bytes:
         """Return the record's content, JSON in UTF-8."""
@@ -90,7 +90,7 @@ class Announcement:
 
 
 def parse_announcement(data: bytes, properties: Mapping[str, str]) -> Announcement | None:
-    """Read a message's content as an announcement; None if it is none, or not readable as one."""
+    """Read a message's content as an announcement; None if it is not a valid one."""
     if properties.get(ANNOUNCEMENT_PROPERTY) != "1":
         return None
     try:
@@ -110,7 +110,7 @@ def parse_announcement(data: bytes, properties: Mapping[str, str]) -> Announceme
 
 
 class WaitingProducer:
-    """Wants to be the only producer of one topic. As a context manager it closes itself at the end."""
+    """Acquires exclusive access to one topic. As a context manager it closes itself at the end."""
 
     def __init__(
         self,
@@ -128,17 +128,17 @@ class WaitingProducer:
         Args:
             service_url: the gateway's.
             topic: to be owned, not partitioned.
-            priority: signed 32 bits; the highest is promoted first, among equals whoever came first.
+            priority: signed 32 bits; the highest is promoted first, equal ones in the order of their arrival.
             announcement: attributes for the announcement record; None publishes no record.
-            delay_s: gives the seconds to wait before coming back after a loss, for a priority; where priorities
-                above zero are in use: `functools.partial(reconnect_delay_s, highest=...)`. A connection that breaks
-                is mended by the client itself, at its own pace: the gateway's grace is what keeps order then.
+            delay_s: gives the seconds to wait before reconnecting after a loss, for a priority; if priorities
+                above zero are in use: `functools.partial(reconnect_delay_s, highest=...)`. The client repairs a broken
+                connection itself, at its own pace: the gateway's grace time keeps the order then.
             client_options: for `pulsar.Client`.
             producer_options: for `create_producer`.
 
         Raises:
             TypeError: an option was given that is the helper's own.
-            ValueError: the priority is no signed 32-bit number, or the options contradict each other.
+            ValueError: the priority is not a signed 32-bit number, or the options contradict each other.
         """
         self._service_url = service_url
         self._topic = topic
@@ -151,14 +151,14 @@ class WaitingProducer:
             raise ValueError("an announcement record has no schema: give announcement=None to a producer with one")
         self._acquiring = threading.Lock()
         self._lock = threading.Lock()
-        """For the two below, which `close` takes from whichever thread."""
+        """Protects the two below, which `close` takes from any thread."""
         self._client: pulsar.Client | None = None
         self._producer: pulsar.Producer | None = None
         self._closed = threading.Event()
 
     @property
     def priority(self) -> int:
-        """With which it waits; fixed when it was made."""
+        """Its priority; fixed at construction."""
         return self._priority
 
     @property
@@ -167,7 +167,7 @@ class WaitingProducer:
         return self._producer
 
     def acquire(self) -> pulsar.Producer:
-        """Wait until the topic is ours and return its producer, after the announcement was stored.
+        """Wait until this producer owns the topic and return it, after the announcement was stored.
 
         It tries again, after a delay, as often as a broker or gateway that restarts makes it. Call it again when a
         send raised `ProducerFenced`: what was acquired before is closed first.
@@ -176,7 +176,7 @@ class WaitingProducer:
             WaitingProducerClosedError: `close` was called, before or meanwhile.
             RuntimeError: another thread is in `acquire`.
             KeyboardInterrupt: Ctrl-C, or another signal whose handler raised.
-            pulsar.PulsarException: what another attempt would not mend: the topic's name, rights, the schema.
+            pulsar.PulsarException: an error that another attempt would not fix: the topic's name, rights, the schema.
         """
         if not self._acquiring.acquire(blocking=False):
             raise RuntimeError("another thread is waiting in acquire() already")
@@ -195,7 +195,7 @@ class WaitingProducer:
     def close(self) -> None:
         """Leave the topic, or the queue, at once; an `acquire` that waits in another thread raises.
 
-        Messages that were not flushed are lost. Closing twice is closing once.
+        Unflushed messages are lost. Idempotent.
         """
         with self._lock:
             self._closed.set()
@@ -232,7 +232,7 @@ class WaitingProducer:
             raise
         with self._lock:
             if self._closed.is_set():
-                raise WaitingProducerClosedError("closed in the moment in which the topic became ours")
+                raise WaitingProducerClosedError("closed at the moment of the promotion")
             self._producer = producer
         return producer
 
@@ -269,7 +269,7 @@ class WaitingProducer:
             client, self._client, self._producer = self._client, None, None
         if client is None:
             return False
-        # `close` would ask the server and wait for its answer, for as long as our operation timeout.
+        # `close` would wait for the server's answer, up to the operation timeout.
         with contextlib.suppress(pulsar.PulsarException):
             client.shutdown()
         return True
@@ -283,14 +283,14 @@ def _checked_priority(priority: object) -> int:
 
 def _checked_client_options(options: Mapping[str, Any]) -> dict[str, Any]:
     if "operation_timeout_seconds" in options:
-        raise TypeError("operation_timeout_seconds is not to be given: who waits may wait for days")
+        raise TypeError("operation_timeout_seconds must not be given: a producer may wait for days")
     return {**options, "operation_timeout_seconds": WAIT_S_MAX}
 
 
 def _checked_producer_options(options: Mapping[str, Any], priority: int) -> dict[str, Any]:
     if "access_mode" in options:
-        raise TypeError("access_mode is not to be given: a WaitingProducer waits for exclusive access")
+        raise TypeError("access_mode must not be given: a WaitingProducer waits for exclusive access")
     properties = options.get("properties") or {}
     if PRIORITY_PROPERTY in properties:
-        raise ValueError(f"property {PRIORITY_PROPERTY} is not to be given: it is what priority=... sets")
+        raise ValueError(f"property {PRIORITY_PROPERTY} must not be given: priority=... sets it")
     return {**options, "properties": {**properties, PRIORITY_PROPERTY: str(priority)}}

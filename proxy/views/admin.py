@@ -1,7 +1,7 @@
-"""What the admin API may see and do, over the subscriptions, groups and exclusive producers of this gateway.
+"""The admin API's view and control of this gateway's subscriptions, groups and exclusive producers.
 
-Implements `admin_api.ports.GatewayView` and `GatewayControl`: finds what is named, or says which part of the name is
-wrong, and hands out frozen values only. Everything here runs on the gateway's loop, outside the path of messages.
+Implements `admin_api.ports.GatewayView` and `GatewayControl`: finds the named object, or reports the wrong part of the
+name, and returns frozen values only. Everything here runs on the gateway's event loop, outside the path of messages.
 """
 
 from __future__ import annotations
@@ -62,10 +62,10 @@ class Admin:
         max_frame_bytes: int = Limits().max_frame_bytes,
         groups: Groups | None = None,
     ) -> None:
-        """Over these; `not_ready_because` gives every reason why no client should be sent here.
+        """`not_ready_because` gives the reasons why the gateway is not ready for clients.
 
-        `configuration` is what is told as the configuration in effect, secrets masked; no entry from a broker is larger
-        than `max_frame_bytes`.
+        `configuration` is the configuration in effect, with secrets masked; no entry from a broker is larger than
+        `max_frame_bytes`.
         """
         self._max_frame_bytes = max_frame_bytes
         self._subscriptions = subscriptions
@@ -77,11 +77,11 @@ class Admin:
     # ---- reads
 
     def subscriptions(self, after: str | None, limit: int) -> Steps[SubscriptionsStatistics]:
-        """A page of them, without what may be long."""
+        """A page of subscriptions, without long lists."""
         return subscriptions_statistics_steps(self._subscriptions, self._groups, after, limit, brief=True)
 
     def configuration(self) -> dict[str, Any]:
-        """Every setting in effect with where it comes from."""
+        """Every setting in effect with its origin."""
         return self._configuration
 
     def subscription(self, key: Key) -> Steps[SubscriptionStatistics]:
@@ -94,17 +94,17 @@ class Admin:
         return worker_statistics_steps(subscription.state.dispatcher, self._workers(subscription, name)[0])
 
     def connected(self, topic: str, *, partitions: bool) -> list[Steps[ConnectedSubscription]]:
-        """What a broker would show of the topic's subscriptions here, or of those of its partitions; each on demand."""
+        """A broker's statistics of the topic's subscriptions here, or of its partitions; each on demand."""
         keys = [key for key in self._subscriptions.all_keys() if is_of(key[0], topic, partitions=partitions)]
         found = map(self._subscriptions.find, keys)
         return [connected_steps(subscription) for subscription in found if subscription is not None]
 
     def listen(self, wake: Callable[[], None], after: int | None, wanted: Callable[[Event], bool]) -> Listener:
-        """Every event that is wanted from now on, or after one by its number."""
+        """The wanted events from now on, or after a number."""
         return self._subscriptions.events.listen(wake, after, wanted)
 
     def ring(self, key: Key) -> Steps[Ring]:
-        """Who owns which slots. Raises `NotFound`."""
+        """The owners of slots. Raises `NotFound`."""
         return ring_steps(self._find(key))
 
     def draining(self, key: Key, name: str | None, after: int, limit: int) -> DrainingPage:
@@ -136,7 +136,7 @@ class Admin:
     def preview_join(
         self, key: Key, name: str, sticky_ranges: Sequence[tuple[int, int]]
     ) -> Steps[preview.MembershipPreview]:
-        """What would move if a worker came. Raises `NotFound`, and `Conflict` where it would be refused."""
+        """The hashes that would move at a join. Raises `NotFound`, and `Conflict` if the join would be refused."""
         subscription = self._find(key)
         try:
             return (yield from preview.preview_join_steps(subscription.state.dispatcher, name, sticky_ranges))
@@ -144,18 +144,18 @@ class Admin:
             raise Conflict(str(error)) from error
 
     def preview_leave(self, key: Key, names: Sequence[str]) -> Steps[preview.MembershipPreview]:
-        """What would move if these workers went. Raises `NotFound`."""
+        """The hashes that would move if these workers left. Raises `NotFound`."""
         subscription = self._find(key)
         for name in names:
             self._workers(subscription, name)
         return preview.preview_leave_steps(subscription.state.dispatcher, names)
 
     def elections(self, after: str | None, limit: int) -> ElectionsPage:
-        """A page of the topics that somebody here wants for itself alone, and the sums of all."""
+        """A page of the topics with exclusive producers here, and the totals."""
         return self._elections.page(after, limit)
 
     def election(self, topic: str, first: int, limit: int) -> ElectionPage:
-        """One, with a page of those that wait. Raises `NotFound`."""
+        """One topic with a page of its queue. Raises `NotFound`."""
         found = self._elections.waiting(topic, first, limit)
         if found is None:
             message = f"no producer of this gateway owns topic {topic} or waits for it; see /api/v1/exclusive-producers"
@@ -163,11 +163,11 @@ class Admin:
         return found
 
     def groups(self, after: str | None, limit: int) -> GroupsPage:
-        """A page of the groups that this replica takes part in."""
+        """A page of this replica's groups."""
         return GroupsPage(None, (), None) if self._groups is None else self._groups.page(after, limit)
 
     def group(self, key: Key) -> GroupStatistics:
-        """One with everything that is known of it here. Raises `NotFound`."""
+        """One group with everything that this replica knows. Raises `NotFound`."""
         found = None if self._groups is None else self._groups.statistics(GroupId(*key))
         if found is None:
             raise self._no_group(key)
@@ -183,7 +183,7 @@ class Admin:
         after: str | None,
         limit: int,
     ) -> Steps[pending.PendingPage]:
-        """A page of what a worker holds. Raises `NotFound`, and `ClientError` for a cursor that is none."""
+        """A page of a worker's pending messages. Raises `NotFound`, and `ClientError` for an invalid cursor."""
         subscription = self._find(key)
         state, worker = subscription.state, self._workers(subscription, name)[0]
         place = None
@@ -201,16 +201,16 @@ class Admin:
     # ---- orders
 
     def orders(self) -> tuple[StandingOrders, ...]:
-        """Everything that was ordered and not taken back, by topic and subscription."""
+        """All active orders, by topic and subscription."""
         book = self._subscriptions.orders
         return tuple(standing(key, book.of(key), self._subscriptions.find(key)) for key in sorted(book.keys()))
 
     def pause(self, key: Key) -> None:
-        """Deliver nothing. Raises `NotFound`."""
+        """Pause deliveries. Raises `NotFound`."""
         self._find(key).orders.pause()
 
     def resume(self, key: Key) -> None:
-        """Deliver again. Raises `NotFound`, unless a pause stands for a subscription without workers."""
+        """Resume deliveries. Raises `NotFound`, unless a subscription without workers is paused."""
         book = self._subscriptions.orders
         if self._subscriptions.find(key) is None and book.of(key).paused:
             with book.changing(key) as orders:
@@ -219,7 +219,7 @@ class Admin:
             self._find(key).orders.resume()
 
     def drain(self, key: Key, name: str, *, drained: bool) -> int:
-        """Give a worker nothing new, or again. Raises `NotFound`, except to take back what stands for an absent one."""
+        """Stop or resume new deliveries to a worker. Raises `NotFound`, except to revert an absent worker's order."""
         book = self._subscriptions.orders
         stands = name in book.of(key).drained
         if self._subscriptions.find(key) is None and stands and not drained:
@@ -238,9 +238,9 @@ class Admin:
         return subscription.orders.evict(name)
 
     def change_mode(self, key: Key, mode: str | None) -> None:
-        """Order by another mode, None for what the clients or the configuration say.
+        """Set the ordering mode; None for that of the clients or the configuration.
 
-        Raises `NotFound`, and `Conflict` into or out of delivery without order.
+        Raises `NotFound`, and `Conflict` for a change into or out of unordered delivery.
         """
         book = self._subscriptions.orders
         present = self._subscriptions.find(key)
@@ -258,10 +258,10 @@ class Admin:
                 raise Conflict(str(error)) from error
 
     def change_limits(self, key: Key, limits: dict[str, int | None]) -> dict[str, int]:
-        """Set limits by their names in the configuration; None, or none, leaves the configuration's. The effective.
+        """Set limits by their names in the configuration, and return the effective ones; None resets a limit.
 
-        Raises `NotFound`, unless standing ones of a subscription without workers are taken back, and `Conflict` where
-        they do not go together.
+        Raises `NotFound`, unless active ones of a subscription without workers are reverted, and `Conflict` if they
+        contradict each other.
         """
         book = self._subscriptions.orders
         wanted = LimitsWanted(**limits)
@@ -282,7 +282,7 @@ class Admin:
         published_ms: int | None,
         answered: Callable[[str | None], None],
     ) -> None:
-        """Let a whole group deliver again from a place; `answered` hears later what was wrong, None if nothing.
+        """Replay a whole group from a position; `answered` gets the error later, or None.
 
         Raises `NotFound` for a group that this replica is not in.
         """
@@ -294,9 +294,9 @@ class Admin:
     # ---- within
 
     def _no_group(self, key: Key) -> NotFound:
-        shares = "it shares nothing (groups_enabled)" if self._groups is None else "see /api/v1/groups"
+        shares = "groups are not enabled (groups_enabled)" if self._groups is None else "see /api/v1/groups"
         topic, subscription = key
-        return NotFound(f"this replica is in no group of subscription {subscription!r} on topic {topic}; {shares}")
+        return NotFound(f"this replica has no group of subscription {subscription!r} on topic {topic}; {shares}")
 
     def _find(self, key: Key) -> Subscription:
         found = self._subscriptions.find(key)
@@ -325,12 +325,12 @@ class Admin:
         if message_key is not None:
             return selector.slot(murmur31(message_key))
         if slot is None or not 0 <= slot < RANGE_SLOT_COUNT:
-            raise ClientError(f"hash {slot} is none: 0 to {RANGE_SLOT_COUNT - 1}")
+            raise ClientError(f"hash {slot} is out of range: 0 to {RANGE_SLOT_COUNT - 1}")
         return slot
 
 
 def _check_limits(settings: SubscriptionSettings, max_frame_bytes: int) -> None:
-    """What the configuration's relations ask of the same settings."""
+    """The configuration's relations for the same settings."""
     values = dict(asdict(settings), max_frame_bytes=max_frame_bytes)
     if broken := list(unmet(values)):
         raise Conflict("; ".join(broken))

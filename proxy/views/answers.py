@@ -1,4 +1,4 @@
-"""Longer answers to the admin API, in steps: see `proxy.core.steps`."""
+"""Long answers of the admin API, in steps: see `proxy.core.steps`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ RING_ATTEMPTS: Final = 5
 
 
 def ring_steps(subscription: Subscription) -> Steps[Ring]:
-    """Workers that come or go meanwhile make it begin anew, or no hash would be told once only."""
+    """Restarts when workers join or leave meanwhile; otherwise hashes could be repeated."""
     dispatcher = subscription.state.dispatcher
     for _ in range(RING_ATTEMPTS):
         workers = list(dispatcher.workers.values())
@@ -40,7 +40,7 @@ def ring_steps(subscription: Subscription) -> Steps[Ring]:
             yield
         if workers == list(dispatcher.workers.values()):
             return _ring(dispatcher, workers, ranges)
-    # They never rest: all of it at one moment, which takes its time.
+    # Membership never settles: build it in one step, however long that takes.
     workers = list(dispatcher.workers.values())
     places = {id(worker): place for place, worker in enumerate(workers)}
     assigned = dispatcher.selector.assignment()
@@ -57,7 +57,7 @@ def _ring(dispatcher: Dispatcher, workers: Sequence[Worker], ranges: Sequence[tu
 
 
 def standing(key: tuple[str, str], orders: Orders, subscription: Subscription | None) -> StandingOrders:
-    """What is asked of a subscription, which may not be here."""
+    """The active orders of a subscription, which may have no workers here."""
     limits = {name: getattr(orders.limits, name) for name in LimitsWanted.__slots__}
     return StandingOrders(
         topic=key[0],
@@ -88,7 +88,7 @@ def connected_steps(subscription: Subscription) -> Steps[ConnectedSubscription]:
     consumers = []
     for worker in statistics.workers:
         namesakes = by_name.get(worker.name)
-        if namesakes:  # or it left meanwhile
+        if namesakes:  # it may have left meanwhile
             consumers.append(_connected_consumer(worker, namesakes.popleft()))
     return ConnectedSubscription(
         topic=subscription.state.topic,

@@ -1,7 +1,7 @@
-"""What metrics show of this gateway. Implements `admin_api.ports_metrics.MetricsView` over the parts that count.
+"""This gateway's metrics. Implements `admin_api.ports_metrics.MetricsView` over the parts that count.
 
-Scraping must not hold the loop for as long as there are subscriptions, so these and their consumers are given one by
-one: whoever asks lets others run in between, and each is whole in itself.
+A scrape must not block the event loop for all subscriptions at once, so these and their consumers are given one by one:
+the caller lets other work run in between, and each is consistent in itself.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class GatewaySummary:
-    """The gateway in numbers, its subscriptions aside."""
+    """The gateway's numbers, without its subscriptions."""
 
     version: str
     ready: bool
@@ -49,10 +49,10 @@ class GatewaySummary:
 
 @dataclass(frozen=True, slots=True)
 class CertificatesSummary:
-    """The gateway's own certificates, and the authorities that it believes."""
+    """The gateway's own certificates, and its trusted authorities."""
 
     expire_at_s: dict[str, float]
-    """By who is shown it, `clients` or `brokers`; in seconds since 1970."""
+    """By the peers that see it, `clients` or `brokers`; in seconds since 1970."""
     well: bool
     reloads: int
 
@@ -78,9 +78,9 @@ class MetricsSource:
         certificates: Callable[[], CertificatesSummary] = lambda: NO_CERTIFICATES,
         log_lines_left_out: Callable[[], int] = lambda: 0,
     ) -> None:
-        """All of one gateway; `groups` is None for one that shares nothing, `journal` for one that keeps none.
+        """All parts of one gateway; `groups` and `journal` are None if they are not enabled.
 
-        `event_topic` is changed by whoever sends events.
+        The publisher of events updates `event_topic`.
         """
         self._certificates = certificates
         self._log_lines_left_out = log_lines_left_out
@@ -116,17 +116,17 @@ class MetricsSource:
         )
 
     def topics(self) -> Iterator[ElectionSummary]:
-        """Each topic that somebody wants for itself alone, as of the moment it is asked for."""
+        """Each topic with exclusive producers, as of the moment of its iteration."""
         return self._elections.summaries()
 
     def groups(self) -> Iterator[GroupSummary]:
-        """Each group as of the moment it is asked for."""
+        """Each group as of the moment of its iteration."""
         return iter(()) if self._groups is None else self._groups.summaries()
 
     def subscriptions(self) -> Iterator[SubscriptionSummary]:
-        """Each subscription as of the moment it is asked for."""
+        """Each subscription as of the moment of its iteration."""
         return self._subscriptions.summaries()
 
     def consumers(self) -> Iterator[SubscribedConsumerSummary]:
-        """Each consumer of each subscription, by name, as of the moment it is asked for."""
+        """Each consumer of each subscription, by name, as of the moment of its iteration."""
         return self._subscriptions.consumer_summaries()

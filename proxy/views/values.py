@@ -1,4 +1,4 @@
-"""What the admin API is answered besides statistics: frozen values. Made in `admin_answers`."""
+"""The admin API's answers besides statistics: frozen values, made in `answers`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class Ring:
     """The whole hash space of a subscription; hashes in no range have no owner."""
 
     hash_space: int
-    """How many hashes there are; with 65,535 the first is 1, else 0."""
+    """Number of hashes; with 65,535 the first is 1, else 0."""
     consumers: tuple[str, ...]
     """Names, in join order."""
     ranges: tuple[tuple[int, int, int], ...]
@@ -22,19 +22,19 @@ class Ring:
 
 @dataclass(frozen=True, slots=True)
 class StandingOrders:
-    """What was ordered of one subscription and not taken back."""
+    """The active orders of one subscription."""
 
     topic: str
     subscription: str
     present: bool
-    """Whether any of its workers is here; orders wait for those that are not."""
+    """Whether any of its workers is connected; orders also apply to later ones."""
     paused: bool
     drained: tuple[str, ...]
-    """Names of consumers that get nothing new."""
+    """Names of drained consumers."""
     ordering_mode: str | None
-    """None is what the clients or the configuration say."""
+    """None means that of the clients or the configuration."""
     limits: dict[str, int]
-    """By name; what is not named is the configuration's."""
+    """By name; absent ones are the configuration's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,14 +46,14 @@ class DrainingPage:
     """All there are, of the subscription or the consumer."""
     draining_hashes: tuple[DrainingHash, ...]
     holders: tuple[str, ...]
-    """Who holds each of them."""
+    """The holder of each of them."""
     next: int | None
-    """What to ask the next page `after`; None if this is the last."""
+    """Value of `after` for the next page; None if this is the last."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConnectedConsumer:
-    """A worker, with what a broker would show of it besides."""
+    """A worker, with the further fields that a broker shows."""
 
     statistics: WorkerStatistics
     consumer_id: int
@@ -72,7 +72,7 @@ class ConnectedSubscription:
     subscription: str
     now: float
     replica_name: str
-    """By which the gateway's own consumer is found at the broker."""
+    """Identifies the gateway's own consumer at the broker."""
     ordering_mode: str
     waiting_messages: int
     consumers: tuple[ConnectedConsumer, ...]

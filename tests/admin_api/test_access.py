@@ -207,7 +207,7 @@ def test_metrics_can_be_closed(secret: Path) -> None:
         (token(algorithm="HS256").rpartition(".")[0] + ".", "Signature verification failed"),
         (jwt.encode({"sub": "ada"}, "", algorithm="none"), "alg"),
         ("no.token.atall", "Invalid"),
-        ("", "bring a token"),
+        ("", "authentication required"),
         ("x" * 10_000, "Not enough segments"),
     ],
     ids=lambda value: value if " " in value else "",

@@ -92,7 +92,7 @@ def test_a_gateway_that_shares_nothing_says_so() -> None:
     answer = rig.ask("GET", ONE)
     assert (answer.status_code, answer.json()["detail"]) == (
         404,
-        f"this replica is in no group of subscription 's' on topic {TOPIC}; it shares nothing (groups_enabled)",
+        f"this replica has no group of subscription 's' on topic {TOPIC}; groups are not enabled (groups_enabled)",
     )
     assert "see /api/v1/groups" in GroupsRig().ask("GET", ONE).json()["detail"]
 

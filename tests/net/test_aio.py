@@ -250,7 +250,7 @@ def test_a_process_that_stood_still_sends_nothing_of_before(
         clock.now += 2.0 if stood_still else 1.9
         if stood_still:
             await receiver.until(lambda: "closed" in receiver.names)
-            assert receiver.events[-1] == ("closed", "the gateway stood still with something to send")
+            assert receiver.events[-1] == ("closed", "the gateway stalled with data to send")
             return
         assert await read_all(bench.loop, peer, 1) == b"1"
         clock.now += 100.0
@@ -286,7 +286,7 @@ def test_what_the_peer_had_sent_is_read_before_its_connection_is_given_up(
         if paused:
             receiver.transport.resume_reading()
         await receiver.until(lambda: "closed" in receiver.names)
-        assert receiver.events[-1] == ("closed", "the gateway stood still with something to send")
+        assert receiver.events[-1] == ("closed", "the gateway stalled with data to send")
         await sending
         assert bytes(receiver.data) == sent
         assert await read_all(bench.loop, peer, 1) == b"", "nothing was sent to the peer"
@@ -318,7 +318,7 @@ def test_who_reads_or_sends_without_end_is_given_up_all_the_same(
         clock.now += READ_OUT_S
         await bench.loop.sock_sendall(peer, b"x")
         await receiver.until(lambda: "closed" in receiver.names)
-        assert receiver.events[-1] == ("closed", "the gateway stood still with something to send")
+        assert receiver.events[-1] == ("closed", "the gateway stalled with data to send")
 
     run(test)
 

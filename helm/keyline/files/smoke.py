@@ -1,4 +1,4 @@
-"""What the pod of `helm test` runs: produce and consume through the gateway, and see that each key kept its order.
+"""Runs in the pod of `helm test`: produces and consumes through the gateway, and checks the order of each key.
 
 It uses Pulsar's own client, because that is what the gateway promises to serve. Messages of earlier runs are
 acknowledged and not counted. Exits with 1 and a sentence if something is missing or out of order.

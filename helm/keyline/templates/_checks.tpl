@@ -1,4 +1,4 @@
-{{/* What the schema cannot say. Each mistake fails with a sentence that names the values and what would be right. */}}
+{{/* Checks beyond the schema. Each failure names the values and a valid alternative. */}}
 
 {{- define "keyline.check" -}}
 {{- include "keyline.check.owned" . -}}
@@ -21,8 +21,8 @@
   "tls_key_file" "name the Secret in tls.existingSecret, or let cert-manager make it (tls.certManager)"
   "tls_client_ca_file" "name the Secret in tls.clientCa.existingSecret"
   "replica_name" "each replica is named after its pod"
-  "broker_token" "it would stand in a ConfigMap for everybody to read; put it into a Secret and name that in brokerToken.existingSecret"
-  "journal_key_secret" "it would stand in a ConfigMap for everybody to read; put it into a Secret and name that in journal.keySecret.existingSecret"
+  "broker_token" "it would be readable in a ConfigMap; put it into a Secret and name that in brokerToken.existingSecret"
+  "journal_key_secret" "it would be readable in a ConfigMap; put it into a Secret and name that in journal.keySecret.existingSecret"
 -}}
 {{- range $name, $reason := $why -}}
 {{- if hasKey $.Values.config $name -}}
@@ -57,7 +57,7 @@
 {{- fail "proxyRoleToken.existingSecret needs tls.enabled and tls.clientCa.existingSecret: the authorities that have signed the clients' certificates." -}}
 {{- end -}}
 {{- if or (get .Values.config "broker_is_proxy" | default false) (and .Values.pulsar.release (eq .Values.pulsar.component "proxy")) -}}
-{{- fail "proxyRoleToken.existingSecret needs brokers: set pulsar.component to broker. A Pulsar proxy would take every client for the gateway's role." -}}
+{{- fail "proxyRoleToken.existingSecret needs brokers: set pulsar.component to broker. A Pulsar proxy would see the gateway's role for every client." -}}
 {{- end -}}
 {{- if hasKey .Values.config "proxy_role_token_file" -}}
 {{- fail "config.proxy_role_token_file and proxyRoleToken.existingSecret exclude each other: remove one of them." -}}
@@ -75,7 +75,7 @@
 {{- fail (printf "autoscaling.minReplicas (%d) must be at most autoscaling.maxReplicas (%d)." (int .minReplicas) (int .maxReplicas)) -}}
 {{- end -}}
 {{- if and .enabled (not (or .cpuPercent .perPod.workers .perPod.connections .perPod.heldBytes)) -}}
-{{- fail "autoscaling.enabled needs something to go by: set autoscaling.cpuPercent or one of autoscaling.perPod." -}}
+{{- fail "autoscaling.enabled needs a metric: set autoscaling.cpuPercent or one of autoscaling.perPod." -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
@@ -93,7 +93,7 @@
 {{- end -}}
 {{- end -}}
 {{- if and (hasKey .Values.config "metrics_open") (not .Values.config.metrics_open) (ne .Values.monitoring.scrape.kind "none") -}}
-{{- fail "config.metrics_open is false, and monitoring.scrape has no token to ask with: set monitoring.scrape.kind to none, and scrape by a job of your own." -}}
+{{- fail "config.metrics_open is false, and monitoring.scrape has no token: set monitoring.scrape.kind to none, and use your own scrape job." -}}
 {{- end -}}
 {{- end -}}
 
@@ -141,7 +141,7 @@
 {{- $grace := include "keyline.graceSeconds" . | int -}}
 {{- $least := include "keyline.graceSecondsLeast" . | int -}}
 {{- if lt $grace $least -}}
-{{- fail (printf "shutdown.terminationGracePeriodSeconds (%d) must be at least %d: shutdown.preStopSeconds (%d), config.drain_timeout_s (%s) and 20 s to say farewell and to finish the journal. Otherwise the pod is killed while it drains." $grace $least (int .Values.shutdown.preStopSeconds) (include "keyline.drainSeconds" .)) -}}
+{{- fail (printf "shutdown.terminationGracePeriodSeconds (%d) must be at least %d: shutdown.preStopSeconds (%d), config.drain_timeout_s (%s) and 20 s to close connections and finish the journal. Otherwise the pod is killed while it drains." $grace $least (int .Values.shutdown.preStopSeconds) (include "keyline.drainSeconds" .)) -}}
 {{- end -}}
 {{- $limit := .Values.resources | dig "limits" "memory" "" -}}
 {{- if $limit -}}

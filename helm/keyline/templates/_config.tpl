@@ -12,7 +12,7 @@
 {{- end -}}
 {{- end -}}
 
-{{/* A plain listener that nobody outside of the pod may use goes to loopback: `listen` cannot be switched off. */}}
+{{/* `listen` cannot be switched off: a plain listener that is not exposed goes to loopback. */}}
 {{- define "keyline.plain" -}}
 {{- if or (not .Values.tls.enabled) .Values.tls.keepPlain -}}true{{- end -}}
 {{- end -}}
@@ -28,7 +28,7 @@
 {{- $drain | float64 | ceil | int -}}
 {{- end -}}
 
-{{/* After the drain the gateway says farewell to clients and brokers and finishes the journal's last file. */}}
+{{/* After the drain the gateway closes connections and finishes the journal's last file. */}}
 {{- define "keyline.graceSecondsLeast" -}}
 {{- add .Values.shutdown.preStopSeconds (include "keyline.drainSeconds" . | int) 20 -}}
 {{- end -}}

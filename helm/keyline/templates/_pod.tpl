@@ -119,7 +119,7 @@ readinessProbe:
 {{- if .Values.shutdown.preStopSeconds }}
 lifecycle:
   preStop:
-    # The gateway stops to accept at SIGTERM; until every node has forgotten the pod, clients still come.
+    # The gateway stops accepting at SIGTERM; until every node has removed the pod, clients still connect to it.
     {{- if semverCompare ">=1.30-0" .Capabilities.KubeVersion.Version }}
     sleep:
       seconds: {{ .Values.shutdown.preStopSeconds }}

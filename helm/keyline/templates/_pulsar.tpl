@@ -1,4 +1,4 @@
-{{/* What apache/pulsar-helm-chart calls its things, by the name of the release. */}}
+{{/* Names of objects in apache/pulsar-helm-chart, derived from the release's name. */}}
 
 {{- define "keyline.pulsar.fullname" -}}
 {{- $p := .Values.pulsar -}}

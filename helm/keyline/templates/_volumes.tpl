@@ -78,7 +78,7 @@
 {{- end }}
 {{- end -}}
 
-{{/* What the brokers give: the gateway's tokens, their authorities, the key of tokens. */}}
+{{/* Files from the brokers' release: the gateway's tokens, authorities, the key of tokens. */}}
 {{- define "keyline.brokerVolumes" -}}
 {{- with include "keyline.tokenSecret" . }}
 - name: token
