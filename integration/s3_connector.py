@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from integration import artifacts
-from spark_reports.trouble import connector
+from spark_reports.faults import connector
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 SUBSCRIPTION: Final = ("topic", "subscription")
 WORKER: Final = (*SUBSCRIPTION, "consumer")
-LIFE: Final = (*SUBSCRIPTION, "life")
+RUN: Final = (*SUBSCRIPTION, "life")
 PLACE: Final = ("ledger", "entry", "batch_index")
 SECOND_NS: Final = 1_000_000_000
 

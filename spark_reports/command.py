@@ -100,8 +100,8 @@ def report(
     except reports.place.JournalError as error:
         typer.echo(printable(f"keyline: {error}"), err=True)
         raise typer.Exit(EXIT_NOTHING_TO_READ) from None
-    except reports.trouble.OF_SPARK as error:
-        typer.echo(f"keyline: {reports.trouble.words(error)}", err=True)
+    except reports.faults.OF_SPARK as error:
+        typer.echo(f"keyline: {reports.faults.words(error)}", err=True)
         raise typer.Exit(EXIT_NOTHING_TO_READ) from None
     except KeyboardInterrupt:
         typer.echo("keyline: interrupted", err=True)
@@ -205,9 +205,9 @@ def _settings(given: list[str]) -> dict[str, str]:
 def _reports() -> Any:
     try:
         import spark_reports.days  # noqa: PLC0415 - it needs Spark, which a gateway has not
+        import spark_reports.faults  # noqa: PLC0415 - likewise
         import spark_reports.interrupts  # noqa: PLC0415 - likewise
         import spark_reports.live  # noqa: PLC0415 - likewise
-        import spark_reports.trouble  # noqa: PLC0415 - likewise
     except ImportError as error:
         typer.echo(f"keyline: {error}; reports need Spark: pip install 'keyline[reports]' and Java 17", err=True)
         raise typer.Exit(EXIT_NOTHING_TO_READ) from None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - as all of Spark's documentation has it
 
-from spark_reports.columns import LIFE, WORKER
+from spark_reports.columns import RUN, WORKER
 
 
 def holdings(deliveries: DataFrame) -> DataFrame:
@@ -15,7 +15,7 @@ def holdings(deliveries: DataFrame) -> DataFrame:
     `ahead_ns`, what the wall's clock was ahead of the life's, and `life_ended_ns`, when the last of the subscription
     is known in this life.
     """
-    life_ended = deliveries.groupBy(*LIFE).agg(F.max("at_ns").alias("life_ended_ns"))
+    run_ended = deliveries.groupBy(*RUN).agg(F.max("at_ns").alias("life_ended_ns"))
     ended = F.col("event") != "sent"
     return (
         deliveries.groupBy(*WORKER, "life", "ledger", "entry", "batch_index", "attempt", "sent_ns")
@@ -24,7 +24,7 @@ def holdings(deliveries: DataFrame) -> DataFrame:
             F.min_by(F.when(ended, F.col("event")), F.when(ended, F.col("at_ns"))).alias("how"),
             F.max(F.col("wall_ns") - F.col("at_ns")).alias("ahead_ns"),
         )
-        .join(F.broadcast(life_ended), list(LIFE))
+        .join(F.broadcast(run_ended), list(RUN))
         # Never backwards: one row that is wrong should not be the end of a report.
         .withColumn("until_ns", F.greatest("sent_ns", F.coalesce("ended_ns", "life_ended_ns")))
         .drop("ended_ns")

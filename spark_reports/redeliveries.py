@@ -13,9 +13,9 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - as all of Spark's documentation has it
 
-from spark_reports.columns import LIFE, SUBSCRIPTION, message_name, wall_ns_of, window_start_ns
+from spark_reports.columns import RUN, SUBSCRIPTION, message_name, wall_ns_of, window_start_ns
 
-MESSAGE: Final = (*LIFE, "ledger", "entry", "batch_index")
+MESSAGE: Final = (*RUN, "ledger", "entry", "batch_index")
 STORM_MESSAGES: Final = 1_000
 """A client's receiver queue, by default: what one worker that leaves gives back at the most is no storm."""
 POISON_ATTEMPTS: Final = 3
@@ -85,7 +85,7 @@ def poisoned(deliveries: DataFrame, attempts_min: int = POISON_ATTEMPTS, count: 
     return (
         _often_delivered(deliveries, attempts_min)
         .select(
-            *LIFE,
+            *RUN,
             "key_digest",
             "key",
             "slot",
@@ -96,7 +96,7 @@ def poisoned(deliveries: DataFrame, attempts_min: int = POISON_ATTEMPTS, count: 
             "first_sent_ns",
             "last_sent_ns",
         )
-        .orderBy(F.desc("attempts"), "first_sent_ns", *LIFE, "message")
+        .orderBy(F.desc("attempts"), "first_sent_ns", *RUN, "message")
         .limit(count)
     )
 
@@ -118,15 +118,15 @@ def poisoned_keys(deliveries: DataFrame, attempts_min: int = POISON_ATTEMPTS, co
         `messages` (poisoned ones), `unacked_messages` (of these, never acknowledged), `in_vain` (deliveries of these
         that were given back), `first_sent_ns` (wall time), `blocked_ms`; most deliveries in vain first.
     """
-    life_ended = deliveries.groupBy(*LIFE).agg(F.max("at_ns").alias("life_ended_ns"))
+    run_ended = deliveries.groupBy(*RUN).agg(F.max("at_ns").alias("life_ended_ns"))
     until = F.coalesce("acked_ns", F.when(F.col("last.event") == "dropped", F.col("last.at_ns")), "life_ended_ns")
-    first = Window.partitionBy(*LIFE, "key_digest").orderBy("began_ns", "ledger", "entry", "batch_index")
+    first = Window.partitionBy(*RUN, "key_digest").orderBy("began_ns", "ledger", "entry", "batch_index")
     return (
         _often_delivered(deliveries, attempts_min)
-        .join(F.broadcast(life_ended), list(LIFE))
+        .join(F.broadcast(run_ended), list(RUN))
         .withColumn("blocked_ms", (until - F.col("began_ns")) / 1e6)
         .withColumn("place", F.row_number().over(first))
-        .groupBy(*LIFE, "key_digest")
+        .groupBy(*RUN, "key_digest")
         .agg(
             F.max("key").alias("key"),
             F.max("slot").alias("slot"),
@@ -136,7 +136,7 @@ def poisoned_keys(deliveries: DataFrame, attempts_min: int = POISON_ATTEMPTS, co
             F.min("first_sent_ns").alias("first_sent_ns"),
             F.max(F.when(F.col("place") == 1, F.col("blocked_ms"))).alias("blocked_ms"),
         )
-        .orderBy(F.desc("in_vain"), F.desc("blocked_ms"), *LIFE, "key_digest")
+        .orderBy(F.desc("in_vain"), F.desc("blocked_ms"), *RUN, "key_digest")
         .limit(count)
     )
 

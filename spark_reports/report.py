@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from spark_reports import lives
+from spark_reports import gateway_runs
 
 if TYPE_CHECKING:
     from spark_reports.reading import Skipped
@@ -34,7 +34,7 @@ class Report:
         kinds = ", ".join(f"{count:,} {kind}" for kind, count in sorted(self.by_kind.items()))
         return (
             f"audit: {counts['messages']:,} messages, {counts['deliveries']:,} deliveries, {counts['acked']:,} "
-            f"acknowledged, {counts['keys']:,} keys, {counts['consumers']:,} workers, {counts['lives']:,} lives: "
+            f"acknowledged, {counts['keys']:,} keys, {counts['consumers']:,} workers, {counts['lives']:,} runs: "
             f"{self.violations:,} violations{f' ({kinds})' if kinds else ''}"
         )
 
@@ -44,24 +44,24 @@ class Report:
         found = [f"not in the report: {item.file}: {item.reason}" for item in self.skipped]
         if self.rows_lost:
             found.append(f"the gateways lost {self.rows_lost:,} rows of their journals; what they said is not known")
-        return found + [words for life in self.odd_lives for words in _oddities(life)]
+        return found + [words for run in self.odd_lives for words in _oddities(run)]
 
 
-def _oddities(life: dict[str, Any]) -> list[str]:
+def _oddities(run: dict[str, Any]) -> list[str]:
     found = []
-    if life["beside"] is not None:
+    if run["beside"] is not None:
         found.append(
-            f"gateway {life['gateway']}: two processes had this name at once, lives {life['beside']} and "
-            f"{life['life']}; names should be each replica's own"
+            f"gateway {run['gateway']}: two processes had this name at once, runs {run['beside']} and "
+            f"{run['life']}; names should be each replica's own"
         )
-    if life["clock_moved_ns"] > lives.ODD_NS:
+    if run["clock_moved_ns"] > gateway_runs.ODD_NS:
         found.append(
-            f"gateway {life['gateway']}: the wall clock moved by {life['clock_moved_ns'] / 1e9:,.1f} s in life "
-            f"{life['life']}; times over the wall clock, and what a day or hour is, are as wrong"
+            f"gateway {run['gateway']}: the wall clock moved by {run['clock_moved_ns'] / 1e9:,.1f} s in run "
+            f"{run['life']}; times over the wall clock, and what a day or hour is, are as wrong"
         )
-    if life["killed"]:
+    if run["killed"]:
         found.append(
-            f"gateway {life['gateway']}: life {life['life']} was killed; what it did in its last second or so is in no "
+            f"gateway {run['gateway']}: run {run['life']} was killed; what it did in its last second or so is in no "
             "journal"
         )
     return found

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as all of Spark's documentation has it
 
 from proxy.journal.schema import TABLES
-from spark_reports import lives
+from spark_reports import gateway_runs
 from spark_reports.jobs import Tables, all_jobs
 from spark_reports.ordering_audit import judge, parties, totals, violations
 from spark_reports.output import replacing
@@ -105,7 +105,7 @@ def report_on(spark: SparkSession, journal: Journal, out: Path | None, span: Spa
     steps = ["gateways", "audit", *(job.name for job in jobs)]
     watcher.began(steps[0], 1, len(steps))
     rows = {name: span.cut(journal.read(spark, name)) for name in TABLES}
-    told = lives.lives([rows[name] for name in journal.files], journal.killed).cache()
+    told = gateway_runs.runs([rows[name] for name in journal.files], journal.killed).cache()
     watcher.began(steps[1], 2, len(steps))
     result, found = _audit(spark, journal, span, rows, told)
     if out is not None:
@@ -148,7 +148,7 @@ def _audit(
         files=sum(map(len, journal.files.values())),
         rows_lost=_rows_lost(rows["metrics"]),
         skipped=journal.skipped,
-        odd_lives=[row.asDict() for row in lives.odd(told).collect()],
+        odd_lives=[row.asDict() for row in gateway_runs.odd(told).collect()],
     )
     return result, found
 

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import pytest
 
 from proxy.config.settings import GROUP_OF, GROUPS
-from proxy.journal.keeper import JournalSettings
+from proxy.journal.service import JournalSettings
 from proxy.limits import Limits
 from proxy.net.broker.settings import BrokerSettings
 from proxy.net.election.elections import ElectionSettings

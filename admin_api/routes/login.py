@@ -32,14 +32,14 @@ _HEADERS: Final = {
     "cache-control": "no-store",
 }
 _PAGE: Final = files("admin_api").joinpath("console/login.html").read_text()
-_TROUBLE: Final = "<!-- trouble -->"
+_PROBLEM: Final = "<!-- problem -->"
 
 
-def login_page(trouble: str | None) -> Response:
+def login_page(problem: str | None) -> Response:
     """The page, with what went wrong before."""
-    said = "" if trouble is None else f'<p class="trouble" role="alert">{escape(trouble)}</p>'
-    code = HTTPStatus.OK if trouble is None else HTTPStatus.UNAUTHORIZED
-    return HTMLResponse(_PAGE.replace(_TROUBLE, said), code, headers=_HEADERS)
+    said = "" if problem is None else f'<p class="problem" role="alert">{escape(problem)}</p>'
+    code = HTTPStatus.OK if problem is None else HTTPStatus.UNAUTHORIZED
+    return HTMLResponse(_PAGE.replace(_PROBLEM, said), code, headers=_HEADERS)
 
 
 def login_routes(tokens: Tokens | None) -> APIRouter:

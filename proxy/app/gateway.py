@@ -62,7 +62,7 @@ if TYPE_CHECKING:
     from proxy.aio.tls import TlsFiles
     from proxy.app.log_limiter import LineLimiter
     from proxy.config.load import Loaded
-    from proxy.journal.keeper import JournalKeeper
+    from proxy.journal.service import JournalService
 
 FAREWELL_S = 2.0
 """Time for clients to read sent data before their connections are aborted."""
@@ -294,12 +294,12 @@ class Gateway:
         log.info("gateway stopped", drained=complete)
         return complete
 
-    async def _take_snapshots(self, keeper: JournalKeeper) -> None:
+    async def _take_snapshots(self, service: JournalService) -> None:
         """Record the numbers of /metrics periodically."""
         serving, journaling = self._config.serving, self._config.journaling
         while True:
             await asyncio.sleep(journaling.journal_snapshot_s)
-            keeper.journal.measured(await snapshot(self._metrics, serving.metrics_consumers_max))
+            service.journal.measured(await snapshot(self._metrics, serving.metrics_consumers_max))
 
     async def _close_journal(self) -> None:
         """The last file is finished on a thread, while the event loop stops other parts."""

@@ -23,7 +23,7 @@ from proxy.service_url import parse_service_url
 if TYPE_CHECKING:
     from proxy.aio.clock_and_connector import AioClock
     from proxy.config.settings import Config
-    from proxy.journal.keeper import JournalKeeper
+    from proxy.journal.service import JournalService
     from proxy.journal.topic import EventTopic
     from proxy.net.broker.directory import Brokers
     from proxy.net.events import Events
@@ -81,18 +81,18 @@ def rivals_of(config: Config, groups: Groups | None, brokers: Brokers, clock: Ai
     return ProducerRivals(groups.replica, PulsarSharedMail(topic, groups.replica, brokers, clock), clock)
 
 
-def journal_of(config: Config, clock: AioClock) -> JournalKeeper | None:
+def journal_of(config: Config, clock: AioClock) -> JournalService | None:
     """Make the journal, if it is enabled; only then load Arrow and numpy. Raises `StartFailure`."""
     if config.journaling.journal is None:
         return None
-    from proxy.journal.keeper import JournalKeeper, JournalSettings  # noqa: PLC0415
+    from proxy.journal.service import JournalService, JournalSettings  # noqa: PLC0415
 
     values = config.values()
     secret = config.journaling.journal_key_secret
     values["journal_key_secret"] = None if secret is None else secret.get_secret_value().encode()
     settings = JournalSettings(**{field.name: values[field.name] for field in fields(JournalSettings)})
     try:
-        return JournalKeeper(settings, config.serving.replica_name, version("keyline"), clock, time.time_ns)
+        return JournalService(settings, config.serving.replica_name, version("keyline"), clock, time.time_ns)
     except ValueError as error:
         raise StartFailure(f"journal {error}") from error
 

@@ -36,11 +36,11 @@ class Chunk(Protocol):
 class RowChunk:
     """Rows that were gathered one by one, as tuples of the table's columns behind `life`."""
 
-    def __init__(self, table: Table, life: str, rows: Sequence[tuple[Any, ...]], size_bytes: int) -> None:
+    def __init__(self, table: Table, run_id: str, rows: Sequence[tuple[Any, ...]], size_bytes: int) -> None:
         """At least one row."""
         self.table = table
         self.size_bytes = size_bytes
-        self._life = life
+        self._run_id = run_id
         self._rows = rows
 
     def counted(self) -> Mapping[str, int]:
@@ -53,4 +53,4 @@ class RowChunk:
     def batch(self) -> pa.RecordBatch:
         """As the protocol says."""
         columns = dict(zip(self.table.names[1:], map(list, zip(*self._rows, strict=True)), strict=True))
-        return batch_of(self.table, {"life": self._life, **columns})
+        return batch_of(self.table, {"life": self._run_id, **columns})

@@ -86,7 +86,7 @@ class DeliveryChunk:
 
     def __init__(
         self,
-        life: str,
+        run_id: str,
         structs: list[bytes],
         subscriptions: list[tuple[str, str]],
         consumers: list[str],
@@ -95,7 +95,7 @@ class DeliveryChunk:
     ) -> None:
         """At least one struct; `keys` by digest, if they are written themselves."""
         self.size_bytes = len(structs) * STRUCT_BYTES
-        self._life = life
+        self._run_id = run_id
         self._structs = structs
         self._subscriptions = subscriptions
         self._consumers = consumers
@@ -136,7 +136,7 @@ class DeliveryChunk:
         return batch_of(
             DELIVERIES,
             {
-                "life": self._life,
+                "life": self._run_id,
                 "topic": _taken(topics, rows["subscription"]),
                 "subscription": _taken(names, rows["subscription"]),
                 "at_ns": at_ns,
@@ -165,13 +165,13 @@ class DeliveryLog:
 
     def __init__(
         self,
-        life: str,
+        run_id: str,
         digests: KeyDigests,
         put: Callable[[DeliveryChunk], object],
         wall_minus_clock_ns: Callable[[], int],
     ) -> None:
         """Nothing gathered; `put` takes what is handed in, for the writer's thread."""
-        self._life = life
+        self._run_id = run_id
         self._digests = digests
         self._put = put
         self._wall_minus_clock_ns = wall_minus_clock_ns
@@ -182,7 +182,7 @@ class DeliveryLog:
         if not self.structs:
             return
         chunk = DeliveryChunk(
-            self._life,
+            self._run_id,
             self.structs,
             list(self.subscriptions),
             self.consumers.texts,

@@ -37,7 +37,7 @@ class Journal:
 
     def __init__(
         self,
-        life: str,
+        run_id: str,
         spool: Spool,
         wall_ns: Callable[[], int],
         now: Callable[[], float],
@@ -47,12 +47,14 @@ class Journal:
 
         With `digests` a record of each message is kept.
         """
-        self.life = life
+        self.run_id = run_id
         self._digests = digests
         self._spool = spool
         self._wall_ns = wall_ns
         self._now = now
-        self._deliveries = None if digests is None else DeliveryLog(life, digests, spool.put, self.wall_minus_clock_ns)
+        self._deliveries = (
+            None if digests is None else DeliveryLog(run_id, digests, spool.put, self.wall_minus_clock_ns)
+        )
         self._rows: dict[str, list[Row]] = {}
         self._sizes: dict[str, int] = {}
 
@@ -132,7 +134,7 @@ class Journal:
 
     def _hand_in(self, name: str) -> None:
         rows = self._rows.pop(name)
-        self._spool.put(RowChunk(TABLES[name], self.life, rows, self._sizes.pop(name)))
+        self._spool.put(RowChunk(TABLES[name], self.run_id, rows, self._sizes.pop(name)))
 
     def _times(self, at: float) -> tuple[int, int]:
         """A moment of the life's clock, and what the wall's clock showed then."""

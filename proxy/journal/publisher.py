@@ -1,7 +1,7 @@
-"""The thread that brings finished files to the store, apart from the one that writes rows.
+"""The thread that publishes finished files to the store, separate from the thread that writes rows.
 
-A store may hang for minutes (an object store's client tries again by itself). So it holds up nothing but its own files:
-they wait on the local disk, and are tried again. What a life before left unfinished is brought there too.
+A store may hang for minutes (an object store's client retries by itself). It delays only its own files: they wait on
+the local disk, and are retried. Unfinished files of an earlier run are published too.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 import structlog
 
+from proxy.journal.fault import Fault
 from proxy.journal.recovery import abandoned, recover, recover_directory
-from proxy.journal.trouble import Trouble
 
 if TYPE_CHECKING:
-    from proxy.journal.recovery import LifeDirectory, Recovered
+    from proxy.journal.recovery import Recovered, RunDirectory
     from proxy.journal.segment import Finished
     from proxy.journal.store import Store
 
 LOOK_S: Final = 0.5
 AGAIN_S: Final = 10.0
-"""After so long files that could not be published are tried again."""
+"""Interval of retries of files that could not be published."""
 STALLED_S: Final = 5.0
-"""A store that takes longer over one file is said to be a problem."""
+"""Time for one file after which the store is reported as a fault."""
 
 log = structlog.get_logger("keyline.journal")
 
@@ -35,20 +35,20 @@ log = structlog.get_logger("keyline.journal")
 class Publisher:
     """Runs from `start` until it is closed and has tried everything."""
 
-    def __init__(self, directory: Path, life: str, store: Store) -> None:
-        """`directory` is of all open files of gateways of this name; below it each life has its own."""
+    def __init__(self, directory: Path, run_id: str, store: Store) -> None:
+        """`directory` has all unfinished files of gateways with this name; each run has a directory in it."""
         self.files_published = 0
         self.rows_recovered = 0
-        self.trouble = Trouble()
+        self.fault = Fault()
         self._directory = directory
-        self._life = life
+        self._run_id = run_id
         self._store = store
         self._finished: queue.SimpleQueue[Finished | Path | None] = queue.SimpleQueue()
         self._left: list[Path] = []
-        """Logs of this life whose files could not be published yet."""
+        """Logs of this run whose files could not be published yet."""
         self._again_at = 0.0
         self._busy_since: float | None = None
-        self._last: LifeDirectory | None = None
+        self._last: RunDirectory | None = None
         self._thread = threading.Thread(target=self._run, name="journal-files", daemon=True)
 
     def start(self) -> None:
@@ -56,16 +56,16 @@ class Publisher:
         self._thread.start()
 
     def publish(self, finished: Finished) -> None:
-        """When it is its turn."""
+        """Queue a file."""
         self._finished.put(finished)
 
     def recover(self, unfinished: Path) -> None:
-        """Make a file of a log that the writer had to give up."""
+        """Turn a log that the writer had to abandon into a file."""
         self._finished.put(unfinished)
 
-    def close(self, life: LifeDirectory | None) -> None:
-        """No more will come; try what there is, and give up this life's directory."""
-        self._last = life
+    def close(self, run: RunDirectory | None) -> None:
+        """No more files follow; try the remaining ones, and release this run's directory."""
+        self._last = run
         self._finished.put(None)
 
     def join(self, timeout_s: float) -> bool:
@@ -75,11 +75,11 @@ class Publisher:
 
     @property
     def problem(self) -> str | None:
-        """What is wrong now."""
+        """The current fault."""
         since = self._busy_since
-        if self.trouble.problem is None and since is not None and time.monotonic() > since + STALLED_S:
+        if self.fault.problem is None and since is not None and time.monotonic() > since + STALLED_S:
             return f"the store has not taken a file for {time.monotonic() - since:.0f} s"
-        return self.trouble.problem
+        return self.fault.problem
 
     # ---- the thread
 
@@ -107,7 +107,7 @@ class Publisher:
         try:
             found.publish(self._store)
         except (OSError, pa.ArrowException) as error:
-            self.trouble.failed("a file cannot be published", error)
+            self.fault.failed("a file cannot be published", error)
             self._again_at = time.monotonic() + AGAIN_S
             self._left.append(found.abandon())
         else:
@@ -117,7 +117,7 @@ class Publisher:
             self._busy_since = None
 
     def _try_again(self, now: float | None) -> None:
-        """What is left, if it is time; at the end in any case."""
+        """Retry the remaining files when they are due, and always at the end."""
         if not self._left or (now is not None and now < self._again_at):
             return
         self._again_at = time.monotonic() + AGAIN_S
@@ -135,28 +135,28 @@ class Publisher:
 
     def _well(self) -> None:
         if not self._left:
-            self.trouble.over()
+            self.fault.over()
 
-    # ---- what others left
+    # ---- files of earlier runs
 
     def _recover_others(self) -> None:
-        """Of lives of this gateway that were killed."""
+        """From killed runs of this gateway."""
         self._busy_since = time.monotonic()
         try:
-            for life in abandoned(self._directory, self._directory / self._life):
-                for recovered in recover_directory(life, self._store):
+            for run in abandoned(self._directory, self._directory / self._run_id):
+                for recovered in recover_directory(run, self._store):
                     self._tell(recovered)
                     self._busy_since = time.monotonic()
-                life.close()
+                run.close()
         except OSError as error:
-            self.trouble.failed("files of an earlier life cannot be read", error)
+            self.fault.failed("files of an earlier run cannot be read", error)
         finally:
             self._busy_since = None
 
     def _tell(self, recovered: Recovered) -> None:
-        own = recovered.log.parent.name == self._life
+        own = recovered.log.parent.name == self._run_id
         if recovered.problem is not None:
-            self.trouble.failed("an unfinished file cannot be recovered", OSError(recovered.problem))
+            self.fault.failed("an unfinished file cannot be recovered", OSError(recovered.problem))
             if own:
                 self._left.append(recovered.log)
             return

@@ -1,11 +1,11 @@
-"""Logs that a process left when it was killed are made the files that they would have become.
+"""Recovers the files of killed processes from their logs.
 
-A log is whole up to its last batch; what comes behind that was being written and is told as lost. A process holds a
-lock on its directory for as long as it lives, however it dies, so that nobody takes a living one's files.
+A log is complete up to its last batch; data behind it was being written and is reported as lost. A process holds a lock
+on its directory until it ends in any way, so that files of a running process are not taken.
 
-A log says itself of which table it is and where its file belongs, and others may be able to write where it lies. So it
-is taken at its word only for what a gateway would write: the table's own columns, a place that the table's files have.
-Links are not followed, for what is recovered is deleted afterwards; what is no file of ours stays and is told.
+A log names its table and the place of its file, and other programs may be able to write in its directory. So only
+values that a gateway would write are accepted: the table's own columns, and a valid place for the table's files. Links
+are not followed, because recovered files are deleted; other files are kept and reported.
 """
 
 from __future__ import annotations
@@ -34,25 +34,25 @@ if TYPE_CHECKING:
 LOCK_NAME: Final = "lock"
 TABLE_KEY: Final = f"{METADATA_PREFIX}table".encode()
 END_OF_STREAM: Final = bytes.fromhex("ffffffff00000000")
-"""What Arrow writes behind the last batch."""
+"""Arrow's mark behind the last batch."""
 
 log = structlog.get_logger("keyline.journal")
 
 
 @dataclass(frozen=True, slots=True)
 class Recovered:
-    """What became of one log."""
+    """The result for one log."""
 
     log: Path
     rows: int
     torn_bytes: int
     """Behind the last whole batch."""
     problem: str | None = None
-    """Why nothing could be made of it; it stays where it is then."""
+    """The reason why it could not be recovered; it is kept then."""
 
 
-class LifeDirectory:
-    """Where one process has its open files."""
+class RunDirectory:
+    """The directory of a process's unfinished files."""
 
     def __init__(self, path: Path) -> None:
         """Make and lock it. Raises OSError."""
@@ -63,35 +63,35 @@ class LifeDirectory:
         fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
     def close(self) -> None:
-        """Nothing is open any more; what is left in it is for a recovery."""
+        """Release it; remaining files are left for recovery."""
         if not any(item.name != LOCK_NAME for item in self.path.iterdir()):
             (self.path / LOCK_NAME).unlink()
             self.path.rmdir()
         os.close(self._lock)
 
 
-def abandoned(directory: Path, own: Path | None = None) -> Iterator[LifeDirectory]:
-    """Directories of processes that do not live any more, locked; the caller closes each."""
+def abandoned(directory: Path, own: Path | None = None) -> Iterator[RunDirectory]:
+    """Directories of ended processes, locked; the caller closes each."""
     if not directory.is_dir():
         return
     for path in sorted(directory.iterdir()):
         if path == own or path.is_symlink() or not path.is_dir():
             continue
         try:
-            life = LifeDirectory(path)
+            run = RunDirectory(path)
         except BlockingIOError:
-            continue  # it lives: two gateways of one name
+            continue  # it is running: two gateways with one name
         except OSError as error:
             log.warning("unfinished journal files skipped", directory=str(path), reason=str(error))
             continue
-        yield life
+        yield run
 
 
-def recover_directory(life: LifeDirectory, store: Store) -> Iterator[Recovered]:
-    """Publish what its logs hold, and clear it away."""
-    for path in sorted(life.path.glob(f"*{LOG_SUFFIX}")):
+def recover_directory(run: RunDirectory, store: Store) -> Iterator[Recovered]:
+    """Publish the contents of its logs, and remove it."""
+    for path in sorted(run.path.glob(f"*{LOG_SUFFIX}")):
         yield recover(path, store, killed=True)
-    for unfinished in life.path.glob(f"*{FILE_SUFFIX}"):
+    for unfinished in run.path.glob(f"*{FILE_SUFFIX}"):
         if not unfinished.with_suffix(LOG_SUFFIX).exists():
             unfinished.unlink()
 
@@ -108,9 +108,9 @@ def recover(path: Path, store: Store, *, killed: bool = False) -> Recovered:
 
 def _publish(path: Path, store: Store, *, killed: bool) -> tuple[int, int]:
     if not stat.S_ISREG(path.lstat().st_mode):
-        raise ValueError(f"{path.name}: it is no regular file")
+        raise ValueError(f"{path.name}: it is not a regular file")
     unfinished = path.with_suffix(FILE_SUFFIX)
-    unfinished.unlink(missing_ok=True)  # what was made of the log before, or a link to who knows what
+    unfinished.unlink(missing_ok=True)  # the result of an earlier recovery, or a link
     with pa.memory_map(str(path)) as data:
         try:
             stream = pa.ipc.open_stream(data)
@@ -138,12 +138,12 @@ def _publish(path: Path, store: Store, *, killed: bool) -> tuple[int, int]:
 
 
 def _word_of(name: str, schema: pa.Schema) -> tuple[Table, str]:
-    """The table and the place that a log names. Raises ValueError if no gateway would write such a log."""
+    """The table and the place that a log names. Raises ValueError if a gateway would not write such a log."""
     facts = schema.metadata or {}
     table = TABLES.get(facts.get(TABLE_KEY, b"").decode(errors="replace"))
     place = facts.get(PLACE_KEY, b"").decode(errors="replace")
     if table is None:
-        raise ValueError(f"{name}: it is no log of a table that this release writes")
+        raise ValueError(f"{name}: it is not a log of a table of this release")
     if not is_place(table, place):
         raise ValueError(f"{name}: it names {place!r}, where no file of the table {table.name} belongs")
     wanted = {field.name: field for field in arrow_schema(table)}

@@ -1,13 +1,12 @@
-"""The journal's tables, in one place: what the gateway writes and what reports read.
+"""The journal's tables: written by the gateway, read by reports.
 
 A pure description, so that reports import it without the gateway. Rules that keep old files and new jobs together, and
-the other way round: a field's id and name are never used again for something else, a field is never removed nor given
-another type, a new one is `optional` and says since which version it is there. A reader asks for fields by name: what a
-file lacks is null, what a reader does not know it does not see. Kinds of events are data, no schema: a reader passes
-over those that it does not know.
+the other way round: a field's id and name are never reused, a field is never removed or given another type, and a new
+field is `optional` and names the version that added it. A reader asks for fields by name: a missing field is null, and
+unknown fields are ignored. Kinds of events are data, not schema: a reader ignores unknown ones.
 
-Files lie in `TABLE/date=YYYY-MM-DD/hour=HH/gateway=NAME/`, by the wall clock in UTC when a row happened. `gateway` is
-the replica's name; one life of its process is a `life`, and monotonic times are compared within one life only.
+Files are in `TABLE/date=YYYY-MM-DD/hour=HH/gateway=NAME/`, by the wall clock in UTC of a row's event. `gateway` is the
+replica's name. The column `life` identifies one run of its process; monotonic times are compared only within one run.
 """
 
 from __future__ import annotations
@@ -74,7 +73,7 @@ class Table:
         return tuple(field.name for field in self.fields)
 
 
-_LIFE: Final = Field(1, "life", Kind.NAME, "The run of the gateway's process; each run has another name.")
+_RUN: Final = Field(1, "life", Kind.NAME, "The run of the gateway's process; each run has another name.")
 _TOPIC: Final = Field(2, "topic", Kind.NAME, "Full name, of one partition.")
 _SUBSCRIPTION: Final = Field(3, "subscription", Kind.NAME, "Its name.")
 _WALL: Final = Field(
@@ -91,7 +90,7 @@ EVENTS: Final = Table(
     "What happened to subscriptions, groups and topics: joins, leaves, moved ranges, leases, leaders, orders. The same "
     "events as the admin API's.",
     (
-        _LIFE,
+        _RUN,
         _TOPIC,
         _SUBSCRIPTION,
         _at("Time"),
@@ -107,7 +106,7 @@ DRAINS: Final = Table(
     "drains",
     "Hand-overs: a hash went from one worker to another after it had drained (PIP-379). One row when it ended.",
     (
-        _LIFE,
+        _RUN,
         _TOPIC,
         _SUBSCRIPTION,
         _at("End of the drain"),
@@ -125,7 +124,7 @@ REDELIVERIES: Final = Table(
     "redeliveries",
     "Messages that a worker returned for redelivery, one row for each occasion.",
     (
-        _LIFE,
+        _RUN,
         _TOPIC,
         _SUBSCRIPTION,
         _at("Time"),
@@ -140,7 +139,7 @@ DELIVERIES: Final = Table(
     "Deliveries of each message, if `journal_deliveries` is on: one row when it is sent to a worker, one when that "
     "delivery ends.",
     (
-        _LIFE,
+        _RUN,
         _TOPIC,
         _SUBSCRIPTION,
         _at("Time"),
@@ -171,7 +170,7 @@ METRICS: Final = Table(
     "metrics",
     "What `/metrics` shows, every `journal_snapshot_s` seconds: one row for each number; histograms by count and sum.",
     (
-        _LIFE,
+        _RUN,
         Field(4, "at_ns", Kind.INT64, "Time by the run's monotonic clock, in nanoseconds."),
         _WALL,
         Field(6, "name", Kind.NAME, "The metric, as it is exported."),

@@ -1,9 +1,9 @@
 """One file of the journal from its first row to its publication.
 
-A Parquet file can be read when it has its footer, that is when it is closed; a process that is killed would take with
-it whatever it wrote since. So the rows go two ways: into the Parquet file that is to be published, and into a log of
-Arrow record batches beside it, which is whole up to its last batch at any moment. The log is deleted when the Parquet
-file is published; a log that is found later was left by a process that died, and `recovery` makes it a file.
+A Parquet file can be read only with its footer, that is when it is closed; a killed process would lose all rows of an
+unfinished file. So rows are written twice: into the Parquet file that will be published, and into a log of Arrow record
+batches beside it, which is complete up to its last batch at any moment. The log is deleted when the Parquet file is
+published; a log that is found later was left by a killed process, and `recovery` turns it into a file.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 LOG_SUFFIX: Final = ".arrows"
 FILE_SUFFIX: Final = ".parquet"
 PLACE_KEY: Final = f"{METADATA_PREFIX}place".encode()
-"""In a log's metadata: where its file belongs."""
+"""In a log's metadata: the place of its file."""
 COMPRESSION: Final = "zstd"
 ROWS_PER_GROUP_MAX: Final = 1 << 20
 
@@ -68,7 +68,7 @@ class Segment:
         return Finished(self._file_path, self._log_path, self._place)
 
     def abandon(self) -> Path:
-        """Give the file up after an error; returns the log, which a recovery may make something of."""
+        """Abandon the file after an error; returns the log, which may be recoverable."""
         for part in (self._file, self._log, self._log_file):
             try:
                 part.close()
@@ -80,7 +80,7 @@ class Segment:
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """A segment that has all its rows, and is to go to its place."""
+    """A complete segment that is to be published."""
 
     file: Path
     log: Path
@@ -92,16 +92,16 @@ class Finished:
         self.log.unlink()
 
     def abandon(self) -> Path:
-        """Give the file up after an error; returns the log, of which a recovery makes it anew."""
+        """Abandon the file after an error; returns the log, from which recovery makes it again."""
         self.file.unlink(missing_ok=True)
         return self.log
 
 
 def parquet_writer(path: Path, schema: pa.Schema, table: Table) -> pq.ParquetWriter:
-    """A file as all of the journal's are: texts by dictionary, numbers by their differences.
+    """A Parquet writer with the journal's encodings: texts by dictionary, numbers by differences.
 
-    It says of each group of rows between what bounds they are for what readers choose by: that of all columns would
-    take a fifth of the time.
+    Row groups have statistics only for the columns that readers filter by: statistics of all columns would take a fifth
+    of the time.
     """
     names = names_of(table)
     return pq.ParquetWriter(

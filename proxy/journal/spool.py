@@ -1,6 +1,6 @@
-"""Rows on their way to the writer's thread, of bounded size: what does not fit is lost and counted, nobody waits.
+"""The bounded queue of rows for the writer's thread: rows that do not fit are dropped and counted, without waiting.
 
-Deliveries must not be slowed by a disk that is slow, full or gone, and memory must not grow with what it does not take.
+A slow, full or missing disk must not slow deliveries down, and memory must not grow with unwritten rows.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class Spool:
         """Nothing in it. `bytes_max` bounds the chunks that wait and the one that is being written."""
         self.bytes_max = bytes_max
         self.dropped: Counter[str] = Counter()
-        """Rows that were lost, by kind."""
+        """Dropped rows, by kind."""
         self._bytes = 0
         self._chunks: deque[Chunk] = deque()
         self._changed = threading.Condition()
@@ -28,11 +28,11 @@ class Spool:
 
     @property
     def bytes_held(self) -> int:
-        """Of all chunks that were put and are not done with."""
+        """Bytes of all chunks in the queue or being written."""
         return self._bytes
 
     def put(self, chunk: Chunk) -> bool:
-        """Take it, or lose it because it does not fit; returns at once."""
+        """Queue it, or drop it if it does not fit; returns at once."""
         with self._changed:
             if self._closed or self._bytes + chunk.size_bytes > self.bytes_max:
                 self._lose(chunk)
@@ -52,12 +52,12 @@ class Spool:
             return self._chunks.popleft()
 
     def done(self, chunk: Chunk) -> None:
-        """The chunk that was taken is needed no more."""
+        """The chunk in work is written."""
         with self._changed:
             self._bytes -= chunk.size_bytes
 
     def lose(self, chunk: Chunk) -> None:
-        """The chunk that was taken could not be written."""
+        """The chunk in work could not be written."""
         with self._changed:
             self._lose(chunk)
 

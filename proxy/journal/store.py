@@ -1,7 +1,7 @@
-"""Where finished files go: a local directory, or any file system that Arrow knows by its URL (s3://, gs://, file://).
+"""The store of finished files: a local directory, or a file system that Arrow supports by URL (s3://, gs://, file://).
 
-A file appears whole or not at all: locally it is renamed into its place, elsewhere it is uploaded, which object stores
-show when it is complete.
+A file appears atomically: locally it is renamed into its place; elsewhere it is uploaded, and object stores show an
+upload only when it is complete.
 """
 
 from __future__ import annotations
@@ -65,10 +65,10 @@ class RemoteStore:
 
 
 def store_at(place: str) -> Store:
-    """What a path or URL names.
+    """The store at a path or URL.
 
     Raises:
-        ValueError: it names nothing that Arrow knows; the text says what and why.
+        ValueError: Arrow does not support it; the text has the reason.
     """
     if "://" not in place:
         return LocalStore(Path(place))

@@ -1,4 +1,4 @@
-"""How a journal fares, in numbers."""
+"""Statistics of a journal."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 LOST_AT_FIRST: Final = dict.fromkeys(
     ("drains", "redeliveries", "metrics", "sent", "acked", "returned", "dropped", "worker_joined", "worker_left"), 0
 )
-"""Shown though nothing was lost; other kinds of events are when they were."""
+"""Shown also at zero; other kinds of events only when rows were dropped."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,20 +19,20 @@ class JournalSummary:
     """Whether there is a journal at all."""
     rows_written: int = 0
     rows_dropped: dict[str, int] = field(default_factory=lambda: dict(LOST_AT_FIRST))
-    """Lost, by kind: of an event its kind, of other rows their table, of a delivery what became of it."""
+    """Dropped rows, by kind: an event's kind, the table of other rows, a delivery's ending."""
     rows_recovered: int = 0
-    """Of files that a life before had left unfinished."""
+    """From unfinished files of an earlier run."""
     files_published: int = 0
     bytes_held: int = 0
     """Memory of rows that are not written yet."""
     failures: int = 0
     """Times that something could not be written or published."""
     problem: str | None = None
-    """What is wrong now."""
+    """The current fault."""
 
     @property
     def well(self) -> bool:
-        """Whether nothing is wrong."""
+        """Whether there is no fault."""
         return self.problem is None
 
 
@@ -41,7 +41,7 @@ NO_JOURNAL: Final = JournalSummary(kept=False)
 
 @dataclass(slots=True)
 class TopicSummary:
-    """How the topic of events fares; counts are since the start."""
+    """Statistics of the topic of events; counts are since the start."""
 
     kept: bool = False
     """Whether events are sent anywhere."""

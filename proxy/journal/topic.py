@@ -1,9 +1,9 @@
 """The gateway's events as JSON messages on a Pulsar topic, for other teams' programs to subscribe to.
 
-By the official client: to be understood by everybody is worth more here than speed. Messages of one subscription have
-one partition key, so they keep their order on a partitioned topic and in Key_Shared subscriptions. Each arrives at
-least once: what was not confirmed is sent again, with the same `number`. Events that the broker does not take in time
-are lost and counted, beginning with the oldest; nothing waits for them.
+It uses the official client: simplicity matters more here than speed. Messages of one subscription have one partition
+key, so they keep their order on a partitioned topic and in Key_Shared subscriptions. Each arrives at least once:
+unconfirmed messages are sent again, with the same `number`. Events that the broker does not accept in time are dropped
+and counted, oldest first; nothing waits for them.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ if TYPE_CHECKING:
 WAITING_MAX: Final = 10_000
 """Events that wait for the broker."""
 TOGETHER_MAX: Final = 500
-"""Events that are under way to it at a time."""
+"""Unconfirmed events at a time."""
 AGAIN_S: Final = 2.0
 """Pause after a failure."""
 VERSION: Final = 1
-"""Of the messages; greater when a field gets another meaning. Fields and kinds may be added without."""
+"""Version of the messages; it grows when a field changes its meaning, not when fields or kinds are added."""
 
 log = structlog.get_logger("keyline.journal")
 
 
 class Producer(Protocol):
-    """What is needed of the client's producer."""
+    """The required part of the client's producer."""
 
     async def send(self, content: Any, properties: dict[str, str], partition_key: str) -> Any:
         """Until the broker has it; raises `pulsar.PulsarException`."""
@@ -66,11 +66,11 @@ class EventTopic:
         self._waiting: deque[Event] = deque()
 
     async def run(self) -> None:
-        """Send whatever happens; ends with the events, when everything was sent or cannot be."""
+        """Send all events; ends with their stream, when everything was sent or cannot be sent."""
         wake = asyncio.Event()
         listener = self._events.listen(wake.set)
         while True:
-            ended = listener.ended  # before the look, for something may happen after it, and then the end
+            ended = listener.ended  # read before taking events: the end may follow directly after the last event
             missed, events = listener.take()
             self.summary.dropped += missed
             self._waiting.extend(events)
@@ -94,7 +94,7 @@ class EventTopic:
         await self._close()
 
     async def _send(self) -> bool:
-        """Some of those that wait, in their order; False if the broker did not take them."""
+        """Send some waiting events, in order; False if the broker did not accept them."""
         events = [self._waiting[place] for place in range(min(TOGETHER_MAX, len(self._waiting)))]
         try:
             if self._producer is None:

@@ -39,7 +39,7 @@ def producer_of(
 
 
 def _quiet() -> logging.Logger:
-    """The client's own log: only what is wrong, in words of its own."""
+    """The client's own log: errors and warnings only, in its own format."""
     logger = logging.getLogger("pulsar")
     logger.setLevel(logging.ERROR)
     return logger

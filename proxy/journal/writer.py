@@ -1,7 +1,7 @@
 """The thread that writes the journal: chunks in, files out, one open file for each table and hour.
 
-A file is finished when it is old or large enough, and the publisher's then. Whatever goes wrong with the disk costs
-rows, which are counted, and never the thread: it says once what is wrong, goes on, and says once when it is over.
+A file is finished when it is old or large enough, and then goes to the publisher. Disk errors cost rows, which are
+counted, and never end the thread: it reports the fault once, continues, and reports the recovery once.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
+from proxy.journal.fault import Fault
 from proxy.journal.partition import by_hour, place_of
 from proxy.journal.publisher import Publisher
-from proxy.journal.recovery import LifeDirectory
+from proxy.journal.recovery import RunDirectory
 from proxy.journal.segment import Segment
-from proxy.journal.trouble import Trouble
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from proxy.journal.store import Store
 
 LOOK_S: Final = 1.0
-"""How often it is looked whether a file is old enough, if nothing comes."""
+"""Interval of the check for old files, without new rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,25 +38,25 @@ class WriterSettings:
     """Where and how."""
 
     gateway: str
-    life: str
+    run_id: str
     directory: Path
-    """Of all open files of gateways of this name; below it each life has a directory of its own."""
+    """Directory of all unfinished files of gateways with this name; each run has a directory in it."""
     roll_s: float
     roll_bytes: int
     facts: dict[str, str]
-    """What every file says of itself."""
+    """Metadata of every file."""
 
 
 @dataclass(frozen=True, slots=True)
 class WriterCounters:
-    """How it fares, the publisher included."""
+    """Statistics, including the publisher's."""
 
     rows_written: int
     files_published: int
     failures: int
     rows_recovered: int
     problem: str | None
-    """What is wrong now."""
+    """The current fault."""
 
 
 @dataclass(slots=True)
@@ -72,24 +72,24 @@ class Writer:
         """Nothing is opened yet."""
         self._settings = settings
         self._spool = spool
-        self._publisher = Publisher(settings.directory, settings.life, store)
-        self._trouble = Trouble()
+        self._publisher = Publisher(settings.directory, settings.run_id, store)
+        self._fault = Fault()
         self._rows_written = 0
         self._open: dict[tuple[str, str], _Open] = {}
         self._numbers = itertools.count(1)
-        self._life: LifeDirectory | None = None
+        self._directory: RunDirectory | None = None
         self._thread = threading.Thread(target=self._run, name="journal", daemon=True)
 
     @property
     def counters(self) -> WriterCounters:
-        """How it fares now; for any thread."""
+        """Current statistics; for any thread."""
         publisher = self._publisher
         return WriterCounters(
             self._rows_written,
             publisher.files_published,
-            self._trouble.failures + publisher.trouble.failures,
+            self._fault.failures + publisher.fault.failures,
             publisher.rows_recovered,
-            self._trouble.problem or publisher.problem,
+            self._fault.problem or publisher.problem,
         )
 
     def start(self) -> None:
@@ -113,7 +113,7 @@ class Writer:
                 self._spool.done(chunk)
             self._roll(time.monotonic())
         self._roll(None)
-        self._publisher.close(self._life)
+        self._publisher.close(self._directory)
 
     def _write(self, chunk: Chunk) -> None:
         written = 0
@@ -122,23 +122,23 @@ class Writer:
                 self._segment(chunk.table, hour).segment.write(batch)
                 written += batch.num_rows
         except Exception as error:  # noqa: BLE001 - a fault of ours in one row must not end the journal
-            self._trouble.failed("rows cannot be written", error)
+            self._fault.failed("rows cannot be written", error)
             self._spool.lose(chunk)
             self._abandon(chunk.table)
         else:
             self._rows_written += written
-            self._trouble.over()
+            self._fault.over()
 
     def _segment(self, table: Table, hour: datetime) -> _Open:
         key = table.name, hour.isoformat()
         found = self._open.get(key)
         if found is None:
             settings = self._settings
-            if self._life is None:
-                self._life = LifeDirectory(settings.directory / settings.life)
+            if self._directory is None:
+                self._directory = RunDirectory(settings.directory / settings.run_id)
             name = f"{settings.life}-{next(self._numbers):06d}-{table.name}"
             place = place_of(table, hour, settings.gateway, name)
-            segment = Segment(table, self._life.path, name, place, settings.facts)
+            segment = Segment(table, self._directory.path, name, place, settings.facts)
             found = self._open[key] = _Open(segment, time.monotonic() + settings.roll_s)
         return found
 
@@ -154,10 +154,10 @@ class Writer:
         try:
             self._publisher.publish(segment.finish())
         except (OSError, pa.ArrowException) as error:
-            self._trouble.failed("a file cannot be finished", error)
+            self._fault.failed("a file cannot be finished", error)
             self._publisher.recover(segment.abandon())
 
     def _abandon(self, table: Table) -> None:
-        """After an error the table's files are as they are; new ones are begun."""
+        """After an error the table's files are abandoned; new ones are started."""
         for key in [key for key in self._open if key[0] == table.name]:
             self._publisher.recover(self._open.pop(key).segment.abandon())

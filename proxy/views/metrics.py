@@ -16,7 +16,7 @@ from proxy.net.broker.statistics import State
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from proxy.journal.keeper import JournalKeeper
+    from proxy.journal.service import JournalService
     from proxy.net.broker.directory import Brokers
     from proxy.net.election.elections import ProducerElections
     from proxy.net.election.statistics import ElectionsSummary, ElectionSummary
@@ -73,7 +73,7 @@ class MetricsSource:
         brokers: Brokers,
         collections_total: Callable[[], int],
         groups: Groups | None = None,
-        journal: JournalKeeper | None = None,
+        journal: JournalService | None = None,
         event_topic: TopicSummary | None = None,
         certificates: Callable[[], CertificatesSummary] = lambda: NO_CERTIFICATES,
         log_lines_left_out: Callable[[], int] = lambda: 0,

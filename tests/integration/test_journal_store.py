@@ -28,8 +28,8 @@ from integration.processes import OwnedProcess
 from integration.s3_connector import ensure_connector
 from integration.standalone import PulsarStandalone
 from spark_reports.command import EXIT_NOTHING_TO_READ
+from spark_reports.faults import connector
 from spark_reports.reading import open_journal
-from spark_reports.trouble import connector
 from tests.integration.conditions import eventually
 from tests.integration.conftest import StartGateway, explain
 
@@ -116,7 +116,7 @@ def test_a_store_that_stands_still_costs_no_row_and_no_delivery(
     done = keyline_report(store.url, tmp_path)
     assert done.returncode == 0, done.stderr
     said = f"audit: {MESSAGES:,} messages, {MESSAGES:,} deliveries, {MESSAGES:,} acknowledged, 100 keys, 2 workers"
-    assert done.stdout.splitlines()[-1] == f"{said}, 1 lives: 0 violations"
+    assert done.stdout.splitlines()[-1] == f"{said}, 1 runs: 0 violations"
 
 
 def test_spark_without_its_connector_is_told_which(store: ObjectStore, tmp_path: Path) -> None:

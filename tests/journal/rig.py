@@ -44,7 +44,7 @@ class StubbornStore(LocalStore):
 class JournalRig:
     """One life of a gateway that keeps a journal."""
 
-    def __init__(self, root: Path, *, life: str = LIFE, bytes_max: int = 1 << 20, **settings: Any) -> None:
+    def __init__(self, root: Path, *, run_id: str = LIFE, bytes_max: int = 1 << 20, **settings: Any) -> None:
         """Started. `settings` are the writer's."""
         self.root = root
         self.now = 100.0
@@ -53,14 +53,16 @@ class JournalRig:
         self.spool = Spool(bytes_max)
         self.settings = WriterSettings(
             gateway="gw/1",
-            life=life,
+            run_id=run_id,
             directory=root / "_open" / "gw",
             roll_s=settings.pop("roll_s", 3600.0),
             roll_bytes=settings.pop("roll_bytes", 1 << 30),
-            facts={"gateway": "gw/1", "life": life},
+            facts={"gateway": "gw/1", "life": run_id},
         )
         self.writer = Writer(self.settings, self.spool, self.store)
-        self.journal = Journal(life, self.spool, lambda: self.wall_ns, lambda: self.now, settings.pop("digests", None))
+        self.journal = Journal(
+            run_id, self.spool, lambda: self.wall_ns, lambda: self.now, settings.pop("digests", None)
+        )
         assert not settings
         self.writer.start()
 

@@ -12,11 +12,11 @@ import pyarrow as pa
 import pytest
 
 from proxy.journal.arrow import arrow_schema, with_facts
-from proxy.journal.keeper import own_directory
 from proxy.journal.partition import is_place, place_of
 from proxy.journal.recovery import LOCK_NAME, abandoned, recover, recover_directory
 from proxy.journal.schema import REDELIVERIES
 from proxy.journal.segment import PLACE_KEY
+from proxy.journal.service import own_directory
 from proxy.journal.store import LocalStore
 from tests.journal.rig import LIFE, JournalRig, rows
 from tests.journal.test_writer import killed
@@ -169,7 +169,7 @@ def test_the_journal_goes_on_whatever_it_finds_at_its_start(tmp_path: Path) -> N
     (directory / "1").symlink_to(tmp_path / "first")
     (directory / "2").symlink_to(directory / "2")
     shutil.copytree(log.parent, directory / LIFE)
-    rig = JournalRig(root, life="b" * 32)
+    rig = JournalRig(root, run_id="b" * 32)
     rig.until(lambda: rig.writer.counters.rows_recovered == 30)
     assert rig.writer.counters.failures >= 2
     rig.journal.came_back(("t", "s"), "w1", 9)

@@ -14,7 +14,7 @@ import pytest
 
 from proxy.core.dispatcher import HandOver
 from proxy.journal.partition import quoted
-from proxy.journal.recovery import LifeDirectory, abandoned, recover
+from proxy.journal.recovery import RunDirectory, abandoned, recover
 from proxy.journal.schema import DRAINS, REDELIVERIES
 from proxy.journal.segment import Segment
 from proxy.journal.store import LocalStore
@@ -64,7 +64,7 @@ def test_a_file_is_finished_when_it_is_large_or_old_enough(tmp_path: Path) -> No
         rig.journal.hand_in()
         rig.until(lambda number=number: rig.writer.counters.files_published == number + 1)  # type: ignore[misc]
     rig.end()
-    old = JournalRig(tmp_path, life="b" * 32, roll_s=0.05)
+    old = JournalRig(tmp_path, run_id="b" * 32, roll_s=0.05)
     old.journal.came_back(KEY, "w1", 3)
     old.journal.hand_in()
     old.until(lambda: old.writer.counters.files_published == 1)
@@ -176,7 +176,7 @@ def test_what_a_killed_gateway_wrote_its_next_life_publishes(tmp_path: Path) -> 
     log = killed(tmp_path / "first", tmp_path / "copy")
     second = tmp_path / "second"
     shutil.copytree(log.parent, second / "_open" / "gw" / LIFE)
-    rig = JournalRig(second, life="b" * 32)
+    rig = JournalRig(second, run_id="b" * 32)
     rig.until(lambda: rig.writer.counters.rows_recovered == 30)
     rig.journal.came_back(KEY, "w1", 9)
     rig.end()
@@ -207,8 +207,8 @@ def test_a_log_is_whole_up_to_its_last_batch_wherever_it_ends(tmp_path: Path) ->
 
 def test_a_living_gateways_files_are_left_alone(tmp_path: Path) -> None:
     """Two of one name may run by mistake: each has its own."""
-    alive = LifeDirectory(tmp_path / "alive")
-    dead = LifeDirectory(tmp_path / "dead")
+    alive = RunDirectory(tmp_path / "alive")
+    dead = RunDirectory(tmp_path / "dead")
     (dead.path / "x.arrows").write_bytes(b"")
     dead.close()
     assert [found.path.name for found in abandoned(tmp_path)] == ["dead"]

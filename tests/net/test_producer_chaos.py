@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from proxy.limits import Limits
+from proxy.net.election.back_off import EXPECTED_S_MAX
 from proxy.net.election.elections import ElectionSettings
-from proxy.net.election.holds import EXPECTED_S_MAX
 from proxy.net.relay.parting import BROKEN_S
 from proxy.wire import pulsar_pb2 as pb
 from tests.lives import lives

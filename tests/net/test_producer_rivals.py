@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 from structlog.testing import capture_logs
 
+from proxy.net.election.back_off import UNAVAILABLE_S_MAX
 from proxy.net.election.election import PROMOTION_S_MAX
-from proxy.net.election.holds import TROUBLE_S_MAX
 from proxy.net.election.rivals import EXPIRY_CHECK_S, NOT_READY_S, ProducerRivals, rivals_topic
 from proxy.net.mail.shared import PulsarSharedMail
 from proxy.producers.announcement import Announcement, BestWaiting, TopicNews, decode, encode
@@ -327,7 +327,7 @@ def test_the_best_is_announced_while_it_is_held(rig: ElectionRig) -> None:
     news = rig.told()[-1]
     assert news.best is not None
     assert news.best.priority == 7
-    assert PATIENCE_S > TROUBLE_S_MAX, "nobody loses patience with it"
+    assert PATIENCE_S > UNAVAILABLE_S_MAX, "nobody loses patience with it"
 
 
 class TwoReplicas:

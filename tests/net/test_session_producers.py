@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from proxy.limits import Limits
+from proxy.net.election.back_off import EXPECTED_S_MAX, RETURN_TRIES_S, UNAVAILABLE_S_MIN
 from proxy.net.election.election import PROMOTION_S_MAX
 from proxy.net.election.elections import ElectionSettings, ProducerElections
-from proxy.net.election.holds import EXPECTED_S_MAX, RETURN_TRIES_S, TROUBLE_S_MIN
 from proxy.net.relay.parting import BROKEN_S, PARTING_S_MAX
 from proxy.net.relay.requests import OURS
 from proxy.net.session.producers import UNREAD_S_MAX
@@ -927,12 +927,12 @@ def test_trouble_of_the_broker_does_not_drain_the_queue() -> None:
     assert asked(c) == []
     b.client.deliver(want(21, 2))
     assert answers(b) == [(21, "queued")]
-    rig.clock.advance(TROUBLE_S_MIN)
+    rig.clock.advance(UNAVAILABLE_S_MIN)
     assert asked(b) == [("PRODUCER", 21)]
     b.broker.deliver(error(21, pb.ServiceNotReady))
-    rig.clock.advance(TROUBLE_S_MIN)
+    rig.clock.advance(UNAVAILABLE_S_MIN)
     assert asked(c) == []
-    rig.clock.advance(TROUBLE_S_MIN)
+    rig.clock.advance(UNAVAILABLE_S_MIN)
     c.take_all()
     c.broker.deliver(ready(30, epoch=1))
     assert answers(c) == [(30, "ready")]
@@ -950,7 +950,7 @@ def test_the_broker_goes_and_the_connection_stays() -> None:
     b.take_all()
     b.broker.lose()
     assert answers(b) == [(20, "ServiceNotReady")]
-    rig.clock.advance(TROUBLE_S_MIN)
+    rig.clock.advance(UNAVAILABLE_S_MIN)
     leg = b.reopen()
     assert [command.producer.request_id for command in parse(leg.take())] == [21]
 

@@ -1,4 +1,4 @@
-"""The pieces of a WebSocket's worker: ids, permits, deadlines, books and chunks."""
+"""The pieces of a WebSocket's worker: ids, permits, deadlines, the in-flight registry and chunks."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.net.websocket.books import Books, entry_key
 from proxy.net.websocket.deadlines import Deadlines
+from proxy.net.websocket.in_flight import InFlight, entry_key
 from proxy.net.websocket.permits import ROOM_MAX, Permits
 from proxy.net.websocket.places import WHOLE, Place, read_place
 from proxy.wire import pulsar_pb2 as pb
@@ -192,7 +192,7 @@ def test_room_has_an_end() -> None:
     assert permits.to_grant() == [(0, ROOM_MAX)]
 
 
-# ---- deadlines, books, chunks
+# ---- deadlines, in_flight, chunks
 
 
 def test_each_is_due_after_its_own_time() -> None:
@@ -249,14 +249,14 @@ def test_forgotten_ones_are_never_due() -> None:
     assert (len(due), clock.waiting) == (2, 0)
 
 
-def test_books_forget_a_batch_as_a_whole() -> None:
+def test_the_in_flight_registry_forgets_a_batch_as_a_whole() -> None:
     """What was acknowledged of it is not among what goes back."""
-    books = Books()
+    in_flight = InFlight()
     for place, with_it in ((A, ()), (B, ()), (C, (A,))):
-        books.sent(place, with_it)
-        books.sent(place, with_it)
-    assert (len(books), A in books) == (3, True)
-    assert (books.acknowledged(A), books.acknowledged(A), books.acknowledged(C)) == ((), None, (A,))
-    books.sent(A)
-    assert books.given_back(entry_key(B)) == [(B, ()), (A, ())]
-    assert (len(books), B in books, books.given_back(entry_key(B))) == (0, False, [])
+        in_flight.sent(place, with_it)
+        in_flight.sent(place, with_it)
+    assert (len(in_flight), A in in_flight) == (3, True)
+    assert (in_flight.acknowledged(A), in_flight.acknowledged(A), in_flight.acknowledged(C)) == ((), None, (A,))
+    in_flight.sent(A)
+    assert in_flight.given_back(entry_key(B)) == [(B, ()), (A, ())]
+    assert (len(in_flight), B in in_flight, in_flight.given_back(entry_key(B))) == (0, False, [])

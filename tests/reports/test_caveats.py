@@ -26,7 +26,7 @@ def caveats(
 
 
 def life(beside: str | None, moved_ns: int, *, killed: bool = False) -> dict[str, Any]:
-    """One that `lives.odd` gives."""
+    """One that `gateway_runs.odd` gives."""
     return {"gateway": "gw-1", "life": "b", "beside": beside, "clock_moved_ns": moved_ns, "killed": killed}
 
 

@@ -9,8 +9,8 @@ from typer.testing import CliRunner
 
 from integration.ports import free_ports
 from proxy.cli.main import app
+from spark_reports.faults import words
 from spark_reports.place import JournalError, place_at
-from spark_reports.trouble import words
 
 
 def test_one_url_serves_both_libraries() -> None:

@@ -1,7 +1,7 @@
 """One topic's election at work: what the broker answers goes in, requests and answers to clients come out.
 
 Around the pure `proxy.producers.election` this adds what takes time: whom the broker is not asked for at present
-(`producer_holds`), what must not meet at the broker, and what other replicas say (`producer_rivalry`).
+(`producer_back_off`), what must not meet at the broker, and what other replicas say (`rivalry`).
 """
 
 from __future__ import annotations
@@ -11,19 +11,19 @@ from dataclasses import replace
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Final
 
-from proxy.net.election.chronicle import Chronicle
-from proxy.net.election.holds import ElectionHolds
+from proxy.net.election.audit_log import AuditLog
+from proxy.net.election.back_off import ElectionBackOff
 from proxy.net.election.rivalry import TopicRivalry
 from proxy.net.election.statistics import ACCESS_MODES, BestRival, ElectionPage, ElectionSummary, WaitingProducer
+from proxy.producers.admission_lock import AdmissionLock
 from proxy.producers.election import Act, Acts, Contender, Election, Stage
-from proxy.producers.turnstile import Turnstile
 from proxy.producers.waiting import rank_of
 from proxy.wire import pulsar_pb2 as pb
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from proxy.net.election.chronicle import Candidacy, Candidate
+    from proxy.net.election.audit_log import Candidacy, Candidate
     from proxy.net.election.rivals import ProducerRivals
     from proxy.net.election.statistics import ElectionCounters, TopicOwner
     from proxy.net.events import Events
@@ -65,15 +65,15 @@ class TopicElection:
         `rivals` is None for a gateway that is alone.
         """
         self.topic = topic
-        self._chronicle = Chronicle(topic, clock, events, totals)
+        self._audit_log = AuditLog(topic, clock, events, totals)
         self._clock = clock
         self._over = over
         self._election: Election[Candidate] = Election(rivals.replica if rivals is not None else "")
-        self._holds = ElectionHolds(self._election, clock, grace_s, unsettled_until, self._do)
+        self._back_off = ElectionBackOff(self._election, clock, grace_s, unsettled_until, self._do)
         self._rivalry = (
             TopicRivalry(topic, self._election, clock, rivals, grace_s, self._do) if rivals is not None else None
         )
-        self._turnstile = Turnstile()
+        self._admission_lock = AdmissionLock()
         self._arrivals = 0
         self._due: deque[tuple[Act, Candidacy]] = deque()
         self._doing = False
@@ -90,17 +90,17 @@ class TopicElection:
 
     def arrive(self, candidate: Candidate) -> None:
         """One more wants the topic."""
-        self._chronicle.count(arrivals_total=1)
+        self._audit_log.count(arrivals_total=1)
         self._arrivals += 1
         returning = candidate.topic_epoch is not None and (self._owned_last(candidate) or self._unsettled)
         rank = rank_of(candidate.priority, self._arrivals, returning=returning)
         contender = Contender(rank, candidate, since=candidate.arrived_at)
         candidate.candidacy = contender
         if not returning:
-            self._holds.newcomer(unsettled=self._unsettled and self._other is None)
+            self._back_off.newcomer(unsettled=self._unsettled and self._other is None)
         self._do(self._election.arrive(contender))
         if contender.stage is Stage.WAITING:
-            self._chronicle.queued(candidate, self.waiting_count)
+            self._audit_log.queued(candidate, self.waiting_count)
 
     def _owned_last(self, candidate: Candidate) -> bool:
         """Whether it is the owner of before, by its epoch: a client that never chose a name may return without one."""
@@ -113,7 +113,7 @@ class TopicElection:
         """Its client closed it, or is gone."""
         if contender.stage is Stage.GONE:
             return
-        self._chronicle.ended(contender, reason)
+        self._audit_log.ended(contender, reason)
         self._do(self._election.left(contender))
         self.end(contender)
 
@@ -121,9 +121,9 @@ class TopicElection:
         """The broker closed the owner, whose client lives and comes back."""
         if contender.stage is Stage.GONE:
             return
-        self._chronicle.ended(contender, reason)
+        self._audit_log.ended(contender, reason)
         self._tell_closed()
-        self._holds.owner_closed()
+        self._back_off.owner_closed()
         self._do(self._election.left(contender))
         self.end(contender)
 
@@ -135,19 +135,19 @@ class TopicElection:
         candidate = contender.producer
         candidate.name = success.producer_name
         if self._fenced_meanwhile(contender, success):
-            self._chronicle.count(fencings_total=1)
+            self._audit_log.count(fencings_total=1)
             self.left(contender, "fenced as soon as it was promoted")
             candidate.tell_refused(pb.ProducerFenced, "another producer has fenced this one")
             return False
-        vacant_s = self._chronicle.vacant_s
+        vacant_s = self._audit_log.vacant_s
         self._do(self._election.granted(contender))
         if contender.stage is not Stage.OWNER:
             return False
         epoch = success.topic_epoch if success.HasField("topic_epoch") else None
         resumed = candidate.topic_epoch is not None and candidate.topic_epoch == epoch
-        self._chronicle.promoted(candidate, epoch, vacant_s, self.waiting_count, resumed=resumed)
+        self._audit_log.promoted(candidate, epoch, vacant_s, self.waiting_count, resumed=resumed)
         self._last_owner = candidate.name, epoch
-        self._holds.promoted()
+        self._back_off.promoted()
         if contender is self._doubted:
             self.left(contender, IN_DOUBT)
         return True
@@ -156,7 +156,7 @@ class TopicElection:
         """It waits at the broker, for somebody that is not connected here."""
         contender.producer.name = success.producer_name
         if not contender.told_queued:
-            self._chronicle.queued(contender.producer, self.waiting_count)
+            self._audit_log.queued(contender.producer, self.waiting_count)
         self._do(self._election.queued(contender))
         self.end(contender)
 
@@ -170,18 +170,18 @@ class TopicElection:
         self.end(contender)
         if error == pb.ProducerFenced and contender.producer.topic_epoch is not None and self._try_again(contender):
             return False
-        self._holds.refused()
+        self._back_off.refused()
         if error == pb.ProducerFenced:
-            self._chronicle.count(fencings_total=1)
+            self._audit_log.count(fencings_total=1)
         if error in TROUBLES:
             if contender.stage is Stage.PARKED:
                 self._tell_closed()
-            self._holds.trouble()
+            self._back_off.unavailable()
         elif contender.returning:
-            self._holds.release()
+            self._back_off.release()
         if error in ENDINGS:
             self._refuse_all(error, message)
-        self._chronicle.ended(contender, message)
+        self._audit_log.ended(contender, message)
         self._do(self._election.left(contender))
         return True
 
@@ -193,21 +193,21 @@ class TopicElection:
     # ---- what must not meet at the broker
 
     def begin(self, token: object, begin: Callable[[], None], *, alone: bool) -> None:
-        """Let a change of the topic's owner begin when it may, `alone` if it fences; see `Turnstile`."""
-        self._turnstile.begin(token, begin, alone=alone)
+        """Let a change of the topic's owner begin when it may, `alone` if it fences; see `AdmissionLock`."""
+        self._admission_lock.begin(token, begin, alone=alone)
 
     def end(self, token: object) -> None:
         """It was answered, or nobody waits for that."""
-        self._turnstile.end(token)
+        self._admission_lock.end(token)
         self._consider_end()
 
     def join(self, token: object) -> None:
         """The broker does it without being asked."""
-        self._turnstile.join(token)
+        self._admission_lock.join(token)
 
     def take_over(self, token: object, former: object) -> bool:
-        """What is under way goes on as something else; see `Turnstile`."""
-        return self._turnstile.take_over(token, former)
+        """What is under way goes on as something else; see `AdmissionLock`."""
+        return self._admission_lock.take_over(token, former)
 
     def _promote_parked(self, contender: Candidacy) -> None:
         """Whom it waited for has left: the broker promotes it, unless it waits for somebody else as well."""
@@ -223,7 +223,7 @@ class TopicElection:
         """The broker does something that it was not asked for, and perhaps does not tell."""
         if self._closed:
             return
-        self._turnstile.join(token)
+        self._admission_lock.join(token)
         self._clock.call_later(seconds_max, overdue)
 
     # ---- those that do not wait
@@ -234,10 +234,10 @@ class TopicElection:
         self._other = holder, owner
         self._outrun = self._election.at_broker, owner.topic_epoch
         self._last_owner = None
-        self._chronicle.taken(owner)
+        self._audit_log.taken(owner)
         self._note()
         if former is not None:
-            self._chronicle.count(fencings_total=1)
+            self._audit_log.count(fencings_total=1)
             self.left(former, f"fenced by {owner.producer_name}")
         if owner.access_mode == FENCING:
             self._tell_fenced(owner.topic_epoch)
@@ -263,7 +263,7 @@ class TopicElection:
             if self._election.owner is not None:
                 self.left(self._election.owner, IN_DOUBT)
         if self._other is not None and self._other[0] is holder:
-            self._chronicle.given_up(self._other[1])
+            self._audit_log.given_up(self._other[1])
             self._other = None
             self._note()
             at_broker = self._election.at_broker
@@ -296,7 +296,7 @@ class TopicElection:
         owner = self._owner
         if owner is None or owner.topic_epoch is None or owner.topic_epoch >= epoch:
             return
-        self._chronicle.count(fencings_total=1)
+        self._audit_log.count(fencings_total=1)
         if self._election.owner is not None:
             self.left(self._election.owner, reason)
         elif self._other is not None:
@@ -305,7 +305,7 @@ class TopicElection:
     @property
     def _owner(self) -> TopicOwner | None:
         """Who owns the topic and is connected here, whether it waited for that or not."""
-        return self._chronicle.owner or (self._other[1] if self._other is not None else None)
+        return self._audit_log.owner or (self._other[1] if self._other is not None else None)
 
     def _tell_closed(self) -> None:
         if self._rivalry is not None:
@@ -335,11 +335,11 @@ class TopicElection:
             now=self._clock.now(),
             owner=self._owner,
             waiting_count=self.waiting_count,
-            vacant_s=self._chronicle.vacant_s,
+            vacant_s=self._audit_log.vacant_s,
             held=self._election.held.value,
             rival=BestRival.of(self._election.elsewhere.best),
             outranked=self.outranked,
-            counters=replace(self._chronicle.counters),
+            counters=replace(self._audit_log.counters),
         )
 
     def page(self, first: int, limit: int) -> ElectionPage:
@@ -367,7 +367,7 @@ class TopicElection:
     def close(self) -> None:
         """The gateway stops: nobody is asked for any more, or their epochs would be spent for nothing."""
         self._closed = True
-        self._holds.stop()
+        self._back_off.stop()
         if self._rivalry is not None:
             self._rivalry.close()
 
@@ -392,7 +392,7 @@ class TopicElection:
             self.begin(contender, contender.producer.ask, alone=False)
         elif act in (Act.WITHDRAW, Act.YIELD) and contender.stage is Stage.WITHDRAWING:
             if act is Act.YIELD:
-                self._chronicle.yielded(contender.producer, self._election.elsewhere.best)
+                self._audit_log.yielded(contender.producer, self._election.elsewhere.best)
             contender.producer.withdraw()
         elif act is Act.TELL_QUEUED and contender.stage is not Stage.GONE:
             contender.producer.tell_queued()
@@ -414,18 +414,18 @@ class TopicElection:
             contender.producer.tell_refused(error, message)
 
     def _try_again(self, contender: Candidacy) -> bool:
-        again = self._holds.try_again()
+        again = self._back_off.try_again()
         if again:
             self._do(self._election.put_back(contender))
         return again
 
     @property
     def _unsettled(self) -> bool:
-        return self._last_owner is None and self._holds.unsettled
+        return self._last_owner is None and self._back_off.unsettled
 
     def _consider_end(self) -> None:
-        wanted = not self._election.idle or self._other is not None or not self._turnstile.idle
-        if not wanted and self._holds.idle and not self._doing:
+        wanted = not self._election.idle or self._other is not None or not self._admission_lock.idle
+        if not wanted and self._back_off.idle and not self._doing:
             self._over(self)
 
     def _note(self) -> None:
@@ -433,7 +433,7 @@ class TopicElection:
         election = self._election
         parked = election.at_broker is not None and election.at_broker.stage is Stage.PARKED
         owned = election.owner is not None or self._other is not None
-        self._chronicle.vacant(bool(self.waiting_count) and not owned and not parked and not election.elsewhere.owned)
+        self._audit_log.vacant(bool(self.waiting_count) and not owned and not parked and not election.elsewhere.owned)
         if self._rivalry is not None and not self._closed:
             owner = self._owner
             self._rivalry.settled(owned=owned, epoch=None if owner is None else owner.topic_epoch)

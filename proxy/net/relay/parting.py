@@ -36,7 +36,7 @@ TURN_S_MAX: Final = 30.0
 
 
 class TopicGate(Protocol):
-    """What keeps apart the changes of a topic's owner (`producers.turnstile`)."""
+    """What keeps apart the changes of a topic's owner (`producers.admission_lock`)."""
 
     def begin(self, token: object, begin: Callable[[], None], *, alone: bool) -> None:
         """Call `begin` when that change may be under way."""

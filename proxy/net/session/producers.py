@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 from proxy.errors import ClientError, LimitExceeded
 from proxy.net.relay.parting import Leavings
 from proxy.net.relay.requests import OURS
-from proxy.net.session.takers import TAKERS, SessionTakers
+from proxy.net.session.ownership_changes import IMMEDIATE_MODES, OwnershipChanges
 from proxy.net.session.waiting_producer import WaitingProducer
 from proxy.producers.election import Stage
 from proxy.producers.request import queue_priority
@@ -65,7 +65,7 @@ class SessionProducers:
         self._stuck = stuck
         self._answers_timer: Timer | None = None
         self._waiting: dict[int, WaitingProducer] = {}
-        self._takers = SessionTakers(relay, transport, client_version, elections, clock)
+        self._ownership_changes = OwnershipChanges(relay, transport, client_version, elections, clock)
 
     # ---- from the client
 
@@ -79,8 +79,10 @@ class SessionProducers:
             self._relay.request(_T.PRODUCER, body, frame)  # the broker answers as it did
         elif body.producer_access_mode == pb.WaitForExclusive:
             self._wait(body, frame)
-        elif body.producer_access_mode in TAKERS and self._takers.election(body.producer_id) is None:
-            self._takers.take(self._elections.of(full_name(body.topic)), body, frame)
+        elif (
+            body.producer_access_mode in IMMEDIATE_MODES and self._ownership_changes.election(body.producer_id) is None
+        ):
+            self._ownership_changes.take(self._elections.of(full_name(body.topic)), body, frame)
         else:
             self._relay.request(_T.PRODUCER, body, frame)
 
@@ -92,12 +94,12 @@ class SessionProducers:
             producer.election.left(producer.candidacy, "closed by its client")
             self.transport.write(commands.success(body.request_id))
             return
-        election = self._takers.election(body.producer_id) if producer is None else producer.election
+        election = self._ownership_changes.election(body.producer_id) if producer is None else producer.election
         if election is None:
             self._relay.request(_T.CLOSE_PRODUCER, body, frame)
             return
         # Of one that was fenced the election may be over, and another one held.
-        self._takers.close(self._elections.of(election.topic), body, frame)
+        self._ownership_changes.close(self._elections.of(election.topic), body, frame)
 
     def writability_changed(self, writable: bool) -> None:  # noqa: FBT001 - the port's one bit of news
         """A client that leaves its socket unread leaves the broker's answers unread too.
@@ -125,7 +127,7 @@ class SessionProducers:
         """Close a producer at the broker."""
         body = pb.CommandCloseProducer(producer_id=producer.producer_id, request_id=self._relay.own_id())
         frame = frames.encode_command(_T(type=_T.CLOSE_PRODUCER, close_producer=body))
-        self._takers.close(producer.election, body, frame)
+        self._ownership_changes.close(producer.election, body, frame)
 
     # ---- from the broker
 
@@ -135,16 +137,16 @@ class SessionProducers:
         producer = self._waiting.get(body.producer_id)
         if pending.kind == _T.CLOSE_PRODUCER:
             told = self._closed(body, producer)
-            self._takers.closed(body)
+            self._ownership_changes.closed(body)
             return told
         if producer is not None and producer.request_id == body.request_id:
             return self._decided(producer, command)
-        self._takers.answered(body, command)
+        self._ownership_changes.answered(body, command)
         return True
 
     def closed_by_broker(self, producer_id: int) -> bool:
         """CLOSE_PRODUCER from the broker; whether the client is to hear it."""
-        self._takers.give_up(producer_id)
+        self._ownership_changes.give_up(producer_id)
         producer = self._waiting.get(producer_id)
         if producer is None or producer.candidacy.stage is Stage.WAITING:
             return True
@@ -157,7 +159,7 @@ class SessionProducers:
     def broker_lost(self) -> None:
         """The broker is gone and the connection stays; the client was told of all that was open or asked for there."""
         leavings = Leavings()
-        closed_ids = self._takers.closed_ids
+        closed_ids = self._ownership_changes.closed_ids
         # As they are before any of it is told: what comes of one may be that another is asked for, on the way to come.
         producers = list(self._waiting.values())
         withdrawing = [each for each in producers if each.candidacy.stage is Stage.WITHDRAWING]
@@ -171,7 +173,7 @@ class SessionProducers:
         for producer in withdrawing:
             producer.sent = False
             producer.election.withdrawn(producer.candidacy)
-        self._takers.broker_lost(leavings)
+        self._ownership_changes.broker_lost(leavings)
         leavings.left_to_broker(self.clock)
 
     # ---- the end
@@ -180,7 +182,7 @@ class SessionProducers:
         """What was passed on has not left the gateway: the broker has nothing of it, and nobody was fenced by it."""
         for producer in self._waiting.values():
             producer.sent = False
-        self._takers.unsent()
+        self._ownership_changes.unsent()
 
     def lose(self, reason: str, leavings: Leavings, *, by_broker: bool) -> None:
         """The connection is gone; `by_broker` if because the broker was, so that the client will be back.
@@ -190,8 +192,8 @@ class SessionProducers:
         if self._answers_timer is not None:
             self._answers_timer.cancel()
         producers, self._waiting = self._waiting, {}
-        closed_ids = self._takers.closed_ids
-        self._takers.stop()
+        closed_ids = self._ownership_changes.closed_ids
+        self._ownership_changes.stop()
         # Those first that nobody must be asked for any more.
         for producer in sorted(producers.values(), key=lambda each: each.candidacy.stage is not Stage.WAITING):
             self._elections.give_room(producer.let_go())
@@ -200,7 +202,7 @@ class SessionProducers:
                 producer.election.taken_by_broker(producer.candidacy, reason)
             else:
                 producer.election.left(producer.candidacy, reason)
-        self._takers.lose(leavings)
+        self._ownership_changes.lose(leavings)
 
     # ---- within
 
@@ -219,7 +221,7 @@ class SessionProducers:
 
     def _under_way(self) -> frozenset[int]:
         asked = (each.request_id for each in self._waiting.values() if each.candidacy.stage is Stage.ASKED)
-        return frozenset((*asked, *self._takers.under_way()))
+        return frozenset((*asked, *self._ownership_changes.under_way()))
 
     def _wait(self, body: pb.CommandProducer, frame: bytes) -> None:
         try:
@@ -257,7 +259,7 @@ class SessionProducers:
                 producer.sent = False
                 producer.election.withdrawn(producer.candidacy)
             return False
-        self._takers.give_up(body.producer_id)
+        self._ownership_changes.give_up(body.producer_id)
         if producer is not None:
             self._forget(producer)
             producer.election.left(producer.candidacy, "closed by its client")

@@ -10,7 +10,7 @@ from proxy.wire import pulsar_pb2 as pb
 from proxy.wire.client_commands import parse_as
 
 if TYPE_CHECKING:
-    from proxy.net.election.chronicle import Candidacy
+    from proxy.net.election.audit_log import Candidacy
     from proxy.net.election.election import TopicElection
     from proxy.net.ports import Clock, Transport
 
@@ -35,7 +35,7 @@ class Requests(Protocol):
 
 
 class WaitingProducer:
-    """One that waits or owns; implements `producer_chronicle.Candidate`."""
+    """One that waits or owns; implements `audit_log.Candidate`."""
 
     __slots__ = (
         "_frame",

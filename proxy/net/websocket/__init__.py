@@ -1,5 +1,5 @@
-"""Workers on WebSockets: each is a client of a session in memory, so everything holds for it that holds for any client.
+"""Workers on WebSockets: each is a client of an in-memory session, with the guarantees of any client.
 
-`worker` is that client; `dialect_v2` and `dialect_v1` are the languages it speaks with the other side. No socket is
-known here: the admin API has it, and talks to a worker through `link`.
+`worker` is that client; `dialect_v2` and `dialect_v1` are its protocols with the WebSocket's client. This package knows
+no socket: the admin API has it, and uses a worker through `link`.
 """

@@ -1,8 +1,8 @@
-"""Messages that producers cut into chunks, put together again.
+"""Assembles messages from producers' chunks.
 
 All chunks of a message reach one worker, in order. A producer that reconnects may send some twice, and one that dies
-leaves a message without its end: what was sent twice, and what is not whole after a minute, is acknowledged and told
-of, as Pulsar's clients do; else its key would wait for ever.
+leaves an incomplete message. Duplicate chunks, and messages that are incomplete after a minute, are acknowledged and
+logged, as by Pulsar's clients; otherwise their keys would wait forever.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from proxy.net.websocket.places import Place
 
 CHUNKED_BYTES_MAX: Final = 64 << 20
-"""Of all half-received messages of one worker: as much as a subscription may hold, unless configured otherwise."""
+"""Of all incomplete messages of one worker: the default memory of a subscription."""
 WHOLE_S_MAX: Final = 60.0
 """From the first chunk to the last; the default of Pulsar's clients."""
 
 _Key: TypeAlias = tuple[int, str]
-"""Partition and uuid: the latter tells messages of one producer and partition apart, and no more."""
+"""Partition and uuid: the latter is unique only within one producer and partition."""
 
 
 @dataclass(slots=True)
@@ -35,10 +35,10 @@ class _Half:
 
 
 class Chunks:
-    """Every message of one worker that is partly here."""
+    """The incomplete messages of one worker."""
 
     def __init__(self, clock: Clock, discard: Callable[[list[Place], str], None]) -> None:
-        """`discard` gets chunks that no message will be made of, and why."""
+        """`discard` gets chunks of messages that will not be completed, and the reason."""
         self._discard = discard
         self._halves: dict[_Key, _Half] = {}
         self._lonely: set[Place] = set()
@@ -47,7 +47,7 @@ class Chunks:
         self._bytes = 0
 
     def add(self, entry: Entry) -> tuple[bytes, tuple[Place, ...]] | None:
-        """Take a chunk; with the last one, the message's payload and the places of the chunks before that one.
+        """Take a chunk; with the last one, return the message's payload and the places of the earlier chunks.
 
         Raises `TooLargeError`.
         """
@@ -75,7 +75,7 @@ class Chunks:
         return bytes(half.payload), tuple(half.places[:-1])
 
     def take_back(self, partition: int) -> list[Place]:
-        """Forget what is half here of a partition; the places of all of it."""
+        """Forget incomplete messages of a partition; returns the places of their chunks."""
         taken = [place for place in self._lonely if place.partition == partition]
         self._lonely.difference_update(taken)
         for place in taken:
@@ -85,12 +85,12 @@ class Chunks:
         return taken
 
     def stop(self) -> None:
-        """The worker has gone."""
+        """The worker has left."""
         self._overdue.stop()
 
     def _check_size(self, declared: int, more: int) -> None:
         if max(declared, self._bytes + more) > CHUNKED_BYTES_MAX:
-            message = f"a message in chunks of {max(declared, more):,} bytes; {CHUNKED_BYTES_MAX:,} fit in here"
+            message = f"a chunked message of {max(declared, more):,} bytes; the limit is {CHUNKED_BYTES_MAX:,}"
             raise TooLargeError(message)
 
     def _drop(self, key: _Key) -> list[Place]:
@@ -103,7 +103,7 @@ class Chunks:
     def _too_old(self, places: list[Place]) -> None:
         due = set(places)
         for key in [key for key, half in self._halves.items() if half.places[0] in due]:
-            self._discard(self._drop(key), f"a message in chunks that was not whole after {WHOLE_S_MAX:g} s")
+            self._discard(self._drop(key), f"a chunked message that was incomplete after {WHOLE_S_MAX:g} s")
         if lonely := [place for place in places if place in self._lonely]:
             self._lonely.difference_update(lonely)
             self._discard(lonely, "chunks without the beginning of their message")

@@ -1,7 +1,7 @@
-"""The producer that takes away messages which were tried too often: to a topic of their own, as Pulsar's clients do.
+"""The producer of dead letters: publishes messages with too many redeliveries, as Pulsar's clients do.
 
-It is a client in memory like the worker itself, and comes with the first such message: where the topic is, then a
-connection to that broker, then the producer. What it cannot deliver it gives back, and the message is tried once more.
+It is an in-memory client like the worker itself, and starts with the first dead letter: a lookup, then a connection to
+that broker, then the producer. A message that cannot be published is returned and delivered again.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ log = structlog.get_logger("keyline.websocket")
 
 _T = pb.BaseCommand
 ANSWER_S_MAX: Final = 30.0
-"""For the next step, whichever it is; as Pulsar's clients wait."""
+"""Time-out of each step; as in Pulsar's clients."""
 PRODUCER_ID: Final = 0
 MESSAGE_BYTES_DEFAULT: Final = 5 << 20
 METADATA_BYTES: Final = 64 << 10
-"""Left for keys and properties, of what a broker takes as one message."""
+"""Share of a broker's message limit for keys and properties."""
 
 Done = Callable[[bool], None]
 
@@ -56,7 +56,7 @@ class DeadLetters:
         self._pipe: Pipe | None = None
         self._requests: Requests | None = None
         self._next: Callable[[], None] = self._ask_partitions
-        """What to do once connected."""
+        """Called once connected."""
         self._ready = False
         self._producer = ""
         self._payload_bytes_max = 0
@@ -66,7 +66,7 @@ class DeadLetters:
         self._timer: Timer | None = None
 
     def put(self, message: SocketMessage, done: Done) -> None:
-        """Take a message away; `done` is called once, from the loop, with whether the broker has it."""
+        """Publish a message; `done` is called once, from the loop, with whether the broker has it."""
         self._waiting.append((message, done))
         if self._pipe is None:
             self._topic = self._request.dead_letter_topic
@@ -75,7 +75,7 @@ class DeadLetters:
             self._send_waiting()
 
     def stop(self) -> None:
-        """Nobody waits for anything any more."""
+        """Stop; no callback follows."""
         self._waiting.clear()
         self._unconfirmed.clear()
         self._hang_up("the worker has gone")
@@ -110,7 +110,7 @@ class DeadLetters:
         elif command.type in (_T.CLOSE_PRODUCER, _T.ERROR):
             self._fail(command.error.message or "the broker closed the producer")
 
-    # ---- the way to the topic
+    # ---- connecting
 
     def _connect(self, then: Callable[[], None], broker: str = "") -> None:
         self._next = then
@@ -148,7 +148,7 @@ class DeadLetters:
         self._send_waiting()
 
     def _ask(self, build: Callable[[int], bytes], answered: Callable[[pb.BaseCommand], None]) -> None:
-        """Ask; a refusal ends the attempt."""
+        """Send a request; a refusal ends the attempt."""
 
         def checked(answer: pb.BaseCommand) -> None:
             refusal = refusal_in(answer)
@@ -205,10 +205,10 @@ class DeadLetters:
             done(kept)
         self._watch()
 
-    # ---- when it does not work
+    # ---- failures
 
     def _watch(self) -> None:
-        """Wait so long for whatever is under way, if anything is."""
+        """Start the time-out of the pending step, if there is one."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -220,7 +220,7 @@ class DeadLetters:
         self._fail(f"no answer in {ANSWER_S_MAX:g} s")
 
     def _fail(self, reason: str) -> None:
-        """Give back what was to be taken away, and begin anew with the next."""
+        """Return the unpublished messages, and reconnect with the next one."""
         undelivered = [*self._unconfirmed.values(), *(done for _, done in self._waiting)]
         log.log(30 if undelivered else 20, "dead letters not delivered", topic=self._topic, reason=reason,
                 messages=len(undelivered))  # fmt: skip
@@ -243,7 +243,7 @@ class DeadLetters:
 
 
 def _origin(place: Place) -> str:
-    """The topic's entry the message came in; which of a batch it was, a slice no longer knows."""
+    """The message's entry; a slice does not know the index in the original batch."""
     entry = pb.MessageIdData(ledgerId=place.ledger, entryId=place.entry)
     unmask(entry)
     return f"{entry.ledgerId}:{entry.entryId}:{place.partition}"

@@ -1,4 +1,4 @@
-"""Things that are due a fixed time after they came: refused messages, and those nobody acknowledged in time."""
+"""Items that are due a fixed time after they were added: refused messages, and unacknowledged ones."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Deadlines:
     """Messages in the order they are due; one timer for all of them."""
 
     def __init__(self, clock: Clock, delay_s: float | None, due: Callable[[list[Place]], None]) -> None:
-        """`due` gets those whose time is over; without a delay it never is."""
+        """`due` gets the items whose time is over; without a delay none are due."""
         self._clock = clock
         self._delay_s = delay_s
         self._due = due
@@ -26,7 +26,7 @@ class Deadlines:
         return place in self._at
 
     def add(self, place: Place) -> None:
-        """Begin its time, or begin it again."""
+        """Start its time, or restart it."""
         if self._delay_s is None:
             return
         self._at.pop(place, None)
@@ -35,7 +35,7 @@ class Deadlines:
             self._timer = self._clock.call_later(self._delay_s, self._look)
 
     def discard(self, place: Place) -> bool:
-        """Forget one; whether it was here."""
+        """Remove one; returns whether it was here."""
         return self._at.pop(place, None) is not None
 
     def stop(self) -> None:

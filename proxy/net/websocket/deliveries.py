@@ -1,7 +1,7 @@
-"""From entries to messages at the client, a few in one turn of the loop.
+"""Opens entries and delivers their messages to the client, a few in each turn of the event loop.
 
-Opening entries and writing messages takes its time, so what comes is put aside at first; one entry is open at a time,
-and its messages are read one by one as there is room for them.
+Opening entries and writing messages takes time, so received entries are queued first. One entry is open at a time, and
+its messages are read one by one as there is room for them.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
-from proxy.net.websocket.books import EntryKey, entry_key
 from proxy.net.websocket.chunks import Chunks
+from proxy.net.websocket.in_flight import EntryKey, entry_key
 from proxy.net.websocket.link import CloseCode
 from proxy.net.websocket.opening import (
     TooLargeError,
@@ -51,24 +51,24 @@ BYTES_PER_TURN: Final = 256 << 10
 
 @dataclass(slots=True)
 class _Opened:
-    """An entry of which messages are still to be delivered."""
+    """An entry with messages to deliver."""
 
     consumer_id: int
     entry: Entry
     chunks: tuple[Place, ...]
-    """Of a message in chunks, the places of all but the last."""
+    """The places of a chunked message's chunks except the last."""
     messages: Iterator[SocketMessage | Place] | None
     """None while the entry is decompressed in the background."""
     permits_left: int
-    """Of those it took, for messages that have not been delivered."""
+    """Permits of messages that have not been delivered."""
     touched: bool = False
-    """Whether one has."""
+    """Whether any message has been delivered."""
     elsewhere: Elsewhere | None = None
-    """What it takes of the gateway's room for payloads that were decompressed in the background."""
+    """Its share of the gateway's memory for payloads that were decompressed in the background."""
 
 
 class Deliveries:
-    """Everything on its way to one client."""
+    """All entries and messages in delivery to one client."""
 
     def __init__(
         self,
@@ -80,9 +80,9 @@ class Deliveries:
         deliver: Callable[[SocketMessage, tuple[Place, ...]], int],
         failed: Callable[[int, str], None],
     ) -> None:
-        """`deliver` gets each message when there is room, with the places of its chunks but the last.
+        """`deliver` gets each message when there is room, with the places of its chunks except the last.
 
-        It returns about how many bytes that was. `failed` gets a close code and a reason when it cannot go on.
+        It returns the approximate number of bytes. `failed` gets a close code and a reason when delivery must end.
         """
         self._request = request
         self._pipe = pipe
@@ -116,9 +116,9 @@ class Deliveries:
         self.soon()
 
     def take_back(self, consumer_id: int, entries: Iterable[EntryKey]) -> set[tuple[int, int]]:
-        """These entries go back: what else of the consumer has not begun to be delivered goes with them.
+        """These entries are returned, together with the consumer's entries whose delivery has not started.
 
-        Else later messages of a key would come first. Ledger and entry of everything that goes.
+        Otherwise later messages of a key would come first. Returns ledger and entry of all of them.
         """
         taken = {(place.ledger, place.entry) for place in self._chunks.take_back(self._topics[consumer_id][1])}
         current = self._current
@@ -139,7 +139,7 @@ class Deliveries:
         return taken
 
     def soon(self) -> None:
-        """There may be something to do: room, messages, permits to grant."""
+        """Called when there may be work: room, messages, permits to grant."""
         if not self._due and self._topics:
             self._due = True
             self._clock.call_soon(self._turn)
@@ -159,7 +159,7 @@ class Deliveries:
             self._failed(CloseCode.TOO_BIG, str(error))
         except Exception:
             log.exception("websocket failed", peer=self._request.peer)
-            self._failed(CloseCode.INTERNAL, "a fault of the gateway; its log tells more")
+            self._failed(CloseCode.INTERNAL, "internal error; see the gateway's log")
 
     def _work(self) -> None:
         steps, left_bytes = STEPS_PER_TURN, BYTES_PER_TURN
@@ -181,7 +181,7 @@ class Deliveries:
             self.soon()
 
     def _next_of(self, current: _Opened) -> int:
-        """Deliver an entry's next message, or be done with the entry; about how many bytes that was."""
+        """Deliver an entry's next message, or finish the entry; returns the approximate number of bytes."""
         consumer_id = current.consumer_id
         assert current.messages is not None
         try:
@@ -220,7 +220,7 @@ class Deliveries:
     # ---- entries
 
     def _open(self, frame: bytes) -> int:
-        """Begin with an entry; to how many bytes it was decompressed here."""
+        """Start an entry; returns the number of bytes decompressed on the event loop."""
         head = parse_message(frame)
         consumer_id = head.consumer_id
         try:
@@ -245,7 +245,7 @@ class Deliveries:
         return self._decompress(self._current, payload)
 
     def _decompress(self, current: _Opened, payload: bytes) -> int:
-        """At once, or in the background if much comes out: others wait for the loop, too."""
+        """At once, or in the background if the result is large, so that the event loop is not blocked."""
         entry = current.entry
         size = opened_bytes(entry)
         if size > self._openings.limits.inline_bytes:
@@ -263,7 +263,7 @@ class Deliveries:
             self._unreadable(current, result)
         elif isinstance(result, Exception):
             log.error("websocket failed", peer=self._request.peer, exc_info=result)
-            self._failed(CloseCode.INTERNAL, "a fault of the gateway; its log tells more")
+            self._failed(CloseCode.INTERNAL, "internal error; see the gateway's log")
         else:
             current.messages = open_entry(current.entry, result)
         self.soon()
@@ -273,7 +273,7 @@ class Deliveries:
         self._close_current()
 
     def _keep_from_client(self, entry: Entry, consumer_id: int) -> None:
-        """A client that takes no encrypted messages: they are acknowledged away if it wants that, or stay here."""
+        """For a client that takes no encrypted messages: acknowledge them if it wants that, or withhold them."""
         if self._request.encrypted == "DISCARD":
             self._discard(consumer_id, [entry.place], "encrypted", pb.CommandAck.DecryptionError)
         elif not self._held_back_told:
@@ -289,7 +289,7 @@ class Deliveries:
     def _discard(
         self, consumer_id: int, places: Iterable[Place], reason: str, why: pb.CommandAck.ValidationError
     ) -> None:
-        """Acknowledge what no client could read, as Pulsar's clients do."""
+        """Acknowledge entries that no client could read, as Pulsar's clients do."""
         named = list(places)
         entries = [f"{place.ledger}:{place.entry}" for place in named]
         log.warning("unreadable message discarded", peer=self._request.peer, entries=entries, reason=reason)

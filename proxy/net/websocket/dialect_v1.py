@@ -1,7 +1,8 @@
-"""Keyline's own language on WebSockets: what Pulsar's lacks.
+"""Keyline's own WebSocket protocol, with features that Pulsar's lacks.
 
-Acknowledgements get receipts, several messages go into one, a message tells its topic, hash slot, ordering key and how
-often it was tried, payloads may travel as bytes, mistakes are answered and forgiven. docs/websocket.md describes it.
+Acknowledgements get receipts and may name several messages; a message has its topic, hash slot, ordering key and
+attempt; payloads may be sent as bytes; an invalid command gets an error and keeps the connection. See
+docs/websocket.md.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ class DialectV1:
                 raise WordError(message, request_id)
 
     def message(self, message: SocketMessage) -> Frame:
-        """As the protocol says; what a message does not have is not said."""
+        """As the protocol says; absent values are omitted."""
         values: dict[str, Any] = {
             "type": "message",
             "messageId": message.place.message_id,
@@ -96,7 +97,7 @@ class DialectV1:
         return to_json({"type": "joined", "topics": topics})
 
     def receipt(self, request_id: int, not_held: list[str], error: str | None) -> Frame:
-        """With the ids that were not at this worker any more, and the error if there was one."""
+        """With the ids that this worker no longer held, and the error if there was one."""
         values: dict[str, Any] = {"type": "receipt", "requestId": request_id}
         if not_held:
             values["notHeld"] = not_held
@@ -105,11 +106,11 @@ class DialectV1:
         return to_json(values)
 
     def end_of_topic(self, *, reached: bool, asked: bool) -> Frame:  # noqa: ARG002 - the same words
-        """Asked for or not."""
+        """Requested or not."""
         return to_json({"type": "endOfTopic", "reached": reached})
 
     def mistake(self, error: WordError) -> Frame:
-        """What was wrong."""
+        """The error."""
         values: dict[str, Any] = {"type": "error", "message": str(error)}
         if error.request_id is not None:
             values["requestId"] = error.request_id
@@ -130,7 +131,7 @@ def _places(said: dict[str, Any], request_id: int | None) -> tuple[Place, ...]:
 
 
 def _decoded(message: SocketMessage) -> bytes | None:
-    """The key's own bytes; as they came where they are no Base64 though the producer says so."""
+    """The key's own bytes; unchanged if they are not valid Base64 although the producer says so."""
     if message.key is None or not message.key_base64:
         return message.key
     decoded = decode_key(message.key)
@@ -138,7 +139,7 @@ def _decoded(message: SocketMessage) -> bytes | None:
 
 
 def _key(name: str, value: bytes | None) -> dict[str, str]:
-    """A key as text; one that is none, in Base64 and under a name that says so."""
+    """A key as text; if it is not UTF-8, in Base64 under another name."""
     if value is None:
         return {}
     try:

@@ -1,4 +1,4 @@
-"""Pulsar's own language on WebSockets, so that existing clients work unchanged.
+"""Pulsar's own WebSocket protocol, so that existing clients work unchanged.
 
 Source: `ConsumerMessage`, `ConsumerCommand` and `ConsumerHandler` of Pulsar's WebSocket service; its documentation,
 "Pulsar WebSocket API".
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
 
 
 class DialectV2:
-    """What it has no word for (receipts, news) is not said."""
+    """Receipts and other messages that it lacks are not sent."""
 
     forgiving = False
 
     def read(self, frame: Frame) -> Word:
-        """As the protocol says; whatever has no known type acknowledges a message."""
+        """As the protocol says; a command without a known type is an acknowledgement."""
         said = read_object(frame)
         match said.get("type"):
             case "permit":
@@ -64,15 +64,15 @@ class DialectV2:
         return to_json(values)
 
     def joined(self, topics: list[str]) -> None:  # noqa: ARG002 - the protocol's, there is no word for it
-        """Nothing is said first."""
+        """No first frame."""
         return
 
     def receipt(self, request_id: int, not_held: list[str], error: str | None) -> None:  # noqa: ARG002 - as above
-        """Nobody can ask for one."""
+        """This protocol has none."""
         return
 
     def end_of_topic(self, *, reached: bool, asked: bool) -> Frame | None:
-        """Said only when asked."""
+        """Only on request."""
         return to_json({"endOfTopic": reached}) if asked else None
 
     def mistake(self, error: WordError) -> None:  # noqa: ARG002 - as above

@@ -1,7 +1,7 @@
-"""How a WebSocket worker joins: CONNECT, how many partitions, SUBSCRIBE to each. Then it is told, or why it cannot.
+"""The join of a WebSocket worker: CONNECT, the number of partitions, SUBSCRIBE to each; then the result.
 
-The session does for it what it does for every client: the broker checks its token and says how many partitions there
-are; every partition's Key_Shared subscription is the gateway's own.
+The session treats it like every client: the broker checks its token and gives the number of partitions; the gateway
+serves every partition's Key_Shared subscription.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ _STATUS: Final = {
 
 
 def http_status(code: int, *, connected: bool = True) -> int:
-    """What an upgrade is answered with where a binary client gets this ServerError."""
+    """HTTP status of a refused upgrade, by the ServerError of a binary client."""
     if not connected and code == pb.NotAllowedError:
-        return HTTPStatus.TOO_MANY_REQUESTS  # which is what it means before CONNECTED: no room for another connection
+        return HTTPStatus.TOO_MANY_REQUESTS  # before CONNECTED it means: no room for another connection
     return _STATUS.get(code, HTTPStatus.INTERNAL_SERVER_ERROR)  # type: ignore[call-overload, no-any-return]
 
 
@@ -61,19 +61,19 @@ def connect_frame(request: SocketRequest, broker: str = "") -> bytes:
 
 
 def metadata_frame(topic: str, request_id: int) -> bytes:
-    """How many partitions has it?"""
+    """Asks for the number of partitions."""
     body = pb.CommandPartitionedTopicMetadata(topic=topic, request_id=request_id)
     return encode_command(_T(type=_T.PARTITIONED_METADATA, partitionMetadata=body))
 
 
 def partition_in(topic: str) -> int:
-    """The number of the partition that a topic is; -1 if it is none."""
+    """The partition number of a topic; -1 if it is not a partition."""
     number = topic.rpartition("-partition-")[2]
     return int(number) if number != topic and _PARTITION.fullmatch(number) else -1
 
 
 class Joining:
-    """The way from CONNECTED to the last SUCCESS."""
+    """The steps from CONNECTED to the last SUCCESS."""
 
     def __init__(
         self,
@@ -91,7 +91,7 @@ class Joining:
         self._missing = 0
 
     def connected(self) -> None:
-        """The broker took us in."""
+        """The broker accepted the connection."""
         self._requests.ask(partial(metadata_frame, self._request.topic), self._partitions)
 
     def _partitions(self, answer: pb.BaseCommand) -> None:

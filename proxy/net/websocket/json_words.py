@@ -1,4 +1,4 @@
-"""JSON as both languages use it."""
+"""JSON of both protocols."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The seam between a WebSocket worker and whoever holds the socket."""
+"""The interface between a WebSocket worker and the owner of its socket."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ Frame: TypeAlias = str | bytes
 
 
 class CloseCode:
-    """Why a WebSocket is closed, by RFC 6455 and IANA's registry."""
+    """Close codes of WebSockets, by RFC 6455 and IANA's registry."""
 
     NORMAL = 1000
     INVALID_DATA = 1007
@@ -17,7 +17,7 @@ class CloseCode:
     TOO_BIG = 1009
     INTERNAL = 1011
     SERVICE_RESTART = 1012
-    """Come again: the gateway stops, or has ended the consumer."""
+    """Reconnect: the gateway stops, or has closed the consumer."""
 
 
 class WorkerSocket(Protocol):

@@ -1,4 +1,4 @@
-"""A message as a WebSocket worker's client gets it."""
+"""A message for a WebSocket worker's client."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ if TYPE_CHECKING:
 
 
 class Encryption(NamedTuple):
-    """What a client needs to read a payload that its producer encrypted; Pulsar's `EncryptionContext`."""
+    """Data for reading a payload that its producer encrypted; Pulsar's `EncryptionContext`."""
 
     keys: dict[str, tuple[bytes, dict[str, str]]]
-    """By name: the data key as it was encrypted, and what the producer said of it."""
+    """By name: the encrypted data key, and the producer's metadata of it."""
     param: bytes
     algorithm: str
     compression: str

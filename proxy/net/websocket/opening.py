@@ -1,4 +1,4 @@
-"""From an entry to its messages: what a Pulsar client does with a MESSAGE before its application sees any of it."""
+"""From an entry to its messages: the work of a Pulsar client between a MESSAGE and its application."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _WORD_BITS: Final = 64
 
 
 class Entry(NamedTuple):
-    """A MESSAGE, read so far as its metadata."""
+    """A MESSAGE with its metadata parsed."""
 
     head: MessageHead
     metadata: MessageMetadata
@@ -36,7 +36,7 @@ class Entry(NamedTuple):
 
     @property
     def messages(self) -> int:
-        """How many permits it took."""
+        """The permits that it took."""
         return 1 if self.chunk else min(max(self.metadata.num_messages_in_batch, 1), BATCH_MESSAGES_MAX)
 
     @property
@@ -56,7 +56,7 @@ class Entry(NamedTuple):
 
 
 class UnreadableError(Exception):
-    """An entry that no client could read; `why` is what Pulsar's clients say when they acknowledge it as such."""
+    """An entry that no client could read; `why` is the validation error with which Pulsar's clients acknowledge it."""
 
     def __init__(self, message: str, why: pb.CommandAck.ValidationError) -> None:
         """`message` says what is wrong."""
@@ -80,14 +80,14 @@ def read_entry(head: MessageHead, topic: str, partition: int) -> Entry:
 
 
 def opened_bytes(entry: Entry) -> int:
-    """To how many bytes the payload is decompressed; 0 if it is not, or claims too many."""
+    """The decompressed size of the payload; 0 if it is not compressed, or claims too much."""
     metadata = entry.metadata
     packed = metadata.compression != pb.NONE and not entry.encrypted
     return metadata.uncompressed_size if packed and metadata.uncompressed_size <= OPENED_BYTES_MAX else 0
 
 
 def plain_payload(entry: Entry, payload: bytes) -> bytes:
-    """What the producer gave to its client to send; as it is if it is encrypted.
+    """The payload that the producer sent; unchanged if it is encrypted.
 
     `payload` is that of all chunks, if it is one. Raises `UnreadableError` and `TooLargeError`.
     """
@@ -95,7 +95,7 @@ def plain_payload(entry: Entry, payload: bytes) -> bytes:
     if entry.encrypted:
         return payload
     if metadata.compression != pb.NONE and metadata.uncompressed_size > OPENED_BYTES_MAX:
-        message = f"a payload of {metadata.uncompressed_size:,} bytes; {OPENED_BYTES_MAX:,} fit in here"
+        message = f"a payload of {metadata.uncompressed_size:,} bytes; the limit is {OPENED_BYTES_MAX:,}"
         raise TooLargeError(message)
     try:
         return decompress(metadata.compression, payload, metadata.uncompressed_size, OPENED_BYTES_MAX)
@@ -104,10 +104,10 @@ def plain_payload(entry: Entry, payload: bytes) -> bytes:
 
 
 def open_entry(entry: Entry, plain: bytes) -> Iterator[SocketMessage | Place]:
-    """Each message of an entry that is still to be acknowledged, one by one as it is asked for.
+    """Each unacknowledged message of an entry, one by one on demand.
 
-    `plain` is its plain payload. Of a message that was compacted away there is only its place. Raises
-    `UnreadableError`, perhaps behind messages that could be read.
+    `plain` is its plain payload. A message that was compacted away has only its place. Raises `UnreadableError`,
+    possibly after messages that could be read.
     """
     metadata = entry.metadata
     if entry.encrypted:

@@ -1,7 +1,7 @@
-"""What becomes of the messages that a WebSocket's client got: acknowledged, refused, or forgotten by it.
+"""Acknowledgements, refusals and timeouts of the messages at a WebSocket's client.
 
-A refused message waits a while and is then given back; until then the client may still acknowledge it. One that is
-neither acknowledged nor refused in time is given back as well, if the client asked for that.
+A refused message waits for its delay and is then returned; until then the client may still acknowledge it. A message
+that is neither acknowledged nor refused in time is returned as well, if the client asked for that.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from proxy.net.websocket.books import Books, EntryKey, entry_key
-from proxy.net.websocket.burial import Burial
+from proxy.net.websocket.dead_letter_publishing import DeadLetterPublishing
 from proxy.net.websocket.dead_letters import DeadLetters
 from proxy.net.websocket.deadlines import Deadlines
+from proxy.net.websocket.in_flight import EntryKey, InFlight, entry_key
 from proxy.net.websocket.places import WHOLE
 from proxy.net.websocket.receipts import Receipt, ack_frame, ack_of, pieces
 from proxy.wire import commands
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 class Settling:
-    """The client's end of every message."""
+    """Settles every message at the client."""
 
     def __init__(
         self,
@@ -45,18 +45,18 @@ class Settling:
         dial: Callable[[PipeClient], Pipe],
         deliveries: Deliveries,
     ) -> None:
-        """`dial` opens a connection for dead letters; `deliveries` is what goes to the client meanwhile."""
+        """`dial` opens a connection for dead letters; `deliveries` sends messages to the client."""
         self._pipe = pipe
         self._requests = requests
         self._permits = permits
         self._deliveries = deliveries
-        self._books = Books()
+        self._in_flight = InFlight()
         self._given_up: set[Place] = set()
-        """Refused and waited out: there is room for another already."""
+        """Refused, with their delay over: their permits are free already."""
         self._refused = Deadlines(clock, request.nack_delay_s, self._refused_long_enough)
         self._forgotten = Deadlines(clock, request.ack_timeout_s or None, self._take_back)
         letters = DeadLetters(request, dial, clock)
-        self._burial = Burial(request.redeliveries_max, letters, self._taken_away, self._give_back)
+        self._dead_letters = DeadLetterPublishing(request.redeliveries_max, letters, self._taken_away, self._give_back)
         self._consumers: dict[int, int] = {}
         """By partition."""
 
@@ -65,34 +65,34 @@ class Settling:
         self._consumers = {partition: consumer_id for consumer_id, partition in enumerate(partitions)}
 
     def stop(self) -> None:
-        """Give nothing back any more: the session does."""
+        """Return nothing any more: the session does."""
         self._refused.stop()
         self._forgotten.stop()
-        self._burial.stop()
+        self._dead_letters.stop()
 
     def sent(self, message: SocketMessage, chunks: tuple[Place, ...]) -> None:
-        """The client has it; if it had it before and not settled it, that one counts no more."""
+        """The client has it; an earlier unsettled delivery of it no longer counts."""
         place = message.place
-        if place in self._books and not self._refused.discard(place) and place not in self._given_up:
+        if place in self._in_flight and not self._refused.discard(place) and place not in self._given_up:
             self._permits.settled()
-        self._books.sent(place, chunks)
+        self._in_flight.sent(place, chunks)
         self._forgotten.add(place)
-        self._burial.sent(message)
+        self._dead_letters.sent(message)
 
     def refuse(self, places: Iterable[Place]) -> None:
         """Give these again, later. What the client does not hold is none of its business."""
         for place in places:
-            if place in self._books and place not in self._burial:
+            if place in self._in_flight and place not in self._dead_letters:
                 if place not in self._refused:
                     self._permits.settled()
                 self._refused.add(place)
                 self._forgotten.discard(place)
 
     def acknowledge(self, places: Iterable[Place], told: Callable[[list[str], str | None], None] | None) -> None:
-        """The client is done with these; `told` gets those it did not hold, and an error, when the broker knows.
+        """The client acknowledges these; `told` gets those it did not hold, and an error, when the broker has answered.
 
-        What is not in the books may have been delivered over an earlier connection, and is passed on if it was a whole
-        entry; of a batch only the books know the size, and a wrong one would acknowledge others too.
+        A message that is not in flight may be from an earlier connection: the acknowledgement of a whole entry is
+        passed on. For a batch only the registry knows the size, and a wrong size would acknowledge other messages.
         """
         ids: dict[int, list[pb.MessageIdData]] = {}
         not_held = []
@@ -112,7 +112,7 @@ class Settling:
                 self._requests.ask(partial(ack_frame, ack), receipt.answered)
 
     def _done(self, place: Place) -> tuple[Place, ...] | None:
-        chunks = self._books.acknowledged(place)
+        chunks = self._in_flight.acknowledged(place)
         if chunks is not None:
             self._settle(place)
         return chunks
@@ -123,14 +123,14 @@ class Settling:
             self._permits.settled()
         self._given_up.discard(place)
         self._forgotten.discard(place)
-        self._burial.settled(place)
+        self._dead_letters.settled(place)
 
     def _refused_long_enough(self, places: list[Place]) -> None:
         self._given_up.update(places)
         self._take_back(places)
 
     def _take_back(self, places: Iterable[Place]) -> None:
-        rest = self._burial.take(places)
+        rest = self._dead_letters.take(places)
         if rest:
             self._give_back(rest)
 
@@ -154,7 +154,7 @@ class Settling:
         for consumer_id, keys in again.items():
             entries = self._deliveries.take_back(consumer_id, keys)
             for key in keys:
-                for place, chunks in self._books.given_back(key):
+                for place, chunks in self._in_flight.given_back(key):
                     self._settle(place)
                     entries.update((each.ledger, each.entry) for each in (place, *chunks))
             if entries:

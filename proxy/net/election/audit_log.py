@@ -1,6 +1,6 @@
-"""What becomes of those that want a topic for themselves alone: counted, logged, told as events.
+"""Counts, logs and publishes what happens to exclusive producers.
 
-All of it is for people: nothing here decides.
+Observability only; makes no decisions.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Candidacy: TypeAlias = Contender["Candidate"]
 
 
 class Candidate(Protocol):
-    """A producer of some client, as its topic's election sees it."""
+    """A client's producer in its topic's election."""
 
     name: str
     """Empty until the broker has named it."""
@@ -38,25 +38,25 @@ class Candidate(Protocol):
 
     @property
     def topic_epoch(self) -> int | None:
-        """With which it owned the topic before, if it did."""
+        """Its epoch as a former owner, if it was one."""
 
     @property
     def arrived_at(self) -> float:
-        """When it came, on the gateway's clock."""
+        """Time of its arrival, on the gateway's clock."""
 
     @property
     def address(self) -> str:
-        """Of its client."""
+        """Its client's address."""
 
     @property
     def client_version(self) -> str:
-        """What its client calls itself."""
+        """Its client's name and version."""
 
     def ask(self) -> None:
         """Pass its request on."""
 
     def withdraw(self) -> None:
-        """Close it at the broker, without a word to its client."""
+        """Close it at the broker, without informing its client."""
 
     def tell_queued(self) -> None:
         """Tell its client that it is not ready."""
@@ -65,14 +65,14 @@ class Candidate(Protocol):
         """Tell its client that it will never be."""
 
 
-class Chronicle:
-    """Of one topic."""
+class AuditLog:
+    """The audit log of one topic."""
 
     def __init__(self, topic: str, clock: Clock, events: Events, totals: ElectionCounters) -> None:
-        """What is counted is added to `totals` as well."""
+        """Counts are added to `totals` as well."""
         self.counters = ElectionCounters()
         self.owner: TopicOwner | None = None
-        """Who owns the topic, having waited for it."""
+        """The owner of the topic, if it waited for it."""
         self._key = topic, ""
         self._clock = clock
         self._events = events
@@ -86,11 +86,11 @@ class Chronicle:
 
     @property
     def vacant_s(self) -> float:
-        """How long nobody is known to have owned the topic though somebody wants it; 0 if somebody does."""
+        """Time that the topic has had no known owner while producers wait; 0 if it has one."""
         return 0.0 if self._vacant_since is None else self._clock.now() - self._vacant_since
 
     def vacant(self, vacant: bool) -> None:  # noqa: FBT001 - one bit of news
-        """Whether that is so at present."""
+        """Whether the topic is vacant now."""
         if not vacant:
             self._vacant_since = None
         elif self._vacant_since is None:
@@ -103,7 +103,7 @@ class Chronicle:
     def promoted(
         self, candidate: Candidate, epoch: int | None, vacant_s: float, waiting_count: int, *, resumed: bool
     ) -> None:
-        """It owns the topic, for the first time or again, after so long without an owner."""
+        """It owns the topic, for the first time or again, after `vacant_s` without an owner."""
         self.owner = TopicOwner(
             producer_name=candidate.name,
             access_mode=ACCESS_MODES[pb.WaitForExclusive],
@@ -136,17 +136,17 @@ class Chronicle:
         log.info("producer yielded", topic=self._key[0], producer=candidate.name, priority=candidate.priority, **told)
 
     def taken(self, owner: TopicOwner) -> None:
-        """Somebody owns the topic that did not wait for it."""
+        """A producer that did not wait owns the topic."""
         self._events.happened("producer_took_topic", self._key, **_told(owner))
         log.info("producer took topic", topic=self._key[0], producer=owner.producer_name, mode=owner.access_mode)
 
     def given_up(self, owner: TopicOwner) -> None:
-        """It does not own the topic any more."""
+        """It no longer owns the topic."""
         facts = _told(owner) | {"reason": "closed, or its connection is gone"}
         self._events.happened("producer_left", self._key, **facts)
 
     def ended(self, contender: Candidacy, reason: str) -> None:
-        """It does not want the topic any more, or not at present."""
+        """It has left the topic or its queue."""
         candidate = contender.producer
         if contender.stage is Stage.OWNER:
             self.owner = None

@@ -1,7 +1,7 @@
-"""Messages at their last try, and those on their way to the dead letter topic.
+"""Messages at their last attempt, and messages being published to the dead letter topic.
 
-A batch can be given back only as a whole: while one of its messages is being taken away, the others wait with it, or it
-would be delivered once more.
+A batch can be returned only as a whole: while one of its messages is being published, the others wait, because
+otherwise it would be delivered again.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from proxy.net.websocket.books import EntryKey, entry_key
+from proxy.net.websocket.in_flight import EntryKey, entry_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from proxy.net.websocket.places import Place
 
 
-class Burial:
-    """Of one worker."""
+class DeadLetterPublishing:
+    """The dead letters of one worker."""
 
     def __init__(
         self,
@@ -30,9 +30,9 @@ class Burial:
         gone: Callable[[Place], None],
         again: Callable[[set[Place]], None],
     ) -> None:
-        """`gone` gets each message that was taken away; `again` those of an entry that are to be given back now.
+        """`gone` gets each published message; `again` the messages of an entry that are to be returned now.
 
-        Without `redeliveries_max` no try is the last.
+        Without `redeliveries_max` there is no last attempt.
         """
         self._redeliveries_max = redeliveries_max
         self._dead_letters = dead_letters
@@ -41,32 +41,32 @@ class Burial:
         self._last_tries: dict[Place, SocketMessage] = {}
         self._under_way: dict[EntryKey, set[Place]] = {}
         self._held_up: dict[EntryKey, set[Place]] = {}
-        """What is to be given back once nothing of its entry is under way."""
+        """To be returned once no message of the entry is being published."""
 
     def __contains__(self, place: Place) -> bool:
-        """Whether it is being taken away."""
+        """Whether it is being published."""
         return place in self._under_way.get(entry_key(place), ())
 
     def sent(self, message: SocketMessage) -> None:
-        """The client has it; perhaps for the last time."""
-        # One that its producer encrypted cannot be made anew here.
+        """The client has it, possibly at its last attempt."""
+        # A message that its producer encrypted cannot be published again here.
         if self._redeliveries_max is None or message.encryption is not None:
             return
         if message.redelivery_count >= self._redeliveries_max:
             self._last_tries[message.place] = message
 
     def settled(self, place: Place) -> None:
-        """The client is done with it."""
+        """The client has settled it."""
         self._last_tries.pop(place, None)
 
     def stop(self) -> None:
-        """The worker has gone."""
+        """The worker has left."""
         self._last_tries.clear()
         self._under_way.clear()
         self._dead_letters.stop()
 
     def take(self, places: Iterable[Place]) -> set[Place]:
-        """Take away those at their last try; of the rest those that may be given back now."""
+        """Publish messages at their last attempt; returns the others that may be returned now."""
         rest = set()
         for place in places:
             message = self._last_tries.pop(place, None)

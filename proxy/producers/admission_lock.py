@@ -1,11 +1,11 @@
-"""Lets a topic's changes of owner go to the broker so that none meets another that it must not meet.
+"""Serialises ownership changes of a topic: a fencing producer runs alone, all others may run together.
 
 A broker writes a topic's epoch without the lock under which it admits producers. A producer that fences while another
-leaves or is admitted may be given an epoch that somebody has, and may lock the broker up for good: the fencing waits
+leaves or is admitted may get an epoch that is already in use, and may lock up the broker permanently: the fencing waits
 for the producer that is being closed, which waits for the topic that the fencing holds (seen with 4.0.7 and 4.2.4).
 
-So one that takes the topic passes alone, and everything else may pass together: what has come first is first. What
-the broker begins by itself (it promotes who waits there, it takes off whose connection broke) joins those that pass.
+So a fencing producer is admitted alone, and all other changes may run together, first come, first served. Changes that
+the broker starts by itself (promotions of its queue, removals after broken connections) join the running ones.
 """
 
 from __future__ import annotations
@@ -23,36 +23,36 @@ class _Change(NamedTuple):
     alone: bool
 
 
-class Turnstile:
+class AdmissionLock:
     """Of one topic."""
 
     __slots__ = ("_alone", "_passing", "_waiting")
 
     def __init__(self) -> None:
-        """Nothing is under way."""
+        """No running change."""
         self._waiting: deque[_Change] = deque()
         self._passing: set[object] = set()
         self._alone: object | None = None
-        """Who passes that is to meet nobody."""
+        """The change that runs alone."""
 
     @property
     def idle(self) -> bool:
-        """Whether nothing is under way and nothing waits."""
+        """Whether no change runs or waits."""
         return not self._passing and not self._waiting
 
     def begin(self, token: object, begin: Callable[[], None], *, alone: bool) -> None:
-        """Call `begin` as soon as that change may be under way; it is until `end` is told the same token."""
+        """Call `begin` as soon as the change may run; it runs until `end` is called with the same token."""
         self._waiting.append(_Change(token, begin, alone))
         self._admit()
 
     def join(self, token: object) -> None:
-        """That change is under way, whoever else passes; it is until `end` is told the same token."""
+        """The change is already running, independent of others; it runs until `end` is called with the same token."""
         self._passing.add(token)
 
     def take_over(self, token: object, former: object) -> bool:
-        """If `former` is under way, `token` is so from now on in its place, alone if it was; else False.
+        """If `former` is running, `token` replaces it, alone if it was alone; otherwise False.
 
-        False also while another passes alone, beside whom `former` joined: nothing new may be done then.
+        Also False while another change runs alone that `former` joined: no new change may start then.
         """
         if former not in self._passing or self._alone not in (None, former):
             return False
@@ -63,7 +63,7 @@ class Turnstile:
         return True
 
     def end(self, token: object) -> None:
-        """It is done, or is not to be begun; said again, or of what never began, it changes nothing."""
+        """The change is done or cancelled; idempotent, and without effect for an unknown token."""
         if token in self._passing:
             self._passing.remove(token)
             if token is self._alone:

@@ -1,4 +1,4 @@
-"""What is wrong with a part of the journal: said once when it begins and once when it is over, and counted."""
+"""Reports a journal fault once when it starts and once when it ends, and counts it."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ import structlog
 log = structlog.get_logger("keyline.journal")
 
 
-class Trouble:
-    """Of one thread, which changes it; anybody may read."""
+class Fault:
+    """The state of one thread, which changes it; any thread may read it."""
 
     def __init__(self) -> None:
-        """None yet."""
+        """No fault."""
         self.failures = 0
         self.problem: str | None = None
-        """What is wrong now."""
+        """The current fault."""
 
     def failed(self, what: str, error: Exception) -> None:
-        """Something went wrong."""
+        """A step failed."""
         self.failures += 1
         problem = f"{what}: {str(error) or type(error).__name__}"
         if self.problem is None:
@@ -27,7 +27,7 @@ class Trouble:
         self.problem = problem
 
     def over(self) -> None:
-        """Nothing is wrong any more."""
+        """The fault is over."""
         if self.problem is not None:
             log.info("journal recovered", was=self.problem)
             self.problem = None

@@ -6,7 +6,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from spark_reports.lives import lives, odd
+from spark_reports.gateway_runs import odd, runs
 from tests.reports.journal_made import MS, WALL_NS, Life, frames
 
 SECOND = 1_000
@@ -14,7 +14,7 @@ SECOND = 1_000
 
 def told(spark: SparkSession, *of: Life) -> tuple[list[dict[str, Any]], list[str]]:
     """All lives, and the names of the odd ones."""
-    found = lives([frames(spark, *of)[1]]).cache()
+    found = runs([frames(spark, *of)[1]]).cache()
     return [row.asDict() for row in found.collect()], [row["life"] for row in odd(found).collect()]
 
 
@@ -45,7 +45,7 @@ def test_two_of_one_name_at_once_are_odd(spark: SparkSession) -> None:
 def test_a_life_that_was_killed_is_odd(spark: SparkSession) -> None:
     """Its files say so; its last second is in none of them."""
     rows = frames(spark, Life("a").happened(0, "x"), Life("b").happened(SECOND, "x"))[1]
-    found = lives([rows], {"a", "of another journal"})
+    found = runs([rows], {"a", "of another journal"})
     assert [(row["life"], row["killed"]) for row in found.collect()] == [("a", True), ("b", False)]
     assert [row["life"] for row in odd(found).collect()] == ["a"]
 

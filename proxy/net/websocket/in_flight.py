@@ -1,7 +1,7 @@
-"""What one WebSocket's client holds: every message sent to it that it has neither acknowledged nor got taken back.
+"""The in-flight registry of one WebSocket's client: messages sent to it and neither acknowledged nor returned.
 
-A batch can be asked for again only as a whole. So messages are kept under their entry, and one that is given back takes
-those with it that came in the same entry and are unacknowledged: they will all come again.
+A batch can be redelivered only as a whole. So messages are kept by entry, and a returned message takes the
+unacknowledged messages of the same entry with it: all of them are redelivered.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ EntryKey: TypeAlias = tuple[int, int, int]
 
 
 def entry_key(place: Place) -> EntryKey:
-    """The entry a message came in."""
+    """The entry of a message."""
     return place[:3]
 
 
-class Books:
+class InFlight:
     """Messages at the client, by entry."""
 
     def __init__(self) -> None:
-        """None."""
+        """Empty."""
         self._entries: dict[EntryKey, dict[Place, tuple[Place, ...]]] = {}
         self._count = 0
 
@@ -39,14 +39,14 @@ class Books:
         return place in self._entries.get(entry_key(place), ())
 
     def sent(self, place: Place, chunks: Iterable[Place] = ()) -> None:
-        """It is the client's now; `chunks` are entries that are acknowledged with it."""
+        """The client holds it now; `chunks` are entries that are acknowledged with it."""
         entry = self._entries.setdefault(entry_key(place), {})
         if place not in entry:
             self._count += 1
         entry[place] = tuple(chunks)
 
     def acknowledged(self, place: Place) -> tuple[Place, ...] | None:
-        """It is done with: the chunks to acknowledge with it; None if the client does not hold it."""
+        """Remove it; returns the chunks to acknowledge with it, None if the client does not hold it."""
         entry = self._entries.get(entry_key(place))
         chunks = None if entry is None else entry.pop(place, None)
         if chunks is None or entry is None:
@@ -57,7 +57,7 @@ class Books:
         return chunks
 
     def given_back(self, key: EntryKey) -> list[tuple[Place, tuple[Place, ...]]]:
-        """All of an entry goes back: every message of it that the client held, with its chunks."""
+        """Remove an entry; returns every message of it that the client held, with its chunks."""
         entry = self._entries.pop(key, {})
         self._count -= len(entry)
         return list(entry.items())

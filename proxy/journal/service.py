@@ -1,4 +1,4 @@
-"""All of a gateway's journal: the rows' way from the loop to the files, its clockwork and its end."""
+"""The journal service: buffers rows, writes files on a thread, and shuts down cleanly."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from proxy.net.ports import Clock, Timer
 
 END_S_MAX: Final = 3.0
-"""How long a stopping gateway waits for its last files; what is not published by then its next life publishes."""
+"""Time that a stopping gateway waits for its last files; the next run publishes the rest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +44,8 @@ class JournalSettings:
     journal_memory_bytes: int
 
 
-class JournalKeeper:
-    """Makes the parts, starts and ends them."""
+class JournalService:
+    """Creates, starts and stops the journal's parts."""
 
     def __init__(
         self,
@@ -61,15 +61,15 @@ class JournalKeeper:
         directory = settings.journal_spool_directory
         if directory is None:
             directory = (store.root / OPEN_DIRECTORY) if isinstance(store, LocalStore) else _temporary()
-        self.life = uuid.uuid4().hex
+        self.run_id = uuid.uuid4().hex
         self._clock = clock
         self._timer: Timer | None = None
         self._spool = Spool(settings.journal_memory_bytes)
-        facts = {"gateway": gateway, "life": self.life, "gateway_version": gateway_version}
+        facts = {"gateway": gateway, "life": self.run_id, "gateway_version": gateway_version}
         self._writer = Writer(
             WriterSettings(
                 gateway,
-                self.life,
+                self.run_id,
                 directory / quoted(gateway),
                 settings.journal_roll_s,
                 settings.journal_roll_bytes,
@@ -82,7 +82,7 @@ class JournalKeeper:
         if settings.journal_deliveries:
             secret = settings.journal_key_secret or uuid.uuid4().bytes
             digests = KeyDigests(secret, settings.journal_key_sample, plain=settings.journal_plain_keys)
-        self.journal = Journal(self.life, self._spool, wall_ns, clock.now, digests)
+        self.journal = Journal(self.run_id, self._spool, wall_ns, clock.now, digests)
 
     def start(self) -> None:
         """Begin to write."""

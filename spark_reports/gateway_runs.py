@@ -19,7 +19,7 @@ ODD_NS: Final = 1_000_000_000
 """Less is what clocks do."""
 
 
-def lives(tables: Sequence[DataFrame], killed: Collection[str] = ()) -> DataFrame:
+def runs(tables: Sequence[DataFrame], killed: Collection[str] = ()) -> DataFrame:
     """Every life, in the order in which a gateway's began.
 
     Args:

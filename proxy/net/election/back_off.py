@@ -1,9 +1,9 @@
-"""Whom a topic's election does not ask for at present, and until when.
+"""Candidates temporarily excluded from a topic's election, with the time each exclusion ends.
 
-When the broker takes the topic from its owner (an unload, a restart), the owner comes back within moments, and
-everybody else would spend its epoch and fence it: so newcomers are held for a grace. When the broker has trouble with
-the topic rather than with a producer, the next is not asked at once: in a moment all would have been refused who have
-a place in the queue.
+When the broker closes the topic's owner (an unload, a restart), the owner returns within moments, and a promotion of
+another producer would use a new epoch and fence it: so new producers are held for a grace time. When the broker reports
+an error of the topic rather than of a producer, the next is not asked at once: otherwise the whole queue would be
+refused in a moment.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ if TYPE_CHECKING:
     from proxy.producers.election import Acts, Election
 
 EXPECTED_S_MAX: Final = 300.0
-"""How long an owner that the broker closed is remembered while nobody else wants the topic."""
-TROUBLE_S_MIN: Final = 0.1
-TROUBLE_S_MAX: Final = 2.0
-"""How long nobody is asked for after the broker had trouble; doubled each time in a row."""
+"""Time for which an owner that the broker closed is remembered while no other producer waits."""
+UNAVAILABLE_S_MIN: Final = 0.1
+UNAVAILABLE_S_MAX: Final = 2.0
+"""Back-off after an error of the broker; doubled at each consecutive error."""
 RETURN_TRIES_S: Final = (0.05, 0.1, 0.2)
-"""When a former owner is tried again: the broker may not have noticed yet that its old connection is closed."""
+"""Retries of a former owner: the broker may not have noticed yet that its old connection is closed."""
 
 
-class ElectionHolds:
-    """Of one topic."""
+class ElectionBackOff:
+    """The back-off of one topic's election."""
 
     def __init__(
         self,
@@ -38,9 +38,9 @@ class ElectionHolds:
         unsettled_until: float,
         do: Callable[[Acts[Any]], None],
     ) -> None:
-        """`do` carries out what comes of a hold's beginning or end.
+        """`do` executes the effects of a hold's start or end.
 
-        Until `unsettled_until` the gateway has not been up for long: owners of before it are still coming back.
+        Until `unsettled_until` the gateway has not been up for long: earlier owners may still return.
         """
         self._election = election
         self._clock = clock
@@ -48,29 +48,29 @@ class ElectionHolds:
         self._unsettled_until = unsettled_until
         self._do = do
         self._tries = 0
-        self._troubles = 0
+        self._failures = 0
         self._expected_until: float | None = None
-        """How long the owner is remembered that the broker closed; None if nobody is expected."""
+        """Until when the owner that the broker closed is remembered; None if none is expected."""
         self._timer: Timer | None = None
 
     @property
     def idle(self) -> bool:
-        """Whether nothing is held that will be let go."""
+        """Whether there is no hold that will end."""
         return self._timer is None
 
     @property
     def unsettled(self) -> bool:
-        """Whether owners of before the gateway's start may still come back."""
+        """Whether owners from before the gateway's start may still return."""
         return self._clock.now() < self._unsettled_until
 
     def owner_closed(self) -> None:
-        """The broker took the topic from its owner, which is expected back."""
+        """The broker closed the topic's owner, which is expected to return."""
         if self._grace_s:
             self._expected_until = self._clock.now() + EXPECTED_S_MAX
             self._hold(Hold.NEWCOMERS, self._grace_s if self._election.waiting else EXPECTED_S_MAX)
 
     def newcomer(self, *, unsettled: bool) -> None:
-        """One comes: from now on an owner that may come back has so long, also one that nothing is known of yet."""
+        """A producer arrives: from now on the grace time of a returning owner runs, also of an unknown one."""
         if self._expected_until is not None and self._election.held is Hold.NEWCOMERS:
             if not self._election.waiting:
                 self._hold(Hold.NEWCOMERS, self._grace_s)
@@ -78,7 +78,7 @@ class ElectionHolds:
             self._hold(Hold.NEWCOMERS, self._unsettled_until - self._clock.now())
 
     def try_again(self) -> bool:
-        """Hold everybody until a former owner that was refused is tried again; False after some times."""
+        """Hold all producers until a refused former owner is retried; False after the last retry."""
         if self._tries >= len(RETURN_TRIES_S):
             return False
         self._hold(Hold.EVERYBODY, RETURN_TRIES_S[self._tries])
@@ -86,27 +86,27 @@ class ElectionHolds:
         return True
 
     def refused(self) -> None:
-        """One that was asked for will not be tried again."""
+        """A refused producer will not be retried."""
         self._tries = 0
 
-    def trouble(self) -> None:
-        """The broker cannot serve the topic at present."""
-        self._troubles += 1
-        self._hold(Hold.EVERYBODY, min(TROUBLE_S_MIN * 2 ** (self._troubles - 1), TROUBLE_S_MAX))
+    def unavailable(self) -> None:
+        """The broker cannot serve the topic now."""
+        self._failures += 1
+        self._hold(Hold.EVERYBODY, min(UNAVAILABLE_S_MIN * 2 ** (self._failures - 1), UNAVAILABLE_S_MAX))
 
     def promoted(self) -> None:
-        """Somebody owns the topic: nobody is expected back, and there is no trouble."""
-        self._tries = self._troubles = 0
+        """The topic has an owner: no return is expected, and errors are over."""
+        self._tries = self._failures = 0
         self.release()
 
     def release(self) -> None:
-        """Hold nobody any more."""
+        """End every hold."""
         self.stop()
         self._expected_until = None
         self._let_go()
 
     def stop(self) -> None:
-        """Let nobody go any more."""
+        """Cancel the end of a hold."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -117,10 +117,10 @@ class ElectionHolds:
         self._do(self._election.hold(held))
 
     def _let_go(self) -> None:
-        """Whoever is the best is asked for, also if the owner has not come back.
+        """The best producer is promoted, even if the owner has not returned.
 
-        If nobody is there the owner is expected still: a broker that restarts takes those that wait with it, and the
-        grace begins with the first to be back.
+        If the queue is empty, the owner is still expected: a restart of a broker also disconnects waiting producers,
+        and the grace time starts with the first one that returns.
         """
         self._timer = None
         left_s = 0.0 if self._expected_until is None else self._expected_until - self._clock.now()
