@@ -136,7 +136,7 @@ class Writer:
             settings = self._settings
             if self._directory is None:
                 self._directory = RunDirectory(settings.directory / settings.run_id)
-            name = f"{settings.life}-{next(self._numbers):06d}-{table.name}"
+            name = f"{settings.run_id}-{next(self._numbers):06d}-{table.name}"
             place = place_of(table, hour, settings.gateway, name)
             segment = Segment(table, self._directory.path, name, place, settings.facts)
             found = self._open[key] = _Open(segment, time.monotonic() + settings.roll_s)

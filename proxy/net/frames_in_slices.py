@@ -1,8 +1,8 @@
 """A connection's frames, taken as they come while the loop's slice lasts; the rest waits its turn, and so does reading.
 
-At most what one read brought waits here, since nothing more is read meanwhile. A read of few frames is taken at once:
-who asks for little does not wait behind a flood. A single command that asks for very much is a step of its own, which
-every later frame of the connection waits for: a close must not overtake the acknowledgements that were sent before it.
+At most the frames of one read wait here, because reading is paused meanwhile. A read of few frames is processed at
+once: a client with little work does not wait behind a flood. A single large command is a separate step, for which every
+later frame of the connection waits: a close must not overtake the acknowledgements that were sent before it.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     from proxy.net.slices import Slices
 
 FEW: Final = 16
-"""Frames of one read that are taken at once, whoever else waits."""
+"""Frames of one read that are processed at once, even if other connections wait."""
 
 Sort = Callable[[list[bytes], float], int]
 """Takes frames in order until a moment or until `held`, one at least, and says how many it took."""
 
 
 class FramesInSlices:
-    """What one connection has brought and nobody has looked at yet."""
+    """The unprocessed frames of one connection."""
 
     def __init__(self, slices: Slices, sort: Sort, changed: Callable[[], None], broken: Callable[[], None]) -> None:
         """`changed` is called when frames begin or cease to wait, `broken` when `sort` has raised in a later turn."""
@@ -92,4 +92,4 @@ def _take_all(incoming: list[bytes], _end: float) -> int:
 
 
 def _ignore() -> None:
-    """Nobody is left to be told."""
+    """Replaces the callbacks of an ended owner."""

@@ -1,11 +1,11 @@
-"""CONNECT and CONNECTED between a client and its broker: where the client wants to go, and what it may be told.
+"""CONNECT and CONNECTED between a client and its broker: the requested broker, and the supported features.
 
-A client that looked a topic up through us comes back and says in `proxy_to_broker_url` which broker it means. That is
-an address chosen by a stranger, to be dialled from inside the network: here it is checked for form, and against the
-operator's lists where there are any. Whether it is a broker at all, the cluster says (`broker_names`).
+A client that looked a topic up through the gateway reconnects and names its broker in `proxy_to_broker_url`. That is an
+untrusted address, to which the gateway would connect from inside the network: here its form is checked, and the
+operator's lists. Only the cluster can tell whether it is a broker (`broker.names`).
 
-CONNECTED says what the broker can do. A client takes each feature flag as a promise, so only those are passed on that
-hold through this gateway: a flag of tomorrow may bring commands that name brokers' addresses, or that we would refuse.
+CONNECTED lists the broker's features. A client relies on each flag, so only flags that hold through this gateway are
+passed on: a future flag may bring commands that name brokers' addresses, or that the gateway would refuse.
 
 Specification: Pulsar binary protocol, "Connection establishment" and "Proxy".
 """
@@ -20,7 +20,7 @@ from proxy.service_url import ServiceUrl, parse_service_url
 from proxy.wire import pulsar_pb2 as pb
 
 PROTOCOL_VERSION_MAX: Final = 21
-"""The newest protocol version whose commands we know."""
+"""The newest supported protocol version."""
 
 FRAME_PADDING_BYTES: Final = 10 * 1024
 """What Pulsar adds to maxMessageSize to get the largest frame."""
@@ -65,9 +65,9 @@ EVERY_BROKER: Final = TargetPolicy()
 
 
 def requested_broker(connect: pb.CommandConnect, scheme: str, policy: TargetPolicy) -> ServiceUrl | None:
-    """Read the broker a client asks for in CONNECT; None when it leaves the choice to us.
+    """Read the broker that a client names in CONNECT; None if it names none.
 
-    `scheme` is how we dial brokers, whatever the client says: it sends only ``host:port``. Raises `ClientError`.
+    `scheme` is the gateway's for brokers; the client sends only ``host:port``. Raises `ClientError`.
     """
     if not connect.proxy_to_broker_url:
         return None
@@ -83,7 +83,7 @@ def requested_broker(connect: pb.CommandConnect, scheme: str, policy: TargetPoli
 def upstream_connect(connect: pb.CommandConnect) -> pb.CommandConnect:
     """Make what the broker gets: the client's own words, credentials included.
 
-    The wish for a broker is taken out: to fulfil it is `relay_route`'s, also where a proxy has to hear of it.
+    The wish for a broker is taken out: `relay.route` handles it, also for a proxy.
     """
     forwarded = pb.CommandConnect()
     forwarded.CopyFrom(connect)

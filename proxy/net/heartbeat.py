@@ -28,7 +28,7 @@ class Heartbeat:
         dead: Callable[[], None],
         paused: Callable[[], bool],
     ) -> None:
-        """`paused` says whether we have stopped reading from the peer, whose silence proves nothing then."""
+        """`paused` says whether reading from the peer is paused: then its silence proves nothing."""
         self._clock = clock
         self._ping = ping
         self._dead = dead
@@ -43,7 +43,7 @@ class Heartbeat:
         self._look_later()
 
     def stop(self) -> None:
-        """Cease for good, and let go of the owner: nobody waits for the collector to tell the two apart. Idempotent."""
+        """Stop, and drop the reference to the owner, so that no cycle waits for the garbage collector. Idempotent."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -69,4 +69,4 @@ class Heartbeat:
 
 
 def _nothing() -> None:
-    """Stand in for what an ended owner would do."""
+    """Replaces the callbacks of an ended owner."""

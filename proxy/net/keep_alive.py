@@ -1,15 +1,15 @@
-"""When to ping a broker, and when to give it up.
+"""Decides when to ping a peer, and when it counts as dead.
 
-A broker that is silent for an interval is pinged; silent for two, it counts as dead: a lost route sends no FIN.
+A peer that is silent for an interval is pinged; silent for two, it counts as dead, because a lost route sends no FIN.
 
-While reading is paused nothing can be heard, so silence proves nothing. But the broker's own PINGs go unanswered
-then, and it closes a connection that answers none; any command of ours counts as an answer, so we ping in time.
+While reading is paused, silence proves nothing. But then the broker's own PINGs are not answered, and it closes a
+connection without answers; any command of the gateway counts as an answer, so the gateway pings in time.
 (`PulsarHandler.handleKeepAliveTimeout` in the broker.)
 
-Nor does silence prove anything that we slept through: after a pause of the machine or of the process the timers run
-first, and the peer's answer lies unread in the socket. So a look that comes late counts none of the time since the
-one before; the peer is pinged, and judged by the looks that follow. Without this, a gateway that is continued would
-cut off every worker that had nothing to say, and hand to others what those still hold.
+Silence during a pause of the machine or the process proves nothing either: afterwards the timers run first, and the
+peer's answer is still unread in the socket. So a late check counts none of the time since the previous one; the peer is
+pinged, and judged by the following checks. Otherwise a resumed gateway would disconnect every idle worker, and give
+messages that those workers still hold to others.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ import enum
 from typing import Final
 
 LOOKS_MISSED_MIN: Final = 2
-"""A look is late when it comes after so many times its interval."""
+"""A check is late when it comes after this multiple of its interval."""
 
 
 class Verdict(enum.Enum):
-    """What a look at the clock asks for."""
+    """The result of a check."""
 
     FINE = "fine"
     PING = "ping"
@@ -42,7 +42,7 @@ class KeepAlive:
         self.begin(now)
 
     def begin(self, now: float) -> None:
-        """Count from now on; for whoever begins to look only later."""
+        """Count from now on; for a later start of the checks."""
         self._heard_at = self._pinged_at = self._checked_at = now
 
     def quiet_s(self, now: float) -> float:

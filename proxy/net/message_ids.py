@@ -1,8 +1,8 @@
-"""Message ids that a client kept from a worker of ours and now shows to the broker.
+"""Message ids that a client stored at the gateway and now sends to the broker.
 
-A worker that got a slice of a batch knows it by an id of our making (`core.slice_id`). Its application may store that
-id and start a reader there, or seek another subscription to it: the broker must see the entry the slice was cut from.
-An index within the slice means nothing in the entry and is taken out: the reader begins at the whole entry.
+A worker that got a slice of a batch knows it by a synthetic id (`core.slice_id`). Its application may store that id and
+start a reader there, or seek another subscription to it: the broker must get the id of the slice's entry. An index
+within the slice has no meaning in the entry and is removed: the reader starts at the whole entry.
 """
 
 from __future__ import annotations

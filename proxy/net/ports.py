@@ -1,8 +1,8 @@
-"""The seams between the state machines of this room and the machinery that moves their bytes.
+"""The interfaces between the state machines of `net` and the input and output of their bytes.
 
-Sessions, relays, broker connections and upstream subscriptions are plain objects driven by calls: bytes came,
-the peer is gone, a timer is due. They hold one of the ports below and never a socket, a loop or a clock, so that
-the simulator runs the very same objects on a made-up network. `proxy.aio` gives the ports on asyncio.
+Sessions, relays, broker connections and upstream subscriptions are plain objects driven by calls: bytes arrived, the
+peer disconnected, a timer is due. They hold one of the ports below and never a socket, an event loop or a clock, so
+that the simulator runs the same objects on a simulated network. `proxy.aio` implements the ports on asyncio.
 
 Rule kept by every implementation: a port never calls back into the state machine from inside one of its own
 methods; callbacks come from the loop.
@@ -25,7 +25,7 @@ Step = Callable[[float], bool]
 """Work that stops at a moment: it does one piece at least, and says whether some is left (see `slices`)."""
 
 LEFT_UNREAD: Final = "the peer left too much unread"
-"""The reason given to `Receiver.closed` where a peer asked and asked and read nothing."""
+"""The reason for `Receiver.closed` if a peer sent requests and read no answers."""
 
 
 class Transport(Protocol):
@@ -50,10 +50,10 @@ class Transport(Protocol):
         """Queue bytes; after `close` or loss they are dropped."""
 
     def limit(self, seconds: float) -> None:
-        """What is queued in this loop turn must leave it within so many seconds.
+        """Data queued in this loop turn must be sent within this time, in seconds.
 
-        If the process stands still meanwhile, the connection is given up instead: another may have sent the same since.
-        What the peer had sent before is still received.
+        If the process stalls longer, the connection is closed instead: another replica may have sent the same
+        meanwhile. The peer's earlier data is still received.
         """
 
     def pause_reading(self) -> None:
@@ -70,16 +70,16 @@ class Transport(Protocol):
 
 
 class Receiver(Protocol):
-    """The state machine at our end of a connection."""
+    """The state machine at the gateway's end of a connection."""
 
     def opened(self, transport: Transport) -> None:
-        """The connection stands; called once, before any other method but `closed`."""
+        """The connection is open; called once, before any other method except `closed`."""
 
     def received(self, data: bytes) -> None:
         """Bytes came, cut anywhere."""
 
     def writability_changed(self, writable: bool) -> None:  # noqa: FBT001 - the port's one bit of news
-        """The peer began or ceased to leave too much unread."""
+        """The peer started or stopped leaving too much unread."""
 
     def closed(self, reason: str) -> None:
         """The connection is gone, or could not be made; called exactly once."""
@@ -109,12 +109,12 @@ class Clock(Protocol):
 
 
 class Background(Protocol):
-    """Carries out what would keep the loop from its connections for too long."""
+    """Runs work that would block the event loop for too long."""
 
     def run(self, work: Callable[[], T], done: Callable[[T | Exception], None]) -> Timer:
-        """Call `work` beside the loop; then `done`, from the loop, with what it returned or raised.
+        """Call `work` on a thread; then `done`, from the loop, with its result or error.
 
-        `work` may touch nothing that the loop changes. Once cancelled, `done` is not called, whatever became of `work`.
+        `work` must not use state that the loop changes. Once cancelled, `done` is not called.
         """
 
 
@@ -129,7 +129,7 @@ class Connector(Protocol):
 
 
 class WorkerLink(Protocol):
-    """A worker's consumer as its client session shows it to the subscription it joined."""
+    """A worker's consumer: the interface of its client session for the subscription."""
 
     @property
     def consumer_id(self) -> int:
@@ -141,7 +141,7 @@ class WorkerLink(Protocol):
 
     @property
     def client_version(self) -> str:
-        """What the client calls itself in CONNECT, e.g. ``Pulsar-CPP-v3.7.0``."""
+        """The client's version in CONNECT, e.g. ``Pulsar-CPP-v3.7.0``."""
 
     @property
     def accepts_broker_entry_metadata(self) -> bool:
@@ -214,7 +214,7 @@ class SubscriptionDirectory(Protocol):
 
 
 class UpstreamConsumer(Protocol):
-    """A consumer of ours on a broker connection, as that connection sees it."""
+    """One of the gateway's consumers, from the view of its broker connection."""
 
     def message(self, head: MessageHead) -> None:
         """One entry, taken apart so far as its command."""
@@ -233,7 +233,7 @@ class UpstreamConsumer(Protocol):
 
 
 class UpstreamProducer(Protocol):
-    """A producer of ours on a broker connection, as that connection sees it."""
+    """One of the gateway's producers, from the view of its broker connection."""
 
     def stored(self, sequence_id: int) -> None:
         """The broker has this message."""

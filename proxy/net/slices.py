@@ -1,14 +1,14 @@
-"""Work that one client can ask for without end, done a few milliseconds at a time so that others are served between.
+"""Divides unbounded work of one client into slices of a few milliseconds, so that others are served in between.
 
-Problem: everything runs on one loop. A connection may bring thousands of commands in one read, a subscription may be
-joined by thousands at once, and when their connection closes all of them leave: done in one go, each of these stops
-every other client, the health checks and the pings. Rule kept: in one turn of the loop all such work together takes
-about `SLICE_S`, then the sockets have their turn. Who waits takes its turn in a ring, so one flood does not keep
-another client's join waiting until it is over.
+Problem: everything runs on one event loop. A connection may bring thousands of commands in one read, thousands of
+workers may join a subscription at once, and all of them leave when their connection closes: done at once, each of these
+blocks every other client, the health checks and the pings. Rule: in one turn of the loop all such work together takes
+about `SLICE_S`, then the sockets get their turn. Waiting work is served round robin, so that a flood does not delay
+another client's join until its end.
 
-Work is a step: called with the moment at which it should stop, it does one piece at least, and says whether some is
-left. One that raises is called again, so it takes a piece off before it does it. Why not a thread: the state belongs
-to the loop. Why not a task per client: nothing would bound the turn.
+Work is a step: called with its end time, it does at least one piece, and returns whether some is left. A step that
+raises is called again, so it must remove a piece before it executes it. Why not a thread: the state belongs to the
+loop. Why not a task per client: nothing would bound the turn.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Slices:
         self._waiting: deque[Step] = deque()
         self._run_due = False
         self._end: float | None = None
-        """When this turn's slice is used up; None while nobody has used any of it."""
+        """The end of this turn's slice; None while it is unused."""
         self.cut_total = 0
         """Turns that ended with something left to do."""
 
@@ -51,7 +51,7 @@ class Slices:
         return self._end
 
     def do(self, step: Step) -> None:
-        """Begin at once if nobody waits and the turn has time, and go on in later turns until nothing is left."""
+        """Start at once if no work waits and the turn has time, and continue in later turns until nothing is left."""
         if self._waiting or self._clock.now() >= self.turn_end() or step(self.turn_end()):
             self.add(step)
 

@@ -1,8 +1,8 @@
-"""What replicas tell each other of topics that somebody waits for, as bytes: JSON, with a version.
+"""Announcements of waiting producers between replicas, as bytes: JSON, with a version.
 
-Replicas of two releases talk to each other while one replaces the other: a field that is not known is ignored. The
-version changes when what is said means something else; another version is an error that the caller counts and passes
-over, and its replica's waiting producers are then as unknown as before there were announcements.
+Replicas of two releases exchange them during an upgrade: unknown fields are ignored. The version changes when the
+meaning changes; another version is an error that the caller counts and ignores, and its replica's waiting producers are
+then unknown here.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ TEXT_SHOWN: Final = 80
 
 
 class UnreadableError(ValueError):
-    """Bytes that are no announcement of ours; the text says where and why."""
+    """Bytes that are not a valid announcement; the text has the place and the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class BestWaiting:
 
     priority: Annotated[int, Field(ge=PRIORITY_MIN, le=PRIORITY_MAX)]
     returning: bool
-    """Whether it owned the topic before, and nobody there has since."""
+    """Whether it is the topic's last owner there."""
     waited_s: Annotated[float, Field(ge=0, allow_inf_nan=False)]
     """When this was said."""
 
@@ -41,15 +41,15 @@ class TopicNews:
 
     topic: str
     owned: bool
-    """Whether somebody connected there owns it."""
+    """Whether a producer connected there owns it."""
     best: BestWaiting | None
-    """None where nobody waits, or nobody does any more."""
+    """None if its queue is empty."""
     closures: Annotated[int, Field(ge=0)] = 0
-    """How often a broker was seen there to close the topic: one that does forgets who waits for it."""
+    """How often a broker was seen there to close the topic: it then forgets its waiting producers."""
     epoch: int | None = None
-    """With which somebody connected there owns it, if that is known."""
+    """The epoch of an owner connected there, if known."""
     fenced: int | None = None
-    """The last epoch with which somebody there took the topic from whoever had it, whom the broker does not tell."""
+    """The last epoch of a fencing producer there; the broker does not inform the fenced owner."""
     fenced_s: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
     """How long ago that was, when this was said."""
 

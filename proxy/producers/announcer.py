@@ -1,7 +1,7 @@
-"""What this replica is to say of its waiting producers, and when: each change soon, and everything again and again.
+"""Schedules this replica's announcements of waiting producers: each change soon, and everything periodically.
 
-What is said may be lost, so nothing here waits for an answer. Changes of many topics go out together, a bounded number
-at a time, the longest unsaid of what is repeated first.
+Announcements may be lost, and there are no answers. Changes of many topics are announced together, a bounded number at
+a time; repetitions start with the topic that was announced longest ago.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ REPEAT_S: Final = 1.0
 TOPICS_MAX: Final = 200
 """Of one announcement."""
 ANNOUNCED_MAX: Final = 10_000
-"""Topics with waiting producers of one replica that all others know of; of more some are now and then forgotten."""
+"""Topics with waiting producers of one replica that all others know; beyond it some expire in between."""
 FENCE_REMEMBERED_S: Final = 600.0
-"""For so long one that was fenced is told so again."""
+"""Time for which a fencing is repeated to the fenced owner."""
 ROUNDING_S: Final = 0.001
-"""Taken off what is said: numbers are rounded, and nobody is to seem older than it is."""
+"""Subtracted from announced times: numbers are rounded, and a producer must not seem older than it is."""
 NAMES_BYTES_MAX: Final = 128 * 1024
 """Of the topics' names in one announcement, one beyond at most."""
 
-assert EXPIRY_S >= 3 * DAMPING_S + 2 * REPEAT_S, "one that is lost is to make nobody forgotten"
-assert TOPICS_MAX / DAMPING_S * REPEAT_S >= ANNOUNCED_MAX, "or some would be forgotten between two repetitions"
+assert EXPIRY_S >= 3 * DAMPING_S + 2 * REPEAT_S, "a lost announcement must not make a topic expire"
+assert TOPICS_MAX / DAMPING_S * REPEAT_S >= ANNOUNCED_MAX, "otherwise topics would expire between two repetitions"
 
 
 class Announcer:
@@ -54,7 +54,7 @@ class Announcer:
         """Topics in the order of their first change that was not said."""
 
     def tell(self, topic: str, place: Place | None) -> bool:
-        """How a topic stands here now, None if there is nothing more to say of it; whether that is news."""
+        """Record a topic's place here, None if it has none; returns whether it is a change."""
         if self._ours.get(topic) == place:
             return False
         if place is not None:
@@ -68,14 +68,14 @@ class Announcer:
         return True
 
     def tell_closed(self, topic: str) -> None:
-        """The broker has closed it: said once, also where nobody waits any more."""
+        """The broker has closed it: announced once, also with an empty queue."""
         self._closures[topic] = self._closures.pop(topic, 0) + 1
         self._changed[topic] = None
         if len(self._closures) > ANNOUNCED_MAX:
             self._forget(self._closures.popitem(last=False)[0])
 
     def tell_fenced(self, topic: str, epoch: int, now: float) -> None:
-        """Somebody has taken it with that epoch: said once, and for some time to whoever does not seem to know."""
+        """A producer has taken it with that epoch: announced once, and repeated to replicas that seem unaware."""
         self._fences.pop(topic, None)
         self._fences[topic] = epoch, now
         self._changed[topic] = None
@@ -83,7 +83,7 @@ class Announcer:
             self._forget(self._fences.popitem(last=False)[0])
 
     def hear_owned(self, topic: str, epoch: int, now: float) -> bool:
-        """Another replica says that one of its own owns it with that epoch; whether it is to be told better."""
+        """Another replica announces an owner with that epoch; returns whether it must be corrected."""
         fenced, at = self._fences.get(topic, (epoch, now))
         if now - at > FENCE_REMEMBERED_S:
             del self._fences[topic]
@@ -93,19 +93,19 @@ class Announcer:
         return fenced > epoch
 
     def tell_nothing(self) -> None:
-        """Nobody waits here any more."""
+        """All queues here are empty."""
         for topic in list(self._ours):
             self.tell(topic, None)
 
     def due_in(self, now: float) -> float | None:
-        """In how many seconds to ask for the next; None while there is nothing to say."""
+        """Seconds until the next announcement; None if there is none."""
         if self._changed:
             return DAMPING_S
         first = next(iter(self._said_at.values()), None)
         return None if first is None else max(first + REPEAT_S - now, DAMPING_S)
 
     def next(self, now: float) -> Announcement | None:
-        """What is to be said now; None if nothing is. It counts as said."""
+        """The announcement to send now; None if there is none. It counts as sent."""
         topics = self._take_due(now)
         if not topics:
             return None
@@ -147,10 +147,10 @@ class Announcer:
         return TopicNews(topic, place.owned, told, closures, place.epoch, fenced, now - at)
 
     def _forget(self, topic: str) -> None:
-        """There is no room to remember it: it is not to be said either, unless something else is."""
+        """Forget it for want of room: it is no longer announced, unless something else of it is."""
         if topic not in self._ours and not self._remembered(topic):
             self._changed.pop(topic, None)
 
     def _remembered(self, topic: str) -> bool:
-        """Whether something is to be said of it though nobody waits."""
+        """Whether it must be announced although its queue is empty."""
         return topic in self._closures or topic in self._fences

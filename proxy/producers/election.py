@@ -1,20 +1,20 @@
-"""Who of those that want to be a topic's only producer is asked for at the broker, and when.
+"""Decides which waiting producer of a topic is requested at the broker, and when.
 
-The broker promotes in the order of arrival. So at most one of ours is ever there: the best of all that wait, and only
-when none of ours owns the topic. The others wait here. Nobody who owns the topic is ever replaced.
+The broker promotes in the order of arrival. So at most one producer of this replica is there: the best of the queue,
+and only while no producer of this replica owns the topic. The others wait here. An owner is never replaced.
 
-One that was asked for may have to wait at the broker as well, behind a producer that is not ours. It stays there when
-a better one comes: a broker forgets nobody who waits, and would promote who has left, with an epoch spent for nothing.
-Its turn is what goes to the better one, when it comes.
+A requested producer may have to wait at the broker too, behind a producer of another gateway or client. It stays there
+when a better one arrives: a broker forgets no waiting producer, and would promote one that has left, at the cost of an
+epoch. When its turn comes, the turn goes to the better one.
 
-Other replicas may have better ones (see `rivals`). Then nobody is asked for here, and one that waits at the broker
-gives its turn away. What is known of them is never certain, so all of this is bounded: it is forgotten if it is not
-repeated, our patience ends if nobody comes to own the topic, and turns are given away in vain a few times at most.
+Other replicas may have better producers (see `rivals`). Then none is requested here, and one that waits at the broker
+gives its turn away. Announcements are never certain, so all of this is bounded: they expire unless repeated, patience
+ends if no producer becomes the owner, and turns are given away in vain a few times at most.
 
-Rule kept: while anybody waits, one of ours owns the topic or is asked for at the broker, or the election is held and
-will be let go, or gives way to a rival. A failure of the one that was asked for leads to the next, whatever it was.
+Rule: while producers wait, one of this replica owns the topic or is requested at the broker, or the election is held
+and will be released, or it gives way to a rival. Any failure of the requested producer leads to the next one.
 
-Source: PIP-440, "Producer Failover"; `AbstractTopic` for what a broker does with those that wait.
+Source: PIP-440, "Producer Failover"; `AbstractTopic` for a broker's queue.
 """
 
 from __future__ import annotations
@@ -23,59 +23,59 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final, Generic, TypeAlias, TypeVar
 
-from proxy.producers.rivals import NOBODY
+from proxy.producers.rivals import NO_RIVAL
 from proxy.producers.standing import Place, Standing
 from proxy.producers.waiting import Rank, WaitingProducers
 
 T = TypeVar("T")
 
 YIELDS_MAX: Final = 3
-"""Turns at the broker that are given away to rivals before somebody is known to own the topic. Then one is kept."""
+"""Turns at the broker given to rivals while the topic has no known owner. The next one is kept."""
 
 
 class Stage(Enum):
-    """Where a contender stands."""
+    """The stage of a contender."""
 
     WAITING = "waiting"
     """Here."""
     ASKED = "asked"
     """At the broker, which has not answered."""
     PARKED = "parked"
-    """At the broker, which lets it wait for somebody that is not ours."""
+    """At the broker, behind a producer that is not connected here."""
     WITHDRAWING = "withdrawing"
     """On its way back from the broker."""
     OWNER = "owner"
-    """It is the topic's only producer."""
+    """It owns the topic."""
     GONE = "gone"
     """It left or was refused."""
 
 
 class Hold(Enum):
-    """Who is not to be asked for at present."""
+    """The producers that are held."""
 
     NOBODY = "nobody"
     NEWCOMERS = "newcomers"
-    """The broker took the topic from its owner, which is expected back."""
+    """The broker closed the topic's owner, which is expected to return."""
     EVERYBODY = "everybody"
-    """The broker has trouble with the topic."""
+    """The broker reports errors of the topic."""
 
 
 class Act(Enum):
-    """What is to be done with a contender now."""
+    """An action for a contender."""
 
     ASK = "ask"
     """Pass its request on to the broker."""
     WITHDRAW = "withdraw"
-    """Close it at the broker, without a word to its client; then say `withdrawn`."""
+    """Close it at the broker, without informing its client; then call `withdrawn`."""
     YIELD = "yield"
-    """The same, for the sake of somebody that waits at another replica."""
+    """The same, in favour of a producer at another replica."""
     TELL_QUEUED = "tell_queued"
     """Tell its client that it is not ready."""
 
 
 @dataclass(slots=True, eq=False)
 class Contender(Generic[T]):
-    """A producer that wants a topic for itself alone."""
+    """A producer that wants exclusive access to a topic."""
 
     rank: Rank
     """From `rank_of`: smaller is better; no two of a topic share one."""
@@ -87,7 +87,7 @@ class Contender(Generic[T]):
 
     @property
     def returning(self) -> bool:
-        """Whether it owned the topic before, and nobody of ours has since."""
+        """Whether it is the topic's last owner here."""
         return not self.rank[0]
 
 
@@ -95,28 +95,28 @@ Acts: TypeAlias = list[tuple[Act, Contender[T]]]
 
 
 class Election(Generic[T]):
-    """One topic's contenders. Every method returns what is to be done because of it, in order."""
+    """One topic's contenders. Every method returns the resulting actions, in order."""
 
     __slots__ = ("_impatient", "_replica", "_yields_left", "at_broker", "elsewhere", "held", "owner", "waiting")
 
     def __init__(self, replica: str = "") -> None:
-        """Nobody wants the topic. `replica` is our name among those that have such elections too."""
+        """No contenders. `replica` is this replica's name among the others."""
         self._replica = replica
         self._yields_left = YIELDS_MAX
         self._impatient = False
-        """One of ours is asked for although a rival is better."""
-        self.elsewhere = NOBODY
+        """A producer is requested although a rival is better."""
+        self.elsewhere = NO_RIVAL
         """What other replicas say."""
         self.waiting: WaitingProducers[Contender[T]] = WaitingProducers()
         self.at_broker: Contender[T] | None = None
         """Asked for, parked or on its way back."""
         self.owner: Contender[T] | None = None
-        """Of ours; None also while somebody owns the topic that is not."""
+        """An owner connected here; None also while another producer owns the topic."""
         self.held = Hold.NOBODY
 
     @property
     def idle(self) -> bool:
-        """Whether nobody wants the topic."""
+        """Whether there are no contenders."""
         return not self.waiting and self.at_broker is None and self.owner is None
 
     @property
@@ -129,7 +129,7 @@ class Election(Generic[T]):
 
     @property
     def outranked(self) -> bool:
-        """Whether somebody would be asked for, were it not for a rival."""
+        """Whether a producer would be requested without a rival."""
         due = self._due
         return due is not None and self._gives_way(due) and not self._impatient
 
@@ -166,7 +166,7 @@ class Election(Generic[T]):
         return []
 
     def queued(self, contender: Contender[T]) -> Acts[T]:
-        """The broker lets it wait: somebody that is not ours has the topic."""
+        """The broker lets it wait: a producer that is not connected here owns the topic."""
         if contender is not self.at_broker or contender.stage is not Stage.ASKED:
             return []
         contender.stage = Stage.PARKED
@@ -201,12 +201,12 @@ class Election(Generic[T]):
         return self._settle()
 
     def hold(self, held: Hold) -> Acts[T]:
-        """Ask for nobody that this concerns until told otherwise; whoever holds lets go in time."""
+        """Hold these producers until further notice; the caller releases the hold in time."""
         self.held = held
         return self._settle()
 
     def hear(self, elsewhere: Place) -> Acts[T]:
-        """Whom other replicas say they have; again and again, for it may change."""
+        """Update the announcements of other replicas."""
         self.elsewhere = elsewhere
         if elsewhere.owned:
             self._owner_known()
@@ -215,20 +215,20 @@ class Election(Generic[T]):
         return self._settle()
 
     def recall(self) -> Acts[T]:
-        """The broker has closed the topic, and may have forgotten who waits there: take back and ask for anew."""
+        """The broker has closed the topic, and may have forgotten its queue: withdraw, and request again."""
         if self.at_broker is None or self.at_broker.stage is not Stage.PARKED:
             return []
         self.at_broker.stage = Stage.WITHDRAWING
         return [(Act.WITHDRAW, self.at_broker)]
 
     def lose_patience(self) -> Acts[T]:
-        """We have given way for long, and nobody is known to own the topic: ask for one of ours all the same."""
+        """Patience is over, and the topic has no known owner: request a producer all the same."""
         self._impatient = True
         return self._settle()
 
     @property
     def _due(self) -> Contender[T] | None:
-        """Whose turn it is here, whatever rivals there are."""
+        """The next producer here, regardless of rivals."""
         first = self.waiting.first()
         if first is None or self.owner is not None or self.at_broker is not None or self.held is Hold.EVERYBODY:
             return None

@@ -1,4 +1,4 @@
-"""What a PRODUCER command says of a producer that waits to be its topic's only one.
+"""The priority in a PRODUCER command of a waiting producer.
 
 The priority comes in the field that PIP-440 adds, or, from clients that do not know it, in a property of the producer.
 """
@@ -18,7 +18,7 @@ PROPERTY_PREFIX: Final = "keyline."
 
 
 def queue_priority(command: pb.CommandProducer) -> int:
-    """How much it wants to be before others: signed, 0 where nothing is said; the field counts if both are there.
+    """Its priority: signed, default 0; the field counts if both are given.
 
     Raises:
         ClientError: a property for the gateway that it does not know, or a priority that is none. NotAllowedError,
@@ -51,7 +51,7 @@ def without_waiting(command: pb.CommandProducer) -> bytes:
     """Frame the request of a former owner so that the broker gives it the topic at once or refuses it.
 
     A broker checks the epoch that a producer brings along when it admits it, and not when it promotes it after a wait:
-    then it sets the topic's epoch back, and lets somebody write who was fenced. So a former owner never waits there.
+    then it sets the topic's epoch back, and lets a fenced producer write. So a former owner never waits there.
 
     Source: `AbstractTopic.handleProducerRemoved`; seen with 4.0.7 and 4.2.4.
     """

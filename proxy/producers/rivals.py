@@ -1,8 +1,7 @@
-"""Who waits at other replicas, as far as they say so.
+"""Waiting producers at other replicas, according to their announcements.
 
-What is not said again is forgotten, with the replica that said it: whatever is lost, nobody waits for it for long. What
-is forgotten makes somebody here be asked for, and two that wait at the broker do no harm. Nothing here decides who owns
-a topic: that is the broker's.
+An announcement that is not repeated expires, so a lost one delays promotions only briefly. After an expiry this replica
+promotes its own producer, and two producers that wait at the broker do no harm. Only the broker decides the owner.
 """
 
 from __future__ import annotations
@@ -17,11 +16,11 @@ if TYPE_CHECKING:
     from proxy.producers.announcement import Announcement, TopicNews
 
 EXPIRY_S: Final = 3.0
-"""After so long what was not repeated is forgotten."""
+"""Expiry of announcements that are not repeated."""
 RIVALS_MAX: Final = 50_000
-"""Topics of other replicas, each counted for each; what comes beyond is not kept."""
+"""Topics of other replicas, counted once for each replica; further ones are not kept."""
 
-NOBODY: Final = Place(None, owned=False)
+NO_RIVAL: Final = Place(None, owned=False)
 
 
 class _Heard(NamedTuple):
@@ -37,7 +36,7 @@ class Rivals:
     __slots__ = ("_by_topic", "_closed", "_fenced", "_heard_at", "_owned", "_replica", "beyond_total")
 
     def __init__(self, replica: str) -> None:
-        """`replica` is our own name: what it says is not heard."""
+        """`replica` is this replica's name: its own announcements are ignored."""
         self._replica = replica
         self._by_topic: dict[str, dict[str, _Heard]] = {}
         self._heard_at: OrderedDict[tuple[str, str], float] = OrderedDict()
@@ -53,7 +52,7 @@ class Rivals:
         return len(self._heard_at)
 
     def hear(self, announcement: Announcement, now: float) -> list[str]:
-        """Take note of what a replica says; the topics of which something is known anew."""
+        """Record a replica's announcement; returns the changed topics."""
         if announcement.replica == self._replica:
             return []
         return [news.topic for news in announcement.topics if self._note(announcement, news, now)]
@@ -64,12 +63,12 @@ class Rivals:
         return closed
 
     def take_fenced(self) -> list[tuple[str, int, float]]:
-        """Topics that somebody elsewhere has taken by fencing, the epoch and when, as said since the last look."""
+        """Topics taken by fencing elsewhere, with epoch and time, announced since the last call."""
         fenced, self._fenced = self._fenced, []
         return fenced
 
     def take_owned(self) -> list[tuple[str, int]]:
-        """Topics that somebody elsewhere owns, each with the epoch, as said since the last look."""
+        """Topics owned elsewhere, each with the epoch, announced since the last call."""
         owned, self._owned = self._owned, []
         return owned
 
@@ -88,7 +87,7 @@ class Rivals:
         """The best of all that wait for it elsewhere, and whether it is owned at another replica."""
         heard = self._by_topic.get(topic)
         if heard is None:
-            return NOBODY
+            return NO_RIVAL
         best = min((each.place.best for each in heard.values() if each.place.best is not None), default=None)
         return Place(best, owned=any(each.place.owned for each in heard.values()))
 

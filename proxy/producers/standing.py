@@ -1,10 +1,9 @@
-"""Where somebody that waits stands among those of all replicas.
+"""The order of waiting producers over all replicas.
 
-The order is the one of `waiting`: who returns, then by priority, then by how long it has waited; in the end by the
-replica's name, so that no two stand in one place. No clocks of machines are compared: a replica says for how long its
-best has waited, and whoever hears it counts back from its arrival. So what is heard seems younger than it is, by the
-way of the message, and never older: of two that are equal each may believe itself the first, and neither believes the
-other to be it that is not.
+The order is that of `waiting`: returning owners, then by priority, then by waiting time; finally by the replica's name,
+so that it is total. Clocks of machines are not compared: a replica announces how long its best producer has waited, and
+the receiver counts back from the arrival. So a remote producer seems younger by the message's delay, and never older:
+of two equal ones each replica may consider its own the first, but never a wrong remote one.
 
 Source: PIP-440, "Spec".
 """
@@ -18,7 +17,7 @@ class Standing(NamedTuple):
     """Compares as a tuple: smaller is earlier."""
 
     newcomer: bool
-    """False for one that owned the topic before, while nobody has since."""
+    """False for the topic's last owner."""
     negated_priority: int
     since: float
     """When it came, on the clock of who compares."""
@@ -31,7 +30,7 @@ class Standing(NamedTuple):
 
     @property
     def returning(self) -> bool:
-        """Whether it owned the topic before, and nobody of its replica has since."""
+        """Whether it is the topic's last owner at its replica."""
         return not self.newcomer
 
 
@@ -39,8 +38,8 @@ class Place(NamedTuple):
     """What a replica has to say of one topic."""
 
     best: Standing | None
-    """Of those that wait there; None if nobody does."""
+    """The best waiting producer there; None if its queue is empty."""
     owned: bool
-    """Whether somebody connected there owns the topic."""
+    """Whether a producer connected there owns the topic."""
     epoch: int | None = None
     """With which that one owns it, if that is known."""

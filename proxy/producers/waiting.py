@@ -1,6 +1,6 @@
 """Producers that wait, in the order in which they are to be promoted.
 
-Whoever owned the topic and returns, then by priority, the highest leading; among equals whoever came first.
+A returning owner first, then by priority, the highest first; equal ones in the order of arrival.
 Priorities are signed and compared, never subtracted. Clocks are not asked: creation times tie, and a sequence number
 is what they stand for.
 
@@ -25,12 +25,12 @@ Rank: TypeAlias = tuple[int, int, int]
 
 
 class WaitingProducers(Generic[T]):
-    """A priority queue of which anybody may leave at any time."""
+    """A priority queue from which any producer may leave at any time."""
 
     __slots__ = ("_by_rank",)
 
     def __init__(self) -> None:
-        """Nobody waits."""
+        """Empty."""
         self._by_rank: SortedDict[Rank, T] = SortedDict()
 
     def __len__(self) -> int:
@@ -42,7 +42,7 @@ class WaitingProducers(Generic[T]):
         return iter(self._by_rank.values())
 
     def add(self, rank: Rank, producer: T) -> None:
-        """Let one wait; `rank` is what `rank_of` gave, and nobody else's."""
+        """Add a producer with its unique rank from `rank_of`."""
         assert rank not in self._by_rank, "two producers of one rank"
         self._by_rank[rank] = producer
 
@@ -51,7 +51,7 @@ class WaitingProducers(Generic[T]):
         del self._by_rank[rank]
 
     def first(self) -> tuple[Rank, T] | None:
-        """Rank and producer of the one to be promoted next; None if nobody waits."""
+        """Rank and producer of the next promotion; None if the queue is empty."""
         return self._by_rank.peekitem(0) if self._by_rank else None
 
     def position(self, rank: Rank) -> int:
@@ -62,8 +62,8 @@ class WaitingProducers(Generic[T]):
 def rank_of(priority: int, arrival: int, *, returning: bool = False) -> Rank:
     """What orders producers. `arrival` grows with each producer of the topic.
 
-    One that is `returning` owned the topic until its connection broke, and nobody has since: nothing has happened to
-    it that would make it stand behind others.
+    A `returning` producer owned the topic until its connection broke, without another owner since: it keeps its place
+    before all others.
 
     Raises ValueError for a priority that is no signed 32-bit number.
     """

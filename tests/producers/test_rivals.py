@@ -10,7 +10,7 @@ from proxy.producers import announcer as announcers
 from proxy.producers import rivals as known
 from proxy.producers.announcement import Announcement, BestWaiting, TopicNews
 from proxy.producers.announcer import DAMPING_S, NAMES_BYTES_MAX, REPEAT_S, ROUNDING_S, TOPICS_MAX, Announcer
-from proxy.producers.rivals import EXPIRY_S, NOBODY, Rivals
+from proxy.producers.rivals import EXPIRY_S, NO_RIVAL, Rivals
 from proxy.producers.standing import Place, Standing
 
 NOW = 1_000.0
@@ -109,7 +109,7 @@ def test_that_the_broker_closed_a_topic_is_said_once_and_counted() -> None:
 def test_the_best_of_all_others_is_known_and_whether_one_of_them_owns_the_topic() -> None:
     """Counted back from when it was heard; what we say ourselves is not heard."""
     rivals = Rivals("us")
-    assert rivals.place("t") == NOBODY
+    assert rivals.place("t") == NO_RIVAL
     assert rivals.hear(said("us", 1, 9), NOW) == []
     assert rivals.hear(said("a", 1, 5, 2.0), NOW) == ["t"]
     assert rivals.hear(said("b", 1, 5, 3.0, owned=True), NOW) == ["t"]
@@ -129,7 +129,7 @@ def test_what_is_not_said_again_is_forgotten() -> None:
     assert rivals.expire(NOW + EXPIRY_S) == ["t"]
     assert rivals.place("t").best is not None
     assert rivals.expire(NOW + EXPIRY_S + 1) == ["t"]
-    assert (rivals.place("t"), len(rivals)) == (NOBODY, 0)
+    assert (rivals.place("t"), len(rivals)) == (NO_RIVAL, 0)
 
 
 def test_what_was_overtaken_or_came_twice_is_not_heard() -> None:
@@ -137,7 +137,7 @@ def test_what_was_overtaken_or_came_twice_is_not_heard() -> None:
     rivals = Rivals("us")
     rivals.hear(said("a", 2, None), NOW)
     assert rivals.hear(said("a", 1, 5), NOW) == rivals.hear(said("a", 2, 5), NOW) == []
-    assert rivals.place("t") == NOBODY
+    assert rivals.place("t") == NO_RIVAL
 
 
 def test_a_topic_that_the_broker_closed_is_told_once() -> None:

@@ -4,9 +4,8 @@ The problem: tens of thousands of MESSAGE frames a second come through `received
 the odd reply. So the loop over frames does for a MESSAGE nothing but read its head and call its consumer; all else
 is a table of handlers behind it.
 
-The rule kept when a connection is lost, whatever the cause, and told once: first the pool (so that nobody is handed
-the dead link again), then every request that waits, in the order asked, then every consumer and every producer, in the
-order of its id.
+Rule: a lost connection is reported once, for any cause: first to the pool (so that no caller gets the dead link again),
+then to every waiting request, in their order, then to every consumer and every producer, in the order of their ids.
 
 Why not one connection per consumer, which would need no ids: brokers count and limit connections, and a gateway
 holds thousands of consumers.

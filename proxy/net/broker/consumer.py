@@ -1,4 +1,4 @@
-"""A consumer of the gateway's own small messages: made once, lost once, as `gateway_producer` has it.
+"""A consumer of the gateway's own small messages: created once, lost once, as in `producer`.
 
 Specification: Pulsar binary protocol, "Consumer".
 """
@@ -27,7 +27,7 @@ PERMITS: Final = 1_000
 
 
 class ConsumerOwner(Protocol):
-    """Whom a consumer belongs to. It is called from the loop, never from inside a method of the consumer."""
+    """The owner of a consumer. It is called from the loop, never from inside a method of the consumer."""
 
     def consumer_ready(self, consumer: GatewayConsumer) -> None:
         """Messages follow."""
@@ -130,7 +130,7 @@ class GatewayConsumer:
             self._lose(reason)
 
     def reached_end_of_topic(self) -> None:
-        """Whoever waits for more would wait for ever."""
+        """Reported as a loss: no more messages will arrive."""
         self.close()
         self._owner.consumer_lost(self, "the topic is terminated")
 

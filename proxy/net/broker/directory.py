@@ -1,4 +1,4 @@
-"""The gateway's own way to brokers: lookups and the connections they lead to, as `ports.BrokerDirectory`.
+"""The gateway's own lookups of brokers and connections to them, as `ports.BrokerDirectory`.
 
 Many subscriptions look for the same topic at once when a broker restarts, and each wants a connection, not an
 address: so a topic is looked up once for all who wait, then each is dealt a connection.
@@ -31,7 +31,7 @@ Found = Callable[["BrokerLink | Exception"], None]
 
 
 def _untold(_service_url: str) -> None:
-    """Nobody wants to know."""
+    """Ignores the result."""
 
 
 class Brokers:
@@ -112,7 +112,7 @@ class Brokers:
     def _located(self, topic: str, result: BrokerTarget | Exception) -> None:
         waiting = self._waiting.pop(topic)
         if isinstance(result, BrokerTarget):
-            if not result.proxy_to_broker_url:  # or it is somebody else's way to it, and not for us to dial
+            if not result.proxy_to_broker_url:  # otherwise it is only reachable through the proxy
                 self._named(result.service_url)
             for found in waiting:
                 self._pool.acquire(result, found)

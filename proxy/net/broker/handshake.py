@@ -1,6 +1,6 @@
-"""What the gateway says of itself to a broker: CONNECT, and the answer to an AUTH_CHALLENGE.
+"""The gateway's CONNECT, and its answer to an AUTH_CHALLENGE.
 
-Only the feature flags are set that hold here: a broker changes what it sends by them.
+Only supported feature flags are set, because they change the commands that a broker sends.
 """
 
 from __future__ import annotations

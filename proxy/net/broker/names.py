@@ -1,16 +1,15 @@
-"""Which brokers there are, as the cluster itself says: the places that a client may ask to be taken to.
+"""The brokers of the cluster, according to the cluster itself: the addresses that a client may name.
 
-Problem: a client says in CONNECT which broker it means. That address is dialled from inside the network, gets the
-client's credentials, and what it answers is believed: whether a client may consume, whether a producer owns its topic.
+Problem: a client names its broker in CONNECT. The gateway connects to that address from inside the network, sends it
+the client's credentials, and trusts its answers: whether a client may consume, whether a producer owns its topic.
 
-Rule: a place is known if it is configured, or if a known broker answered a lookup with it during the last minutes. What
-clients say adds nothing. A place that is not known is asked for (`relay_route`), so forgetting one costs a question:
-names are forgotten when nothing has confirmed them for a while, because addresses are given to others, and the one
-that was confirmed longest ago goes when there are too many. Clients decide only what is looked up; every name is a
-broker's answer, so a client cannot fill this with others than brokers.
+Rule: an address is known if it is configured, or if a known broker returned it in a lookup during the last minutes.
+Clients add none. An unknown address causes a lookup (`relay.route`), so forgetting one is cheap: names expire when they
+have not been confirmed for a while, because addresses are reassigned, and at the limit the oldest one is removed.
+Clients determine only which topics are looked up; every name is a broker's answer, so clients cannot add other hosts.
 
-Why not the list of active brokers at the admin API: it takes a superuser to read it, it has the ports of HTTP, and it
-knows nothing of advertised listeners. A lookup asks what the client had asked, with the client's own permissions.
+Why not the list of active brokers at the admin API: it needs a superuser, it has the ports of HTTP, and it does not
+contain advertised listeners. A lookup asks the client's own question, with the client's own permissions.
 """
 
 from __future__ import annotations
@@ -56,7 +55,7 @@ class BrokerNames:
         return len(self._named_at)
 
     def add(self, url: str) -> None:
-        """Take note of an address in the answer of a known broker; one that cannot be read is nobody's."""
+        """Record an address in the answer of a known broker; an invalid one is ignored."""
         try:
             authority = parse_service_url(url).authority
         except ValueError:

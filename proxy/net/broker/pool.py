@@ -1,8 +1,8 @@
-"""Open connections to brokers, by whom they reach.
+"""Open connections to brokers, by broker.
 
-Each broker gets a fixed number of connections, opened as they are first asked for and dealt in turn; who asks for
-one that is being opened waits with the others. A lost connection leaves the pool before its users hear of it, so
-none of them is handed the dead one again.
+Each broker gets a fixed number of connections, opened on demand and used in turn; requests for a connection that is
+being opened wait for it. A lost connection leaves the pool before its users are notified, so none of them gets it
+again.
 """
 
 from __future__ import annotations
@@ -91,4 +91,4 @@ class BrokerPool:
 
 
 def _nothing() -> None:
-    """Nobody waits for the last connection to close."""
+    """No callback for the last close is set."""

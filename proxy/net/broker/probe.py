@@ -1,6 +1,6 @@
-"""Whether the brokers can be reached, asked now and then, for those who send clients here.
+"""Checks periodically whether the brokers can be reached, for the readiness check.
 
-The answer is a connection that stands, so asking costs nothing while all is well, and lookups find it ready.
+A check succeeds with an open connection, so it costs nothing in the normal case, and lookups can use the connection.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""A producer of the gateway's own: made once, lost once.
+"""A producer of the gateway's own: created once, lost once.
 
-Whether and when to make another is its owner's business, who alone knows what the loss means: to an outbox a retry, to
-a group's leader the end of its time.
+Its owner decides whether and when to create another, because only the owner knows the meaning of the loss: for an
+outbox a retry, for a group's leader the end of its leadership.
 
-Why not the official client: it mends a broken connection by itself, cannot stop waiting for a topic, tells nobody that
-its producer was lost, and (3.13) has ended the whole process with an uncaught C++ exception (`bad_weak_ptr`) while
-clients with requests under way were shut down. A gateway carries everybody's messages; it may not die of that.
+Why not the official client: it repairs a broken connection by itself, cannot stop waiting for a topic, does not report
+that its producer was lost, and (3.13) has ended the whole process with an uncaught C++ exception (`bad_weak_ptr`) while
+clients with pending requests were shut down. A gateway carries the messages of all clients and must not crash of that.
 
 Specification: Pulsar binary protocol, "Producer".
 """
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class ProducerOwner(Protocol):
-    """Whom a producer belongs to. It is called from the loop, never from inside a method of the producer."""
+    """The owner of a producer. It is called from the loop, never from inside a method of the producer."""
 
     def producer_ready(self, producer: GatewayProducer) -> None:
         """It may send; for one that waits for an exclusive topic this may take for ever."""
@@ -113,7 +113,7 @@ class GatewayProducer:
         self._owner.producer_stored(self, sequence_id)
 
     def not_stored(self, sequence_id: int, error: UpstreamError) -> None:
-        """As the port says: whatever came after it will be refused as well."""
+        """As the port says: all later messages will be refused as well."""
         self._close_at_broker()
         self._lose(f"message {sequence_id} was refused: {error}")
 
@@ -151,7 +151,7 @@ class GatewayProducer:
 
     def _answered(self, reply: pb.BaseCommand | Exception) -> None:
         if isinstance(reply, UpstreamUnavailable) or (self.state is State.OVER and not isinstance(reply, Exception)):
-            self._close_at_broker()  # the broker may carry it out yet: a producer that nobody has would hold the topic
+            self._close_at_broker()  # the broker may still create it: a producer without an owner would hold the topic
         if self.state is State.OVER:
             return
         if isinstance(reply, Exception):

@@ -1,4 +1,4 @@
-"""The producers of one broker connection: who is told what of the messages they sent.
+"""The producers of one broker connection: routes the broker's answers to them.
 
 The gateway produces for itself only: messages between replicas, and the records of groups. Few, and small.
 """
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class ProducerRoutes:
-    """Ids rise from 1 and are never used twice on a connection, so late news finds nobody."""
+    """Ids rise from 1 and are never reused on a connection, so late answers are ignored."""
 
     __slots__ = ("_next_id", "_producers")
 
@@ -25,7 +25,7 @@ class ProducerRoutes:
         self._producers: dict[int, UpstreamProducer] = {}
 
     def reserve(self) -> int:
-        """Give a new id that is nobody's."""
+        """Give a new, unused id."""
         producer_id = self._next_id
         self._next_id = producer_id + 1
         return producer_id

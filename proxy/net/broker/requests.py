@@ -70,7 +70,7 @@ def refusal_in(command: pb.BaseCommand) -> UpstreamError | None:
 
 
 def _is_failed(command: pb.BaseCommand) -> bool:
-    """Say whether a lookup or metadata answer says so in its type, whatever its error field holds."""
+    """Whether a lookup or metadata answer is a failure by its type, regardless of its error field."""
     if command.type == _Type.LOOKUP_RESPONSE:
         return command.lookupTopicResponse.response == pb.CommandLookupTopicResponse.Failed
     if command.type == _Type.PARTITIONED_METADATA_RESPONSE:
@@ -87,7 +87,7 @@ class Requests:
         self._next_id = 1
         self._waiting: dict[int, tuple[float, Answered]] = {}
         self._queued: dict[int, Answered] = {}
-        """Producers that wait for their turn: the broker said so, and nobody knows how long it takes."""
+        """Producers that wait for their turn at the broker, without a time-out."""
 
     def __len__(self) -> int:
         """How many wait."""
@@ -101,7 +101,7 @@ class Requests:
         return request_id
 
     def resolve(self, request_id: int, command: pb.BaseCommand) -> bool:
-        """Hand a reply to the one who asked; False if nobody waits for it (any more)."""
+        """Pass a reply to its request; False if no request waits for it."""
         waiting = self._waiting.pop(request_id, None)
         answered = self._queued.pop(request_id, None) if waiting is None else waiting[1]
         if answered is None:

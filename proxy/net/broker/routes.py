@@ -1,4 +1,4 @@
-"""The consumers of one broker connection: whom a message goes to, and who is told what.
+"""The consumers of one broker connection: routes messages and notifications to them.
 
 Kept apart from the connection so that one object owns the ids. The loop over frames reads `deliver` and writes
 `touched` itself, because a call per message is what it cannot afford; everything else goes through the methods.
@@ -17,7 +17,7 @@ Deliver = Callable[["MessageHead"], None]
 
 
 class ConsumerRoutes:
-    """Ids rise from 1 and are never used twice on a connection, so a late message finds nobody."""
+    """Ids rise from 1 and are never reused on a connection, so late messages are ignored."""
 
     __slots__ = ("_consumers", "_next_id", "deliver", "touched")
 
@@ -35,7 +35,7 @@ class ConsumerRoutes:
         return len(self._consumers)
 
     def reserve(self) -> int:
-        """Give a new id, routed to nobody."""
+        """Give a new id without a consumer."""
         consumer_id = self._next_id
         self._next_id = consumer_id + 1
         return consumer_id

@@ -1,7 +1,7 @@
-"""What a broker connection needs to know, and who it says it is.
+"""Settings and credentials of a broker connection.
 
-The gateway speaks to brokers with credentials of its own (its clients' credentials go through the relay). They are
-asked for anew at every handshake and at every challenge, because a token file is rotated under a running process.
+The gateway connects to brokers with its own credentials (its clients' credentials go through the relay). They are read
+again at every handshake and every challenge, because a token file is rotated under a running process.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""One topic's election at work: what the broker answers goes in, requests and answers to clients come out.
+"""One topic's election: takes the broker's answers, sends requests to it and answers to clients.
 
-Around the pure `proxy.producers.election` this adds what takes time: whom the broker is not asked for at present
-(`producer_back_off`), what must not meet at the broker, and what other replicas say (`rivalry`).
+It adds time to the pure `proxy.producers.election`: exclusions (`back_off`), conflicting changes at the broker
+(`admission_lock`), and other replicas (`rivalry`).
 """
 
 from __future__ import annotations
@@ -30,23 +30,23 @@ if TYPE_CHECKING:
     from proxy.net.ports import Clock
 
 PROMOTION_S_MAX: Final = 1.0
-"""How long one that waits at the broker may be on its way to be the owner when whom it waited for has left. It may wait
-for somebody else as well, who is not connected here."""
+"""Time for the promotion of a producer that waits at the broker, after the owner has left. It may also wait for a
+producer that is not connected here."""
 
 FENCING: Final = ACCESS_MODES[pb.ExclusiveWithFencing]
 IN_DOUBT: Final = "fenced, perhaps, by a producer whose connection broke"
 SAME_TOPIC_S: Final = 30.0
-"""We may hear so late that one of ours owns the topic, whom somebody has fenced meanwhile."""
+"""Largest delay of a promotion's answer, during which another producer may fence the new owner."""
 FENCED_ELSEWHERE: Final = "fenced by a producer that is connected to another replica"
 
-TROUBLES: Final = frozenset({pb.ServiceNotReady, pb.MetadataError, pb.PersistenceError})
-"""What a broker says when it cannot serve the topic at present, whoever asks."""
+TOPIC_ERRORS: Final = frozenset({pb.ServiceNotReady, pb.MetadataError, pb.PersistenceError})
+"""Errors of a broker that cannot serve the topic now, for any producer."""
 ENDINGS: Final = frozenset({pb.TopicTerminatedError})
-"""What nobody who waits survives. A broker says it once, and lets whoever asks next wait for ever."""
+"""Errors that end every waiting producer. A broker returns them once, and lets the next producer wait forever."""
 
 
 class TopicElection:
-    """Everybody connected here that wants to be this topic's only producer."""
+    """All producers connected here that want exclusive access to this topic."""
 
     def __init__(
         self,
@@ -79,11 +79,11 @@ class TopicElection:
         self._doing = False
         self._closed = False
         self._other: tuple[object, TopicOwner] | None = None
-        """Somebody connected here that owns the topic without having waited."""
+        """A producer connected here that owns the topic without having waited."""
         self._outrun: tuple[Candidacy | None, int | None] = None, None
-        """Who waited at the broker when somebody took the topic, and the epoch with which that was."""
+        """The producer that waited at the broker when another took the topic, and that one's epoch."""
         self._doubted: Candidacy | None = None
-        """Who waited at the broker when somebody may have taken the topic."""
+        """The producer that waited at the broker when another may have taken the topic."""
         self._last_owner: tuple[str, int | None] | None = None
 
     # ---- clients
@@ -153,7 +153,7 @@ class TopicElection:
         return True
 
     def queued(self, contender: Candidacy, success: pb.CommandProducerSuccess) -> None:
-        """It waits at the broker, for somebody that is not connected here."""
+        """It waits at the broker, behind a producer that is not connected here."""
         contender.producer.name = success.producer_name
         if not contender.told_queued:
             self._audit_log.queued(contender.producer, self.waiting_count)
@@ -173,7 +173,7 @@ class TopicElection:
         self._back_off.refused()
         if error == pb.ProducerFenced:
             self._audit_log.count(fencings_total=1)
-        if error in TROUBLES:
+        if error in TOPIC_ERRORS:
             if contender.stage is Stage.PARKED:
                 self._tell_closed()
             self._back_off.unavailable()
@@ -197,7 +197,7 @@ class TopicElection:
         self._admission_lock.begin(token, begin, alone=alone)
 
     def end(self, token: object) -> None:
-        """It was answered, or nobody waits for that."""
+        """The change was answered or cancelled."""
         self._admission_lock.end(token)
         self._consider_end()
 
@@ -210,7 +210,7 @@ class TopicElection:
         return self._admission_lock.take_over(token, former)
 
     def _promote_parked(self, contender: Candidacy) -> None:
-        """Whom it waited for has left: the broker promotes it, unless it waits for somebody else as well."""
+        """The owner has left: the broker promotes the waiting producer, unless it also waits for another one."""
 
         def overdue() -> None:
             # Also if it is taken back meanwhile: its close may wait behind one that waits for this.
@@ -229,7 +229,7 @@ class TopicElection:
     # ---- those that do not wait
 
     def taken(self, holder: object, owner: TopicOwner) -> None:
-        """Somebody connected here owns the topic without having waited; `holder` tells it from others."""
+        """A producer connected here owns the topic without having waited; `holder` identifies it."""
         former = self._election.owner
         self._other = holder, owner
         self._outrun = self._election.at_broker, owner.topic_epoch
@@ -284,9 +284,9 @@ class TopicElection:
             self._rivalry.closed_elsewhere()
 
     def fenced_elsewhere(self, epoch: int, at: float) -> None:
-        """Somebody connected to one of them has taken the topic by fencing, with that epoch.
+        """A producer at another replica has taken the topic by fencing, with that epoch.
 
-        What was long before our owner took it says nothing: a topic that is made anew counts its epochs anew.
+        Fencings long before the current owner's promotion are ignored: a recreated topic restarts its epochs.
         """
         owner = self._owner
         if owner is not None and at > owner.since - SAME_TOPIC_S:
@@ -320,12 +320,12 @@ class TopicElection:
 
     @property
     def owned(self) -> bool:
-        """Whether somebody connected here owns the topic."""
+        """Whether a producer connected here owns the topic."""
         return self._election.owner is not None or self._other is not None
 
     @property
     def outranked(self) -> bool:
-        """Whether nobody is asked for only because a better one waits at another replica."""
+        """Whether no producer is promoted here only because a better one waits at another replica."""
         return self._election.outranked
 
     def summary(self) -> ElectionSummary:
@@ -343,9 +343,9 @@ class TopicElection:
         )
 
     def page(self, first: int, limit: int) -> ElectionPage:
-        """Freeze some of those that wait, beginning with the one that has so many before it."""
+        """Freeze a page of the queue, from the position `first` on."""
         at_broker = self._election.at_broker
-        everybody = chain([at_broker] if at_broker is not None else [], self._election.waiting)
+        queue = chain([at_broker] if at_broker is not None else [], self._election.waiting)
         waiting = tuple(
             WaitingProducer(
                 position=position,
@@ -357,7 +357,7 @@ class TopicElection:
                 address=contender.producer.address,
                 client_version=contender.producer.client_version,
             )
-            for position, contender in enumerate(islice(everybody, first, first + limit), first)
+            for position, contender in enumerate(islice(queue, first, first + limit), first)
         )
         more = first + limit < self.waiting_count
         return ElectionPage(self.summary(), waiting, first + limit if more else None)
@@ -365,7 +365,7 @@ class TopicElection:
     # ---- life
 
     def close(self) -> None:
-        """The gateway stops: nobody is asked for any more, or their epochs would be spent for nothing."""
+        """The gateway stops: no more promotions, because their epochs would be wasted."""
         self._closed = True
         self._back_off.stop()
         if self._rivalry is not None:
@@ -398,7 +398,7 @@ class TopicElection:
             contender.producer.tell_queued()
 
     def _fenced_meanwhile(self, contender: Candidacy, success: pb.CommandProducerSuccess) -> bool:
-        """Whether the broker had promoted it before somebody fenced it whose answer was faster than its own."""
+        """Whether the broker had promoted it before a fencing producer whose answer arrived earlier."""
         outrun, epoch = self._outrun
         return (
             outrun is contender
@@ -408,7 +408,7 @@ class TopicElection:
         )
 
     def _refuse_all(self, error: int, message: str) -> None:
-        """Ask for nobody more of those that wait, and tell them."""
+        """Refuse all waiting producers."""
         for contender in list(self._election.waiting):
             self.left(contender, message)
             contender.producer.tell_refused(error, message)
@@ -429,7 +429,7 @@ class TopicElection:
             self._over(self)
 
     def _note(self) -> None:
-        """Something has changed: whether anybody owns the topic, or who waits."""
+        """The owner or the queue has changed."""
         election = self._election
         parked = election.at_broker is not None and election.at_broker.stage is Stage.PARKED
         owned = election.owner is not None or self._other is not None

@@ -1,6 +1,6 @@
-"""All topics of this gateway that somebody wants for itself alone.
+"""The elections of all topics of this gateway with exclusive producers.
 
-An election lasts while anybody connected here owns the topic, waits for it or is expected back.
+An election exists while a producer connected here owns the topic, waits for it or is expected to return.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ class ProducerElections:
         self._waiting_bytes -= size
 
     def close(self) -> None:
-        """The gateway stops: whoever waits is promoted elsewhere."""
+        """The gateway stops: waiting producers are promoted elsewhere."""
         self._closed = True
         for election in self._elections.values():
             election.close()

@@ -1,10 +1,10 @@
-"""One topic's election among those of other replicas: what it says of itself, and how long it gives way.
+"""One topic's election in relation to other replicas: its announcements, and how long it gives way.
 
-It says who is its best at all times, also while nobody of its own is asked for because the owner is expected back or
-the broker has trouble: those are moments, and who is asked for meanwhile at another replica would take the turn of a
-better one, or fence the owner that comes back. All the same nobody gives way for long to one who does not come to own
-the topic, whatever keeps it: its replica may hold it, or wait for a broker that has forgotten it. So there is patience,
-which is longer than any hold, and ends only where no owner is known anywhere.
+It always announces its best producer, also during a hold (the owner is expected to return, or the broker reports
+errors): a hold is short, and a promotion at another replica meanwhile would take a better producer's turn, or fence the
+returning owner. But no election gives way for long to a producer that does not become the owner: its replica may hold
+it, or wait for a broker that has forgotten it. So there is a patience, which is longer than any hold, and ends only
+while no owner is known anywhere.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class TopicRivalry:
         self._rivals.tell_closed(self._topic)
 
     def fenced(self, epoch: int) -> None:
-        """Somebody connected here has taken the topic by fencing: a broker does not tell whoever had it."""
+        """A producer connected here has taken the topic by fencing: a broker does not inform the former owner."""
         self._rivals.tell_fenced(self._topic, epoch)
 
     def closed_elsewhere(self) -> None:
@@ -61,7 +61,7 @@ class TopicRivalry:
         self._do(self._election.recall())
 
     def settled(self, *, owned: bool, epoch: int | None) -> None:
-        """All is done that comes of a change; `owned` tells whether somebody connected here has the topic."""
+        """The effects of a change are complete; `owned` is whether a producer connected here owns the topic."""
         self._tell(owned=owned, epoch=epoch)
         if not self._election.outranked or self._election.elsewhere.owned or owned:
             self._stop_patience()
@@ -69,7 +69,7 @@ class TopicRivalry:
             self._patience = self._clock.call_later(self._patience_s, self._lose_patience)
 
     def close(self) -> None:
-        """Nobody is asked for here any more."""
+        """The election is over here."""
         self._stop_patience()
         self._rivals.tell(self._topic, None)
 

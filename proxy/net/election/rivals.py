@@ -1,8 +1,8 @@
-"""What replicas tell each other of producers that wait, over a topic that stores nothing and that all of them share.
+"""Announcements of waiting producers between replicas, over a shared topic that stores nothing.
 
-There is no leader and nothing is agreed on: the broker's exclusive producer alone says who owns a topic. What is told
-here decides only whom each replica asks the broker for, and whose turn it gives away. Whatever is lost or late can cost
-a wrong order for a moment, or an epoch; never a second owner, and never a topic without one.
+There is no leader and no agreement: only the broker's exclusive producer determines the owner of a topic. Announcements
+only influence which producer a replica promotes, and whose turn it gives away. A lost or late announcement can cost a
+wrong order for a moment, or an epoch; never a second owner, and never a topic without one.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger("keyline.producers")
 
 EXPIRY_CHECK_S: Final = 0.25
-"""How late it may be noticed that somebody is not heard of any more."""
+"""Largest delay of the expiry of announcements."""
 NOT_READY_S: Final = 0.25
 """How long what is due waits while nothing can be sent. It is not kept: it would be old when it is heard."""
 
@@ -37,7 +37,7 @@ def rivals_topic(namespace: str) -> str:
 
 
 class SharedMail(Protocol):
-    """Whatever is said is heard by all, ourselves included, or lost."""
+    """Every announcement reaches all replicas, including this one, or is lost."""
 
     @property
     def ready(self) -> bool:
@@ -93,7 +93,7 @@ class ProducerRivals:
         self._say_later()
 
     def stop(self) -> None:
-        """Say that nobody waits here any more; then hear and say nothing more."""
+        """Announce an empty queue, then stop."""
         if not self._started:
             return
         self._started = False
@@ -120,7 +120,7 @@ class ProducerRivals:
         self._say_later()
 
     def tell_fenced(self, topic: str, epoch: int) -> None:
-        """Let others know that somebody has taken it by fencing."""
+        """Announce that a producer has taken it by fencing."""
         self._announcer.tell_fenced(topic, epoch, self._clock.now())
         self._say_later()
 

@@ -1,4 +1,4 @@
-"""Elections as frozen values, for whoever shows them."""
+"""Elections as frozen values, for the admin API and metrics."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ class ElectionCounters:
     promotions_total: int = 0
     """Of those, how often one became the owner."""
     resumptions_total: int = 0
-    """How often one that had owned the topic got it back with the same epoch, nobody else having owned it."""
+    """How often a former owner resumed with the same epoch, without another owner in between."""
     failed_promotions_total: int = 0
     """How often one that was asked for at the broker did not become the owner: refused, closed, lost."""
     fencings_total: int = 0
-    """How often an owner, or one that returned, was displaced by somebody who did not wait (ProducerFenced)."""
+    """How often an owner, or a returning one, was displaced by a producer that did not wait (ProducerFenced)."""
     yields_total: int = 0
-    """Turns that one of ours, waiting at the broker, gave away to a better one that waits at another replica."""
+    """Turns at the broker that were given to a better producer at another replica."""
     vacancy_seconds_total: float = 0.0
     """How long a topic had no owner before one was promoted or resumed, from when the first wanted it; all in all."""
 
@@ -56,7 +56,7 @@ class TopicOwner:
 
 @dataclass(frozen=True, slots=True)
 class WaitingProducer:
-    """Somebody that waits to be it."""
+    """A waiting producer."""
 
     position: int
     """How many are before it."""
@@ -68,7 +68,7 @@ class WaitingProducer:
     stage: str
     """`waiting` here, `asked` or `parked` at the broker, or `withdrawing` from there."""
     returning: bool
-    """Whether it owned the topic before, and nobody has since."""
+    """Whether it is the topic's last owner."""
     address: str
     client_version: str
 
@@ -98,16 +98,16 @@ class ElectionSummary:
     topic: str
     now: float
     owner: TopicOwner | None
-    """Of those connected here; None also if somebody connected elsewhere owns the topic."""
+    """Only owners connected here; None also if a producer connected elsewhere owns the topic."""
     waiting_count: int
     vacant_s: float
-    """How long nobody is known to have owned the topic though somebody wants it; 0 if somebody does."""
+    """Time that the topic has had no known owner while producers wait; 0 if it has one."""
     held: str
-    """Who is not asked for at present: `nobody`, `newcomers`, `everybody`."""
+    """The producers that are held: `nobody`, `newcomers`, `everybody`."""
     rival: BestRival | None
-    """None if no other replica says that somebody waits there."""
+    """None if no other replica announces a waiting producer."""
     outranked: bool
-    """Whether nobody is asked for here because the rival is better."""
+    """Whether no producer is promoted here because the rival is better."""
     counters: ElectionCounters
 
     @property
@@ -117,7 +117,7 @@ class ElectionSummary:
 
     @property
     def rival_known(self) -> bool:
-        """Whether another replica says that somebody waits there."""
+        """Whether another replica announces a waiting producer."""
         return self.rival is not None
 
     @property
@@ -143,16 +143,16 @@ class ElectionPage:
 
 @dataclass(frozen=True, slots=True)
 class ElectionsSummary:
-    """All topics in numbers; counts include those on which nobody wants to be the only producer any more."""
+    """All topics in numbers; counts include topics whose elections have ended."""
 
     topics_count: int
     owners_count: int
-    """Topics that are owned by somebody connected here."""
+    """Topics with an owner connected here."""
     waiting_count: int
     waiting_bytes: int
     """Memory of those that wait."""
     outranked_count: int
-    """Topics for which nobody is asked here because a better one waits at another replica."""
+    """Topics without promotion here because a better producer waits at another replica."""
     rivals_count: int
     """Topics that other replicas speak of, each counted for each."""
     ignored_total: int

@@ -37,7 +37,7 @@ STORE_S_MAX: Final = 5.0
 
 
 class PulsarGroupTopic:
-    """Implements `group_ports.GroupTopic`, and `gateway_producer.ProducerOwner`."""
+    """Implements `ports.GroupTopic`, and `broker.producer.ProducerOwner`."""
 
     def __init__(
         self,

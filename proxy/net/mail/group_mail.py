@@ -1,8 +1,8 @@
 """Messages between replicas, over topics that store nothing.
 
-Every replica has an inbox of its own, and all share one topic for what is meant for everybody. Both are non-persistent:
-whoever is not there hears nothing, and nothing is heard late; the protocol says everything again that matters. A
-producer is made for each replica that is written to, and closed when it has not been used for a while.
+Every replica has its own inbox, and all share one topic for broadcasts. Both are non-persistent: absent replicas miss
+messages, and no message arrives late; the protocol repeats everything that matters. A producer is created for each
+recipient, and closed when it has not been used for a while.
 """
 
 from __future__ import annotations

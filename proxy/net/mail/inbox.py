@@ -1,6 +1,6 @@
-"""Hears what other replicas say on one topic that stores nothing.
+"""Receives messages of other replicas on one topic that stores nothing.
 
-Whoever is not there hears nothing, and nothing is heard late: what matters is said again.
+An absent replica misses messages, and no message arrives late: the protocol repeats everything that matters.
 """
 
 from __future__ import annotations

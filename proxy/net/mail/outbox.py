@@ -22,7 +22,7 @@ UNSENT_MAX: Final = 1_000
 
 
 class MailOutbox:
-    """What is to go to one topic. Implements `gateway_producer.ProducerOwner`."""
+    """What is to go to one topic. Implements `broker.producer.ProducerOwner`."""
 
     def __init__(self, topic: str, brokers: BrokerDirectory, clock: Clock) -> None:
         """A producer is asked for at once."""
@@ -66,7 +66,7 @@ class MailOutbox:
             producer.send(self._unsent.popleft())
 
     def producer_stored(self, producer: GatewayProducer, sequence_id: int) -> None:
-        """Nothing is stored; whether it was heard, nobody knows."""
+        """Nothing is stored, and delivery is not confirmed."""
 
     def producer_lost(self, producer: GatewayProducer, reason: str) -> None:
         """As it says."""

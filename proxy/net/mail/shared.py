@@ -17,7 +17,7 @@ class PulsarSharedMail:
     """Implements `producer_rivals.SharedMail`."""
 
     def __init__(self, topic: str, replica: str, brokers: BrokerDirectory, clock: Clock) -> None:
-        """`replica` names our subscription, and nobody else's."""
+        """`replica` is the unique name of this replica's subscription."""
         self._topic = topic
         self._replica = replica
         self._brokers = brokers

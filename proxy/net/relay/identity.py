@@ -1,15 +1,15 @@
-"""Who a client's connections to brokers say they are: the client itself, or the gateway on behalf of a client.
+"""The identity of a client's connections to brokers: the client itself, or the gateway on behalf of a client.
 
-A client that has credentials of its own speaks for itself: its words are passed on, and only it can answer a challenge.
-One that the gateway has authenticated by its certificate has none that a broker could see. For it the gateway connects
-in a role that the brokers list among their `proxyRoles`, and names the client's role as the original principal; brokers
-then ask for the permission of both. Nothing of that CONNECT is the client's word but its version and its features.
+A client with its own credentials authenticates itself: its CONNECT is passed on, and only it can answer a challenge. A
+client that the gateway has authenticated by its certificate has no credentials for the broker. For it the gateway
+connects in a role of the brokers' `proxyRoles`, and names the client's role as the original principal; brokers then
+require the permission of both. Of the client's CONNECT only its version and features are used.
 
-`original_auth_data` and `original_auth_method` stay empty: told ``tls``, a broker with `authenticateOriginalAuthData`
-would take the certificate of *this* connection, the gateway's, for the client's. Without them it lets nobody in.
+`original_auth_data` and `original_auth_method` stay empty: with ``tls``, a broker with `authenticateOriginalAuthData`
+would take the certificate of *this* connection, the gateway's, for the client's. Without them it refuses all.
 
-`proxy_version` makes a wrong place refuse: a broker takes it from proxy roles only, and a Pulsar proxy, which would put
-the gateway's role in the original principal's place, from nobody.
+`proxy_version` makes a wrong target refuse: a broker accepts it from proxy roles only, and a Pulsar proxy, which would
+put the gateway's role in the original principal's place, never.
 
 Specification: `ProxyClientCnx.newConnectCommand` in Pulsar's proxy; `ServerCnx.handleConnect`.
 """
@@ -113,7 +113,7 @@ class ProxiedIdentity:
             proxy_version=self._proxy_role.version,
             feature_flags=self._connect.feature_flags,
         )
-        connect.feature_flags.supports_auth_refresh = True  # whatever the client can: the gateway answers
+        connect.feature_flags.supports_auth_refresh = True  # regardless of the client: the gateway answers challenges
         return frames.encode_command(_T(type=_T.CONNECT, connect=connect))
 
     def answer(self) -> bytes | None:

@@ -1,10 +1,10 @@
-"""Answers to a client's lookups, made such that the client stays with us.
+"""Rewrites the answers to a client's lookups, so that the client stays at the gateway.
 
-A client that is told to connect to a broker would do so directly. `proxy_through_service_url` makes it come back to
-its service URL instead, and say in CONNECT which broker it means. Redirects are followed here (see `relay_redirects`).
+A client connects directly to the broker of a lookup's answer. `proxy_through_service_url` makes it reconnect to its
+service URL instead, and name the broker in CONNECT. Redirects are followed here (see `redirects`).
 
-A standalone broker calls itself localhost and wants clients to come through the service URL: the one that answered is
-meant then, which may be on another host (`TopicLookupBase.shouldRedirectThroughServiceUrl`).
+A standalone broker names localhost and sends clients through the service URL: then the answering broker is meant, which
+may be on another host (`TopicLookupBase.shouldRedirectThroughServiceUrl`).
 
 Specification: Pulsar binary protocol, "Topic lookup"; `LookupProxyHandler` in Pulsar's proxy.
 """
@@ -76,7 +76,7 @@ class RelayedLookups:
         self._own_answered = _no_more
 
     def answered(self, command: pb.BaseCommand, broker: ServiceUrl) -> None:
-        """Follow, rewrite or pass on an answer of `broker`. Drops what nobody waits for."""
+        """Follow, rewrite or pass on an answer of `broker`. Drops unrequested answers."""
         answer = command.lookupTopicResponse
         if answer.response == _Answer.Redirect and self._follow(answer, tls=broker.tls):
             return
@@ -125,10 +125,10 @@ def _no_more() -> None:
 
 
 def stay_here(answer: pb.CommandLookupTopicResponse, broker: ServiceUrl, *, behind_proxy: bool = False) -> None:
-    """Make a client that reads this answer of `broker`, a proxy perhaps, come back to us and say whom it means.
+    """Make the client of this answer of `broker`, possibly a proxy, reconnect to the gateway and name the broker.
 
-    Both addresses are made the one that we can dial, as Pulsar's proxy does: whether the client speaks TLS with us
-    says nothing about how we speak with brokers, and it names the address of its own kind.
+    Both addresses are set to the one that the gateway can use, as in Pulsar's proxy: the client's use of TLS is
+    independent of the gateway's, and it returns the address of its own kind.
     """
     url = answer.brokerServiceUrlTls if broker.tls else answer.brokerServiceUrl
     if answer.proxy_through_service_url and not behind_proxy and urlsplit(url).hostname in LOOPBACK:

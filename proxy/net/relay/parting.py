@@ -1,12 +1,12 @@
-"""The end of a client's way to its broker, where others must not meet what the broker still has of that client.
+"""Closes a client's connection to its broker, without conflicts between its exclusive producers and others.
 
-A broker takes off what a closed connection had when it comes to it, and tells nobody. So the producers that own a topic
-alone, or want to, are closed one by one while the connection stands, each when its topic lets it, and everything else
-at once; the connection goes when the broker has said of all of them that they are gone. One whose own request is
-unanswered is closed when it is answered: a broker that is creating a producer may say of a close in between that it is
-done, and create it all the same.
+A broker removes the producers of a closed connection at some later time, without a notification. So exclusive
+producers, owners and waiting ones, are closed one by one while the connection is open, each when its topic allows it,
+and everything else at once; the connection is closed when the broker has confirmed all of them. A producer with an
+unanswered request is closed after its answer: a broker that is creating a producer may confirm a close in between, and
+create it all the same.
 
-Where the broker cannot be asked any more, only time helps.
+If the broker can no longer be asked, the gateway waits for a fixed time.
 
 Specification: `ServerCnx.handleCloseProducer` and `channelInactive`.
 """
@@ -36,7 +36,7 @@ TURN_S_MAX: Final = 30.0
 
 
 class TopicGate(Protocol):
-    """What keeps apart the changes of a topic's owner (`producers.admission_lock`)."""
+    """Serialises ownership changes of a topic (`producers.admission_lock`)."""
 
     def begin(self, token: object, begin: Callable[[], None], *, alone: bool) -> None:
         """Call `begin` when that change may be under way."""
@@ -79,7 +79,7 @@ class Leaving:
         self._gate.end(self)
 
     def left_to_broker(self, clock: Clock) -> None:
-        """The broker takes it off by itself, which nobody can hold back; it is over some time later."""
+        """The broker removes it by itself, which cannot be delayed; it is over some time later."""
         gate, token = self._gate, object()
         self.on_admitted = None
         if not gate.take_over(token, self):
@@ -146,10 +146,10 @@ class RelayParting:
         """It was before."""
 
     def leg_challenged(self, _frame: bytes) -> None:
-        """Nobody can answer; the broker closes the connection for that, but not so soon."""
+        """No client can answer; the broker closes the connection for that, but later."""
 
     def leg_data(self, _data: list[bytes]) -> None:
-        """Nobody is there to read it."""
+        """No client is left to read it."""
 
     def leg_command(self, command: pb.BaseCommand, _frame: bytes) -> None:
         """An answer to what is waited for, or to anything else."""

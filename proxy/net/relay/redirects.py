@@ -1,8 +1,8 @@
 """Lookups that a broker answers with "ask that other broker": followed here, on the client's behalf and credentials.
 
 Clients could follow a redirect themselves, but the C++ client (so Python and Node) and the Java client connect to the
-broker they are redirected to directly, whatever `proxy_through_service_url` says, and then live past the gateway; only
-Go stays. Pulsar's own proxy follows redirects for the same reason.
+broker of a redirect directly, regardless of `proxy_through_service_url`, and then bypass the gateway; only Go stays.
+Pulsar's own proxy follows redirects for the same reason.
 
 A leg to a redirect's broker is kept while lookups come and closed when it was idle for a keep-alive interval: a client
 that looks up a thousand partitions meets the same few brokers again and again.
@@ -31,7 +31,7 @@ Answered = Callable[[pb.BaseCommand], None]
 
 
 class Asked(NamedTuple):
-    """A lookup and whom to tell."""
+    """A lookup and its caller."""
 
     lookup: pb.CommandLookupTopic
     answered: Answered

@@ -1,23 +1,23 @@
-"""A client's way to its broker: all that is not ours passes here, whole frames in order, most of them unparsed.
+"""Relays a client's frames to its broker and back: everything that the gateway does not intercept, mostly unparsed.
 
-One upstream leg at a time, opened in the client's name (see `relay_identity`). While it stands the relay only watches
-what it must: answers that settle requests, producers and consumers that come and go, and lookups, which are answered
-so that the client stays with us.
+There is one upstream leg at a time, opened in the client's name (see `identity`). While it is open the relay watches
+only answers that settle requests, producers and consumers that open and close, and lookups, whose answers are rewritten
+so that the client stays at the gateway.
 
-When the leg is lost, the client decides. Most connections are closed then, as Pulsar's own proxy does. One that
-carries workers stays (G4: a broker's restart is invisible to them): everything relayed on it is told that the broker
-has gone, and the leg is opened anew by the next request, in the same name. Until it stands, requests queue
-within a bound; messages, acknowledgements and permits of what was just closed are dropped, as the broker would.
+When the leg is lost, most client connections are closed, as by Pulsar's own proxy. A connection with workers stays (G4:
+a broker's restart is invisible to them): everything relayed on it is notified of the loss, and the next request reopens
+the leg, in the same name. Until it is open, requests queue within a bound; messages, acknowledgements and permits of
+closed producers and consumers are dropped, as a broker would.
 
-A leg may have to be opened twice: a broker that the client named and that nobody has heard of is asked for first, at
-a configured one (`relay_route`). What the client requests meanwhile waits as it does after a loss.
+A leg may have to be opened twice: an unknown broker that the client named is first looked up at a configured one
+(`route`). The client's requests wait meanwhile, as after a loss.
 
-Known gaps, all because no command tells a client of it: after such a loss a topic list watcher hears nothing until
-the client polls, and acknowledgement receipts asked for before the first worker came are not refused.
+Known gaps, because the protocol has no command for it: after such a loss a topic list watcher gets nothing until the
+client polls, and acknowledgement receipts requested before the first worker joined are not refused.
 
-Backpressure is a plain pause, both ways: when the broker leaves too much unread we stop reading from the client, its
-commands for workers of ours included, for a TCP stream has one order. A broker does the same to a client whose
-producers it throttles. It cannot last for ever: a broker that says nothing for two keep-alive intervals is lost.
+Backpressure is a plain pause in both directions: when the broker leaves too much unread, the gateway stops reading from
+the client, including commands for workers, because a TCP stream has one order. A broker does the same to a client whose
+producers it throttles. It cannot last forever: a broker that is silent for two keep-alive intervals is lost.
 """
 
 from __future__ import annotations
@@ -168,7 +168,7 @@ class Relay:
         return self._requests.consumer_ready(consumer_id)
 
     def own_id(self) -> int:
-        """A number for a request of the gateway's own, whichever part of it asks."""
+        """A number for one of the gateway's own requests, for all its parts."""
         return self._requests.own_id()
 
     def open(self) -> None:
@@ -207,7 +207,7 @@ class Relay:
             self._leg.pause_reading()
 
     def statistics(self) -> RelayStatistics:
-        """Freeze what there is to know."""
+        """Freeze the statistics."""
         return RelayStatistics(
             broker=str(self._route.broker),
             state=self._state.value,

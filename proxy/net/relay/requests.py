@@ -1,12 +1,12 @@
-"""What a client has open at its broker: requests without an answer, producers, consumers.
+"""A client's open state at its broker: unanswered requests, producers, consumers.
 
-When the broker goes and the client stays, each of these must be told: an unanswered request hangs until its time-out,
-and a producer that was not closed sends into nothing. So whatever is relayed is written down here, and struck out by
-the answer that settles it. `lose` turns the rest into the frames a client needs to begin anew.
+When the broker disconnects and the client stays, each of these must be notified: an unanswered request hangs until its
+time-out, and a producer that was not closed sends in vain. So every relayed request is recorded here, and removed by
+its answer. `lose` turns the rest into the frames that a client needs to start again.
 
-A producer that the client was just told to close may still have messages on their way to us. A new upstream
-connection does not know it, and a broker ends a connection that sends for an unknown producer: such producers are
-remembered as stale until the client speaks of them again.
+A producer that was just closed may still have messages in flight to the gateway. A new upstream connection does not
+know it, and a broker closes a connection that sends for an unknown producer: such producers are kept as stale until the
+client opens them again.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class RelayedRequests:
         return self._own
 
     def closing_frames(self, but: Container[int]) -> Iterator[bytes]:
-        """Close all that is open, but for these producers; nobody waits for an answer."""
+        """Close everything open, except these producers; answers are not awaited."""
         for producer_id in self._producers:
             if producer_id not in but:
                 yield commands.close_producer(producer_id, self.own_id())
@@ -139,7 +139,7 @@ class RelayedRequests:
         self._stale_producers.discard(producer_id)
 
     def answered(self, command: pb.BaseCommand) -> Pending | None:
-        """Strike out what a broker's reply settles; None when nobody asked."""
+        """Remove the request that a broker's reply settles; None if there is none."""
         assert command.type in REPLIES
         body = body_of(command)
         waiting = command.type == _T.PRODUCER_SUCCESS and not body.producer_ready

@@ -1,13 +1,14 @@
-"""Where a relay's next leg goes: to the broker that its client means, if the cluster has named it.
+"""The target of a relay's next leg: the broker that its client names, if the cluster has named it.
 
-Two replicas behind one address: a client looks up at one and comes to the other, or to a gateway that was just started,
-and neither has heard of the broker that it means. Such a client is led to a configured broker first, which says whether
-it may come in at all. Its first request that names a topic is held back, and that topic looked up there, with the
-client's own credentials. The answer names the broker of the topic; if that is the one the client means, the relay moves
-there, and the client notices nothing. If not, the client is sent away to look up again.
+With two replicas behind one address, a client may look up at one and connect to the other, or to a gateway that was
+just started, which do not know the named broker. Such a client is first connected to a configured broker, which
+authenticates it. Its first request with a topic is held back, and that topic is looked up there, with the client's own
+credentials. If the answer is the broker that the client named, the relay moves there, invisibly to the client.
+Otherwise the client is told to look up again.
 
-So nothing is ever dialled, or shown a token, because a client said so; and what a refused client is told depends on
-nothing that it named. Costs: one connection and one lookup, for the first clients of a broker after a start only.
+So the gateway never connects to an address, or sends a token there, only because a client named it; and a refusal does
+not depend on the named address. Costs: one connection and one lookup, for the first clients of a broker after a start
+only.
 
 Why not share names between replicas: they would need a channel and a secret where they have neither.
 """
@@ -86,7 +87,7 @@ class RelayRoute:
         return bool(self._left)
 
     def begin(self) -> None:
-        """Start anew; `step` gives the first broker."""
+        """Restart; `step` gives the first broker."""
         self.arrives = self.known
         self._returns = self.arrives and self.target is not None and not self._names.knows(self.target)
         if self.arrives and self.target is not None and not self._behind_proxy:
@@ -95,11 +96,11 @@ class RelayRoute:
             self._left = list(self._brokers)
 
     def lost(self) -> None:
-        """A leg that stood is gone.
+        """An open leg is lost.
 
-        For as long as a name lasts, this client may go back to where it was: names are forgotten while nobody looks
-        anything up, and a broker's restart is no reason to send a client away. A leg that was made for this reason
-        gives no more time, so that an address which has passed to somebody else is not believed for ever.
+        Until its name expires, this client may return to the same broker: names expire without lookups, and a broker's
+        restart is no reason to reject a client. A leg opened for this reason does not extend the time, so that an
+        address that was reassigned is not trusted forever.
         """
         if self.arrives and not self._returns:
             self._stood_until = self._names.lapse_at()

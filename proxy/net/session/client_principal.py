@@ -1,4 +1,4 @@
-"""Who a client is by its certificate: the role that a broker's `AuthenticationProviderTls` would take.
+"""A client's role by its certificate: the one that a broker's `AuthenticationProviderTls` would take.
 
 Rule kept: that role, or none. A broker reads the subject as RFC 2253 text, the most specific part first, cuts it at
 every comma and takes the first piece that begins with ``CN=``. So a common name with a comma loses its end there, one
@@ -39,7 +39,7 @@ class Principal(NamedTuple):
 
 
 def principal_of(certificate: bytes, now_s: float) -> Principal:
-    """Read a DER certificate; `now_s` is in seconds since 1970. Raises `ClientError` that says why it names nobody."""
+    """Read a DER certificate; `now_s` is in seconds since 1970. Raises `ClientError` if it has no usable name."""
     try:
         read = x509.load_der_x509_certificate(certificate)
         role = _common_name(read.subject)

@@ -1,8 +1,8 @@
-"""How a client's CONNECT is taken to brokers: in its own name, or in the gateway's on its behalf.
+"""The identity of a client at brokers: its own, or the gateway's on its behalf.
 
-What a client chooses never meets the gateway's own authority. Only one that asks to be known by its certificate, and
-has shown one to a listener that verifies it, is spoken for. Any other is passed on with its own credentials alone,
-whatever it says of an original principal: brokers take that from their proxy roles only.
+A client's input never gets the gateway's own authority. The gateway acts only for a client that requests authentication
+by certificate and presented one to a verifying listener. All others are passed on with their own credentials alone,
+even with an original principal: brokers accept that from their proxy roles only.
 
 Method ``tls`` in a client's own words would make a broker look at the certificate of our connection, which is the
 gateway's, as the client's or as that of the client behind it. So it is never passed on.
@@ -35,7 +35,7 @@ class Introduction(NamedTuple):
     identity: Identity
     connector: Connector
     principal: Principal | None
-    """Whom the gateway speaks for; None for a client that speaks for itself."""
+    """The client for which the gateway acts; None for a client with its own credentials."""
 
 
 def introduced(

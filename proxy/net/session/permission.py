@@ -7,16 +7,16 @@ permissions of namespaces, topics and subscriptions, names that must begin with 
 Rule: before a worker joins, and again every while for as long as it stays, a SUBSCRIBE goes to the broker that cannot
 succeed: type Shared and reading compacted at once. A broker looks at the permission first, then at the topic, and then
 refuses what contradicts itself; no cursor, consumer or topic comes of it. Seen on Pulsar 4.0.7 and 4.2.4:
-AuthorizationError for who may not, NotAllowedError (or TopicNotFound) for who may. Whatever else it answers is the
-worker's answer: no worker joins on a guess. No answer serves a SUBSCRIBE that came after its question was sent.
-SUBSCRIBEs that come while their place is asked for share the next question: thousands of questions at once hold up a
-broker's connection for the better part of a second, and everybody who shares it. A worker that has joined stays while
-the broker has no answer, but not for as long as its client likes: the question goes by the client's own connection to
-the broker, and who has that one closed again and again could keep what was taken back. So after `UNANSWERED_MAX`
-questions without an answer, while the gateway itself reaches the broker, it has to subscribe anew.
+AuthorizationError without permission, NotAllowedError (or TopicNotFound) with it. Any other answer is passed to the
+worker: no worker joins on a guess. No answer serves a SUBSCRIBE that came after its question was sent.
+SUBSCRIBEs that come while their place is asked for share the next question: thousands of questions at once block a
+broker's connection, and all its users, for most of a second. A joined worker stays while the broker does not answer,
+but only within a bound: the question uses the client's own connection to the broker, and a client that closes that
+connection again and again could keep a revoked permission. So after `UNANSWERED_MAX` questions without an answer, while
+the gateway itself reaches the broker, the client must subscribe again.
 
-Why not a probe of type Exclusive, which is refused as busy: it is let in where our consumer is away, and then keeps
-everybody out, or has made a subscription that nobody wanted.
+Why not a probe of type Exclusive, which is refused as busy: it succeeds while the gateway's consumer is disconnected,
+and then blocks all others, or has created an unwanted subscription.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ class Permission:
             self._tell(question.asking, refusal)
 
     def replied(self, pending: Pending, command: pb.BaseCommand) -> None:
-        """The broker's answer to something of ours."""
+        """The broker's answer to one of these questions."""
         question = self._questions.pop(pending.body.request_id, None)
         if question is None:
             return
@@ -220,7 +220,7 @@ class Unjudged(Unjoined):
         self._send = send
         self._left = left
         self.permits = 0
-        """That came too early, for whoever takes over."""
+        """Early permits, for the real port."""
 
     def flow(self, permits: int) -> None:
         """Kept."""
@@ -243,4 +243,4 @@ class Unjudged(Unjoined):
         self._send(commands.success(request_id))
 
     def lost(self, reason: str) -> None:
-        """The answer finds nobody."""
+        """Replaces the callback of an ended worker."""

@@ -1,11 +1,11 @@
-"""One client's producers that want a topic for themselves alone.
+"""One client's exclusive producers.
 
-Those that wait for it (WaitForExclusive) are taken here: their requests are held, passed on when their topic's
-election says so, and the broker's answers told to it before their client hears them. Those that take it (Exclusive,
-ExclusiveWithFencing) are the broker's; only their coming and going is noted. All others pass unseen.
+Waiting producers (WaitForExclusive) are handled here: their requests are held, passed on when their topic's election
+decides so, and the broker's answers go to the election before the client. Producers that take the topic (Exclusive,
+ExclusiveWithFencing) are handled by the broker; only their start and end are recorded. All others are relayed.
 
-A producer keeps its id and its request's id all the time, so that the broker's last word answers the client's only
-question. What the gateway itself asks on a client's connection has request ids that no client uses.
+A producer keeps its id and its request's id, so that the broker's last answer answers the client's only request. The
+gateway's own requests on a client's connection have request ids that no client uses.
 
 Specification: `ServerCnx.handleProducer` and `handleCloseProducer`; PIP-68 and PIP-440.
 """
@@ -179,7 +179,7 @@ class SessionProducers:
     # ---- the end
 
     def unsent(self) -> None:
-        """What was passed on has not left the gateway: the broker has nothing of it, and nobody was fenced by it."""
+        """The passed requests were not sent: the broker has none of them, and no producer was fenced."""
         for producer in self._waiting.values():
             producer.sent = False
         self._ownership_changes.unsent()
@@ -194,7 +194,7 @@ class SessionProducers:
         producers, self._waiting = self._waiting, {}
         closed_ids = self._ownership_changes.closed_ids
         self._ownership_changes.stop()
-        # Those first that nobody must be asked for any more.
+        # First those that must not be promoted any more.
         for producer in sorted(producers.values(), key=lambda each: each.candidacy.stage is not Stage.WAITING):
             self._elections.give_room(producer.let_go())
             self._leave(producer, leavings, closed_ids)
@@ -253,7 +253,7 @@ class SessionProducers:
         return told
 
     def _closed(self, body: pb.CommandCloseProducer, producer: WaitingProducer | None) -> bool:
-        """Whatever the broker says of a close: it does not know the producer now."""
+        """After any answer to a close: the broker does not know the producer now."""
         if body.request_id > OURS:
             if producer is not None:
                 producer.sent = False

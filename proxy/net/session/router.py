@@ -1,7 +1,7 @@
-"""Which way each command of a connected client goes: to a worker of ours, or to the broker.
+"""Routes each command of a connected client to a worker, or to the broker.
 
-A consumer id that leads to a worker decides; all the rest is the broker's, commands for consumers that nobody knows
-among them: it answers those as it always did (ignores FLOW and ACK, says Success to a close, MetadataError to a seek).
+A worker's consumer id decides; everything else goes to the broker, including commands for unknown consumers: it answers
+them as without a gateway (ignores FLOW and ACK, answers Success to a close, MetadataError to a seek).
 
 Specification: Pulsar binary protocol; `ServerCnx` for what a broker does with what it did not expect.
 """
@@ -46,7 +46,7 @@ class Violation(ClientError):
 
 
 class CommandRouter:
-    """The fork in one client's road."""
+    """The router of one client."""
 
     def __init__(
         self,
@@ -130,7 +130,7 @@ class CommandRouter:
             self._relay.request(kind, body, frame)
 
     def _subscribe(self, command: pb.BaseCommand, frame: bytes) -> None:
-        """Key_Shared on a persistent topic is ours; every other consumer is the broker's."""
+        """The gateway serves Key_Shared on a persistent topic; every other consumer is relayed."""
         body = command.subscribe
         topic = persistent_topic(body.topic)
         ours = body.subType == pb.CommandSubscribe.Key_Shared and topic is not None
@@ -182,9 +182,9 @@ _TO_WORKER: Final[dict[int, Callable[[WorkerPort, Any], None]]] = {
     _T.GET_LAST_MESSAGE_ID: lambda port, body: port.get_last_message_id(body),
     _T.CONSUMER_STATS: lambda port, body: port.consumer_stats(body),
 }
-"""Requests that name a consumer, and go to its worker when it is one of ours."""
+"""Requests that name a consumer, and go to its worker if there is one."""
 
 
 def command_name(kind: int) -> str:
-    """Name a command type; a number newer than ours has none."""
+    """Name a command type; a newer number has none."""
     return _T.Type.Name(kind) if kind in _T.Type.values() else f"command type {kind}"

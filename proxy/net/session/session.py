@@ -1,12 +1,12 @@
-"""One client's connection: what is ours is taken out of it, the rest is the relay's.
+"""One client's connection: commands of workers are handled here, everything else goes to the relay.
 
-A client does not know that it speaks with a gateway. On one connection it may run producers, readers, other
-subscriptions and workers of Key_Shared subscriptions, numbered by itself. The session keeps the client's one state
-(no CONNECT yet, connecting, connected, ended), cuts frames, answers PING, and sends each command one of two ways: to
-the worker whose consumer id it bears, or to the relay, unparsed where nobody needs to know what is in it.
+A client does not know that it uses a gateway. On one connection it may run producers, readers, other subscriptions and
+workers of Key_Shared subscriptions, with its own numbering. The session keeps the client's state (no CONNECT yet,
+connecting, connected, ended), splits frames, answers PING, and routes each command: to the worker with its consumer id,
+or to the relay, unparsed where possible.
 
-A client that breaks the protocol gets one ERROR that says how, and its connection is closed; the cause is counted.
-Nothing it sends can raise past `received`: what does is a bug of ours.
+A client that breaks the protocol gets one ERROR with the reason, and its connection is closed; the cause is counted. No
+input can raise past `received`: an exception there is a bug.
 
 Specification: Pulsar binary protocol; `ServerCnx` for what a broker does with what it did not expect.
 """
@@ -131,7 +131,7 @@ class ClientSession:
 
     @property
     def counters(self) -> SessionCounters:
-        """What it counted; for whoever sums up ended sessions."""
+        """Its counters; for the sums of ended sessions."""
         return self._counters
 
     def close(self) -> None:
@@ -139,7 +139,7 @@ class ClientSession:
         self._end(EndCause.SHUT_DOWN, "the gateway is shutting down")
 
     def statistics(self) -> SessionStatistics:
-        """Freeze what there is to know."""
+        """Freeze the statistics."""
         return SessionStatistics(
             peer=self._transport.peer if self._transport is not None else "",
             client_version=self._client_version,
@@ -239,7 +239,7 @@ class ClientSession:
             self._permission.dropped()
 
     def relay_producer_answered(self, pending: Pending, command: pb.BaseCommand) -> bool:
-        """Ask whoever waits for it."""
+        """Ask the part that waits for it."""
         return self._producers is None or self._producers.answered(pending, command)
 
     def relay_own_answered(self, pending: Pending, command: pb.BaseCommand) -> None:
@@ -248,7 +248,7 @@ class ClientSession:
             self._permission.replied(pending, command)
 
     def relay_producer_closed(self, producer_id: int) -> bool:
-        """Ask whoever waits for it."""
+        """Ask the part that waits for it."""
         return self._producers is None or self._producers.closed_by_broker(producer_id)
 
     def relay_writable(self, writable: bool) -> None:  # noqa: FBT001 - the port's one bit of news
@@ -388,7 +388,7 @@ class ClientSession:
         return self._broker_takes and self._owners_take and not self._incoming.held
 
     def _give_up(self) -> None:
-        """A bug of ours: it costs this connection."""
+        """A bug: it closes this connection."""
         if self._transport is not None:
             self._transport.abort()
 

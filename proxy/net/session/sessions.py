@@ -1,7 +1,7 @@
-"""All sessions: gives each client that is accepted one, and keeps within the bounds.
+"""All sessions: creates one for each accepted client, within the bounds.
 
-A connection beyond a bound is told so and closed before a session is made of it: at that moment memory and file
-descriptors are what there is too little of. Counts of ended sessions are added up here, so that totals never fall.
+A connection beyond a bound gets an error and is closed before a session is created, because memory and file descriptors
+are scarce then. Counts of ended sessions are added up here, so that totals never fall.
 """
 
 from __future__ import annotations

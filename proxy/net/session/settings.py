@@ -1,4 +1,4 @@
-"""What every client session needs to know about the cluster behind us: one value, made from the configuration."""
+"""Settings of client sessions about the cluster behind the gateway, from the configuration."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class SessionSettings:
-    """What every session needs to know about the cluster behind us."""
+    """Settings of every session about the cluster behind the gateway."""
 
     brokers: tuple[ServiceUrl, ...]
     """Where clients go that name no broker; tried in turn."""
@@ -23,7 +23,7 @@ class SessionSettings:
     """Which of the cluster's brokers clients may name."""
 
     upstream_is_proxy: bool = False
-    """`brokers` are Pulsar proxies: they are told of the broker that a client means; we do not dial it ourselves."""
+    """`brokers` are Pulsar proxies: they get the name of the client's broker; the gateway does not connect to it."""
 
     listener_name: str | None = None
     """Whose addresses clients' lookups ask for; None for those of the listener that was connected to."""

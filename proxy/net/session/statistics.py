@@ -1,4 +1,4 @@
-"""What a session counts, and how it ended, as frozen values for whoever shows them."""
+"""A session's counts and end as frozen values, for the admin API and metrics."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""The workers of one client connection: consumers that a subscription of ours serves, not the broker.
+"""The workers of one client connection: consumers that the gateway serves, not the broker.
 
-A client numbers its consumers itself, so the connection is where an id means something: here it leads to the worker's
-port, or to nobody and then to the broker, which answers for consumers it does not know as it always did. A worker is
-let in by its subscription only when the broker has said that the client may consume that (`session_permission`).
+A client numbers its consumers itself, so an id is unique only within its connection: here it leads to the worker's
+port, or otherwise to the broker, which answers for unknown consumers as without a gateway. A worker joins its
+subscription only after the broker has confirmed the client's permission (`permission`).
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ class SessionWorkers:
         first: Callable[[Step], None],
         workers_max: int,
     ) -> None:
-        """`transport` is the client's, which may have so many. Nobody is asked for permission before `judge`.
+        """`transport` is the client's, with at most `workers_max` workers. No permission is checked before `judge`.
 
         `first` does something before the client's next command, see `ports.WorkerLink`.
         """
@@ -147,7 +147,7 @@ class SessionWorkers:
         return len(self._workers)
 
     def __contains__(self, consumer_id: int) -> bool:
-        """Whether commands for this id are ours to take."""
+        """Whether this id is a worker's."""
         return consumer_id in self._workers
 
     def ready(self, consumer_id: int) -> bool:
@@ -199,7 +199,7 @@ class SessionWorkers:
         self._transport.write(error_frame(error.wire_code, str(error), command.request_id))
 
     def port(self, consumer_id: int) -> WorkerPort | None:
-        """Where this consumer's commands go; None when it is none of ours."""
+        """The port for this consumer's commands; None if the gateway does not serve it."""
         worker = self._workers.get(consumer_id)
         return None if worker is None else worker.port
 
@@ -260,6 +260,6 @@ class SessionWorkers:
                 port.lost(f"its permission was revoked: {error}")
 
     def _forget(self, worker: Worker) -> None:
-        if self._workers.get(worker.consumer_id) is worker:  # its id may have been taken anew since
+        if self._workers.get(worker.consumer_id) is worker:  # its id may be in use again
             del self._workers[worker.consumer_id]
         worker.port = None
