@@ -3,8 +3,8 @@
 A worker is *occupied* while it has something unacknowledged. What it acknowledges in such a second is taken for what it
 can do. That errs to the safe side: a worker that could do several at once and was given one could do more.
 
-Times of a life's clock become wall times by each row's `wall_ns` less `at_ns`. What a worker has at the end of what is
-known of its subscription in a life, it has had until then.
+Times of a run's clock become wall times by each row's `wall_ns` less `at_ns`. What a worker has at the end of what is
+known of its subscription in a run, it has had until then.
 
 The journal knows only what the gateway took from the broker. While the look-ahead is full it takes no more than workers
 do, so that real arrivals may be greater, and the broker's backlog is not in it. Where the journal has a sample of the
@@ -106,10 +106,10 @@ def summary(deliveries: DataFrame) -> DataFrame:
         deliveries: rows of the journal's table of this name.
 
     Returns:
-        `topic`, `subscription`, `consumer`, `messages` (different ones that it had, life by life), `deliveries`,
+        `topic`, `subscription`, `consumer`, `messages` (different ones that it had, run by run), `deliveries`,
         `acked` (of these), `occupied_s`, `acked_per_s` (in occupied time; null without any), `service_p50_ms`,
         `service_p95_ms`, `service_p99_ms` (from sending to acknowledgement; null if there is none), `occupied_share`
-        (of the time from its first delivery to the last row of the subscription, in each life: a worker that left is
+        (of the time from its first delivery to the last row of the subscription, in each run: a worker that left is
         idle from then on); the most occupied of a subscription first.
     """
     held = holdings(deliveries)

@@ -22,7 +22,7 @@ def message_name() -> Column:
 
 
 def wall_ns_of(moment: str) -> Column:
-    """What the wall clock showed at a moment of the row's life."""
+    """What the wall clock showed at a moment of the row's run."""
     return F.col("wall_ns") - (F.col("at_ns") - F.col(moment))
 
 

@@ -1,4 +1,4 @@
-"""A report for each day, made anew only where a day's files are others than last time: daily runs, and late files.
+"""A report for each day, computed only if its files have changed since the last time: daily runs, and late files.
 
 A day's report is made of the files of that day and of an hour around it. Which these were is kept beside it, so that a
 run that finds the same ones leaves it alone, and a file that came late makes its day (and at its edge the neighbour's)
@@ -19,7 +19,7 @@ from jinja2 import Environment, StrictUndefined
 from spark_reports.output import replacing
 from spark_reports.place import JournalError, place_at
 from spark_reports.reading import list_files, open_journal
-from spark_reports.run import Nobody, report_on
+from spark_reports.run import NoWatcher, report_on
 from spark_reports.span import EVERYTHING, Span, day
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def daily(
     found = []
     for of in days:
         files = [file for hour, file in listed if _is_around(hour, of)]
-        found.append(_one(spark, root, out / DAYS / f"{of}", of, files, watcher or Nobody()))
+        found.append(_one(spark, root, out / DAYS / f"{of}", of, files, watcher or NoWatcher()))
     _list(out)
     return found
 

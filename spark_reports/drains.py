@@ -61,12 +61,12 @@ def summary(drains: DataFrame) -> DataFrame:
 
 
 def worst(drains: DataFrame, events: DataFrame, count: int = 20) -> DataFrame:
-    """The longest hand-overs at whose end somebody waited, with what they came from.
+    """The longest hand-overs with waiting messages at their end, with their causes.
 
     Args:
         drains: rows of the journal's table of this name.
         events: likewise.
-        count: at most so many.
+        count: maximum number of rows.
 
     Returns:
         `topic`, `subscription`, `gateway`, `slot`, `source`, `target`, `began_wall_ns`, `duration_ms`,
@@ -95,7 +95,7 @@ def timeline(drains: DataFrame, count: int = 2_000) -> DataFrame:
 
     Args:
         drains: rows of the journal's table of this name.
-        count: at most so many.
+        count: maximum number of rows.
 
     Returns:
         `topic`, `subscription`, `slot`, `source`, `target`, `began_wall_ns`, `ended_wall_ns`, `duration_ms`.

@@ -1,7 +1,8 @@
-"""The lives of gateways in a journal, and what is odd about them: killed, two of one name at once, clocks that jumped.
+"""The runs of gateways in a journal, and their anomalies: killed, two with one name at once, clocks that jumped.
 
-None makes the audit wrong, which compares times of one life's own clock only. But the last rows of a life that was
-killed are missing; and partitions, `--from` and `--to`, and everything that is drawn over time go by the wall clock.
+No anomaly makes the audit wrong, because it compares only times of one run's own clock. But the last rows of a run that
+was killed are missing; and partitions, `--from` and `--to`, and everything that is drawn over time go by the wall
+clock.
 """
 
 from __future__ import annotations
@@ -20,15 +21,15 @@ ODD_NS: Final = 1_000_000_000
 
 
 def runs(tables: Sequence[DataFrame], killed: Collection[str] = ()) -> DataFrame:
-    """Every life, in the order in which a gateway's began.
+    """Every run, in the order in which a gateway's began.
 
     Args:
         tables: rows of any of the journal's tables.
-        killed: lives of which it is known (`reading.Journal.killed`).
+        killed: runs of which it is known (`reading.Journal.killed`).
 
     Returns:
         `gateway`, `life`, `rows`, `first_wall_ns`, `last_wall_ns`, `clock_moved_ns` (how far the wall clock moved
-        against the life's own), `beside` (a life of the same gateway that had not ended when this one began, or null),
+        against the run's own), `beside` (a run of the same gateway that had not ended when this one began, or null),
         `killed`.
     """
     columns = [table.select("gateway", "life", "at_ns", "wall_ns") for table in tables]
@@ -57,7 +58,7 @@ def runs(tables: Sequence[DataFrame], killed: Collection[str] = ()) -> DataFrame
 
 
 def odd(found: DataFrame) -> DataFrame:
-    """Those that somebody should know of.
+    """The runs with anomalies.
 
     Args:
         found: what `lives` gives.

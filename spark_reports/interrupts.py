@@ -1,4 +1,4 @@
-"""Being told to end, by Ctrl-C or SIGTERM, as a person expects it: at once, and without anybody's stack on the screen.
+"""Interruption by Ctrl-C or SIGTERM: at once, and without a traceback on the screen.
 
 Spark's own way calls the JVM in the midst of another call and prints how that failed, twice.
 """

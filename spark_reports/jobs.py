@@ -60,7 +60,7 @@ SECTIONS: Final = (
         "How long that took, who made others wait, and what each of the longest came from.",
         (
             Job("drains", "By the worker that others waited for", lambda of: drains.summary(of.drains)),
-            Job("worst_drains", "The longest that somebody waited for", lambda of: drains.worst(of.drains, of.events)),
+            Job("worst_drains", "The longest with waiting messages", lambda of: drains.worst(of.drains, of.events)),
             Job("drain_timeline", "One by one", lambda of: drains.timeline(of.drains), listed=False),
         ),
         ("drain_timeline",),
@@ -124,7 +124,7 @@ SECTIONS: Final = (
     ),
     Section(
         "Groups of replicas",
-        "Who led, how streams went from replica to replica, and how long nobody had them (EIP-0028). Times of several "
+        "Leaders, moves of streams between replicas, and times without an owner (EIP-0028). Times of several "
         "machines are compared here: no more exact than their clocks.",
         (
             Job("group_pauses", "Pauses", lambda of: leases.pauses(of.events)),

@@ -3,7 +3,7 @@
 A key's messages go to one worker at a time, so the greatest key bounds what any assignment can reach. These reports say
 how far from even a subscription is, and whether that is the keys' fault or the assignment's.
 
-Counted is what was sent for the first time (`attempt` 1): what comes again says nothing of the keys. What another life
+Counted is what was sent for the first time (`attempt` 1): what comes again says nothing of the keys. What another run
 of the gateway sends once more counts again. Where the journal has a sample of the keys only (`journal_key_sample`),
 all numbers are the sample's, and shares are shares of it.
 """
@@ -30,7 +30,7 @@ TOP_KEYS: Final = 10
 """Keys in `top_10_share`."""
 CONSUMERS: Final = (1, 2, 4, 8, 16, 32, 64)
 EVEN: Final = 1.25
-"""A share up to so many times another is as good as that; a ring of 100 points for each worker is hardly more even."""
+"""Ratio up to which two shares count as equal; a ring of 100 points for each worker is hardly more even."""
 BUCKET_BITS: Final = 8
 """Ranges are joined by buckets of 256 slots: an equality that Spark can hash, before the comparison that it cannot."""
 RANGES: Final = "selector string, consumers int, worker string, start int, end int"
@@ -41,7 +41,7 @@ def heavy_hitters(deliveries: DataFrame, count: int = 20) -> DataFrame:
 
     Args:
         deliveries: rows of the journal's table of this name.
-        count: at most so many of each subscription, so that a busy one does not hide the others.
+        count: maximum number for each subscription, so that a busy one does not hide the others.
 
     Returns:
         `topic`, `subscription`, `key_digest`, `key` (null unless the journal has plain keys), `slot` (its latest),
@@ -159,7 +159,7 @@ def shares(deliveries: DataFrame) -> DataFrame:
 def what_if(
     deliveries: DataFrame, consumers: Sequence[int] = CONSUMERS, points: int = DEFAULT_POINTS_PER_WORKER
 ) -> DataFrame:
-    """What the busiest worker would have had, were the keys dealt by each selector to so many workers.
+    """The load of the busiest worker, for each selector and number of workers.
 
     The selectors are the gateway's own. Workers are named `w1`, `w2` and so on, and join in this order: with other
     names the ring is another one, and as even on the average. Sticky ranges are left out, for each worker chooses its
@@ -274,7 +274,7 @@ def _by_key(deliveries: DataFrame) -> DataFrame:
 
 
 def _steps(deliveries: DataFrame) -> DataFrame:
-    """The Lorenz curve's corners: `size` (messages of one key), `keys` that have so many, and what lies before them.
+    """The Lorenz curve's corners: `size` (messages of one key), `keys` with that size, and the sums before them.
 
     Keys with as many messages are one row, so that windows run over few rows however many keys there are.
     """

@@ -6,10 +6,10 @@
 - *end to end*: from its arrival to its acknowledgement, all attempts included.
 
 The first two are what the metrics call dispatch latency and ack latency; the moment between a message's being given to
-a worker and its being written is in both. Another life gets from the broker anew what was not acknowledged: the time
-that it took in the life before is not in these numbers.
+a worker and its being written is in both. Another run gets from the broker anew what was not acknowledged: the time
+that it took in the run before is not in these numbers.
 
-Differences are of one life's clock, each within one row; no two rows are compared. So a file that is missing, or a
+Differences are of one run's clock, each within one row; no two rows are compared. So a file that is missing, or a
 limit of time, makes fewer numbers and no wrong ones.
 """
 
@@ -107,7 +107,7 @@ def slowest(deliveries: DataFrame, count: int = 20) -> DataFrame:
     Args:
         deliveries: rows of the journal's table of this name. Those that have ended count, however they did: a worker
             that sat on a message and gave it back is seen too. What lasts still is not.
-        count: at most so many.
+        count: maximum number of rows.
 
     Returns:
         `topic`, `subscription`, `gateway`, `message` (`ledger:entry:batch_index`), `consumer`, `key` (null unless the

@@ -1,13 +1,13 @@
 """Groups of replicas from their own account: who led, which streams came and went, how long streams stood still.
 
 Each replica's journal has what that replica knew (`proxy/net/group/chronicle.py`): `group_session` tells the whole set
-of its leases whenever that changes, so what it gained and lost is the difference between two of them in one life. A
+of its leases whenever that changes, so what it gained and lost is the difference between two of them in one run. A
 process that is killed says nothing more: its losses are in no journal.
 
 What happened first at two replicas is not asked of their clocks. Each lease has the leader's version, an epoch and a
 number that never repeat and only grow; a stream's holders follow each other in that order.
 
-Give these jobs all events: from the middle of a life on, the first set of leases looks gained.
+Give these jobs all events: from the middle of a run on, the first set of leases looks gained.
 """
 
 from __future__ import annotations
@@ -151,7 +151,7 @@ def hand_overs(events: DataFrame) -> DataFrame:
     lost, gained = F.col("lost.wall_ns"), F.col("next.wall_ns")
     return (
         _moves(events)
-        # In one life of one replica gain and loss take turns.
+        # In one run of one replica gain and loss take turns.
         .withColumn("lost", F.lead(F.struct("wall_ns", "reason")).over(in_life))
         .where(F.col("change") == "gained")
         .withColumn("next", F.lead(F.struct("wall_ns", "gateway")).over(by_version))

@@ -58,13 +58,13 @@ def series(metrics: DataFrame, names: Iterable[str] = DRAINING) -> DataFrame:
 def by_day(metrics: DataFrame) -> DataFrame:
     """Each series by days of UTC.
 
-    Within one life a counter grows by the difference between a sample and the one before it, also over midnight. One
-    that fell began anew at 0 and has grown to what it is, as Prometheus has it. So has one whose life or subscription
+    Within one run a counter grows by the difference between a sample and the one before it, also over midnight. One
+    that fell began anew at 0 and has grown to what it is, as Prometheus has it. So has one whose run or subscription
     began after the gateway's first snapshot here. What counters had counted at that first snapshot is not known to be
     of this time, and counts nothing.
 
     A consumer that `metrics_consumers_max` kept out of earlier snapshots comes in with all that it has counted in its
-    life.
+    run.
 
     Args:
         metrics: rows of the journal's table of this name.

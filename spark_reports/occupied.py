@@ -12,8 +12,8 @@ def holdings(deliveries: DataFrame) -> DataFrame:
     """A row for each delivery of each message: from `sent_ns` to `until_ns`, `how` it ended (null if it did not).
 
     An end tells when its delivery was sent, so a delivery counts even if its row `sent` is not here. With
-    `ahead_ns`, what the wall's clock was ahead of the life's, and `life_ended_ns`, when the last of the subscription
-    is known in this life.
+    `ahead_ns`, what the wall's clock was ahead of the run's, and `life_ended_ns`, when the last of the subscription
+    is known in this run.
     """
     run_ended = deliveries.groupBy(*RUN).agg(F.max("at_ns").alias("life_ended_ns"))
     ended = F.col("event") != "sent"
@@ -32,7 +32,7 @@ def holdings(deliveries: DataFrame) -> DataFrame:
 
 
 def occupied_times(held: DataFrame) -> DataFrame:
-    """Each worker's occupied times in each life, which do not overlap: from `sent_ns` to `until_ns`, and `ahead_ns`."""
+    """Each worker's occupied times in each run, which do not overlap: from `sent_ns` to `until_ns`, and `ahead_ns`."""
     in_time = Window.partitionBy(*WORKER, "life").orderBy("sent_ns", "until_ns", "ledger", "entry", "batch_index")
     before = F.max("until_ns").over(in_time.rowsBetween(Window.unboundedPreceding, -1))
     anew = F.when(F.col("sent_ns") > before, 1).otherwise(0)

@@ -7,9 +7,9 @@ acknowledged, given back or dropped there. Five questions, each with its evidenc
 - `inversion`: a message was delivered for the first time after a later one of its key.
 - `never_acked`: what a worker gave back was never delivered again, though later messages of its key were.
 - `never_delivered`: an acknowledgement of what that worker was never sent.
-- `repeated`: a message was delivered again though nobody had given it back, nor the gateway dropped it.
+- `repeated`: a message was delivered again though no worker had returned it and the gateway had not dropped it.
 
-Compared are times of one `life` of one gateway only, whose clock never goes back. Order is looked at within one life of
+Compared are times of one `life` of one gateway only, whose clock never goes back. Order is looked at within one run of
 the subscription (a seek or a replay begins another). Subscriptions in the mode `unordered` promise no order: they are
 left out of the first three questions.
 
@@ -145,7 +145,7 @@ def holdings(deliveries: DataFrame, since_ns: int | None = None) -> DataFrame:
 
     Returns:
         `DELIVERY`, `gateway`, `slot`, `sent_ns` (null if it was never sent), `ended_ns` and `how` (null while it
-        lasts), `ahead_ns` (of the wall clock before the life's).
+        lasts), `ahead_ns` (of the wall clock before the run's).
     """
     ended = F.col("event") != "sent"
     sent = ~ended
@@ -217,7 +217,7 @@ def _by_time(by_message: DataFrame) -> DataFrame:
     of_key = Window.partitionBy(*KEY).orderBy("life", *in_time).rowsBetween(Window.unboundedPreceding, 0)
     was_sent = F.col("sent_ns").isNotNull()
     held_until = F.struct(_until(), message_name().alias("message"), F.col("consumer"))
-    # Of one life of the subscription: an earlier one's places are below all of a later one's.
+    # Of one run of the subscription: an earlier one's places are below all of a later one's.
     place = F.struct("segment", _place().alias("place"), message_name().alias("message"), F.col("consumer"))
     return by_message.select(
         "*",
@@ -295,7 +295,7 @@ def _questions() -> list[Column]:
 
 
 def _given_back() -> Column:
-    """Its last delivery in this life of the subscription ended so, and nobody acknowledged it."""
+    """Its last delivery in this run of the subscription ended so, and it was not acknowledged."""
     last = F.col("sent_ns").isNotNull() & F.col("next_sent_ns").isNull()
     return last & F.coalesce(F.col("how") == "returned", F.lit(False)) & ~F.col("acked_in_life")
 
@@ -326,7 +326,7 @@ def _when(
     other: Column | None = None,
     other_consumer: Column | None = None,
 ) -> Column:
-    nobody = F.lit(None).cast("string")
+    no_text = F.lit(None).cast("string")
     moment = F.col("sent_ns") if at is None else at
     values = {
         **{name: F.col(name) for name in VIOLATIONS if name in {*KEY, "gateway", "life", "slot", "consumer"}},
@@ -334,8 +334,8 @@ def _when(
         "message": message_name(),
         "at_ns": moment,
         "wall_ns": moment + F.col("ahead_ns"),
-        "other": nobody if other is None else other,
-        "other_consumer": nobody if other_consumer is None else other_consumer,
+        "other": no_text if other is None else other,
+        "other_consumer": no_text if other_consumer is None else other_consumer,
         "detail": detail,
     }
     return F.when(F.coalesce(condition, F.lit(False)), F.struct(*[values[name].alias(name) for name in VIOLATIONS]))

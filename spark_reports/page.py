@@ -68,7 +68,7 @@ def page(report: Report, results: Results) -> str:
         period=_period(results["lives"]),
         sections=[_section(section, results, drawn, only) for section in SECTIONS],
         violations=_table("Violations", results["violations"], only),
-        lives=_table("Lives", results["lives"], None),
+        lives=_table("Runs", results["lives"], None),
     )
 
 

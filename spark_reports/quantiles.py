@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 SHARES: Final = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
 ACCURACY: Final = 10_000
-"""Of Spark's approximate quantiles: one in so many."""
+"""Accuracy of Spark's approximate quantiles: the inverse of the relative error."""
 
 
 def quantiles(column: Column, unit: str, prefix: str = "") -> list[Column]:

@@ -56,7 +56,7 @@ class Journal:
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """A file that is there, whatever is in it."""
+    """An existing file, with any contents."""
 
     table: str
     path: str
@@ -105,7 +105,7 @@ def open_journal(root: str, wanted: Callable[[str], bool] = lambda _: True) -> J
 def _kind(place: Place) -> fs.FileType:
     try:
         return place.filesystem.get_file_info(place.path).type
-    except OSError as error:  # no store, no bucket, nobody's credentials
+    except OSError as error:  # no store, no bucket, no credentials
         raise JournalError(f"{place.root}: {first_line(error)}") from error
 
 
@@ -149,7 +149,7 @@ def _metadata(filesystem: fs.FileSystem, path: str, table: str) -> dict[bytes, b
     if TABLE_KEY not in said:
         raise _UnreadableError("it is no file of a journal: its metadata name no table")
     if LIFE_KEY not in said:
-        raise _UnreadableError("it is no file of a journal: its metadata name no life of a gateway")
+        raise _UnreadableError("it is not a file of a journal: its metadata name no run of a gateway")
     if (named := said[TABLE_KEY].decode(errors="replace")) != table:
         raise _UnreadableError(f"it is of the table {named} and lies below {table}")
     missing = [field.name for field in TABLES[table].fields if not field.optional and field.name not in schema.names]

@@ -3,7 +3,7 @@
 Two tables tell of it. `redeliveries` is always written and counts by occasion: a worker gave messages back, let them
 time out, or left. `deliveries` is there only with `journal_deliveries`, and names the messages.
 
-`attempt` begins at 1 in each life of the gateway, so a message that is poison over several lives has a row for each.
+`attempt` begins at 1 in each run of the gateway, so a message that is poison over several runs has a row for each.
 """
 
 from __future__ import annotations
@@ -74,13 +74,13 @@ def poisoned(deliveries: DataFrame, attempts_min: int = POISON_ATTEMPTS, count: 
 
     Args:
         deliveries: rows of the journal's table of this name.
-        attempts_min: told are messages with so many deliveries or more in one life.
-        count: at most so many.
+        attempts_min: told are messages with so many deliveries or more in one run.
+        count: maximum number of rows.
 
     Returns:
         `topic`, `subscription`, `life`, `key_digest`, `key` (null unless the journal has plain keys), `slot`, `message`
         (`ledger:entry:batch_index`), `attempts` (the greatest), `consumers` (how many had it), `acked` (whether it
-        ever was, in this life), `first_sent_ns`, `last_sent_ns` (wall time); most attempts first.
+        ever was, in this run), `first_sent_ns`, `last_sent_ns` (wall time); most attempts first.
     """
     return (
         _often_delivered(deliveries, attempts_min)
@@ -105,13 +105,13 @@ def poisoned_keys(deliveries: DataFrame, attempts_min: int = POISON_ATTEMPTS, co
     """Keys with such messages, and how long the first of these was in the way.
 
     A key counts as blocked from the first delivery of its first such message until this message's acknowledgement. If
-    there is none, until the gateway dropped it, or else until the last row of the subscription in that life: so long it
+    there is none, until the gateway dropped it, or else until the last row of the subscription in that run: so long it
     is known to have been unacknowledged.
 
     Args:
         deliveries: rows of the journal's table of this name.
         attempts_min: as in `poisoned`.
-        count: at most so many.
+        count: maximum number of rows.
 
     Returns:
         `topic`, `subscription`, `life`, `key_digest`, `key` (null unless the journal has plain keys), `slot`,
@@ -142,7 +142,7 @@ def poisoned_keys(deliveries: DataFrame, attempts_min: int = POISON_ATTEMPTS, co
 
 
 def _often_delivered(deliveries: DataFrame, attempts_min: int) -> DataFrame:
-    """A row for each message of each life with so many deliveries; `began_ns`, `acked_ns` by the life's clock."""
+    """A row for each message of each run with so many deliveries; `began_ns`, `acked_ns` by the run's clock."""
     sent_wall_ns = wall_ns_of("sent_ns")
     # Few messages are, so these are looked for first: by a filter that reading the files can use.
     often = deliveries.where(F.col("attempt") >= attempts_min).select(*MESSAGE).distinct()

@@ -23,7 +23,7 @@ class Report:
     """Of the first ones, in words."""
     files: int
     rows_lost: int
-    """That gateways counted as lost: what they would have said nobody knows."""
+    """Rows that gateways counted as lost."""
     skipped: list[Skipped]
     odd_lives: list[dict[str, Any]]
 

@@ -41,7 +41,7 @@ SETTINGS: Final = {
 HERE: Final = {
     # Spark's 200 are for clusters: on one machine most would be empty, and each costs a moment.
     "spark.sql.shuffle.partitions": str(LOCAL_PARTITIONS),
-    # Nobody else needs its ports, and its own page would be open to the network.
+    # Its ports are not needed, and its own page would be open to the network.
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.ui.enabled": "false",
@@ -58,10 +58,10 @@ class Watcher(Protocol):
     """Is told how far a report is."""
 
     def began(self, what: str, number: int, count: int) -> None:
-        """A step begins, of so many in all; they count from 1."""
+        """A step starts; steps count from 1."""
 
 
-class Nobody:
+class NoWatcher:
     """Watches nothing."""
 
     def began(self, what: str, number: int, count: int) -> None:
@@ -96,7 +96,7 @@ def report(
     Raises:
         JournalError: there is nothing to report on.
     """
-    return report_on(spark, open_journal(root), out, span, watcher or Nobody())
+    return report_on(spark, open_journal(root), out, span, watcher or NoWatcher())
 
 
 def report_on(spark: SparkSession, journal: Journal, out: Path | None, span: Span, watcher: Watcher) -> Report:

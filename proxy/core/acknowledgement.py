@@ -84,7 +84,7 @@ def redeliver(dispatcher: Dispatcher, worker: Worker, keys: Iterable[int] | None
     wanted = list(worker.pending) if keys is None else keys
     units = [unit for unit in (worker.pending.pop(key, None) for key in wanted) if unit is not None]
     if units and worker.outbox:
-        # What has not left yet must not overtake what comes back: it is dispatched anew, behind it.
+        # Messages not yet sent must not overtake returned ones: they are dispatched again, behind them.
         units += [unit for unit in worker.outbox if worker.pending.pop(unit.key, None) is not None]
     before = worker.redelivered_messages
     give_back(dispatcher, worker, units, now)

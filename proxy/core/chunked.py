@@ -67,7 +67,7 @@ class ChunkedMessages:
                 self._begun.pop(chunk.uuid, None)
 
     def give_up(self, part: Part) -> bool:
-        """Nobody needs the rest of the part's message any more; False if nobody did, or it is no chunk."""
+        """Forget the rest of the part's message; False if none was awaited, or it is not a chunk."""
         return part.chunk is not None and self._begun.pop(part.chunk.uuid, None) is not None
 
     def forget_worker(self, worker: Worker) -> None:
@@ -75,7 +75,7 @@ class ChunkedMessages:
         self._begun = {uuid: begun for uuid, begun in self._begun.items() if begun.worker is not worker}
 
     def clear(self) -> None:
-        """Nothing is begun: the subscription starts anew."""
+        """No message is begun: the subscription restarts."""
         self._begun.clear()
 
     def workers(self) -> list[Worker]:

@@ -1,4 +1,4 @@
-"""How deliveries ended, noted for whoever keeps a record of each message.
+"""The endings of deliveries, recorded for the journal.
 
 A dispatcher notes nothing unless it is asked to (`Dispatcher.endings`). What is noted is what was true in that moment:
 a message that is given back may be on its way to the next worker before anybody reads the note.

@@ -60,7 +60,7 @@ class OrderingMode(Enum):
     LAST_SENT_POSITION = "last_sent_position"
     """PIP-282: besides, a worker that joined waits for everything that was sent before it came."""
     UNORDERED = "unordered"
-    """allowOutOfOrderDelivery: a key's messages go to its owner at once, whoever holds earlier ones."""
+    """allowOutOfOrderDelivery: a key's messages go to its owner at once, regardless of holders of earlier ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +114,7 @@ class Dispatcher:
         self.paused = False
         self.hand_overs: list[HandOver] = []
         self.endings: list[Ending] | None = None
-        """How deliveries ended, for the caller to take; None where nobody wants to know."""
+        """The endings of deliveries, for the caller to take; None if they are not recorded."""
         self.comebacks: list[tuple[str, int]] = []
         """Workers and how many messages came back from them, for the caller to take."""
         self.draining_cleared_total = 0
@@ -174,7 +174,7 @@ class Dispatcher:
         self._wait(part, now)
 
     def receive_part(self, part: Part, now: float) -> None:
-        """An entry that is not plain: opaque, a chunk, or partly acknowledged in an earlier life."""
+        """An entry that is not plain: opaque, a chunk, or partly acknowledged in an earlier run."""
         outstanding = self.outstanding
         position = part.position
         if position <= outstanding.highest and outstanding.is_repeat(position, part.redeliveries):
@@ -261,7 +261,7 @@ class Dispatcher:
                 self.blocked[slot].blocked_attempts += 1
 
     def place(self, parts: Iterable[Part], now: float) -> None:
-        """Put parts where their slots say, each at its place, and serve whom that concerns.
+        """Queue parts by their slots, each at its place, and serve the workers concerned.
 
         They count as waiting already.
         """
@@ -396,7 +396,7 @@ class Dispatcher:
         return freed
 
     def settle_waiting(self, now: float, returned: Iterable[Part] = (), changed: Sequence[int] | None = None) -> None:
-        """Place anew all that waits, and what has `returned`, and serve everybody.
+        """Queue all waiting and `returned` messages again, and serve all workers.
 
         After a change of membership, or a pause. `changed` has a 1 for each slot whose owner may be another, None for
         all of them.
@@ -428,7 +428,7 @@ class Dispatcher:
         return moved
 
     def block(self, slots: HashRange, now: float) -> None:
-        """Nobody may have these slots any more: what waits of them is placed anew. Each entry is in them whole."""
+        """Block these slots for all workers: their waiting messages are queued again. Each entry is in them whole."""
         moved: list[Part] = []
         for worker in self.workers.values():
             if any(slots.start <= part.slot <= slots.end for part in worker.ready):
@@ -516,7 +516,7 @@ class Dispatcher:
             self.blocked_time.observe(now - part.waits_since)
 
     def _finish_begun(self, worker: Worker, now: float) -> None:
-        """Send the rest of chunked messages that the worker has begun, whatever waits before it: see `chunked`."""
+        """Send the rest of chunked messages that the worker has begun, before other waiting messages: see `chunked`."""
         for slot in self.chunked.slots_of(worker):
             blocked = self.blocked.get(slot)
             queues = (worker.ready, blocked.parts) if blocked is not None else (worker.ready,)

@@ -83,7 +83,7 @@ class Batch:
         self.bytes_held = len(tail) + (MIXED_MESSAGE_BYTES * total if slots is not None else 0)
         """What the entry costs until it is acknowledged: its bytes, its messages' slots, its parts, done or not."""
         self.content: object = None
-        """Whatever the one who cuts slices wants to keep of the opened batch."""
+        """Data of the opened batch for the code that cuts slices."""
 
     def add(self, part: Part) -> None:
         """One more part."""

@@ -95,7 +95,8 @@ class SlotExplanation:
     slot: int
     owner: str | None
     holder: str | None
-    """Who has unacknowledged messages of the slot; None if nobody, and without order, where several may."""
+    """The worker with unacknowledged messages of the slot; None if there is none, and in unordered mode, with several.
+    """
     state: SlotState
     waiting_messages: int
     waiting_age_s: float | None

@@ -45,7 +45,7 @@ class HashRange(NamedTuple):
 
 
 class RangeMove(NamedTuple, Generic[W]):
-    """Slots from `start` to `end`, both inclusive, went from one owner to another; None is nobody."""
+    """Slots from `start` to `end`, both inclusive, went from one owner to another; None is no owner."""
 
     start: int
     end: int

@@ -42,7 +42,7 @@ class Changes:
         self._dispatcher = dispatcher
         self._now = now
         self._last_sent: int | None = None
-        """The join position, looked for once while nobody leaves."""
+        """The join position, computed once while no worker leaves."""
         self._changed = bytearray(SLOT_COUNT)
         """1 for each slot that went from one owner to another."""
         self._returned: list[Part] = []
@@ -115,7 +115,7 @@ class Changes:
         """Take back what lies in the outbox of a worker that does not read and has lost slots of it.
 
         It was never sent, but would keep those slots from their new owner for as long as that one does not read. All of
-        the outbox comes back, so that nothing in it overtakes what waits anew.
+        the outbox is returned, so that nothing in it overtakes the messages that wait again.
         """
         dispatcher = self._dispatcher
         for worker in dispatcher.touched:

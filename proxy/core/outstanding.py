@@ -145,7 +145,7 @@ class Outstanding:
         self._shelved_ranges.clear()
 
     def forget_shelved(self) -> None:
-        """Nothing of it was lost: somebody wants it again."""
+        """Nothing of it was lost: a worker wants it again."""
         self._shelved_ranges.clear()
 
     def forget_confirmed(self) -> None:

@@ -75,7 +75,7 @@ class PendingPage:
     """Cursor of the next page: ``ledger:entry`` of the last delivery here, and the entry of its message id; None if
     this page is the last."""
     total: int
-    """Deliveries that match, on whatever page, at this moment."""
+    """Number of matching deliveries on all pages, at this moment."""
 
 
 def pending_page(

@@ -32,7 +32,7 @@ def change_mode(dispatcher: Dispatcher, mode: OrderingMode, now: float) -> None:
 
 
 def change_max_unacked(dispatcher: Dispatcher, worker: Worker, max_unacked: int, now: float) -> None:
-    """Let the worker hold so many unacknowledged messages, 0 for any number.
+    """Set the worker's limit of unacknowledged messages, 0 for none.
 
     One that holds more keeps them, and gets new ones when it is below half of the bound, as after any such stop.
     """

@@ -31,7 +31,7 @@ DEFAULT_MAX_RANGES = 16_384
 
 
 _FORGOTTEN_SHARE = 64
-"""One part in so many of `max_ranges` is forgotten at a time."""
+"""Divisor: this part of `max_ranges` is forgotten at a time."""
 
 
 class PositionRanges:

@@ -48,7 +48,7 @@ def reset(dispatcher: Dispatcher, now: float) -> None:
 
 
 def least_mark_delete(outstanding: Outstanding) -> int | None:
-    """Return where the cursor stands at least if everything below it came here and nobody moved it; None: not known.
+    """Return the lowest possible cursor position if everything below arrived here and it was not moved; None: unknown.
 
     That is before the first entry of which the broker did not confirm that it has the ack.
     """
@@ -57,7 +57,7 @@ def least_mark_delete(outstanding: Outstanding) -> int | None:
 
 
 def was_moved(outstanding: Outstanding, mark_delete: int, least: int | None) -> bool:
-    """Tell whether somebody moved the cursor that stands here: below `least`, or over something that is held."""
+    """Whether the cursor at this position was moved: below `least`, or over an entry that is held."""
     held = min(outstanding.entries, default=outstanding.highest + 1)
     return held <= mark_delete < outstanding.highest or (least is not None and mark_delete < least)
 

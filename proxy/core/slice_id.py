@@ -55,7 +55,7 @@ def slice_id(entry: int, indexes: Sequence[int]) -> int:
 
 
 def is_slice(entry_id: int) -> bool:
-    """Whether an entry id on the wire is one of ours."""
+    """Whether an entry id on the wire is a slice's."""
     return entry_id & SLICE_FLAG != 0
 
 

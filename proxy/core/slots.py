@@ -28,12 +28,12 @@ SLOT_COUNT = 65_537
 """Slots 0..65536: both spaces of facts 1.2, and the upper bound the broker shows for auto-split ranges."""
 NO_HOLDER = 0
 MAX_HOLDER = 65_535
-"""Worker indexes fit 16 bits; 0 means nobody."""
+"""Worker indexes fit 16 bits; 0 means no worker."""
 MAX_COUNT = (1 << 32) - 1
 """Pending units of one slot fit 32 bits; a worker's unacknowledged messages are bounded far below."""
 
 DENSE_THRESHOLD = 4_096
-"""Slots in flight above which arrays are used: a dictionary of so many costs 377 KB, and 600 KB soon after."""
+"""Slots in flight above which arrays are used: a dictionary of this size takes 377 KB, and 600 KB soon after."""
 
 _HOLDER_BITS = 16
 _HOLDER_MASK = (1 << _HOLDER_BITS) - 1
@@ -61,7 +61,7 @@ class SlotTable:
         """Kept while the arrays are used; the dictionary knows its own length."""
 
     def hold(self, slot: int, holder: int, count: int = 1) -> None:
-        """Count so many more units in flight at the holder (1..65535), who must be the slot's holder if it has one."""
+        """Count more units in flight at the holder (1..65535), which must be the slot's holder if it has one."""
         sparse = self._sparse
         if sparse is None:
             self._hold_dense(slot, holder, count)
@@ -94,7 +94,7 @@ class SlotTable:
             self._to_arrays(sparse)
 
     def release(self, slot: int, count: int = 1) -> int:
-        """Count so many units less and return what remains; at 0 the slot has no holder any more."""
+        """Count units less and return the rest; at 0 the slot has no holder any more."""
         sparse = self._sparse
         if sparse is None:
             remaining = self._release_dense(slot, count)

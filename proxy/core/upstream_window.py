@@ -36,7 +36,7 @@ _SHRINK: Final = 0.05
 
 
 def look_ahead_messages(workers: int, per_worker: int, total: int) -> int:
-    """Messages of one subscription that may wait, for so many workers."""
+    """Messages of one subscription that may wait, by its number of workers."""
     return min(per_worker * workers, total)
 
 

@@ -72,7 +72,7 @@ class Worker:
         self.drained_by_operator = False
         self.pending: dict[int, Part] = {}
         self.ready: deque[Part] = deque()
-        """What waits and nobody else may have: in topic order, as it leaves when this worker lets it."""
+        """Messages that wait for this worker only, in topic order."""
         self.outbox: list[Part] = []
         self.join_gate: JoinGate | None = None
         self.last_sent_position_when_joining: int | None = None

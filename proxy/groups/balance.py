@@ -64,10 +64,10 @@ def surrendered(owned: Collection[int], rates: Mapping[int, float], count: int, 
 def granted(
     free: Collection[int], lacking: Mapping[S, int], loads: Mapping[S, float], rates: Mapping[int, float]
 ) -> dict[S, list[int]]:
-    """Who of those that lack streams gets which: the busiest stream goes to whom is least busy.
+    """Assigns free streams to sessions that lack some: the busiest stream goes to the least busy session.
 
     Args:
-        free: streams that nobody has.
+        free: streams without an owner.
         lacking: how many each session may get.
         loads: messages a second that each has already, divided by its workers.
         rates: messages a second of each stream.

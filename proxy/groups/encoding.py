@@ -34,7 +34,7 @@ _MESSAGES: Final = (*get_args(FromSession), *get_args(FromLeader), *get_args(OfL
 
 
 class UnreadableError(ValueError):
-    """Bytes that are no message or record of ours; the text says where and why."""
+    """Bytes that are not a valid message or record; the text has the place and the reason."""
 
 
 _ADAPTERS: Final[dict[str, TypeAdapter[Any]]] = {kind.__name__: TypeAdapter(kind) for kind in (*_MESSAGES, GroupMemory)}

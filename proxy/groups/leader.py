@@ -85,7 +85,7 @@ class GroupLeader:
     """Every method that takes `now` returns what is to be done because of it, in order."""
 
     def __init__(self, group: GroupId, memory: GroupMemory, timing: GroupTiming, now: float) -> None:
-        """Lead with an epoch that nobody has led with.
+        """Lead with a new epoch.
 
         Args:
             group: whose leader this is.
@@ -184,7 +184,7 @@ class GroupLeader:
         return min(time for time in times if time is not None)
 
     def want_replay(self, wanted: ReplayWanted, now: float) -> list[LeaderAct]:
-        """Take everything back from everybody, let the cursor be moved, and lease everything again."""
+        """Revoke all streams, let the cursor be moved, and lease everything again."""
         acts: list[LeaderAct] = [*self._replay.want(wanted, now)]
         self._balance_at = now
         return acts + self._work(now)
@@ -202,7 +202,7 @@ class GroupLeader:
     def retire(self, now: float) -> list[LeaderAct]:
         """Another is to lead as soon as `settled`: from now on every change of owners is stored."""
         self._retiring = True
-        self._gives_way_at = None  # whoever is first of those that wait leads next
+        self._gives_way_at = None  # the first waiting replica leads next
         if self._balance_at is not None:
             self._balance_at = now
         return self._work(now)
@@ -226,7 +226,7 @@ class GroupLeader:
 
     @property
     def settled(self) -> bool:
-        """Whether everybody has what they should, and the next leader will read exactly that."""
+        """Whether all sessions have their intended streams, and the topic has exactly that for the next leader."""
         if self._replay.under_way:
             return False
         moving = any(session.state is not State.REPLAYING for session in self._sessions.values())
@@ -238,7 +238,7 @@ class GroupLeader:
         return self._gives_way_at is not None and now >= self._gives_way_at
 
     def idle(self, now: float) -> bool:
-        """Whether nobody has needed it for so long that it may go."""
+        """Whether it has been unused long enough to be removed."""
         return self._idle_since is not None and now >= self._idle_since + self._timing.idle_s
 
     # ---- what sessions say
@@ -252,7 +252,7 @@ class GroupLeader:
         return True
 
     def _find(self, session: LeaderSession | None, message: FindLeader, now: float) -> list[LeaderAct]:
-        """Lease it what it has still, as far as nobody else may have it; the rest comes with the next balance."""
+        """Lease it the streams that it still has and no other session may have; the next balance adds the rest."""
         report = message.report
         if session is None:
             session = LeaderSession(
@@ -267,7 +267,7 @@ class GroupLeader:
         if session.state is State.WAITING_REPLAYING and session.version is not None and answered:
             return [self._told(session)] if session.stored else []  # the answer was lost, or is on its way
         if session.version is not None:
-            self._free(session)  # it delivers nothing now, so that what it has not is nobody's
+            self._free(session)  # it delivers nothing now, so streams that it does not have are free
         # Else the leader before may have leased it more since it said this: that stays reserved until it confirms.
         session.held = held
         self._own(session, frozenset() if self._replay.moving else self._kept(session))
@@ -340,7 +340,7 @@ class GroupLeader:
         self._unstored.append(session)
 
     def _drop(self, session: LeaderSession, now: float) -> None:
-        """Nobody else gets what it has before it has certainly stopped."""
+        """No other session gets its streams before it has certainly stopped."""
         until = session.heard_at + self._timing.drop_s
         for stream in self._owned(session):
             del self._owners[stream]
@@ -375,10 +375,10 @@ class GroupLeader:
                 del self._reserved[stream]
 
     def _kept(self, session: LeaderSession) -> frozenset[int]:
-        """What it has still and nobody else can have or have had; nothing of it is reserved any more."""
+        """The streams that it still has and no other session can have had; they are no longer reserved."""
         mine = frozenset(stream for stream in session.held if self._had_last.get(stream) == session.session)
         for stream in mine:
-            self._reserved.pop(stream, None)  # for who had it last: nobody else
+            self._reserved.pop(stream, None)  # only for its last owner
         return mine
 
     def _own(self, session: LeaderSession, streams: frozenset[int]) -> None:
@@ -518,7 +518,7 @@ class GroupLeader:
     # ---- what is told
 
     def _announcement(self) -> list[LeaderAct]:
-        """Once, and again as long as somebody who has streams may not know."""
+        """Once, and repeated while a session with streams may not know."""
         if self._announced and not self._reserved:
             return []
         self._announced = True
@@ -539,7 +539,7 @@ class GroupLeader:
         if session.state is State.WAITING_UPDATING and session.stored:
             return [self._told(session)]
         header = self._header(session.session, session.heard)
-        if session.state is State.WAITING_UPDATING:  # nobody knows of the change before it is stored
+        if session.state is State.WAITING_UPDATING:  # the change is not sent before it is stored
             assert session.version_old is not None
             return [Tell(RenewStreamLease(header, session.version_old))]
         return [Tell(RenewStreamLease(header, session.version, session.version_old))] if session.stored else []

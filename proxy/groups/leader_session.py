@@ -148,7 +148,7 @@ class LeaderSession:
     revoked: set[int] = field(default_factory=set)
     """What it has to give back, and has not."""
     stored: bool = False
-    """Whether the version is in the group's memory; before that nobody hears of it."""
+    """Whether the version is in the group's records; it is not sent before that."""
 
     @property
     def changing(self) -> bool:
@@ -156,7 +156,7 @@ class LeaderSession:
         return self.state in (State.WAITING_UPDATING, State.UPDATING)
 
     def hear(self, report: Report, now: float) -> bool:
-        """Note that it lives; False if this message was overtaken or came before."""
+        """Record that it is alive; False if this message was overtaken or duplicated."""
         if report.beat <= self.heard:
             return False
         self.heard, self.heard_at, self.workers_count = report.beat, now, report.workers_count

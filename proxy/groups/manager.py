@@ -1,6 +1,6 @@
 """Finds the group's leader, or becomes it: what a replica does for one group besides its own session.
 
-Problem: exactly one leader, without a store or a consensus of our own. Rule kept: whoever holds the producer that
+Problem: exactly one leader, without a separate store or consensus. Rule: the replica that holds the producer that
 waits for exclusive access to the group's topic leads, once it has read the topic to its end and its own first record,
 with a greater epoch than any before, is stored. It stops in the moment in which it hears that it has lost the producer.
 
@@ -46,7 +46,7 @@ class Event(Enum):
 
     WANTED = "a session of this replica begins"
     UNWANTED = "the session of this replica has ended"
-    GRANTED = "the producer is ours"
+    GRANTED = "the producer is granted"
     READ = "the topic is read"
     STORED = "the record is stored"
     LOST = "the producer is lost"
@@ -173,7 +173,7 @@ class LeaderManager:
     """Of one group on one replica. Every method that takes `now` returns what is to be done, in order."""
 
     def __init__(self, group: GroupId, replica: str, streams_count: int, timing: GroupTiming) -> None:
-        """Nobody here is interested in the group yet."""
+        """No session of this replica is in the group yet."""
         self.group = group
         self.state = State.OUT
         self.leader: GroupLeader | None = None
@@ -197,11 +197,11 @@ class LeaderManager:
     # ---- the group's topic
 
     def granted(self, now: float) -> list[ManagerAct]:
-        """The producer is ours."""
+        """This replica holds the producer."""
         return self._happen(Event.GRANTED, now)
 
     def read(self, memory: GroupMemory, now: float) -> list[ManagerAct]:
-        """The topic's records, all that there were when the producer was ours already."""
+        """All records of the topic, read after this replica got the producer."""
         if self.state is State.READING:
             self._memory = memory
         return self._happen(Event.READ, now)
@@ -211,7 +211,7 @@ class LeaderManager:
         return self._happen(Event.STORED, now)
 
     def lost(self, now: float) -> list[ManagerAct]:
-        """The producer is somebody else's, or nobody's, or a record could not be stored."""
+        """This replica no longer holds the producer, or a record could not be stored."""
         return self._happen(Event.LOST, now)
 
     def let_lead(self, replica: str, now: float) -> list[ManagerAct]:
@@ -228,11 +228,11 @@ class LeaderManager:
         return [*self.leader.receive(message, now), *self._retired(now)]
 
     def want_replay(self, wanted: ReplayWanted, now: float) -> list[ManagerAct]:
-        """A replica wants a replay of whoever leads."""
+        """A replica asks the leader for a replay."""
         return [] if self.leader is None else [*self.leader.want_replay(wanted, now)]
 
     def repositioned(self, problem: str | None, now: float) -> list[ManagerAct]:
-        """The cursor was moved, or could not be; nobody wants to know who has stopped leading meanwhile."""
+        """The cursor was moved, or could not be; ignored if this replica has stopped leading."""
         return [] if self.leader is None else [*self.leader.repositioned(problem, now)]
 
     def tick(self, now: float) -> list[ManagerAct]:

@@ -32,13 +32,13 @@ class GroupMemory:
     streams_count: int = 0
     """Streams that the group is cut into; 0 for a group that never had a leader."""
     owners: tuple[tuple[int, SessionId], ...] = ()
-    """Who may have which stream from now on; written before anybody is told."""
+    """The sessions that may have each stream from now on; written before they are told."""
     states: tuple[StreamState, ...] = ()
     """How far streams are; what brokers know of it is never behind this."""
     replays: int = 0
     """How often the cursor was moved, or was about to be; written before it is."""
     had: tuple[tuple[int, SessionId], ...] = ()
-    """Who had a stream last that nobody has: what anybody else has still of it is out of date."""
+    """The last owners of free streams: the state of any other session is out of date."""
 
     addresses: tuple[tuple[str, str], ...] = ()
     """Where replicas that may have a stream are found by others, by replica; of those that said so."""
@@ -48,5 +48,5 @@ class GroupMemory:
         return later if later.epoch >= self.epoch else self
 
     def cut(self, configured: int) -> int:
-        """Into how many streams the next leader cuts: as long as a stream may be somebody's, as it is."""
+        """The number of streams for the next leader: unchanged while a stream may have an owner."""
         return self.streams_count if self.owners else configured

@@ -62,7 +62,7 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class FindLeader:
-    """A session looks for the leader, whom this should reach."""
+    """A session looks for the leader."""
 
     report: Report
     held: tuple[StreamState, ...]
@@ -71,7 +71,7 @@ class FindLeader:
 
 @dataclass(frozen=True, slots=True)
 class UpdateStreamStates:
-    """A session tells how far it is, or only that it lives."""
+    """A session reports its progress, or only that it is alive."""
 
     report: Report
     version: Version
@@ -137,7 +137,7 @@ class UpdateStreams:
 
 @dataclass(frozen=True, slots=True)
 class Invalidate:
-    """The leader does not count on the session: it is to begin anew."""
+    """The leader has dropped the session: it must start again."""
 
     header: Header
     reason: str
@@ -145,7 +145,7 @@ class Invalidate:
 
 @dataclass(frozen=True, slots=True)
 class LeaderBegan:
-    """To all replicas: there is a new leader, whom every session of the group should ask for its streams.
+    """To all replicas: there is a new leader; every session of the group should ask it for its streams.
 
     The text has no such message. Without it a session that has lost its leader, or that waits for the first, asks in
     vain until its next try, and its keys stand still.

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Reposition:
-    """Move the subscription's cursor, which nobody consumes now; then say `repositioned`."""
+    """Move the subscription's cursor, which no replica consumes now; then call `repositioned`."""
 
     target: ReplayTarget
 
@@ -39,17 +39,17 @@ class GroupReplay:
     """What a leader knows of replays: one at a time, and how the last one ended."""
 
     def __init__(self, timing: GroupTiming) -> None:
-        """Nobody has asked for any."""
+        """No replay is requested."""
         self._timing = timing
         self._wanted: ReplayWanted | None = None
         self._until = 0.0
         self._last: ReplayDone | None = None
         self.moving = False
-        """Whether the cursor is being moved: nobody may have a stream."""
+        """Whether the cursor is being moved: no session may have a stream."""
 
     @property
     def under_way(self) -> bool:
-        """Whether everybody is to give everything back."""
+        """Whether all sessions must give all streams back."""
         return self._wanted is not None
 
     def want(self, wanted: ReplayWanted, now: float) -> list[ReplayAct]:
@@ -65,7 +65,7 @@ class GroupReplay:
         return [_answer(wanted, "another replay of this group is under way; wait for its end")]
 
     def free(self, *, free: bool, had: str, now: float) -> list[ReplayAct]:
-        """Whether nobody has a stream any more; `had` says in words who has."""
+        """Whether no session has a stream any more; `had` describes the owners."""
         if self._wanted is None or self.moving:
             return []
         if free:
@@ -76,7 +76,7 @@ class GroupReplay:
         return []
 
     def repositioned(self, problem: str | None) -> list[ReplayAct]:
-        """The cursor was moved, or could not be; that nobody wanted of this leader is of one that led before it."""
+        """The cursor was moved, or could not be; an unrequested result is from an earlier leader's request."""
         if not self.moving:
             return []
         self.moving = False

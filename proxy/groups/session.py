@@ -179,7 +179,7 @@ class Open:
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """Deliver nothing of this stream from now on, and keep what there is of it."""
+    """Stop delivering this stream, and keep its messages."""
 
     stream: int
 
@@ -473,7 +473,7 @@ class GroupSession:
         return [Send(FindLeader(self._said(now), held))]
 
     def _open_leased(self) -> list[SessionAct]:
-        """Whatever can be of what is leased."""
+        """Open all leased streams that can be opened."""
         if self._forgetting:
             return []
         free = [stream for stream in sorted(self._leased) if self._holdings.get(stream) is not Holding.RELEASING]
@@ -495,7 +495,7 @@ class GroupSession:
         return [act for stream in sorted(self._holdings) for act in self._release(stream, now)]
 
     def _tear(self, now: float) -> list[SessionAct]:
-        """Go, whatever workers have still."""
+        """Leave, regardless of unacknowledged messages."""
         acts: list[SessionAct] = [Release(stream, now) for stream in sorted(self._holdings)]
         self._holdings.clear()
         self._forgetting.clear()

@@ -41,7 +41,7 @@ class StreamState:
     finished: bool = False
     """The session has nothing of it any more, and will not have: it may be leased to others."""
     refused: bool = False
-    """The broker does not let the session have it yet: somebody else is there."""
+    """The broker still refuses it, because another consumer has it."""
 
 
 def hash_range(stream: int, streams_count: int) -> HashRange:

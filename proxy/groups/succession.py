@@ -1,10 +1,10 @@
 """Which replica is to lead a group next, where this one leads more groups than others do.
 
-Problem: whoever has waited longest leads next, so that after a rolling restart one replica leads every group, and a
-leader costs more than a session. Each leader decides for its group alone, from what sessions report of their replicas,
-and all of them see the same numbers: so they leave it to chance whether this group goes, in proportion to what is too
-much, and to whom, in proportion to what is too little. Reports follow within a second; until then the same numbers
-would move the same groups again, so that the chance is a fraction of what would be even.
+Problem: the replica that has waited longest leads next, so that after a rolling restart one replica leads every group,
+and a leader costs more than a session. Each leader decides for its group alone, from what sessions report of their
+replicas, and all of them see the same numbers: so they leave it to chance whether this group goes, in proportion to
+what is too much, and to whom, in proportion to what is too little. Reports follow within a second; until then the same
+numbers would move the same groups again, so that the chance is a fraction of what would be even.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ FRACTION: Final = 0.2
 
 
 def successor(leads: Mapping[str, int], own: str, draws: tuple[float, float]) -> str | None:
-    """Who is to lead instead of `own`; None if nobody.
+    """The replica that should lead instead of `own`; None to keep leading.
 
     Args:
         leads: how many groups each replica of this group leads.

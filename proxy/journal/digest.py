@@ -1,6 +1,6 @@
 """What stands for a key in the journal: a keyed hash, so that who reads it learns which messages share a key, no more.
 
-Sampled by the digest itself, so that a key's messages are all there or none is, in every life and at every replica that
+Sampled by the digest itself, so that a key's messages are all there or none is, in every run and at every replica that
 has the same secret.
 """
 

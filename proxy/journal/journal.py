@@ -33,7 +33,7 @@ ROWS_AT_A_TIME: Final = 10_000
 
 
 class Journal:
-    """Gathers rows of one life of the gateway. Implements `proxy.net.events.Chronicler`."""
+    """Gathers rows of one run of the gateway. Implements `proxy.net.events.Chronicler`."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class Journal:
         now: Callable[[], float],
         digests: KeyDigests | None = None,
     ) -> None:
-        """`now` is the life's own clock, in seconds; `wall_ns` the wall's, in nanoseconds since 1970.
+        """`now` is the run's own clock, in seconds; `wall_ns` the wall's, in nanoseconds since 1970.
 
         With `digests` a record of each message is kept.
         """
@@ -120,7 +120,7 @@ class Journal:
             self._deliveries.hand_in()
 
     def wall_minus_clock_ns(self) -> int:
-        """What to add to a moment of the life's clock."""
+        """What to add to a moment of the run's clock."""
         return self._wall_ns() - nanoseconds(self._now())
 
     # ---- within
@@ -137,7 +137,7 @@ class Journal:
         self._spool.put(RowChunk(TABLES[name], self.run_id, rows, self._sizes.pop(name)))
 
     def _times(self, at: float) -> tuple[int, int]:
-        """A moment of the life's clock, and what the wall's clock showed then."""
+        """A moment of the run's clock, and what the wall's clock showed then."""
         at_ns = nanoseconds(at)
         return at_ns, at_ns + self.wall_minus_clock_ns()
 

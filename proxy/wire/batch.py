@@ -46,7 +46,7 @@ def single_sticky_key(single: SingleMessageMetadata, metadata: MessageMetadata) 
 def walk_batch(payload: bytes, count: int) -> Iterator[tuple[SingleMessageMetadata, int, int]]:
     """Metadata, and start and end of the payload, of each of the `count` messages of an uncompressed batch payload.
 
-    One at a time, for batches that nobody wants to take apart at once. Raises BatchError, but only where the
+    One at a time, for batches that are not split at once. Raises BatchError, but only where the
     fault is: where a message cannot be read, or behind the last if they do not fill the payload.
     """
     if not 0 < count <= len(payload) // MIN_SINGLE_BYTES:
@@ -218,7 +218,7 @@ def _same_size(payload: bytes, count: int, first: SingleMessageMetadata) -> bool
 
 @lru_cache(maxsize=1_024)
 def _recurring(head_bytes: int, id_bytes: int, payload_bytes: int) -> re.Pattern[bytes]:
-    """Messages with one head, each with a varint of so many bytes behind it, and a payload of so many bytes."""
+    """Messages with one head, each with a varint and a payload of the given sizes behind it."""
     rest = rb"[\x80-\xff]{%d}[\x00-\x7f].{%d}" % (id_bytes - 1, payload_bytes)
     return re.compile(rb"(.{%d})%b(?:\1%b)*+" % (head_bytes, rest, rest), re.DOTALL)
 

@@ -38,7 +38,7 @@ class BatchReader:
     __slots__ = ("_count", "_metadata", "_payload", "compacted", "keyed", "keys", "offsets", "usual")
 
     def __init__(self, metadata: MessageMetadata, payload: bytes, count: int) -> None:
-        """`count` messages in an uncompressed `payload`. Raises `BatchError` if so many have no room in it."""
+        """`count` messages in an uncompressed `payload`. Raises `BatchError` if it is too short for them."""
         if not 0 < count <= len(payload) // MIN_SINGLE_BYTES:
             raise miscounted(payload, count)
         self._metadata = metadata
@@ -56,7 +56,7 @@ class BatchReader:
         """Indexes of messages that compaction has removed: nothing but their metadata is left."""
 
     def read(self, count: int) -> None:
-        """Read so many messages more, or all that are left.
+        """Read `count` more messages, or all the rest.
 
         Raises:
             BatchError: one cannot be read, or the last does not end with the payload.

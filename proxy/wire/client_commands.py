@@ -20,7 +20,7 @@ from proxy.wire.varints import varint
 _T = pb.BaseCommand
 
 UNASKED: Final = 2**64 - 1
-"""The request id of what nobody asked for: the broker's -1."""
+"""The request id of unrequested answers: the broker's -1."""
 
 BODIES: Final[dict[int, str]] = {
     kind: _T.DESCRIPTOR.fields_by_number[kind].name

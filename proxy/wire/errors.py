@@ -1,6 +1,6 @@
 """What can be wrong with bytes from a peer.
 
-All of these say that somebody else's bytes break the protocol; a bug of ours raises something else. Which wire error,
+All of these mean that a peer's bytes break the protocol; a bug of the gateway raises something else. Which wire error,
 log line and counter each becomes is decided in one table outside this package.
 """
 

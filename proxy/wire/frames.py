@@ -3,7 +3,7 @@
 Problem: at tens of thousands of frames a second most frames are only passed on, and their cost is the cost of touching
 them.
 Rule: a frame stays the very bytes that arrived, its size field included, so that a relay writes it as it is; the
-command's type is read from two bytes; protobuf's C runtime (upb) parses a command only where somebody acts on it.
+command's type is read from two bytes; protobuf's C runtime (upb) parses a command only where it is used.
 Why not a streaming reader per field: one `bytes` per frame is what a socket writes, and slicing is the cheapest copy
 there is.
 
@@ -124,7 +124,7 @@ class FrameSplitter:
 
 
 def frame_type(frame: bytes) -> int:
-    """The command's type (a BaseCommand.Type, or a number newer than ours) of a whole frame.
+    """The command's type (a BaseCommand.Type, or a newer number) of a whole frame.
 
     Costs two byte comparisons for every known client and broker, and a parse where the type does not stand first.
     Raises FrameError where there is none.
@@ -213,4 +213,4 @@ def _bodies() -> dict[int, str]:
 _BODIES = _bodies()
 
 _HOT = (BaseCommand.SEND, BaseCommand.SEND_RECEIPT, BaseCommand.MESSAGE, BaseCommand.ACK, BaseCommand.FLOW)
-_WITH_TEXT = frozenset(_BODIES) - frozenset(_HOT)  # the commands of every message hold no text that anybody reads
+_WITH_TEXT = frozenset(_BODIES) - frozenset(_HOT)  # the commands of every message have no text that is read

@@ -1,7 +1,7 @@
 """Which topic a SUBSCRIBE means: short names are completed as the broker completes them.
 
 Two workers that write one topic differently must meet in one subscription. What is no topic name, or not persistent,
-is not ours: it goes to the broker, which refuses it in its own words.
+is not served here: it goes to the broker, which refuses it in its own words.
 
 Source: `TopicName` in Pulsar's common module.
 """

@@ -1,4 +1,4 @@
-"""What the dispatcher asks of a selector, whatever rule it assigns slots by.
+"""The dispatcher's interface to selectors.
 
 Problem: three rules exist (consistent hashing, auto-split ranges, sticky exclusive ranges), chosen by broker settings
 and by the subscriber's policy, and the dispatcher must not care. Rule kept: a selector is the only owner of the

@@ -45,7 +45,7 @@ DEFAULT_POINTS_PER_WORKER = 100
 LOOKUPS_BEFORE_TABLE = 8_192
 """Lookups by bisection before the owners are written out: together they cost about what the writing does."""
 
-NOBODY = 0
+NO_OWNER = 0
 NUMBER_MAX = 65_535
 """Numbers of workers fit 16 bits."""
 
@@ -70,7 +70,7 @@ class ConsistentHashing(Generic[W]):
         self.slot = slot
         self._points_per_worker = points_per_worker
         self._points = array("H")
-        self._owners = array("H", [NOBODY])
+        self._owners = array("H", [NO_OWNER])
         self._workers: list[W | None] = [None]
         """Number -> worker."""
         self._free: list[int] = []
@@ -135,7 +135,7 @@ class ConsistentHashing(Generic[W]):
             owner = owners[at]
             if owner == number:
                 pieces.append((before[at - 1] + 1 if at else FIRST_SLOT, point))
-                owner = NOBODY
+                owner = NO_OWNER
             if point in self._queues:
                 owner = self._next_in_queue(point, owner, number)
             if owner:
@@ -145,7 +145,7 @@ class ConsistentHashing(Generic[W]):
             pieces.append((before[-1] + 1, LAST_SLOT))
         points += before[copied:]
         new_owners += owners[copied:-1]
-        new_owners.append(new_owners[0] if new_owners else NOBODY)
+        new_owners.append(new_owners[0] if new_owners else NO_OWNER)
         self._points, self._owners = points, new_owners
         if self._members:
             self._workers[number] = None
@@ -230,7 +230,7 @@ class ConsistentHashing(Generic[W]):
             del self._indexes[name]
 
     def _next_in_queue(self, point: int, owner: int, leaving: int) -> int:
-        """Who has a point when one that has it or waits for it leaves; `owner` is who has it else, or nobody."""
+        """The next owner of a point when its owner or a waiting worker leaves; `owner` is another owner, or none."""
         queue = self._queues[point]
         if owner:
             queue.remove(leaving)

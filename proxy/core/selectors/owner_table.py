@@ -8,7 +8,7 @@ Why not always: it is 131 KB, and a gateway may carry thousands of quiet subscri
 has been asked often enough to repay the making. Why not a dictionary of the slots seen: it ends up forty times larger
 than two bytes a slot, and must be emptied on every join.
 
-Source: none, this is ours; design, section 3 (numbers to hold).
+Source: none, specific to Keyline; design, section 3 (numbers to hold).
 """
 
 from __future__ import annotations

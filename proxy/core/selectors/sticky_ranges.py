@@ -2,7 +2,7 @@
 
 Problem: some applications partition their state by hash and must decide themselves who gets what. Rule kept: a worker
 gets exactly the ranges it named; ranges that overlap with another worker's are refused, and a refusal changes
-nothing. Slots nobody named have no owner: their messages wait until somebody does, as in the broker.
+nothing. Slots that no worker named have no owner: their messages wait until a worker names them, as in the broker.
 
 Why not let the newcomer win, which would make a fast reconnect easier: a worker that is merely slow would lose its
 state's slots to a typing error elsewhere. The error names the worker in the way instead; the caller may find that it
@@ -65,7 +65,7 @@ class StickyRanges(Generic[W]):
         return self._replace([(piece, owner) for piece, owner in self._pieces if owner is not worker])
 
     def select(self, slot: int) -> W | None:
-        """Return the worker that named the slot, None if nobody did."""
+        """Return the worker that named the slot, None if there is none."""
         return self._owners[bisect_left(self._upper_bounds, slot)]
 
     def select_each(self, slots: Iterable[int]) -> Iterator[W | None]:
