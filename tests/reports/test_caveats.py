@@ -42,8 +42,8 @@ def test_each_has_its_words() -> None:
         skipped=(Skipped("drains/x.parquet", "it is no whole Parquet file"),),
         odd_lives=(life("a", 0), life(None, 3_600_500_000_000), life("a", 2_000_000_000), life(None, 0, killed=True)),
     )
-    beside = "gateway gw-1: two processes had this name at once, lives a and b; names should be each replica's own"
-    moved = "gateway gw-1: the wall clock moved by {} s in life b; times over the wall clock, and what a day or hour is"
+    beside = "gateway gw-1: two processes had this name at once, runs a and b; names should be each replica's own"
+    moved = "gateway gw-1: the wall clock moved by {} s in run b; times over the wall clock, and what a day or hour is"
     assert found == [
         "not in the report: drains/x.parquet: it is no whole Parquet file",
         "the gateways lost 1,234 rows of their journals; what they said is not known",
@@ -51,5 +51,5 @@ def test_each_has_its_words() -> None:
         f"{moved.format('3,600.5')}, are as wrong",
         beside,
         f"{moved.format('2.0')}, are as wrong",
-        "gateway gw-1: life b was killed; what it did in its last second or so is in no journal",
+        "gateway gw-1: run b was killed; what it did in its last second or so is in no journal",
     ]
