@@ -22,13 +22,17 @@ exit $PARTS_CODE
 """
 
 
-def run(tmp_path: Path, test_code: int, parts_code: int) -> subprocess.CompletedProcess[str]:
+def run(
+    tmp_path: Path, test_code: int, parts_code: int, python: str | None = PYTHON
+) -> subprocess.CompletedProcess[str]:
     """Run a copy of it; `make test` and the parts end with these exit codes."""
     checkout, cache = tmp_path / "checkout", tmp_path / "cache"
     for name in (".ci", "integration"):
         (checkout / name).mkdir(parents=True)
     shutil.copy(ROOT / ".ci" / "run", checkout / ".ci" / "run")
-    for program, text in (("integration/setup.sh", '#!/bin/sh\necho "setup $*"\n'), (".venv/bin/python", PYTHON)):
+    for program, text in (("integration/setup.sh", '#!/bin/sh\necho "setup $*"\n'), (".venv/bin/python", python)):
+        if text is None:
+            continue
         (checkout / program).parent.mkdir(parents=True, exist_ok=True)
         (checkout / program).write_text(text)
         (checkout / program).chmod(0o755)
@@ -71,3 +75,10 @@ def test_what_fails_in_a_part_fails_the_run(tmp_path: Path, parts_code: int) -> 
     done = run(tmp_path, 0, parts_code)
     assert done.returncode != 0
     assert done.stdout.splitlines()[-1] == "9 passed, 0 failed, 0 skipped"
+
+
+def test_a_machine_that_could_not_be_made_ready_fails_with_a_closing_line(tmp_path: Path) -> None:
+    """Without Python packages there is nothing that could run a part."""
+    done = run(tmp_path, 2, 0, python=None)
+    assert done.returncode == 1
+    assert done.stdout.splitlines()[-1] == "0 passed, 1 failed, 0 skipped"
