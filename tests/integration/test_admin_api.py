@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 import threading
 from collections.abc import Callable
 from queue import SimpleQueue
@@ -12,8 +10,10 @@ from typing import Any
 
 import httpx
 import pulsar
+from typer.testing import CliRunner
 
 from integration.gateway import KeylineGateway
+from proxy.cli.main import app
 from tests.integration.clients import key_shared, nothing_comes, numbered, receive, send_all
 from tests.integration.conditions import eventually
 
@@ -24,16 +24,14 @@ PATIENCE_S = 30.0
 
 def command(gateway: KeylineGateway, *arguments: str) -> Any:
     """JSON of a ``keyline`` command."""
-    asked = [sys.executable, "-m", "proxy.cli", *arguments, "--json", "--admin-url", gateway.admin_url]
-    done = subprocess.run(asked, capture_output=True, text=True, timeout=60, check=False)
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+    return json.loads(order(gateway, *arguments, "--json"))
 
 
 def order(gateway: KeylineGateway, *arguments: str) -> str:
-    """What an order prints."""
-    asked = [sys.executable, "-m", "proxy.cli", *arguments, "--admin-url", gateway.admin_url]
-    return subprocess.run(asked, capture_output=True, text=True, timeout=60, check=True).stdout
+    """What a command prints. In this process: to start one takes longer than any command does."""
+    done = CliRunner().invoke(app, [*arguments, "--admin-url", gateway.admin_url])
+    assert done.exit_code == 0, done.output
+    return done.stdout
 
 
 class Ear(threading.Thread):
