@@ -91,7 +91,6 @@ FAST: Final = Part(
         "tests",
         "tests/integration/test_story.py",
         "tests/integration/test_kills.py::test_the_gateway_is_killed_under_load[4.2.4-none]",
-        "tests/integration/test_replicas.py::test_replicas_are_killed[4.2.4]",
         "tests/integration/test_exclusive_replicas.py::test_producers_are_promoted_by_priority_over_all_replicas[4.2.4]",
         "tests/integration/test_exclusive_replicas.py::test_a_replica_is_killed_while_its_waiter_is_the_best[4.2.4]",
         "tests/integration/test_journal.py::test_a_whole_report_on_a_real_journal",
@@ -168,6 +167,7 @@ PARTS: Final = (
             "tests/integration/test_features_transactions.py",
             "tests/integration/test_exclusive_java.py",
             "tests/integration/test_websocket_order.py",
+            "tests/integration/test_ring.py::test_ranges_split_in_halves_are_the_brokers",
         ),
     ),
     Part(
@@ -204,6 +204,8 @@ PARTS: Final = (
             "tests/integration/test_pulsar_admin.py::test_reads_are_answered_by_the_broker",
             "tests/integration/test_pulsar_admin.py::test_a_write_is_refused_with_the_reason_or_done_where_it_is_configured",
             "tests/integration/test_pulsar_admin.py::test_partitions_look_as_they_do_at_the_broker",
+            "tests/integration/test_pulsar_admin.py::test_join_positions_are_shown_in_the_mode_that_has_them",
+            "tests/integration/test_pulsar_admin.py::test_a_dead_admin_api_is_told_while_ours_answers",
         ),
     ),
     Part(

@@ -86,7 +86,7 @@ def test_the_whole_story_is_told_with_both_brokers_in_the_fast_tier(collected: l
     fast = [test for test in collected if home_of(test) == FAST.name]
     story = [Place.of(test) for test in fast if test.startswith("tests/integration/test_story.py::")]
     assert {test.words for test in story} == {"processes-4.2.4", "processes-4.0.7"}
-    for promise in ("test_kills", "test_replicas", "test_journal", "test_console", "test_dashboards"):
+    for promise in ("test_kills", "test_journal", "test_console", "test_dashboards", "test_group_replay"):
         assert [test for test in fast if test.startswith(f"tests/integration/{promise}.py::")], promise
 
 
