@@ -130,7 +130,7 @@ class Admin:
         """Why a key, or a slot, waits or flows. Raises `NotFound`, and `ClientError` for a slot that cannot be."""
         subscription = self._find(key)
         state, place = subscription.state, self._slot(subscription, message_key, slot)
-        behind = subscription.inflows.behind
+        behind = subscription.consumers.behind
         return explain.explain_slot(state.dispatcher, place, state.now(), upstream_backlog=behind)
 
     def preview_join(

@@ -83,7 +83,7 @@ def subscription_statistics_steps(
     subscription: Subscription, groups: Groups | None, *, brief: bool = False
 ) -> Steps[SubscriptionStatistics]:
     """One of them; `brief` is without what may be long: ranges, draining hashes, hand-overs."""
-    state, inflows = subscription.state, subscription.inflows
+    state, consumers = subscription.state, subscription.consumers
     dispatcher = yield from dispatcher_statistics_steps(state.dispatcher, brief=brief)
     hand_overs = tuple(
         HandOverStatistics(
@@ -96,17 +96,17 @@ def subscription_statistics_steps(
         subscription=state.name,
         now=state.now(),
         key_shared_mode="STICKY" if state.policy.sticky else "AUTO_SPLIT",
-        upstream_state=inflows.state.value,
-        upstream_connects=inflows.connects,
-        upstream_error=inflows.last_error,
-        upstream_permits=inflows.permits,
+        upstream_state=consumers.state.value,
+        upstream_connects=consumers.connects,
+        upstream_error=consumers.last_error,
+        upstream_permits=consumers.permits,
         joining=len(subscription.admission),
         addresses=tuple(
             (item.worker.name, item.link.peer) for item in subscription.subscribers.values() if item.worker is not None
         ),
-        opening_messages=inflows.queued_messages,
-        opening_bytes=inflows.queued_bytes,
-        budget_stops=inflows.budget_stops,
+        opening_messages=consumers.queued_messages,
+        opening_bytes=consumers.queued_bytes,
+        budget_stops=consumers.budget_stops,
         hand_over_count=state.hand_over_count,
         hand_overs=hand_overs,
         group=None if groups is None else groups.summary(GroupId(*state.key)),

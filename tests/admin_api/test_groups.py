@@ -109,9 +109,9 @@ def test_a_session_is_told_with_its_streams() -> None:
         0,
     )
     rig.hear(LeaseStreams(rig.header(1), Version(3, 7), (1, 2), 4))
-    inflow = rig.subscription.inflows.get(1)
-    assert inflow is not None
-    rig.link.deliver((5, single(key_in(1), b"x")), to=inflow.upstream.consumer_id)
+    consumer = rig.subscription.consumers.get(1)
+    assert consumer is not None
+    rig.link.deliver((5, single(key_in(1), b"x")), to=consumer.upstream.consumer_id)
     rig.hear(UpdateStreams(rig.header(2), Version(3, 7), Version(3, 8), (2, 3)))
     told = rig.json(ONE)
     Group.model_validate(told, strict=True)

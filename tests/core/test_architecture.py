@@ -209,7 +209,7 @@ PLANTED = [
     (
         "the journal knows the core and what net tells",
         "proxy/journal/a.py",
-        "from proxy.net.subscription.subscription import Inflow",
+        "from proxy.net.subscription.subscription import UpstreamConsumer",
     ),
     ("the journal's schema knows nobody", "proxy/journal/schema.py", "import pyarrow as pa"),
     ("the reports know the journal's schema and who would own a slot", "spark_reports/a.py", "import proxy"),

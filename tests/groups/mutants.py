@@ -191,7 +191,7 @@ MUTANTS = (
     _mutant(
         "a stream without a lease comes back by itself",
         SEAT,
-        "        inflow.upstream.hold_back()\n",
+        "        consumer.upstream.hold_back()\n",
         "        pass\n",
         SEATS,
     ),
@@ -212,8 +212,8 @@ MUTANTS = (
     _mutant(
         "what was given up is drained",
         SEAT,
-        "        left_s = 0.0 if inflow is not None and inflow.upstream.parked else max(deadline - self._now(), 0.0)\n",
-        "        left_s = max(deadline - self._now(), 0.0)\n",
+        "        left_s = 0.0 if consumer is not None and consumer.upstream.parked else max(deadline",
+        "        left_s = max(deadline",
         SEATS,
     ),
     _mutant(
@@ -268,7 +268,7 @@ MUTANTS = (
     _mutant(
         "a stream that goes is fetched",
         SEAT,
-        "            inflow.fetching = False\n",
+        "            consumer.fetching = False\n",
         "",
         SEATS,
     ),

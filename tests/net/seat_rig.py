@@ -165,9 +165,9 @@ class SeatRig(GroupRig):
 
     def consumer_id(self, stream: int) -> int:
         """Of the stream's consumer, on its connection."""
-        inflow = self.subscription.inflows.get(stream)
-        assert inflow is not None
-        return inflow.upstream.consumer_id
+        consumer = self.subscription.consumers.get(stream)
+        assert consumer is not None
+        return consumer.upstream.consumer_id
 
     def deliver(self, stream: int, *entries: int, stopped_s: float = 0.0) -> None:
         """Messages of one key by the stream's consumer; each says which it is."""

@@ -75,9 +75,9 @@ class StreamRig(GroupRig):
 
     def consumer_id(self, stream: int) -> int:
         """Of the stream's consumer, on its connection."""
-        inflow = self.subscription.inflows.get(stream)
-        assert inflow is not None
-        return inflow.upstream.consumer_id
+        consumer = self.subscription.consumers.get(stream)
+        assert consumer is not None
+        return consumer.upstream.consumer_id
 
     def deliver(self, stream: int, *entries: tuple[int, bytes], link: FakeBrokerLink | None = None) -> None:
         """Entries by the stream's consumer."""

@@ -274,7 +274,7 @@ def test_a_stream_that_was_given_up_goes_at_once_when_it_is_anothers() -> None:
             rig.link.close_consumer(rig.consumer_id(0))
         rig.clock.advance(0.0)
         assert not rig.subscription.state.dispatcher.outstanding.entries
-        assert not len(rig.subscription.inflows)
+        assert not len(rig.subscription.consumers)
 
 
 def test_a_refused_stream_is_told_and_tried_again() -> None:

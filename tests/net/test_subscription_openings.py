@@ -107,9 +107,9 @@ def test_what_waits_counts_for_the_window_and_for_memory() -> None:
     rig.link.deliver((0, bomb("k", "x")), *((number, tail) for number in range(1, 80)))
     waiting = rig.subscriptions.summary().bytes_held - before
     assert waiting > 79 * 1_000 + len(LARGE)
-    assert rig.subscription.inflows.queued_messages == 82
+    assert rig.subscription.consumers.queued_messages == 82
     background.carry_out()
-    assert rig.subscription.inflows.queued_messages == rig.subscription.inflows.queued_bytes == 0
+    assert rig.subscription.consumers.queued_messages == rig.subscription.consumers.queued_bytes == 0
     worker.ack(*worker.messages())
     assert rig.subscriptions.summary().bytes_held == 0
 
@@ -138,10 +138,10 @@ def test_what_waits_is_forgotten_with_its_consumer_and_comes_again(how: str) -> 
     elif how == "broker":
         rig.link.close_consumer()
     else:
-        rig.subscription.inflows.first_ready().intake.queue._fail()  # type: ignore[union-attr]
+        rig.subscription.consumers.first_ready().receiving.queue._fail()  # type: ignore[union-attr]
         rig.clock.settle()
     rig.clock.advance(1)
-    assert rig.subscription.inflows.queued_messages == 0
+    assert rig.subscription.consumers.queued_messages == 0
     late.carry_out()
     assert worker.entries() == [0]
     background.errands.clear()
@@ -185,7 +185,7 @@ def test_one_turn_opens_so_much_and_the_rest_follows_in_later_turns() -> None:
     consumer.messages_end()
     assert len(worker.messages()) == 2
     turns = 0
-    while rig.subscription.inflows.queued_messages:
+    while rig.subscription.consumers.queued_messages:
         assert rig.clock.turn()
         turns += 1
     assert turns == pytest.approx(24, abs=1)

@@ -218,7 +218,7 @@ def test_a_stream_may_be_closed_by_who_hears_of_it() -> None:
     rig.link.lose()
     rig.clock.advance(60)
     assert closer.closed == 3
-    assert len(rig.subscription.inflows) == 0
+    assert len(rig.subscription.consumers) == 0
 
 
 # ---- with the subscription -------------------------------------------------------------------------------------------

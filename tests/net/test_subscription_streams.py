@@ -103,9 +103,9 @@ def test_a_hot_stream_is_topped_up_while_others_are_idle() -> None:
     for start in range(0, 5_000, 40):
         rig.deliver(0, *[(start + number, single(key_in(0))) for number in range(40)])
         rig.first.ack(*rig.first.entries())
-    inflow = rig.subscription.inflows.get(0)
-    assert inflow is not None
-    assert inflow.window.outstanding > 1_000
+    consumer = rig.subscription.consumers.get(0)
+    assert consumer is not None
+    assert consumer.window.outstanding > 1_000
     assert rig.granted(1) == idle
 
 

@@ -78,14 +78,14 @@ MUTANTS = (
     ),
     Mutant(
         "an entry overtakes one that is being opened",
-        "proxy/net/subscription/intake.py",
+        "proxy/net/subscription/receiving.py",
         "        if self._queued:\n            self._arrive_behind(head)\n            return\n        _, ledger",
         "        _, ledger",
     ),
     Mutant(
         "what waits to be opened outlives its consumer at the broker",
-        "proxy/net/subscription/inflow.py",
-        "            self.intake.queue.clear()  # the broker sends it again\n",
+        "proxy/net/subscription/upstream_consumers.py",
+        "            self.receiving.queue.clear()  # the broker sends it again\n",
         "",
         tests="tests/net/test_subscription_openings.py",
     ),
@@ -381,8 +381,8 @@ MUTANTS = (
     Mutant(
         "messages are asked for before the broker told where the cursor stands",
         "proxy/net/subscription/subscription.py",
-        "        if inflow.upstream.link is None or inflow.waits_for_cursor:\n",
-        "        if inflow.upstream.link is None:\n",
+        "        if consumer.upstream.link is None or consumer.waits_for_cursor:\n",
+        "        if consumer.upstream.link is None:\n",
         "tests/net/test_subscription_cursor.py",
     ),
     Mutant(

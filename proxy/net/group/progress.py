@@ -14,17 +14,17 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from proxy.core.stream_leases import StreamLeases
-    from proxy.net.subscription.inflow import Inflows
     from proxy.net.subscription.state import SubscriptionState
+    from proxy.net.subscription.upstream_consumers import UpstreamConsumers
 
 
 class GroupProgress:
     """Of one subscription; remembers what it saw to tell rates."""
 
-    def __init__(self, state: SubscriptionState, inflows: Inflows) -> None:
+    def __init__(self, state: SubscriptionState, consumers: UpstreamConsumers) -> None:
         """Nothing seen yet."""
         self._state = state
-        self._inflows = inflows
+        self._consumers = consumers
         self._seen: dict[int, tuple[float, int]] = {}
         """When, and how many messages had come by then, by stream."""
 
@@ -35,15 +35,17 @@ class GroupProgress:
             return
         lowest, pending = self._walk(leases)
         now = self._state.now()
-        inflows = list(self._inflows)
-        self._seen = {inflow.stream: self._seen.get(inflow.stream, (now, inflow.window.arrived)) for inflow in inflows}
-        for inflow in inflows:
-            stream = inflow.stream
+        consumers = list(self._consumers)
+        self._seen = {
+            consumer.stream: self._seen.get(consumer.stream, (now, consumer.window.arrived)) for consumer in consumers
+        }
+        for consumer in consumers:
+            stream = consumer.stream
             before, count = self._seen[stream]
-            self._seen[stream] = (now, inflow.window.arrived)
-            rate = (inflow.window.arrived - count) / (now - before) if now > before else 0.0
+            self._seen[stream] = (now, consumer.window.arrived)
+            rate = (consumer.window.arrived - count) / (now - before) if now > before else 0.0
             first = lowest.get(stream)
-            acknowledged = inflow.intake.last_position if first is None else first - 1
+            acknowledged = consumer.receiving.last_position if first is None else first - 1
             yield StreamState(stream, acknowledged, pending.get(stream, 0), rate)
 
     def _walk(self, leases: StreamLeases) -> tuple[dict[int, int], dict[int, int]]:

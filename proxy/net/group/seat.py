@@ -96,7 +96,7 @@ class GroupSeat:
         self._leave = leave
         self._leaving = False
         self._releases: dict[int, Release] = {}
-        self._progress = GroupProgress(subscription.state, subscription.inflows)
+        self._progress = GroupProgress(subscription.state, subscription.consumers)
         self._chronicle = GroupChronicle(subscription.state.events, self.group)
         self._reporting: Timer | None = None
         self._reposition: GroupReposition | None = None
@@ -144,8 +144,8 @@ class GroupSeat:
 
     def upstream(self, stream: int) -> SubscriptionUpstream | None:
         """Its consumer at the broker, if there is one."""
-        inflow = self._subscription.inflows.get(stream)
-        return None if inflow is None else inflow.upstream
+        consumer = self._subscription.consumers.get(stream)
+        return None if consumer is None else consumer.upstream
 
     def slots_of(self, stream: int) -> HashRange:
         """The slots of a stream that this replica has, or is giving back."""
@@ -161,9 +161,9 @@ class GroupSeat:
         """As the port says."""
         assert stream not in self._releases, "a stream was leased again before it was given back"
         leases = self._leases()
-        inflow = self._subscription.inflows.get(stream)
-        if inflow is not None:
-            inflow.upstream.go_on()
+        consumer = self._subscription.consumers.get(stream)
+        if consumer is not None:
+            consumer.upstream.go_on()
         else:
             span = leases.range_of(stream)
             self._subscription.open_stream(stream, span.start, span.end, self)
@@ -174,9 +174,9 @@ class GroupSeat:
     def hold(self, stream: int) -> None:
         """As the port says. If the broker gives it up meanwhile, it is for the leader to say whose it is next."""
         streams_here.hold_stream(self._dispatcher, stream, self._now())
-        inflow = self._subscription.inflows.get(stream)
-        assert inflow is not None
-        inflow.upstream.hold_back()
+        consumer = self._subscription.consumers.get(stream)
+        assert consumer is not None
+        consumer.upstream.hold_back()
 
     def release(self, stream: int, deadline: float) -> None:
         """As the port says; once more sets another deadline. What the broker has given up goes at once."""
@@ -184,16 +184,16 @@ class GroupSeat:
         if before is not None:
             before.deadline.cancel()
         streams_here.hold_stream(self._dispatcher, stream, self._now())
-        inflow = self._subscription.inflows.get(stream)
-        left_s = 0.0 if inflow is not None and inflow.upstream.parked else max(deadline - self._now(), 0.0)
+        consumer = self._subscription.consumers.get(stream)
+        left_s = 0.0 if consumer is not None and consumer.upstream.parked else max(deadline - self._now(), 0.0)
         timer = self._state.clock.call_later(left_s, lambda: self._too_late(stream))
         if before is None:
             leases = self._dispatcher.leases
             assert leases is not None
             self._releases[stream] = Release(leases.range_of(stream), timer, self._now())
             self._state.acks.settled = self._state.schedule_flush
-            assert inflow is not None
-            inflow.fetching = False
+            assert consumer is not None
+            consumer.fetching = False
             self._state.schedule_flush()
         else:
             before.deadline = timer
@@ -236,8 +236,8 @@ class GroupSeat:
     def stream_lost(self, stream: int, reason: str) -> None:
         """It comes back by itself, if there is a lease on it; else the broker may have given it to others."""
         _ = reason
-        inflow = self._subscription.inflows.get(stream)
-        if inflow is not None and inflow.upstream.parked:
+        consumer = self._subscription.consumers.get(stream)
+        if consumer is not None and consumer.upstream.parked:
             self._too_late(stream)
 
     # ---- within
@@ -254,7 +254,7 @@ class GroupSeat:
         session = self.member.session
         leases = self._dispatcher.leases
         if leases is None or leases.streams_count != session.streams_count:
-            assert not len(self._subscription.inflows), "a stream of another cut is here"
+            assert not len(self._subscription.consumers), "a stream of another cut is here"
             leases = self._dispatcher.leases = StreamLeases(session.streams_count, self._timing.send_s)
             leases.until = session.lease_until - leases.send_s
         return leases
@@ -296,7 +296,7 @@ class GroupSeat:
     def _released(self, stream: int, release: Release) -> None:
         if self._releases.get(stream) is release:
             del self._releases[stream]
-            if not len(self._subscription.inflows):
+            if not len(self._subscription.consumers):
                 # Whoever has the streams now may let the cursor be moved: what comes again then is meant.
                 self._dispatcher.outstanding.forget_acknowledged()
             self._tell_released(stream)
@@ -312,8 +312,8 @@ class GroupSeat:
         self._leaving = False
         self.close()
         subscription = self._subscription
-        for inflow in subscription.inflows:  # there is one only if the deadline for leaving has passed
-            self._drop(inflow.stream, _nothing)
+        for consumer in subscription.consumers:  # there is one only if the deadline for leaving has passed
+            self._drop(consumer.stream, _nothing)
         if not subscription.state.ended and not subscription.services.draining:
             self.workers_changed(len(subscription.subscribers))
             subscription.end_if_empty()

@@ -27,7 +27,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from proxy.errors import ClientError
-from proxy.net.subscription.unjoined import Unjoined
+from proxy.net.subscription.pending_worker import PendingWorker
 from proxy.wire import commands, frames
 from proxy.wire import pulsar_pb2 as pb
 from proxy.wire.client_commands import error_frame
@@ -211,7 +211,7 @@ class PermissionWatch:
             self._denied(place, error)
 
 
-class Unjudged(Unjoined):
+class Unjudged(PendingWorker):
     """The port of a worker whose permission is asked for."""
 
     def __init__(self, consumer_id: int, send: Callable[[bytes], None], left: Callable[[], None]) -> None:

@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING, Final
 
 from proxy.errors import ClientError, UpstreamError
 from proxy.net.broker.consumer import close_at
-from proxy.net.subscription.inflow import WHOLE
 from proxy.net.subscription.membership import GROUP_MAX
 from proxy.net.subscription.policy import check_agreement, refuse_in_group
 from proxy.net.subscription.upstream import UpstreamState
+from proxy.net.subscription.upstream_consumers import WHOLE
 from proxy.net.subscription.workers import SubscribedWorker
 from proxy.wire import pulsar_pb2 as pb
 from proxy.wire.frames import encode_command
@@ -31,11 +31,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from proxy.net.ports import BrokerLink, WorkerLink
-    from proxy.net.subscription.inflow import Inflows
     from proxy.net.subscription.membership import Membership
     from proxy.net.subscription.requests import SubscriptionRequests
     from proxy.net.subscription.services import Services
     from proxy.net.subscription.state import Lifecycle, SubscriptionState
+    from proxy.net.subscription.upstream_consumers import UpstreamConsumers
     from proxy.wire.messages import MessageHead
 
 
@@ -69,7 +69,7 @@ class Admission:
         self,
         state: SubscriptionState,
         services: Services,
-        inflows: Inflows,
+        consumers: UpstreamConsumers,
         membership: Membership,
         requests: SubscriptionRequests,
         lifecycle: Lifecycle,
@@ -78,7 +78,7 @@ class Admission:
         """`first` is what an ordinary subscription's consumer is made of: the broker judges that with it."""
         self._state = state
         self._services = services
-        self._inflows = inflows
+        self._consumers = consumers
         self._membership = membership
         self._requests = requests
         self._lifecycle = lifecycle
@@ -110,7 +110,7 @@ class Admission:
     def add(self, link: WorkerLink, command: pb.CommandSubscribe) -> SubscribedWorker:
         """A worker wants to join; it is answered through its link."""
         state = self._state
-        subscriber = SubscribedWorker(state, self._services, self._inflows, self._requests, self, link, command)
+        subscriber = SubscribedWorker(state, self._services, self._consumers, self._requests, self, link, command)
         try:
             if state.streamed:
                 refuse_in_group(command)
@@ -120,7 +120,7 @@ class Admission:
             state.clock.call_soon(lambda: self._disagreed(subscriber, refusal))
             return subscriber
         self._stages[subscriber] = Stage.ASKED
-        whole = None if state.streamed else self._inflows.get(WHOLE)
+        whole = None if state.streamed else self._consumers.get(WHOLE)
         if whole is None or whole.upstream.connects:
             self._look_at(subscriber)
             return subscriber
@@ -192,7 +192,7 @@ class Admission:
 
     def _admit_some(self, end: float) -> bool:
         """A step: let in a group of those who are due."""
-        ready = self._inflows.first_ready()
+        ready = self._consumers.first_ready()
         link = self._asked_at if ready is None else ready.upstream.link
         self._membership.join(self._coming(link, end))
         if self._due:
@@ -295,7 +295,7 @@ def probe(link: BrokerLink, command: pb.CommandSubscribe, answered: Callable[[Ex
     ours.CopyFrom(command)
     ours.subType = pb.CommandSubscribe.Exclusive
     ours.ClearField("keySharedMeta")
-    ours.consumer_id = probe_id = link.new_consumer(_Nobody())
+    ours.consumer_id = probe_id = link.new_consumer(_NullOwner())
 
     def build(request_id: int) -> bytes:
         ours.request_id = request_id
@@ -318,7 +318,7 @@ def _judged_by_broker(command: pb.CommandSubscribe) -> tuple[bytes, bool]:
     return command.schema.SerializeToString() if command.HasField("schema") else b"", command.durable
 
 
-class _Nobody:
+class _NullOwner:
     """The consumer behind a probe: it is never sent anything that matters."""
 
     def message(self, head: MessageHead) -> None:

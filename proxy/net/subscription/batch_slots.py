@@ -86,7 +86,7 @@ class BatchSlots:
         slots: HashRange | None,
         digest: Callable[[bytes], int] | None,
     ) -> None:
-        """`slot_of` gives the slot of a key's hash; the rest is as for `Intake`."""
+        """`slot_of` gives the slot of a key's hash; the rest is as for `Receiving`."""
         self._counters = counters
         self._slot_of = slot_of
         self._peek_max_bytes = peek_max_bytes

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from proxy.net.ports import Timer
-    from proxy.net.subscription.inflow import Inflows
     from proxy.net.subscription.state import Lifecycle, SubscriptionState
+    from proxy.net.subscription.upstream_consumers import UpstreamConsumers
 
 CLOSING_S_MAX: Final = 300.0
 """A broker that is away for longer finds nobody who remembers."""
@@ -30,10 +30,10 @@ log = structlog.get_logger("keyline.subscription")
 class Closing:
     """Owner of those who wait for the end of one subscription without workers."""
 
-    def __init__(self, state: SubscriptionState, inflows: Inflows, lifecycle: Lifecycle) -> None:
+    def __init__(self, state: SubscriptionState, consumers: UpstreamConsumers, lifecycle: Lifecycle) -> None:
         """Not under way."""
         self._state = state
-        self._inflows = inflows
+        self._consumers = consumers
         self._lifecycle = lifecycle
         self._timer: Timer | None = None
         self._waiting: list[Callable[[], None]] = []
@@ -48,7 +48,7 @@ class Closing:
         """Whether there are acks that the broker has not confirmed."""
         outstanding = self._state.dispatcher.outstanding
         unconfirmed = outstanding.unconfirmed or outstanding.acks or outstanding.index_acks
-        return bool(unconfirmed) and self._inflows.stands
+        return bool(unconfirmed) and self._consumers.stands
 
     def begin(self, done: Callable[[], None] | None) -> None:
         """The last worker left; `done` is called when the broker knows it, or cannot be told now. May be repeated."""
@@ -78,7 +78,7 @@ class Closing:
 
     def release_if_lost(self) -> None:
         """The broker cannot be told now: an outage is not waited for."""
-        if self._inflows.first_ready() is None:
+        if self._consumers.first_ready() is None:
             self.release()
 
     def _answered(self, error: Exception | None) -> None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 import structlog
 
 from proxy.errors import ClientError, KeylineError, UpstreamUnavailable
+from proxy.net.subscription.pending_worker import PendingWorker
 from proxy.net.subscription.services import Services
 from proxy.net.subscription.subscription import Assignment, Subscription
 from proxy.net.subscription.summary import (
@@ -22,7 +23,6 @@ from proxy.net.subscription.summary import (
     consumer_summaries,
     subscription_summary,
 )
-from proxy.net.subscription.unjoined import Unjoined
 from proxy.net.subscription.workers import error_frame
 from proxy.wire import commands
 
@@ -121,8 +121,8 @@ class Subscriptions:
         self.services.reading_stopped = True
         self._reading_stops += 1
         log.warning("the gateway's memory budget is spent; reading from brokers stops", bytes_held=self._bytes_held)
-        inflows = [inflow for subscription in self._subscriptions.values() for inflow in subscription.inflows]
-        links = {id(link): link for inflow in inflows if (link := inflow.upstream.link) is not None}
+        consumers = [consumer for subscription in self._subscriptions.values() for consumer in subscription.consumers]
+        links = {id(link): link for consumer in consumers if (link := consumer.upstream.link) is not None}
         self._paused_links = list(links.values())
         for link in self._paused_links:
             link.pause_reading(self)
@@ -195,7 +195,7 @@ class Subscriptions:
                 yield from consumer_summaries(subscription)
 
 
-class _Refused(Unjoined):
+class _Refused(PendingWorker):
     """The port of a worker that never joins: it is told why, once, in a later turn; what it asks meanwhile, too."""
 
     def __init__(self, clock: Clock, link: WorkerLink, command: pb.CommandSubscribe, error: KeylineError) -> None:

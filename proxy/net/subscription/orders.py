@@ -10,11 +10,11 @@ from proxy.core.dispatcher import OrderingMode
 from proxy.errors import ClientError
 
 if TYPE_CHECKING:
-    from proxy.net.subscription.inflow import Inflows
     from proxy.net.subscription.membership import Membership
     from proxy.net.subscription.order_book import LimitsWanted
     from proxy.net.subscription.services import Services
     from proxy.net.subscription.state import SubscriptionState
+    from proxy.net.subscription.upstream_consumers import UpstreamConsumers
 
 log = structlog.get_logger("keyline.subscription")
 
@@ -22,11 +22,13 @@ log = structlog.get_logger("keyline.subscription")
 class OperatorOrders:
     """To one subscription."""
 
-    def __init__(self, state: SubscriptionState, services: Services, inflows: Inflows, membership: Membership) -> None:
+    def __init__(
+        self, state: SubscriptionState, services: Services, consumers: UpstreamConsumers, membership: Membership
+    ) -> None:
         """Nothing is asked yet, but for what the order book has."""
         self._state = state
         self._services = services
-        self._inflows = inflows
+        self._consumers = consumers
         self._membership = membership
 
     def pause(self) -> None:
@@ -100,7 +102,7 @@ class OperatorOrders:
         with self._services.orders.changing(self._state.key) as orders:
             orders.limits = limits
         settings = limits.applied(self._services.settings)
-        self._inflows.bound(settings)
+        self._consumers.bound(settings)
         self._state.change_settings(settings)
         self._tell("limits")
 

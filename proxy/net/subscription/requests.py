@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from proxy.net.ports import BrokerLink
-    from proxy.net.subscription.inflow import Inflow, Inflows
     from proxy.net.subscription.state import Lifecycle, SubscriptionState
+    from proxy.net.subscription.upstream_consumers import UpstreamConsumer, UpstreamConsumers
 
 _SEEK_GROUP: Final = (
     "it would move the cursor under the workers of all replicas; let the group move it, for all at once "
@@ -57,10 +57,10 @@ class Asker(Protocol):
 class SubscriptionRequests:
     """Passes one subscription's requests on."""
 
-    def __init__(self, state: SubscriptionState, inflows: Inflows, lifecycle: Lifecycle) -> None:
+    def __init__(self, state: SubscriptionState, consumers: UpstreamConsumers, lifecycle: Lifecycle) -> None:
         """None under way."""
         self._state = state
-        self._inflows = inflows
+        self._consumers = consumers
         self._lifecycle = lifecycle
 
     def get_last_message_id(self, asker: Asker, command: pb.CommandGetLastMessageId) -> None:
@@ -68,8 +68,8 @@ class SubscriptionRequests:
         ready = self._ready(asker, command.request_id)
         if ready is None:
             return
-        inflow, link = ready
-        consumer_id = inflow.upstream.consumer_id
+        consumer, link = ready
+        consumer_id = consumer.upstream.consumer_id
 
         def answered(reply: pb.BaseCommand | Exception) -> None:
             if isinstance(reply, Exception):
@@ -124,7 +124,7 @@ class SubscriptionRequests:
         ready = self._ready(asker, wanted)
         if ready is None:
             return
-        inflow, link = ready
+        consumer, link = ready
         if self._state.request:
             text = f"another request of this subscription is under way ({self._state.request}); try again"
             asker.tell_error(wanted, UpstreamUnavailable(text))
@@ -136,11 +136,11 @@ class SubscriptionRequests:
             self._state.request_answered()
             if isinstance(reply, Exception):
                 asker.tell_error(wanted, reply)
-                self._refused(inflow, what, reply)
+                self._refused(consumer, what, reply)
             else:
                 self._granted(asker, wanted, what)
 
-        link.request(lambda request_id: build(inflow.upstream.consumer_id, request_id), answered)
+        link.request(lambda request_id: build(consumer.upstream.consumer_id, request_id), answered)
 
     def _granted(self, asker: Asker, wanted: int, what: str) -> None:
         """The broker closed our consumer: the workers come again, those who sought too."""
@@ -153,31 +153,31 @@ class SubscriptionRequests:
         asker.tell(commands.success(wanted))
         if not state.ended:
             self._lifecycle.finish()
-            self._inflows.close(tell_broker=False)
+            self._consumers.close(tell_broker=False)
 
-    def _refused(self, inflow: Inflow, what: str, error: Exception) -> None:
+    def _refused(self, consumer: UpstreamConsumer, what: str, error: Exception) -> None:
         """Our consumer may be gone all the same."""
         self._lifecycle.end_if_empty()
-        if self._state.ended or inflow.upstream.link is None:
+        if self._state.ended or consumer.upstream.link is None:
             return
         if not isinstance(error, UpstreamError):
             # It may have been done, or be done yet. If the cursor was moved back, nothing may be taken for confirmed.
             self._state.cursor.moved()
-            inflow.lost(f"the outcome of a request ({what}) is not known", tell_broker=True)
+            consumer.lost(f"the outcome of a request ({what}) is not known", tell_broker=True)
         elif self._state.closed_by_request:
-            inflow.lost(f"the broker closed the consumer and refused the request ({what})")
+            consumer.lost(f"the broker closed the consumer and refused the request ({what})")
         elif what == "unsubscribe" and error.wire_code != pb.MetadataError:
             # Not refused but failed, and a broker removes the consumer before it tries, without a word.
-            inflow.lost("an unsubscribe failed", tell_broker=True)
+            consumer.lost("an unsubscribe failed", tell_broker=True)
 
-    def _ready(self, asker: Asker, request_id: int) -> tuple[Inflow, BrokerLink] | None:
+    def _ready(self, asker: Asker, request_id: int) -> tuple[UpstreamConsumer, BrokerLink] | None:
         """By which consumer of ours to ask, and where; without one the asker is told to try again."""
-        inflow = self._inflows.first_ready()
-        link = inflow.upstream.link if inflow is not None else None
-        if inflow is None or link is None or not asker.is_joined or self._state.ended:
+        consumer = self._consumers.first_ready()
+        link = consumer.upstream.link if consumer is not None else None
+        if consumer is None or link is None or not asker.is_joined or self._state.ended:
             text = "the subscription is not connected to its broker now; try again"
-            if self._state.streamed and not len(self._inflows):
+            if self._state.streamed and not len(self._consumers):
                 text = "no stream of this group is at this replica now, so the broker cannot be asked; try again"
             asker.tell_error(request_id, UpstreamUnavailable(text))
             return None
-        return inflow, link
+        return consumer, link

@@ -1,6 +1,6 @@
 """One Key_Shared subscription of one topic partition: workers on one side, consumers at the broker on the other.
 
-Glue, and nothing but: the dispatcher decides, `admission` and `membership` let workers in and out, `inflow` is a
+Glue, and nothing but: the dispatcher decides, `admission` and `membership` let workers in and out, `consumer` is a
 consumer at the broker and reads what it brings, `outbox` writes what leaves, `acks` carries the acks. They share the
 `state` and know nothing of this. Everything a turn of the loop produced leaves in one `flush` at its end.
 
@@ -20,21 +20,21 @@ from typing import TYPE_CHECKING, Protocol
 from proxy.core.hash_ranges import HashRange
 from proxy.net.subscription.admission import Admission
 from proxy.net.subscription.closing import Closing
-from proxy.net.subscription.inflow import WHOLE, Inflow, Inflows
 from proxy.net.subscription.membership import Membership
 from proxy.net.subscription.orders import OperatorOrders
 from proxy.net.subscription.outbox import Outbox
 from proxy.net.subscription.requests import SubscriptionRequests
 from proxy.net.subscription.state import SubscriptionState, ended_meanwhile
 from proxy.net.subscription.upstream import stream_subscribe, upstream_subscribe
+from proxy.net.subscription.upstream_consumers import WHOLE, UpstreamConsumer, UpstreamConsumers
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from proxy.core.worker import Worker
     from proxy.net.ports import Timer
-    from proxy.net.subscription.inflow import StreamListener
     from proxy.net.subscription.services import Services
+    from proxy.net.subscription.upstream_consumers import StreamListener
     from proxy.wire import pulsar_pb2 as pb
 
 
@@ -77,18 +77,18 @@ class Subscription:
         self._dispatcher = state.dispatcher
         self._acks = state.acks
         self.outbox = Outbox(state.counters, state.now, state.contents, state.recorder)
-        self.inflows = Inflows()
-        self.closing = Closing(state, self.inflows, self)
+        self.consumers = UpstreamConsumers()
+        self.closing = Closing(state, self.consumers, self)
         self.membership = Membership(state, services, self.closing, self)
         self.subscribers = self.membership.subscribers
-        self.requests = SubscriptionRequests(state, self.inflows, self)
-        self.admission = Admission(state, services, self.inflows, self.membership, self.requests, self, command)
-        self.orders = OperatorOrders(state, services, self.inflows, self.membership)
-        self._whole: Inflow | None = None
+        self.requests = SubscriptionRequests(state, self.consumers, self)
+        self.admission = Admission(state, services, self.consumers, self.membership, self.requests, self, command)
+        self.orders = OperatorOrders(state, services, self.consumers, self.membership)
+        self._whole: UpstreamConsumer | None = None
         """The one of an ordinary subscription, which is not looked for at each flush."""
         if not streamed:
             template = upstream_subscribe(command, state.settings.replica_name)
-            self._whole = Inflow(state, services, self.inflows, self, template, WHOLE, self, persistent=False)
+            self._whole = UpstreamConsumer(state, services, self.consumers, self, template, WHOLE, self)
         self.assignment = new_assignment(self) if streamed and new_assignment is not None else None
         self._flush_due = False
         self._unblocking: Timer | None = None
@@ -122,7 +122,7 @@ class Subscription:
             self.closing.release()
             return
         self.finish()
-        self.inflows.close(self.closing.release)
+        self.consumers.close(self.closing.release)
 
     def finish(self) -> None:
         """The end here; the caller closes the consumers at the broker."""
@@ -173,8 +173,8 @@ class Subscription:
         assert not state.ended
         template = stream_subscribe(self.admission.model, state.settings.replica_name, stream, first_slot, last_slot)
         slots = HashRange(first_slot, last_slot)
-        inflow = Inflow(state, self.services, self.inflows, self, template, stream, listener, slots, persistent=True)
-        inflow.upstream.open()
+        consumer = UpstreamConsumer(state, self.services, self.consumers, self, template, stream, listener, slots)
+        consumer.upstream.open()
 
     def close_stream(self, stream: int, done: Callable[[], None]) -> None:
         """Consume an open stream no more; `done` is called, perhaps at once, when the broker has answered, or can't.
@@ -186,7 +186,7 @@ class Subscription:
         assert self.state.streamed
         self._acks.hurry()
         self.flush()
-        self.inflows.take(stream).close(done)
+        self.consumers.take(stream).close(done)
         self.look_for_end_of_topic()
         self.schedule_flush()  # what was its share of the permits is the others' now
 
@@ -215,7 +215,7 @@ class Subscription:
         Those that come later are told as well. The workers of streams are told once, as if by one consumer.
         """
         state = self.state
-        if not self.inflows.at_end_of_topic or (state.streamed and state.at_end_of_topic):
+        if not self.consumers.at_end_of_topic or (state.streamed and state.at_end_of_topic):
             return
         state.end_of_topic()
         for subscriber in self.subscribers.values():
@@ -239,13 +239,13 @@ class Subscription:
         if dispatcher.touched and not (state.streamed and dispatcher.lapsed(state.now())):
             for worker in dispatcher.take_touched():
                 self._send(worker)
-        first = self._whole or self.inflows.first_ready()
+        first = self._whole or self.consumers.first_ready()
         if first is not None and not first.waits_for_cursor:
             # By any: the broker finds whose the entries are.
             self._acks.flush(first.upstream.link, first.upstream.consumer_id)
         if dispatcher.hand_overs or dispatcher.comebacks or dispatcher.endings:
             state.tell_watchers()
-        held = dispatcher.outstanding.bytes_held + self.inflows.queued_bytes
+        held = dispatcher.outstanding.bytes_held + self.consumers.queued_bytes
         if held != self._bytes_reported:
             self.services.account(held - self._bytes_reported)
             self._bytes_reported = held
@@ -273,7 +273,7 @@ class Subscription:
         if leases is not None:
             # A process that is stopped right here wakes up with frames that are another replica's to deliver.
             subscriber.link.limit(leases.end - self.state.now())
-        extras = self.inflows.extras if self._whole is None else self._whole.intake.extras
+        extras = self.consumers.extras if self._whole is None else self._whole.receiving.extras
         if self.outbox.write(subscriber.link, worker, extras):
             return
         # The rest follows when the client reads again, see `SubscribedWorker.writability_changed`.
@@ -288,21 +288,21 @@ class Subscription:
             return
         # Those that are on their way back have theirs: after a loss of all, the first would take everything else, and
         # what a broker was granted cannot be taken back.
-        shares, free_permits = len(self.inflows), dispatcher.free_permits()
-        for inflow in self.inflows:
-            if inflow.fetching:
-                self._grant_to(inflow, free_permits, bytes_held, shares)
+        shares, free_permits = len(self.consumers), dispatcher.free_permits()
+        for consumer in self.consumers:
+            if consumer.fetching:
+                self._grant_to(consumer, free_permits, bytes_held, shares)
 
-    def _grant_to(self, inflow: Inflow, free_permits: int, bytes_held: int, shares: int) -> None:
-        if inflow.upstream.link is None or inflow.waits_for_cursor:
+    def _grant_to(self, consumer: UpstreamConsumer, free_permits: int, bytes_held: int, shares: int) -> None:
+        if consumer.upstream.link is None or consumer.waits_for_cursor:
             return
         dispatcher = self._dispatcher
-        permits = inflow.window.grant(
+        permits = consumer.window.grant(
             workers=len(dispatcher.workers),
             free_permits=free_permits,
-            waiting_messages=dispatcher.waiting_messages + self.inflows.queued_messages,
+            waiting_messages=dispatcher.waiting_messages + self.consumers.queued_messages,
             bytes_held=bytes_held,
             shares=shares,
         )
         if permits:
-            inflow.send_permits(permits)
+            consumer.send_permits(permits)

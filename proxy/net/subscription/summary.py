@@ -84,24 +84,24 @@ class SubscriptionsSummary:
 
 def subscription_summary(subscription: Subscription) -> SubscriptionSummary:
     """One at this moment."""
-    state, inflows = subscription.state, subscription.inflows
+    state, consumers = subscription.state, subscription.consumers
     settings, dispatcher = state.settings, dispatcher_summary(state.dispatcher)
     look_ahead = settings.look_ahead_messages(dispatcher.workers)
     return SubscriptionSummary(
         topic=state.topic,
         subscription=state.name,
-        upstream_state=inflows.state.value,
-        upstream_connects=inflows.connects,
-        upstream_permits=inflows.permits,
+        upstream_state=consumers.state.value,
+        upstream_connects=consumers.connects,
+        upstream_permits=consumers.permits,
         joining=len(subscription.admission),
         look_ahead_messages=look_ahead,
         look_ahead_used=dispatcher.waiting_messages / max(look_ahead, 1),
         memory_bytes=settings.subscription_memory_bytes,
         oldest_wait_s=_age(state, dispatcher.oldest_wait_since),
         oldest_unacknowledged_s=_age(state, dispatcher.oldest_delivery_at),
-        opening_messages=inflows.queued_messages,
-        opening_bytes=inflows.queued_bytes,
-        budget_stops=inflows.budget_stops,
+        opening_messages=consumers.queued_messages,
+        opening_bytes=consumers.queued_bytes,
+        budget_stops=consumers.budget_stops,
         dispatch_latency=subscription.outbox.dispatch_latency.statistics(),
         dispatcher=dispatcher,
         **asdict(state.counters),

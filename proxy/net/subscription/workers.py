@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from proxy.net.ports import WorkerLink
-    from proxy.net.subscription.inflow import Inflows
     from proxy.net.subscription.requests import SubscriptionRequests
     from proxy.net.subscription.services import Services
     from proxy.net.subscription.state import SubscriptionState
+    from proxy.net.subscription.upstream_consumers import UpstreamConsumers
 
 IDS_AT_ONCE = 2_000
 """Messages of one ACK or REDELIVER that are looked at in one go. Clients group a thousand; a frame has room for more
@@ -53,7 +53,7 @@ class SubscribedWorker:
         self,
         state: SubscriptionState,
         services: Services,
-        inflows: Inflows,
+        consumers: UpstreamConsumers,
         requests: SubscriptionRequests,
         owner: WorkerOwner,
         link: WorkerLink,
@@ -68,7 +68,7 @@ class SubscribedWorker:
         """It left, was refused or was closed: it takes no further part."""
         self._state = state
         self._services = services
-        self._inflows = inflows
+        self._consumers = consumers
         self._requests = requests
         self._owner = owner
         self._lost = False
@@ -148,7 +148,7 @@ class SubscribedWorker:
     @property
     def broker_away(self) -> bool:
         """As the port says."""
-        return self._inflows.first_ready() is None
+        return self._consumers.first_ready() is None
 
     # ---- flow and acks ----------------------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from proxy.wire import pulsar_pb2 as pb
 
 
-class Unjoined:
+class PendingWorker:
     """Implements `ports.WorkerPort`, but for `refuse`, and for `close` and `lost`, which say what becomes of it."""
 
     broker_away = False

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger("keyline.subscription")
 
 
-class Intake:
+class Receiving:
     """Turns MESSAGE frames into parts and gives them to the dispatcher."""
 
     __slots__ = (

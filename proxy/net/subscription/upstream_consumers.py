@@ -1,4 +1,4 @@
-"""Consumers of ours at the broker, and what comes in by them.
+"""Upstream consumers of a subscription: their permits, what comes in by them, and their recovery after a loss.
 
 A subscription has one for all its keys; one that a group of replicas shares has one for each stream that is leased to
 this replica: none at first, and none again when all went to others, while its workers stay. Whatever must not be mixed
@@ -17,7 +17,7 @@ import structlog
 
 from proxy.core import reposition
 from proxy.core.upstream_window import UpstreamWindow
-from proxy.net.subscription.intake import Intake
+from proxy.net.subscription.receiving import Receiving
 from proxy.net.subscription.upstream import SubscriptionUpstream, UpstreamState
 from proxy.wire import commands
 from proxy.wire.messages import NO_EXTRAS
@@ -62,25 +62,23 @@ class StreamListener(Protocol):
         """It was subscribed and is no more; it comes back by itself."""
 
 
-class Inflow:
-    """Implements `ports.UpstreamConsumer`."""
+class UpstreamConsumer:
+    """One of them; implements `ports.UpstreamConsumer`."""
 
     def __init__(
         self,
         state: SubscriptionState,
         services: Services,
-        inflows: Inflows,
+        consumers: UpstreamConsumers,
         lifecycle: Lifecycle,
         template: pb.CommandSubscribe,
         stream: int,
         listener: StreamListener,
         slots: HashRange | None = None,
-        *,
-        persistent: bool,
     ) -> None:
-        """Not open yet, and one of `inflows` now.
+        """Not open yet, and one of `consumers` now; `slots` as for `Receiving`.
 
-        `template` and `persistent` are as for `SubscriptionUpstream`, `slots` as for `Intake`.
+        A first attempt to subscribe that fails is repeated if the subscription is streamed.
         """
         settings = state.settings
         self.stream = stream
@@ -89,7 +87,7 @@ class Inflow:
             look_ahead_per_worker=settings.look_ahead_messages_per_worker,
             look_ahead_total=settings.look_ahead_messages_per_subscription,
         )
-        self.intake = Intake(
+        self.receiving = Receiving(
             state.dispatcher,
             state.contents,
             self.window,
@@ -102,7 +100,7 @@ class Inflow:
             slots,
             None if state.recorder is None else state.recorder.digest,
         )
-        self.message = self.intake.message if state.recorder is None else self.intake.recorded
+        self.message = self.receiving.message if state.recorder is None else self.receiving.recorded
         """`ports.UpstreamConsumer.message`, without a call in between."""
         self.upstream = SubscriptionUpstream(
             template,
@@ -113,7 +111,7 @@ class Inflow:
             self._ready,
             lambda error: listener.stream_refused(stream, error),
             self._mark_delete_told,
-            persistent=persistent,
+            persistent=state.streamed,
         )
         self.at_end_of_topic = False
         self.fetching = True
@@ -121,25 +119,25 @@ class Inflow:
         self.waits_for_cursor = False
         """Whether it is granted none, and acknowledges nothing, until the broker has told where the cursor stands."""
         self._state = state
-        self._inflows = inflows
+        self._consumers = consumers
         self._lifecycle = lifecycle
         self._listener = listener
         self._facts: dict[str, Any] = {"stream": stream} if state.streamed else {}
         self._closing = self._closed = False
         """Closed is when the broker has answered, or can't."""
         self._waiting_for_close: list[Callable[[], None]] = []
-        inflows.add(self)
+        consumers.add(self)
 
     @property
     def behind(self) -> bool:
         """Whether the broker may have more than it was asked for, or something it sent waits to be opened."""
         if self.window.outstanding <= 0 or self.upstream.state is not UpstreamState.READY:
             return True
-        return bool(self.intake.queue.entries)
+        return bool(self.receiving.queue.entries)
 
     def close(self, done: Callable[[], None] | None = None, *, tell_broker: bool = True) -> None:
         """End for good, and call `done` as `SubscriptionUpstream.close` does; may be repeated."""
-        self.intake.queue.clear()
+        self.receiving.queue.clear()
         if self._closed:
             if done is not None:
                 done()
@@ -168,7 +166,7 @@ class Inflow:
     def _ready(self) -> None:
         """Subscribed: grant permits, repeat what may have been lost."""
         state = self._state
-        self.intake.end_run()  # one that the loss of the connection cut short
+        self.receiving.end_run()  # one that the loss of the connection cut short
         self.window.reconnected()
         again = self.upstream.connects > 1
         state.cursor.attached(again=again)
@@ -195,14 +193,14 @@ class Inflow:
 
     def messages_end(self) -> None:
         """A run of entries is in: what they set free leaves now."""
-        self.intake.end_run()
+        self.receiving.end_run()
         if self._state.streamed:
-            self._inflows.latest = self.intake
+            self._consumers.latest = self.receiving
         self._lifecycle.flush()
 
     def closed_by_broker(self, reason: str) -> None:
         """Unload, or a cursor moved on purpose: what it means by what it sends then, `CursorWatch` knows."""
-        self.intake.queue.clear()
+        self.receiving.queue.clear()
         if not self._state.closed_by_broker() and not self._state.ended:
             self.lost(reason)
 
@@ -214,8 +212,8 @@ class Inflow:
     def lost(self, reason: str, *, tell_broker: bool = False) -> None:
         """The consumer at the broker is gone, or with `tell_broker` perhaps not: come back."""
         upstream, state = self.upstream, self._state
-        if self.intake.queue.entries:
-            self.intake.queue.clear()  # the broker sends it again
+        if self.receiving.queue.entries:
+            self.receiving.queue.clear()  # the broker sends it again
             state.schedule_flush()
         if upstream.state is UpstreamState.CLOSED:
             return  # another one's loss, of the same connection, made somebody close this one
@@ -237,49 +235,49 @@ class Inflow:
         self._lifecycle.look_for_end_of_topic()
 
 
-class Inflows:
+class UpstreamConsumers:
     """Owner of the consumers of one subscription."""
 
     def __init__(self) -> None:
         """None yet."""
-        self._inflows: dict[int, Inflow] = {}
+        self._consumers: dict[int, UpstreamConsumer] = {}
         self._connects_before = self._budget_stops_before = 0
         """Of those that were taken away: what is counted never falls."""
-        self.latest: Intake | None = None
+        self.latest: Receiving | None = None
         """The one that read last, also when its consumer is gone: see `extras`."""
 
     def __len__(self) -> int:
         """How many there are."""
-        return len(self._inflows)
+        return len(self._consumers)
 
-    def __iter__(self) -> Iterator[Inflow]:
+    def __iter__(self) -> Iterator[UpstreamConsumer]:
         """All of them, as of now: they may come and go meanwhile."""
-        return iter(list(self._inflows.values()))
+        return iter(list(self._consumers.values()))
 
-    def get(self, stream: int) -> Inflow | None:
+    def get(self, stream: int) -> UpstreamConsumer | None:
         """The one of this stream, if there is one."""
-        return self._inflows.get(stream)
+        return self._consumers.get(stream)
 
-    def add(self, inflow: Inflow) -> None:
+    def add(self, consumer: UpstreamConsumer) -> None:
         """One more, of a stream that has none."""
-        assert inflow.stream not in self._inflows, inflow.stream
-        self._inflows[inflow.stream] = inflow
+        assert consumer.stream not in self._consumers, consumer.stream
+        self._consumers[consumer.stream] = consumer
 
-    def take(self, stream: int) -> Inflow:
+    def take(self, stream: int) -> UpstreamConsumer:
         """Take the one of this stream away, to be closed; KeyError if there is none."""
-        inflow = self._inflows.pop(stream)
-        self._connects_before += inflow.upstream.connects
-        self._budget_stops_before += inflow.window.budget_stops
-        return inflow
+        consumer = self._consumers.pop(stream)
+        self._connects_before += consumer.upstream.connects
+        self._budget_stops_before += consumer.window.budget_stops
+        return consumer
 
-    def first_ready(self) -> Inflow | None:
+    def first_ready(self) -> UpstreamConsumer | None:
         """One by which the broker can be told something; None if it cannot be told now."""
-        return next((inflow for inflow in self._inflows.values() if inflow.upstream.link is not None), None)
+        return next((consumer for consumer in self._consumers.values() if consumer.upstream.link is not None), None)
 
     def close(self, done: Callable[[], None] | None = None, *, tell_broker: bool = True) -> None:
-        """End all of them for good; `done` when each is, see `Inflow.close`. They stay here, closed."""
-        inflows = list(self)
-        left = len(inflows) + 1
+        """End all of them for good; `done` when each is, see `UpstreamConsumer.close`. They stay here, closed."""
+        consumers = list(self)
+        left = len(consumers) + 1
 
         def one_less() -> None:
             nonlocal left
@@ -287,14 +285,14 @@ class Inflows:
             if not left and done is not None:
                 done()
 
-        for inflow in inflows:
-            inflow.close(one_less, tell_broker=tell_broker)
+        for consumer in consumers:
+            consumer.close(one_less, tell_broker=tell_broker)
         one_less()
 
     def bound(self, settings: SubscriptionSettings) -> None:
         """An operator changed the subscription's limits."""
-        for inflow in self:
-            window = inflow.window
+        for consumer in self:
+            window = consumer.window
             window.budget_bytes = settings.subscription_memory_bytes
             window.look_ahead_per_worker = settings.look_ahead_messages_per_worker
             window.look_ahead_total = settings.look_ahead_messages_per_subscription
@@ -304,12 +302,12 @@ class Inflows:
     @property
     def queued_messages(self) -> int:
         """Messages that wait until they, or what came before them, are opened."""
-        return sum(inflow.intake.queue.messages for inflow in self._inflows.values())
+        return sum(consumer.receiving.queue.messages for consumer in self._consumers.values())
 
     @property
     def queued_bytes(self) -> int:
         """What these cost."""
-        return sum(inflow.intake.queue.bytes_held for inflow in self._inflows.values())
+        return sum(consumer.receiving.queue.bytes_held for consumer in self._consumers.values())
 
     @property
     def extras(self) -> Extras:
@@ -319,17 +317,17 @@ class Inflows:
     @property
     def stands(self) -> bool:
         """Whether one of those that are here has been subscribed ever."""
-        return any(inflow.upstream.connects for inflow in self._inflows.values())
+        return any(consumer.upstream.connects for consumer in self._consumers.values())
 
     @property
     def at_end_of_topic(self) -> bool:
         """Whether the topic is terminated, and read to its end by all that are here."""
-        return bool(self._inflows) and all(inflow.at_end_of_topic for inflow in self._inflows.values())
+        return bool(self._consumers) and all(consumer.at_end_of_topic for consumer in self._consumers.values())
 
     @property
     def behind(self) -> bool:
         """Whether the broker may have more for one of them than it was asked for; also where there is none."""
-        return not self._inflows or any(inflow.behind for inflow in self._inflows.values())
+        return not self._consumers or any(consumer.behind for consumer in self._consumers.values())
 
     @property
     def state(self) -> UpstreamState:
@@ -337,26 +335,26 @@ class Inflows:
 
         Ready too without any: a replica that has no lease wants nothing of the broker, and pages nobody for it.
         """
-        states = (inflow.upstream.state for inflow in self._inflows.values())
+        states = (consumer.upstream.state for consumer in self._consumers.values())
         ready = UpstreamState.READY
         return next((state for state in states if state is not ready), ready)
 
     @property
     def last_error(self) -> str:
         """Why the first of those is not subscribed that failed; empty if none did."""
-        return next((inflow.upstream.last_error for inflow in self if inflow.upstream.last_error), "")
+        return next((consumer.upstream.last_error for consumer in self if consumer.upstream.last_error), "")
 
     @property
     def connects(self) -> int:
         """Times that one was subscribed."""
-        return self._connects_before + sum(inflow.upstream.connects for inflow in self._inflows.values())
+        return self._connects_before + sum(consumer.upstream.connects for consumer in self._consumers.values())
 
     @property
     def permits(self) -> int:
         """Messages granted and not arrived."""
-        return sum(inflow.window.outstanding for inflow in self._inflows.values())
+        return sum(consumer.window.outstanding for consumer in self._consumers.values())
 
     @property
     def budget_stops(self) -> int:
         """Times a grant was refused because the bytes were spent."""
-        return self._budget_stops_before + sum(inflow.window.budget_stops for inflow in self._inflows.values())
+        return self._budget_stops_before + sum(consumer.window.budget_stops for consumer in self._consumers.values())
