@@ -16,10 +16,11 @@ from typing import Final
 
 from integration.artifacts import DEFAULT_VERSION, PULSAR_VERSIONS
 from integration.errors import DownloadError, IntegrationError, ToolMissingError
-from integration.suites.compare import compare
+from integration.suites.compare import FIRST, compare
 from integration.suites.known import KNOWN
+from integration.suites.lane import WORK
 from integration.suites.lanes import Limits
-from integration.suites.outcomes import Test, Verdict
+from integration.suites.outcomes import Test, Verdict, Way
 from integration.suites.programs import SUITES
 from integration.suites.report import closing_line, report
 
@@ -35,9 +36,9 @@ def main() -> int:
     try:
         tests = [test for test in _tests(options.suites) if re.search(options.only, test.name)]
         if not tests:
-            raise IntegrationError(f"no test's name matches {options.only!r}")  # noqa: TRY301 - told as the others are
+            raise IntegrationError(f"there is no test to run: {options.only!r}")  # noqa: TRY301 - told as the others are
         limits = Limits(options.test_seconds, options.seconds)
-        comparisons = compare(tests, options.version, _new_directory(options.logs), limits)
+        comparisons = compare(tests, options.version, emptied(options.logs), limits)
     except IntegrationError as error:
         print(f"suites: {error}", file=sys.stderr)
         return 1
@@ -64,16 +65,16 @@ def _options() -> argparse.Namespace:
     return options
 
 
-def _new_directory(path: Path) -> Path:
-    """Only the default one is removed: any other may hold what is dear to somebody.
+def emptied(path: Path) -> Path:
+    """Make room for the logs of a run where an earlier run left its own, and nowhere else.
 
     Raises:
-        IntegrationError: it is there.
+        IntegrationError: there is something else.
     """
-    if path == LOGS:
-        shutil.rmtree(path, ignore_errors=True)
-    if path.exists():
-        raise IntegrationError(f"{path} is there already; name a folder that is not")
+    if (path / FIRST / Way.DIRECT / WORK).exists():
+        shutil.rmtree(path)
+    if path.exists() and any(path.iterdir()):
+        raise IntegrationError(f"{path} is not empty and has no logs of this program; name another folder")
     return path.absolute()
 
 

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Final
 
 from integration.suites.lanes import Limits, run_both
 from integration.suites.outcomes import Comparison, Test, Way
 from integration.suites.programs import go_files
+
+FIRST: Final = "first"
+SECOND: Final = "second"
+"""Folders of the two rounds."""
 
 
 def compare(
@@ -20,7 +25,7 @@ def compare(
         IntegrationError: a broker or the gateway did not run as it should, or it took too long.
     """
     credentials = go_files() / "integration-tests"
-    first = run_both(tests, version, credentials, directory / "first", limits, tell)
+    first = run_both(tests, version, credentials, directory / FIRST, limits, tell)
     comparisons = [
         Comparison(test.name, (first[Way.DIRECT][test.name],), (first[Way.THROUGH][test.name],)) for test in tests
     ]
@@ -29,7 +34,7 @@ def compare(
         return comparisons
     tell(f"repeating {len(differ)} that differ")
     repeated = [test for test in tests if test.name in differ]
-    second = run_both(repeated, version, credentials, directory / "second", limits, tell)
+    second = run_both(repeated, version, credentials, directory / SECOND, limits, tell)
     return [
         Comparison(
             comparison.name,

@@ -14,6 +14,7 @@ import pytest
 
 from integration.artifacts import DEFAULT_VERSION
 from integration.errors import DownloadError, IntegrationError, ToolMissingError
+from integration.suites.__main__ import emptied
 from integration.suites.compare import compare
 from integration.suites.known import KNOWN
 from integration.suites.lane import log_of, result_of, run_test
@@ -171,6 +172,22 @@ def test_each_test_is_a_process_with_a_log_of_its_own(tmp_path: Path) -> None:
 def test_a_test_that_hangs_is_ended(tmp_path: Path) -> None:
     """The others still get their turn."""
     assert run_test(python_test("import time; time.sleep(600)", tmp_path), tmp_path, seconds_max=0.2).result is LATE
+
+
+def test_only_logs_of_an_earlier_run_make_room(tmp_path: Path) -> None:
+    """A folder with anything else in it is left as it is, and refused."""
+    logs, other = tmp_path / "logs", tmp_path / "other"
+    assert emptied(logs) == logs
+    (logs / "first" / "direct").mkdir(parents=True)
+    (logs / "first" / "direct" / "tests.jsonl").touch()
+    assert emptied(logs) == logs
+    assert not logs.exists()
+    other.mkdir()
+    assert emptied(other) == other
+    (other / "dear").touch()
+    with pytest.raises(IntegrationError, match="other is not empty"):
+        emptied(other)
+    assert (other / "dear").exists()
 
 
 def test_the_compiled_program_is_found_in_what_cargo_says() -> None:
