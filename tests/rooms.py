@@ -50,9 +50,14 @@ ROOMS: Final[dict[str, tuple[str, ...]]] = {
     "proxy.net.owner": (
         "proxy.wire",
         "proxy",
+        "proxy.core",
         "proxy.groups",
         "proxy.net",
+        "proxy.net.broker",
+        "proxy.net.mail",
         "proxy.net.relay",
+        "proxy.net.subscription",
+        "proxy.net.group",
     ),
     "proxy.net.session": (
         "proxy.wire",
@@ -93,6 +98,7 @@ ROOMS: Final[dict[str, tuple[str, ...]]] = {
         "proxy.net.election",
         "proxy.net.subscription",
         "proxy.net.group",
+        "proxy.net.owner",
         "proxy.net.session",
         "proxy.net.websocket",
         "proxy.views",

@@ -27,6 +27,7 @@ from proxy.aio.clock_and_connector import AioClock, AioConnector
 from proxy.aio.tls import TlsWatch
 from proxy.app.collector import Collector, spare_the_collector
 from proxy.app.listener import GatewayServer
+from proxy.app.owner_mode import owner_mode_of
 from proxy.app.parts import (
     broker_settings,
     event_topic_of,
@@ -85,23 +86,30 @@ class Gateway:
         self._brokers = Brokers(connector, clock, broker_settings(config), names.add)
         self._probe = BrokerProbe(self._brokers, clock)
         self._groups = groups_of(config, self._brokers, clock)
+        owner = self._owner = owner_mode_of(config, loop, self._brokers, clock, limits)
         self._background = AioBackground(loop)
         openings = self._openings = Openings(clock, self._background)
         subscription_settings = picked(SubscriptionSettings, config)
         self._subscriptions = Subscriptions(self._brokers, clock, subscription_settings, openings, self._is_shared)
         if self._groups is not None:
             self._subscriptions.new_assignment = self._groups.new_seat
+        if owner is not None:
+            self._subscriptions.ownership = owner.deployment.bundles
         events = self._subscriptions.events
         self._journal = journal_of(config, clock)
         if self._journal is not None:
             events.chronicler = self._journal.journal
         self._event_topic = event_topic_of(config, events, clock)
-        rivals = rivals_of(config, self._groups, self._brokers, clock)
+        part = self._groups if owner is None else owner.deployment
+        rivals = rivals_of(config, None if part is None else part.replica, self._brokers, clock)
         self._elections = ProducerElections(clock, events, picked(ElectionSettings, config), rivals)
         slices = self._subscriptions.slices
-        sessions = Sessions(
+        session_parts = (
             connector, clock, self._subscriptions, self._elections, names, client_settings, limits, slices
-        )
+        )  # fmt: skip
+        sessions = Sessions(*session_parts, None if owner is None else owner.ways.onward)
+        self._led_here = None if owner is None else Sessions(*session_parts, owner.ways.here_only, of_replicas=True)
+        """Of clients that other replicas led here."""
         self._server = GatewayServer(sessions, limits, loop)
         subscriptions = self._subscriptions
         events.number_from(time.time_ns() // 1_000_000)  # more than in any earlier run
@@ -220,6 +228,7 @@ class Gateway:
         await self._listen("listen", serving.listen, None)
         if self._config.security.listen_tls is not None:
             await self._listen("listen_tls", self._config.security.listen_tls, self._tls.clients)
+        await self._take_part()
         self._warn()
         self._tls_watch.start()
         self._probe.start()
@@ -250,6 +259,17 @@ class Gateway:
             await self._admin.stop()
             raise StartFailure(f"{setting} {address}: {error.strerror or error}") from error
 
+    async def _take_part(self) -> None:
+        """In owner mode, let other replicas in."""
+        if self._owner is None or self._led_here is None:
+            return
+        try:
+            await self._owner.start(self._led_here.admit)
+        except StartFailure:
+            self._server.stop_accepting()
+            await self._admin.stop()
+            raise
+
     def _warn(self) -> None:
         """Warn of the access that the configuration gives to others on the network."""
         config = self._config
@@ -277,9 +297,13 @@ class Gateway:
         complete = drained.is_set()  # once the subscriptions are closed there is nothing pending either
         if self._groups is not None:
             self._groups.close()
+        if self._owner is not None:
+            self._owner.close()
         self._subscriptions.close()
         self._background.close()
         self._server.close_sessions()
+        if self._led_here is not None:
+            self._led_here.close_all()
         farewell_s = 0.0 if hurry is not None and hurry.is_set() else FAREWELL_S
         await self._server.sessions_gone(farewell_s)
         self._probe.stop()
@@ -315,8 +339,10 @@ class Gateway:
 
     def _drain(self, done: Callable[[], None]) -> None:
         """Shared subscriptions are handed over while the others wait for their acknowledgements."""
-        groups = self._groups
-        if groups is None:
+        leave = None if self._groups is None else self._groups.leave_all
+        if self._owner is not None:
+            leave = self._owner.deployment.leave
+        if leave is None:
             self._subscriptions.drain(done)
             return
         under_way = 2
@@ -328,7 +354,7 @@ class Gateway:
                 done()
 
         self._subscriptions.drain(one_done)
-        groups.leave_all(one_done)
+        leave(one_done)
 
 
 def run(loaded: Loaded, log_limiter: LineLimiter) -> None:

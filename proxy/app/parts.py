@@ -68,17 +68,20 @@ def session_settings(config: Config, proxy_role: ProxyRole | None) -> SessionSet
 def groups_of(config: Config, brokers: Brokers, clock: AioClock) -> Groups | None:
     """Make this replica's member of groups, under a name that is unique per process."""
     settings = picked(GroupSettings, config)
-    if not settings.groups_enabled:
-        return None
-    return Groups(f"{config.serving.replica_name}-{uuid.uuid4().hex[:8]}", brokers, clock, settings)
+    return Groups(new_name(config), brokers, clock, settings) if settings.streamed else None
 
 
-def rivals_of(config: Config, groups: Groups | None, brokers: Brokers, clock: AioClock) -> ProducerRivals | None:
-    """Make the exchange of waiting producers between replicas, under the same name."""
-    if groups is None:
+def new_name(config: Config) -> str:
+    """Name this process as a replica; the name is unique per process."""
+    return f"{config.serving.replica_name}-{uuid.uuid4().hex[:8]}"
+
+
+def rivals_of(config: Config, replica: str | None, brokers: Brokers, clock: AioClock) -> ProducerRivals | None:
+    """Make the exchange of waiting producers between replicas, under the same name; None for a single gateway."""
+    if replica is None:
         return None
     topic = rivals_topic(picked(GroupSettings, config).groups_namespace)
-    return ProducerRivals(groups.replica, PulsarSharedMail(topic, groups.replica, brokers, clock), clock)
+    return ProducerRivals(replica, PulsarSharedMail(topic, replica, brokers, clock), clock)
 
 
 def journal_of(config: Config, clock: AioClock) -> JournalService | None:

@@ -49,6 +49,7 @@ FILES: Final = (
     "proxy_role_token_file",
     "proxy_role_certificate_file",
     "proxy_role_key_file",
+    "replica_secret_file",
 )
 """Settings that name a file which must be there."""
 TOGETHER: Final = (

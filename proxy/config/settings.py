@@ -296,6 +296,34 @@ class Replicas(Group):
         "gateway's own token needs permission to produce and consume there.",
         takes="tenant/namespace",
     )
+    groups_mode: Literal["streams", "owner"] = setting(
+        "streams",
+        "How replicas share. streams: each delivers some slices of every subscription's keys. owner: each subscription "
+        "has one owner, to which other replicas lead their workers, with all features of a single gateway. The same on "
+        "all replicas.",
+    )
+    group_bundles: int = setting(
+        1024, "With owner: parts that all subscriptions are divided into by hash; a part has one owner. Fixed as long "
+        "as a replica runs.",
+        unit="bundles", ge=1, le=STREAMS_MAX,
+    )  # fmt: skip
+    replica_listen: HostPort = setting(
+        "127.0.0.1:6670",
+        "With owner: address to accept other replicas at. Nothing else is served there, and no client needs to reach "
+        "it.",
+        takes="host:port",
+    )
+    replica_address: HostPort | None = setting(
+        None,
+        "With owner: address where other replicas reach `replica_listen`. None: that address itself.",
+        takes="host:port",
+    )
+    replica_secret_file: Path | None = setting(
+        None,
+        "File of the secret that every replica proves to the others, 32 bytes at least. A second line is accepted, "
+        "too, while the secret is replaced. Required with owner.",
+        takes="the path of a file",
+    )
     group_streams: int = setting(
         16, "Slices of a shared subscription; a group keeps its number as long as it has members. 1 makes one replica "
         "active and the others standby.",

@@ -316,14 +316,21 @@ class GroupSession:
 
     def released(self, stream: int, now: float) -> list[SessionAct]:
         """Nothing of it is here any more, and the broker may give it to others."""
-        if self._holdings.get(stream) is not Holding.RELEASING:
+        return self.released_each((stream,), now)
+
+    def released_each(self, streams: Iterable[int], now: float) -> list[SessionAct]:
+        """The same of many at once, which one report tells of."""
+        gone = [stream for stream in streams if self._holdings.get(stream) is Holding.RELEASING]
+        if not gone:
             return []
-        del self._holdings[stream]
-        self._forgetting.discard(stream)
-        acts = self._open_leased()  # also this one, if it was leased again meanwhile
-        if stream in self._leased:
+        for stream in gone:
+            del self._holdings[stream]
+            self._forgetting.discard(stream)
+        acts = self._open_leased()  # also these, if they were leased again meanwhile
+        finished = [stream for stream in gone if stream not in self._leased]
+        if not finished:
             return acts
-        self._finished.add(stream)
+        self._finished.update(finished)
         if self.state in (State.REPLAYING, State.UPDATING):
             acts.append(self._report(now))
         return acts + self._consider_end(now)

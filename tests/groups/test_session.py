@@ -305,3 +305,16 @@ def test_a_group_that_is_cut_in_another_way() -> None:
     assert rig.session.streams_count == 4
     assert rig.released(2) == []
     assert rig.released(3) == ["open 3"]
+
+
+def test_streams_that_go_together_are_told_together() -> None:
+    """There may be a thousand: a report for each would tell of all before it again."""
+    rig = replaying(0, 1, 2)
+    assert rig.update(1, 2, 2) == ["release 0", "release 1"]
+    rig.heard()
+    rig.take(rig.session.released_each([0, 1, 7], rig.now))
+    (report,) = rig.said
+    assert isinstance(report, UpdateStreamStates)
+    assert [(state.stream, state.finished) for state in report.states] == [(0, True), (1, True)]
+    rig.take(rig.session.released_each([0], rig.now))
+    assert rig.heard() == ["UpdateStreamStates"]

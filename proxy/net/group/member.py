@@ -176,6 +176,10 @@ class GroupMember:
         """Nothing of it is here any more."""
         self._do(self.session.released(stream, self._clock.now()))
 
+    def released_each(self, streams: list[int]) -> None:
+        """Nothing of any of these is here any more."""
+        self._do(self.session.released_each(streams, self._clock.now()))
+
     def repositioned(self, problem: str | None) -> None:
         """The cursor was moved, or could not be."""
         self._manage(self.manager.repositioned(problem, self._clock.now()))

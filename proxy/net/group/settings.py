@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
+from proxy.groups.bundles import BUNDLES_DEFAULT
 from proxy.groups.streams import STREAMS_DEFAULT
 from proxy.groups.timing import GroupTiming
+
+STREAMS: Final = "streams"
+"""Each subscription is a group, cut into slices of its keys."""
+OWNER: Final = "owner"
+"""All subscriptions are one group's, and each has one owner."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,10 +21,22 @@ class GroupSettings:
 
     groups_enabled: bool = False
     groups_namespace: str = "public/default"
+    groups_mode: str = STREAMS
     group_streams: int = STREAMS_DEFAULT
+    group_bundles: int = BUNDLES_DEFAULT
     group_lease_s: float = 5.0
     group_drop_s: float = 7.0
     group_drain_s: float = 10.0
+
+    @property
+    def streamed(self) -> bool:
+        """Whether subscriptions are cut into slices."""
+        return self.groups_enabled and self.groups_mode == STREAMS
+
+    @property
+    def owned(self) -> bool:
+        """Whether each subscription has one owner."""
+        return self.groups_enabled and self.groups_mode == OWNER
 
     def timing(self) -> GroupTiming:
         """The times of all members. Raises ValueError for what does not fit together."""

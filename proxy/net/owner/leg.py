@@ -56,11 +56,17 @@ class LegsOfClient(Protocol):
     def consumer_ended(self, consumer_id: int) -> None:
         """It is at the owner no more; the client knows, or is told in the same turn."""
 
+    def subscribed(self, consumer_id: int) -> None:
+        """It stands at the owner; the client is told in the same turn."""
+
+    def subscribe_refused(self, consumer_id: int) -> bool:
+        """The owner cannot serve it now; whether another is asked, and the client told nothing."""
+
     def leg_writable_changed(self) -> None:
         """The owner began or ceased to leave too much unread."""
 
-    def leg_ended(self, leg: OwnerLeg, consumers: set[int]) -> None:
-        """It is lost, with these consumers, of which the client was told; or nobody has used it for long."""
+    def leg_ended(self, leg: OwnerLeg) -> None:
+        """It is lost, or nobody has used it for long; `consumer_ended` follows for each that it had."""
 
 
 class OwnerLeg:
@@ -168,7 +174,10 @@ class OwnerLeg:
             request_id = body_of(command).request_id
             if request_id == UNASKED:
                 return  # why the owner ends the connection, which is not this client's
-            self._answered(self._asked.pop(request_id, None), failed=command.type == _T.ERROR)
+            asked = self._asked.pop(request_id, None)
+            if command.type == _T.ERROR and self._asks_another(asked, command.error.error):
+                return
+            self._answered(asked, failed=command.type == _T.ERROR)
         self._client.send(frame)
 
     def leg_writable(self, writable: bool) -> None:  # noqa: FBT001 - the port's one bit of news
@@ -179,22 +188,36 @@ class OwnerLeg:
     def leg_lost(self, reason: str, refusal: pb.CommandError | None) -> None:
         """Tell the client of everything that it has lost, and of everything that it waits for."""
         self._stop_unused()
-        consumers, self._consumers = self._consumers, {}
-        asked, self._asked = self._asked, {}
+        self._legs.leg_ended(self)
         code = pb.ServiceNotReady if refusal is None else refusal.error
         message = f"the owner of this subscription, {self.owner.replica}: {reason}"
-        told = [
-            commands.success(request_id)
-            if each.kind == _T.CLOSE_CONSUMER
-            else refusal_frame(each.kind, each.body, message, code)
-            for request_id, each in asked.items()
-        ]
-        told += [close_frame(_T.CLOSE_CONSUMER, consumer_id) for consumer_id, ready in consumers.items() if ready]
+        asked, self._asked = self._asked, {}
+        told = []
+        for request_id, each in asked.items():
+            if each.kind == _T.CLOSE_CONSUMER:
+                told.append(commands.success(request_id))
+            elif not self._asks_another(each, code):
+                told.append(refusal_frame(each.kind, each.body, message, code))
+        consumers, self._consumers = self._consumers, {}
+        for consumer_id, ready in consumers.items():
+            self._legs.consumer_ended(consumer_id)
+            if ready:
+                told.append(close_frame(_T.CLOSE_CONSUMER, consumer_id))
         if told:
             self._client.send(b"".join(told))
-        self._legs.leg_ended(self, set(consumers))
 
     # ---- within
+
+    def _asks_another(self, asked: Asked | None, code: int) -> bool:
+        """Whether a SUBSCRIBE that was refused is another owner's to answer; then this one has it no more."""
+        if asked is None or asked.kind != _T.SUBSCRIBE or code != pb.ServiceNotReady:
+            return False
+        consumer_id = asked.body.consumer_id
+        if consumer_id not in self._consumers or not self._legs.subscribe_refused(consumer_id):
+            return False
+        del self._consumers[consumer_id]
+        self._consider_use()
+        return True
 
     def _answered(self, asked: Asked | None, *, failed: bool) -> None:
         if asked is None:
@@ -202,6 +225,7 @@ class OwnerLeg:
         if asked.kind == _T.SUBSCRIBE and not failed:
             if asked.body.consumer_id in self._consumers:
                 self._consumers[asked.body.consumer_id] = True
+                self._legs.subscribed(asked.body.consumer_id)
         elif asked.kind in (_T.SUBSCRIBE, _T.CLOSE_CONSUMER) or (asked.kind == _T.UNSUBSCRIBE and not failed):
             self._forget(asked.body.consumer_id)
 
@@ -209,13 +233,16 @@ class OwnerLeg:
         if self._consumers.pop(consumer_id, None) is None:
             return
         self._legs.consumer_ended(consumer_id)
+        self._consider_use()
+
+    def _consider_use(self) -> None:
         if not self._consumers and self._unused is None:
             self._unused = self._clock.call_later(UNUSED_S_MAX, self._not_used)
 
     def _not_used(self) -> None:
         self._unused = None
         self._leg.close()
-        self._legs.leg_ended(self, set())
+        self._legs.leg_ended(self)
 
     def _stop_unused(self) -> None:
         if self._unused is not None:

@@ -1,11 +1,12 @@
 """What one client consumes at other replicas: each consumer by the leg to its owner, one leg for each owner.
 
-A SUBSCRIBE whose owner is not known yet waits for it, within a bound: bundles that move are somebody's again after some
-ten milliseconds, or, when their owner has died, after `group_drop_s`. Then the client is told to try again, which it
-does by itself and not at once.
+A SUBSCRIBE whose owner is not known waits for it, within a bound: bundles that move are somebody's again after some ten
+milliseconds, or, when their owner has died, after `group_drop_s`. One that is led to a replica which is not the owner
+any more, or not yet, comes back and is led again. The client hears nothing of all that; when the bound is over it is
+told to try again, which takes clients a while.
 
-On a connection that another replica opened (`relays` false) nothing is led on: its consumers are served here or, after
-the same wait, refused. So two replicas whose tables differ for a moment never send a client round.
+On a connection that another replica opened nothing is led on (`connector_to` None): its consumers are served here, or
+refused as soon as it is known that another has them. So two replicas whose tables differ never send a client round.
 """
 
 from __future__ import annotations
@@ -31,14 +32,18 @@ _T = pb.BaseCommand
 
 LEGS_MAX: Final = 64
 """Owners that one client connection may be led to at a time, each by a connection."""
-OWNER_S_MAX: Final = 5.0
-"""How long a SUBSCRIBE waits for its owner; clients wait six times as long for an answer."""
+OWNER_S_MAX: Final = 10.0
+"""How long a SUBSCRIBE is led about before the client is told to try again; clients wait three times as long."""
+HERE_S_MAX: Final = 1.0
+"""How long one that was led here waits for a lease that is on its way."""
+AGAIN_S: Final = 0.1
+"""Before a SUBSCRIBE that was refused is led again: by then a record or a lease has arrived that was on its way."""
 
 
-class _Waiting:
-    """A consumer whose owner is not known yet."""
+class _Joining:
+    """A consumer that no owner has let in yet."""
 
-    __slots__ = ("command", "frame", "here", "look", "timer")
+    __slots__ = ("again", "command", "deadline", "frame", "here", "late", "look")
 
     def __init__(
         self, command: pb.CommandSubscribe, frame: bytes, here: Callable[[], None], look: Callable[[], None]
@@ -47,7 +52,15 @@ class _Waiting:
         self.frame = frame
         self.here = here
         self.look = look
-        self.timer: Timer | None = None
+        self.deadline: Timer | None = None
+        self.again: Timer | None = None
+        self.late = False
+
+    def stop(self) -> None:
+        """It is let in, or refused, or has gone."""
+        for timer in (self.deadline, self.again):
+            if timer is not None:
+                timer.cancel()
 
 
 class ClientLegs:
@@ -71,7 +84,10 @@ class ClientLegs:
         self._limits = limits
         self._legs: dict[str, OwnerLeg] = {}
         """By replica."""
-        self._consumers: dict[int, OwnerLeg | _Waiting] = {}
+        self._consumers: dict[int, OwnerLeg | None] = {}
+        """None for one that is led nowhere now."""
+        self._joining: dict[int, _Joining] = {}
+        """Of these, those without an answer."""
         self._told_writable = True
 
     # ---- session.elsewhere.Elsewhere
@@ -86,8 +102,7 @@ class ClientLegs:
 
     def ready(self, consumer_id: int) -> bool:
         """As it says."""
-        where = self._consumers[consumer_id]
-        return isinstance(where, OwnerLeg) and where.ready(consumer_id)
+        return consumer_id not in self._joining
 
     def subscribe(self, command: pb.CommandSubscribe, frame: bytes, here: Callable[[], None]) -> None:
         """As it says. A connection has so many consumers here, too, as it may have workers."""
@@ -96,26 +111,30 @@ class ClientLegs:
             message = f"Connection reached max consumers limit: {self._limits.workers_per_connection_max}"
             self._client.send(error_frame(pb.ConsumerBusy, message, command.request_id))
             return
-        waiting = _Waiting(command, frame, here, lambda: self._look(consumer_id))
-        self._consumers[consumer_id] = waiting
-        self._look(consumer_id)
-        if self._consumers.get(consumer_id) is waiting:
-            waiting.timer = self._clock.call_later(OWNER_S_MAX, lambda: self._give_up(waiting))
-            self._owners.wait(waiting.look)
+        joining = _Joining(command, frame, here, lambda: self._look(joining))
+        bound_s = HERE_S_MAX if self._connector_to is None else OWNER_S_MAX
+        joining.deadline = self._clock.call_later(bound_s, lambda: self._too_late(joining))
+        self._consumers[consumer_id] = None
+        self._joining[consumer_id] = joining
+        self._owners.wait(joining.look)
+        self._look(joining)
 
     def data(self, consumer_id: int, frame: bytes) -> None:
         """As it says; one that waits has nothing to acknowledge, and grants permits when it is answered."""
-        where = self._consumers[consumer_id]
-        if isinstance(where, OwnerLeg):
-            where.write(frame)
+        leg = self._consumers[consumer_id]
+        if leg is not None:
+            leg.write(frame)
 
     def request(self, kind: int, body: Any, frame: bytes) -> None:
         """As it says."""
-        where = self._consumers[body.consumer_id]
-        if isinstance(where, OwnerLeg):
-            where.request(kind, body, frame)
+        leg = self._consumers[body.consumer_id]
+        joining = self._joining.get(body.consumer_id)
+        if joining is not None and kind == _T.CLOSE_CONSUMER:
+            joining.late = True  # nobody else is asked: the client has given it up
+        if leg is not None:
+            leg.request(kind, body, frame)
         elif kind == _T.CLOSE_CONSUMER:
-            self._forget(where)
+            self._forget(body.consumer_id)
             self._client.send(commands.success(body.request_id))
         else:
             self._client.send(refusal_frame(kind, body, "the owner of this subscription is not known yet"))
@@ -136,9 +155,8 @@ class ClientLegs:
 
     def close(self) -> None:
         """As it says."""
-        for where in list(self._consumers.values()):
-            if isinstance(where, _Waiting):
-                self._forget(where)
+        for consumer_id in list(self._joining):
+            self._forget(consumer_id)
         self._consumers.clear()
         legs, self._legs = self._legs, {}
         for leg in legs.values():
@@ -146,9 +164,22 @@ class ClientLegs:
 
     # ---- leg.LegsOfClient
 
+    def subscribed(self, consumer_id: int) -> None:
+        """As it says."""
+        self._joined(consumer_id)
+
+    def subscribe_refused(self, consumer_id: int) -> bool:
+        """As it says."""
+        joining = self._joining.get(consumer_id)
+        if joining is None or joining.late:
+            return False
+        self._consumers[consumer_id] = None
+        joining.again = self._clock.call_later(AGAIN_S, joining.look)
+        return True
+
     def consumer_ended(self, consumer_id: int) -> None:
         """As it says."""
-        self._consumers.pop(consumer_id, None)
+        self._forget(consumer_id)
 
     def leg_writable_changed(self) -> None:
         """As it says."""
@@ -157,55 +188,61 @@ class ClientLegs:
             self._told_writable = writable
             self._client.elsewhere_writable(writable)
 
-    def leg_ended(self, leg: OwnerLeg, consumers: set[int]) -> None:
+    def leg_ended(self, leg: OwnerLeg) -> None:
         """As it says."""
         if self._legs.get(leg.owner.replica) is leg:
             del self._legs[leg.owner.replica]
-        for consumer_id in consumers:
-            self._consumers.pop(consumer_id, None)
         self.leg_writable_changed()
 
     # ---- within
 
-    def _look(self, consumer_id: int) -> None:
+    def _look(self, joining: _Joining) -> None:
         """Lead a consumer to its owner, if there is one now."""
-        waiting = self._consumers.get(consumer_id)
-        if not isinstance(waiting, _Waiting):
+        command = joining.command
+        consumer_id = command.consumer_id
+        if self._joining.get(consumer_id) is not joining or self._consumers[consumer_id] is not None:
             return
-        command = waiting.command
         place = self._owners.place(command.topic, command.subscription)
         if place is HERE:
-            self._forget(waiting)
-            waiting.here()
-        elif isinstance(place, Owner) and self._connector_to is not None:
-            self._forget(waiting)
-            self._lead(place, waiting, self._connector_to)
+            self._forget(consumer_id)
+            joining.here()
+        elif isinstance(place, Owner):
+            if self._connector_to is None:
+                self._refuse(joining, f"the owner of this subscription is {place.replica}")
+            else:
+                self._lead(place, joining, self._connector_to)
 
-    def _lead(self, owner: Owner, waiting: _Waiting, connector_to: Callable[[Owner], Connector]) -> None:
+    def _lead(self, owner: Owner, joining: _Joining, connector_to: Callable[[Owner], Connector]) -> None:
         leg = self._legs.get(owner.replica)
         if leg is None:
             if len(self._legs) >= LEGS_MAX:
-                self._refuse(waiting, f"a connection is led to at most {LEGS_MAX} other replicas at a time")
+                self._refuse(joining, f"a connection is led to at most {LEGS_MAX} other replicas at a time")
                 return
             leg = OwnerLeg(owner, self._client, self._identity, self._clock, self._limits, self)
             self._legs[owner.replica] = leg
             leg.open(connector_to(owner), owner.address)
-        if leg.subscribe(waiting.command, waiting.frame):
-            self._consumers[waiting.command.consumer_id] = leg
+        if leg.subscribe(joining.command, joining.frame):
+            self._consumers[joining.command.consumer_id] = leg
         else:
-            self._refuse(waiting, f"too much waits for the connection to {owner.replica}")
+            self._refuse(joining, f"too much waits for the connection to {owner.replica}")
 
-    def _give_up(self, waiting: _Waiting) -> None:
-        self._forget(waiting)
-        self._refuse(waiting, f"the owner of this subscription was not known within {OWNER_S_MAX:g} s")
+    def _too_late(self, joining: _Joining) -> None:
+        """What its last owner says now is the answer; where it has none, there is none."""
+        joining.late = True
+        if self._consumers.get(joining.command.consumer_id) is None:
+            self._refuse(joining, "the owner of this subscription is not known yet")
 
-    def _refuse(self, waiting: _Waiting, reason: str) -> None:
-        """The client tries again."""
-        self._client.send(error_frame(pb.ServiceNotReady, reason, waiting.command.request_id))
+    def _refuse(self, joining: _Joining, reason: str) -> None:
+        """The client, or the replica at its side, tries again."""
+        self._forget(joining.command.consumer_id)
+        self._client.send(error_frame(pb.ServiceNotReady, reason, joining.command.request_id))
 
-    def _forget(self, waiting: _Waiting) -> None:
-        if self._consumers.get(waiting.command.consumer_id) is waiting:
-            del self._consumers[waiting.command.consumer_id]
-        self._owners.forget(waiting.look)
-        if waiting.timer is not None:
-            waiting.timer.cancel()
+    def _forget(self, consumer_id: int) -> None:
+        self._consumers.pop(consumer_id, None)
+        self._joined(consumer_id)
+
+    def _joined(self, consumer_id: int) -> None:
+        joining = self._joining.pop(consumer_id, None)
+        if joining is not None:
+            joining.stop()
+            self._owners.forget(joining.look)

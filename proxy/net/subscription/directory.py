@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 import structlog
 
 from proxy.errors import ClientError, KeylineError, UpstreamUnavailable
+from proxy.net.subscription.owned import OwnedSubscription
 from proxy.net.subscription.pending_worker import PendingWorker
 from proxy.net.subscription.services import Services
 from proxy.net.subscription.subscription import Assignment, Subscription
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
     from proxy.net.ports import BrokerDirectory, BrokerLink, Clock, WorkerLink, WorkerPort
     from proxy.net.subscription.openings import Openings
+    from proxy.net.subscription.owned import Ownership
     from proxy.net.subscription.settings import SubscriptionSettings
     from proxy.wire import pulsar_pb2 as pb
 
@@ -62,6 +64,8 @@ class Subscriptions:
         self._streamed = streamed
         self.new_assignment: Callable[[Subscription], Assignment] | None = None
         """Gives a subscription that is shared its part in the group."""
+        self.ownership: Ownership | None = None
+        """Says which subscriptions this replica owns; None where it owns whatever comes."""
         self.ended_total = 0
         """Subscriptions that have ended."""
         self._subscriptions: dict[tuple[str, str], Subscription] = {}
@@ -90,18 +94,30 @@ class Subscriptions:
         subscription = self._subscriptions.get(key)
         try:
             services.quota.check(len(self._subscriptions), None if subscription is None else subscription.worker_count)
+            if self.ownership is not None:
+                self.ownership.check(key)
             if subscription is None:
                 subscription = self._subscriptions[key] = Subscription(
-                    key, command, services, self._forget, self.new_assignment, streamed=self._streamed(key)
+                    key,
+                    command,
+                    services,
+                    self._forget,
+                    self.new_assignment,
+                    streamed=self._streamed(key),
+                    owned=self.ownership is not None,
                 )
+                if self.ownership is not None:
+                    self.ownership.began(OwnedSubscription(subscription))
                 subscription.state.happened("subscription_began", ordering_mode=subscription.state.policy.mode.value)
-        except ClientError as error:
+        except (ClientError, UpstreamUnavailable) as error:
             return _Refused(self._clock, link, command, error)
         return subscription.admission.add(link, command)
 
     def _forget(self, subscription: Subscription) -> None:
         """The subscription has ended."""
         self.ended_total += 1
+        if self.ownership is not None:
+            self.ownership.ended(subscription.state.key)
         if self._subscriptions.get(subscription.state.key) is subscription:
             del self._subscriptions[subscription.state.key]
 

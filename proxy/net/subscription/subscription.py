@@ -25,7 +25,7 @@ from proxy.net.subscription.orders import OperatorOrders
 from proxy.net.subscription.outbox import Outbox
 from proxy.net.subscription.requests import SubscriptionRequests
 from proxy.net.subscription.state import SubscriptionState, ended_meanwhile
-from proxy.net.subscription.upstream import stream_subscribe, upstream_subscribe
+from proxy.net.subscription.upstream import owner_subscribe, stream_subscribe, upstream_subscribe
 from proxy.net.subscription.upstream_consumers import WHOLE, UpstreamConsumer, UpstreamConsumers
 
 if TYPE_CHECKING:
@@ -66,10 +66,12 @@ class Subscription:
         new_assignment: Callable[[Subscription], Assignment] | None = None,
         *,
         streamed: bool = False,
+        owned: bool = False,
     ) -> None:
         """As `SubscriptionState`; `ended` is called once.
 
-        With `streamed` there is no consumer at the broker but those of `open_stream`.
+        With `streamed` there is no consumer at the broker but those of `open_stream`; with `owned` the one there is
+        lets no other in, and nothing is delivered without a lease (`owned`).
         """
         state = self.state = SubscriptionState(key, command, services, self.schedule_flush, streamed=streamed)
         self.services = services
@@ -87,7 +89,8 @@ class Subscription:
         self._whole: UpstreamConsumer | None = None
         """The one of an ordinary subscription, which is not looked for at each flush."""
         if not streamed:
-            template = upstream_subscribe(command, state.settings.replica_name)
+            subscribe = owner_subscribe if owned else upstream_subscribe
+            template = subscribe(command, state.settings.replica_name)
             self._whole = UpstreamConsumer(state, services, self.consumers, self, template, WHOLE, self)
         self.assignment = new_assignment(self) if streamed and new_assignment is not None else None
         self._flush_due = False
@@ -236,7 +239,7 @@ class Subscription:
         if state.ended:
             return
         dispatcher = self._dispatcher
-        if dispatcher.touched and not (state.streamed and dispatcher.lapsed(state.now())):
+        if dispatcher.touched and not dispatcher.lapsed(state.now()):
             for worker in dispatcher.take_touched():
                 self._send(worker)
         first = self._whole or self.consumers.first_ready()

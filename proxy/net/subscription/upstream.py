@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Final
 import structlog
 
 from proxy.core.positions import is_packable, pack
-from proxy.errors import UpstreamUnavailable
+from proxy.core.sticky_key import RANGE_SLOT_COUNT
+from proxy.errors import UpstreamError, UpstreamUnavailable
 from proxy.net.broker.consumer import close_at
 from proxy.wire import commands
 from proxy.wire import pulsar_pb2 as pb
@@ -222,7 +223,7 @@ class SubscriptionUpstream:
         link.request(lambda request_id: commands.get_last_message_id(consumer_id, request_id), answered)
 
     def _failed(self, error: Exception) -> None:
-        if not self.connects and not self._persistent:
+        if not self.connects and not self._persistent and not self._contended(error):
             self._end(UpstreamState.CLOSED)
             self._on_refused(error)
             return
@@ -230,13 +231,18 @@ class SubscriptionUpstream:
         if self._persistent:
             self._on_refused(error)
 
+    def _contended(self, error: Exception) -> bool:
+        """Whether another replica's consumer has our slots still: it goes, or the broker finds it gone."""
+        sticky = self._template.keySharedMeta.keySharedMode == pb.STICKY
+        return sticky and isinstance(error, UpstreamError) and error.wire_code == pb.ConsumerAssignError
+
     def _retry(self, reason: str, *, at_once: bool) -> None:
         self._end(UpstreamState.BACKING_OFF)
         self.last_error = reason
         settings = self._settings
         delay_ms = settings.reconnect_backoff_initial_ms * 2 ** min(max(self._failures - 1, 0), 20)
         longest_ms = settings.reconnect_backoff_max_ms
-        if self._persistent:
+        if self._template.keySharedMeta.keySharedMode == pb.STICKY:
             longest_ms = min(longest_ms, STREAM_BACKOFF_MS_MAX)
         delay_ms = 0 if at_once and not self._failures else min(delay_ms, longest_ms)
         self._failures += 1
@@ -277,6 +283,14 @@ def upstream_subscribe(worker: pb.CommandSubscribe, replica_name: str) -> pb.Com
     ours.keySharedMeta.keySharedMode = pb.AUTO_SPLIT
     ours.keySharedMeta.allowOutOfOrderDelivery = worker.keySharedMeta.allowOutOfOrderDelivery
     ours.metadata.add(key="keyline.replica", value=replica_name)
+    return ours
+
+
+def owner_subscribe(worker: pb.CommandSubscribe, replica_name: str) -> pb.CommandSubscribe:
+    """The same for an owner: a consumer of all slots, beside which the broker lets no other consume any."""
+    ours = upstream_subscribe(worker, replica_name)
+    ours.keySharedMeta.keySharedMode = pb.STICKY
+    ours.keySharedMeta.hashRanges.add(start=0, end=RANGE_SLOT_COUNT - 1)
     return ours
 
 

@@ -1,0 +1,90 @@
+"""This replica's part in the deployment: one session from its start to its drain, and what everybody is told by it.
+
+Every replica takes part with equal weight, whether it has workers or not: workers may come to any of them, and a
+replica owns subscriptions for those of others.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import structlog
+
+from proxy.groups.bundles import DEPLOYMENT
+from proxy.groups.messages import SessionId
+from proxy.net.group.member import GroupMember
+from proxy.net.group.members import GroupMembers
+from proxy.net.group.topic import PulsarGroupTopic
+from proxy.net.group.topic_name import group_topic_name
+from proxy.net.mail.group_mail import PulsarGroupMail
+from proxy.net.owner.bundle_streams import BundleStreams
+from proxy.net.owner.owners import Owners
+from proxy.net.owner.tail import OwnerTail
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from proxy.net.group.settings import GroupSettings
+    from proxy.net.ports import BrokerDirectory, Clock
+
+WEIGHT = 1
+"""Of every replica."""
+
+log = structlog.get_logger("keyline.owner")
+
+
+class Deployment:
+    """Owner of the group of all replicas, as far as it is here."""
+
+    def __init__(
+        self, replica: str, address: str, brokers: BrokerDirectory, clock: Clock, settings: GroupSettings
+    ) -> None:
+        """`replica` names this process, and no process before it; `address` is where other replicas find it."""
+        self.replica = replica
+        timing = settings.timing()
+        topic = group_topic_name(settings.groups_namespace, DEPLOYMENT)
+        members = GroupMembers()
+        self._mail = PulsarGroupMail(settings.groups_namespace, replica, brokers, clock, members.hear)
+        self.bundles = BundleStreams(clock, timing.send_s, self._opened)
+        self.owners = Owners(replica, self.bundles)
+        self.member = GroupMember(
+            DEPLOYMENT, SessionId(replica, 1), settings.group_bundles, timing, clock, self._mail, self._ended
+        )
+        self.member.session.address = address
+        members.add(self.member)
+        self.bundles.serve(self.member)
+        self._topic = PulsarGroupTopic(topic, brokers, clock, self.member, DEPLOYMENT)
+        self._tail = OwnerTail(topic, replica, brokers, clock, self.owners.learn)
+        self._when_left: Callable[[], None] | None = None
+        self._left = False
+
+    def start(self) -> None:
+        """Take part."""
+        self._mail.start()
+        self._tail.open()
+        self.member.join(self._topic, self.bundles, WEIGHT)
+
+    def leave(self, left: Callable[[], None]) -> None:
+        """Give everything back; `left` is called when nothing is here any more."""
+        if self._left:
+            left()
+        else:
+            self._when_left = left
+            self.member.leave()
+
+    def close(self) -> None:
+        """Hear and say nothing more."""
+        self.member.close()
+        self.bundles.close()
+        self._tail.close()
+        self._topic.stop()
+        self._mail.stop()
+
+    def _opened(self) -> None:
+        self.owners.changed()
+
+    def _ended(self) -> None:
+        self._left = True
+        if self._when_left is not None:
+            left, self._when_left = self._when_left, None
+            left()

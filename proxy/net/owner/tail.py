@@ -1,0 +1,112 @@
+"""Follows the deployment's topic: every record of who owns what, from the last one on.
+
+A reader of its own on every replica, so that whoever leads need not know who wants to know. It begins at the last
+record, which says everything; what was before it is not read again, however long the topic has become.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import structlog
+
+from proxy.core.positions import unpack
+from proxy.groups.encoding import UnreadableError, decode_record
+from proxy.net.broker.consumer import GatewayConsumer
+from proxy.wire import pulsar_pb2 as pb
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from proxy.core.positions import Position
+    from proxy.groups.memory import GroupMemory
+    from proxy.net.ports import BrokerDirectory, Clock, Timer
+
+RETRY_S: Final = 1.0
+"""Before a reader that failed is tried again; meanwhile what is known stays."""
+_EARLIEST: Final = (1 << 64) - 1
+"""Ledger and entry -1, as the protocol writes them: the topic's beginning."""
+
+log = structlog.get_logger("keyline.owner")
+
+
+class OwnerTail:
+    """Implements `broker.consumer.ConsumerOwner`."""
+
+    def __init__(
+        self, topic: str, replica: str, brokers: BrokerDirectory, clock: Clock, learn: Callable[[GroupMemory], None]
+    ) -> None:
+        """`learn` is called with each record, after `open`; `replica` names our subscription."""
+        self._topic = topic
+        self._name = f"keyline-tail-{replica}"
+        self._brokers = brokers
+        self._clock = clock
+        self._learn = learn
+        self._consumer: GatewayConsumer | None = None
+        self._from: tuple[int, int] | None = None
+        """After which entry it reads; None while it asks for the last one."""
+        self._retry: Timer | None = None
+        self._failing = False
+
+    def open(self) -> None:
+        """Begin, or begin anew."""
+        self._retry = None
+        self._from = None
+        self._subscribe()
+
+    def close(self) -> None:
+        """Hear nothing more."""
+        if self._retry is not None:
+            self._retry.cancel()
+        if self._consumer is not None:
+            self._consumer.close()
+            self._consumer = None
+
+    # ---- ConsumerOwner
+
+    def consumer_ready(self, consumer: GatewayConsumer) -> None:
+        """As it says."""
+        self._failing = False
+        if self._from is None:
+            consumer.ask_last(self._begin_at)
+
+    def consumer_received(self, consumer: GatewayConsumer, position: Position, payload: bytes) -> None:
+        """As it says."""
+        _ = consumer, position
+        try:
+            record = decode_record(payload)
+        except UnreadableError as error:
+            log.warning("owner record unreadable", topic=self._topic, reason=str(error))
+        else:
+            self._learn(record)
+
+    def consumer_lost(self, consumer: GatewayConsumer, reason: str) -> None:
+        """As it says."""
+        _ = consumer
+        if not self._failing:
+            log.warning("owner records lost", topic=self._topic, reason=reason)
+        self._failing = True
+        self._consumer = None
+        self._retry = self._clock.call_later(RETRY_S, self.open)
+
+    # ---- within
+
+    def _subscribe(self) -> None:
+        begin = self._from
+        subscribe = pb.CommandSubscribe(
+            topic=self._topic, subscription=self._name, subType=pb.CommandSubscribe.Exclusive, durable=False
+        )
+        if begin is not None:
+            subscribe.start_message_id.ledgerId, subscribe.start_message_id.entryId = begin
+        self._consumer = GatewayConsumer(subscribe, self._brokers, self, fetches=begin is not None).open()
+
+    def _begin_at(self, last: Position | None) -> None:
+        """Read from the last record on: what a reader is told to begin at, it takes for read."""
+        if self._consumer is not None:
+            self._consumer.close()
+        if last is None:
+            self._from = (_EARLIEST, _EARLIEST)
+        else:
+            ledger, entry = unpack(last)
+            self._from = (ledger, (entry - 1) % (1 << 64))
+        self._subscribe()

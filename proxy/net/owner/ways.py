@@ -1,0 +1,42 @@
+"""Makes the legs of each client: onward to owners for those that came by themselves, none for those led here."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from proxy.net.owner.legs import ClientLegs
+from proxy.net.owner.proof import Told
+
+if TYPE_CHECKING:
+    from proxy.groups.ownership import Owner
+    from proxy.limits import Limits
+    from proxy.net.owner.dialling import ReplicaDialler
+    from proxy.net.owner.leg import LegClient
+    from proxy.net.owner.owners import Owners
+    from proxy.net.ports import Clock, Connector, Transport
+    from proxy.wire import pulsar_pb2 as pb
+
+
+class Ways:
+    """For all clients of one replica. Its methods are `session.elsewhere.MakeElsewhere`."""
+
+    def __init__(self, owners: Owners, dialler: ReplicaDialler, clock: Clock, limits: Limits) -> None:
+        """`dialler` opens connections to other replicas."""
+        self._owners = owners
+        self._dialler = dialler
+        self._clock = clock
+        self._limits = limits
+
+    def onward(self, client: LegClient, connect: pb.CommandConnect, transport: Transport) -> ClientLegs:
+        """For a client that came here by itself; owners are told its address and its certificate."""
+
+        def connector_to(owner: Owner) -> Connector:
+            told = Told(owner.replica, self._owners.replica, transport.peer, transport.peer_certificate)
+            return self._dialler.on_behalf(told)
+
+        return ClientLegs(client, connect, self._owners, connector_to, self._clock, self._limits)
+
+    def here_only(self, client: LegClient, connect: pb.CommandConnect, transport: Transport) -> ClientLegs:
+        """For a client that another replica led here."""
+        _ = transport
+        return ClientLegs(client, connect, self._owners, None, self._clock, self._limits)

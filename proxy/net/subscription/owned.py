@@ -1,0 +1,79 @@
+"""A subscription that this replica owns: delivered under a lease, consumed whole, and handed over in one piece.
+
+Its one consumer at the broker has the whole hash space as a STICKY range, which the broker gives to nobody else while
+it stands: whoever still consumes after its lease has ended keeps the next owner out, instead of delivering beside it.
+
+Handing over: nothing more is delivered; what workers have they may acknowledge, until the deadline; then every worker's
+consumer is closed, so that it comes again and is led to the next owner, and ours at the broker, behind the acks.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, Protocol
+
+from proxy.core import streams_here
+from proxy.core.stream_leases import StreamLeases
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from proxy.net.subscription.subscription import Subscription
+
+WHOLE_STREAM: Final = 0
+"""The one stream of a subscription that is not cut."""
+
+
+class Ownership(Protocol):
+    """Who says which subscriptions this replica owns."""
+
+    def check(self, key: tuple[str, str]) -> None:
+        """Raise `UpstreamUnavailable` for a subscription, by topic and name, that is not this replica's now."""
+
+    def began(self, owned: OwnedSubscription) -> None:
+        """It is served here from now on; it may deliver nothing before `renew`."""
+
+    def ended(self, key: tuple[str, str]) -> None:
+        """It is served here no more."""
+
+
+class OwnedSubscription:
+    """What its owner does with a subscription."""
+
+    def __init__(self, subscription: Subscription) -> None:
+        """Without a lease."""
+        self._subscription = subscription
+        self._dispatcher = subscription.state.dispatcher
+        self._dispatcher.leases = StreamLeases(1)
+        self.key = subscription.state.key
+
+    @property
+    def idle(self) -> bool:
+        """Whether workers have nothing of it, and the broker has confirmed every ack."""
+        return self._subscription.state.idle
+
+    def open(self, until: float, send_s: float) -> None:
+        """Deliver until then, by monotonic seconds; `send_s` as for `StreamLeases`."""
+        leases = self._dispatcher.leases
+        assert leases is not None
+        leases.send_s = send_s
+        leases.until = until
+        streams_here.open_stream(self._dispatcher, WHOLE_STREAM, self._subscription.state.now())
+        self._subscription.schedule_flush()
+
+    def renew(self, until: float) -> None:
+        """Deliver until then; what waits goes out if it could not before."""
+        now = self._subscription.state.now()
+        lapsed = self._dispatcher.lapsed(now)
+        streams_here.renew(self._dispatcher, until, now)
+        if lapsed:
+            self._subscription.schedule_flush()
+
+    def hold(self) -> None:
+        """Deliver nothing; workers keep what they have."""
+        streams_here.hold_stream(self._dispatcher, WHOLE_STREAM, self._subscription.state.now())
+        self._subscription.schedule_flush()
+
+    def give_up(self, done: Callable[[], None]) -> None:
+        """Close every worker's consumer and ours; `done` is called, perhaps at once, when the broker has answered."""
+        self._subscription.disconnect_workers()
+        self._subscription.end(done)
