@@ -62,7 +62,10 @@ class Part:
     name: str
     proves: str
     minutes: float
-    """Measured beside another part on two cores that nothing else used, with everything fetched before."""
+    """About what it takes beside another part, on two cores that nothing else uses, with everything fetched before.
+
+    A run that is limited leaves a part out by it; the table at the end of a run has what it took beside it.
+    """
     tests: tuple[str, ...] = ()
     """Places of the tests whose home this is."""
     repeats: tuple[str, ...] = ()
