@@ -35,7 +35,7 @@ LIVES ?= 2000
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup test-tools test-cluster artifacts pulsar pulsar-stop pulsar-status test test-all parts sim lives rooms mutants fuzz lint types fmt demo report uptime comparison bench suites soak chart console-screenshots proto clean
+.PHONY: help setup test-tools artifacts pulsar pulsar-stop pulsar-status test test-all parts sim lives rooms mutants fuzz lint types fmt demo report uptime comparison bench suites soak chart console-screenshots proto clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-20s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -75,9 +75,6 @@ test-all: setup test-tools artifacts lint types ## every test: PARTS='faults liv
 
 parts: $(VENV)/.ready ## list the parts of test-all
 	@$(PYTHON) -m tests.parts
-
-test-cluster: setup test-tools ## the chart in a real Kubernetes, built from its Go modules at first: needs root
-	@$(PYTHON) -m pytest -m cluster tests/cluster $(ARGS)
 
 sim: $(VENV)/.ready ## simulate whole gateways: SEEDS=2000 from FIRST=0 on, or SEED=... (STEPS=...) again
 	@$(PYTHON) -m tests.sim $(if $(SEED),--seed $(SEED) $(if $(STEPS),--steps $(STEPS)),--seeds $(SEEDS) --first $(FIRST)) $(ARGS)

@@ -22,25 +22,21 @@ def ensure_helm() -> Path:
     return Path(found) if found else ensure_go_program("helm", MODULE, "Helm, for the chart's tests,")
 
 
-def run_helm(
-    *arguments: str, home: Path, kubeconfig: Path | None = None, seconds_max: float = RUN_S_MAX
-) -> subprocess.CompletedProcess[str]:
-    """Run Helm to its end and return what it said.
+def run_helm(*arguments: str, home: Path) -> subprocess.CompletedProcess[str]:
+    """Run Helm, which reaches no cluster, to its end and return what it said.
 
     Args:
         arguments: its command line, `"template", "name", "helm/keyline"` for instance.
         home: directory for what it writes; a person's own repositories and plugins are not looked at.
-        kubeconfig: of a cluster; by default Helm reaches none.
-        seconds_max: after which it is ended.
     """
     own = {f"HELM_{kind}_HOME": str(home / kind.lower()) for kind in ("CACHE", "CONFIG", "DATA")}
-    environment = {**os.environ, **own, "KUBECONFIG": str(kubeconfig or home / "none")}
+    environment = {**os.environ, **own, "KUBECONFIG": str(home / "none")}
     return subprocess.run(
         [str(ensure_helm()), *arguments],
         capture_output=True,
         text=True,
         env=environment,
-        timeout=seconds_max,
+        timeout=RUN_S_MAX,
         check=False,
     )
 

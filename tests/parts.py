@@ -75,10 +75,6 @@ class Part:
 
     `PYTHON` in it is the interpreter, `LOGS` a folder for what it keeps.
     """
-    marker: str = ""
-    """What pytest's `-m` selects, where its default would leave the tests out."""
-    by_name_only: str = ""
-    """Why `make test-all` runs it only when it is named."""
 
     @property
     def paths(self) -> list[str]:
@@ -253,14 +249,6 @@ PARTS: Final = (
             "tests/integration/test_story.py[containers]",
         ),
     ),
-    Part(
-        "cluster",
-        "the chart in a real Kubernetes",
-        20,
-        ("tests/cluster",),
-        marker="cluster",
-        by_name_only="it builds a Kubernetes and needs root",
-    ),
 )
 """In the order of their value: what `.ci/run` has no time for is at the end."""
 
@@ -291,8 +279,7 @@ def runs(nodeid: str, name: str) -> bool:
 def main() -> int:
     """List the homes."""
     for part in HOMES:
-        only = f" (only by name: {part.by_name_only})" if part.by_name_only else ""
-        print(f"{part.name:14} {part.minutes:5.1f} min  {part.proves}{only}")
+        print(f"{part.name:14} {part.minutes:5.1f} min  {part.proves}")
     return 0
 
 

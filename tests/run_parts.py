@@ -62,7 +62,7 @@ def command_of(part: Part, jobs: int, logs: Path) -> list[str]:
     pytest = [sys.executable, "-m", "pytest", "--part", part.name, "--durations", "15"]
     if part == FAST:
         return [*pytest, "-n", str(jobs), "--dist", "loadfile", "--no-loadscope-reorder"]
-    return [*pytest, *(["-m", part.marker] if part.marker else []), *part.paths]
+    return [*pytest, *part.paths]
 
 
 class Running:
@@ -240,11 +240,10 @@ def ran_before(log: str, code: str, minutes: str) -> Outcome:
 
 
 def chosen(names: Sequence[str], *, without_fast: bool) -> list[Part]:
-    """Return the parts that were named, or the fast tier and all that need not be named."""
+    """Return the parts that were named, or the fast tier and all parts."""
     if names:
         return [NAMES[name] for name in names]
-    parts = [part for part in PARTS if not part.by_name_only]
-    return parts if without_fast else [FAST, *parts]
+    return [*PARTS] if without_fast else [FAST, *PARTS]
 
 
 def arguments(given: Sequence[str] | None = None) -> argparse.Namespace:

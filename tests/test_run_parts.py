@@ -160,11 +160,10 @@ def test_make_test_was_run_before(tmp_path: Path) -> None:
 
 
 def test_the_command_line_names_parts() -> None:
-    """None are all that can be run anywhere; an unknown name is refused with those that there are."""
-    everywhere = [part for part in PARTS if not part.by_name_only]
-    assert chosen(arguments([]).parts, without_fast=False) == [FAST, *everywhere]
-    assert chosen(arguments([]).parts, without_fast=True) == everywhere
-    assert chosen(arguments(["cluster", "faults"]).parts, without_fast=False) == [NAMES["cluster"], NAMES["faults"]]
+    """None are all; an unknown name is refused with those that there are."""
+    assert chosen(arguments([]).parts, without_fast=False) == [FAST, *PARTS]
+    assert chosen(arguments([]).parts, without_fast=True) == [*PARTS]
+    assert chosen(arguments(["chart", "faults"]).parts, without_fast=False) == [NAMES["chart"], NAMES["faults"]]
     with pytest.raises(SystemExit):
         arguments(["no-such-part"])
 
@@ -174,7 +173,6 @@ def test_each_part_is_a_process_of_pytest_on_its_places(tmp_path: Path) -> None:
     faults = command_of(NAMES["faults"], 2, tmp_path)
     assert faults[:5] == [sys.executable, "-m", "pytest", "--part", "faults"]
     assert faults[-1] == "tests/integration/faults"
-    assert "cluster" in command_of(NAMES["cluster"], 2, tmp_path)
     assert command_of(FAST, 3, tmp_path)[-5:] == ["-n", "3", "--dist", "loadfile", "--no-loadscope-reorder"]
 
 
@@ -194,4 +192,4 @@ def test_the_last_line_is_a_plain_closing_line(tmp_path: Path, monkeypatch: pyte
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
     assert lines[-1] == "5 passed, 0 failed, 0 skipped"
-    assert f"left out: {', '.join(part.name for part in PARTS if not part.by_name_only)}" in lines
+    assert f"left out: {', '.join(part.name for part in PARTS)}" in lines

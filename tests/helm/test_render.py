@@ -186,6 +186,27 @@ def test_the_certificate_names_every_service(chart: Chart) -> None:
     assert {"events.example.com", "*.events-keyline-headless.shop.svc.cluster.local"} <= set(names)
 
 
+def test_what_clients_are_told_is_what_the_certificate_names(chart: Chart) -> None:
+    """Both Services by each of their names and nothing else, and `helm test` goes to one of them."""
+    asked = (
+        *("tls.enabled=true", "tls.certManager.enabled=true"),
+        'tls.certManager.issuerRef={"name": "team", "kind": "Issuer"}',
+    )
+    manifests = chart.render("minimal", *asked)
+    suffixes = ("", ".shop", ".shop.svc", ".shop.svc.cluster.local")
+    names = {f"events-keyline{admin}{suffix}" for admin in ("", "-admin") for suffix in suffixes}
+    assert set(one(manifests, "Certificate")["spec"]["dnsNames"]) == names
+    (smoke,) = pod_spec(one(manifests, "Pod"))["containers"]
+    (url,) = [variable["value"] for variable in smoke["env"] if variable["name"] == "SMOKE_SERVICE_URL"]
+    assert url == "pulsar+ssl://events-keyline.shop.svc:6651"
+
+
+def test_a_budget_lets_one_replica_go_at_a_time(chart: Chart) -> None:
+    """What is set is what an eviction is judged by."""
+    assert one(chart.render(), "PodDisruptionBudget")["spec"]["maxUnavailable"] == 1
+    assert one(chart.render("minimal", "pdb.maxUnavailable=2"), "PodDisruptionBudget")["spec"]["maxUnavailable"] == 2
+
+
 def _selector(manifest: Manifest) -> dict[str, Any] | None:
     spec = manifest.get("spec", {})
     selector = spec.get("podSelector") or spec.get("selector")

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from helm.build import CHART
+from integration.certificates import Authority
 from integration.gateway import KeylineGateway
-from integration.ports import free_ports
+from integration.ports import LOOPBACK, free_ports
 from integration.standalone import PulsarStandalone
 
 pytestmark = pytest.mark.slow
@@ -19,7 +20,9 @@ pytestmark = pytest.mark.slow
 RUN_S_MAX = 60
 
 
-def smoke(service_url: str, topic: str, timeout_s: int = 30) -> subprocess.CompletedProcess[str]:
+def smoke(
+    service_url: str, topic: str, timeout_s: int = 30, authority: str = "/nowhere/ca.crt"
+) -> subprocess.CompletedProcess[str]:
     """Run the script to its end, with the variables that the pod has."""
     variables = {
         "SMOKE_SERVICE_URL": service_url,
@@ -27,7 +30,7 @@ def smoke(service_url: str, topic: str, timeout_s: int = 30) -> subprocess.Compl
         "SMOKE_MESSAGES": "100",
         "SMOKE_TIMEOUT_S": str(timeout_s),
         "SMOKE_TOKEN_FILE": "/nowhere/token",
-        "SMOKE_CA_FILE": "/nowhere/ca.crt",
+        "SMOKE_CA_FILE": authority,
     }
     script = str(CHART / "files" / "smoke.py")
     environment = {**os.environ, **variables}
@@ -45,6 +48,25 @@ def test_it_passes_twice_through_replicas_that_are_a_group(pulsar: PulsarStandal
             done = smoke(gateway.service_url, topic)
             assert done.returncode == 0, done.stderr
             assert "100 messages with 10 keys" in done.stdout
+
+
+def test_it_goes_by_tls_to_the_names_of_the_certificate_alone(pulsar: PulsarStandalone, tmp_path: Path) -> None:
+    """With the authority that the Secret has; an address that the certificate does not name is refused."""
+    topic = f"persistent://public/default/smoke-tls-{os.getpid()}"
+    authority = Authority(tmp_path / "keys")
+    signed = authority.sign("gateway", "localhost")
+    (port,) = free_ports(1)
+    settings = {
+        "listen_tls": f"{LOOPBACK}:{port}",
+        "tls_certificate_file": str(signed.certificate),
+        "tls_key_file": str(signed.key),
+    }
+    with KeylineGateway(pulsar.service_url, pulsar.admin_url, tmp_path, settings=settings):
+        done = smoke(f"pulsar+ssl://localhost:{port}", topic, authority=str(authority.file))
+        assert done.returncode == 0, done.stderr
+        assert f"100 messages with 10 keys went through pulsar+ssl://localhost:{port}" in done.stdout
+        refused = smoke(f"pulsar+ssl://{LOOPBACK}:{port}", topic, timeout_s=5, authority=str(authority.file))
+        assert refused.returncode == 1
 
 
 def test_it_fails_where_nobody_answers() -> None:
