@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from proxy.core.acknowledgement import take_back
 from proxy.core.delivery_totals import sum_of, totals_of
 from proxy.core.dispatcher import Dispatcher, OrderingMode
-from proxy.core.last_sent_position import LastSentPosition
+from proxy.core.last_sent_position import last_sent_position
 from proxy.core.slots import MAX_HOLDER, SLOT_COUNT
 from proxy.core.worker import JoinGate
 
@@ -152,16 +152,9 @@ def leave(dispatcher: Dispatcher, worker: Worker, now: float) -> list[RangeMove[
 
 
 def _join_position(dispatcher: Dispatcher) -> int | None:
-    """`statistics.last_sent_position(...).position`, without telling where the holes above it are."""
-    positions = LastSentPosition()
-    if dispatcher.outstanding.highest >= 0:
-        positions.read(dispatcher.outstanding.highest)
     # Of each queue, which is in topic order, the first will do: many thousand messages may wait.
     firsts = (next((part for part in queue if not part.attempts), None) for queue in dispatcher.waiting_queues())
-    lowest = min((part.position for part in firsts if part is not None), default=None)
-    if lowest is not None:
-        positions.hold(lowest)
-    return positions.position
+    return last_sent_position(dispatcher.outstanding.highest, (part.position for part in firsts if part is not None))
 
 
 def _lost(dispatcher: Dispatcher, worker: Worker, part: Part) -> bool:

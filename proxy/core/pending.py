@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Final
 from proxy.core.entry import delivery_key, wire_id
 from proxy.core.positions import format_position, is_packable, pack
 from proxy.core.slice_id import original_entry
-from proxy.core.steps import finished, in_steps
+from proxy.core.steps import in_steps
 
 if TYPE_CHECKING:
     from proxy.core.dispatcher import Dispatcher
@@ -76,13 +76,6 @@ class PendingPage:
     this page is the last."""
     total: int
     """Number of matching deliveries on all pages, at this moment."""
-
-
-def pending_page(
-    dispatcher: Dispatcher, worker: Worker, *, slot: int | None, after: str | None, limit: int, now: float
-) -> PendingPage:
-    """`pending_page_steps`, without pausing."""
-    return finished(pending_page_steps(dispatcher, worker, slot=slot, after=after, limit=limit, now=now))
 
 
 def pending_page_steps(

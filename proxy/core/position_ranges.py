@@ -76,14 +76,6 @@ class PositionRanges:
         index = bisect_left(self._starts, position)
         return min(self._ends[index - 1], position - 1) if index else None
 
-    def remove_below(self, position: Position) -> None:
-        """Drop every member below a position, which itself stays if it is one. What is dropped is not "forgotten"."""
-        index = bisect_left(self._ends, position)
-        del self._starts[:index]
-        del self._ends[:index]
-        if self._starts and self._starts[0] < position:
-            self._starts[0] = position
-
     def update(self, others: PositionRanges) -> None:
         """Make all members of another set members. Cost: linear in the ranges of both."""
         ranges = sorted([*self, *others])
@@ -109,11 +101,6 @@ class PositionRanges:
     def __iter__(self) -> Iterator[tuple[Position, Position]]:
         """Yield the ranges, each (first, last), both inclusive, ascending."""
         return zip(self._starts, self._ends, strict=True)
-
-    @property
-    def position_count(self) -> int:
-        """How many positions are members. Cost: linear in the ranges."""
-        return sum(self._ends) - sum(self._starts) + len(self._ends)
 
     def _add_below(self, position: Position) -> None:
         """Add a position that is not above the highest range."""

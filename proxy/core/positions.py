@@ -50,11 +50,6 @@ def unpack(position: Position) -> tuple[int, int]:
     return above >> ENTRY_BITS, (above & ENTRY_MASK) - 1
 
 
-def ledger_of(position: Position) -> int:
-    """Return the ledger alone."""
-    return (position + 1) >> ENTRY_BITS
-
-
 def entry_of(position: Position) -> int:
     """Return the entry number alone, -1 for "before the first entry"."""
     return ((position + 1) & ENTRY_MASK) - 1

@@ -54,11 +54,6 @@ def slice_id(entry: int, indexes: Sequence[int]) -> int:
     return SLICE_FLAG | (entry << _ENTRY_SHIFT) | (first << DIGEST_BITS) | digest
 
 
-def is_slice(entry_id: int) -> bool:
-    """Whether an entry id on the wire is a slice's."""
-    return entry_id & SLICE_FLAG != 0
-
-
 def original_entry(entry_id: int) -> int:
     """The entry a wire id speaks of: itself, or the entry a slice was cut from."""
     return (entry_id >> _ENTRY_SHIFT) & _ENTRY_MASK if entry_id & SLICE_FLAG else entry_id

@@ -29,8 +29,6 @@ SLOT_COUNT = 65_537
 NO_HOLDER = 0
 MAX_HOLDER = 65_535
 """Worker indexes fit 16 bits; 0 means no worker."""
-MAX_COUNT = (1 << 32) - 1
-"""Pending units of one slot fit 32 bits; a worker's unacknowledged messages are bounded far below."""
 
 DENSE_THRESHOLD = 4_096
 """Slots in flight above which arrays are used: a dictionary of this size takes 377 KB, and 600 KB soon after."""

@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from proxy.core.last_sent_position import LastSentPosition, format_ranges
+from proxy.core.last_sent_position import format_ranges, individually_sent, last_sent_position
 from proxy.core.positions import format_position
-from proxy.core.steps import finished, in_steps
+from proxy.core.steps import in_steps
 
 if TYPE_CHECKING:
     from proxy.core.dispatcher import Dispatcher
@@ -89,22 +89,19 @@ POSITIONS_LISTED_MAX = 100
 """Ranges of individually sent positions listed, the lowest."""
 
 
-def dispatcher_statistics(dispatcher: Dispatcher) -> DispatcherStatistics:
-    """Everything at this moment."""
-    return finished(dispatcher_statistics_steps(dispatcher))
-
-
 def dispatcher_statistics_steps(dispatcher: Dispatcher, *, brief: bool = False) -> Steps[DispatcherStatistics]:
     """Everything, each worker at its own moment; `brief` is without ranges and draining hashes one by one."""
     listed_max = 0 if brief else DRAINING_LISTED_MAX
     draining = yield from _draining_by_worker(dispatcher, listed_max)
-    positions = yield from _last_sent_position(dispatcher)
+    unsent = yield from _unsent(dispatcher)
+    highest_read = dispatcher.outstanding.highest
+    last_sent = last_sent_position(highest_read, unsent)
+    ranges = individually_sent(highest_read, unsent)
     workers = []
     for worker in list(dispatcher.workers.values()):
         if dispatcher.workers.get(worker.index) is worker:
             workers.append(_worker_statistics(dispatcher, worker, draining.get(id(worker), _NONE_DRAIN), brief=brief))
             yield
-    last_sent = positions.position
     outstanding = dispatcher.outstanding
     return DispatcherStatistics(
         ordering_mode=dispatcher.mode.value,
@@ -121,7 +118,7 @@ def dispatcher_statistics_steps(dispatcher: Dispatcher, *, brief: bool = False) 
         repeated_entries=outstanding.repeated,
         permit_overshoots=dispatcher.opaque_overshoots,
         last_sent_position=format_position(last_sent) if last_sent is not None else None,
-        individually_sent_positions=format_ranges(positions.individually_sent()[:POSITIONS_LISTED_MAX]),
+        individually_sent_positions=format_ranges(ranges[:POSITIONS_LISTED_MAX]),
         oldest_wait_since=min((part.waits_since for part in dispatcher.waiting_parts()), default=None),
     )
 
@@ -173,27 +170,13 @@ def _draining_by_worker(dispatcher: Dispatcher, listed_max: int) -> Steps[dict[i
     return by_worker
 
 
-def last_sent_position(dispatcher: Dispatcher) -> LastSentPosition:
-    """PIP-282's positions at this moment, derived: what was read, less what never left.
-
-    Walks what waits, which look-ahead bounds; the hot path pays nothing for it.
-    """
-    return finished(_last_sent_position(dispatcher))
-
-
-def _last_sent_position(dispatcher: Dispatcher) -> Steps[LastSentPosition]:
-    positions = LastSentPosition()
+def _unsent(dispatcher: Dispatcher) -> Steps[set[int]]:
+    """Positions of all that never left. Walks what waits, which look-ahead bounds; the hot path pays nothing for it."""
     unsent: set[int] = set()
     for run in in_steps(list(dispatcher.waiting_parts())):
         unsent.update(part.position for part in run if not part.attempts)
         yield
-    highest = dispatcher.outstanding.highest
-    if highest >= 0:
-        positions.read(highest)
-        for position in unsent:
-            if position <= highest:  # unless a seek came between
-                positions.hold(position)
-    return positions
+    return unsent
 
 
 def _worker_statistics(

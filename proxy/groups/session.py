@@ -362,14 +362,6 @@ class GroupSession:
         state = self._states.get(stream, StreamState(stream))
         return replace(state, finished=stream in self._finished)
 
-    def may_deliver(self, stream: int, now: float) -> bool:
-        """Whether a message of that stream may go to a worker now."""
-        return (
-            self.state in (State.REPLAYING, State.UPDATING)
-            and now < self._lease_until
-            and self._holdings.get(stream) is Holding.OPEN
-        )
-
     # ---- events
 
     def _event(self, message: FromLeader) -> Event:

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from proxy.core.worker import Worker
     from proxy.journal.digest import KeyDigests
 
-    Digest = int | tuple[int, ...]
-
 SENT: Final = 0
 EVENTS: Final = ("sent", *(how.name.lower() for how in How))
 """Names of the events by their numbers."""

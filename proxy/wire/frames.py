@@ -60,11 +60,6 @@ class FrameSplitter:
         self._needed_bytes = 0
         self._error: FrameError | None = None
 
-    @property
-    def held_bytes(self) -> int:
-        """Bytes of a frame whose end has not arrived."""
-        return self._held_bytes
-
     def feed(self, data: bytes) -> list[bytes]:
         """Take the next bytes of the stream and return the frames they complete, in order, each with its size field.
 

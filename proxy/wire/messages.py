@@ -172,12 +172,6 @@ def message_frame(
     return pack(total, before, *varint(entry), after) + tail
 
 
-def rewrite_consumer_id(frame: bytes, consumer_id: int) -> bytes:
-    """The same MESSAGE frame for another consumer. Raises FrameError where the frame's command is no MESSAGE."""
-    _, ledger, entry, redelivery_count, ack_set, tail, extras = parse_message(frame)
-    return message_frame(consumer_id, ledger, entry, redelivery_count, tail, ack_set or (), extras)
-
-
 def _parse_and_learn(frame: bytes) -> MessageHead:
     """Read a command through upb, and remember its layout if its bytes are those we would write ourselves."""
     command = parse_command(frame)

@@ -10,7 +10,8 @@ from hypothesis.stateful import initialize, invariant, precondition, rule
 
 from proxy.core.dispatcher import OrderingMode
 from proxy.core.explain import BLOCKING_LISTED_MAX, BlockingDelivery, SlotState, WaitingHead, explain_slot
-from proxy.core.statistics import dispatcher_statistics
+from proxy.core.statistics import dispatcher_statistics_steps
+from proxy.core.steps import finished
 from proxy.core.stream_leases import StreamLeases
 from proxy.core.waiting import WaitReason
 from proxy.core.worker import Worker
@@ -452,7 +453,7 @@ BLOCKED_BY_DELIVERIES = {WaitReason.DRAINING, WaitReason.UNACKED_LIMIT, WaitReas
 
 def check_explanations(dispatcher: Dispatcher, slots: Iterable[int], now: float) -> None:
     """Every slot's explanation against the dispatcher's decision, a plain recount, and the statistics."""
-    statistics = dispatcher_statistics(dispatcher)
+    statistics = finished(dispatcher_statistics_steps(dispatcher))
     found = {slot: explain_slot(dispatcher, slot, now) for slot in slots}
     assert set(dispatcher.waiting_by_slot()) <= set(found)
     for slot, explanation in found.items():

@@ -10,9 +10,10 @@ from hypothesis.stateful import rule
 
 from proxy.core.dispatcher import OrderingMode
 from proxy.core.entry import wire_id
-from proxy.core.pending import HASHES_LISTED_MAX, PAGE_MAX, PendingDelivery, pending_page
+from proxy.core.pending import HASHES_LISTED_MAX, PAGE_MAX, PendingDelivery, pending_page_steps
 from proxy.core.positions import format_position, pack
 from proxy.core.slice_id import slice_id
+from proxy.core.steps import finished
 from tests.core.model import slots_in
 from tests.core.test_dispatcher_rig import A, B, C, Rig
 from tests.core.test_explain import Busy
@@ -30,7 +31,9 @@ def page(
     rig: Rig, name: str = "c1", *, slot: int | None = None, after: str | None = None, limit: int = PAGE_MAX
 ) -> PendingPage:
     """Of a worker of the rig, at its moment."""
-    return pending_page(rig.dispatcher, rig.workers[name], slot=slot, after=after, limit=limit, now=rig.now)
+    return finished(
+        pending_page_steps(rig.dispatcher, rig.workers[name], slot=slot, after=after, limit=limit, now=rig.now)
+    )
 
 
 def positions(found: PendingPage) -> list[str]:
@@ -45,7 +48,7 @@ def all_pages(
     listed: list[PendingDelivery] = []
     after: str | None = None
     while True:
-        found = pending_page(dispatcher, worker, slot=slot, after=after, limit=limit, now=now)
+        found = finished(pending_page_steps(dispatcher, worker, slot=slot, after=after, limit=limit, now=now))
         assert len(found.deliveries) <= limit
         assert found.next is None or len(found.deliveries) == limit, "a page that is not the last is full"
         listed += found.deliveries
@@ -326,7 +329,9 @@ class Paged(Busy):
         listed: list[str] = []
         after: str | None = None
         while True:
-            found = pending_page(world.dispatcher, client.worker, slot=None, after=after, limit=limit, now=world.now)
+            found = finished(
+                pending_page_steps(world.dispatcher, client.worker, slot=None, after=after, limit=limit, now=world.now)
+            )
             listed += [each.message_id for each in found.deliveries]
             if found.next is None:
                 break

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from proxy.core.dispatcher import OrderingMode
-from proxy.core.last_sent_position import LastSentPosition, format_ranges
-from proxy.core.positions import format_position, pack
+from proxy.core.positions import pack
 from proxy.core.reposition import discard_up_to
-from proxy.core.statistics import last_sent_position
+from proxy.core.statistics import dispatcher_statistics_steps
+from proxy.core.steps import finished
 from proxy.core.waiting import WaitReason
 from tests.core.test_dispatcher_rig import A, B, C, D, Rig
 
@@ -16,26 +16,10 @@ ORDERED = [OrderingMode.LAST_SENT_POSITION, OrderingMode.DRAINING_HASHES]
 GATED = OrderingMode.LAST_SENT_POSITION
 
 
-def shown(positions: LastSentPosition) -> tuple[str, str]:
+def shown(rig: Rig) -> tuple[str | None, str]:
     """Last sent position and individually sent positions, as the PIP prints them."""
-    assert positions.position is not None
-    return format_position(positions.position), format_ranges(positions.individually_sent())
-
-
-def test_the_worked_example_through_the_positions() -> None:
-    """The PIP's example, step by step: read 3:1 to 3:10, send some, then the holes."""
-    positions = LastSentPosition(pack(3, 0))
-    for entry in range(1, 11):
-        positions.read(pack(3, entry))
-    for entry in (4, 6, 7):
-        positions.hold(pack(3, entry))
-    assert shown(positions) == ("3:3", "[(3:4, 3:5], (3:7, 3:10]]")
-    positions.sent(pack(3, 7))
-    assert shown(positions) == ("3:3", "[(3:4, 3:5], (3:6, 3:10]]")
-    positions.sent(pack(3, 6))
-    assert shown(positions) == ("3:3", "[(3:4, 3:10]]")
-    positions.sent(pack(3, 4))
-    assert shown(positions) == ("3:10", "[]")
+    statistics = finished(dispatcher_statistics_steps(rig.dispatcher))
+    return statistics.last_sent_position, statistics.individually_sent_positions
 
 
 def test_the_worked_example_through_the_dispatcher() -> None:
@@ -47,17 +31,14 @@ def test_the_worked_example_through_the_dispatcher() -> None:
     for number in range(1, 11):
         rig.entries({4: B, 6: C, 7: D}.get(number, A), number)
 
-    def now() -> tuple[str, str]:
-        return shown(last_sent_position(rig.dispatcher))
-
     assert rig.got("free") == [1, 2, 3, 5, 8, 9, 10]
-    assert now() == ("1:3", "[(1:4, 1:5], (1:7, 1:10]]")
+    assert shown(rig) == ("1:3", "[(1:4, 1:5], (1:7, 1:10]]")
     rig.flow("seven", 1)
-    assert now() == ("1:3", "[(1:4, 1:5], (1:6, 1:10]]")
+    assert shown(rig) == ("1:3", "[(1:4, 1:5], (1:6, 1:10]]")
     rig.flow("six", 1)
-    assert now() == ("1:3", "[(1:4, 1:10]]")
+    assert shown(rig) == ("1:3", "[(1:4, 1:10]]")
     rig.flow("four", 1)
-    assert now() == ("1:10", "[]")
+    assert shown(rig) == ("1:10", "[]")
 
 
 @pytest.mark.parametrize("mode", ORDERED)
@@ -70,7 +51,7 @@ def test_issue_1_a_worker_joins_between_reading_and_sending(mode: OrderingMode) 
     rig.entries(B, 9, 10, 11)
     assert rig.got("c1") == [6]
     assert rig.got("c2") == [9, 10, 11]
-    assert shown(last_sent_position(rig.dispatcher)) == ("1:6", "[(1:8, 1:11]]")
+    assert shown(rig) == ("1:6", "[(1:8, 1:11]]")
 
     c3 = rig.join("c3", 1000)
     assert c3.last_sent_position_when_joining == pack(1, 6)
@@ -92,7 +73,7 @@ def test_issue_2_a_message_that_was_never_sent_is_replayed(mode: OrderingMode) -
     rig.entries(A, 1)
     rig.entries(A, 2)
     assert rig.got("c1") == [1]
-    assert shown(last_sent_position(rig.dispatcher)) == ("1:1", "[]")
+    assert shown(rig) == ("1:1", "[]")
     c3 = rig.join("c3", 1000)
     assert c3.last_sent_position_when_joining == pack(1, 1)
     assert rig.got("c3") == []

@@ -18,7 +18,8 @@ from proxy.core.preview import MOVES_LISTED_MAX, PreviewedMove, PreviewedWorker,
 from proxy.core.selectors.auto_split import AutoSplit
 from proxy.core.selectors.consistent_hashing import ConsistentHashing
 from proxy.core.selectors.sticky_ranges import StickyRanges
-from proxy.core.statistics import dispatcher_statistics
+from proxy.core.statistics import dispatcher_statistics_steps
+from proxy.core.steps import finished
 from proxy.core.worker import Worker
 from tests.core.model import slots_in
 from tests.core.test_explain import Busy
@@ -258,7 +259,7 @@ def name_of(worker: Worker | None) -> str | None:
 def seen(dispatcher: Dispatcher) -> object:
     """Whatever a preview might have changed."""
     return (
-        dispatcher_statistics(dispatcher),
+        finished(dispatcher_statistics_steps(dispatcher)),
         [(span, id(worker)) for span, worker in dispatcher.selector.assignment()],
         [(id(worker), list(worker.pending), list(map(id, worker.ready))) for worker in dispatcher.workers.values()],
         [(slot, list(map(id, blocked.parts))) for slot, blocked in dispatcher.blocked.items()],

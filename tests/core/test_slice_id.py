@@ -11,7 +11,6 @@ from proxy.core.positions import pack
 from proxy.core.slice_id import (
     ENTRY_BITS,
     SLICED_MESSAGES_MAX,
-    is_slice,
     original_entry,
     slice_id,
     sliceable,
@@ -28,14 +27,12 @@ def test_an_id_is_made_of_its_content_and_fits_a_clients_number(entry: int, want
     made = slice_id(entry, wanted)
     assert made == slice_id(entry, list(wanted))
     assert 0 < made <= JAVA_LONG_MAX
-    assert is_slice(made)
     assert original_entry(made) == entry
 
 
 @given(entry=entries)
 def test_a_real_entry_is_no_slice(entry: int) -> None:
     """Its id is its own."""
-    assert not is_slice(entry)
     assert original_entry(entry) == entry
 
 

@@ -32,8 +32,8 @@ def split(stream: bytes, piece_bytes: int) -> tuple[list[bytes], str]:
             frames += splitter.feed(stream[start : start + piece_bytes])
         except FrameError as error:
             return frames, str(error)
-        promise(splitter.held_bytes < FRAME_BYTES_MAX, "less than one frame is held")
-    held = splitter.held_bytes
+        promise(splitter._held_bytes < FRAME_BYTES_MAX, "less than one frame is held")
+    held = splitter._held_bytes
     promise(sum(map(len, frames)) + held == len(stream), "every byte is in a frame or held")
     return frames, ""
 

@@ -13,7 +13,7 @@ from proxy.wire import messages
 from proxy.wire import pulsar_pb2 as pb
 from proxy.wire.errors import FrameError
 from proxy.wire.frames import encode_message, parse_command, payload_start
-from proxy.wire.messages import MessageHead, message_frame, parse_message, rewrite_consumer_id
+from proxy.wire.messages import MessageHead, message_frame, parse_message
 from proxy.wire.varints import varint
 from tests.fuzz.target import Choices, Target, golden_frames, promise, sized
 
@@ -92,10 +92,9 @@ def check(frame: bytes) -> None:
     words = {} if head.ack_set is None else dict(enumerate(head.ack_set))
     promise(words == dict(enumerate(command.ack_set)), "the ack set is protobuf's")
     promise(head.tail == frame[payload_start(frame) :], "the tail is all behind the command")
-    again = message_frame(
-        head.consumer_id, head.ledger, head.entry, head.redelivery_count, head.tail, head.ack_set or (), head.extras
-    )
-    rewritten, other = expected(again), expected(rewrite_consumer_id(frame, 77))
+    written = head.ledger, head.entry, head.redelivery_count, head.tail, head.ack_set or (), head.extras
+    again = message_frame(head.consumer_id, *written)
+    rewritten, other = expected(again), expected(message_frame(77, *written))
     promise(rewritten is not None and other is not None, "what is written can be read")
     if rewritten is not None and other is not None:
         promise(same(rewritten, command), "what is written says what was read")

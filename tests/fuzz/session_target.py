@@ -172,7 +172,7 @@ class Scene:
 
     def check(self) -> None:
         """What is held is within its limits, at every step."""
-        promise(self.session._splitter.held_bytes <= FRAME_BYTES_MAX, "at most one frame is held")
+        promise(self.session._splitter._held_bytes <= FRAME_BYTES_MAX, "at most one frame is held")
         shown = self.session.statistics()
         if shown.relay is not None:
             promise(shown.relay.queued_bytes <= QUEUED_BYTES_MAX, "requests are queued within their bound")

@@ -27,7 +27,7 @@ from proxy.groups.messages import (
     Version,
 )
 from proxy.groups.replay import Answer, Reposition
-from proxy.groups.session import GroupSession, Hold, Open, Release, Send, SessionAct
+from proxy.groups.session import GroupSession, Hold, Holding, Open, Release, Send, SessionAct, State
 from proxy.groups.streams import GroupId, StreamState
 from proxy.groups.timing import GroupTiming
 
@@ -39,6 +39,12 @@ ALICE, BOB, CAROL = SessionId("a", 1), SessionId("b", 1), SessionId("c", 1)
 def version(number: int, epoch: int = 1) -> Version:
     """Of epoch 1 unless said otherwise."""
     return Version(epoch, number)
+
+
+def deliverable(session: GroupSession, stream: int, now: float) -> bool:
+    """Whether a message of that stream may go to a worker now, by what the session says of itself."""
+    leased = session.state in (State.REPLAYING, State.UPDATING) and now < session.lease_until
+    return leased and session.holdings.get(stream) is Holding.OPEN
 
 
 class SessionRig:

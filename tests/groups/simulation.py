@@ -39,6 +39,7 @@ from proxy.net.group.member import GroupMember, Leading
 from proxy.net.group.members import GroupMembers
 from proxy.net.group.replays import GroupReplays
 from tests.groups.model_pulsar import ModelGroupTopic, ModelStream
+from tests.groups.rig import deliverable
 
 GROUP = GroupId("persistent://public/default/orders", "billing")
 OPEN_AGAIN_S = 0.3
@@ -151,7 +152,7 @@ class Judge:
         """Who may deliver a stream, broker or no broker."""
         running = [replica for replica in world.replicas.values() if replica.alive and not replica.paused]
         for stream in range(len(world.streams)):
-            deliverers = [each.name for each in running if each.session.may_deliver(stream, each.now)]
+            deliverers = [each.name for each in running if deliverable(each.session, stream, each.now)]
             assert len(deliverers) <= 1, f"{deliverers} may deliver {stream}"
 
     @staticmethod
@@ -332,7 +333,7 @@ class Replica:
             elif message not in line.pending:
                 line.ahead.setdefault(message, self.world.streams[stream].tenures_count)
         while line.ahead and len(line.pending) < PREFETCH and line.free and self.now < self.until:
-            assert self.session.may_deliver(stream, self.now), f"{self.name} was not told to stop delivering {stream}"
+            assert deliverable(self.session, stream, self.now), f"{self.name} was not told to stop delivering {stream}"
             message, tenure = next(iter(line.ahead.items()))
             del line.ahead[message]
             assert tenure == self.world.streams[stream].tenures_count, (

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 
 import pytest
 
+from tests.groups.rig import deliverable
 from tests.groups.simulation import Chances, Replica, World
 
 ALL = range(16)
@@ -34,7 +35,7 @@ def standing_still(world: World, seconds: float, streams: Iterable[int]) -> floa
 
 def may_deliver(replica: Replica, stream: int) -> bool:
     """Whether it may, and can: the broker has given it the stream."""
-    return replica.alive and replica.lines[stream].open and replica.session.may_deliver(stream, replica.now)
+    return replica.alive and replica.lines[stream].open and deliverable(replica.session, stream, replica.now)
 
 
 def leader_of(world: World) -> Replica:

@@ -7,7 +7,7 @@ import pytest
 from proxy.groups.messages import FindLeader, LeaseStreams, RenewStreamLease, UpdateStreams, UpdateStreamStates
 from proxy.groups.session import TABLE, Action, Event, Holding, State
 from proxy.groups.streams import StreamState
-from tests.groups.rig import TIMING, SessionRig, version
+from tests.groups.rig import TIMING, SessionRig, deliverable, version
 
 
 def replaying(*streams: int) -> SessionRig:
@@ -50,12 +50,12 @@ def test_a_new_leader_is_asked_at_once() -> None:
     assert rig.lease(1, 0, 2) == ["open 0", "open 2"]
     rig.said.clear()
     assert rig.began(1) == []
-    assert rig.session.may_deliver(0, rig.now), "it came late"
+    assert deliverable(rig.session, 0, rig.now), "it came late"
     assert rig.began(2) == ["hold 0", "hold 2"]
     assert rig.heard() == ["FindLeader"]
     assert rig.lease(9, 0, 2) == [], "of the leader before"
     assert rig.lease(1, 0, 2, epoch=2) == ["open 0", "open 2"]
-    assert rig.session.may_deliver(0, rig.now)
+    assert deliverable(rig.session, 0, rig.now)
 
 
 def test_it_looks_for_the_leader_until_it_is_given_streams() -> None:
@@ -79,8 +79,8 @@ def test_it_looks_for_the_leader_until_it_is_given_streams() -> None:
     assert isinstance(report, UpdateStreamStates)
     assert report.states == (StreamState(2, pending_count=1),)
     assert rig.session.state is State.REPLAYING
-    assert rig.session.may_deliver(0, rig.now)
-    assert not rig.session.may_deliver(1, rig.now)
+    assert deliverable(rig.session, 0, rig.now)
+    assert not deliverable(rig.session, 1, rig.now)
 
 
 def test_a_lease_lasts_from_when_it_asked_and_not_from_when_it_was_answered() -> None:
@@ -91,8 +91,8 @@ def test_a_lease_lasts_from_when_it_asked_and_not_from_when_it_was_answered() ->
     for seconds in (2.0, 2.5):
         rig.now += seconds
         rig.hear(RenewStreamLease(rig.header(heard=beat), version(1)))
-    assert rig.session.may_deliver(0, asked_at + TIMING.lease_s - 0.001)
-    assert not rig.session.may_deliver(0, asked_at + TIMING.lease_s)
+    assert deliverable(rig.session, 0, asked_at + TIMING.lease_s - 0.001)
+    assert not deliverable(rig.session, 0, asked_at + TIMING.lease_s)
 
 
 @pytest.mark.parametrize("heard_late", [False, True])
@@ -100,7 +100,7 @@ def test_nothing_is_delivered_when_the_lease_is_over(*, heard_late: bool) -> Non
     """Also by one that slept through its end and hears a renewal first."""
     rig = replaying(0, 1)
     rig.now += TIMING.lease_s
-    assert not rig.session.may_deliver(0, rig.now)
+    assert not deliverable(rig.session, 0, rig.now)
     done = rig.renew(1) if heard_late else rig.wait(0.0)
     assert done == ["hold 0", "hold 1"]
     assert rig.session.state is State.CONNECTING
@@ -137,8 +137,8 @@ def test_a_change_is_over_when_the_leader_says_so() -> None:
     rig = replaying(0, 1)
     assert rig.update(1, 2, 1, 2) == ["release 0", "open 2"]
     assert rig.session.state is State.UPDATING
-    assert not rig.session.may_deliver(0, rig.now)
-    assert rig.session.may_deliver(1, rig.now)
+    assert not deliverable(rig.session, 0, rig.now)
+    assert deliverable(rig.session, 1, rig.now)
     rig.released(0)
     report = rig.said[-1]
     assert isinstance(report, UpdateStreamStates)

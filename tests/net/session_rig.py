@@ -44,7 +44,7 @@ def parse(data: bytes) -> list[pb.BaseCommand]:
     """Read all commands in a stretch of whole frames."""
     splitter = frames.FrameSplitter(16 * 1024 * 1024)
     commands = [frames.parse_command(frame) for frame in splitter.feed(data)]
-    assert splitter.held_bytes == 0, "half a frame was written"
+    assert splitter._held_bytes == 0, "half a frame was written"
     return commands
 
 

@@ -10,7 +10,8 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from proxy.core.dispatcher import OrderingMode
-from proxy.core.statistics import WorkerStatistics, dispatcher_statistics
+from proxy.core.statistics import WorkerStatistics, dispatcher_statistics_steps
+from proxy.core.steps import finished
 from tests.sim.checkers import Violation
 from tests.sim.gateway import seat_of, slot_of
 
@@ -39,7 +40,7 @@ class Numbers:
         if any(worker.outbox for worker in workers.values()):
             return
         self.looked += 1
-        shown = dispatcher_statistics(subscription.state.dispatcher)
+        shown = finished(dispatcher_statistics_steps(subscription.state.dispatcher))
         pending = 0
         for worker, numbers in zip(workers.values(), shown.workers, strict=True):
             seat = seat_of(subscription, worker, self._model)

@@ -48,7 +48,7 @@ def test_frames_do_not_depend_on_how_the_stream_is_cut(frames: list[bytes], at: 
     """Frames come out whole, once and in order, each with its size field, wherever the network cuts the stream."""
     splitter = FrameSplitter(LIMIT)
     assert feed_all(splitter, cut(b"".join(frames), at)) == frames
-    assert splitter.held_bytes == 0
+    assert splitter._held_bytes == 0
 
 
 @given(frames_strategy)
@@ -68,7 +68,7 @@ def test_every_truncation_waits_for_the_rest() -> None:
     for size in range(len(FLOW_FRAME)):
         splitter = FrameSplitter(LIMIT)
         assert splitter.feed(FLOW_FRAME[:size]) == []
-        assert splitter.held_bytes == size
+        assert splitter._held_bytes == size
         assert splitter.feed(FLOW_FRAME[size:]) == [FLOW_FRAME]
 
 

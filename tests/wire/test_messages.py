@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from proxy.wire import messages
 from proxy.wire.errors import FrameError
 from proxy.wire.frames import encode_command, encode_message, parse_command
-from proxy.wire.messages import NO_EXTRAS, Extras, MessageHead, message_frame, parse_message, rewrite_consumer_id
+from proxy.wire.messages import NO_EXTRAS, Extras, MessageHead, message_frame, parse_message
 from proxy.wire.pulsar_pb2 import BaseCommand
 from tests.wire.builders import MINUS_ONE_PARTITION, UNKNOWN_FIELD, frame_of, golden, message_command, tail_of
 
@@ -20,6 +20,12 @@ uint32 = st.one_of(st.integers(0, 3), st.integers(0, (1 << 32) - 1))
 words = st.lists(st.integers(-(1 << 63), (1 << 63) - 1), max_size=3)
 partitions = st.one_of(st.none(), st.just(-1), st.integers(0, 2000))
 tails = st.binary(max_size=60)
+
+
+def rewritten(frame: bytes, consumer_id: int) -> bytes:
+    """The same MESSAGE for another consumer, read and written as the gateway does."""
+    _, ledger, entry, count, ack_set, tail, extras = parse_message(frame)
+    return message_frame(consumer_id, ledger, entry, count, tail, ack_set or (), extras)
 
 
 def encoded(command: BaseCommand, tail: bytes) -> bytes:
@@ -56,7 +62,7 @@ def test_layouts_learned_earlier_never_change_a_result(ids: list[tuple[int, int,
     for consumer, entry, count in ids:
         frame = encoded(message_command(consumer, 9, entry, count), b"t")
         assert parse_message(frame)[:4] == (consumer, 9, entry, count)
-        assert rewrite_consumer_id(frame, consumer) == frame
+        assert rewritten(frame, consumer) == frame
 
 
 def test_a_known_layout_is_left_as_soon_as_one_byte_differs() -> None:
@@ -97,10 +103,10 @@ def test_what_is_not_interpreted_is_forwarded() -> None:
     for part in (command, command.message, command.message.message_id):
         part.MergeFromString(UNKNOWN_FIELD)
     for _ in range(2):
-        frame = rewrite_consumer_id(encoded(command, b"tail"), 70_000)
-        rewritten = parse_command(frame)
-        rewritten.message.consumer_id = 7
-        assert rewritten == command
+        frame = rewritten(encoded(command, b"tail"), 70_000)
+        read = parse_command(frame)
+        read.message.consumer_id = 7
+        assert read == command
         assert frame.count(UNKNOWN_FIELD) == 3
         assert tail_of(frame) == b"tail"
 
@@ -112,7 +118,7 @@ def test_a_command_in_another_order_is_read_and_written_in_the_usual_one() -> No
     frame = frame_of(b"\x4a" + bytes((len(message),)) + message + b"\x08\x09", b"tail")
     for _ in range(2):
         assert parse_message(frame)[:6] == (7, 8, 9, 1, None, b"tail")
-        assert rewrite_consumer_id(frame, 1) == encoded(message_command(1, 8, 9, 1, (), 5), b"tail")
+        assert rewritten(frame, 1) == encoded(message_command(1, 8, 9, 1, (), 5), b"tail")
 
 
 def test_entries_of_a_consumer_share_their_extras() -> None:
@@ -132,7 +138,7 @@ def test_a_real_brokers_layout_is_learned_at_once() -> None:
         head = parse_message(frame)
         assert len(messages._layouts) == 1
         assert parse_message(frame) == head
-        assert rewrite_consumer_id(frame, head.consumer_id) == frame
+        assert rewritten(frame, head.consumer_id) == frame
     heads = [parse_message(frame) for frame in frames]
     assert [head.entry for head in heads] == [0, 1, 2] * 4
     assert [head.redelivery_count for head in heads] == [0, 0, 0, 1, 1, 1] * 2
