@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from integration.load.run import LoadRun
 
 FIRST_WORKERS: Final = ("anna", "ben", "cleo")
-LATE_WORKER: Final = "dora"
 ACK_DELAY_MS: Final = {"anna": 60.0, "ben": 500.0, "cleo": 120.0, "dora": 200.0}
 """How long each worker takes for a message. Ben is slow, so that one sees keys wait for him."""
 RECEIVER_QUEUE_SIZE: Final = 100

@@ -50,7 +50,6 @@ class FaultProxy(Lifetime):
             seed: of the jitter.
         """
         self.port = free_ports(1)[0] if port is None else port
-        self.accepted_count = 0
         self._target_port = target_port
         self._chance = random.Random(seed)  # noqa: S311 - a repeatable choice, no secret
         self._loop = asyncio.new_event_loop()
@@ -173,7 +172,6 @@ class FaultProxy(Lifetime):
     async def _accept(self, listener: socket.socket) -> None:
         while True:
             client, _ = await self._loop.sock_accept(listener)
-            self.accepted_count += 1
             task = self._loop.create_task(self._serve(client))
             self._connections[task] = None
             task.add_done_callback(self._connections.pop)

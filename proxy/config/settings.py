@@ -38,7 +38,6 @@ ENVIRONMENT_PREFIX = "KEYLINE_"
 
 _LIMITS = Limits()
 NAMES = "names, separated by commas"
-_WEEK_S = 7 * 24 * 3600
 
 
 class Broker(Group):

@@ -6,12 +6,10 @@ the caller lets other work run in between, and each is consistent in itself.
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from proxy.journal.summary import NO_JOURNAL, JournalSummary, TopicSummary
-from proxy.net.broker.statistics import State
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -98,14 +96,13 @@ class MetricsSource:
     def gateway(self) -> GatewaySummary:
         """Everything but the subscriptions, frozen."""
         brokers = self._brokers.statistics()
-        states = Counter(connection.state for connection in brokers.connections)
         return GatewaySummary(
             version=self._version,
             ready=not self._not_ready_because(),
             server=self._server(),
             subscriptions=self._subscriptions.summary(),
             producers=self._elections.summary(),
-            broker_connections={state.value: states[state.value] for state in State},
+            broker_connections=brokers.connections,
             lookups_total=brokers.lookups_total,
             lookup_failures_total=brokers.lookup_failures_total,
             collections_total=self._collections_total(),

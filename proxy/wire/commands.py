@@ -7,6 +7,7 @@ and encoded with `frames.encode_command`. Source: Pulsar's "Binary protocol spec
 
 from collections.abc import Iterable
 
+from proxy.wire import pulsar_pb2 as pb
 from proxy.wire.frames import encode_command, encode_message
 from proxy.wire.pulsar_pb2 import BaseCommand, CommandAck, FeatureFlags, ServerError
 
@@ -55,12 +56,8 @@ def success(request_id: int) -> bytes:
 
 def error(request_id: int, code: ServerError, message: str) -> bytes:
     """Says that a request was refused. The client shows `message` and decides by `code` whether to try again."""
-    command = BaseCommand(type=BaseCommand.ERROR)
-    body = command.error
-    body.request_id = request_id
-    body.error = code
-    body.message = message
-    return encode_command(command)
+    body = pb.CommandError(request_id=request_id, error=code, message=message)
+    return encode_command(BaseCommand(type=BaseCommand.ERROR, error=body))
 
 
 def flow(consumer_id: int, permits: int) -> bytes:
@@ -125,38 +122,26 @@ def redeliver(consumer_id: int, ids: Iterable[tuple[int, int]]) -> bytes:
 
 def unsubscribe(consumer_id: int, request_id: int) -> bytes:
     """Asks for the subscription to be deleted."""
-    command = BaseCommand(type=BaseCommand.UNSUBSCRIBE)
-    body = command.unsubscribe
-    body.consumer_id = consumer_id
-    body.request_id = request_id
-    return encode_command(command)
+    body = pb.CommandUnsubscribe(consumer_id=consumer_id, request_id=request_id)
+    return encode_command(BaseCommand(type=BaseCommand.UNSUBSCRIBE, unsubscribe=body))
 
 
 def get_last_message_id(consumer_id: int, request_id: int) -> bytes:
     """Asks for the topic's last message, and how far the subscription is."""
-    command = BaseCommand(type=BaseCommand.GET_LAST_MESSAGE_ID)
-    body = command.getLastMessageId
-    body.consumer_id = consumer_id
-    body.request_id = request_id
-    return encode_command(command)
+    body = pb.CommandGetLastMessageId(consumer_id=consumer_id, request_id=request_id)
+    return encode_command(BaseCommand(type=BaseCommand.GET_LAST_MESSAGE_ID, getLastMessageId=body))
 
 
 def close_consumer(consumer_id: int, request_id: int) -> bytes:
     """Closes a consumer: as a request, or, from a broker's side, so that the client looks its topic up and returns."""
-    command = BaseCommand(type=BaseCommand.CLOSE_CONSUMER)
-    body = command.close_consumer
-    body.consumer_id = consumer_id
-    body.request_id = request_id
-    return encode_command(command)
+    body = pb.CommandCloseConsumer(consumer_id=consumer_id, request_id=request_id)
+    return encode_command(BaseCommand(type=BaseCommand.CLOSE_CONSUMER, close_consumer=body))
 
 
 def close_producer(producer_id: int, request_id: int) -> bytes:
     """Closes a producer, in the two ways of `close_consumer`."""
-    command = BaseCommand(type=BaseCommand.CLOSE_PRODUCER)
-    body = command.close_producer
-    body.producer_id = producer_id
-    body.request_id = request_id
-    return encode_command(command)
+    body = pb.CommandCloseProducer(producer_id=producer_id, request_id=request_id)
+    return encode_command(BaseCommand(type=BaseCommand.CLOSE_PRODUCER, close_producer=body))
 
 
 def send(producer_id: int, sequence_id: int, tail: bytes) -> bytes:

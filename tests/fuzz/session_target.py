@@ -174,9 +174,9 @@ class Scene:
         """What is held is within its limits, at every step."""
         promise(self.session._splitter._held_bytes <= FRAME_BYTES_MAX, "at most one frame is held")
         shown = self.session.statistics()
-        if shown.relay is not None:
+        if shown.relay is not None and self.session._relay is not None:
             promise(shown.relay.queued_bytes <= QUEUED_BYTES_MAX, "requests are queued within their bound")
-            promise(shown.relay.requests_pending <= REQUESTS_MAX, "requests are pending within their bound")
+            promise(self.session._relay._requests.pending <= REQUESTS_MAX, "requests are pending within their bound")
         self.client.take()
 
     def leave(self) -> None:

@@ -26,7 +26,7 @@ from proxy.net.broker.handshake import auth_response_frame, connect_frame
 from proxy.net.broker.producer_routes import ProducerRoutes
 from proxy.net.broker.requests import REPLY_FIELDS, Answered, Requests, refusal_in, request_id_of
 from proxy.net.broker.routes import ConsumerRoutes
-from proxy.net.broker.statistics import BrokerConnectionStatistics, State
+from proxy.net.broker.statistics import State
 from proxy.net.keep_alive import KeepAlive, Verdict
 from proxy.wire import commands, frames
 from proxy.wire import pulsar_pb2 as pb
@@ -75,9 +75,7 @@ class BrokerConnection:
         self._pausing: dict[int, object] = {}
         self._began_at = clock.now()
         self._keep_alive = KeepAlive(settings.keep_alive_s, self._began_at, look_every_s=TICK_S)
-        self._server_version = ""
         self._unknown_types: set[int] = set()
-        self._unknown_frames = self._unexpected_replies = self._request_timeouts = 0
         self._log = log.bind(broker=str(target))
         self._timer: Timer = clock.call_later(TICK_S, self._tick)
 
@@ -148,21 +146,6 @@ class BrokerConnection:
             self._transport.close()
         else:
             self._lose(UpstreamUnavailable(reason))
-
-    def statistics(self) -> BrokerConnectionStatistics:
-        """Freeze what is worth seeing."""
-        return BrokerConnectionStatistics(
-            broker=self.target.service_url,
-            proxy_to_broker_url=self.target.proxy_to_broker_url,
-            state=self._state.value,
-            server_version=self._server_version,
-            consumers=len(self._consumers),
-            requests_waiting=len(self._requests),
-            reading_paused=bool(self._pausing),
-            unknown_frames_total=self._unknown_frames,
-            unexpected_replies_total=self._unexpected_replies,
-            request_timeouts_total=self._request_timeouts,
-        )
 
     # ------------------------------------------------------------------ ports.Receiver
 
@@ -256,7 +239,6 @@ class BrokerConnection:
         if self._state is State.HANDSHAKE and refusal is not None:
             self._abort(refusal)
             return
-        self._unexpected_replies += 1
         self._log.warning(
             "broker reply unmatched",
             request_id=request_id,
@@ -270,7 +252,6 @@ class BrokerConnection:
             return
         connected = command.connected
         self._state = State.READY
-        self._server_version = connected.server_version
         if connected.max_message_size > self._settings.max_frame_bytes:
             self._log.warning(
                 "broker message limit exceeds max_frame_bytes",
@@ -317,13 +298,12 @@ class BrokerConnection:
         self._consumers.reached_end_of_topic(command.reachedEndOfTopic.consumer_id)
 
     def _unknown(self, kind: int) -> None:
-        self._unknown_frames += 1
         if kind not in self._unknown_types:
             self._unknown_types.add(kind)
             name = _type_name(kind)
             self._log.warning("unknown broker command ignored", type=name)
 
-    # What a broker may send unasked. Anything else is logged once and counted.
+    # What a broker may send unasked. Anything else is logged once.
     _HANDLERS: ClassVar[dict[int, Callable[[BrokerConnection, pb.BaseCommand], None]]] = {
         _Type.CONNECTED: _connected,
         _Type.AUTH_CHALLENGE: _challenge,
@@ -350,7 +330,7 @@ class BrokerConnection:
                 limit = f"{self._settings.connect_timeout_s:g} s"
                 self._abort(UpstreamUnavailable(f"{self.target} did not complete the handshake within {limit}"))
             return
-        self._request_timeouts += self._requests.expire(now, str(self.target))
+        self._requests.expire(now, str(self.target))
         verdict = self._keep_alive.check(now, paused=bool(self._pausing))
         if verdict is Verdict.PING:
             self.send(commands.ping())

@@ -8,6 +8,7 @@ Retry and backoff belong to the caller, who alone knows how urgent its work is.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -17,7 +18,7 @@ from proxy.errors import KeylineError, LimitExceeded, UpstreamUnavailable
 from proxy.net.broker.lookup import Lookup, connect_to_first
 from proxy.net.broker.pool import BrokerPool
 from proxy.net.broker.settings import BrokerSettings, BrokerTarget
-from proxy.net.broker.statistics import BrokersStatistics
+from proxy.net.broker.statistics import BrokersStatistics, State
 
 if TYPE_CHECKING:
     from proxy.net.broker.connection import BrokerConnection
@@ -86,12 +87,11 @@ class Brokers:
 
     def statistics(self) -> BrokersStatistics:
         """Freeze what is worth seeing."""
+        states = Counter(self._pool.states())
         return BrokersStatistics(
-            service_urls=self._settings.service_urls,
-            lookups_waiting=len(self._waiting),
             lookups_total=self._lookups,
             lookup_failures_total=self._lookup_failures,
-            connections=self._pool.statistics(),
+            connections={state.value: states[state] for state in State},
         )
 
     def close(self, gone: Callable[[], None]) -> None:

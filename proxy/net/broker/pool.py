@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 from proxy.errors import KeylineError, UpstreamUnavailable
 from proxy.net.broker.connection import BrokerConnection
 from proxy.net.broker.settings import BrokerSettings, BrokerTarget
-from proxy.net.broker.statistics import BrokerConnectionStatistics, State
+from proxy.net.broker.statistics import State
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from proxy.net.broker.lookup import GotConnection
     from proxy.net.ports import Clock, Connector
@@ -54,14 +54,9 @@ class BrokerPool:
         else:
             self._waiting[connection].append(got)
 
-    def statistics(self) -> tuple[BrokerConnectionStatistics, ...]:
-        """Every connection that stands or is being opened."""
-        return tuple(
-            connection.statistics()
-            for places in self._connections.values()
-            for connection in places
-            if connection is not None
-        )
+    def states(self) -> Iterator[State]:
+        """Of every connection that stands or is being opened."""
+        return (place.state for places in self._connections.values() for place in places if place is not None)
 
     def close(self, reason: str, gone: Callable[[], None]) -> None:
         """Close all, and refuse from now on; `gone` is called when the last is closed, perhaps at once."""

@@ -89,10 +89,6 @@ class Requests:
         self._queued: dict[int, Answered] = {}
         """Producers that wait for their turn at the broker, without a time-out."""
 
-    def __len__(self) -> int:
-        """How many wait."""
-        return len(self._waiting) + len(self._queued)
-
     def add(self, now: float, answered: Answered) -> int:
         """Remember a request made `now`; its id."""
         request_id = self._next_id
@@ -112,17 +108,14 @@ class Requests:
             answered(refusal_in(command) or command)
         return True
 
-    def expire(self, now: float, broker: str) -> int:
-        """Answer those that waited too long; how many."""
-        expired = 0
+    def expire(self, now: float, broker: str) -> None:
+        """Answer those that waited too long."""
         while self._waiting:
             request_id, (deadline, answered) = next(iter(self._waiting.items()))
             if deadline > now:
                 break
             del self._waiting[request_id]
             answered(UpstreamUnavailable(f"{broker} did not answer within {self._timeout_s:g} s"))
-            expired += 1
-        return expired
 
     def take_all(self) -> list[Answered]:
         """Forget everything that waits; who asked, in the order they did."""

@@ -16,27 +16,10 @@ class State(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class BrokerConnectionStatistics:
-    """One connection as operators see it."""
-
-    broker: str
-    proxy_to_broker_url: str
-    state: str
-    server_version: str
-    consumers: int
-    requests_waiting: int
-    reading_paused: bool
-    unknown_frames_total: int
-    unexpected_replies_total: int
-    request_timeouts_total: int
-
-
-@dataclass(frozen=True, slots=True)
 class BrokersStatistics:
     """The way upstream as operators see it."""
 
-    service_urls: tuple[str, ...]
-    lookups_waiting: int
     lookups_total: int
     lookup_failures_total: int
-    connections: tuple[BrokerConnectionStatistics, ...]
+    connections: dict[str, int]
+    """By state; every state is there."""

@@ -211,11 +211,9 @@ class Relay:
         return RelayStatistics(
             broker=str(self._route.broker),
             state=self._state.value,
-            requests_pending=self._requests.pending,
             producers=self._requests.producers,
             consumers=self._requests.consumers,
             queued_bytes=self._queued_bytes,
-            redirect_connections=self._lookups.connections,
         )
 
     # ---- from the client

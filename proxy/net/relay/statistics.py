@@ -52,11 +52,9 @@ class RelayStatistics:
 
     broker: str
     state: str
-    requests_pending: int
     producers: int
     consumers: int
     queued_bytes: int
-    redirect_connections: int
 
 
 def counts(counters: SessionCounters) -> dict[str, int]:

@@ -107,7 +107,6 @@ class ClientSession:
         self._slices = slices
         self._incoming = FramesInSlices(slices, self._sort_guarded, self._read_or_pause, self._give_up)
         self._transport: Transport | None = None
-        self._connected_since_s = 0.0
         self._client_version = self._principal = ""
         self._expiry: Expiry | None = None
         self._relay: Relay | None = None
@@ -144,9 +143,7 @@ class ClientSession:
             peer=self._transport.peer if self._transport is not None else "",
             client_version=self._client_version,
             state=self._state.value,
-            connected_since_s=self._connected_since_s,
             workers=len(self._workers) if self._workers is not None else 0,
-            reading_paused=not self._reads,
             relay=self._relay.statistics() if self._relay is not None else None,
             counters=counts(self._counters),
         )
@@ -156,7 +153,6 @@ class ClientSession:
     def opened(self, transport: Transport) -> None:
         """A client has connected and has so long to say CONNECT."""
         self._transport = transport
-        self._connected_since_s = self._clock.time()
         self._timer = self._clock.call_later(self._limits.handshake_timeout_s, self._handshake_late)
         self._heartbeat.start()
 

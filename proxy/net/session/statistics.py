@@ -50,8 +50,6 @@ class SessionStatistics:
     peer: str
     client_version: str
     state: str
-    connected_since_s: float
     workers: int
-    reading_paused: bool
     relay: RelayStatistics | None
     counters: dict[str, int]

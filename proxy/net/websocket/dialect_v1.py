@@ -39,8 +39,6 @@ _TYPES = "ack, nack, permit, unsubscribe, isEndOfTopic"
 class DialectV1:
     """Text frames of JSON; with `binary` a message is a binary frame of header size, JSON header and payload."""
 
-    forgiving = True
-
     def __init__(self, slot_of: Callable[[bytes], int], *, binary: bool) -> None:
         """`slot_of` gives the hash slot of a sticky key."""
         self._slot_of = slot_of

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 class DialectV2:
     """Receipts and other messages that it lacks are not sent."""
 
-    forgiving = False
-
     def read(self, frame: Frame) -> Word:
         """As the protocol says; a command without a known type is an acknowledgement."""
         said = read_object(frame)

@@ -54,9 +54,6 @@ class WordError(ValueError):
 class Dialect(Protocol):
     """One language."""
 
-    forgiving: bool
-    """Whether a mistake is answered (`mistake`) and forgiven; else it ends the connection."""
-
     def read(self, frame: Frame) -> Word:
         """Raises `WordError`."""
 
@@ -73,7 +70,7 @@ class Dialect(Protocol):
         """Whether everything was read: the answer where the client asked, else the news."""
 
     def mistake(self, error: WordError) -> Frame | None:
-        """What a client is told that said something wrong."""
+        """What a client is told that said something wrong; None ends the connection."""
 
 
 def moment(milliseconds: int) -> str:
