@@ -1,6 +1,6 @@
 """Groups of replicas from their own account: who led, which streams came and went, how long streams stood still.
 
-Each replica's journal has what that replica knew (`proxy/net/group/chronicle.py`): `group_session` tells the whole set
+Each replica's journal has what that replica knew (`proxy/net/group/audit_log.py`): `group_session` tells the whole set
 of its leases whenever that changes, so what it gained and lost is the difference between two of them in one run. A
 process that is killed says nothing more: its losses are in no journal.
 

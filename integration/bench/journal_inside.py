@@ -36,7 +36,7 @@ def measure(sizes: Sizes) -> list[Row]:
     spool = Spool(SPOOL_BYTES)
     digests = KeyDigests(b"of the bench")
     journal = Journal("bench", spool, time.time_ns, time.monotonic, digests)
-    paths = {"without": GatewayPath(), "with": GatewayPath(chronicler=journal)}
+    paths = {"without": GatewayPath(), "with": GatewayPath(event_recorder=journal)}
     times: dict[str, list[float]] = {name: [] for name in paths}
     writing = []
     for _ in range(TRIES):

@@ -34,7 +34,7 @@ from proxy.wire.metadata import peek
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from proxy.net.events import Chronicler
+    from proxy.net.events import EventRecorder
     from proxy.net.ports import Receiver
 
 T = TypeVar("T")
@@ -178,9 +178,9 @@ class GatewayPath:
     """A gateway with one subscription and its workers, ready to be fed; `spent_s` is the time inside it."""
 
     def __init__(
-        self, worker_count: int = 4, chronicler: Chronicler | None = None, clock: StillClock | None = None
+        self, worker_count: int = 4, event_recorder: EventRecorder | None = None, clock: StillClock | None = None
     ) -> None:
-        """Connect and subscribe the workers, each on a connection of its own; `chronicler` keeps the journal."""
+        """Connect and subscribe the workers, each on a connection of its own; `event_recorder` keeps the journal."""
         clock = self._clock = clock or StillClock()
         self.broker = ScriptedBroker(clock)
         directory = Subscriptions(
@@ -189,7 +189,7 @@ class GatewayPath:
             SubscriptionSettings(),
             Openings(clock, StillBackground(clock)),
         )
-        directory.events.chronicler = chronicler
+        directory.events.event_recorder = event_recorder
         elections = ProducerElections(clock, directory.events, ElectionSettings())
         settings = SessionSettings((parse_service_url(BROKER),), authorize_workers=False)
         names = BrokerNames(settings.brokers, clock)

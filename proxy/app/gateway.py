@@ -92,13 +92,13 @@ class Gateway:
         subscription_settings = picked(SubscriptionSettings, config)
         self._subscriptions = Subscriptions(self._brokers, clock, subscription_settings, openings, self._is_shared)
         if self._groups is not None:
-            self._subscriptions.new_assignment = self._groups.new_seat
+            self._subscriptions.new_assignment = self._groups.new_assignment
         if owner is not None:
             self._subscriptions.ownership = owner.deployment.bundles
         events = self._subscriptions.events
         self._journal = journal_of(config, clock)
         if self._journal is not None:
-            events.chronicler = self._journal.journal
+            events.event_recorder = self._journal.journal
         self._event_topic = event_topic_of(config, events, clock)
         part = self._groups if owner is None else owner.deployment
         rivals = rivals_of(config, None if part is None else part.replica, self._brokers, clock)

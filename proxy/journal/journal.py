@@ -33,7 +33,7 @@ ROWS_AT_A_TIME: Final = 10_000
 
 
 class Journal:
-    """Gathers rows of one run of the gateway. Implements `proxy.net.events.Chronicler`."""
+    """Gathers rows of one run of the gateway. Implements `proxy.net.events.EventRecorder`."""
 
     def __init__(
         self,

@@ -1,8 +1,8 @@
-"""What happens to subscriptions, told to whoever listens: joins, leaves, moved hashes, drains, hand-overs, orders.
+"""The stream of events: joins, leaves, moved hashes, drains, hand-overs, orders.
 
-A stateful worker learns here which keys it gained and lost (apache/pulsar issue 6555), a console what to draw anew. The
-latest events are kept, so that a listener whose connection broke goes on where it was. A listener that does not keep
-up loses events rather than memory, and is told so.
+A stateful worker learns here which keys it gained and lost (apache/pulsar issue 6555), a console what to redraw. The
+latest events are kept, so that a listener can resume after a reconnect. A slow listener loses events instead of growing
+the memory, and is informed of the loss.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Event:
     """One thing that happened."""
 
     number: int
-    """One more than the event's before it."""
+    """One more than the previous event's."""
     kind: str
     at: float
     """On the gateway's clock."""
@@ -44,14 +44,14 @@ class Event:
     facts: dict[str, Any]
     """By kind; plain values only."""
     concerned: frozenset[str]
-    """Names of workers that it tells of, those included that are not listed."""
+    """Names of all workers concerned, including those not listed."""
 
 
 class DeliveryRecorder(Protocol):
     """Keeps a record of each message of one subscription."""
 
     def digest(self, key: bytes) -> int:
-        """What stands for a key in the record; 0 for one whose messages are not recorded."""
+        """The key's digest in the record; 0 for a key that is not recorded."""
 
     def sent(self, worker: Worker, units: Sequence[Part], now: float) -> None:
         """These were written to the worker's socket."""
@@ -60,27 +60,27 @@ class DeliveryRecorder(Protocol):
         """These ended."""
 
 
-class Chronicler(Protocol):
-    """Writes down what happens at this gateway. Nothing waits for it, and it never fails."""
+class EventRecorder(Protocol):
+    """Records this gateway's events. Nothing waits for it, and it never fails."""
 
     def happened(self, event: Event) -> None:
-        """As `Events` tells it."""
+        """An event, as published by `Events`."""
 
     def handed_over(self, key: tuple[str, str], hand_overs: Sequence[HandOver]) -> None:
         """Hashes of a subscription drained and went to their new owners."""
 
     def came_back(self, key: tuple[str, str], consumer: str, messages: int) -> None:
-        """A worker gave messages of a subscription back, or left them behind."""
+        """A worker returned messages of a subscription, or held them when it left."""
 
     def recorder(self, key: tuple[str, str]) -> DeliveryRecorder | None:
         """For one subscription; None if no record of messages is kept."""
 
 
 class Listener:
-    """Somebody's place in the stream. Implements `admin_api.ports.EventListener`."""
+    """A listener's position in the stream. Implements `admin_api.ports.EventListener`."""
 
     def __init__(self, events: Events, wake: Callable[[], None], wanted: Callable[[Event], bool]) -> None:
-        """`wake` is called when there is something `wanted` to take after there was nothing, and at the end."""
+        """`wake` is called when the first `wanted` event can be taken, and at the end."""
         self._events = events
         self._wake = wake
         self._wanted = wanted
@@ -94,18 +94,18 @@ class Listener:
         return self._events.closed
 
     def take(self) -> tuple[int, list[Event]]:
-        """How many were lost before these, and all that came since the last look."""
+        """The number of lost events, and all events since the last call."""
         missed, self.missed = self.missed, 0
         taken = list(self._queue)
         self._queue.clear()
         return missed, taken
 
     def close(self) -> None:
-        """Listen no more."""
+        """Stop listening."""
         self._events.listeners.discard(self)
 
     def put(self, event: Event) -> None:
-        """One more, if it is wanted, or the oldest is lost for it."""
+        """Queue an event, if it is wanted; at the limit the oldest is dropped."""
         if not self._wanted(event):
             return
         if len(self._queue) >= QUEUED_MAX:
@@ -116,7 +116,7 @@ class Listener:
             self._wake()
 
     def end(self) -> None:
-        """Wake whoever waits, for the last time."""
+        """Wake the waiting reader, for the last time."""
         self._wake()
 
 
@@ -129,14 +129,14 @@ class Events:
         self._kept: deque[Event] = deque(maxlen=KEPT_MAX)
         self._first = self._latest = 0
         self.listeners: set[Listener] = set()
-        self.chronicler: Chronicler | None = None
-        """Who writes everything down, as nobody else is told of it: whole, and whether or not anybody listens."""
+        self.event_recorder: EventRecorder | None = None
+        """Records everything, including facts that listeners do not get, with or without listeners."""
         self.closed = False
 
     def number_from(self, number: int) -> None:
         """Let the first event's number come after this one; before anything happened.
 
-        With numbers that grow from one life of the gateway to the next, a listener that was here before is known.
+        With numbers that grow from one run of the gateway to the next, a returning listener is recognised.
         """
         assert not self._kept, "events are numbered already"
         self._first = self._latest = number
@@ -146,7 +146,7 @@ class Events:
     ) -> Listener:
         """Everything wanted from now on, or `after` an event's number as far as it is kept; after 0 all that is.
 
-        Who had an event of an earlier life of the gateway missed something, though nobody knows how much.
+        A listener whose last event is from an earlier run of the gateway has missed an unknown number.
         """
         listener = Listener(self, wake, wanted)
         if after is not None:
@@ -167,13 +167,13 @@ class Events:
             listener.end()
 
     def happened(self, kind: str, key: Key, *, concerned: Iterable[str | None] = (), **facts: Any) -> None:
-        """Tell it; `concerned` are workers besides the one that the fact `consumer` names."""
+        """Publish an event; `concerned` are workers besides the one in the fact `consumer`."""
         self._latest += 1
         names = frozenset(name for name in (*concerned, facts.get("consumer")) if name is not None)
         event = Event(self._latest, kind, self._now(), *key, facts, names)
         self._kept.append(event)
-        if self.chronicler is not None:
-            self.chronicler.happened(event)
+        if self.event_recorder is not None:
+            self.event_recorder.happened(event)
         for listener in self.listeners:
             listener.put(event)
 
@@ -188,14 +188,14 @@ class Events:
         self.happened("worker_left", key, concerned=concerned, consumer=consumer, reason=reason, **told)
 
     def drains_began(self, key: Key, began: int, draining: int) -> None:
-        """So many hashes began to drain, if any; so many drain now."""
+        """`began` hashes started to drain, if any; `draining` drain now."""
         if began:
             self.happened("drains_began", key, began_count=began, draining_hashes_count=draining)
 
     def handed_over(self, key: Key, hand_overs: Sequence[HandOver], draining: int) -> None:
-        """Hashes drained and went to their new owners; so many drain still."""
-        if self.chronicler is not None:
-            self.chronicler.handed_over(key, hand_overs)
+        """Hashes drained and went to their new owners; `draining` still drain."""
+        if self.event_recorder is not None:
+            self.event_recorder.handed_over(key, hand_overs)
         done = [
             {
                 "hash": item.slot,
@@ -210,14 +210,14 @@ class Events:
         self.happened("drains_ended", key, concerned=concerned, **facts)
 
     def came_back(self, key: Key, comebacks: Iterable[tuple[str, int]]) -> None:
-        """Messages came back from these workers: written down only, for there may be very many occasions."""
-        if self.chronicler is not None:
+        """Workers returned messages: only recorded, because there may be very many occasions."""
+        if self.event_recorder is not None:
             for consumer, messages in comebacks:
-                self.chronicler.came_back(key, consumer, messages)
+                self.event_recorder.came_back(key, consumer, messages)
 
 
 def _moved(moves: Sequence[RangeMove[Worker]]) -> tuple[dict[str, Any], set[str]]:
-    """Hashes with a new owner: first and last, both inclusive, whose they were and whose they are; and all of those."""
+    """Ranges with a new owner: first and last hash, inclusive, former and new owner; and the names of all owners."""
     told = [
         {
             "start": move.start,

@@ -35,7 +35,7 @@ from proxy.net.group import groups as net_groups
 from proxy.net.group import views as group_statistics
 from proxy.net.group.settings import GroupSettings
 from tests.admin_api.rig import AdminRig
-from tests.net.seat_rig import NoBrokers
+from tests.net.assignment_rig import NoBrokers
 from tests.net.stream_rig import key_in
 from tests.net.subscription_rig_broker import TOPIC, single
 
@@ -55,7 +55,7 @@ class GroupsRig(AdminRig):
         """With no broker for its own messages."""
         settings = GroupSettings(groups_enabled=True, group_streams=4)
         groups = net_groups.Groups("here-1", NoBrokers(), self.clock, settings)
-        self.subscriptions.new_assignment = groups.new_seat
+        self.subscriptions.new_assignment = groups.new_assignment
         return groups
 
     def hear(self, message: LeaseStreams | UpdateStreams | FindLeader | Disconnect) -> None:

@@ -35,10 +35,10 @@ from proxy.net.subscription.upstream import UpstreamState
 from proxy.service_url import parse_service_url
 from proxy.views.metrics import CertificatesSummary, MetricsSource
 from proxy.wire import pulsar_pb2 as pb
+from tests.net.assignment_rig import NoBrokers
 from tests.net.fakes import FakeConnector, FakeTransport
 from tests.net.producer_rig import TOPIC as PRIMARY
 from tests.net.producer_rig import error, ready, want
-from tests.net.seat_rig import NoBrokers
 from tests.net.session_rig import SessionRig, new_elections
 from tests.net.subscription_rig import SubscriptionRig, Worker
 from tests.net.subscription_rig_broker import TOPIC, batch, single
@@ -178,7 +178,7 @@ def driven(gateway: Gateway) -> tuple[Worker, Worker]:
     first.redeliver((moved + 1) % 40)
     rig.clock.advance(4)
     second.flow(1)
-    gateway.groups.new_seat(rig.subscription).workers_changed(2)
+    gateway.groups.new_assignment(rig.subscription).workers_changed(2)
     return first, second
 
 

@@ -11,7 +11,7 @@ LEADER: Final = "proxy/groups/leader.py"
 LEADER_SESSION: Final = "proxy/groups/leader_session.py"
 MANAGER: Final = "proxy/groups/manager.py"
 MEMBER: Final = "proxy/net/group/member.py"
-SEAT: Final = "proxy/net/group/seat.py"
+ASSIGNMENT: Final = "proxy/net/group/assignment.py"
 TOPIC: Final = "proxy/net/group/topic.py"
 READER: Final = "proxy/net/group/topic_reader.py"
 PRODUCER: Final = "proxy/net/broker/producer.py"
@@ -22,7 +22,7 @@ STREAMS_HERE: Final = "proxy/core/streams_here.py"
 
 PROTOCOL: Final = " ".join(f"tests/groups/test_{name}.py" for name in ("session", "leader", "manager", "lives"))
 PAUSES: Final = "tests/groups/test_pauses.py"
-SEATS: Final = "tests/net/test_group_seat.py"
+ASSIGNMENT_TESTS: Final = "tests/net/test_group_assignment.py"
 RIVALRY: Final = "tests/producers/test_election.py tests/producers/test_rivals.py tests/net/test_producer_rivals.py"
 CORE: Final = "tests/core/test_streams_here.py"
 
@@ -169,10 +169,10 @@ MUTANTS = (
     ),
     _mutant(
         "what was acknowledged before a replay is not delivered again",
-        SEAT,
+        ASSIGNMENT,
         "                self._dispatcher.outstanding.forget_acknowledged()\n",
         "                pass\n",
-        SEATS,
+        ASSIGNMENT_TESTS,
     ),
     _mutant(
         "who was not there when the cursor was moved remembers what was before",
@@ -190,10 +190,10 @@ MUTANTS = (
     ),
     _mutant(
         "a stream without a lease comes back by itself",
-        SEAT,
+        ASSIGNMENT,
         "        consumer.upstream.hold_back()\n",
         "        pass\n",
-        SEATS,
+        ASSIGNMENT_TESTS,
     ),
     _mutant(
         "what was queued before the process stood still is sent",
@@ -207,14 +207,14 @@ MUTANTS = (
         "proxy/net/subscription/subscription.py",
         "            subscriber.link.limit(leases.end - self.state.now())\n",
         "            pass\n",
-        SEATS,
+        ASSIGNMENT_TESTS,
     ),
     _mutant(
         "what was given up is drained",
-        SEAT,
+        ASSIGNMENT,
         "        left_s = 0.0 if consumer is not None and consumer.upstream.parked else max(deadline",
         "        left_s = max(deadline",
-        SEATS,
+        ASSIGNMENT_TESTS,
     ),
     _mutant(
         "the cursor is moved before it is stored that it will be",
@@ -246,45 +246,45 @@ MUTANTS = (
     ),
     _mutant(
         "a stream goes while workers have some of it",
-        SEAT,
+        ASSIGNMENT,
         "if release.stage is Stage.DRAINING and not streams_here.pending_in(self._dispatcher, stream):",
         "if release.stage is Stage.DRAINING:",
-        SEATS,
+        ASSIGNMENT_TESTS,
     ),
     _mutant(
         "a stream goes before the broker has confirmed its acks",
-        SEAT,
+        ASSIGNMENT,
         "            release.unconfirmed = set(outstanding.unconfirmed)\n",
         "            release.unconfirmed = set()\n",
-        SEATS,
+        ASSIGNMENT_TESTS,
     ),
     _mutant(
         "what was read ahead stays when its stream goes",
-        SEAT,
+        ASSIGNMENT,
         "        streams_here.forget_stream(self._dispatcher, stream, self._now())\n",
         "",
-        SEATS,
+        ASSIGNMENT_TESTS,
     ),
     _mutant(
         "a stream that goes is fetched",
-        SEAT,
+        ASSIGNMENT,
         "            consumer.fetching = False\n",
         "",
-        SEATS,
+        ASSIGNMENT_TESTS,
     ),
     _mutant(
         "the deadline of an earlier release closes a stream",
-        SEAT,
+        ASSIGNMENT,
         "        release.deadline.cancel()\n        self._drop(",
         "        self._drop(",
-        SEATS,
+        ASSIGNMENT_TESTS,
     ),
     _mutant(
         "a worker that comes while the session leaves gets nothing",
-        SEAT,
+        ASSIGNMENT,
         "            self.workers_changed(len(subscription.subscribers))\n",
         "",
-        SEATS,
+        ASSIGNMENT_TESTS,
     ),
     _mutant(
         "leases never run out",

@@ -8,13 +8,13 @@ from proxy.groups.messages import ReplayDone, ReplayTarget, SessionId
 from proxy.groups.session import State
 from proxy.net.group.member import GroupMember
 from tests.groups.rig import GROUP
+from tests.net.assignment_rig import TIMING, AssignmentRig, NoTopic
 from tests.net.fakes import FakeClock
-from tests.net.seat_rig import TIMING, NoTopic, SeatRig
 
 
 def test_who_finds_no_leader_insists() -> None:
     """As often as a lease lasts, for as long as there is none; not while one answers."""
-    rig = SeatRig()
+    rig = AssignmentRig()
     rig.clock.advance(TIMING.lease_s - 0.5)
     assert rig.topic.insisted == 0
     rig.clock.advance(1.0)

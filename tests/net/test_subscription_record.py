@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 SALT = 1_000
 
 
-class Chronicle:
-    """Implements `events.Chronicler` and `events.DeliveryRecorder`: notes everything in words."""
+class Recorder:
+    """Implements `events.EventRecorder` and `events.DeliveryRecorder`: notes everything in words."""
 
     def __init__(self, *, messages: bool = True) -> None:
         """Nothing noted."""
@@ -40,7 +40,7 @@ class Chronicle:
         """As the port says."""
         self.said.append(("came back", key[1], consumer, messages))
 
-    def recorder(self, key: tuple[str, str]) -> Chronicle | None:
+    def recorder(self, key: tuple[str, str]) -> Recorder | None:
         """As the port says."""
         _ = key
         return self if self._messages else None
@@ -71,51 +71,51 @@ class Chronicle:
             self.said.append((what, worker.name, part.position & 0xFF, index, digest - SALT))
 
 
-def rig_with(chronicle: Chronicle) -> tuple[SubscriptionRig, Worker]:
+def rig_with(recorder: Recorder) -> tuple[SubscriptionRig, Worker]:
     """A worker with many permits."""
     rig = SubscriptionRig()
-    rig.subscriptions.events.chronicler = chronicle
+    rig.subscriptions.events.event_recorder = recorder
     worker = rig.worker("a", permits=100)
-    chronicle.taken()
+    recorder.taken()
     return rig, worker
 
 
 def test_each_message_is_told_with_its_key_when_it_is_sent_and_when_it_ends() -> None:
     """Alone, in a batch of one key, in one of several, in one that cannot be read, and in what is no message."""
-    chronicle = Chronicle()
-    rig, worker = rig_with(chronicle)
+    recorder = Recorder()
+    rig, worker = rig_with(recorder)
     rig.link.deliver((0, single("abc")), (1, batch([("k", b"0"), ("k", b"1")])))
     sent = [("sent", "a", 0, 0, 3), ("sent", "a", 1, 0, 1), ("sent", "a", 1, 1, 1)]
-    assert chronicle.taken() == sent
+    assert recorder.taken() == sent
     rig.link.deliver((2, batch([("k", b"0"), ("long", b"1"), ("k", b"2")])))
-    assert sorted(map(str, chronicle.taken())) == sorted(
+    assert sorted(map(str, recorder.taken())) == sorted(
         map(str, [("sent", "a", 2, 0, 1), ("sent", "a", 2, 1, 4), ("sent", "a", 2, 2, 1)])
     )
     rig.link.deliver((3, encrypted([("kk", b"0"), ("other", b"1")])))
-    assert chronicle.taken() == [("sent", "a", 3, 0, 2), ("sent", "a", 3, 1, 2)]
+    assert recorder.taken() == [("sent", "a", 3, 0, 2), ("sent", "a", 3, 1, 2)]
     rig.link.deliver((4, b"\x0e\x01nonsense"))
-    assert chronicle.taken() == [("sent", "a", 4, 0, len("NONE_KEY"))]
+    assert recorder.taken() == [("sent", "a", 4, 0, len("NONE_KEY"))]
     worker.ack(0, 1)
-    assert chronicle.taken() == [("acked", *words[1:]) for words in sent]
+    assert recorder.taken() == [("acked", *words[1:]) for words in sent]
 
 
 def test_a_message_without_a_key_has_its_producers_and_number() -> None:
     """As the broker hashes it."""
-    chronicle = Chronicle()
-    rig, _ = rig_with(chronicle)
+    recorder = Recorder()
+    rig, _ = rig_with(recorder)
     rig.link.deliver((0, single(None)))
-    assert chronicle.taken() == [("sent", "a", 0, 0, len("shop-7"))]
+    assert recorder.taken() == [("sent", "a", 0, 0, len("shop-7"))]
 
 
 def test_what_comes_back_is_told_before_it_is_sent_again() -> None:
     """Once by the message and once by the occasion."""
-    chronicle = Chronicle()
-    rig, worker = rig_with(chronicle)
+    recorder = Recorder()
+    rig, worker = rig_with(recorder)
     rig.link.deliver((0, single("abc")))
-    chronicle.taken()
+    recorder.taken()
     worker.redeliver(0)
     rig.clock.settle()
-    said = chronicle.taken()
+    said = recorder.taken()
     assert ("returned", "a", 0, 0, 3) in said
     assert ("came back", "s", "a", 1) in said
     assert ("sent", "a", 0, 0, 3) in said
@@ -123,20 +123,20 @@ def test_what_comes_back_is_told_before_it_is_sent_again() -> None:
 
 def test_a_worker_that_goes_gives_back_what_it_has() -> None:
     """Also the last one, whose subscription ends with it."""
-    chronicle = Chronicle()
-    rig, worker = rig_with(chronicle)
+    recorder = Recorder()
+    rig, worker = rig_with(recorder)
     rig.link.deliver((0, single("abc")))
-    chronicle.taken()
+    recorder.taken()
     worker.close()
     rig.clock.settle()
-    assert chronicle.taken() == [("came back", "s", "a", 1), ("returned", "a", 0, 0, 3)]
+    assert recorder.taken() == [("came back", "s", "a", 1), ("returned", "a", 0, 0, 3)]
 
 
 def test_without_a_wish_no_message_is_told() -> None:
     """Events, hand-overs and what came back are told all the same, whether or not anybody listens."""
-    chronicle = Chronicle(messages=False)
+    recorder = Recorder(messages=False)
     rig = SubscriptionRig()
-    rig.subscriptions.events.chronicler = chronicle
+    rig.subscriptions.events.event_recorder = recorder
     first = rig.worker("a", permits=100)
     key = rig.key_for("a")
     entries = [(number, single(f"key-{number}")) for number in range(40)]
@@ -144,7 +144,7 @@ def test_without_a_wish_no_message_is_told() -> None:
     rig.worker("b", permits=100)
     first.ack(*range(41))
     rig.clock.settle()
-    said = chronicle.said
+    said = recorder.said
     assert [words[0] for words in said[:4]] == [
         "subscription_began",
         "upstream_ready",

@@ -29,7 +29,7 @@ def wall(at: int) -> int:
 
 
 class Replica(Life):
-    """One life of a replica, told as `proxy.net.group.chronicle` does."""
+    """One life of a replica, told as `proxy.net.group.audit_log` does."""
 
     def __init__(self, gateway: str, life: str = "1", subscription: str = SUBSCRIPTION, streams_count: int = 4) -> None:
         super().__init__(f"{gateway}-life-{life}", gateway, subscription)

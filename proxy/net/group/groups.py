@@ -1,7 +1,7 @@
-"""All groups that this replica takes part in.
+"""All groups of this replica.
 
-One mail for all of them, a topic and a member for each. A replica whose process starts anew is another one to its
-groups: what it had is given to others when it has certainly stopped, and nobody mistakes it for the one before.
+They share one mail; each has a topic and a member. A restarted process is a new replica to its groups: streams of the
+old one are given to others when it has certainly stopped, and the two are never confused.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from heapq import nsmallest
 from typing import TYPE_CHECKING
 
 from proxy.groups.messages import SessionId
+from proxy.net.group.assignment import GroupAssignment
 from proxy.net.group.member import GroupMember, Leading
 from proxy.net.group.members import GroupMembers
 from proxy.net.group.replays import GroupReplays
 from proxy.net.group.reposition import ANSWER_S_MAX
-from proxy.net.group.seat import GroupSeat
 from proxy.net.group.topic import PulsarGroupTopic
 from proxy.net.group.topic_name import group_topic_name
 from proxy.net.group.views import GroupsPage, group_statistics, group_summary
@@ -32,10 +32,10 @@ if TYPE_CHECKING:
 
 
 class Groups:
-    """Owner of this replica's seats, and of what they share."""
+    """Owner of this replica's assignments, and of what they share."""
 
     def __init__(self, replica: str, brokers: BrokerDirectory, clock: Clock, settings: GroupSettings) -> None:
-        """`replica` names this process, and no process before it; `start` begins."""
+        """`replica` is a name unique to this process; `start` begins."""
         self.replica = replica
         self._brokers = brokers
         self._clock = clock
@@ -46,97 +46,97 @@ class Groups:
         patience_s = self._timing.replay_s + ANSWER_S_MAX + self._timing.drop_s
         self._replays = GroupReplays(replica, self.mail, clock, patience_s)
         self._topics: dict[GroupId, PulsarGroupTopic] = {}
-        self._seats: dict[GroupId, GroupSeat] = {}
+        self._assignments: dict[GroupId, GroupAssignment] = {}
         self._sessions = 0
         self._leading = Leading()
         self._when_left: Callable[[], None] | None = None
 
     def start(self) -> None:
-        """Hear what other replicas say."""
+        """Receive messages of other replicas."""
         self.mail.start()
 
-    def new_seat(self, subscription: Subscription) -> GroupSeat:
+    def new_assignment(self, subscription: Subscription) -> GroupAssignment:
         """For a subscription that is to be shared."""
-        return GroupSeat(subscription, self._timing, self.join, self.leave)
+        return GroupAssignment(subscription, self._timing, self.join, self.leave)
 
-    def join(self, seat: GroupSeat, workers_count: int) -> GroupMember:
-        """Take part in the seat's group from now on."""
+    def join(self, assignment: GroupAssignment, workers_count: int) -> GroupMember:
+        """Join the assignment's group."""
         self._sessions += 1
         session = SessionId(self.replica, self._sessions)
         member = GroupMember(
-            seat.group,
+            assignment.group,
             session,
             self._settings.group_streams,
             self._timing,
             self._clock,
             self.mail,
-            seat.left,
+            assignment.left,
             self._leading,
         )
         self.members.add(member)
-        topic = group_topic_name(self._settings.groups_namespace, seat.group)
-        self._topics[seat.group] = PulsarGroupTopic(topic, self._brokers, self._clock, member)
-        self._seats[seat.group] = seat
-        member.join(self._topics[seat.group], seat, workers_count)
+        topic = group_topic_name(self._settings.groups_namespace, assignment.group)
+        self._topics[assignment.group] = PulsarGroupTopic(topic, self._brokers, self._clock, member)
+        self._assignments[assignment.group] = assignment
+        member.join(self._topics[assignment.group], assignment, workers_count)
         return member
 
     def replay(self, group: GroupId, target: ReplayTarget, answered: Callable[[str | None], None]) -> bool:
-        """Let the whole group go on from somewhere else; `answered` hears later what was wrong, None if nothing.
+        """Replay the whole group from another position; `answered` gets the error later, or None.
 
-        False for a group that this replica is not in: then nothing is asked.
+        False for a group that this replica is not in: then nothing is requested.
         """
-        if group not in self._seats:
+        if group not in self._assignments:
             return False
         self._replays.ask(group, target, answered)
         return True
 
-    def leave(self, seat: GroupSeat) -> None:
-        """Take part no more, whether all was given back or not."""
-        member = self.members.find(seat.group)
-        assert member is not None, "a seat left twice"
+    def leave(self, assignment: GroupAssignment) -> None:
+        """Leave the group, with or without remaining streams."""
+        member = self.members.find(assignment.group)
+        assert member is not None, "an assignment left twice"
         member.close()
-        self.members.remove(seat.group)
-        self._topics.pop(seat.group).stop()
-        del self._seats[seat.group]
+        self.members.remove(assignment.group)
+        self._topics.pop(assignment.group).stop()
+        del self._assignments[assignment.group]
         self._say_if_left()
 
     def leave_all(self, left: Callable[[], None]) -> None:
-        """The replica stops: give everything back; `left` is called when nothing is here any more, perhaps at once."""
+        """The replica stops: give all streams back; `left` is called when none is left, possibly at once."""
         self._when_left = left
-        for seat in list(self._seats.values()):
-            seat.leave()
+        for assignment in list(self._assignments.values()):
+            assignment.leave()
         self._say_if_left()
 
     def close(self) -> None:
-        """Hear and say nothing more."""
+        """Stop sending and receiving."""
         self._replays.close()
-        for seat in list(self._seats.values()):
-            seat.close()
+        for assignment in list(self._assignments.values()):
+            assignment.close()
         self.mail.stop()
 
     # ---- reads
 
     def page(self, after: str | None, limit: int) -> GroupsPage:
         """Freeze some groups, by topic and subscription; `after` is `next` of the page before."""
-        seats = {"/".join(group): seat for group, seat in self._seats.items()}
-        names = nsmallest(limit + 1, (name for name in seats if after is None or name > after))
-        told = [self.summary(seats[name].group) for name in names[:limit]]
+        assignments = {"/".join(group): assignment for group, assignment in self._assignments.items()}
+        names = nsmallest(limit + 1, (name for name in assignments if after is None or name > after))
+        told = [self.summary(assignments[name].group) for name in names[:limit]]
         page = tuple(summary for summary in told if summary is not None)
         return GroupsPage(self.replica, page, names[limit - 1] if len(names) > limit else None)
 
     def summary(self, group: GroupId) -> GroupSummary | None:
         """Freeze one's numbers; None for a group that this replica is not in."""
-        seat = self._seats.get(group)
-        return None if seat is None else group_summary(seat, self._clock.now())
+        assignment = self._assignments.get(group)
+        return None if assignment is None else group_summary(assignment, self._clock.now())
 
     def statistics(self, group: GroupId) -> GroupStatistics | None:
         """Freeze one; None for a group that this replica is not in."""
-        seat = self._seats.get(group)
-        return None if seat is None else group_statistics(seat, self._clock.now())
+        assignment = self._assignments.get(group)
+        return None if assignment is None else group_statistics(assignment, self._clock.now())
 
     def summaries(self) -> Iterator[GroupSummary]:
-        """Each as of the moment it is asked for; those that were left meanwhile are left out."""
-        for group in list(self._seats):
+        """Each as of the moment of its iteration; groups left meanwhile are omitted."""
+        for group in list(self._assignments):
             summary = self.summary(group)
             if summary is not None:
                 yield summary
@@ -145,6 +145,6 @@ class Groups:
         self._replays.heard(done)
 
     def _say_if_left(self) -> None:
-        if self._when_left is not None and not self._seats:
+        if self._when_left is not None and not self._assignments:
             left, self._when_left = self._when_left, None
             left()

@@ -1,7 +1,7 @@
-"""One replica's part in one group at work: its session and its manager, their timers, Pulsar and the data plane.
+"""One replica's member of one group: its session and its manager, their timers, Pulsar and the data plane.
 
-What the machines want goes out through ports, what happens comes in as calls; nothing is decided here but when to
-`insist`: a session that has found no leader for as long as a lease lasts doubts that the broker knows who waits.
+Actions of the state machines go out through ports, and events come in as calls. The only decision here is when to
+`insist`: a session without a leader for the length of a lease assumes that the broker has forgotten waiting producers.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 ToMember: TypeAlias = FromSession | FromLeader | OfLeaders | ReplayWanted
-"""What is for the member of one group at one replica."""
+"""Messages for the member of one group at one replica."""
 
 
 @dataclass(slots=True)
@@ -56,16 +56,16 @@ class GroupStreams(Protocol):
         """Consume this stream, or go on with it; try again as long as the broker refuses."""
 
     def hold(self, stream: int) -> None:
-        """Deliver nothing of it from now on, and keep what there is."""
+        """Stop delivering it, and keep its messages."""
 
     def release(self, stream: int, deadline: float) -> None:
         """Deliver nothing more, close it when nothing is pending, or at the deadline by the member's clock."""
 
     def reposition(self, target: ReplayTarget) -> None:
-        """Move the cursor, which nobody consumes now; `GroupMember.repositioned` follows."""
+        """Move the cursor, which no replica consumes now; `GroupMember.repositioned` follows."""
 
     def changed(self) -> None:
-        """The session, or what leads here, may have changed: whoever tells of it looks."""
+        """The session or the leadership may have changed: the audit log inspects them."""
 
     def deliver_until(self, until: float) -> None:
         """The leases of all streams end then, by the member's clock: nothing may be delivered at that time or later."""
@@ -107,7 +107,7 @@ class GroupMember:
     # ---- this replica
 
     def join(self, topic: GroupTopic, streams: GroupStreams, workers_count: int) -> None:
-        """Take part, with so many workers."""
+        """Join, with a number of workers."""
         self._topic, self._streams = topic, streams
         now = self._clock.now()
         self.session.weigh(workers_count, now)
@@ -119,7 +119,7 @@ class GroupMember:
         self._do(self.session.weigh(workers_count, self._clock.now()))
 
     def leave(self) -> None:
-        """Give everything back and go; `ended` follows."""
+        """Give all streams back and leave; `ended` follows."""
         self._do(self.session.leave(self._clock.now()))
 
     def close(self) -> None:
@@ -165,15 +165,15 @@ class GroupMember:
     # ---- the data plane
 
     def opened(self, stream: int) -> None:
-        """The broker lets us have it."""
+        """The broker has accepted the consumer."""
         self._do(self.session.opened(stream, self._clock.now()))
 
     def refused(self, stream: int) -> None:
-        """The broker does not let us have it yet."""
+        """The broker still refuses the consumer."""
         self._do(self.session.refused(stream, self._clock.now()))
 
     def released(self, stream: int) -> None:
-        """Nothing of it is here any more."""
+        """The stream is closed here."""
         self._do(self.session.released(stream, self._clock.now()))
 
     def released_each(self, streams: list[int]) -> None:
@@ -185,7 +185,7 @@ class GroupMember:
         self._manage(self.manager.repositioned(problem, self._clock.now()))
 
     def progressed(self, state: StreamState) -> None:
-        """How far a stream is."""
+        """The progress of a stream."""
         self.session.progressed(state)
 
     # ---- within

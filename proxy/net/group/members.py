@@ -40,7 +40,7 @@ class GroupMembers:
         return self._members.get(group)
 
     def hear(self, data: bytes) -> None:
-        """What a replica has sent; what is not for a group that we are in is for somebody else."""
+        """A message of a replica; messages for other groups are ignored."""
         try:
             message = decode_message(data)
         except UnreadableError as error:

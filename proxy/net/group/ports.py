@@ -1,4 +1,4 @@
-"""The seams between a group's machines (`proxy.groups`) and Pulsar, over which members talk and elect a leader.
+"""The interfaces between a group's state machines (`proxy.groups`) and Pulsar, for messages and the leader election.
 
 Rule kept by every implementation: a port never calls back from inside one of its own methods.
 """
@@ -12,13 +12,13 @@ if TYPE_CHECKING:
 
 
 class GroupTopicListener(Protocol):
-    """Who hears of a group's topic: the replica's `LeaderManager`."""
+    """The listener of a group's topic: the replica's `LeaderManager`."""
 
     def granted(self) -> None:
-        """The producer is ours."""
+        """This replica holds the producer."""
 
     def lost(self) -> None:
-        """The producer that was ours is not, or may not be; or a record may not have been stored."""
+        """The producer is lost, or may be; or a record may not have been stored."""
 
     def stored(self) -> None:
         """The record is in the topic."""
@@ -28,22 +28,22 @@ class GroupTopicListener(Protocol):
 
 
 class GroupTopic(Protocol):
-    """One group's topic: who has its producer leads, and what it writes is the group's memory."""
+    """One group's topic: the holder of its producer leads, and its records are the group's memory."""
 
     def contend(self) -> None:
-        """Wait for the producer, until it is granted or `close`; to wait already is enough."""
+        """Wait for the producer, until it is granted or `close`; idempotent."""
 
     def insist(self) -> None:
-        """Ask whether nobody has the producer: a broker may have forgotten that we wait (it does at an unload)."""
+        """Ask whether the producer is free: a broker may have forgotten the waiting producer (it does at an unload)."""
 
     def read(self) -> None:
-        """Read everything; the answer is `GroupTopicListener.read`. Only while the producer is ours."""
+        """Read everything; the answer is `GroupTopicListener.read`. Only while holding the producer."""
 
     def store(self, record: GroupMemory) -> None:
-        """Write; the answer is `stored` or `lost`. One at a time, only while the producer is ours."""
+        """Write; the answer is `stored` or `lost`. One at a time, only while holding the producer."""
 
     def close(self) -> None:
-        """Give the producer away, or wait for it no longer; nothing is said after this."""
+        """Close the producer, or stop waiting for it; no callback follows."""
 
 
 class GroupMail(Protocol):

@@ -1,6 +1,6 @@
-"""How far the streams of a subscription are at this replica: what the leader balances by and keeps.
+"""The progress of a subscription's streams at this replica, which the leader uses for the balance and stores.
 
-One walk over what is outstanding tells all streams. It is made once a heartbeat, so that deliveries cost nothing more.
+One walk over the outstanding entries covers all streams. It runs once per heartbeat, so that deliveries cost nothing.
 """
 
 from __future__ import annotations

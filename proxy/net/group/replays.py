@@ -1,4 +1,4 @@
-"""Replays that this replica has asked its groups' leaders for: asked again until they are answered.
+"""This replica's replay requests to its groups' leaders, repeated until they are answered.
 
 Source: issue "groups of replicas", point 5.
 """
@@ -34,7 +34,7 @@ class GroupReplays:
     """By number."""
 
     def __init__(self, replica: str, mail: GroupMail, clock: Clock, patience_s: float) -> None:
-        """Nothing is asked. A leader has `patience_s` to answer, whoever it is by then."""
+        """No requests. The leader, even a new one, has `patience_s` to answer."""
         self._replica = replica
         self._mail = mail
         self._clock = clock
@@ -43,7 +43,7 @@ class GroupReplays:
         self._numbers = 0
 
     def ask(self, group: GroupId, target: ReplayTarget, answered: Callable[[str | None], None]) -> None:
-        """Ask whoever leads; `answered` hears later what was wrong, None if nothing."""
+        """Ask the leader; `answered` gets the error later, or None."""
         self._numbers += 1
         wanted = ReplayWanted(group, self._replica, self._numbers, target)
         until = self._clock.now() + self._patience_s
@@ -56,7 +56,7 @@ class GroupReplays:
             self._end(done.number, done.problem)
 
     def close(self) -> None:
-        """The replica stops; whoever waits is told so."""
+        """The replica stops; waiting requests get an error."""
         for number in list(self._asked):
             self._end(number, "this replica stops; whether the cursor will be moved is not known")
 

@@ -1,6 +1,6 @@
-"""Moving the cursor of a subscription that a group shares, while no replica consumes it.
+"""Moves the cursor of a group's subscription while no replica consumes it.
 
-A consumer of all slots asks for it, so that the broker refuses if anybody consumes one of them after all.
+A consumer of all slots requests it, so that the broker refuses if another consumer still has one of them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ ANSWER_S_MAX: Final = 15.0
 
 
 class GroupReposition:
-    """Implements `gateway_consumer.ConsumerOwner`. Made for one move."""
+    """Implements `broker.consumer.ConsumerOwner`. Made for one move."""
 
     def __init__(
         self,
@@ -35,7 +35,7 @@ class GroupReposition:
         clock: Clock,
         done: Callable[[str | None], None],
     ) -> None:
-        """`done` is called once, with what was wrong or None; `begin` begins."""
+        """`done` is called once, with the error or None; `begin` begins."""
         self._target = target
         self._done = done
         self._over = False
@@ -56,7 +56,7 @@ class GroupReposition:
         self._consumer.open()
 
     def close(self) -> None:
-        """Nobody wants to know any more."""
+        """No result is wanted any more."""
         self._over = True
         self._timer.cancel()
         self._consumer.close()

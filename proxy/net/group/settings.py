@@ -1,4 +1,4 @@
-"""What groups of replicas may be told by configuration."""
+"""Settings of groups of replicas."""
 
 from __future__ import annotations
 

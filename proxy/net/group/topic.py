@@ -1,15 +1,14 @@
-"""A group's topic: who has its exclusive producer leads.
+"""A group's topic: the holder of its exclusive producer leads.
 
-Who creates the topic's producer with access mode WaitForExclusive waits in the broker's line, and whoever has it is the
-only one who can write: that is the election, and the fence. One that waits is never closed, because brokers give a
-closed one its turn all the same; it is given away when it comes and nobody wants it any more, and one that is wanted
-again meanwhile waits where it stood.
+A producer with access mode WaitForExclusive waits in the broker's queue, and only its holder can write: that is the
+election, and the fence. A waiting producer is never closed, because brokers give a closed one its turn all the same; if
+it is no longer wanted, it is closed when its turn comes, and if it is wanted again before, it keeps its place.
 
 Three things make the producer doubtful, and each is a loss: it or its connection is gone, a record was not stored in
 time, or the topic cannot be read. Another may lead by then.
 
-A topic that is unloaded forgets all that wait but the first, without a word (facts 4.5, E5). So `insist` asks for the
-producer in another way, with access mode Exclusive: that is refused at once while anybody has it or waits.
+An unloaded topic forgets all waiting producers except the first, without a notification. So `insist` asks for the
+producer with access mode Exclusive: that is refused at once while another producer has it or waits.
 """
 
 from __future__ import annotations
@@ -95,7 +94,7 @@ class PulsarGroupTopic:
         self._give_away()
 
     def stop(self) -> None:
-        """Close, and hear nothing more; what still waits at the broker goes with its connection."""
+        """Close, without further callbacks; a producer that still waits at the broker ends with its connection."""
         self.close()
         if self._retry is not None:
             self._retry.cancel()

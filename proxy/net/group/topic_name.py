@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from proxy.groups.streams import GroupId
 
 READABLE_MAX: Final = 80
-"""Characters of topic and subscription that a person will recognise it by."""
+"""Readable characters of topic and subscription in it."""
 _DIGEST_BYTES: Final = 8
 
 

@@ -1,8 +1,8 @@
 """Reads a group's topic, and keeps its last record from being deleted.
 
-A broker deletes what no subscription needs, and a topic that has none (measured: an unload, then some two minutes). So
-the leader reads through a durable subscription and acknowledges what a newer record has made superfluous: what is left
-is one record, for as long as nobody deletes the subscription.
+A broker deletes messages that no subscription needs, and topics without a subscription (measured: an unload, then some
+two minutes). So the leader reads through a durable subscription and acknowledges records that a newer one replaces: one
+record remains, as long as the subscription is not deleted.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ log = structlog.get_logger("keyline.groups")
 
 
 class GroupTopicReader:
-    """For as long as its replica leads; implements `gateway_consumer.ConsumerOwner`."""
+    """For as long as its replica leads; implements `broker.consumer.ConsumerOwner`."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class GroupTopicReader:
         self._consumer = GatewayConsumer(subscribe, brokers, self).open()
 
     def close(self) -> None:
-        """It is wanted no more."""
+        """It is no longer wanted."""
         self._over = True
         self._timer.cancel()
         self._consumer.close()

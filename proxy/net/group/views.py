@@ -1,6 +1,6 @@
 """Groups as frozen values, for the admin API and metrics: what this replica knows of each, as of one moment.
 
-A replica knows its own session; the one that leads knows all sessions, owners and progress besides.
+A replica knows its own session; the leader also knows all sessions, owners and progress.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from proxy.core.positions import Position
     from proxy.groups.leader import GroupLeader
     from proxy.groups.messages import SessionId, Version
+    from proxy.net.group.assignment import AssignmentCounters, GroupAssignment
     from proxy.net.group.member import GroupMember
-    from proxy.net.group.seat import GroupSeat, SeatCounters
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,11 +37,11 @@ class GroupSummary:
     streams_count: int
     streams_here: int
     streams_leaving: int
-    counters: SeatCounters
+    counters: AssignmentCounters
 
     @property
     def epoch_number(self) -> int:
-        """As a number in any case: -1 for none."""
+        """Always a number: -1 for none."""
         return -1 if self.epoch is None else self.epoch
 
     @property
@@ -95,7 +95,7 @@ class StreamProgress:
 
 @dataclass(frozen=True, slots=True)
 class Leadership:
-    """What only the leader knows."""
+    """The leader's knowledge."""
 
     epoch: int
     sessions: tuple[GroupSession, ...]
@@ -120,17 +120,17 @@ class GroupsPage:
     next: str | None
 
 
-def group_summary(seat: GroupSeat, now: float) -> GroupSummary | None:
-    """Freeze its numbers; None for a seat that is in no group now."""
-    member = seat.member
+def group_summary(assignment: GroupAssignment, now: float) -> GroupSummary | None:
+    """Freeze its numbers; None for an assignment that is in no group now."""
+    member = assignment.member
     if member is None:
         return None
     session = member.session
     version = session.version
     holdings = session.holdings
     return GroupSummary(
-        topic=seat.group.topic,
-        subscription=seat.group.subscription,
+        topic=assignment.group.topic,
+        subscription=assignment.group.subscription,
         now=now,
         replica=session.session.replica,
         state=session.state.value,
@@ -143,26 +143,26 @@ def group_summary(seat: GroupSeat, now: float) -> GroupSummary | None:
         streams_count=session.streams_count,
         streams_here=len(session.leased),
         streams_leaving=len(holdings.keys() - session.leased),
-        counters=replace(seat.counters),
+        counters=replace(assignment.counters),
     )
 
 
-def group_statistics(seat: GroupSeat, now: float) -> GroupStatistics | None:
-    """Freeze everything; None for a seat that is in no group now."""
-    summary = group_summary(seat, now)
-    if summary is None or seat.member is None:
+def group_statistics(assignment: GroupAssignment, now: float) -> GroupStatistics | None:
+    """Freeze everything; None for an assignment that is in no group now."""
+    summary = group_summary(assignment, now)
+    if summary is None or assignment.member is None:
         return None
-    leader = seat.member.manager.leader
+    leader = assignment.member.manager.leader
     leading = None if leader is None else _leadership(leader, now)
-    return GroupStatistics(summary, _streams_here(seat, seat.member), leading)
+    return GroupStatistics(summary, _streams_here(assignment, assignment.member), leading)
 
 
-def _streams_here(seat: GroupSeat, member: GroupMember) -> tuple[StreamHere, ...]:
+def _streams_here(assignment: GroupAssignment, member: GroupMember) -> tuple[StreamHere, ...]:
     session = member.session
     here = []
     for stream, holding in sorted(session.holdings.items()):
-        span = seat.slots_of(stream)
-        upstream = seat.upstream(stream)
+        span = assignment.slots_of(stream)
+        upstream = assignment.upstream(stream)
         state = session.state_of(stream)
         here.append(
             StreamHere(

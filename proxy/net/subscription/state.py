@@ -108,8 +108,8 @@ class SubscriptionState:
             self.clock.call_later,
             with_indexes=self.settings.upstream_batch_index_ack,
         )
-        chronicler = services.events.chronicler
-        self.recorder = None if chronicler is None else chronicler.recorder(key)
+        event_recorder = services.events.event_recorder
+        self.recorder = None if event_recorder is None else event_recorder.recorder(key)
         """Keeps a record of each message, if that is wanted."""
         if self.recorder is not None:
             self.dispatcher.endings = []

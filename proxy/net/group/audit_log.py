@@ -1,6 +1,6 @@
-"""What becomes of a group at this replica, told as events: leases that come and go, and who leads.
+"""Publishes a group's changes at this replica as events: leases, and the leader.
 
-The machines are looked at after whatever they did, and what has changed is told once.
+After each step the state machines are inspected, and each change is published once.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ class _Session(NamedTuple):
     version: Version | None
 
 
-class GroupChronicle:
-    """Of one group."""
+class GroupAuditLog:
+    """The audit log of one group."""
 
     def __init__(self, events: Events, group: GroupId) -> None:
-        """Nothing told yet."""
+        """Nothing published yet."""
         self._events = events
         self._group = group
         self._session = _Session(connecting=True, leader=None, version=None)
@@ -41,7 +41,7 @@ class GroupChronicle:
         self._events.happened("group_left", self._group, replica=member.session.session.replica)
 
     def look(self, member: GroupMember) -> None:
-        """Tell what has changed."""
+        """Publish the changes."""
         leading = member.manager.leader
         if (leading is not None) != self._leads:
             self._leads = leading is not None
@@ -55,13 +55,13 @@ class GroupChronicle:
             self._tell(member)
 
     def given_back(self, stream: int, duration_s: float, *, overdue: bool) -> None:
-        """A stream is closed here, so long after it was revoked."""
+        """A stream is closed here, `duration_s` after it was revoked."""
         self._events.happened(
             "group_stream_given_back", self._group, stream=stream, duration_s=duration_s, overdue=overdue
         )
 
     def replayed(self, problem: str | None) -> None:
-        """The subscription's cursor was moved while nobody consumed it, or could not be."""
+        """The subscription's cursor was moved while no replica consumed it, or could not be."""
         self._events.happened("group_replayed", self._group, problem=problem)
 
     def _tell(self, member: GroupMember) -> None:

@@ -1,9 +1,9 @@
-"""A subscription's seat in its group: leases become consumers at the broker and leave to deliver.
+"""Turns a subscription's leases into broker consumers and permission to deliver.
 
-A stream that is leased is consumed and delivered. One that is to be given back is delivered no more; when workers have
-acknowledged what they have of it, and the broker has confirmed that, its consumer is closed, what was read ahead is
-dropped, and the leader is told. So the next replica is sent nothing that was delivered here. At the deadline the same
-is done whatever workers have, and the next replica delivers that again.
+A leased stream is consumed and delivered. A revoked stream is no longer delivered; when workers have acknowledged its
+messages, and the broker has confirmed that, its consumer is closed, messages read ahead are dropped, and the leader is
+informed. So the next replica gets nothing that was delivered here. At the deadline the same happens with unacknowledged
+messages, and the next replica redelivers those.
 
 Source: EIP-0028, "Session Side"; design section 5.
 """
@@ -19,7 +19,7 @@ import structlog
 from proxy.core import streams_here
 from proxy.core.stream_leases import StreamLeases
 from proxy.groups.streams import GroupId, hash_range
-from proxy.net.group.chronicle import GroupChronicle
+from proxy.net.group.audit_log import GroupAuditLog
 from proxy.net.group.progress import GroupProgress
 from proxy.net.group.reposition import GroupReposition
 
@@ -38,10 +38,10 @@ log = structlog.get_logger("keyline.groups")
 
 
 class Stage(Enum):
-    """Of a stream that is given back."""
+    """The stage of a revoked stream."""
 
     DRAINING = "draining"
-    """Workers have some of it."""
+    """Workers have unacknowledged messages of it."""
     CONFIRMING = "confirming"
     """They have acknowledged all; the broker has not confirmed that yet."""
     CLOSING = "closing"
@@ -49,13 +49,13 @@ class Stage(Enum):
 
 
 @dataclass(slots=True)
-class SeatCounters:
-    """Since the subscription's first worker came."""
+class AssignmentCounters:
+    """Since the subscription's first worker joined."""
 
     streams_opened: int = 0
     streams_given_back: int = 0
     streams_overdue: int = 0
-    """Of these, those whose workers had some of it still."""
+    """Of these, streams with unacknowledged messages."""
     streams_refused: int = 0
     """Attempts to consume a stream that the broker refused."""
 
@@ -65,7 +65,7 @@ class Release:
     """A stream on its way to another replica."""
 
     slots: HashRange
-    """Of the cut that it was leased in, which may be another by now."""
+    """Of the cut in which it was leased, which may have changed."""
     deadline: Timer
     began_at: float
     stage: Stage = Stage.DRAINING
@@ -73,21 +73,21 @@ class Release:
     """Positions, of all streams, whose acks were unconfirmed when the last of this one was acknowledged."""
 
 
-class GroupSeat:
+class GroupAssignment:
     """Implements `GroupStreams` towards its member; `Assignment` and `StreamListener` towards its subscription."""
 
     def __init__(
         self,
         subscription: Subscription,
         timing: GroupTiming,
-        join: Callable[[GroupSeat, int], GroupMember],
-        leave: Callable[[GroupSeat], None],
+        join: Callable[[GroupAssignment, int], GroupMember],
+        leave: Callable[[GroupAssignment], None],
     ) -> None:
-        """In no group before the first worker comes; `join` takes part for so many workers, `leave` no more."""
+        """In no group before the first worker joins; `join` enters the group with a worker count, `leave` leaves it."""
         self.group = GroupId(*subscription.state.key)
-        self.counters = SeatCounters()
+        self.counters = AssignmentCounters()
         self.member: GroupMember | None = None
-        """This replica's part in the group; None while it has none."""
+        """This replica's member of the group; None while it has none."""
         self._subscription = subscription
         self._state = subscription.state
         self._dispatcher = subscription.state.dispatcher
@@ -97,7 +97,7 @@ class GroupSeat:
         self._leaving = False
         self._releases: dict[int, Release] = {}
         self._progress = GroupProgress(subscription.state, subscription.consumers)
-        self._chronicle = GroupChronicle(subscription.state.events, self.group)
+        self._audit_log = GroupAuditLog(subscription.state.events, self.group)
         self._reporting: Timer | None = None
         self._reposition: GroupReposition | None = None
 
@@ -111,23 +111,23 @@ class GroupSeat:
             self.member.weigh(count)
         elif count:
             self.member = self._join(self, count)
-            self._chronicle.began(self.member)
+            self._audit_log.began(self.member)
             self._report()
 
     def leave(self) -> bool:
-        """Give everything back and go; the subscription is asked to end then. False where nothing is to be done."""
+        """Give all streams back and leave; then the subscription is asked to end. False if there is nothing to do."""
         if self.member is not None and not self._leaving:
             self._leaving = True
             self.member.leave()
         return self.member is not None
 
     def settle(self) -> None:
-        """The end of a turn: streams may have become free to go."""
+        """The end of a turn: revoked streams may be drained."""
         for stream, release in list(self._releases.items()):
             self._consider(stream, release)
 
     def close(self) -> None:
-        """The gateway stops, in order or not: nothing more is said or done."""
+        """The gateway stops, in order or not: no further messages or actions."""
         if self._reporting is not None:
             self._reporting.cancel()
             self._reporting = None
@@ -139,11 +139,11 @@ class GroupSeat:
         self._releases.clear()
         if self.member is not None:
             self._leave(self)
-            self._chronicle.ended(self.member)
+            self._audit_log.ended(self.member)
             self.member = None
 
     def upstream(self, stream: int) -> SubscriptionUpstream | None:
-        """Its consumer at the broker, if there is one."""
+        """Its broker consumer, if there is one."""
         consumer = self._subscription.consumers.get(stream)
         return None if consumer is None else consumer.upstream
 
@@ -206,7 +206,7 @@ class GroupSeat:
             self._state.schedule_flush()
 
     def reposition(self, target: ReplayTarget) -> None:
-        """As the port says; one that a leader here began before, and lost its producer, is nobody's any more."""
+        """As the port says; a move by an earlier leader here that lost its producer is ignored."""
         if self._reposition is not None:
             self._reposition.close()
         self._reposition = GroupReposition(
@@ -217,7 +217,7 @@ class GroupSeat:
     def changed(self) -> None:
         """As the port says."""
         if self.member is not None:
-            self._chronicle.look(self.member)
+            self._audit_log.look(self.member)
 
     # ---- StreamListener
 
@@ -234,7 +234,7 @@ class GroupSeat:
             self.member.refused(stream)
 
     def stream_lost(self, stream: int, reason: str) -> None:
-        """It comes back by itself, if there is a lease on it; else the broker may have given it to others."""
+        """It is reopened if there is a lease on it; otherwise the broker may have given it to others."""
         _ = reason
         consumer = self._subscription.consumers.get(stream)
         if consumer is not None and consumer.upstream.parked:
@@ -279,13 +279,13 @@ class GroupSeat:
     def _close_stream(self, stream: int, release: Release, *, overdue: bool = False) -> None:
         release.stage = Stage.CLOSING
         self.counters.streams_given_back += 1
-        self._chronicle.given_back(stream, self._now() - release.began_at, overdue=overdue)
+        self._audit_log.given_back(stream, self._now() - release.began_at, overdue=overdue)
         release.deadline.cancel()
         self._drop(stream, lambda: self._closed(stream, release))
         self._state.schedule_flush()
 
     def _drop(self, stream: int, done: Callable[[], None]) -> None:
-        """Consume it no more, and forget what is here of it."""
+        """Stop consuming it, and forget its messages."""
         self._subscription.close_stream(stream, done)
         streams_here.forget_stream(self._dispatcher, stream, self._now())
 
@@ -297,7 +297,7 @@ class GroupSeat:
         if self._releases.get(stream) is release:
             del self._releases[stream]
             if not len(self._subscription.consumers):
-                # Whoever has the streams now may let the cursor be moved: what comes again then is meant.
+                # Their new owners may let the cursor be moved: a redelivery after that is intended.
                 self._dispatcher.outstanding.forget_acknowledged()
             self._tell_released(stream)
             if not self._releases:
@@ -308,7 +308,7 @@ class GroupSeat:
             self.member.released(stream)
 
     def left(self) -> None:
-        """The member has gone; workers that came meanwhile begin anew."""
+        """The member has left; workers that joined meanwhile start again."""
         self._leaving = False
         self.close()
         subscription = self._subscription
@@ -320,12 +320,12 @@ class GroupSeat:
 
     def _repositioned(self, problem: str | None) -> None:
         self._reposition = None
-        self._chronicle.replayed(problem)
+        self._audit_log.replayed(problem)
         if self.member is not None:
             self.member.repositioned(problem)
 
     def _report(self) -> None:
-        """How far the streams are, as often as the leader is told."""
+        """The progress of the streams, at each report to the leader."""
         if self.member is None:
             return
         for state in self._progress.states():
@@ -334,4 +334,4 @@ class GroupSeat:
 
 
 def _nothing() -> None:
-    """Nobody waits for the stream to be closed."""
+    """No callback after the stream is closed."""

@@ -1,4 +1,4 @@
-"""A subscription's seat in its group: what leases open, hold and give back, and what workers see of it."""
+"""A subscription's assignment in its group: what leases open, hold and give back, and what workers see of it."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from proxy.groups.messages import Disconnect, FindLeader, SessionId
 from proxy.groups.session import State
 from proxy.net.group.views import group_statistics
 from proxy.wire import pulsar_pb2 as pb
-from tests.net.seat_rig import TIMING, SeatRig
+from tests.net.assignment_rig import TIMING, AssignmentRig
 from tests.net.stream_rig import STREAMS, payloads, subscribes
 from tests.net.subscription_rig_broker import T
 
 
 def test_the_first_worker_begins_a_session() -> None:
     """Nothing is consumed before a lease; then exactly what is leased."""
-    rig = SeatRig()
+    rig = AssignmentRig()
     assert isinstance(rig.mail.said[0], FindLeader)
     assert subscribes(rig.link) == []
     rig.lease(0, 2)
@@ -26,7 +26,7 @@ def test_the_first_worker_begins_a_session() -> None:
 
 def test_what_is_leased_is_delivered_and_progress_told() -> None:
     """The next report says up to where all is acknowledged, and what workers have."""
-    rig = SeatRig(permits=100)
+    rig = AssignmentRig(permits=100)
     rig.lease(1)
     rig.deliver(1, 5, 6, 7)
     assert payloads(rig.first) == [b"5", b"6", b"7"]
@@ -45,7 +45,7 @@ def test_what_is_leased_is_delivered_and_progress_told() -> None:
 
 def test_more_workers_are_more_weight() -> None:
     """The leader is told at once."""
-    rig = SeatRig()
+    rig = AssignmentRig()
     rig.lease(0)
     second = rig.worker("b", 0)
     assert rig.last_report.workers_count == 2
@@ -56,7 +56,7 @@ def test_more_workers_are_more_weight() -> None:
 
 def test_a_revoked_stream_goes_when_workers_are_done_and_the_broker_has_confirmed() -> None:
     """Nothing new of it is delivered meanwhile, nothing more is fetched, and what was read ahead is dropped."""
-    rig = SeatRig(permits=2)
+    rig = AssignmentRig(permits=2)
     rig.lease(0, 1)
     rig.deliver(0, 1, 2, 3)
     rig.deliver(1, 4)
@@ -79,7 +79,7 @@ def test_a_revoked_stream_goes_when_workers_are_done_and_the_broker_has_confirme
 
 def test_what_was_acknowledged_is_news_once_every_stream_was_given_back() -> None:
     """Whoever leads may have moved the cursor meanwhile; as long as one stream is here, nobody can have."""
-    rig = SeatRig(permits=100)
+    rig = AssignmentRig(permits=100)
     rig.lease(0, 1)
     rig.deliver(0, 5)
     rig.deliver(1, 6)
@@ -103,7 +103,7 @@ def test_what_was_acknowledged_is_news_once_every_stream_was_given_back() -> Non
 
 def test_nothing_is_fetched_of_a_stream_that_goes() -> None:
     """What would come would only be dropped."""
-    rig = SeatRig(permits=1)
+    rig = AssignmentRig(permits=1)
     rig.lease(0, 1)
     rig.deliver(0, 1)
     rig.deliver(1, 2)
@@ -118,7 +118,7 @@ def test_nothing_is_fetched_of_a_stream_that_goes() -> None:
 
 def test_a_stream_goes_at_its_deadline_whatever_workers_have() -> None:
     """Their late acks count for nothing, and their permits and other streams are as they were."""
-    rig = SeatRig(permits=2)
+    rig = AssignmentRig(permits=2)
     rig.lease(0, 1)
     rig.deliver(0, 1, 2)
     assert payloads(rig.first) == [b"1", b"2"]
@@ -138,7 +138,7 @@ def test_a_stream_goes_at_its_deadline_whatever_workers_have() -> None:
 
 def test_a_deadline_of_an_earlier_time_closes_nothing() -> None:
     """Given back, leased again, revoked again: only the last deadline counts."""
-    rig = SeatRig(permits=10)
+    rig = AssignmentRig(permits=10)
     rig.lease(0)
     rig.update()
     assert rig.finished() == {0}
@@ -158,7 +158,7 @@ def test_a_deadline_of_an_earlier_time_closes_nothing() -> None:
 
 def test_nothing_is_delivered_when_the_leases_have_run_out() -> None:
     """Also what was in a worker's outbox; with the next lease it goes on, and nothing comes twice."""
-    rig = SeatRig(permits=10)
+    rig = AssignmentRig(permits=10)
     rig.lease(0)
     rig.deliver(0, 1)
     rig.first.stop_reading()
@@ -177,7 +177,7 @@ def test_nothing_is_delivered_when_the_leases_have_run_out() -> None:
 @pytest.mark.parametrize("stopped", [True, False])
 def test_what_had_not_left_when_the_leases_ran_out_never_leaves_if_another_had_the_stream(*, stopped: bool) -> None:
     """In a worker's outbox because the process was stopped in that turn, or the worker did not read. Others go on."""
-    rig = SeatRig(permits=10)
+    rig = AssignmentRig(permits=10)
     rig.lease(0, 1)
     rig.first.writable = stopped  # or its socket has just filled up
     rig.deliver(0, 1, 2, stopped_s=TIMING.drop_s if stopped else 0.0)
@@ -197,7 +197,7 @@ def test_what_had_not_left_when_the_leases_ran_out_never_leaves_if_another_had_t
 
 def test_what_leaves_has_to_leave_while_the_lease_lasts() -> None:
     """A process that is stopped with frames in its hands gives their connection up when it wakes up too late."""
-    rig = SeatRig(permits=10)
+    rig = AssignmentRig(permits=10)
     rig.lease(0)
     rig.clock.advance(1.0)
     rig.deliver(0, 1)
@@ -207,7 +207,7 @@ def test_what_leaves_has_to_leave_while_the_lease_lasts() -> None:
 
 def test_whoever_has_no_leader_stops_in_time_to_send_what_was_dispatched() -> None:
     """Nothing is begun so late that a busy moment would cost a healthy worker its connection."""
-    rig = SeatRig(permits=10)
+    rig = AssignmentRig(permits=10)
     rig.lease(0)
     for left_s in (TIMING.send_s + 0.01, TIMING.send_s):
         rig.clock.advance(rig.member.session.lease_until - left_s - rig.clock.now())
@@ -220,7 +220,7 @@ def test_whoever_has_no_leader_stops_in_time_to_send_what_was_dispatched() -> No
 
 def test_a_process_that_slept_through_its_lease_delivers_nothing() -> None:
     """What it finds on its socket when it wakes up comes before its timers."""
-    rig = SeatRig(permits=10)
+    rig = AssignmentRig(permits=10)
     rig.lease(0)
     rig.clock.oversleep(TIMING.drop_s)
     rig.deliver(0, 1)
@@ -229,7 +229,7 @@ def test_a_process_that_slept_through_its_lease_delivers_nothing() -> None:
 
 def test_a_stream_without_a_lease_that_the_broker_gives_up_stays_away() -> None:
     """Others may have a right to it, and what came again would be taken for a repetition; with a lease it is back."""
-    rig = SeatRig(permits=10)
+    rig = AssignmentRig(permits=10)
     rig.lease(0)
     rig.deliver(0, 1)
     rig.clock.advance(TIMING.lease_s)
@@ -245,7 +245,7 @@ def test_a_stream_without_a_lease_that_the_broker_gives_up_stays_away() -> None:
 
 def test_a_stream_that_opens_without_a_lease_is_closed_again() -> None:
     """The broker was asked in time and answered too late."""
-    rig = SeatRig(permits=10)
+    rig = AssignmentRig(permits=10)
     rig.link.held.add(T.SUBSCRIBE)
     rig.lease(0)
     rig.clock.advance(TIMING.lease_s)
@@ -262,7 +262,7 @@ def test_a_stream_that_opens_without_a_lease_is_closed_again() -> None:
 def test_a_stream_that_was_given_up_goes_at_once_when_it_is_anothers() -> None:
     """The broker has given others what workers here have of it: there is nothing to wait for, before or meanwhile."""
     for lost_first in (True, False):
-        rig = SeatRig(permits=10)
+        rig = AssignmentRig(permits=10)
         rig.lease(0)
         rig.deliver(0, 1)
         rig.clock.advance(TIMING.lease_s)
@@ -279,7 +279,7 @@ def test_a_stream_that_was_given_up_goes_at_once_when_it_is_anothers() -> None:
 
 def test_a_refused_stream_is_told_and_tried_again() -> None:
     """Somebody else is there still: the leader is to know."""
-    rig = SeatRig()
+    rig = AssignmentRig()
     rig.link.refusals[T.SUBSCRIBE] = (pb.ConsumerAssignError, "Range conflict")
     rig.lease(0)
     assert rig.member.session.state_of(0).refused
@@ -291,7 +291,7 @@ def test_a_refused_stream_is_told_and_tried_again() -> None:
 
 def test_the_last_worker_leaves() -> None:
     """The session gives everything back and goes; then the subscription ends."""
-    rig = SeatRig(permits=10)
+    rig = AssignmentRig(permits=10)
     rig.lease(0, 1)
     rig.deliver(0, 1)
     rig.first.ack(1)
@@ -310,7 +310,7 @@ def test_the_last_worker_leaves() -> None:
 
 def test_a_worker_that_comes_while_the_session_leaves_begins_another() -> None:
     """With a number of its own; nobody is refused."""
-    rig = SeatRig()
+    rig = AssignmentRig()
     rig.lease(0)
     rig.first.close()
     late = rig.worker("late", 10)
@@ -326,7 +326,7 @@ def test_a_worker_that_comes_while_the_session_leaves_begins_another() -> None:
 
 def test_a_group_that_is_cut_in_another_way() -> None:
     """Streams of the new cut wait until those of the old one are gone, whatever their numbers."""
-    rig = SeatRig(permits=10)
+    rig = AssignmentRig(permits=10)
     rig.lease(0, 3)
     rig.deliver(0, 1)
     rig.clock.advance(TIMING.lease_s)
@@ -345,7 +345,7 @@ def test_a_group_that_is_cut_in_another_way() -> None:
 
 def test_the_gateway_stops() -> None:
     """The streams are closed at the broker with everything else, and nothing is said any more."""
-    rig = SeatRig(permits=10)
+    rig = AssignmentRig(permits=10)
     rig.lease(0, 1)
     said = len(rig.mail.said)
     rig.subscriptions.close()
@@ -357,24 +357,24 @@ def test_the_gateway_stops() -> None:
 
 def test_draining_leaves_shared_subscriptions_to_their_groups() -> None:
     """Their messages go on until their streams are elsewhere; who comes then is sent away."""
-    rig = SeatRig(permits=10)
+    rig = AssignmentRig(permits=10)
     rig.lease(0)
     idle: list[bool] = []
     rig.subscriptions.drain(lambda: idle.append(True))
     rig.deliver(0, 1)
     assert payloads(rig.first) == [b"1"]
     assert idle == [True]
-    assert rig.seat.leave()
+    assert rig.assignment.leave()
     rig.first.ack(1)
     rig.update()
     rig.renew()
-    assert not rig.seat.leave()
+    assert not rig.assignment.leave()
     assert rig.count == 1, "workers are told to go with the rest"
 
 
 def test_what_becomes_of_a_group_is_told_as_events() -> None:
     """Each change once, however often the machines are looked at; a reason to page somebody is among them."""
-    rig = SeatRig(permits=10)
+    rig = AssignmentRig(permits=10)
     listener = rig.subscriptions.events.listen(lambda: None)
     rig.lease(0, 1)
     rig.live(3.0)
@@ -409,10 +409,10 @@ def test_what_becomes_of_a_group_is_told_as_events() -> None:
 
 def test_whoever_leaves_too_late_leaves_all_the_same() -> None:
     """No leader answered until the deadline: the streams are closed whatever workers have, and others may have them."""
-    rig = SeatRig(permits=10)
+    rig = AssignmentRig(permits=10)
     rig.lease(0, 1)
     rig.deliver(0, 1)
-    assert rig.seat.leave()
+    assert rig.assignment.leave()
     rig.subscriptions.services.draining = True
     rig.clock.advance(2 * (TIMING.drain_s + TIMING.lease_s))
     assert rig.left == [SessionId("here", 1)]
@@ -422,7 +422,7 @@ def test_whoever_leaves_too_late_leaves_all_the_same() -> None:
 
 def test_a_replica_without_a_stream_pages_nobody() -> None:
     """There may be more replicas than streams: the surplus wants nothing of the broker."""
-    rig = SeatRig()
+    rig = AssignmentRig()
     assert rig.statistics().subscriptions[0].upstream_state == "ready"
     rig.link.refusals[T.SUBSCRIBE] = (pb.ConsumerAssignError, "Range conflict")
     rig.lease(0)
@@ -431,12 +431,12 @@ def test_a_replica_without_a_stream_pages_nobody() -> None:
 
 def test_a_stream_of_another_cut_is_shown_with_the_slots_that_it_has() -> None:
     """Its number may be one that the new cut has not."""
-    rig = SeatRig(permits=10)
+    rig = AssignmentRig(permits=10)
     rig.lease(3)
     rig.clock.advance(TIMING.lease_s)
     rig.link.held.add(T.CLOSE_CONSUMER)
     rig.lease(0, cut=STREAMS // 2)
     rig.clock.advance(0.0)
-    shown = group_statistics(rig.seat, rig.clock.now())
+    shown = group_statistics(rig.assignment, rig.clock.now())
     assert shown is not None
     assert [(row.stream, row.first_hash, row.holding) for row in shown.streams] == [(3, 49_152, "releasing")]

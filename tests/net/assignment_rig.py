@@ -1,4 +1,4 @@
-"""A subscription with a seat in a group, between fakes: the test is the group's leader."""
+"""A subscription with an assignment in a group, between fakes: the test is the group's leader."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from proxy.groups.messages import (
     Version,
 )
 from proxy.groups.timing import GroupTiming
+from proxy.net.group.assignment import GroupAssignment
 from proxy.net.group.member import GroupMember
-from proxy.net.group.seat import GroupSeat
 from proxy.net.ports import BrokerLink
 from proxy.net.subscription.subscription import Subscription
 from tests.net.stream_rig import STREAMS, GroupRig, key_in
@@ -79,55 +79,55 @@ class HeardMail:
         self.said.append(message)
 
 
-class SeatRig(GroupRig):
+class AssignmentRig(GroupRig):
     """One worker, and so a session that asks for its leader; `lease` answers."""
 
     def __init__(self, permits: int = 0, **settings: object) -> None:
         super().__init__(**settings)
         self.mail = HeardMail()
         self.topic = NoTopic()
-        self.seats: list[GroupSeat] = []
+        self.assignments: list[GroupAssignment] = []
         self.sessions = itertools.count(1)
         self.left: list[SessionId] = []
         self.stamps = itertools.count(1)
         self.numbers = itertools.count(1)
         self.version: Version | None = None
-        self.subscriptions.new_assignment = self.new_seat
+        self.subscriptions.new_assignment = self.new_assignment
         self.first = self.worker("a", permits)
         self.link.log.clear()  # of its probe
 
     # ---- what `Groups` does
 
-    def new_seat(self, subscription: Subscription) -> GroupSeat:
+    def new_assignment(self, subscription: Subscription) -> GroupAssignment:
         """As it says."""
-        self.seats.append(GroupSeat(subscription, TIMING, self.join, self.leave))
-        return self.seats[-1]
+        self.assignments.append(GroupAssignment(subscription, TIMING, self.join, self.leave))
+        return self.assignments[-1]
 
-    def join(self, seat: GroupSeat, workers_count: int) -> GroupMember:
+    def join(self, assignment: GroupAssignment, workers_count: int) -> GroupMember:
         """As it says."""
         session = SessionId("here", next(self.sessions))
-        member = GroupMember(seat.group, session, STREAMS, TIMING, self.clock, self.mail, seat.left)
-        member.join(self.topic, seat, workers_count)
+        member = GroupMember(assignment.group, session, STREAMS, TIMING, self.clock, self.mail, assignment.left)
+        member.join(self.topic, assignment, workers_count)
         return member
 
-    def leave(self, seat: GroupSeat) -> None:
+    def leave(self, assignment: GroupAssignment) -> None:
         """As it says."""
-        assert seat.member is not None
-        seat.member.close()
-        self.left.append(seat.member.session.session)
+        assert assignment.member is not None
+        assignment.member.close()
+        self.left.append(assignment.member.session.session)
 
     # ---- the leader
 
     @property
-    def seat(self) -> GroupSeat:
+    def assignment(self) -> GroupAssignment:
         """The one that there is."""
-        return self.seats[-1]
+        return self.assignments[-1]
 
     @property
     def member(self) -> GroupMember:
         """This replica's part in the group."""
-        assert self.seat.member is not None
-        return self.seat.member
+        assert self.assignment.member is not None
+        return self.assignment.member
 
     @property
     def last_report(self) -> Report:
