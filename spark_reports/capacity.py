@@ -35,7 +35,7 @@ def rates(deliveries: DataFrame, window_s: int = 10) -> DataFrame:
 
     Args:
         deliveries: rows of the journal's table of this name.
-        window_s: windows of so many seconds of wall time, one after the other, the first since 1970.
+        window_s: length of consecutive windows of wall time in seconds, counted from 1970.
 
     Returns:
         A row for each worker and window in which it did or had something, and one of the whole subscription, whose
@@ -176,7 +176,7 @@ def forecast(
         - `arrived`, `arrival_per_s`: different messages that were delivered, and this by `observed_s`;
         - `acked`, `acked_per_s`: acknowledgements, and these by `observed_s`;
         - `workers`: now, which is those with a row in the last `RECENT_S` of the subscription, unless `metrics` tell;
-        - `service_per_s`: what so many workers acknowledge if all are occupied, each at the mean rate of all;
+        - `service_per_s`: messages that this number of workers acknowledges if all are occupied, at the mean rate;
         - `outstanding`: messages that were sent and neither acknowledged nor dropped by the end, those given back
           included, unless `metrics` tell;
         - `growth_per_s`: `arrival_per_s` less `service_per_s`;
@@ -184,7 +184,7 @@ def forecast(
         - `workers_needed`: so that as much is done as arrives;
         - `workers_needed_to_drain`: so that besides what is outstanding is done in `target_drain_s`.
 
-        What would be divided by nothing is null: without an acknowledgement nobody knows how many workers are needed.
+        What would be divided by nothing is null: without an acknowledgement the number of needed workers is unknown.
     """
     totals = _totals(deliveries).join(_workers_seen(deliveries), list(SUBSCRIPTION))
     if metrics is None:

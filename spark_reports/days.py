@@ -2,7 +2,7 @@
 
 A day's report is made of the files of that day and of an hour around it. Which these were is kept beside it, so that a
 run that finds the same ones leaves it alone, and a file that came late makes its day (and at its edge the neighbour's)
-anew, whole: running again never adds anything twice.
+again as a whole: a repeated run never adds anything twice.
 """
 
 from __future__ import annotations

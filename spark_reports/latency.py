@@ -6,7 +6,7 @@
 - *end to end*: from its arrival to its acknowledgement, all attempts included.
 
 The first two are what the metrics call dispatch latency and ack latency; the moment between a message's being given to
-a worker and its being written is in both. Another run gets from the broker anew what was not acknowledged: the time
+a worker and its being written is in both. Another run gets unacknowledged messages from the broker again: the time
 that it took in the run before is not in these numbers.
 
 Differences are of one run's clock, each within one row; no two rows are compared. So a file that is missing, or a

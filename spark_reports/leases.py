@@ -177,7 +177,7 @@ def pauses(events: DataFrame) -> DataFrame:
 
     Returns:
         `topic`, `subscription`, `streams_moved` (leases that went to another gateway), `unknown` (of these, those whose
-        loss nobody told), and of the others' pauses `p50_ms`, `p95_ms`, `p99_ms`, `max_ms`. Apart from these are
+        loss without an event), and of the others' pauses `p50_ms`, `p95_ms`, `p99_ms`, `max_ms`. Apart from these are
         `leased_again` (leases that the same gateway got back, after a change of leaders mostly) and
         `leased_again_max_ms`.
     """

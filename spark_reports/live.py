@@ -8,7 +8,7 @@ Each window's rows are judged by the audit itself, as a span is. What it cannot 
 message that was held for longer than a window while another worker got its key and finished, an order that was broken
 between two windows, a repetition in another window. `ordering_audit` over the whole record sees that.
 
-Output is exact: what a batch found replaces whatever a batch of this number wrote before, so that a run that was killed
+Output is exact: a batch's results replace those of an earlier batch with this number, so that a run that was killed
 and begins again from its checkpoint writes everything once.
 """
 

@@ -31,7 +31,7 @@ The last sent positions of PIP-282 are no metric: the admin API's consumers have
 """
 
 COUNTERS: Final = r"(_total|_seconds_count|_seconds_sum)$"
-"""Ends of counters' names, a histogram's two numbers among them. They fall only where a subscription began anew."""
+"""Ends of counters' names, a histogram's two numbers among them. They fall only where a subscription restarted."""
 
 DIGITS: Final = 9
 """Behind the point, of sums: the last ones would depend on which number came first."""
@@ -59,7 +59,7 @@ def by_day(metrics: DataFrame) -> DataFrame:
     """Each series by days of UTC.
 
     Within one run a counter grows by the difference between a sample and the one before it, also over midnight. One
-    that fell began anew at 0 and has grown to what it is, as Prometheus has it. So has one whose run or subscription
+    that fell restarted at 0 and has grown to its value, as in Prometheus. So has one whose run or subscription
     began after the gateway's first snapshot here. What counters had counted at that first snapshot is not known to be
     of this time, and counts nothing.
 

@@ -49,7 +49,7 @@ def storms(redeliveries: DataFrame, window_s: int = 60, threshold: int = STORM_M
 
     Args:
         redeliveries: rows of the journal's table of this name.
-        window_s: windows of so many seconds, one after the other, the first since 1970.
+        window_s: length of consecutive windows in seconds, counted from 1970.
         threshold: told are windows with more messages than this.
 
     Returns:
@@ -74,7 +74,7 @@ def poisoned(deliveries: DataFrame, attempts_min: int = POISON_ATTEMPTS, count: 
 
     Args:
         deliveries: rows of the journal's table of this name.
-        attempts_min: told are messages with so many deliveries or more in one run.
+        attempts_min: minimum number of deliveries in one run.
         count: maximum number of rows.
 
     Returns:
@@ -142,7 +142,7 @@ def poisoned_keys(deliveries: DataFrame, attempts_min: int = POISON_ATTEMPTS, co
 
 
 def _often_delivered(deliveries: DataFrame, attempts_min: int) -> DataFrame:
-    """A row for each message of each run with so many deliveries; `began_ns`, `acked_ns` by the run's clock."""
+    """A row for each message of each run with that many deliveries or more; times are by the run's clock."""
     sent_wall_ns = wall_ns_of("sent_ns")
     # Few messages are, so these are looked for first: by a filter that reading the files can use.
     often = deliveries.where(F.col("attempt") >= attempts_min).select(*MESSAGE).distinct()

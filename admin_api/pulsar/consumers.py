@@ -1,7 +1,7 @@
-"""A worker as the broker would show it, were it connected there.
+"""A worker in the format of the broker's consumers.
 
-The broker's own consumer objects are the model: a worker gets exactly the names that a consumer beside it has, so that
-what parses the one version's statistics parses ours. What the gateway does not know has the model's zero.
+The broker's own consumer objects are the model: a worker gets exactly the fields of the consumers beside it, so that
+parsers of that version's statistics work. Values that the gateway does not know are zero.
 """
 
 from __future__ import annotations

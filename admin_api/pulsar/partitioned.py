@@ -1,8 +1,8 @@
-"""The same for all partitions of a topic together.
+"""Merges the statistics of all partitions of a topic.
 
-The broker adds partitions up, and so do we, after each of them was merged: what changed in a partition is added up
-anew over all of them. Where the broker pairs consumers of different partitions by their place in the list, we pair
-them by name, so that a worker that consumes every partition is one consumer with the sum of its parts.
+The broker adds partitions up, and so does the gateway, after each of them was merged: changed values are summed again
+over all partitions. The broker matches consumers of different partitions by their index in the list; the gateway
+matches them by name, so that a worker that consumes every partition is one consumer with the sum of its parts.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def merge_partitions(
 
 
 def _add_up(total: JsonObject, partitions: Sequence[JsonObject]) -> Generator[None, None, None]:
-    """Make a subscription's sums anew from its partitions, where our parts may have changed them."""
+    """Recompute a subscription's sums from its partitions, where the merge may have changed them."""
     for name in _ADDED_TO_SUBSCRIPTION:
         if name in total:
             total[name] = sum(item.get(name, 0) for item in partitions)

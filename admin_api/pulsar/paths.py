@@ -1,10 +1,10 @@
-"""What a request to the broker's admin API asks for, told from its path and query.
+"""The meaning of a request to the broker's admin API, from its path and query.
 
-Gateway and broker must read one request as the same thing, so there is one way to write each path: what could be read
-in two ways is refused, and what is passed on is byte by byte what was looked at. A topic's name may still have a slash:
-it is ``%2F``, which separates nothing behind the places of tenant and namespace.
+Gateway and broker must read a request in the same way, so each path has one accepted encoding: ambiguous ones are
+refused, and the request that is passed on is byte by byte the one that was checked. A topic's name may still have a
+slash: it is ``%2F``, which is not a separator behind the positions of tenant and namespace.
 
-Whether a request would change something is told by default: all would, but for reads that are known to be reads.
+By default a request counts as a change, except known reads.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _CHANGING_READ: Final = re.compile(r"/backlog-quota-check(?![^/;?#])|checkallowa
 """Two reads that change something: a GET with which brokers drop or expire what is beyond a quota, and a parameter with
 which GET /partitions creates the topic that it asks for."""
 _DECODED_MAX: Final = 4
-"""Times that a request is decoded to find those; what is then still encoded is no read that anybody knows."""
+"""Times that a request is decoded to find those; a request that is still encoded then is not a known read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,8 +100,8 @@ def _check_segment(segment: str, *, may_hold_slash: bool) -> None:
 def changes_broker(method: str, raw_path: bytes, query: bytes) -> bool:
     """Whether a broker might read a request as a change: everything, but for what is known to be a read.
 
-    Whatever stands before a broker may decode once more, so every reading counts, and in every part of the request: no
-    way to write a change makes it less than it is.
+    A proxy in front of a broker may decode once more, so every reading counts, in every part of the request: no
+    encoding hides a change.
     """
     if method not in SAFE_METHODS:
         return True

@@ -1,7 +1,7 @@
-"""Asking the broker's admin API on a client's behalf.
+"""Requests to the broker's admin API on a client's behalf.
 
-The client's own credentials are passed on and nothing of ours is added: whoever may not ask the broker may not ask it
-here either. Answers are streamed; only statistics that we merge into are held, within a bound.
+The client's own credentials are passed on and none of the gateway's are added: a client without permission at the
+broker has none here either. Answers are streamed; only statistics that are merged are held, within a bound.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ _PASSED_TO_CLIENT: Final = (
     "allow", "broker-address", "cache-control", "content-disposition", "content-encoding", "content-length",
     "content-type", "etag", "last-modified", "location", "retry-after", "www-authenticate",
 )  # fmt: skip
-"""Everything else is between us and the broker, or might be wrong of what we made of it."""
+"""Other headers concern only the hop to the broker, or may not match the merged answer."""
 _HEADER_VALUE: Final = re.compile(r"[\t -~\x80-\xff]*")
-"""RFC 9110, section 5.5: beyond ASCII is whatever the two ends take it for, so it is passed on byte by byte."""
+"""RFC 9110, section 5.5: the meaning of non-ASCII bytes is up to the two ends, so they are passed on unchanged."""
 _HEADER_ENCODING: Final = "latin-1"
 """As the server reads and writes headers: a character for each byte."""
 

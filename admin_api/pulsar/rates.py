@@ -1,8 +1,8 @@
-"""Rates out of counters that are looked at now and then.
+"""Rates from counters that are read on demand.
 
-A broker computes its consumers' rates once a minute, whether anybody asks or not. The gateway counts only, and a rate
-is what a counter rose by since it was last looked at: 0.0 when it is looked at for the first time, and never over less
-than a second, so that two who ask at once do not see noise.
+A broker computes its consumers' rates once a minute. The gateway only counts, and a rate is a counter's increase since
+its last reading: 0.0 at the first reading, and never over less than a second, so that simultaneous readers see no
+noise.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 TIME_BASE_S: Final = 1.0
 READINGS_MAX: Final = 50_000
-"""Counters' owners remembered; of more, those that were asked for longest ago begin anew."""
+"""Remembered owners of counters; beyond it the least recently read ones start again."""
 
 
 @dataclass(slots=True)

@@ -20,7 +20,7 @@ def configuration_routes(view: GatewayView) -> APIRouter:
     @router.get("/configuration", summary="Effective configuration")
     @needs(Role.VIEWER)
     async def configuration() -> dict[str, Any]:
-        """Every setting, from file, environment or default, with where it comes from; secrets are masked."""
+        """Every setting with its origin (file, environment or default); secrets are masked."""
         return view.configuration()
 
     return router

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 HEARTBEAT_S = 15.0
 """Between two signs of life on a stream where nothing happens, so that proxies and clients keep it open."""
 STREAMS_MAX = 400
-"""Each costs some 40 KiB, and half a microsecond for whatever happens."""
+"""Each costs some 40 KiB, and half a microsecond per event."""
 STREAMS_EACH_MAX = 200
 """Of one caller, known by its token's name or else its address: one that opens more and more leaves room to others."""
 LINES_MAX = 1_000
@@ -72,8 +72,8 @@ def event_routes(view: GatewayView, heartbeat_s: float = HEARTBEAT_S) -> APIRout
     ) -> StreamingResponse:
         """Server-Sent Events: joins, leaves, moved hashes, drains begun and ended, upstream changes, orders.
 
-        Each has its number as id. An event `missed` tells how many were lost, to a listener that was too slow or came
-        again too late: read the state anew then.
+        Each has its number as id. An event `missed` has the number of lost events, for a listener that was too slow or
+        reconnected too late: it must then read the state again.
         """
         place = places.take(_asker(request))
 
@@ -142,7 +142,7 @@ def _asker(request: Request) -> str:
 
 
 class _Placed(StreamingResponse):
-    """A stream that keeps its place to its end, whoever ends it."""
+    """A stream that keeps its place until it ends."""
 
     def __init__(self, body: AsyncIterator[bytes], place: ExitStack) -> None:
         super().__init__(body, media_type="text/event-stream", headers={"x-accel-buffering": "no"})

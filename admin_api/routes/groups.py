@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def group_routes(view: GatewayView) -> APIRouter:
-    """Make what tells of groups that this replica takes part in."""
+    """Make the routes of this replica's groups."""
     errors: dict[int | str, dict[str, Any]] = {400: {"model": Problem}, 404: {"model": Problem}}
     router = APIRouter(prefix="/api/v1", tags=["groups"], default_response_class=Response, route_class=NamesRoute)
 

@@ -34,7 +34,7 @@ def hash_routes(view: GatewayView) -> APIRouter:
     )
     @needs(Role.VIEWER)
     async def explain(key: Key, of: MessageKey) -> Response:
-        """Who owns the key and who holds it, what its next message waits for, and what would let it go."""
+        """The key's owner and holder, the deliveries that block its next message, and what would unblock it."""
         named = of.required()
         return await snapshot_response(view.explain(key, message_key=named.message_key, slot=named.slot))
 

@@ -1,7 +1,7 @@
 """Health for an orchestrator.
 
-Two questions with two answers: restart it (`livez`), or only send nobody here for now (`readyz`). A broker that is
-down makes the gateway unready, never unlive: a restart would not mend the broker, and would cost every worker its
+Two separate checks: whether to restart it (`livez`), and whether to send it clients (`readyz`). A broker that is down
+makes the gateway unready but not dead: a restart would not repair the broker, and would close every worker's
 connection.
 """
 
@@ -32,7 +32,7 @@ def health_routes(view: GatewayView) -> APIRouter:
     @router.get("/readyz", responses={status.HTTP_503_SERVICE_UNAVAILABLE: {"model": Readiness}})
     @needs(None)
     async def readyz(response: Response) -> Readiness:
-        """200 if clients may come; 503 with every reason if not."""
+        """200 if it is ready for clients; 503 with all reasons if not."""
         reasons = list(view.not_ready_because())
         if reasons:
             response.status_code = status.HTTP_503_SERVICE_UNAVAILABLE

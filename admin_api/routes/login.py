@@ -1,4 +1,4 @@
-"""Where people say who they are: a page with one field, whose token becomes a cookie."""
+"""The login page: one field, whose token becomes a cookie."""
 
 from __future__ import annotations
 
@@ -36,20 +36,20 @@ _PROBLEM: Final = "<!-- problem -->"
 
 
 def login_page(problem: str | None) -> Response:
-    """The page, with what went wrong before."""
+    """The page, with the error of the last attempt."""
     said = "" if problem is None else f'<p class="problem" role="alert">{escape(problem)}</p>'
     code = HTTPStatus.OK if problem is None else HTTPStatus.UNAUTHORIZED
     return HTMLResponse(_PAGE.replace(_PROBLEM, said), code, headers=_HEADERS)
 
 
 def login_routes(tokens: Tokens | None) -> APIRouter:
-    """Make ``/login``, ``/logout`` and ``/api/v1/me``; without `tokens` nobody is asked who they are."""
+    """Make ``/login``, ``/logout`` and ``/api/v1/me``; without `tokens` there is no authentication."""
     router = APIRouter(route_class=GuardedRoute)
 
     @router.get("/api/v1/me", tags=["access"], summary="Who asks")
     @needs(Role.VIEWER)
     async def me(request: Request) -> Me:
-        """Name and role, as the token says; nulls where nobody is asked."""
+        """Name and role, from the token; nulls without authentication."""
         caller: Any = request.scope.get(CALLER)
         if caller is None:
             return Me(name=None, role=None, login=tokens is not None)
@@ -89,7 +89,7 @@ def _add_login(router: APIRouter, tokens: Tokens) -> None:
 def _came_by_tls(request: Request) -> bool:
     """Whether the browser has the page by TLS, which may end before the gateway: the browser itself says so.
 
-    A client that says so and is no browser binds nobody but itself.
+    A client that says so without being a browser affects only itself.
     """
     return request.url.scheme == "https" or request.headers.get("origin", "").startswith("https://")
 

@@ -33,8 +33,8 @@ _FAST: Final = 1
 def metrics_routes(view: MetricsView, *, consumers_max: int, pulsar_names: bool, role: Role | None = None) -> APIRouter:
     """Make ``/metrics``.
 
-    At most `consumers_max` consumers get series of their own, 0 for none; with `pulsar_names` what the gateway knows is
-    also told under the broker's names. They are for callers with `role`, for everybody with None.
+    At most `consumers_max` consumers get their own series, 0 for none; with `pulsar_names` the gateway's values are
+    also exported under the broker's names. `role` is required of callers; None means no authentication.
     """
     router = APIRouter(tags=["metrics"], route_class=GuardedRoute)
     process = CollectorRegistry()

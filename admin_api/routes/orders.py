@@ -1,4 +1,4 @@
-"""Operators' orders. They stand until they are taken back or the gateway ends, also while no worker is there."""
+"""Operators' orders. They are active until reverted or until the gateway stops, also without workers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ENDS: Final = {"earliest": (-1, -1), "latest": ((1 << 63) - 1, (1 << 63) - 1)}
 
 
 def order_routes(control: GatewayControl, *, read_only: bool) -> APIRouter:
-    """Make what changes something; with `read_only` all of it is refused."""
+    """Make the routes of orders; with `read_only` all are refused."""
     errors: dict[int | str, dict[str, Any]] = {code: {"model": Problem} for code in (400, 403, 404)}
 
     async def allowed(request: Request) -> None:
@@ -56,13 +56,13 @@ def _orders_to_subscriptions(router: APIRouter, control: GatewayControl) -> None
     @router.post(SUBSCRIPTION_PATH + "/pause", status_code=done, summary="Pause a subscription")
     @needs(Role.OPERATOR)
     async def pause(key: Key) -> None:
-        """Deliver nothing more; acknowledgements, joins and leaves go on."""
+        """Pause deliveries; acknowledgements, joins and leaves continue."""
         control.pause(key)
 
     @router.post(SUBSCRIPTION_PATH + "/resume", status_code=done, summary="Resume a subscription")
     @needs(Role.OPERATOR)
     async def resume(key: Key) -> None:
-        """Deliver again."""
+        """Resume deliveries."""
         control.resume(key)
 
     @router.put(
@@ -70,16 +70,16 @@ def _orders_to_subscriptions(router: APIRouter, control: GatewayControl) -> None
     )
     @needs(Role.ADMIN)
     async def change_mode(key: Key, mode: Mode) -> None:
-        """Between the two ordered modes, at any time; workers that join from now on are treated by it.
+        """Switch between the two ordered modes, at any time; it applies to workers that join from now on.
 
-        Null takes it back.
+        Null reverts it.
         """
         control.change_mode(key, mode.ordering_mode)
 
     @router.put(SUBSCRIPTION_PATH + "/limits", responses=CONFLICTS, summary="Change limits")
     @needs(Role.ADMIN)
     async def change_limits(key: Key, limits: Limits) -> LimitsInEffect:
-        """All of them at once: one that is absent or null is the configuration's again. Answers those in effect."""
+        """Set all limits at once: an absent or null one is the configuration's. Returns the limits in effect."""
         return LimitsInEffect(**control.change_limits(key, limits.model_dump()))
 
 
@@ -87,19 +87,19 @@ def _orders_to_consumers(router: APIRouter, control: GatewayControl) -> None:
     @router.post(CONSUMER_PATH + "/drain", summary="Drain a worker")
     @needs(Role.OPERATOR)
     async def drain(key: Key, consumer: ConsumerName) -> Concerned:
-        """Give it nothing new. It keeps its hashes, so they wait; evict it when it has acknowledged what it holds."""
+        """Stop new deliveries to it. It keeps its hashes, so they wait; evict it when nothing is pending."""
         return Concerned(consumers=control.drain(key, consumer, drained=True))
 
     @router.delete(CONSUMER_PATH + "/drain", summary="End a worker's drain")
     @needs(Role.OPERATOR)
     async def end_drain(key: Key, consumer: ConsumerName) -> Concerned:
-        """Let it have messages again."""
+        """Resume deliveries to it."""
         return Concerned(consumers=control.drain(key, consumer, drained=False))
 
     @router.post(CONSUMER_PATH + "/evict", summary="Evict a worker")
     @needs(Role.OPERATOR)
     async def evict(key: Key, consumer: ConsumerName) -> Concerned:
-        """Close its consumer; what it held goes to others. Official clients reconnect at once, drained or not."""
+        """Close its consumer; its messages go to others. Official clients reconnect at once, drained or not."""
         return Concerned(consumers=control.evict(key, consumer))
 
 
@@ -107,10 +107,10 @@ def _orders_to_groups(router: APIRouter, control: GatewayControl) -> None:
     @router.post(GROUP_PATH + "/replay", responses=CONFLICTS, summary="Deliver again")
     @needs(Role.ADMIN)
     async def replay(key: Key, place: ReplayFrom) -> Replayed:
-        """Let all replicas of a group deliver again from a place: of a time, of a message, or an end of the topic.
+        """Redeliver from a position on all replicas of a group: a time, a message, or an end of the topic.
 
-        All of them stop, and give what they have back as in any hand-over; then the cursor is moved, and they go on. It
-        is answered when that is done, which takes as long as workers need for what they have.
+        All replicas stop, and give their streams back as in any hand-over; then the cursor is moved, and they continue.
+        The answer follows when that is done, which takes until workers have acknowledged their messages.
         """
         answer: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
 

@@ -25,7 +25,7 @@ Domain = Annotated[Literal["persistent", "non-persistent"], Query(description="W
 
 
 def producer_routes(view: GatewayView) -> APIRouter:
-    """Make what tells of topics that have one producer at a time."""
+    """Make the routes of topics with exclusive producers."""
     errors: dict[int | str, dict[str, Any]] = {400: {"model": Problem}, 404: {"model": Problem}}
     router = APIRouter(
         prefix="/api/v1/exclusive-producers",
@@ -41,7 +41,7 @@ def producer_routes(view: GatewayView) -> APIRouter:
     )
     @needs(Role.VIEWER)
     async def elections(after: After = None, limit: Limit = 100) -> Response:
-        """Topics that somebody connected here owns or waits for, by name, a page at a time, and the sums of all."""
+        """Topics with an owner or waiting producers connected here, by name, a page at a time, and the totals."""
         return await snapshot_response(view.elections(after, limit))
 
     @router.get(
@@ -58,7 +58,7 @@ def producer_routes(view: GatewayView) -> APIRouter:
         limit: Limit = 100,
         domain: Domain = "persistent",
     ) -> Response:
-        """The owner, and those that wait in the order in which they will be promoted."""
+        """The owner, and the queue in the order of promotion."""
         return await snapshot_response(view.election(f"{domain}://{tenant}/{namespace}/{topic}", first, limit))
 
     return router

@@ -49,7 +49,7 @@ PIECES_AT_ONCE: Final = 2_000
 MERGES_MAX: Final = 4
 """Statistics held in memory at once, each until its last byte was taken; further askers wait."""
 STALL_S_MAX: Final = 30.0
-"""A client that takes nothing for so long counts as gone, or a few of them would keep all others waiting for good."""
+"""A client that reads nothing for this time is disconnected; otherwise a few of them would block all others."""
 _TOPIC_DEPTH: Final = 5
 """Levels of a topic's statistics down to its consumers."""
 _PARTITIONS_DEPTH: Final = _TOPIC_DEPTH + 2
@@ -60,7 +60,7 @@ class _Refused(KeylineError):
 
 
 def pulsar_routes(view: GatewayView, broker: BrokerAdmin, *, writes: bool, read_only: bool) -> APIRouter:
-    """Make everything below ``/admin`` and ``/lookup``; what changes something is passed on with `writes` only."""
+    """Make everything below ``/admin`` and ``/lookup``; changes are passed on with `writes` only."""
     router = APIRouter(include_in_schema=False, route_class=GuardedRoute)
     statistics = _Statistics(view, broker)
 
@@ -149,7 +149,7 @@ async def _joined(pieces: list[bytes]) -> AsyncIterator[bytes]:
 
 
 class _Merged(StreamingResponse):
-    """An answer that was held whole; it keeps its place until it was sent, or nobody is there to take it."""
+    """An answer held in memory; it keeps its place until it was sent or the client has gone."""
 
     def __init__(self, pieces: list[bytes], headers: dict[str, str], place: AsyncExitStack) -> None:
         super().__init__(_joined(pieces), headers=headers)
@@ -166,7 +166,7 @@ class _Merged(StreamingResponse):
 
 
 class _Streamed(StreamingResponse):
-    """The broker's answer as it comes; closed whatever becomes of the client."""
+    """The broker's answer, streamed; always closed at the end."""
 
     def __init__(self, answer: httpx.Response) -> None:
         super().__init__(answer.aiter_raw(), answer.status_code, headers_for_client(answer))

@@ -64,7 +64,7 @@ def socket_routes(sockets: WorkerSockets, origins: Collection[str]) -> APIRouter
 
 
 async def _serve(websocket: WebSocket, socket: SocketQueue, worker: SocketWorker) -> None:
-    """Read and write until the client has gone; whatever else happens, the worker hears of the end."""
+    """Read and write until the client has gone; the worker is always notified of the end."""
     socket.writability_changed = worker.writability_changed
     await websocket.receive()  # that it wants to connect, which is known
     reading = asyncio.create_task(_read(websocket, socket, worker))
@@ -83,7 +83,7 @@ async def _serve(websocket: WebSocket, socket: SocketQueue, worker: SocketWorker
 
 
 async def _write(websocket: WebSocket, socket: SocketQueue) -> None:
-    """Accept or refuse, then say what there is to say."""
+    """Accept or refuse, then send the queued frames."""
     with suppress(WebSocketDisconnect):
         refused = await socket.outcome
         if refused is not None:
@@ -95,7 +95,7 @@ async def _write(websocket: WebSocket, socket: SocketQueue) -> None:
 
 
 async def _read(websocket: WebSocket, socket: SocketQueue, worker: SocketWorker) -> None:
-    """What the client says, until it goes; no faster than it reads, and also what it said before it went."""
+    """Receive the client's frames until it disconnects; no faster than it reads, including frames before the close."""
     try:
         while (event := await websocket.receive())["type"] == "websocket.receive":
             text = event.get("text")

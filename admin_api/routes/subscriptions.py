@@ -28,7 +28,7 @@ AfterHash = Annotated[int, Query(ge=-1, le=65_536, description="`next` of the pa
 
 
 def subscription_routes(view: GatewayView) -> APIRouter:
-    """Make what tells of subscriptions and their consumers."""
+    """Make the routes of subscriptions and their consumers."""
     errors: dict[int | str, dict[str, Any]] = {400: {"model": Problem}, 404: {"model": Problem}}
     router = APIRouter(
         prefix="/api/v1", tags=["subscriptions"], default_response_class=Response, route_class=NamesRoute
@@ -50,13 +50,13 @@ def subscription_routes(view: GatewayView) -> APIRouter:
     @router.get("/orders", responses={200: {"model": list[StandingOrders]}}, summary="Standing orders")
     @needs(Role.VIEWER)
     async def orders() -> Response:
-        """Everything that operators ordered and did not take back, also for subscriptions that nobody consumes now."""
+        """All active orders, also for subscriptions without workers now."""
         return await snapshot_response(view.orders())
 
     @router.get(SUBSCRIPTION_PATH, responses=errors | {200: {"model": Subscription}}, summary="One subscription")
     @needs(Role.VIEWER)
     async def subscription(key: Key) -> Response:
-        """Its workers, what waits, what drains, and the latest hand-overs."""
+        """Its workers, waiting messages, draining hashes, and the latest hand-overs."""
         return await steps_response(view.subscription(key))
 
     @router.get(SUBSCRIPTION_PATH + "/ring", responses=errors | {200: {"model": Ring}}, summary="Who owns which hashes")
@@ -90,7 +90,7 @@ def subscription_routes(view: GatewayView) -> APIRouter:
     async def draining_hashes_of_consumer(
         key: Key, consumer: ConsumerName, after: AfterHash = -1, limit: Limit = 100
     ) -> Response:
-        """Hashes that this consumer lost and still holds messages of."""
+        """Hashes that moved away from this consumer while it still holds their messages."""
         return await snapshot_response(view.draining(key, consumer, after, limit))
 
     @router.get(

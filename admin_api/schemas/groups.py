@@ -78,7 +78,7 @@ class StreamProgress(BaseModel):
     first_hash: int
     last_hash: int
     owner: str | None = Field(description="The replica that has it; null while it waits for one.")
-    refused: bool = Field(description="Whether the broker does not let its owner consume it yet: somebody else does.")
+    refused: bool = Field(description="Whether the broker still refuses its owner, because another consumer has it.")
     acknowledged: str | None
     pending_messages: int
     rate: float

@@ -8,17 +8,17 @@ from pydantic import BaseModel, Field
 
 
 class ElectionCounters(BaseModel):
-    """Counts of one topic since somebody wanted it, or of the gateway since its start."""
+    """Counts of one topic since its election began, or of the gateway since its start."""
 
     arrivals_total: int = Field(description="Producers that came to wait for a topic.")
     promotions_total: int = Field(description="How often one of them became the owner.")
     resumptions_total: int = Field(description="How often a former owner got its topic back, with the same epoch.")
     failed_promotions_total: int = Field(description="How often one whose turn it was did not become the owner.")
-    fencings_total: int = Field(description="How often one was displaced by somebody who did not wait.")
+    fencings_total: int = Field(description="How often an owner was displaced by a producer that did not wait.")
     yields_total: int = Field(
         description="How often one that waited at the broker gave its turn to a better one elsewhere."
     )
-    vacancy_seconds_total: float = Field(description="How long topics had no owner though somebody wanted them.")
+    vacancy_seconds_total: float = Field(description="Time that topics had no owner while producers waited.")
 
 
 class TopicOwner(BaseModel):
@@ -34,7 +34,7 @@ class TopicOwner(BaseModel):
 
 
 class WaitingProducer(BaseModel):
-    """Somebody that waits to be it."""
+    """A waiting producer."""
 
     position: int = Field(description="How many are before it.")
     producer_name: str = Field(description="Empty until the broker has named it.")
@@ -44,17 +44,17 @@ class WaitingProducer(BaseModel):
         description="waiting at the gateway; asked for at the broker; parked there behind a producer that is not "
         "connected to this gateway; withdrawing from there for a better one."
     )
-    returning: bool = Field(description="It owned the topic before, and nobody has since.")
+    returning: bool = Field(description="It is the topic's last owner.")
     address: str
     client_version: str
 
 
 class BestRival(BaseModel):
-    """The best of those that wait for the topic at other replicas."""
+    """The best waiting producer at other replicas."""
 
     replica: str
     priority: int
-    returning: bool = Field(description="It owned the topic before, and nobody of its replica has since.")
+    returning: bool = Field(description="It is the topic's last owner at its replica.")
     since: float = Field(description="When it came, counted back from when it was heard of.")
 
 
@@ -63,18 +63,18 @@ class Election(BaseModel):
 
     topic: str
     now: float
-    owner: TopicOwner | None = Field(description="Null also if somebody who is connected elsewhere owns the topic.")
+    owner: TopicOwner | None = Field(description="Null also if a producer connected elsewhere owns the topic.")
     waiting_count: int
-    vacant_s: float = Field(description="How long nobody is known to have owned the topic though somebody wants it.")
+    vacant_s: float = Field(description="Time that the topic has had no known owner while producers wait.")
     held: Literal["nobody", "newcomers", "everybody"] = Field(
-        description="Whose turn does not come at present: newcomers' while the owner may come back, everybody's while "
-        "the broker has trouble with the topic."
+        description="The producers that are held: newcomers while the owner may return, everybody while "
+        "the broker reports errors for the topic."
     )
     rival: BestRival | None = Field(
-        description="Null if no other replica says that somebody waits there; always without groups_enabled."
+        description="Null if no other replica announces a waiting producer; always without groups_enabled."
     )
     outranked: bool = Field(
-        description="Nobody is asked for here because the rival is better; for a few seconds at most while no gateway "
+        description="None is promoted here because the rival is better; for a few seconds at most while no gateway "
         "says that the topic is owned."
     )
     counters: ElectionCounters
@@ -84,10 +84,10 @@ class ElectionsSummary(BaseModel):
     """All topics in numbers."""
 
     topics_count: int
-    owners_count: int = Field(description="Topics that are owned by somebody connected here.")
+    owners_count: int = Field(description="Topics with an owner connected here.")
     waiting_count: int
     waiting_bytes: int
-    outranked_count: int = Field(description="Topics for which nobody is asked because a better one waits elsewhere.")
+    outranked_count: int = Field(description="Topics without promotion here because a better producer waits elsewhere.")
     rivals_count: int = Field(description="Topics that other replicas speak of, each counted for each.")
     ignored_total: int = Field(description="What other replicas said and was not understood, or found no room.")
     counters: ElectionCounters
@@ -102,7 +102,7 @@ class Elections(BaseModel):
 
 
 class ElectionPage(BaseModel):
-    """One topic with some of those that wait, in the order in which they will be promoted."""
+    """One topic with a page of its queue, in the order of promotion."""
 
     summary: Election
     waiting: list[WaitingProducer]

@@ -113,7 +113,7 @@ class Subscription(BaseModel):
     budget_stops: int
     hand_over_count: int
     hand_overs: list[HandOver]
-    group: GroupSummary | None = Field(description="This replica's part in its group; null if nobody else shares it.")
+    group: GroupSummary | None = Field(description="This replica's member of its group; null if it is not shared.")
     dispatcher: Dispatcher
 
 

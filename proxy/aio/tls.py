@@ -50,7 +50,7 @@ class TlsFiles:
         self._server = server
         self.not_after_s: float | None = None
         """When the certificate expires, in seconds since 1970; None without one."""
-        self._trouble: str | None = None
+        self._problem: str | None = None
         self._seen = self._look()
         self.context = self._made()
         self._note_expiry()
@@ -58,12 +58,12 @@ class TlsFiles:
     @property
     def well(self) -> bool:
         """Whether the contents of the files are in use."""
-        return self._trouble is None
+        return self._problem is None
 
     def changed(self) -> bool:
         """Whether the files have changed; the context then has their contents, if they are valid."""
         seen = self._look()
-        if seen == self._seen and self._trouble is None:
+        if seen == self._seen and self._problem is None:
             return False
         try:
             self._made()
@@ -71,15 +71,15 @@ class TlsFiles:
         except ConfigurationError as error:
             self._tell(str(error))
             return False
-        self._seen, self._trouble = seen, None
+        self._seen, self._problem = seen, None
         self._note_expiry()
         return True
 
-    def _tell(self, trouble: str) -> None:
+    def _tell(self, problem: str) -> None:
         """Logged once, not at every check."""
-        if trouble != self._trouble:
-            self._trouble = trouble
-            log.error("certificates not reloaded", problem=trouble)
+        if problem != self._problem:
+            self._problem = problem
+            log.error("certificates not reloaded", problem=problem)
 
     def _made(self) -> ssl.SSLContext:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER if self._server else ssl.PROTOCOL_TLS_CLIENT)

@@ -156,7 +156,7 @@ class AioTransport(asyncio.Protocol):
         self._received = receiver.received
         try:
             receiver.opened(self)
-        except Exception:  # noqa: BLE001 - a bug of ours in the receiver, see `_failed`
+        except Exception:  # noqa: BLE001 - a bug in the receiver, see `_failed`
             self._failed()
 
     def data_received(self, data: bytes) -> None:
@@ -165,7 +165,7 @@ class AioTransport(asyncio.Protocol):
             return
         try:
             self._received(data)
-        except Exception:  # noqa: BLE001 - a bug of ours in the receiver, see `_failed`
+        except Exception:  # noqa: BLE001 - a bug in the receiver, see `_failed`
             self._failed()
 
     def pause_writing(self) -> None:
@@ -188,7 +188,7 @@ class AioTransport(asyncio.Protocol):
         if self._receiver is not None:
             try:
                 self._receiver.closed(reason)
-            except Exception:  # noqa: BLE001 - a bug of ours in the receiver, see `_failed`
+            except Exception:  # noqa: BLE001 - a bug in the receiver, see `_failed`
                 self._failed()
             # A connector's `make_receiver` refers to the receiver, and the receiver to this transport: break the cycle.
             self._receiver, self._received, self._make_receiver = None, _too_early, _no_receiver
@@ -264,7 +264,7 @@ class AioTransport(asyncio.Protocol):
             self._told_writable = self._writable
             try:
                 self._receiver.writability_changed(self._writable)
-            except Exception:  # noqa: BLE001 - a bug of ours in the receiver, see `_failed`
+            except Exception:  # noqa: BLE001 - a bug in the receiver, see `_failed`
                 self._failed()
 
     def _failed(self) -> None:

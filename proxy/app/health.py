@@ -47,7 +47,7 @@ def main() -> int:
         asked.request("GET", "/livez")
         status = asked.getresponse().status
     except (OSError, ValueError, http.client.HTTPException) as error:
-        print(f"no gateway answers: {error}", file=sys.stderr)  # noqa: T201 - it talks to whoever runs containers
+        print(f"no gateway answers: {error}", file=sys.stderr)  # noqa: T201 - it reports to the container runtime
         return 1
     if status != http.HTTPStatus.OK:
         print(f"/livez answered {status}", file=sys.stderr)  # noqa: T201

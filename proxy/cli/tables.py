@@ -134,7 +134,7 @@ def draining(item: dict[str, Any]) -> Table:
     found.sort(key=lambda pair: float(pair[1]["since"]))
     for worker, hash_ in found[:LISTED_MAX]:
         age = seconds(item["now"] - hash_["since"])
-        owner = hash_["owner"] or "nobody"
+        owner = hash_["owner"] or "none"
         add(made, hash_["hash"], worker["name"], owner, hash_["unack_msgs"], hash_["waiting_messages"], age)
     rest = item["dispatcher"]["draining_hashes_count"] - LISTED_MAX
     if rest > 0:
@@ -191,8 +191,8 @@ def explanation(answer: dict[str, Any]) -> Table:
     """A slot, field by field."""
     made = table("", ("hash", str(answer["slot"])))
     add(made, "state", answer["state"])
-    add(made, "owner", answer["owner"] or "nobody")
-    add(made, "held by", answer["holder"] or "nobody")
+    add(made, "owner", answer["owner"] or "none")
+    add(made, "held by", answer["holder"] or "none")
     waiting = f"{answer['waiting_messages']} messages"
     if answer["waiting_age_s"] is not None:
         waiting += f", for {seconds(answer['waiting_age_s'])}"

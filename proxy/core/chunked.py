@@ -1,8 +1,8 @@
 """Chunked messages that a worker has begun and not finished.
 
-A message of several entries can only be acknowledged whole, so who has its beginning must get the rest: whatever else
-keeps messages from that worker (its slots moved away, it holds as many as it may, it joined lately, an operator drains
-it) would otherwise last for ever, for the beginning keeps it up. `Dispatcher.serve` sends the rest past the queue.
+A message of several entries can only be acknowledged whole, so the worker with its beginning must get the rest: any
+other block of that worker (its slots moved away, its unacknowledged limit, a recent join, an operator's drain) would
+otherwise last forever, because the beginning keeps it up. `Dispatcher.serve` sends the rest past the queue.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The endings of deliveries, recorded for the journal.
 
 A dispatcher notes nothing unless it is asked to (`Dispatcher.endings`). What is noted is what was true in that moment:
-a message that is given back may be on its way to the next worker before anybody reads the note.
+a returned message may be on its way to the next worker before the note is read.
 """
 
 from __future__ import annotations

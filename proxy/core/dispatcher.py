@@ -9,8 +9,8 @@ unless another worker still holds messages of the slot; then there is none and t
 Three tables follow from it: `slots` (holder and pending count), each worker's `ready` queue (what has it as target
 and waits for its permits, in topic order), and `blocked` (what has no target, in topic order, per slot). Every event
 touches what it concerns and nothing else: an ack that frees a slot gives what is blocked of it to its owner; a FLOW
-serves that worker's ready queue; a join or leave places anew what waits and marks what is in flight inside the ranges
-that moved.
+serves that worker's ready queue; a join or leave queues waiting messages again and marks slots in flight inside the
+ranges that moved.
 
 Why topic order and not slot by slot in turns: all that a worker was to get of earlier entries has left when its part
 of a batch comes to the head, so the part leaves whole, and a batch leaves in as many pieces as it has takers. No slot

@@ -1,7 +1,7 @@
 """Errors the core raises, by cause.
 
-The core knows nothing of wire codes or HTTP statuses: whoever calls it translates, in the one table that does so for
-the whole gateway. Each error leaves the object that raised it as it was before the call.
+The core knows nothing of wire codes or HTTP statuses: the caller translates, in one table for the whole gateway. Each
+error leaves the object that raised it as it was before the call.
 """
 
 from __future__ import annotations

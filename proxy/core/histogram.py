@@ -3,7 +3,7 @@
 Why not the metrics library's own: it locks, has labels to look up and costs over a microsecond an observation, on a
 path where a whole message costs 18. Here most observations repeat the one before them, because messages that arrive
 together leave together and are acknowledged together. So equal ones in a row are only counted, and looked up among the
-bounds once; the buckets are added up to Prometheus's cumulative ones by whoever shows them.
+bounds once; the exporter adds the buckets up to Prometheus's cumulative ones.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Workers join and leave: what moves, what drains, what waits for whom.
+"""Joins and leaves of workers: moved slots, draining slots and waiting messages.
 
 Functions of a dispatcher's state. A join or leave changes who owns which slots, and nothing else; draining follows
 from it. Two things must happen in the same turn: everything that waits of slots whose owner changed stands in its new

@@ -1,8 +1,8 @@
-"""What a worker holds unacknowledged, page by page.
+"""A worker's unacknowledged deliveries, page by page.
 
-Problem: a worker may hold 50,000 deliveries, and acknowledges them while somebody reads the list. Rule kept: pages are
+Problem: a worker may hold 50,000 deliveries, and acknowledges them while the list is read. Rule kept: pages are
 in topic order and each begins behind the last delivery of the one before, by value. So a reader gets every delivery
-that was pending all the time exactly once, and gets on whatever is acknowledged meanwhile; one that came later is
+that was pending all the time exactly once, and makes progress despite acknowledgements meanwhile; a later delivery is
 listed if its place is still ahead.
 
 Why not a snapshot, or a cursor that counts: the first must be kept for readers that never come back, the second skips
@@ -43,7 +43,7 @@ class PendingDelivery:
     """One delivery that the worker has not acknowledged whole. Ages are in seconds."""
 
     message_id: str
-    """``ledger:entry`` as the worker was given it; for a slice of a batch the entry is a number of ours."""
+    """``ledger:entry`` as the worker was given it; for a slice of a batch the entry is a synthetic number."""
     position: str
     """``ledger:entry`` of the entry at the broker."""
     messages: int

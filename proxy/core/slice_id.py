@@ -3,7 +3,7 @@
 A worker that gets only some messages of an entry gets them as a smaller batch. Its client acknowledges that batch by
 (ledger, entry) alone, so two slices of one entry must not bear the same id, nor may a late acknowledgement of one ever
 count for another: not at the same worker, not after a reconnect, not after the gateway was restarted and cut the entry
-anew. A counter cannot promise that. So the id is made from the content: the same messages of the same entry always
+again. A counter cannot guarantee that. So the id is made from the content: the same messages of the same entry always
 have the same id, other messages another one.
 
 Layout of the 63 usable bits: bit 62 set | entry (27) | first index (15) | digest of the indexes (20). Ids of slices

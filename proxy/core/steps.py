@@ -1,9 +1,9 @@
 """Long answers in short steps.
 
 Problem: telling everything about a subscription with hundreds of workers or ten thousand draining hashes takes tens of
-milliseconds, on the loop that carries its messages, and no thread helps, for the state belongs to the loop. So whoever
-tells much is a generator that pauses after every few hundred items, and whoever asks decides how long the pauses are.
-State may change during a pause: each row is true at its own moment, and what is gone by then is left out.
+milliseconds, on the loop that carries its messages, and no thread helps, for the state belongs to the loop. So a long
+answer is a generator that pauses after every few hundred items, and the caller decides how long the pauses are. State
+may change during a pause: each row is true at its own moment, and what is gone by then is left out.
 """
 
 from __future__ import annotations

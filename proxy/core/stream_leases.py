@@ -4,9 +4,9 @@ Problem: several replicas serve one subscription, each for some slices of its ha
 them only. Rule kept: a message goes out only while its stream is open here and the leases have not run out. Streams
 cut the slots 0..65535 as the group's leader cuts them: stream s of n has s*65536//n up to (s+1)*65536//n - 1.
 
-Why one end for all streams: a session renews all its leases with one message, so they end together. Why nothing closes
-when that end passes: whoever is told late (a timer, a loop that stood still) would deliver meanwhile; a comparison
-with `now` at each delivery cannot be late.
+Why one end for all streams: a session renews all its leases with one message, so they end together. Why no event closes
+them at that end: a late one (a timer, a stalled loop) would allow deliveries meanwhile; a comparison with `now` at each
+delivery cannot be late.
 
 This is a table that is asked. What opening and closing do to what waits is in `streams_here`.
 

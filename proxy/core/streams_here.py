@@ -87,8 +87,8 @@ def pending_in(dispatcher: Dispatcher, stream: int) -> bool:
 def forget_stream(dispatcher: Dispatcher, stream: int, now: float) -> int:
     """Drop everything of the stream that is here, waiting or pending; returns how many messages that were.
 
-    Nothing of it is acknowledged upstream: the broker sends it to whoever has the stream next, and to us as news if
-    that is us. Deliveries that have not left their worker's outbox yet give their permits back. A slot that drained
+    Nothing of it is acknowledged upstream: the broker sends it to the stream's next owner, and to this replica as new
+    if that is us. Deliveries that have not left their worker's outbox yet give their permits back. A slot that drained
     drains no more, but no hand-over is told of: the next owner may be at another replica.
     """
     span = _leases_of(dispatcher).range_of(stream)

@@ -3,7 +3,7 @@
 Scrapes come every few seconds to a gateway with thousands of subscriptions, on the loop that carries messages. So
 nothing here lists hashes, ranges or positions; what takes longer in a larger subscription is only to walk what waits,
 what drains and who is there, and each of them is bounded. Consumers are asked for by name: several may share one, and
-whoever tells them apart by name must see them as one.
+a reader that identifies them by name must see them as one.
 """
 
 from __future__ import annotations

@@ -3,10 +3,10 @@
 Problem: a worker that acknowledges one message at a time frees the slots of a drain one by one, and each would be a
 delivery, a frame and a wake-up of its own at the new owner. Rule kept: the first slot that comes free while messages of
 it wait begins an interval, and what comes free until its end is released with it, together. So a slot waits for one
-interval at most, whatever is acknowledged meanwhile. With an interval of 0 nothing is ever held here, and a slot goes
-on in the call that frees it.
+interval at most, regardless of acknowledgements meanwhile. With an interval of 0 nothing is ever held here, and a slot
+goes on in the call that frees it.
 
-Only a slot that drained waits here, as at the broker: one that nobody was kept from has nothing to release. While it
+Only a slot that drained waits here, as at the broker: a slot without a blocked owner has nothing to release. While it
 waits, no worker holds anything of it, so membership may change at will: who owns the slot at the end gets it.
 
 Why the time is not asked here: the core has no clock. `due_at` says when `release` is to be called; the caller has the

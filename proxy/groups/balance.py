@@ -1,8 +1,8 @@
-"""Who is to have how many streams, and which: in proportion to workers, with as few moves as possible.
+"""Assigns streams to sessions: in proportion to workers, with as few moves as possible.
 
-Each session that has workers gets one at least, as far as there are enough: a worker never waits for nothing because
-others have more. At equal weight no two differ by more than one. Which streams go, and to whom, is decided by their
-rates, so that the busy ones do not meet.
+Each session with workers gets at least one stream, as far as there are enough, so that no worker is idle because others
+have more. At equal weight no two sessions differ by more than one. Streams are moved by their rates, so that busy ones
+do not end up together.
 
 Source: EIP-0028, "General Idea"; design section 5.
 """

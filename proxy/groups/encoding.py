@@ -1,8 +1,8 @@
 """Messages and records as bytes: JSON, each with its kind.
 
-Replicas of two releases talk to each other while one replaces the other. So a field that is not known is ignored, one
-that is missing takes its default if it has one, and a kind that is not known is an error that the caller counts and
-passes over: whoever sent it says the rest again.
+Replicas of two releases exchange messages during an upgrade. So unknown fields are ignored, missing ones take their
+default if there is one, and an unknown kind is an error that the caller counts and ignores: the sender repeats the
+rest.
 
 A group that no release knew before `compact` is written in that form, and both forms are always read.
 

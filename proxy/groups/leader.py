@@ -1,13 +1,13 @@
-"""The leader of a group: it alone says which session has which stream, and alone knows how far the group is.
+"""The leader of a group: it alone assigns streams to sessions, and has the progress of the whole group.
 
-Problem: streams go from session to session while messages are lost and members stop, pause or come back, and a new
-leader knows only what is in the group's topic. Rules kept: a stream has one owner at most, who keeps it until it has
-given it back, has gone, or has certainly stopped; nobody is told of a set of streams before it is in the topic; one
-change at a time for each session. A stream of whom nobody knows whether its session has stopped is *reserved*: it goes
-back to that session if it asks in time, and to anybody later. Nobody goes on with what it has still of a stream that
-another had since: it gives that up, and gets the stream like anybody else.
+Problem: streams move between sessions while messages are lost and members stop, pause or return, and a new leader knows
+only the records of the group's topic. Rules: a stream has at most one owner, which keeps it until it has given it back,
+has left, or has certainly stopped; a set of streams is stored in the topic before it is announced; each session has one
+change at a time. A stream whose session may still be running is *reserved*: it goes back to that session if it asks in
+time, and to any session later. A session does not continue a stream that another session had in between: it discards
+its state, and gets the stream like any other session.
 
-`GroupLeader` is the only one that changes owners. When its producer is gone it is thrown away as it is.
+`GroupLeader` is the only one that changes owners. When its producer is lost it is discarded.
 
 Source: EIP-0028, "General Idea"; facts 1.4 and 1.6 for what the text leaves out.
 """

@@ -4,8 +4,8 @@ Problem: exactly one leader, without a separate store or consensus. Rule: the re
 waits for exclusive access to the group's topic leads, once it has read the topic to its end and its own first record,
 with a greater epoch than any before, is stored. It stops in the moment in which it hears that it has lost the producer.
 
-Every replica with a session waits for the producer, so that the next leader is a replica that lives. Whoever looks for
-the leader asks every replica, and the one that leads answers.
+Every replica with a session waits for the producer, so that the next leader is a running replica. A session that looks
+for the leader asks every replica, and the leader answers.
 
 Source: EIP-0028, "General Idea" (SGLM); design section 5.
 """

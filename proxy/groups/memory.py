@@ -1,8 +1,7 @@
-"""What a group remembers beyond its leader: the records of its topic, which the leader alone writes.
+"""A group's state beyond its leader: the records of its topic, which only the leader writes.
 
-Each record says everything, so that the last one is enough and whatever is before it may go. Who reads it knows which
-epoch the next leader begins, how the group is cut into streams, which of them may still be delivered by whom, and how
-far they are. Nothing else is stored anywhere.
+Each record is complete, so that the last one is sufficient and earlier ones may be deleted. It contains the epoch, the
+cut into streams, the sessions that may still deliver each stream, and the progress. Nothing else is stored.
 
 Source: EIP-0028, "General Idea"; design section 5.
 """

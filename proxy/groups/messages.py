@@ -1,14 +1,13 @@
-"""What the members of a group tell each other. One way each, no answer is waited for, all may be lost or come twice.
+"""Messages between the members of a group: one-way, without answers; any may be lost or duplicated.
 
-Two numbers make the rest of the protocol simple. A session counts its messages, and so does a leader: what is not newer
-than the last one heard was overtaken or sent twice, and is ignored by both; whatever is left is in order, so that what
-does not fit then is odd indeed. And each message of a leader says up to which of the session's it had heard: a lease
-lasts from when *that* was sent, by the session's own clock. The leader counts from when it heard it, which is later,
-and waits longer (`GroupTiming.drop_s`): so a session has stopped when its streams go to others, however late the
-messages were, and no clocks are compared.
+Two numbers simplify the rest of the protocol. Sessions and leaders number their messages: a message that is not newer
+than the last one was overtaken or duplicated, and is ignored; the rest is in order, so a message that does not fit is
+*odd*. And each message of a leader has the number of the session's last received message: a lease lasts from when
+*that* was sent, by the session's own clock. The leader counts from when it received it, which is later, and waits
+longer (`GroupTiming.drop_s`): so a session has stopped before its streams go to others, however late the messages were,
+and no clocks are compared.
 
-The leader's epoch is part of every version and every stamp, so that nothing an older leader said can pass for the
-present one's.
+The leader's epoch is part of every version and every stamp, so that messages of an earlier leader are recognised.
 
 Source: EIP-0028, "Protocol between Session and SGL".
 """

@@ -1,8 +1,8 @@
-"""A group delivers again from somewhere else: all streams stop, the cursor is moved, all go on.
+"""A group's replay from another position: all streams stop, the cursor is moved, all continue.
 
-Problem: the cursor is one for all replicas, and who moves it under their workers mixes old messages with new ones. Rule
-kept: it is moved while no replica has a stream. So whatever a worker had of a key was acknowledged, or given up at the
-deadline as in any hand-over, before the first message from the new place comes.
+Problem: all replicas share one cursor, and a move during deliveries would mix old messages with new ones. Rule: it is
+moved while no replica has a stream. So a worker's messages of a key were acknowledged, or released at the deadline as
+in any hand-over, before the first message from the new position arrives.
 
 Source: issue "groups of replicas", point 5; EIP-0028 leaves it to the implementation.
 """

@@ -1,10 +1,9 @@
-"""A session's side of the protocol: one replica in one group, told by the leader which streams it may deliver.
+"""A session's side of the protocol: one replica in one group, which delivers the streams that the leader leases it.
 
-Problem: whatever is lost, late or stopped in between, no stream is ever delivered here after it may be delivered
-elsewhere. Rule kept: a stream is delivered only in `replaying` and `updating`, only while the lease lasts by our own
-clock, and only if it is in the last set of streams that the leader told. Whoever doubts goes to `connecting`, where
-nothing is delivered; what workers have already stays theirs, so that a leader who leases the same streams again costs
-nobody a second delivery.
+Problem: with lost or late messages, and stopped processes, no stream may be delivered here after it may be delivered
+elsewhere. Rule: a stream is delivered only in `replaying` and `updating`, only while the lease lasts by the replica's
+own clock, and only if it is in the leader's last set of streams. A session in doubt goes to `connecting`, where nothing
+is delivered; workers keep their messages, so that a leader that leases the same streams again causes no redelivery.
 
 All transitions are in `TABLE`; messages become events in `_event`; nothing else changes the state.
 
@@ -432,7 +431,7 @@ class GroupSession:
     def _forget(self, streams_count: int, replays: int, now: float) -> list[SessionAct]:
         """What is here means something else now, and goes at once, also if it comes back to us.
 
-        The group is cut in another way than before: it has no number any more. Or the cursor was moved while nobody
+        The group is cut in another way than before: it has no number any more. Or the cursor was moved while no replica
         knew of us: what comes again is to be delivered again.
         """
         if (streams_count, replays) == (self.streams_count, self.replays):

@@ -1,10 +1,10 @@
-"""Which replica is to lead a group next, where this one leads more groups than others do.
+"""Chooses the next leader when this replica leads more groups than its share.
 
 Problem: the replica that has waited longest leads next, so that after a rolling restart one replica leads every group,
 and a leader costs more than a session. Each leader decides for its group alone, from what sessions report of their
-replicas, and all of them see the same numbers: so they leave it to chance whether this group goes, in proportion to
-what is too much, and to whom, in proportion to what is too little. Reports follow within a second; until then the same
-numbers would move the same groups again, so that the chance is a fraction of what would be even.
+replicas, and all of them see the same numbers: so a random choice decides whether this group moves, in proportion to
+the surplus, and the target, in proportion to the deficits. Reports follow within a second; until then the same numbers
+would move the same groups again, so the probability is a fraction of the exact one.
 """
 
 from __future__ import annotations

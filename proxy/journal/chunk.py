@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Chunk(Protocol):
-    """Rows that nobody changes any more."""
+    """Immutable rows."""
 
     @property
     def table(self) -> Table:

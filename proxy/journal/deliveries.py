@@ -31,7 +31,7 @@ SENT: Final = 0
 EVENTS: Final = ("sent", *(how.name.lower() for how in How))
 """Names of the events by their numbers."""
 ROWS_AT_A_TIME: Final = 10_000
-"""After so many structs they are handed in, if a second has not passed before."""
+"""Number of structs after which they are handed in, before a second has passed."""
 
 _ROW: Final = struct.Struct("<BIiiIIiIqqddd")
 _DTYPE: Final = np.dtype(

@@ -11,7 +11,7 @@ from typing import Final
 
 DIGEST_BYTES: Final = 8
 KEYS_REMEMBERED: Final = 65_536
-"""At least so many that came last. A digest costs a microsecond, to remember it costs 200 bytes."""
+"""Cached digests, at least the latest ones. A digest costs a microsecond, a cached one 200 bytes."""
 _SIGN: Final = 1 << 63
 
 

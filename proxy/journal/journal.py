@@ -29,7 +29,7 @@ HAND_IN_S: Final = 1.0
 ROW_BYTES: Final = 300
 """What a row takes as a tuple, its texts aside, about."""
 ROWS_AT_A_TIME: Final = 10_000
-"""After so many rows of a table they are handed in at once."""
+"""Number of rows of a table after which they are handed in at once."""
 
 
 class Journal:

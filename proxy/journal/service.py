@@ -121,15 +121,15 @@ def _temporary() -> Path:
 
 
 def own_directory(path: Path, owner: int | None = None) -> Path:
-    """Make a directory whose name others can foresee, or see that the one that is there is ours alone.
+    """Create a directory with a predictable name, or check that the existing one is private to this user.
 
     What lies there is published with the gateway's credentials. `owner` is the process's user unless given.
 
     Raises:
-        ValueError: it is somebody else's, or others may write to it.
+        ValueError: it belongs to another user, or others may write to it.
     """
     owner = os.geteuid() if owner is None else owner
-    wanted = "it should be a directory of the gateway's own user, for nobody else; set `journal_spool_directory`"
+    wanted = "it should be a private directory of the gateway's own user; set `journal_spool_directory`"
     try:
         path.mkdir(mode=0o700, exist_ok=True)
         found = path.lstat()

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def producer_of(
     topic: str, broker_url: str, token: str | None, token_file: Path | None, ca_file: Path | None
 ) -> Callable[[], Awaitable[Producer]]:
-    """What opens a producer; the file that holds the token is read anew at each connection."""
+    """Opens a producer; the token's file is read again at each connection."""
     options: dict[str, Any] = {"logger": _quiet()}
     if token_file is not None:
         options["authentication"] = pulsar.AuthenticationToken(lambda: token_file.read_text().strip())

@@ -121,7 +121,7 @@ class Writer:
             for hour, batch in by_hour(chunk.batch()):
                 self._segment(chunk.table, hour).segment.write(batch)
                 written += batch.num_rows
-        except Exception as error:  # noqa: BLE001 - a fault of ours in one row must not end the journal
+        except Exception as error:  # noqa: BLE001 - a bug in one row must not end the journal
             self._fault.failed("rows cannot be written", error)
             self._spool.lose(chunk)
             self._abandon(chunk.table)

@@ -125,7 +125,8 @@ _MORE: Final = 0x80
 def peek_consumer_id(kind: int, frame: bytes) -> int | None:
     """Read whose an ACK, FLOW or REDELIVER is without parsing it; None where the id does not stand first.
 
-    Every known client writes it there. Whoever acts on the command parses it: what was read here decides its way only.
+    Every known client writes it there. The code that executes the command parses it: what was read here decides its
+    route only.
     """
     tag = _BODY_TAGS[kind]
     start = frames.COMMAND_START + 2

@@ -7,7 +7,7 @@ size, and what comes out must have that very size. Where a format declares a siz
 Why not the libraries' plain `decompress`: zlib's and zstd's take their output size from the data.
 
 All of them give the interpreter's lock back while they work. What they made must not be copied in one go under that
-lock, either: 64 MiB take a tenth of a second, in which no other thread runs. So whatever is larger than `PIECE_BYTES`
+lock, either: 64 MiB take a tenth of a second, in which no other thread runs. So data larger than `PIECE_BYTES`
 is put together from pieces, by a `join` that needs no lock.
 
 LZ4 and Snappy are raw blocks without a frame, which is why `uncompressed_size` travels in the metadata; ZLIB is a zlib
@@ -41,7 +41,7 @@ _idle_zstd: list[zstandard.ZstdDecompressor] = []
 def decompress(compression: int, payload: bytes | memoryview, uncompressed_size: int, limit: int) -> bytes:
     """The payload's `uncompressed_size` bytes, at most `limit`.
 
-    `compression` is the metadata's CompressionType. An uncompressed payload is returned as it is, whatever size is
+    `compression` is the metadata's CompressionType. An uncompressed payload is returned as it is, whichever size is
     declared: clients do not look at it either. Raises CodecError where the size is over the limit or not what comes
     out, the data is damaged or followed by more, or the type is unknown.
     """

@@ -13,7 +13,7 @@ from typing import Final
 from proxy.core.steps import finished
 from proxy.limits import Limits
 from proxy.net.broker.names import BrokerNames
-from proxy.net.relay.requests import OURS
+from proxy.net.relay.requests import OWN_REQUESTS
 from proxy.net.session.session import ClientSession
 from proxy.net.session.settings import SessionSettings
 from proxy.net.subscription.directory import Subscriptions
@@ -270,7 +270,12 @@ def _asked_for() -> Iterable[bytes]:
         asking = bytes((2, len(WORDS) - 4, 5, 1, 2, requested))
         for kind in pb.CommandLookupTopicResponse.LookupType.values():
             for url in (f"pulsar://{MEANT}", "pulsar://broker-9:6650"):
-                yield asking + b"\4" + sized(lookup_response(OURS + 1, kind, url)[8:]) + bytes((5, 1, 2, requested))
+                yield (
+                    asking
+                    + b"\4"
+                    + sized(lookup_response(OWN_REQUESTS + 1, kind, url)[8:])
+                    + bytes((5, 1, 2, requested))
+                )
         yield asking + bytes((8, 11))
 
 

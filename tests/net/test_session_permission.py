@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from proxy.limits import Limits
-from proxy.net.relay.requests import OURS
+from proxy.net.relay.requests import OWN_REQUESTS
 from proxy.net.session.permission import UNANSWERED_MAX
 from proxy.net.session.settings import SessionSettings
 from proxy.service_url import parse_service_url
@@ -67,7 +67,7 @@ def test_the_question_can_do_nothing_at_the_broker() -> None:
     assert (probe.topic, probe.subscription) == ("persistent://public/default/orders", "s")
     assert (probe.subType, probe.read_compacted) == (pb.CommandSubscribe.Shared, True)
     assert not probe.force_topic_creation
-    assert probe.request_id > OURS < probe.consumer_id
+    assert probe.request_id > OWN_REQUESTS < probe.consumer_id
     assert rig.directory.workers == []
     assert rig.to_client() == []
 

@@ -9,7 +9,7 @@ from proxy.net.election.back_off import EXPECTED_S_MAX, RETURN_TRIES_S, UNAVAILA
 from proxy.net.election.election import PROMOTION_S_MAX
 from proxy.net.election.elections import ElectionSettings, ProducerElections
 from proxy.net.relay.parting import BROKEN_S, PARTING_S_MAX
-from proxy.net.relay.requests import OURS
+from proxy.net.relay.requests import OWN_REQUESTS
 from proxy.net.session.producers import UNREAD_S_MAX
 from proxy.net.session.statistics import EndCause
 from proxy.wire import pulsar_pb2 as pb
@@ -37,7 +37,7 @@ def first_withdrawal(client: SessionRig) -> int:
     """The id of the request by which the gateway takes this client's producer back."""
     ((kind, request_id),) = asked(client)
     assert kind == "CLOSE_PRODUCER"
-    assert request_id > OURS
+    assert request_id > OWN_REQUESTS
     return request_id
 
 

@@ -12,8 +12,8 @@ The name's index is the lowest free one, so a worker that leaves and returns get
 
 Layout: points in a sorted array and the numbers of their owners in a parallel one, which has one element more, a
 repetition of its first: a slot above the last point bisects to that element, so a lookup needs no branch, and the
-owners of an empty ring are ``[0]``, number 0 being nobody. Two bytes each, so that the ring of 1,000 workers stays in
-a processor's cache. A join or leave goes once through the worker's points and copies what lies between; why not
+owners of an empty ring are ``[0]``, number 0 meaning no owner. Two bytes each, so that the ring of 1,000 workers stays
+in a processor's cache. A join or leave goes once through the worker's points and copies what lies between; why not
 insert one by one: that moves the whole ring's memory for each point. A busy ring writes its owners out slot by slot
 (`owner_table`), because bisecting 10,000 points misses the budget.
 

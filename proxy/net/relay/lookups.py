@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
-from proxy.net.relay.requests import OURS
+from proxy.net.relay.requests import OWN_REQUESTS
 from proxy.service_url import parse_service_url
 from proxy.wire import frames
 from proxy.wire import pulsar_pb2 as pb
@@ -86,7 +86,7 @@ class RelayedLookups:
         if answer.response == _Answer.Connect:
             stay_here(answer, broker, behind_proxy=self._behind_proxy)
             self._names.add(answer.brokerServiceUrl)
-        if answer.request_id > OURS:
+        if answer.request_id > OWN_REQUESTS:
             self._own_answered()
             return
         if answer.response == _Answer.Connect:

@@ -30,7 +30,7 @@ from proxy.net.relay.leg import UpstreamLeg
 from proxy.net.relay.lookups import RelayedLookups
 from proxy.net.relay.parting import RelayParting
 from proxy.net.relay.redirects import RedirectedLookups
-from proxy.net.relay.requests import OURS, RelayedRequests
+from proxy.net.relay.requests import OWN_REQUESTS, RelayedRequests
 from proxy.net.relay.route import topic_of
 from proxy.net.relay.statistics import RelayStatistics
 from proxy.wire import commands, frames
@@ -77,7 +77,7 @@ class RelayClient(Protocol):
         """The broker answered PRODUCER or CLOSE_PRODUCER; answer whether the client is to hear it."""
 
     def relay_own_answered(self, pending: Pending, command: pb.BaseCommand) -> None:
-        """The broker answered any other request of the gateway's own (`relay_requests.OURS`)."""
+        """The broker answered any other request of the gateway's own (`requests.OWN_REQUESTS`)."""
 
     def relay_producer_closed(self, producer_id: int) -> bool:
         """The broker closed a producer; answer whether the client is to hear it."""
@@ -249,7 +249,7 @@ class Relay:
         if kind in CLOSURES and self._state is not RelayState.OPEN and not self._requests.opens(kind, body):
             if kind == _T.CLOSE_PRODUCER:
                 self._requests.forget_stale(body.producer_id)
-            if body.request_id <= OURS:
+            if body.request_id <= OWN_REQUESTS:
                 self._client.send(commands.success(body.request_id))
             return False
         topic = topic_of(kind, body)
@@ -257,7 +257,7 @@ class Relay:
             self._check_queue(frame, topic)
             self._requests.asked(kind, body)
         except (LimitExceeded, UpstreamUnavailable) as error:
-            if body.request_id > OURS:
+            if body.request_id > OWN_REQUESTS:
                 return False
             self._client.send(refusal_frame(kind, body, str(error), error.wire_code))
             return False
@@ -395,7 +395,7 @@ class Relay:
         """Whether the client is to hear this answer."""
         if pending.kind in _OF_PRODUCERS:
             return self._client.relay_producer_answered(pending, command)
-        if pending.body.request_id <= OURS:
+        if pending.body.request_id <= OWN_REQUESTS:
             return True
         if pending.kind == _T.LOOKUP:
             self._looked_up()

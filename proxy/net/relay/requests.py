@@ -26,7 +26,7 @@ _T = pb.BaseCommand
 LOOKUPS: Final = frozenset({_T.LOOKUP, _T.PARTITIONED_METADATA, _T.GET_TOPICS_OF_NAMESPACE, _T.GET_SCHEMA})
 """Requests that C++ clients, and those built on them, number apart from all others: one id may be under way twice."""
 
-OURS: Final = 1 << 63
+OWN_REQUESTS: Final = 1 << 63
 """Request ids above this are the gateway's own: Java draws its ids below it, other clients count up from 0."""
 
 _LOOKUP_REPLIES: Final = frozenset(
@@ -58,7 +58,7 @@ class RelayedRequests:
         self._producers: dict[int, bool] = {}
         self._consumers: dict[int, bool] = {}
         self._stale_producers: set[int] = set()
-        self._own = OURS
+        self._own = OWN_REQUESTS
 
     @property
     def pending(self) -> int:
@@ -112,7 +112,7 @@ class RelayedRequests:
 
     def asked(self, kind: int, body: Any) -> None:
         """Write down a request that goes to the broker. Raises `LimitExceeded`, and then nothing was written."""
-        if len(self._pending) >= self._requests_max and body.request_id <= OURS:
+        if len(self._pending) >= self._requests_max and body.request_id <= OWN_REQUESTS:
             message = f"{self._requests_max} requests of this connection wait for an answer, no more are taken"
             raise LimitExceeded(message)
         key = kind in LOOKUPS, body.request_id
@@ -168,12 +168,12 @@ class RelayedRequests:
         producers, self._producers = self._producers, {}
         consumers, self._consumers = self._consumers, {}
         self._stale_producers.update(producers)
-        ours = [(kind, body) for kind, body in pending.values() if body.request_id > OURS]
+        ours = [(kind, body) for kind, body in pending.values() if body.request_id > OWN_REQUESTS]
         for kind, body in ours:
             if kind in (_T.PRODUCER, _T.CLOSE_PRODUCER):
                 producers.pop(body.producer_id, None)
         for kind, body in pending.values():
-            if body.request_id > OURS:
+            if body.request_id > OWN_REQUESTS:
                 continue
             if kind in CLOSURES:
                 yield commands.success(body.request_id)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from proxy.net.election.statistics import ACCESS_MODES, TopicOwner
-from proxy.net.relay.requests import OURS
+from proxy.net.relay.requests import OWN_REQUESTS
 from proxy.wire import pulsar_pb2 as pb
 
 if TYPE_CHECKING:
@@ -152,7 +152,7 @@ class OwnershipChanges:
         """Running changes and the gateway's own closes are lost; waiting changes keep their turn."""
         self._lose(
             [producer_id for producer_id, each in self._takings.items() if each.begun],
-            [request_id for request_id, each in self._closing.items() if each.begun or request_id > OURS],
+            [request_id for request_id, each in self._closing.items() if each.begun or request_id > OWN_REQUESTS],
             leavings,
         )
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from proxy.errors import ClientError, LimitExceeded
 from proxy.net.relay.parting import Leavings
-from proxy.net.relay.requests import OURS
+from proxy.net.relay.requests import OWN_REQUESTS
 from proxy.net.session.ownership_changes import IMMEDIATE_MODES, OwnershipChanges
 from proxy.net.session.waiting_producer import WaitingProducer
 from proxy.producers.election import Stage
@@ -254,7 +254,7 @@ class SessionProducers:
 
     def _closed(self, body: pb.CommandCloseProducer, producer: WaitingProducer | None) -> bool:
         """After any answer to a close: the broker does not know the producer now."""
-        if body.request_id > OURS:
+        if body.request_id > OWN_REQUESTS:
             if producer is not None:
                 producer.sent = False
                 producer.election.withdrawn(producer.candidacy)

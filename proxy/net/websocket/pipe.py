@@ -149,7 +149,7 @@ class Pipe:
         closed = self._closed
         try:
             self._hand_over(closed=closed is not None)
-        except Exception:  # whatever it is, nobody may be left waiting at an end that is deaf
+        except Exception:  # on any error, the other end must not keep waiting
             log.exception("in-memory connection failed", peer=self._peer)
             closed = self._closed = "a fault of the gateway; its log tells more"
         if closed is not None:
@@ -166,7 +166,7 @@ class Pipe:
             act()
         if self._to_session and self._session is not None:
             queued, self._to_session = self._to_session, []
-            # In reads that are taken at once, whoever else waits: the session answers none of it before it has all.
+            # In reads that are processed at once: the session answers nothing before it has all of it.
             for start in range(0, len(queued), FEW):
                 if self._session is not None:
                     self._session.received(b"".join(queued[start : start + FEW]))

@@ -22,7 +22,7 @@ def ack_of(consumer_id: int, named: Iterable[pb.MessageIdData]) -> pb.CommandAck
 
 
 def pieces(named: Iterable[pb.MessageIdData]) -> Iterator[list[pb.MessageIdData]]:
-    """Cut into so many acknowledgements that each fits into a frame."""
+    """Split into acknowledgements that each fit into a frame."""
     piece: list[pb.MessageIdData] = []
     words = 0
     for place in named:

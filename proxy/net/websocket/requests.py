@@ -29,7 +29,7 @@ class Requests:
         self._pipe.send(build(request_id))
 
     def answered(self, command: pb.BaseCommand) -> bool:
-        """Hand an answer over; false if it is none, or nobody waits for it."""
+        """Pass on an answer; false if it is not one, or not awaited."""
         if command.type not in REPLY_FIELDS:
             return False
         waiting = self._waiting.pop(request_id_of(command), None)
@@ -39,5 +39,5 @@ class Requests:
         return True
 
     def forget(self) -> None:
-        """Nobody waits any more."""
+        """No answer is awaited any more."""
         self._waiting.clear()

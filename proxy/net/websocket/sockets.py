@@ -34,7 +34,7 @@ class WorkerSockets:
     ) -> None:
         """`admit` gives a session for a client's address; `slot_of` the hash slot of a sticky key.
 
-        `closed_because` says why nobody may come now, if so.
+        `closed_because` is the reason why new sockets are refused now, if so.
         """
         self._admit = admit
         self._closed_because = closed_because

@@ -26,7 +26,7 @@ class Refuse(NamedTuple):
 
 
 class Permit(NamedTuple):
-    """Send so many more."""
+    """Grant more messages."""
 
     messages: int
 
