@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable
 from typing import Final
 
-ALWAYS: Final = frozenset({"admin request", "ordered by an operator"})
+ALWAYS: Final = frozenset({"admin request", "operator order applied"})
 BURST_S: Final = 10
 KEYS_MAX: Final = 1_000
 """Events with their own limit; further ones, of libraries that put values into their text, share one per logger."""

@@ -234,7 +234,7 @@ class UpstreamAcks:
                 self._send_again(receipts)
                 return
             self.errors += 1
-            log.warning("the broker refused an ack; it is sent again", error=str(error))
+            log.warning("ack refused", error=str(error))
             self._call_later(RETRY_S, lambda: self._retry(again))
         for receipt in receipts:
             receipt.settle(error)

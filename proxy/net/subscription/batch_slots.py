@@ -243,8 +243,8 @@ class BatchSlots:
         if not self._warned:
             self._warned = True
             log.warning(
-                "a batch cannot be opened, so it is delivered whole to the owner of its first key; order per key "
-                "holds only if the producer batches by key; further ones are only counted",
+                "opaque batch delivered whole",
+                detail="order per key holds only if the producer batches by key; further ones are only counted",
                 why=why,
                 producer=metadata.producer_name,
             )

@@ -90,7 +90,7 @@ class Closing:
 
     def _too_late(self) -> None:
         log.warning(
-            "acks given up that the broker did not confirm",
+            "unconfirmed acks dropped",
             topic=self._state.topic,
             subscription=self._state.name,
             acks=len(self._state.dispatcher.outstanding.unconfirmed),

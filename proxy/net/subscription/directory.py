@@ -136,7 +136,7 @@ class Subscriptions:
     def _stop_reading(self) -> None:
         self.services.reading_stopped = True
         self._reading_stops += 1
-        log.warning("the gateway's memory budget is spent; reading from brokers stops", bytes_held=self._bytes_held)
+        log.warning("reading stopped", cause="memory budget used up", bytes_held=self._bytes_held)
         consumers = [consumer for subscription in self._subscriptions.values() for consumer in subscription.consumers]
         links = {id(link): link for consumer in consumers if (link := consumer.upstream.link) is not None}
         self._paused_links = list(links.values())

@@ -109,4 +109,4 @@ class OperatorOrders:
     def _tell(self, what: str, **more: str) -> None:
         state = self._state
         state.happened("ordered", order=what, **more)
-        log.info("ordered by an operator", order=what, topic=state.topic, subscription=state.name, **more)
+        log.info("operator order applied", order=what, topic=state.topic, subscription=state.name, **more)

@@ -123,7 +123,7 @@ class ReceiveQueue:
                 else:
                     break
         except Exception:
-            log.exception("an entry cannot be taken")
+            log.exception("entry not processed")
             self._fail()
             return
         if took:
@@ -167,7 +167,7 @@ class ReceiveQueue:
         try:
             took = self._go_on(result)
         except Exception:
-            log.exception("an entry cannot be taken")
+            log.exception("entry not processed")
             self._fail()
             return
         if self.entries:

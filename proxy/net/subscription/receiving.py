@@ -367,7 +367,7 @@ class Receiving:
     ) -> None:
         """Damaged metadata: delivered like a message without key, as the broker does; the client will complain."""
         self._counters.unreadable_entries += 1
-        log.warning("an entry's metadata cannot be read; it is delivered as it is", error=str(error))
+        log.warning("entry metadata not read", error=str(error))
         self.last_position, self.last_key = position, NONE_KEY
         slot = self._slot_of(murmur31(NONE_KEY))
         self._dispatcher.receive_part(Part(position, slot, 1, tail, redeliveries, arrived_at), now)

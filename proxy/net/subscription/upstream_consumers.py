@@ -187,7 +187,7 @@ class UpstreamConsumer:
             return
         dropped = reposition.discard_up_to(state.dispatcher, position, state.now())
         if dropped:
-            log.info("messages dropped below mark-delete", topic=state.topic, subscription=state.name, messages=dropped)
+            log.info("acknowledged messages dropped", topic=state.topic, subscription=state.name, messages=dropped)
 
     # ---- UpstreamConsumer -------------------------------------------------------------------------------------
 
