@@ -1,14 +1,14 @@
-"""Workers on their way in: from SUBSCRIBE to Success or Error.
+"""Admission of workers: from SUBSCRIBE to Success or Error.
 
-A worker waits until our own consumer stands at the broker, and, if it brings something the broker has not judged yet
-(another schema, another durability), until a probe has asked. Whatever happens meanwhile (the worker leaves, all others
-leave, a seek, the gateway stops) it is answered once or has gone, and a subscription that nobody is left to join ends.
+A worker waits until the gateway's consumer is subscribed at the broker, and, if it has properties that the broker has
+not checked yet (another schema, another durability), until a probe has checked them. In any case (the worker leaves,
+all others leave, a seek, the gateway stops) it is answered once or has left, and a subscription without workers ends.
 
-In a group of replicas, a worker comes in whether this replica has a stream or not: it is for its workers that it gets
-them. So the broker judges the first one too by a probe, on a connection that is looked up for that where no consumer of
-ours has one; one probe serves all who bring the same.
+In a group of replicas, a worker is admitted whether this replica has a stream or not, because a replica gets streams
+for its workers. So the broker checks also the first one by a probe, on a connection that is looked up if no consumer of
+the gateway has one; one probe serves all workers with the same properties.
 
-`MOVES` is all that may become of a worker here. Those that have joined are the membership's.
+`MOVES` has all transitions of a worker here. Joined workers belong to the membership.
 """
 
 from __future__ import annotations
@@ -288,8 +288,9 @@ class Admission:
 def probe(link: BrokerLink, command: pb.CommandSubscribe, answered: Callable[[Exception | None], None]) -> None:
     """Ask the broker what it thinks of a worker's schema and options, without letting the worker in.
 
-    A consumer of type Exclusive is refused as busy while ours is connected, but only after its schema was found
-    compatible: so ConsumerBusy is a yes. Should it be let in after all, ours was away; it leaves at once.
+    A consumer of type Exclusive is refused as busy while the gateway's is connected, but only after its schema was
+    found
+    compatible: so ConsumerBusy means yes. If it is admitted, the gateway's was disconnected; the probe leaves at once.
     """
     ours = pb.CommandSubscribe()
     ours.CopyFrom(command)
@@ -305,7 +306,7 @@ def probe(link: BrokerLink, command: pb.CommandSubscribe, answered: Callable[[Ex
         if isinstance(reply, UpstreamError):
             link.drop_consumer(probe_id)
         else:
-            # In, or so late that it may be let in yet: an Exclusive consumer would keep everybody out.
+            # Admitted, or possibly admitted later: an Exclusive consumer would block all others.
             close_at(link, probe_id)
         busy = isinstance(reply, UpstreamError) and reply.wire_code == pb.ConsumerBusy
         answered(reply if isinstance(reply, Exception) and not busy else None)

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from proxy.wire.pulsar_pb2 import MessageMetadata
 
 BATCH_MESSAGES_MAX: Final = 1 << 20
-"""Messages of one batch that are believed. Whoever claims more lies: they would take a worker's permits for years, and
+"""Messages of one batch that are believed. A larger claim is invalid: it would take a worker's permits for years, and
 the bits to note which of them were acknowledged hundreds of megabytes."""
 
 

@@ -1,9 +1,9 @@
-"""The time between a subscription's last worker and its end: acks that the broker has not confirmed yet.
+"""Keeps a subscription alive after its last worker leaves until the broker has confirmed every ack.
 
-The last worker may leave while the broker is away, or hangs. What it acknowledged would be delivered again to whoever
-comes next, if the subscription ended with it (G4). So it stays, without workers, until the broker has confirmed every
-ack: one round trip usually, a reconnect at worst. Not for ever: past a bound the acks are given up, with a line in
-the log; the messages come again then (G3).
+The last worker may leave while the broker is down, or hangs. If the subscription ended with it, acknowledged messages
+would be redelivered to the next worker (G4). So it stays, without workers, until the broker has confirmed every ack:
+one round trip usually, a reconnect at worst. After a bound the acks are dropped, with a line in the log; the messages
+are redelivered then (G3).
 
 A client that waits for the answer to its close waits for that round trip too, but for no outage.
 """
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from proxy.net.subscription.upstream_consumers import UpstreamConsumers
 
 CLOSING_S_MAX: Final = 300.0
-"""A broker that is away for longer finds nobody who remembers."""
+"""Time after which unconfirmed acks are dropped."""
 
 log = structlog.get_logger("keyline.subscription")
 
@@ -64,14 +64,14 @@ class Closing:
         self._waiting.append(done)
 
     def end(self) -> None:
-        """It is over: somebody came, or the subscription ends. Those who wait go on waiting."""
+        """It is over: a worker joined, or the subscription ends. Waiting callers keep waiting."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
             self._state.acks.watcher = None
 
     def release(self) -> None:
-        """Nobody is to wait any longer."""
+        """End all waits."""
         waiting, self._waiting = self._waiting, []
         for done in waiting:
             done()
@@ -82,7 +82,7 @@ class Closing:
             self.release()
 
     def _answered(self, error: Exception | None) -> None:
-        """The broker spoke of acks; whoever waits for it to confirm them does not wait for a second attempt."""
+        """The broker answered acks; callers that wait for the confirmation do not wait for a second attempt."""
         if error is None:
             self._state.schedule_flush()
         else:

@@ -1,17 +1,17 @@
-"""What the broker may have lost when it closed our consumer, and what it means.
+"""Acknowledgements that the broker may have lost when it closed the gateway's consumer.
 
-Problem: a broker closes it when it unloads the topic and when somebody moves the cursor, and says the same both times.
-What it sends after that somebody wants again, or it was never acknowledged: a broker stores its cursor when it unloads.
-But the first ack after a topic was loaded makes it begin a ledger for the cursor, and if the topic is unloaded before
-that is there, the cursor goes back to where it stood when the topic was loaded, and whatever had been acknowledged
-above that is lost, confirmed or not (4.0.7 and 4.2.4: "Failed to update cursor metadata" in their logs). No worker may
-get that again (G4). Rule kept: what the broker sends after a close it means, but for one that came early, after which
-its cursor went back: then what was confirmed is known still. So that it tells where its cursor stands, and not where
-that goes with us, no message is asked for and nothing is acknowledged before.
+Problem: a broker closes it when it unloads the topic and when an operator moves the cursor, with the same command.
+Messages after that are wanted again, or were never acknowledged, because a broker stores its cursor at an unload. But
+the first ack after a topic was loaded creates a ledger for the cursor, and if the topic is unloaded before it exists,
+the cursor goes back to its position at the load, and all later acknowledgements are lost, confirmed or not (4.0.7 and
+4.2.4: "Failed to update cursor metadata" in their logs). No worker may get those messages again (G4). Rule: messages
+after a close are deliveries, except after an early close with a cursor that went back: then confirmed acknowledgements
+are still known. To get the cursor's position before the gateway changes it, no permits are granted and nothing is
+acknowledged before.
 
-Not told apart: such a loss, and somebody who moves the cursor within `LEDGER_MADE_S` of our first ack on a consumer
-that is not the subscription's first, back to where it stood when that came or less far. What had been acknowledged
-does not come again then.
+Not distinguished: such a loss, and an operator's move of the cursor within `LEDGER_MADE_S` of the gateway's first ack
+on a consumer that is not the subscription's first, back to its position at the subscribe or later. Acknowledged
+messages are not redelivered then.
 """
 
 from __future__ import annotations
@@ -65,9 +65,9 @@ class CursorWatch:
         self._confirmed_at: float | None = None
         """When the broker answered its first one."""
         self._least: int | None = None
-        """Mark-delete position when one was closed, or less, if nothing below is anybody else's."""
+        """Lower bound of the mark-delete position when one was closed, if nothing below belongs to another consumer."""
         self._loaded_at: int | None = None
-        """Mark-delete position that the broker told last; None if somebody may have moved it there."""
+        """The broker's last mark-delete position; None if an operator may have moved it."""
         self._loaded_anew_at: int | None = None
         """What it told since, where the topic may have been loaded again or only the connection lost."""
         self._lost = False
@@ -105,7 +105,7 @@ class CursorWatch:
         if self._lost and not self._stored:
             least = outstanding.last_confirmed_below(outstanding.highest + 1)
         self._least = least or (self._least if self.in_doubt else None)
-        # The first one's is taken for a move: nobody who tries that out on a new subscription is to wait in vain.
+        # The first one's counts as a move, so that a seek on a new subscription takes effect.
         early = self._again and self._acknowledged
         if (early or self._lost) and not self._stored:
             self.in_doubt = True
@@ -115,7 +115,7 @@ class CursorWatch:
         self._acknowledged, self._confirmed_at = False, None
 
     def moved(self) -> None:
-        """Somebody moved the cursor, or may have: what the broker sends from now on, it means."""
+        """The cursor was moved, or may have been: the broker's messages from now on are deliveries, not repetitions."""
         self._outstanding.forget_confirmed()
         self._least = self._loaded_at = self._loaded_anew_at = None
         self.in_doubt = self.unknown = self._lost = False

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 RESUME_FRACTION: Final = 0.9
 DRAIN_POLL_S: Final = 0.02
-"""How often a draining gateway looks whether it is done; nobody waits for a message on this."""
+"""Interval of a draining gateway's check whether it is done; no message waits for it."""
 
 log = structlog.get_logger("keyline.subscription")
 
@@ -124,7 +124,7 @@ class Subscriptions:
     # ---- memory -----------------------------------------------------------------------------------------------
 
     def _account(self, byte_change: int) -> None:
-        """A subscription holds so many bytes more."""
+        """A subscription holds more bytes."""
         self._bytes_held += byte_change
         services = self.services
         limit = services.settings.gateway_memory_bytes
@@ -154,7 +154,7 @@ class Subscriptions:
     # ---- shutting down ----------------------------------------------------------------------------------------
 
     def drain(self, done: Callable[[], None]) -> None:
-        """Let nobody join, deliver nothing new; call `done` when all that is pending is acknowledged and confirmed."""
+        """Refuse joins, stop deliveries; call `done` when all pending messages are acknowledged and confirmed."""
         self.services.draining = True
         for subscription in self._alone():
             subscription.state.dispatcher.pause()
@@ -171,7 +171,7 @@ class Subscriptions:
             self._clock.call_later(DRAIN_POLL_S, lambda: self._wait_until_idle(done))
 
     def close(self) -> None:
-        """Close every worker's consumer, so that clients reconnect elsewhere, and ours at the brokers."""
+        """Close every worker's consumer, so that clients reconnect elsewhere, and the consumers at the brokers."""
         self.services.draining = True
         for subscription in list(self._subscriptions.values()):
             subscription.shut()
@@ -232,7 +232,7 @@ class _Refused(PendingWorker):
             self._link.send(error_frame(request_id, self._error))
 
     def lost(self, reason: str) -> None:
-        """Nobody is left to be told."""
+        """Replaces the callback of an ended caller."""
         _ = reason
         self._ended = True
 

@@ -1,8 +1,8 @@
-"""Workers come into a subscription and leave it: what that does in the dispatcher, and who is told.
+"""Joins and leaves of a subscription's workers: the changes in the dispatcher, and the notifications.
 
-A client may bring thousands of workers at once, and all of them leave when its connection closes. So they come and go
-in groups, within the loop's slice (`slices`): a group changes the hash ring worker by worker, as the broker would, and
-settles what waits once. Nothing is sent in between, so nobody sees a worker half come or half gone.
+A client may have thousands of workers join at once, and all of them leave when its connection closes. So they join and
+leave in groups, within the loop's slice (`slices`): a group changes the hash ring worker by worker, as the broker
+would, and redistributes waiting messages once. Nothing is sent in between, so no partial join or leave is visible.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
-"""What opening batches may cost: so much in one turn of the loop, the rest later or beside it.
+"""Limits the cost of opening batches: a bounded amount in each turn of the loop, the rest later or on a thread.
 
-Problem: a batch is opened to see whose its messages are, and a few kilobytes from any producer may open to many
-megabytes, or hold thousands of messages. All of it at once would keep the loop from everybody else's messages, pings
-and health checks. Rule kept: one turn opens no more than `OpeningLimits` say, of one consumer and of all together;
-whatever is decompressed to more than `inline_bytes` is decompressed in the background, at most `at_once` such
-payloads are here at a time, and their bytes count as the gateway's.
+Problem: a batch is opened to find the owners of its messages, and a few kilobytes from any producer may decompress to
+many megabytes, or contain thousands of messages. All of it at once would block the event loop for other messages, pings
+and health checks. Rule: one turn opens no more than `OpeningLimits`, for one consumer and for all together; payloads
+that decompress to more than `inline_bytes` are decompressed in the background, at most `at_once` of them exist at a
+time, and their bytes count in the gateway's memory.
 
-Who has something to open and may not yet waits in line; each turn goes on where the one before stopped, so one with a
-thousand batches delays the others by a turn and no more. Counted in messages instead of measured in seconds, so that
-the same entries always take the same turns.
+Other work waits in a queue; each turn continues after the previous one, so a consumer with a thousand batches delays
+the others by one turn only. Counted in messages instead of measured in seconds, so that the same entries always take
+the same turns.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ COST_ENTRY: Final = 8
 """What an entry costs however little there is in it; all its messages, where they have one key, are hardly more."""
 
 COST_BYTES: Final = 512
-"""Decompressing so many bytes costs about as much as looking at one message of a batch, one or two microseconds."""
+"""Bytes whose decompression costs about as much as reading one message of a batch, one or two microseconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ class Elsewhere:
         return self._errand is not None
 
     def release(self) -> None:
-        """Whoever wanted it has done with it, or wants it no more. To be called once."""
+        """The caller is done with it, or no longer wants it. To be called once."""
         if self._errand is not None:
             self._errand.cancel()
         self._openings.released(self)

@@ -77,7 +77,7 @@ class OrderBook:
         """What stands for a subscription, present or not, to be changed within; forgotten if it is nothing then.
 
         Raises:
-            ClientError: so many subscriptions have orders that no further one may.
+            ClientError: the limit of subscriptions with orders is reached.
         """
         if key not in self._orders and len(self._orders) >= ORDERS_MAX:
             message = f"{ORDERS_MAX} subscriptions have standing orders; take some back before giving another"

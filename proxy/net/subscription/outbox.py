@@ -119,7 +119,7 @@ def _without_broker_entry(tail: bytes) -> bytes:
     """The tail for a client that asked for no broker entry metadata; one whose header is damaged stays as it is.
 
     Such an entry was counted as unreadable when it came, and is delivered for the client to complain of. Raising here
-    would cost the broker's connection, at every redelivery anew.
+    would close the broker's connection, at every redelivery.
     """
     try:
         return strip_broker_entry_metadata(tail)

@@ -12,7 +12,7 @@ class PendingWorker:
     """Implements `ports.WorkerPort`, but for `refuse`, and for `close` and `lost`, which say what becomes of it."""
 
     broker_away = False
-    """It asked nobody yet."""
+    """It has sent no request yet."""
 
     def refuse(self, request_id: int) -> None:
         """Answer a request that needs a worker."""

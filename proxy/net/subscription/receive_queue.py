@@ -78,7 +78,7 @@ class ReceiveQueue:
         """`take` takes an entry that arrived at a time, `taken` is called after some were.
 
         `take_at_once` is asked first, and says whether it has taken it: `take` pauses, at a price.
-        `failed` is called when one cannot be taken for a fault of ours; nothing waits any more then.
+        `failed` is called when a bug prevents the processing of one; the queue is empty then.
         """
         self._openings = openings
         self._counters = counters

@@ -373,7 +373,7 @@ class Receiving:
         self._dispatcher.receive_part(Part(position, slot, 1, tail, redeliveries, arrived_at), now)
 
     def _slot_within(self, hashed: int) -> int:
-        """The slot of a key's hash; one that is not the stream's, whatever the broker thought, goes with its first.
+        """The slot of a key's hash; a slot outside the stream is replaced by the stream's first.
 
         Such an entry could not be delivered under another stream's lease, nor this stream be handed over with it here.
         """

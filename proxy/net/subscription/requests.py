@@ -99,7 +99,7 @@ class SubscriptionRequests:
         self._ask_for_all(asker, command.request_id, "unsubscribe", build)
 
     def seek(self, asker: Asker, command: pb.CommandSeek) -> None:
-        """Move the cursor, for everybody."""
+        """Move the cursor, for all workers."""
         if self._not_alone(asker, command.request_id, "seek", _SEEK_GROUP):
             return
         ours = pb.CommandSeek()
@@ -120,7 +120,7 @@ class SubscriptionRequests:
         return self._state.streamed
 
     def _ask_for_all(self, asker: Asker, wanted: int, what: str, build: Callable[[int, int], bytes]) -> None:
-        """A request that disconnects everybody if the broker grants it."""
+        """A request that disconnects all workers if the broker grants it."""
         ready = self._ready(asker, wanted)
         if ready is None:
             return
@@ -171,7 +171,7 @@ class SubscriptionRequests:
             consumer.lost("an unsubscribe failed", tell_broker=True)
 
     def _ready(self, asker: Asker, request_id: int) -> tuple[UpstreamConsumer, BrokerLink] | None:
-        """By which consumer of ours to ask, and where; without one the asker is told to try again."""
+        """The gateway's consumer for the request, and its link; without one the caller gets a retryable error."""
         consumer = self._consumers.first_ready()
         link = consumer.upstream.link if consumer is not None else None
         if consumer is None or link is None or not asker.is_joined or self._state.ended:

@@ -35,6 +35,6 @@ class SubscriptionSettings:
     """Largest uncompressed batch that is opened; a larger one goes whole to its first key's owner, and is counted."""
 
     def look_ahead_messages(self, workers: int) -> int:
-        """Messages of one subscription that may wait, for so many workers."""
+        """Messages of one subscription that may wait, by its number of workers."""
         bounds = self.look_ahead_messages_per_worker, self.look_ahead_messages_per_subscription
         return look_ahead_messages(workers, *bounds)

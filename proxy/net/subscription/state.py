@@ -37,7 +37,7 @@ class Lifecycle(Protocol):
         """Send what this turn produced, now."""
 
     def workers_changed(self, count: int) -> None:
-        """Workers have joined or left; so many are here now."""
+        """Workers have joined or left; `count` is their current number."""
 
     def upstream_lost(self) -> None:
         """A consumer at the broker is gone for now."""
@@ -49,13 +49,13 @@ class Lifecycle(Protocol):
         """Close every worker's consumer, as the broker does on seek and unsubscribe: they may come again."""
 
     def end_if_empty(self, done: Callable[[], None] | None = None) -> bool:
-        """End, now or once the broker has confirmed all acks, unless somebody needs the subscription here.
+        """End, now or once the broker has confirmed all acks, unless the subscription is still needed here.
 
         Returns whether it ends; `done` is called when the broker has answered.
         """
 
     def end(self) -> None:
-        """End, whatever the broker has confirmed."""
+        """End, regardless of unconfirmed acks."""
 
     def finish(self) -> None:
         """End here only: the caller closes the consumers at the broker."""

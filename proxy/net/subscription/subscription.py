@@ -101,7 +101,7 @@ class Subscription:
     # ---- workers ----------------------------------------------------------------------------------------------
 
     def end_if_empty(self, done: Callable[[], None] | None = None) -> bool:
-        """Without workers there is nobody to hold messages for: give them back to the broker, once it has the acks."""
+        """Without workers no messages are held: return them to the broker, once it has the acks."""
         if self.state.ended or self.subscribers or self.admission.busy or self.state.request:
             return False
         if not self.closing.under_way:

@@ -39,7 +39,7 @@ STEADY_S: Final = 1.0
 """A consumer that stood so long and is lost comes back at once; one that is lost sooner backs off further."""
 
 STREAM_BACKOFF_MS_MAX: Final = 1_000
-"""For a stream's consumer: whoever had the stream before is about to go, and its keys wait meanwhile."""
+"""For a stream's consumer: its former owner is about to leave, and its keys wait meanwhile."""
 
 log = structlog.get_logger("keyline.subscription")
 
@@ -117,7 +117,7 @@ class SubscriptionUpstream:
         return self._held_back and self.state is UpstreamState.BACKING_OFF
 
     def hold_back(self) -> None:
-        """If it is lost, or not there yet, stay away until `go_on`: somebody else may have a right to it."""
+        """If it is lost, or not subscribed yet, wait for `go_on`: another replica may own it."""
         self._held_back = True
         if self.parked and self._timer is not None:
             self._timer.cancel()
@@ -187,7 +187,7 @@ class SubscriptionUpstream:
             return
         if isinstance(reply, Exception):
             if isinstance(reply, UpstreamUnavailable):
-                # The broker may carry it out yet: a consumer nobody listens to would keep its keys for ever.
+                # The broker may still execute it: a consumer without a reader would block its keys forever.
                 close_at(link, self.consumer_id)
             else:
                 link.drop_consumer(self.consumer_id)

@@ -49,7 +49,7 @@ class StreamListener(Protocol):
     """
 
     def stream_opened(self, stream: int) -> None:
-        """It is subscribed, for the first time or again: whatever the broker has for the stream comes here."""
+        """It is subscribed, for the first time or again: the broker's messages of the stream arrive here."""
 
     def stream_refused(self, stream: int, error: Exception) -> None:
         """An attempt to subscribe failed; there will be another, unless the stream is closed.
@@ -216,7 +216,7 @@ class UpstreamConsumer:
             self.receiving.queue.clear()  # the broker sends it again
             state.schedule_flush()
         if upstream.state is UpstreamState.CLOSED:
-            return  # another one's loss, of the same connection, made somebody close this one
+            return  # the loss of another consumer on this connection has closed this one already
         was_ready = upstream.link is not None
         state.happened("upstream_lost", reason=reason, **self._facts)
         (upstream.begin_anew if tell_broker else upstream.lost)(reason)
@@ -333,7 +333,7 @@ class UpstreamConsumers:
     def state(self) -> UpstreamState:
         """Ready when all are, else that of the first that is not.
 
-        Ready too without any: a replica that has no lease wants nothing of the broker, and pages nobody for it.
+        Also ready without any: a replica without a lease needs nothing from the broker, and must not raise an alert.
         """
         states = (consumer.upstream.state for consumer in self._consumers.values())
         ready = UpstreamState.READY

@@ -37,7 +37,7 @@ PERMITS_MAX = (1 << 31) - 1
 
 
 class WorkerOwner(Protocol):
-    """Whom a worker tells that it goes: admission until it has joined, membership from then on."""
+    """The part that a leaving worker informs: admission until it has joined, membership after that."""
 
     def leave(self, subscriber: SubscribedWorker, reason: str, done: Callable[[], None] | None = None) -> None:
         """It is gone; `done` is called when the broker too knows it, if it was the last."""
