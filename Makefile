@@ -33,6 +33,10 @@ SECONDS_EACH ?= 20
 # How many lives `make lives` draws of each model.
 LIVES ?= 2000
 
+# Else each gateway and command that a test starts compiles all modules anew, and pytest rewrites all tests, which is half
+# of the time in which it finds them. What is compiled is not in the way of git, and `make clean` removes it.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .PHONY: help setup test-tools artifacts pulsar pulsar-stop pulsar-status test test-all parts sim lives rooms mutants fuzz lint types fmt demo report uptime comparison bench suites soak chart console-screenshots proto clean

@@ -13,6 +13,7 @@ ROOT = Path(__file__).resolve().parents[1]
 MAKEFILE = """
 test:
 	@echo '=== 4 passed in 1.00s ==='
+	@echo "$${PYTHONDONTWRITEBYTECODE-modules are compiled once}"
 	@exit $(TEST_CODE)
 """
 PYTHON = """#!/bin/sh
@@ -41,6 +42,7 @@ def run(
         "KEYLINE_CACHE": str(cache),
         "TEST_CODE": str(test_code),
         "PARTS_CODE": str(parts_code),
+        "PYTHONDONTWRITEBYTECODE": "1",
     }
     environment.pop("MAKEFLAGS", None)
     return subprocess.run([checkout / ".ci" / "run"], env=environment, capture_output=True, text=True, check=False)
@@ -54,10 +56,11 @@ def test_the_parts_follow_make_test_and_know_what_it_said(tmp_path: Path) -> Non
     assert done.stdout.splitlines() == [
         "setup system --with-go",
         "=== 4 passed in 1.00s ===",
+        "modules are compiled once",
         f"python -m tests.run_parts --minutes 60 --after {log} 0 0",
         "9 passed, 0 failed, 0 skipped",
     ]
-    assert log.read_text() == "=== 4 passed in 1.00s ===\n"
+    assert log.read_text() == "=== 4 passed in 1.00s ===\nmodules are compiled once\n"
     assert {path.name for path in (tmp_path / "checkout").iterdir()} == {".ci", ".venv", "integration", "Makefile"}
 
 
