@@ -121,3 +121,15 @@ def test_an_owner_is_killed(owned: Owned) -> None:
     assert set(result.duplicates_by_cause) <= {Cause.GATEWAY_KILLED, Cause.CLIENT_QUEUE}, explain(
         result, *owned.gateways
     )
+
+
+def test_replicas_are_restarted_one_after_another(owned: Owned) -> None:
+    """What a replica owns goes to the others drained; what its own workers have of others may come again."""
+    owned.produce()
+    for number, gateway in enumerate(owned.gateways):
+        owned.run.wait_acknowledged(MESSAGES * (number + 1) // (REPLICAS + 2))
+        owned.run.interruption(Cause.GATEWAY_STOPPED, workers=frozenset(WORKERS))
+        gateway.restart()
+    result = owned.finish()
+    causes = {Cause.GATEWAY_STOPPED, Cause.CLIENT_QUEUE}
+    assert set(result.duplicates_by_cause) <= causes, explain(result, *owned.gateways)

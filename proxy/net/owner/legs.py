@@ -3,7 +3,8 @@
 A SUBSCRIBE whose owner is not known waits for it, within a bound: bundles that move are somebody's again after some ten
 milliseconds, or, when their owner has died, after `group_drop_s`. One that is led to a replica which is not the owner
 any more, or not yet, comes back and is led again. The client hears nothing of all that; when the bound is over it is
-told to try again, which takes clients a while.
+told to try again. That is the last resort: a C++ client (and those on top of it; seen with 3.13) that is refused the
+first SUBSCRIBE of a consumer does not ask again before its time is up.
 
 On a connection that another replica opened nothing is led on (`connector_to` None): its consumers are served here, or
 refused as soon as it is known that another has them. So two replicas whose tables differ never send a client round.
