@@ -5,8 +5,8 @@ from __future__ import annotations
 from proxy.groups.bundles import DEPLOYMENT
 from proxy.groups.encoding import encode
 from proxy.groups.memory import GroupMemory
-from proxy.groups.messages import SessionId
-from proxy.net.owner.tail import RETRY_S, OwnerTail
+from proxy.groups.messages import SessionId, Version
+from proxy.net.owner.tail import BEHIND_S_MAX, RETRY_S, OwnerTail
 from proxy.wire import pulsar_pb2 as pb
 from tests.net.broker_fakes import T, success
 from tests.net.gateway_rig import PlayedBroker, close_consumer, delivery, last_message
@@ -33,6 +33,7 @@ class Rig:
         closed, subscribed = self.broker.sent()
         assert (closed.type, subscribed.type) == (T.CLOSE_CONSUMER, T.SUBSCRIBE)
         assert closed.close_consumer.consumer_id == asking.consumer_id
+        assert asking.subscription != subscribed.subscribe.subscription, "a name of one that is closing"
         self.broker.say(success(closed.close_consumer.request_id))
         self.broker.say(success(subscribed.subscribe.request_id))
         assert self.broker.next(T.FLOW).flow.messagePermits > 0
@@ -93,4 +94,35 @@ def test_a_reader_that_is_closed_stays_closed() -> None:
     rig.broker.say(close_consumer(first.consumer_id))
     rig.tail.close()
     rig.broker.clock.advance(2 * RETRY_S)
+    assert rig.broker.sent() == []
+
+
+def test_a_reader_that_is_told_less_than_the_session_begins_anew() -> None:
+    """A broker may tell of a record much later, or never; it was in the topic before the session knew."""
+    rig = Rig()
+    rig.begin(last_entry=-1)
+    rig.tail.expect(Version(1, 1))
+    rig.broker.clock.advance(BEHIND_S_MAX)
+    closed, subscribed = rig.broker.sent()
+    assert (closed.type, subscribed.type) == (T.CLOSE_CONSUMER, T.SUBSCRIBE)
+    rig.broker.say(success(subscribed.subscribe.request_id))
+    asked = rig.broker.next(T.GET_LAST_MESSAGE_ID)
+    rig.broker.say(last_message(asked.getLastMessageId.request_id, 7, 0))
+    _, again = rig.broker.sent()
+    rig.broker.say(success(again.subscribe.request_id))
+    rig.broker.say(delivery(again.subscribe.consumer_id, 0, encode(record(1), DEPLOYMENT)))
+    assert rig.learned == [record(1)]
+    rig.broker.sent()
+    rig.broker.clock.advance(2 * BEHIND_S_MAX)
+    assert rig.broker.sent() == []
+
+
+def test_a_record_that_comes_in_time_leaves_the_reader_alone() -> None:
+    """It was on its way; what was read already is not waited for."""
+    rig = Rig()
+    subscribe = rig.begin(last_entry=4)
+    rig.tail.expect(Version(2, 1))
+    rig.broker.say(delivery(subscribe.consumer_id, 4, encode(record(2), DEPLOYMENT)))
+    rig.tail.expect(Version(1, 9))
+    rig.broker.clock.advance(2 * BEHIND_S_MAX)
     assert rig.broker.sent() == []

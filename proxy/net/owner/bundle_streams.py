@@ -66,8 +66,14 @@ class BundleStatistics:
 class BundleStreams:
     """Implements `group.member.GroupStreams`, `owners.Bundles` and `subscription.owned.Ownership`."""
 
-    def __init__(self, clock: Clock, send_s: float, opened: Callable[[], None]) -> None:
-        """`send_s` before its end nothing is delivered under a lease. `opened` is called when something came here."""
+    def __init__(
+        self, clock: Clock, send_s: float, opened: Callable[[], None], changed: Callable[[], None] | None = None
+    ) -> None:
+        """`send_s` before its end nothing is delivered under a lease. `opened` is called when something came here.
+
+        `changed` is called when the session may have been told something.
+        """
+        self._on_change = changed
         self._clock = clock
         self._send_s = send_s
         self._opened = opened
@@ -164,7 +170,9 @@ class BundleStreams:
         self._clock.call_soon(self._not_repositioned)
 
     def changed(self) -> None:
-        """As the port says; what is told of it is read off the member when somebody asks."""
+        """As the port says."""
+        if self._on_change is not None:
+            self._on_change()
 
     def deliver_until(self, until: float) -> None:
         """As the port says."""

@@ -45,7 +45,7 @@ class Deployment:
         topic = group_topic_name(settings.groups_namespace, DEPLOYMENT)
         members = GroupMembers()
         self._mail = PulsarGroupMail(settings.groups_namespace, replica, brokers, clock, members.hear)
-        self.bundles = BundleStreams(clock, timing.send_s, self._opened)
+        self.bundles = BundleStreams(clock, timing.send_s, self._opened, self._told)
         self.owners = Owners(replica, self.bundles)
         self.member = GroupMember(
             DEPLOYMENT, SessionId(replica, 1), settings.group_bundles, timing, clock, self._mail, self._ended
@@ -82,6 +82,11 @@ class Deployment:
 
     def _opened(self) -> None:
         self.owners.changed()
+
+    def _told(self) -> None:
+        version = self.member.session.version
+        if version is not None:
+            self._tail.expect(version)
 
     def _ended(self) -> None:
         self._left = True

@@ -2,6 +2,10 @@
 
 A reader of its own on every replica, so that whoever leads need not know who wants to know. It begins at the last
 record, which says everything; what was before it is not read again, however long the topic has become.
+
+Each consumer has a name of its own: one with the name of another that is just closing may be told nothing at all (seen
+on 4.2.4, "Cursor is closing"). And whatever a leader tells its sessions is in the topic before: so a session that has
+been told more than the reader has read knows that the reader is behind; if it stays so, the reader begins anew.
 """
 
 from __future__ import annotations
@@ -12,6 +16,7 @@ import structlog
 
 from proxy.core.positions import unpack
 from proxy.groups.encoding import UnreadableError, decode_record
+from proxy.groups.messages import Version
 from proxy.net.broker.consumer import GatewayConsumer
 from proxy.wire import pulsar_pb2 as pb
 
@@ -22,6 +27,8 @@ if TYPE_CHECKING:
     from proxy.groups.memory import GroupMemory
     from proxy.net.ports import BrokerDirectory, Clock, Timer
 
+BEHIND_S_MAX: Final = 1.0
+"""How long a record may take from the topic to here."""
 RETRY_S: Final = 1.0
 """Before a reader that failed is tried again; meanwhile what is known stays."""
 _EARLIEST: Final = (1 << 64) - 1
@@ -36,9 +43,10 @@ class OwnerTail:
     def __init__(
         self, topic: str, replica: str, brokers: BrokerDirectory, clock: Clock, learn: Callable[[GroupMemory], None]
     ) -> None:
-        """`learn` is called with each record, after `open`; `replica` names our subscription."""
+        """`learn` is called with each record, after `open`; `replica` names our subscriptions."""
         self._topic = topic
         self._name = f"keyline-tail-{replica}"
+        self._consumers_made = 0
         self._brokers = brokers
         self._clock = clock
         self._learn = learn
@@ -47,6 +55,10 @@ class OwnerTail:
         """After which entry it reads; None while it asks for the last one."""
         self._retry: Timer | None = None
         self._failing = False
+        self._read = Version(0, 0)
+        """Of the greatest version that is known to be in the topic by what was read of it."""
+        self._expected = Version(0, 0)
+        self._behind: Timer | None = None
 
     def open(self) -> None:
         """Begin, or begin anew."""
@@ -56,11 +68,18 @@ class OwnerTail:
 
     def close(self) -> None:
         """Hear nothing more."""
-        if self._retry is not None:
-            self._retry.cancel()
+        for timer in (self._retry, self._behind):
+            if timer is not None:
+                timer.cancel()
         if self._consumer is not None:
             self._consumer.close()
             self._consumer = None
+
+    def expect(self, version: Version) -> None:
+        """A leader has given this version: a record that has it, or a later one, is in the topic."""
+        self._expected = max(version, self._expected)
+        if self._expected > self._read and self._behind is None:
+            self._behind = self._clock.call_later(BEHIND_S_MAX, self._look_behind)
 
     # ---- ConsumerOwner
 
@@ -78,6 +97,7 @@ class OwnerTail:
         except UnreadableError as error:
             log.warning("owner record unreadable", topic=self._topic, reason=str(error))
         else:
+            self._read = max(Version(record.epoch, record.number), self._read)
             self._learn(record)
 
     def consumer_lost(self, consumer: GatewayConsumer, reason: str) -> None:
@@ -91,10 +111,22 @@ class OwnerTail:
 
     # ---- within
 
+    def _look_behind(self) -> None:
+        self._behind = None
+        if self._expected <= self._read:
+            return
+        if self._consumer is not None:
+            log.warning("owner records late", topic=self._topic, expected=self._expected, read=self._read)
+            self._consumer.close()
+            self.open()
+        self.expect(self._expected)
+
     def _subscribe(self) -> None:
         begin = self._from
+        self._consumers_made += 1
+        name = f"{self._name}-{self._consumers_made}"
         subscribe = pb.CommandSubscribe(
-            topic=self._topic, subscription=self._name, subType=pb.CommandSubscribe.Exclusive, durable=False
+            topic=self._topic, subscription=name, subType=pb.CommandSubscribe.Exclusive, durable=False
         )
         if begin is not None:
             subscribe.start_message_id.ledgerId, subscribe.start_message_id.entryId = begin
