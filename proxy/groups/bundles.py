@@ -22,7 +22,7 @@ DEPLOYMENT: Final = GroupId("keyline", "owners")
 """The group of all replicas of a deployment. No topic has this name: topics begin with their domain."""
 
 BUNDLES_DEFAULT: Final = STREAMS_MAX
-"""So many that each of a dozen replicas has its share within some per cent; a record of them is a few kilobytes."""
+"""Enough for even shares within some per cent at a dozen replicas; a record of them is a few kilobytes."""
 
 _HASH_BYTES: Final = 8
 

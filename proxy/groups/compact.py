@@ -100,7 +100,7 @@ def _states(form: dict[str, Any]) -> list[Any]:
 
 
 def _in_order(found: list[Any], streams: list[Any]) -> list[Any]:
-    """By stream; nobody may be told twice of one."""
+    """By stream, without duplicates."""
     if not all(isinstance(stream, int) for stream in streams) or len(set(streams)) < len(streams):
         message = "a stream stands in two sets"
         raise ValueError(message)

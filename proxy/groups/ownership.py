@@ -1,8 +1,8 @@
-"""Who owns which bundle, as the last record of the deployment's group says it.
+"""The owners of bundles, from the last record of the deployment's group.
 
-Every replica reads that record: owners are stored before anybody is told, so nobody owns what no record says. It may
-be late by as long as a record travels. So it only says where to ask; whether a replica serves a bundle is for that
-replica to say, by its own lease. A bundle that nobody owns at present is *unknown*: it moves, or its owner has gone.
+Every replica reads that record: owners are stored before they are informed, so a bundle without a record has no owner.
+It may be late by a record's travel time. So it only says where to ask; a replica's own lease decides whether it serves
+a bundle. A bundle without an owner is *unknown*: it moves, or its owner has gone.
 """
 
 from __future__ import annotations

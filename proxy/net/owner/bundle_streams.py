@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from proxy.net.subscription.owned import OwnedSubscription
 
 LOOK_S: Final = 0.02
-"""How often a bundle that is given back is looked at; nobody waits for a message on this."""
+"""Interval of the check of a revoked bundle; no message waits for it."""
 
 Key = tuple[str, str]
 
@@ -165,7 +165,7 @@ class BundleStreams:
             self._gone(stream)
 
     def reposition(self, target: ReplayTarget) -> None:
-        """Nobody moves cursors by the deployment's group: the owner seeks."""
+        """The deployment's group does not move cursors: the owner seeks."""
         _ = target
         self._clock.call_soon(self._not_repositioned)
 

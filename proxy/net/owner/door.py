@@ -39,7 +39,7 @@ PROVE_S_MAX: Final = 5.0
 _TOLD_START: Final = PROOF_BYTES + LENGTH_BYTES
 
 Numbered = Callable[[], bytes]
-"""Gives `NUMBER_BYTES` of chance that nobody can foresee."""
+"""Gives `NUMBER_BYTES` of unpredictable random bytes."""
 
 log = structlog.get_logger("keyline.owner")
 
@@ -77,13 +77,13 @@ class ReplicaDoor:
         return DoorStatistics(len(self._unproven), self._proven_total, self._refused_total)
 
     def knock(self) -> Knock:
-        """Somebody connects."""
+        """A connection is opened."""
         knock = Knock(self, crowded=len(self._unproven) >= UNPROVEN_MAX)
         self._unproven.add(knock)
         return knock
 
     def close(self) -> None:
-        """Whoever has not proven anything yet is cut off."""
+        """Close all connections that have not been proven."""
         for knock in list(self._unproven):
             knock.refuse("the gateway is stopping")
 

@@ -144,7 +144,7 @@ class OwnerLeg:
             self._leg.pause_reading()
 
     def close(self) -> None:
-        """The client has gone, or needs the owner no more; nobody is told."""
+        """The client has disconnected, or no longer needs the owner; without a callback."""
         self._stop_unused()
         self._leg.close()
 

@@ -68,7 +68,7 @@ class Owners:
             self.changed()
 
     def changed(self) -> None:
-        """Somebody has something else than before: those who wait look again."""
+        """Ownership has changed: waiting requests check again."""
         for look in list(self._waiting):
             look()
 

@@ -61,7 +61,7 @@ class OwnerTail:
         self._behind: Timer | None = None
 
     def open(self) -> None:
-        """Begin, or begin anew."""
+        """Start, or restart."""
         self._retry = None
         self._from = None
         self._subscribe()

@@ -50,7 +50,7 @@ class Elsewhere(Protocol):
         """Pass on a command with a request id, and see to it that it is answered."""
 
     def auth_response(self, response: pb.AuthData, frame: bytes) -> bool:
-        """Take note of a client's fresh credentials; whether an owner had asked for them, and nobody else."""
+        """Record a client's fresh credentials; returns whether only an owner had asked for them."""
 
     def client_writable(self, writable: bool) -> None:  # noqa: FBT001 - the port's one bit of news
         """The client's socket filled up or emptied."""

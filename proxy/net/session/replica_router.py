@@ -36,7 +36,7 @@ class ReplicaRouter(CommandRouter):
         return _NOTHING
 
     def take_data(self, kind: int, frame: bytes) -> None:
-        """To its consumer; nobody produces here."""
+        """To its consumer; there are no producers here."""
         _check(kind)
         super().take_data(kind, frame)
 
