@@ -203,7 +203,7 @@ def test_metrics_can_be_closed(secret: Path) -> None:
         (token(exp=int(time.time()) - 60), "Signature has expired"),
         (token(nbf=int(time.time()) + 86_400), "not yet valid"),
         (token(None), "sub"),
-        (token(""), "no name"),
+        (token(""), "not a name"),
         (token(algorithm="HS256").rpartition(".")[0] + ".", "Signature verification failed"),
         (jwt.encode({"sub": "ada"}, "", algorithm="none"), "alg"),
         ("no.token.atall", "Invalid"),
