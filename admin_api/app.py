@@ -17,13 +17,13 @@ from admin_api.routes.configuration import configuration_routes
 from admin_api.routes.console import console_routes
 from admin_api.routes.events import event_routes
 from admin_api.routes.groups import group_routes
-from admin_api.routes.hashes import hash_routes
 from admin_api.routes.health import health_routes
 from admin_api.routes.login import login_routes
 from admin_api.routes.metrics import metrics_routes
 from admin_api.routes.orders import order_routes
 from admin_api.routes.producers import producer_routes
 from admin_api.routes.pulsar import pulsar_routes
+from admin_api.routes.slots import slot_routes
 from admin_api.routes.sockets import socket_routes
 from admin_api.routes.subscriptions import subscription_routes
 
@@ -80,7 +80,7 @@ def admin_app(
     app.include_router(_document_routes(app))
     app.include_router(health_routes(view))
     app.include_router(subscription_routes(view))
-    app.include_router(hash_routes(view))
+    app.include_router(slot_routes(view))
     app.include_router(producer_routes(view))
     app.include_router(group_routes(view))
     app.include_router(order_routes(control, read_only=read_only))

@@ -83,7 +83,7 @@ Key = Annotated[tuple[str, str], Depends(_key)]
 """Topic and subscription that a path names."""
 
 
-class KeyOrHash:
+class KeyOrSlot:
     """The slot of a query: that of a message key, or one by its number."""
 
     def __init__(
@@ -91,19 +91,19 @@ class KeyOrHash:
         key: Annotated[
             str | None, Query(max_length=100_000, description="A message key, as text.", examples=["customer-17"])
         ] = None,
-        hash: Annotated[int | None, Query(ge=0, le=65_535, description="A slot of the hash space.")] = None,  # noqa: A002 - PIP-379's name
+        slot: Annotated[int | None, Query(ge=0, le=65_535, description="A slot of the hash space.")] = None,
     ) -> None:
         """Both together are ambiguous."""
-        if key is not None and hash is not None:
-            raise ClientError("give a key or a hash, not both")
+        if key is not None and slot is not None:
+            raise ClientError("give a key or a slot, not both")
         self.message_key = key.encode() if key is not None else None
-        self.slot = hash
+        self.slot = slot
 
-    def required(self) -> KeyOrHash:
+    def required(self) -> KeyOrSlot:
         """The same; raises `ClientError` if the query names neither."""
         if self.message_key is None and self.slot is None:
-            raise ClientError("name a key (?key=customer-17) or a hash (?hash=4711)")
+            raise ClientError("name a key (?key=customer-17) or a slot (?slot=4711)")
         return self
 
 
-MessageKey = Annotated[KeyOrHash, Depends()]
+MessageKey = Annotated[KeyOrSlot, Depends()]

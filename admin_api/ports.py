@@ -53,7 +53,7 @@ class GatewayView(Protocol):
         """Ranges of the hash space with their owners."""
 
     def draining(self, key: Key, name: str | None, after: int, limit: int) -> Any:
-        """A page of the hashes that drain, of one worker or all."""
+        """A page of the slots that drain, of one worker or all."""
 
     def pending(
         self, key: Key, name: str, *, message_key: bytes | None, slot: int | None, after: str | None, limit: int

@@ -115,7 +115,7 @@ _MOVES: Final = Row(
         lines(
             "Refused streams",
             "Attempts to consume a leased stream that the broker refused: a consumer of the replica before, or one "
-            "that is in no group, has some of its hashes.",
+            "that is in no group, has some of its slots.",
             "cps",
             ("refused", _moved("refused")),
         ),

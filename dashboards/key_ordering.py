@@ -35,28 +35,28 @@ _AT_A_GLANCE: Final = Row(
     (
         stat(
             "Draining hashes",
-            "Hashes that moved and are still pending at their former owner. Until then their new owner gets none.",
+            "Slots that moved and are still pending at their former owner. Until then their new owner gets none.",
             "short",
             NO_LIMIT,
             subscription_sum("draining_hashes"),
         ),
         stat(
             "Pending of them",
-            "Deliveries that former owners must acknowledge before those hashes flow.",
+            "Deliveries that former owners must acknowledge before those slots flow.",
             "short",
             NO_LIMIT,
             subscription_sum("draining_hashes_pending_messages"),
         ),
         stat(
-            "Waiting hashes",
-            "Hashes with waiting messages: for a hand-over, or because their worker has no permits.",
+            "Waiting slots",
+            "Slots with waiting messages: for a hand-over, or because their worker has no permits.",
             "short",
             NO_LIMIT,
-            subscription_sum("waiting_hashes"),
+            subscription_sum("waiting_slots"),
         ),
         stat(
             "Longest wait",
-            "Of a hash, from its first message that had to wait. `keyline stats` names the subscription, "
+            "Of a slot, from its first message that had to wait. `keyline stats` names the subscription, "
             "`keyline explain` says what a key waits for.",
             "s",
             above(60, red=600),
@@ -96,13 +96,13 @@ _HAND_OVERS: Final = Row(
         ),
         _quantiles(
             "Hand-over duration",
-            "Time from a membership change until a moved hash had nothing pending at its former owner, per hash.",
+            "Time from a membership change until a moved slot had nothing pending at its former owner, per slot.",
             HAND_OVER,
         ),
-        _heatmap("Hand-overs by duration", "Number of hashes handed over, by duration.", HAND_OVER),
+        _heatmap("Hand-overs by duration", "Number of slots handed over, by duration.", HAND_OVER),
         lines(
-            "Hashes handed over",
-            "Hashes that stopped draining.",
+            "Slots handed over",
+            "Slots that stopped draining.",
             "cps",
             ("handed over", subscription_rate("draining_hashes_cleared")),
         ),
@@ -121,14 +121,14 @@ _WAITING: Final = Row(
     (
         _quantiles(
             "Blocked time",
-            "Waiting time of a hash, from its first message that had to wait until the last was sent.",
+            "Waiting time of a slot, from its first message that had to wait until the last was sent.",
             BLOCKED,
         ),
-        _heatmap("Waits by duration", "Number of blocked hashes, by duration.", BLOCKED),
+        _heatmap("Waits by duration", "Number of blocked slots, by duration.", BLOCKED),
         worst(
-            "Longest wait", "Of a hash that waits now.", "oldest_wait_seconds", unit="s", thresholds=above(60, red=600)
+            "Longest wait", "Of a slot that waits now.", "oldest_wait_seconds", unit="s", thresholds=above(60, red=600)
         ),
-        worst("Waiting hashes", "Hashes with waiting messages.", "waiting_hashes"),
+        worst("Waiting slots", "Slots with waiting messages.", "waiting_slots"),
         worst("Waiting messages", "Messages that cannot be sent yet.", "waiting_messages"),
         worst("Waiting bytes", "Their bytes.", "waiting_bytes", unit="bytes"),
     ),
@@ -177,7 +177,7 @@ _RISKS: Final = Row(
         ),
         lines(
             "Batches of several keys",
-            "Batches whose keys have several hashes, and the parts in which they were delivered, each to its worker.",
+            "Batches whose keys have several slots, and the parts in which they were delivered, each to its worker.",
             "cps",
             ("mixed batches", subscription_rate("mixed_batches")),
             ("parts delivered", subscription_rate("sliced_deliveries")),

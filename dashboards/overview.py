@@ -46,7 +46,7 @@ _AT_A_GLANCE: Final = Row(
         ),
         stat(
             "Longest wait",
-            "How long the hash has waited that has waited longest. A backlog makes it long too, for a hash waits until "
+            "How long the slot has waited that has waited longest. A backlog makes it long too, for a slot waits until "
             "the last of its messages is sent: see Key ordering.",
             "s",
             above(60, red=600),

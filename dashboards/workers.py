@@ -171,13 +171,13 @@ _EACH: Final = Row(
             unit="binBps",
         ),
         _workers(
-            "Hashes that drain at it",
+            "Slots that drain at it",
             "They moved away, and it still holds their messages.",
             consumer("keyline_consumer_draining_hashes"),
         ),
         _workers(
-            "Hashes handed over by it",
-            "Hashes that stopped draining at it.",
+            "Slots handed over by it",
+            "Slots that stopped draining at it.",
             rate(consumer("keyline_consumer_draining_hashes_cleared_total")),
             unit="cps",
         ),

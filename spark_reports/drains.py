@@ -1,4 +1,4 @@
-"""Hand-overs: how long hashes drained, who made others wait, and the worst with their story (PIP-379)."""
+"""Hand-overs: how long slots drained, who made others wait, and the worst with their story (PIP-379)."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from spark_reports.columns import SUBSCRIPTION
 from spark_reports.quantiles import quantiles
 
 CAUSES: Final = ("worker_joined", "worker_left", "ordered")
-"""Events that make hashes drain."""
+"""Events that make slots drain."""
 
 
 def with_causes(drains: DataFrame, events: DataFrame) -> DataFrame:
-    """Each hand-over with what made its hash drain.
+    """Each hand-over with what made its slot drain.
 
     Args:
         drains: rows of the journal's table of this name.

@@ -56,7 +56,7 @@ class Section:
 SECTIONS: Final = (
     Section(
         "Hand-overs",
-        "A hash that moves to another worker waits until the one that had it has acknowledged what it has (PIP-379). "
+        "A slot that moves to another worker waits until the one that had it has acknowledged what it has (PIP-379). "
         "How long that took, who made others wait, and what each of the longest came from.",
         (
             Job("drains", "By the worker that others waited for", lambda of: drains.summary(of.drains)),

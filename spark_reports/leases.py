@@ -21,7 +21,7 @@ from spark_reports.quantiles import quantiles
 
 GROUP: Final = ("topic", "subscription")
 STREAM: Final = (*GROUP, "streams_count", "stream")
-"""Of how many streams it is one, too: after another cut the same number means other hashes."""
+"""Of how many streams it is one, too: after another cut the same number means other slots."""
 
 KINDS: Final = "group_"
 """Kinds of events that groups tell begin so."""

@@ -160,12 +160,12 @@ PLOTS: Final[dict[str, tuple[float, Callable[[Figure, Sequence[Row]], None]]]] =
 """By the result that they draw: height in inches, and how."""
 
 CAPTIONS: Final = {
-    "drain_timeline": "Each line is a hash that drained, from when it began to when the last message was acknowledged.",
+    "drain_timeline": "Each line is a slot that drained, from when it began to when the last message was acknowledged.",
     "key_shares": "A worker whose blue bar is the higher one has the busier keys.",
     "key_curve": "The further the curve is below the dashed line, the more few keys have.",
     "latency_over_time": "Quantiles of the messages that were sent in each step.",
     "rates": "Messages that came to the subscription, and what its workers made of them.",
-    "draining": "Hashes that drained, and messages that waited for them, as the gateways exported it.",
+    "draining": "Slots that drained, and messages that waited for them, as the gateways exported it.",
 }
 
 

@@ -96,7 +96,7 @@ export const group = (chosen) => ask("GET", `/groups/${named(chosen)}`);
 
 export const configuration = () => ask("GET", "/configuration");
 
-/** `by` is "key" or "hash". */
+/** `by` is "key" or "slot". */
 export const explain = (chosen, by, value) => ask("GET", below(chosen, "/explain"), { query: [[by, value]] });
 export const previewJoin = (chosen, consumer, sticky_ranges) =>
   ask("POST", below(chosen, "/preview/join"), { body: { consumer, sticky_ranges } });

@@ -31,7 +31,7 @@ export class Dialogs {
   drain(worker) {
     const { chosen } = this.#model;
     const text = [
-      el("p", {}, "It gets nothing new until this is undone, also after a reconnect. It keeps its hashes, ",
+      el("p", {}, "It gets nothing new until this is undone, also after a reconnect. It keeps its slots, ",
         `${percent(worker.hash_space_share)} of all, so their messages wait. `,
         `It holds ${counted(worker.unacked_messages, "unacknowledged message")}: when they are acknowledged, it can stop without a duplicate.`),
       el("h3", {}, "When it leaves"),

@@ -3,7 +3,7 @@
 import { counted, duration, listed, percent, topicParts, whole } from "./format.js";
 import { modeOf } from "./producers_text.js";
 
-const HASHES = 65_536;
+const SLOTS = 65_536;
 
 const TELLERS = {
   worker_joined: ({ consumer, address, ...moved }) => `${consumer} joined from ${address}${gained(moved)}`,
@@ -76,20 +76,20 @@ const some = (names) => (names.length > 3 ? counted(names.length, "worker") : li
 function part({ moves, moves_count }) {
   if (moves_count > moves.length) return counted(moves_count, "range");
   const slots = moves.reduce((sum, move) => sum + move.end - move.start + 1, 0);
-  return percent(slots / HASHES);
+  return percent(slots / SLOTS);
 }
 
 function gained(moved) {
-  if (moved.moves_count === 0) return "; no hashes moved";
+  if (moved.moves_count === 0) return "; no slots moved";
   const sources = [...new Set(moved.moves.map((move) => move.source))].filter((name) => name !== null);
-  return `; took ${part(moved)} of the hashes${sources.length > 0 ? ` from ${some(sources)}` : ""}`;
+  return `; took ${part(moved)} of the slots${sources.length > 0 ? ` from ${some(sources)}` : ""}`;
 }
 
 function lost(moved) {
   if (moved.moves_count === 0) return "";
   const targets = [...new Set(moved.moves.map((move) => move.target))].filter((name) => name !== null);
   const destination = targets.length > 0 ? ` went to ${some(targets)}` : " have no owner now";
-  return `; its ${part(moved)} of the hashes${destination}`;
+  return `; its ${part(moved)} of the slots${destination}`;
 }
 
 function handedOver({ hand_overs_count, hand_overs, draining_hashes_count }) {
@@ -97,7 +97,7 @@ function handedOver({ hand_overs_count, hand_overs, draining_hashes_count }) {
   const longest = hand_overs.reduce((most, item) => Math.max(most, item.duration_s), 0);
   const sources = [...new Set(hand_overs.map((item) => item.source))];
   const targets = [...new Set(hand_overs.map((item) => item.target ?? "no worker"))];
-  const what = hand_overs_count === 1 ? `slot ${whole(hand_overs[0].hash)} handed over` : `${whole(hand_overs_count)} slots handed over`;
+  const what = hand_overs_count === 1 ? `slot ${whole(hand_overs[0].slot)} handed over` : `${whole(hand_overs_count)} slots handed over`;
   return `${what} from ${some(sources)} to ${some(targets)} after ${hand_overs_count === 1 ? "" : "up to "}${duration(longest)}; ${still}`;
 }
 

@@ -27,7 +27,7 @@ export class GroupsDetail {
   #pager = new Pager("streams", (first) => this.#turn(first));
   #streams = new Rows(byId("streams"), "Streams", [
     { head: "Stream", heads: true, number: true, fill: (cell, { stream }) => setText(cell, whole(stream)) },
-    { head: "Slots", fill: (cell, { first_hash, last_hash }) => setText(cell, `${whole(first_hash)} to ${whole(last_hash)}`) },
+    { head: "Slots", fill: (cell, { first_slot, last_slot }) => setText(cell, `${whole(first_slot)} to ${whole(last_slot)}`) },
     { head: "Replica", make: replicaCell, fill: (cell, { owner }) => this.#fillReplica(cell, owner) },
     { head: "State", make: () => [el("span", { class: "badge" }), el("span", { class: "muted" })], fill: fillState },
     { head: "Lease", title: "When the leader last heard from the replica; at a replica that does not lead, how long its leases last", fill: (cell, stream) => setText(cell, leaseOf(stream)) },

@@ -2,8 +2,8 @@
 
 /** Each with `owner`, `state` and `more` in the broker's words, `version` and `heard_s` of the session that has it. */
 export function streamsOf({ summary, streams, leading }) {
-  const here = new Map(streams.map((stream) => [`${stream.stream}:${stream.first_hash}`, stream]));
-  const keyed = (stream) => ({ ...stream, key: `${stream.stream}:${stream.first_hash}` });
+  const here = new Map(streams.map((stream) => [`${stream.stream}:${stream.first_slot}`, stream]));
+  const keyed = (stream) => ({ ...stream, key: `${stream.stream}:${stream.first_slot}` });
   const all = (leading?.streams ?? []).map(keyed).map((stream) => ledStream(stream, here.get(stream.key), summary, leading.sessions));
   const told = new Set(all.map((stream) => stream.key));
   // Unknown here because this replica does not lead, or from an earlier cut.

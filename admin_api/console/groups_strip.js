@@ -95,7 +95,7 @@ export class GroupsStrip {
   }
 }
 
-function inWords({ stream, first_hash: first, last_hash: last, owner, state }) {
+function inWords({ stream, first_slot: first, last_slot: last, owner, state }) {
   const slots = first === undefined ? "" : `, slots ${whole(first)} to ${whole(last)}`;
   return `stream ${whole(stream)}${slots}${owner === null ? "" : `, ${owner}`}, ${streamState(state).text}`;
 }

@@ -16,7 +16,7 @@ const STATES = {
   unacked_limit: { text: "unacked limit", tone: "bad", why: "Its owner holds as many unacknowledged messages as it may." },
   join_position: { text: "join position", tone: "held", why: "Its owner gets nothing until all messages sent before its join are acknowledged (PIP-282)." },
   drained_by_operator: { text: "drained by operator", tone: "held", why: "An operator ordered that its owner gets nothing new." },
-  no_lease: { text: "no lease", tone: "held", why: "Its slice of the hashes is not leased to this replica now; another may deliver it." },
+  no_lease: { text: "no lease", tone: "held", why: "Its stream is not leased to this replica now; another may deliver it." },
   paused: { text: "paused", tone: "held", why: "An operator paused the subscription." },
 };
 
@@ -66,10 +66,10 @@ export class KeySearch {
   }
 
   #label() {
-    const what = this.#kind.value === "hash" ? "Slot, 0 to 65535" : "Message key";
+    const what = this.#kind.value === "slot" ? "Slot, 0 to 65535" : "Message key";
     this.#text.placeholder = what;
     this.#text.setAttribute("aria-label", what);
-    this.#text.inputMode = this.#kind.value === "hash" ? "numeric" : "text";
+    this.#text.inputMode = this.#kind.value === "slot" ? "numeric" : "text";
   }
 
   async #refresh() {

@@ -32,7 +32,7 @@ model.on("subscription", () => colours.keep(model.workers.map((worker) => worker
 
 const reader = new Reader(model, () => stream.distrust());
 const feed = new Feed(model);
-const ring = new RingView(model, colours, (slot) => search.ask({ by: "hash", value: String(slot) }));
+const ring = new RingView(model, colours, (slot) => search.ask({ by: "slot", value: String(slot) }));
 const search = new KeySearch(model, (slot) => ring.mark(slot));
 new RingText(model, colours, ring);
 new Head(model);
@@ -131,7 +131,7 @@ function read() {
   }
   toSubscriptions();
   const [topic, subscription] = [told.get("topic"), told.get("subscription")];
-  const by = told.has("key") ? "key" : "hash";
+  const by = told.has("key") ? "key" : "slot";
   const asked = told.has(by) ? { by, value: told.get(by) } : null;
   if (topic === null || subscription === null) return;
   const { chosen } = model;

@@ -9,7 +9,7 @@ const RATE_WINDOW_S = 1.5;
 export class Model extends Telling {
   /** {topic, subscription}, or null. */
   chosen = null;
-  /** {by: "key" | "hash", value}, or null. */
+  /** {by: "key" | "slot", value}, or null. */
   asked = null;
   /** Another visible view, or null: this one then reads nothing and does not set the page's title. */
   away = null;

@@ -16,8 +16,8 @@ export function previewNodes(preview) {
 function outcomes(preview) {
   const lines = [
     `${percent(preview.share_moved)} of the hash space moves: ${counted(preview.slots_moved, "slot")} in ${counted(preview.moves_count, "range")}.`,
-    preview.hashes_that_would_drain > 0
-      ? `${counted(preview.hashes_that_would_drain, "slot")} would drain first: ${counted(preview.messages_that_would_drain, "message")} must be acknowledged before their new owner gets more.`
+    preview.slots_that_would_drain > 0
+      ? `${counted(preview.slots_that_would_drain, "slot")} would drain first: ${counted(preview.messages_that_would_drain, "message")} must be acknowledged before their new owner gets more.`
       : "No slot would have to drain first.",
   ];
   if (preview.messages_redelivered > 0) {

@@ -22,7 +22,7 @@ const COLUMNS = [
   { id: "sent", head: "Sent/s", of: (worker) => worker.sent_rate ?? -1, number: true, title: "Messages sent to it per second" },
   { id: "acked", head: "Last ack", of: (worker) => worker.last_acked_at, number: true },
   { id: "position", head: "Joined at", of: (worker) => worker.last_sent_position_when_joining ?? "", title: "lastSentPositionWhenJoining (PIP-282)" },
-  { id: "draining", head: "Draining", of: (worker) => worker.draining_hashes_count, number: true, title: "Hashes that moved away while it still holds their messages" },
+  { id: "draining", head: "Draining", of: (worker) => worker.draining_hashes_count, number: true, title: "Slots that moved away while it still holds their messages" },
 ];
 
 export class WorkersTable {

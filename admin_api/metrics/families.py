@@ -115,7 +115,7 @@ SUBSCRIPTION: Final = (
     seconds(
         "keyline_subscription_hand_over_duration_seconds",
         "dispatcher.hand_over_duration",
-        "Time from a membership change until a moved hash had nothing pending at its former owner, per hash.",
+        "Time from a membership change until a moved slot had nothing pending at its former owner, per slot.",
     ),
     seconds(
         "keyline_subscription_blocked_time_seconds",
@@ -172,11 +172,11 @@ SUBSCRIPTION: Final = (
         "Messages that wait until they, or earlier entries, are opened.",
     ),
     gauge("keyline_subscription_opening_bytes", "opening_bytes", "Memory of these messages.", unit="bytes"),
-    gauge("keyline_subscription_waiting_hashes", "dispatcher.waiting_hashes", "Hashes with waiting messages."),
+    gauge("keyline_subscription_waiting_slots", "dispatcher.waiting_slots", "Slots with waiting messages."),
     gauge(
         "keyline_subscription_oldest_wait_seconds",
         "oldest_wait_s",
-        "Waiting time of the longest waiting hash; 0 if none waits.",
+        "Waiting time of the longest waiting slot; 0 if none waits.",
         unit="seconds",
     ),
     gauge(
@@ -193,7 +193,7 @@ SUBSCRIPTION: Final = (
     gauge(
         "keyline_subscription_draining_hashes",
         "dispatcher.draining_hashes_count",
-        "Hashes that moved and are still pending at their former owner.",
+        "Slots that moved and are still pending at their former owner.",
     ),
     gauge(
         "keyline_subscription_draining_hashes_pending_messages",
@@ -203,7 +203,7 @@ SUBSCRIPTION: Final = (
     counter(
         "keyline_subscription_draining_hashes_cleared_total",
         "dispatcher.draining_hashes_cleared_total",
-        "Hashes that stopped draining.",
+        "Slots that stopped draining.",
     ),
     gauge(
         "keyline_subscription_upstream_state",
@@ -253,7 +253,7 @@ SUBSCRIPTION: Final = (
     counter(
         "keyline_subscription_unreadable_entries_total", "unreadable_entries", "Entries whose metadata is damaged."
     ),
-    counter("keyline_subscription_mixed_batches_total", "peeked_batches", "Batches with keys of several hashes."),
+    counter("keyline_subscription_mixed_batches_total", "peeked_batches", "Batches with keys of several slots."),
     counter("keyline_subscription_sliced_deliveries_total", "sliced_deliveries", "Deliveries of a part of a batch."),
     counter(
         "keyline_subscription_background_openings_total",
@@ -313,12 +313,12 @@ CONSUMER: Final = (
     gauge(
         "keyline_consumer_draining_hashes",
         "consumer.draining_hashes_count",
-        "Hashes that moved away from it and are still pending at it.",
+        "Slots that moved away from it and are still pending at it.",
     ),
     counter(
         "keyline_consumer_draining_hashes_cleared_total",
         "consumer.draining_hashes_cleared_total",
-        "Hashes that stopped draining at it.",
+        "Slots that stopped draining at it.",
     ),
     counter("keyline_consumer_sent_messages_total", "consumer.totals.sent_messages", "Messages sent to it."),
     counter("keyline_consumer_sent_bytes_total", "consumer.totals.sent_bytes", "Their bytes.", unit="bytes"),

@@ -70,7 +70,7 @@ def event_routes(view: GatewayView, heartbeat_s: float = HEARTBEAT_S) -> APIRout
             str | None, Header(max_length=20, description="Go on after this event, as browsers ask.")
         ] = None,
     ) -> StreamingResponse:
-        """Server-Sent Events: joins, leaves, moved hashes, drains begun and ended, upstream changes, orders.
+        """Server-Sent Events: joins, leaves, moved slots, drains begun and ended, upstream changes, orders.
 
         Each has its number as id. An event `missed` has the number of lost events, for a listener that was too slow or
         reconnected too late: it must then read the state again.

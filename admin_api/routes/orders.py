@@ -87,7 +87,7 @@ def _orders_to_consumers(router: APIRouter, control: GatewayControl) -> None:
     @router.post(CONSUMER_PATH + "/drain", summary="Drain a worker")
     @needs(Role.OPERATOR)
     async def drain(key: Key, consumer: ConsumerName) -> Concerned:
-        """Stop new deliveries to it. It keeps its hashes, so they wait; evict it when nothing is pending."""
+        """Stop new deliveries to it. It keeps its slots, so they wait; evict it when nothing is pending."""
         return Concerned(consumers=control.drain(key, consumer, drained=True))
 
     @router.delete(CONSUMER_PATH + "/drain", summary="End a worker's drain")

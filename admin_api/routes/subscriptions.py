@@ -9,10 +9,10 @@ from fastapi import APIRouter, Query, Response
 from admin_api.access.roles import Role, needs
 from admin_api.json_response import snapshot_response, steps_response
 from admin_api.names import CONSUMER_PATH, SUBSCRIPTION_PATH, ConsumerName, Key, MessageKey, NamesRoute
-from admin_api.schemas.hashes import DrainingPage, Ring
 from admin_api.schemas.orders import StandingOrders
 from admin_api.schemas.pending import PendingPage
 from admin_api.schemas.problem import Problem
+from admin_api.schemas.slots import DrainingPage, Ring
 from admin_api.schemas.subscriptions import Consumer, Subscription, Subscriptions
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ PAGE_MAX = 1_000
 
 Limit = Annotated[int, Query(ge=1, le=PAGE_MAX, description="Most items of the page.")]
 After = Annotated[str | None, Query(max_length=10_000, description="`next` of the page before.")]
-AfterHash = Annotated[int, Query(ge=-1, le=65_536, description="`next` of the page before.")]
+AfterSlot = Annotated[int, Query(ge=-1, le=65_536, description="`next` of the page before.")]
 
 
 def subscription_routes(view: GatewayView) -> APIRouter:
@@ -59,7 +59,7 @@ def subscription_routes(view: GatewayView) -> APIRouter:
         """Its workers, waiting messages, draining hashes, and the latest hand-overs."""
         return await steps_response(view.subscription(key))
 
-    @router.get(SUBSCRIPTION_PATH + "/ring", responses=errors | {200: {"model": Ring}}, summary="Who owns which hashes")
+    @router.get(SUBSCRIPTION_PATH + "/ring", responses=errors | {200: {"model": Ring}}, summary="Who owns which slots")
     @needs(Role.VIEWER)
     async def ring(key: Key) -> Response:
         """Every range of the hash space with its owner."""
@@ -71,14 +71,14 @@ def subscription_routes(view: GatewayView) -> APIRouter:
         summary="Draining hashes of a subscription",
     )
     @needs(Role.VIEWER)
-    async def draining_hashes(key: Key, after: AfterHash = -1, limit: Limit = 100) -> Response:
-        """Hashes whose former owner still holds messages of them, so that the new owner waits (PIP-379)."""
+    async def draining_hashes(key: Key, after: AfterSlot = -1, limit: Limit = 100) -> Response:
+        """Slots whose former owner still holds messages of them, so that the new owner waits (PIP-379)."""
         return await snapshot_response(view.draining(key, None, after, limit))
 
     @router.get(CONSUMER_PATH, responses=errors | {200: {"model": Consumer}}, summary="One consumer")
     @needs(Role.VIEWER)
     async def consumer(key: Key, consumer: ConsumerName) -> Response:
-        """Its permits, its share of the hash space, what it holds, and which of its former hashes drain."""
+        """Its permits, its share of the hash space, what it holds, and which of its former slots drain."""
         return await steps_response(view.consumer(key, consumer))
 
     @router.get(
@@ -88,9 +88,9 @@ def subscription_routes(view: GatewayView) -> APIRouter:
     )
     @needs(Role.VIEWER)
     async def draining_hashes_of_consumer(
-        key: Key, consumer: ConsumerName, after: AfterHash = -1, limit: Limit = 100
+        key: Key, consumer: ConsumerName, after: AfterSlot = -1, limit: Limit = 100
     ) -> Response:
-        """Hashes that moved away from this consumer while it still holds their messages."""
+        """Slots that moved away from this consumer while it still holds their messages."""
         return await snapshot_response(view.draining(key, consumer, after, limit))
 
     @router.get(
@@ -102,7 +102,7 @@ def subscription_routes(view: GatewayView) -> APIRouter:
     async def pending_acks(
         key: Key, consumer: ConsumerName, of: MessageKey, after: After = None, limit: Limit = 100
     ) -> Response:
-        """In topic order, a page at a time; of one key or hash only, if one is named."""
+        """In topic order, a page at a time; of one key or slot only, if one is named."""
         return await steps_response(
             view.pending(key, consumer, message_key=of.message_key, slot=of.slot, after=after, limit=limit)
         )

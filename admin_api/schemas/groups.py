@@ -43,8 +43,8 @@ class StreamHere(BaseModel):
     """A stream that this replica has, or is giving back."""
 
     stream: int
-    first_hash: int
-    last_hash: int
+    first_slot: int
+    last_slot: int
     holding: Literal["open", "held", "releasing"] = Field(
         description="open: delivered while the lease lasts; held: not delivered for want of a leader; releasing: "
         "delivered no more, given back when workers have acknowledged what they have."
@@ -75,8 +75,8 @@ class StreamProgress(BaseModel):
     """A stream, as the leader knows it."""
 
     stream: int
-    first_hash: int
-    last_hash: int
+    first_slot: int
+    last_slot: int
     owner: str | None = Field(description="The replica that has it; null while it waits for one.")
     refused: bool = Field(description="Whether the broker still refuses its owner, because another consumer has it.")
     acknowledged: str | None

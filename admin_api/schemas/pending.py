@@ -11,13 +11,13 @@ class PendingDelivery(BaseModel):
     message_id: str = Field(description="ledger:entry as the consumer was given it.", examples=["17:3"])
     position: str = Field(description="ledger:entry at the broker; differs for a part of a batch.", examples=["17:3"])
     messages: int = Field(description="Those not acknowledged.")
-    hashes: list[int] = Field(description="At most 10.")
-    hashes_count: int
+    slots: list[int] = Field(description="At most 10.")
+    slots_count: int
     attempts: int
     redeliveries: int
     sent_age_s: float
     age_s: float = Field(description="Since the broker sent it to the gateway.")
-    draining: bool = Field(description="Another consumer, which owns a hash of it now, waits for it.")
+    draining: bool = Field(description="Another consumer, which owns a slot of it now, waits for it.")
     chunk: bool
 
 

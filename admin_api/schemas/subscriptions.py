@@ -13,7 +13,7 @@ from admin_api.schemas.groups import GroupSummary
 
 
 class DrainingHash(BaseModel):
-    """A hash whose former owner still holds messages of it, so that the new owner waits (PIP-379)."""
+    """A slot whose former owner still holds messages of it, so that the new owner waits (PIP-379)."""
 
     hash: int
     unack_msgs: int = Field(description="Messages of it that the holder has not acknowledged.")
@@ -63,7 +63,7 @@ class Dispatcher(BaseModel):
     outstanding_entries: int
     bytes_held: int
     waiting_messages: int
-    waiting_hashes: int
+    waiting_slots: int
     draining_hashes_count: int
     draining_hashes_pending_messages: int
     draining_hashes_cleared_total: int
@@ -76,9 +76,9 @@ class Dispatcher(BaseModel):
 
 
 class HandOver(BaseModel):
-    """A hash that went from one worker to another after it had drained."""
+    """A slot that went from one worker to another after it had drained."""
 
-    hash: int
+    slot: int
     holder: str
     owner: str | None
     duration_s: float

@@ -211,7 +211,7 @@ def _join_rows(sizes: Sizes) -> list[Row]:
     return [
         Row(
             "inside",
-            f"join with {tracked:,} tracked hashes, {waiting:,} messages waiting",
+            f"join with {tracked:,} tracked slots, {waiting:,} messages waiting",
             "ms",
             gateway=best,
         ).with_limit(JOIN_TARGET_MS),
@@ -233,7 +233,7 @@ def _crowded(tracked: int, waiting: int) -> Dispatcher:
 
 
 def _draining_bytes(tracked: int) -> float:
-    """Bytes a hash when all of them drain: what the drain adds, and what holders and counts take anyway.
+    """Bytes a slot when all of them drain: what the drain adds, and what holders and counts take anyway.
 
     All drain when their holder owns nothing any more, which here is made so by a new holder of every range.
     """

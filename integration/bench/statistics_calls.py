@@ -31,14 +31,14 @@ BUSY_TOPIC: Final = "persistent://public/default/statistics-draining"
 SUBSCRIPTION: Final = "draining"
 SETTLE_S: Final = 2.0
 KEYS_PER_DRAINING_HASH: Final = 1.6
-"""Three of four keys move when three workers join, and some keys share a hash."""
+"""Three of four keys move when three workers join, and some keys share a slot."""
 
 
 def measure(stage: Stage) -> list[Row]:
     """Seconds with and without calls, in turns.
 
     Raises:
-        IntegrationError: too few hashes drain, or messages were lost.
+        IntegrationError: too few slots drain, or messages were lost.
     """
     with _draining(stage) as draining:
         rows, took = measure_beside(
@@ -50,7 +50,7 @@ def measure(stage: Stage) -> list[Row]:
 
 @contextmanager
 def _draining(stage: Stage) -> Iterator[int]:
-    """A subscription of which at least as many hashes drain as wanted; how many."""
+    """A subscription of which at least as many slots drain as wanted; how many."""
     keys = int(stage.sizes.draining_hashes * KEYS_PER_DRAINING_HASH)
     client = pulsar.Client(stage.broker.service_url, logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Warn))
     with ExitStack() as ends:
@@ -70,7 +70,7 @@ def _draining(stage: Stage) -> Iterator[int]:
             shown = http.get(_url(stage)).raise_for_status().json()
         draining = int(shown["dispatcher"]["draining_hashes_count"])
         if draining < stage.sizes.draining_hashes:
-            raise IntegrationError(f"only {draining:,} hashes drain, {stage.sizes.draining_hashes:,} were wanted")
+            raise IntegrationError(f"only {draining:,} slots drain, {stage.sizes.draining_hashes:,} were wanted")
         yield draining
 
 

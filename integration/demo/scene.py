@@ -1,7 +1,7 @@
 """What there is to show, taken from the gateway's statistics once in a while: values only, no drawing.
 
-The gateway speaks of hashes; people speak of keys. The demo knows its keys, so it turns each hash back into the key
-that has it. Two of a few hundred keys may share a hash; then they share their fate too, and both are named.
+The gateway speaks of slots; people speak of keys. The demo knows its keys, so it turns each slot back into the key
+that has it. Two of a few hundred keys may share a slot; then they share their fate too, and both are named.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class ReplicaView:
     state: str
     leads: bool
     streams: int
-    """Slices of the hash space that it delivers."""
+    """Streams of the hash space that it delivers."""
     streams_count: int
     """All there are; 0 before it knows."""
 
@@ -90,7 +90,7 @@ class SceneSource:
     """Makes scenes of one topic, remembering which hand-overs were shown."""
 
     def __init__(self, topic: str, key_count: int, slot: Callable[[int], int] = consistent_slot) -> None:
-        """Work out each key's hash; `slot` is the gateway's way from a key's full hash to it."""
+        """Work out each key's slot; `slot` is the gateway's way from a key's full hash to it."""
         self._topic = topic
         self._names: dict[int, list[str]] = defaultdict(list)
         for key in range(key_count):
@@ -123,7 +123,7 @@ class SceneSource:
         )
 
     def _keys(self, slot: int) -> str:
-        return " and ".join(self._names.get(slot, [f"hash {slot}"]))
+        return " and ".join(self._names.get(slot, [f"slot {slot}"]))
 
     def _wait(self, holder: str, item: dict[str, Any], now: float) -> WaitView:
         return WaitView(
@@ -137,7 +137,7 @@ class SceneSource:
 
     def _hand_over(self, item: dict[str, Any]) -> HandOverView:
         return HandOverView(
-            keys=self._keys(item["hash"]),
+            keys=self._keys(item["slot"]),
             holder=item["holder"],
             owner=item["owner"] or "nobody",
             waiting=item["waiting_messages"],

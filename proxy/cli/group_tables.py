@@ -40,12 +40,12 @@ def streams(answer: dict[str, Any]) -> Table:
     item = answer["summary"]
     leader = "which leads the group" if item["leads"] else f"led by {item['leader']}" if item["leader"] else "no leader"
     title = f"{item['topic']} {item['subscription']}: {item['state']} at {item['replica']}, {leader}"
-    made = table(title, ("#stream", "hashes", "is", "consumer", "#pending", "acknowledged up to", "#messages/s"))
+    made = table(title, ("#stream", "slots", "is", "consumer", "#pending", "acknowledged up to", "#messages/s"))
     for row in answer["streams"]:
         add(
             made,
             row["stream"],
-            f"{row['first_hash']}-{row['last_hash']}",
+            f"{row['first_slot']}-{row['last_slot']}",
             HOLDINGS[row["holding"]],
             row["consumer"] + (f": {row['consumer_error']}" if row["consumer_error"] else ""),
             row["pending_messages"],

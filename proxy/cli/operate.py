@@ -27,7 +27,7 @@ Topic = Annotated[str, typer.Argument(help="persistent://tenant/namespace/name, 
 SubscriptionName = Annotated[str, typer.Argument(metavar="SUBSCRIPTION")]
 Worker = Annotated[str, typer.Argument(help="Its consumer name.")]
 Key = Annotated[str | None, typer.Option("--key", help="A message key.")]
-Hash = Annotated[int | None, typer.Option("--hash", help="A hash, by its number.")]
+Slot = Annotated[int | None, typer.Option("--slot", help="A slot, by its number.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
 Url = Annotated[
     str, typer.Option("--admin-url", envvar=ADMIN_URL_VARIABLE, help="The gateway's admin API.", show_default=True)
@@ -91,14 +91,14 @@ def explain(
     topic: Topic,
     subscription: SubscriptionName,
     key: Key = None,
-    hash_: Hash = None,
+    slot: Slot = None,
     as_json: AsJson = False,  # noqa: FBT002
     url: Url = LOCAL,
 ) -> None:
     """Explain why a key's messages wait, or that they flow."""
     with _refusals_told():
         path = subscription_path(topic, subscription) + "/explain"
-        _show(AdminClient(url).ask("GET", path, query={"key": key, "hash": hash_}), as_json, tables.explanation)
+        _show(AdminClient(url).ask("GET", path, query={"key": key, "slot": slot}), as_json, tables.explanation)
 
 
 def pending(
@@ -106,7 +106,7 @@ def pending(
     subscription: SubscriptionName,
     worker: Worker,
     key: Key = None,
-    hash_: Hash = None,
+    slot: Slot = None,
     limit: Annotated[int, typer.Option(min=1, max=1_000, help="Most deliveries shown.")] = 100,
     as_json: AsJson = False,  # noqa: FBT002
     url: Url = LOCAL,
@@ -114,7 +114,7 @@ def pending(
     """List a worker's unacknowledged messages, in topic order."""
     with _refusals_told():
         path = consumer_path(topic, subscription, worker) + "/pending-acks"
-        query = {"key": key, "hash": hash_, "limit": limit}
+        query = {"key": key, "slot": slot, "limit": limit}
         _show(AdminClient(url).ask("GET", path, query=query), as_json, tables.pending)
 
 
@@ -153,7 +153,7 @@ def drain(
     undo: Annotated[bool, typer.Option("--undo", help="Deliver to it again.")] = False,  # noqa: FBT002
     url: Url = LOCAL,
 ) -> None:
-    """Stop new deliveries to a worker; it keeps its hashes until it leaves or is evicted."""
+    """Stop new deliveries to a worker; it keeps its slots until it leaves or is evicted."""
     with _refusals_told():
         path = consumer_path(topic, subscription, worker) + "/drain"
         done = AdminClient(url).ask("DELETE" if undo else "POST", path)

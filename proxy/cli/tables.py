@@ -128,14 +128,14 @@ def worker_state(worker: dict[str, Any]) -> str:
 
 
 def draining(item: dict[str, Any]) -> Table:
-    """The hashes that drain, longest first."""
-    made = table("Draining hashes", ("#hash", "held by", "goes to", "#pending", "#waiting", "#for"))
-    found = [(worker, hash_) for worker in item["dispatcher"]["workers"] for hash_ in worker["draining_hashes"]]
+    """The slots that drain, longest first."""
+    made = table("Draining hashes", ("#slot", "held by", "goes to", "#pending", "#waiting", "#for"))
+    found = [(worker, drain) for worker in item["dispatcher"]["workers"] for drain in worker["draining_hashes"]]
     found.sort(key=lambda pair: float(pair[1]["since"]))
-    for worker, hash_ in found[:LISTED_MAX]:
-        age = seconds(item["now"] - hash_["since"])
-        owner = hash_["owner"] or "none"
-        add(made, hash_["hash"], worker["name"], owner, hash_["unack_msgs"], hash_["waiting_messages"], age)
+    for worker, drain in found[:LISTED_MAX]:
+        age = seconds(item["now"] - drain["since"])
+        owner = drain["owner"] or "none"
+        add(made, drain["hash"], worker["name"], owner, drain["unack_msgs"], drain["waiting_messages"], age)
     rest = item["dispatcher"]["draining_hashes_count"] - LISTED_MAX
     if rest > 0:
         made.caption = f"and {rest} more; --json has them"
@@ -189,7 +189,7 @@ def _owner(item: dict[str, Any]) -> tuple[str, str, str, str]:
 
 def explanation(answer: dict[str, Any]) -> Table:
     """A slot, field by field."""
-    made = table("", ("hash", str(answer["slot"])))
+    made = table("", ("slot", str(answer["slot"])))
     add(made, "state", answer["state"])
     add(made, "owner", answer["owner"] or "none")
     add(made, "held by", answer["holder"] or "none")
@@ -208,28 +208,26 @@ def explanation(answer: dict[str, Any]) -> Table:
 def preview(answer: dict[str, Any]) -> Table:
     """The effect of a join or leave on each worker."""
     title = (
-        f"{answer['share_moved']:.1%} of the hash space would move ({answer['slots_moved']} hashes in "
-        f"{answer['moves_count']} ranges); {answer['hashes_that_would_drain']} hashes would drain, "
+        f"{answer['share_moved']:.1%} of the hash space would move ({answer['slots_moved']} slots in "
+        f"{answer['moves_count']} ranges); {answer['slots_that_would_drain']} slots would drain, "
         f"{answer['messages_that_would_drain']} messages first; {answer['messages_redelivered']} messages sent again"
     )
-    made = table(title, ("worker", "", "#share now", "#then", "#hashes draining from it", "#messages"))
+    made = table(title, ("worker", "", "#share now", "#then", "#slots draining from it", "#messages"))
     for worker in answer["workers"]:
         what = "joins" if worker["joins"] else "leaves" if worker["leaves"] else ""
         shares = f"{worker['share_before']:.1%}", f"{worker['share_after']:.1%}"
-        add(made, worker["name"], what, *shares, worker["hashes_that_would_drain"], worker["messages_that_would_drain"])
+        add(made, worker["name"], what, *shares, worker["slots_that_would_drain"], worker["messages_that_would_drain"])
     return made
 
 
 def pending(answer: dict[str, Any]) -> Table:
     """A worker's pending deliveries."""
-    made = table(
-        f"{answer['total']} deliveries", ("message id", "hashes", "#messages", "#attempt", "#sent", "draining")
-    )
+    made = table(f"{answer['total']} deliveries", ("message id", "slots", "#messages", "#attempt", "#sent", "draining"))
     for item in answer["deliveries"]:
-        hashes = ", ".join(map(str, item["hashes"]))
+        slots = ", ".join(map(str, item["slots"]))
         drains = "another waits" if item["draining"] else ""
         sent = f"{seconds(item['sent_age_s'])} ago"
-        add(made, item["message_id"], hashes, item["messages"], item["attempts"], sent, drains)
+        add(made, item["message_id"], slots, item["messages"], item["attempts"], sent, drains)
     return made
 
 

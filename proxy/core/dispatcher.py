@@ -56,7 +56,7 @@ class OrderingMode(Enum):
     """What a subscription promises when keys move between workers."""
 
     DRAINING_HASHES = "draining_hashes"
-    """PIP-379: only the hashes in flight wait, each until its old holder is done with it."""
+    """PIP-379: only the slots in flight wait, each until its old holder is done with it."""
     LAST_SENT_POSITION = "last_sent_position"
     """PIP-282: besides, a worker that joined waits for everything that was sent before it came."""
     UNORDERED = "unordered"

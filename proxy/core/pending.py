@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 PAGE_MAX: Final = 1_000
 """Deliveries on one page."""
-HASHES_LISTED_MAX: Final = 10
+SLOTS_LISTED_MAX: Final = 10
 """Hash slots listed of one delivery; their count is always whole."""
 
 _CURSOR: Final = re.compile(r"(\d{1,19}):(\d{1,19}):(\d{1,19})", re.ASCII)
@@ -48,9 +48,9 @@ class PendingDelivery:
     """``ledger:entry`` of the entry at the broker."""
     messages: int
     """Those not acknowledged."""
-    hashes: tuple[int, ...]
-    """Slots of those messages, ascending; at most `HASHES_LISTED_MAX`."""
-    hashes_count: int
+    slots: tuple[int, ...]
+    """Slots of those messages, ascending; at most `SLOTS_LISTED_MAX`."""
+    slots_count: int
     attempts: int
     """How often it was sent to a worker."""
     redeliveries: int
@@ -136,8 +136,8 @@ def _shown(dispatcher: Dispatcher, unit: Part, now: float) -> PendingDelivery:
         message_id=f"{ledger}:{entry}",
         position=format_position(unit.position),
         messages=unit.remaining,
-        hashes=tuple(slots[:HASHES_LISTED_MAX]),
-        hashes_count=len(slots),
+        slots=tuple(slots[:SLOTS_LISTED_MAX]),
+        slots_count=len(slots),
         attempts=unit.attempts,
         redeliveries=unit.redeliveries,
         sent_age_s=now - unit.sent_at,

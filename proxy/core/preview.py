@@ -61,7 +61,7 @@ class PreviewedWorker:
     slots_after: int
     share_before: float
     share_after: float
-    hashes_that_would_drain: int
+    slots_that_would_drain: int
     """Slots of which it has messages and that would go to another."""
     messages_that_would_drain: int
     """Those messages, unacknowledged."""
@@ -77,7 +77,7 @@ class MembershipPreview:
     slots_moved: int
     share_moved: float
     """Of the whole hash space, 0 to 1."""
-    hashes_that_would_drain: int
+    slots_that_would_drain: int
     """Slots that move to one worker while another, who stays, has messages of them; 0 without order."""
     messages_that_would_drain: int
     """Those messages, unacknowledged."""
@@ -153,7 +153,7 @@ def _preview(
     slots_before, slots_after = _slots_owned(before, moves)
     yield
     slots_moved = sum(move.end - move.start + 1 for move in moves)
-    hashes, messages = yield from _would_drain(dispatcher, moves, leaving)
+    slot_counts, messages = yield from _would_drain(dispatcher, moves, leaving)
     redelivered = 0
     for leaver in leaving:
         redelivered += yield from _would_come_back(leaver)
@@ -169,7 +169,7 @@ def _preview(
             slots_after=slots_after[key],
             share_before=slots_before[key] / range_size,
             share_after=slots_after[key] / range_size,
-            hashes_that_would_drain=hashes[key],
+            slots_that_would_drain=slot_counts[key],
             messages_that_would_drain=messages[key],
         )
 
@@ -178,7 +178,7 @@ def _preview(
         moves_count=len(moves),
         slots_moved=slots_moved,
         share_moved=slots_moved / range_size,
-        hashes_that_would_drain=hashes.total(),
+        slots_that_would_drain=slot_counts.total(),
         messages_that_would_drain=messages.total(),
         messages_redelivered=redelivered,
         waiting_messages_moved=waiting_moved,
@@ -224,18 +224,18 @@ def _would_drain(
             if holder != target and holder not in gone:
                 drains.setdefault(holder, set()).add(slot)
         yield
-    hashes: Counter[int] = Counter()
+    slot_counts: Counter[int] = Counter()
     messages: Counter[int] = Counter()
     for holder, slots in drains.items():
         worker = workers.get(holder)
         if worker is None:  # it came meanwhile
             continue
-        hashes[id(worker)] = len(slots)
+        slot_counts[id(worker)] = len(slots)
         for run in in_steps(list(worker.pending.values())):
             pending = (slot for part in run for slot in part.slots_of(part.unacked_indexes()))
             messages[id(worker)] += sum(slot in slots for slot in pending)
             yield
-    return hashes, messages
+    return slot_counts, messages
 
 
 def _would_come_back(worker: Worker) -> Steps[int]:

@@ -71,7 +71,7 @@ class DispatcherStatistics:
     outstanding_entries: int
     bytes_held: int
     waiting_messages: int
-    waiting_hashes: int
+    waiting_slots: int
     draining_hashes_count: int
     draining_hashes_pending_messages: int
     draining_hashes_cleared_total: int
@@ -110,7 +110,7 @@ def dispatcher_statistics_steps(dispatcher: Dispatcher, *, brief: bool = False) 
         outstanding_entries=len(outstanding.entries),
         bytes_held=outstanding.bytes_held,
         waiting_messages=dispatcher.waiting_messages,
-        waiting_hashes=len(dispatcher.waiting_by_slot()),
+        waiting_slots=len(dispatcher.waiting_by_slot()),
         draining_hashes_count=len(dispatcher.draining),
         draining_hashes_pending_messages=sum(worker.draining_hashes_pending_messages for worker in workers),
         draining_hashes_cleared_total=dispatcher.draining_cleared_total,

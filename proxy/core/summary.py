@@ -54,7 +54,7 @@ class DispatcherSummary:
     bytes_held: int
     waiting_messages: int
     waiting_bytes: int
-    waiting_hashes: int
+    waiting_slots: int
     draining_hashes_count: int
     draining_hashes_pending_messages: int
     draining_hashes_cleared_total: int
@@ -87,7 +87,7 @@ def dispatcher_summary(dispatcher: Dispatcher) -> DispatcherSummary:
         bytes_held=outstanding.bytes_held,
         waiting_messages=dispatcher.waiting_messages,
         waiting_bytes=sum(part.wire_bytes for part in waiting),
-        waiting_hashes=len(dispatcher.waiting_by_slot()),
+        waiting_slots=len(dispatcher.waiting_by_slot()),
         draining_hashes_count=len(dispatcher.draining),
         draining_hashes_pending_messages=sum(map(count_of, dispatcher.draining.slots())),
         draining_hashes_cleared_total=dispatcher.draining_cleared_total,

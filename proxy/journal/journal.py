@@ -77,7 +77,7 @@ class Journal:
         self._add(EVENTS, row, len(facts))
 
     def handed_over(self, key: tuple[str, str], hand_overs: Sequence[HandOver]) -> None:
-        """Hashes drained and went to their new owners."""
+        """Slots drained and went to their new owners."""
         ahead_ns = self.wall_minus_clock_ns()
         for item in hand_overs:
             at_ns = nanoseconds(item.ended_at)

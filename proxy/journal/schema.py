@@ -104,14 +104,14 @@ EVENTS: Final = Table(
 
 DRAINS: Final = Table(
     "drains",
-    "Hand-overs: a hash went from one worker to another after it had drained (PIP-379). One row when it ended.",
+    "Hand-overs: a slot went from one worker to another after it had drained (PIP-379). One row when it ended.",
     (
         _RUN,
         _TOPIC,
         _SUBSCRIPTION,
         _at("End of the drain"),
         _WALL,
-        Field(6, "slot", Kind.INT32, "The hash, 0 to 65535."),
+        Field(6, "slot", Kind.INT32, "The slot, 0 to 65535."),
         Field(7, "source", Kind.NAME, "The worker that had unacknowledged messages of it."),
         Field(8, "target", Kind.NAME, "The worker that waited for it; null if none was left.", optional=True),
         Field(9, "began_ns", Kind.INT64, "Start of the drain, by the run's monotonic clock, in nanoseconds."),
@@ -156,7 +156,7 @@ DELIVERIES: Final = Table(
         Field(8, "ledger", Kind.INT64, "Part of the message's position."),
         Field(9, "entry", Kind.INT64, "Part of the message's position."),
         Field(10, "batch_index", Kind.INT32, "Its index in its batch; -1 if it is not in a batch."),
-        Field(11, "slot", Kind.INT32, "Hash slot of its key, 0 to 65535."),
+        Field(11, "slot", Kind.INT32, "Slot of its key, 0 to 65535."),
         Field(12, "key_digest", Kind.DIGEST, "Keyed hash of its key, the same for the same key and secret."),
         Field(13, "key", Kind.STRING, "Its key itself, if `journal_plain_keys` is on.", optional=True),
         Field(14, "attempt", Kind.INT32, "Delivery count of this run: 1 for the first delivery, then 2, and so on."),

@@ -1,4 +1,4 @@
-"""The stream of events: joins, leaves, moved hashes, drains, hand-overs, orders.
+"""The stream of events: joins, leaves, moved slots, drains, hand-overs, orders.
 
 A stateful worker learns here which keys it gained and lost (apache/pulsar issue 6555), a console what to redraw. The
 latest events are kept, so that a listener can resume after a reconnect. A slow listener loses events instead of growing
@@ -27,7 +27,7 @@ KEPT_MAX: Final = 200
 QUEUED_MAX: Final = 1_000
 """Events that a listener may be behind."""
 LISTED_MAX: Final = 300
-"""Ranges and hashes listed in one event; counts are whole. With the other bounds, at most some 15 MB."""
+"""Ranges and slots listed in one event; counts are whole. With the other bounds, at most some 15 MB."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ class EventRecorder(Protocol):
         """An event, as published by `Events`."""
 
     def handed_over(self, key: tuple[str, str], hand_overs: Sequence[HandOver]) -> None:
-        """Hashes of a subscription drained and went to their new owners."""
+        """Slots of a subscription drained and went to their new owners."""
 
     def came_back(self, key: tuple[str, str], consumer: str, messages: int) -> None:
         """A worker returned messages of a subscription, or held them when it left."""
@@ -178,7 +178,7 @@ class Events:
             listener.put(event)
 
     def joined(self, key: Key, consumer: str, address: str, moves: Sequence[RangeMove[Worker]]) -> None:
-        """A worker joined and hashes moved."""
+        """A worker joined and slots moved."""
         told, concerned = _moved(moves)
         self.happened("worker_joined", key, concerned=concerned, consumer=consumer, address=address, **told)
 
@@ -188,17 +188,17 @@ class Events:
         self.happened("worker_left", key, concerned=concerned, consumer=consumer, reason=reason, **told)
 
     def drains_began(self, key: Key, began: int, draining: int) -> None:
-        """`began` hashes started to drain, if any; `draining` drain now."""
+        """`began` slots started to drain, if any; `draining` drain now."""
         if began:
             self.happened("drains_began", key, began_count=began, draining_hashes_count=draining)
 
     def handed_over(self, key: Key, hand_overs: Sequence[HandOver], draining: int) -> None:
-        """Hashes drained and went to their new owners; `draining` still drain."""
+        """Slots drained and went to their new owners; `draining` still drain."""
         if self.event_recorder is not None:
             self.event_recorder.handed_over(key, hand_overs)
         done = [
             {
-                "hash": item.slot,
+                "slot": item.slot,
                 "source": item.holder,
                 "target": item.owner,
                 "duration_s": item.ended_at - item.began_at,
@@ -217,7 +217,7 @@ class Events:
 
 
 def _moved(moves: Sequence[RangeMove[Worker]]) -> tuple[dict[str, Any], set[str]]:
-    """Ranges with a new owner: first and last hash, inclusive, former and new owner; and the names of all owners."""
+    """Ranges with a new owner: first and last slot, inclusive, former and new owner; and the names of all owners."""
     told = [
         {
             "start": move.start,

@@ -108,7 +108,7 @@ class Admin:
         return ring_steps(self._find(key))
 
     def draining(self, key: Key, name: str | None, after: int, limit: int) -> DrainingPage:
-        """Hashes above `after` that drain, of one worker or all. Raises `NotFound`."""
+        """Slots above `after` that drain, of one worker or all. Raises `NotFound`."""
         subscription = self._find(key)
         dispatcher = subscription.state.dispatcher
         worker = self._workers(subscription, name)[0] if name is not None else None
@@ -136,7 +136,7 @@ class Admin:
     def preview_join(
         self, key: Key, name: str, sticky_ranges: Sequence[tuple[int, int]]
     ) -> Steps[preview.MembershipPreview]:
-        """The hashes that would move at a join. Raises `NotFound`, and `Conflict` if the join would be refused."""
+        """The slots that would move at a join. Raises `NotFound`, and `Conflict` if the join would be refused."""
         subscription = self._find(key)
         try:
             return (yield from preview.preview_join_steps(subscription.state.dispatcher, name, sticky_ranges))
@@ -144,7 +144,7 @@ class Admin:
             raise Conflict(str(error)) from error
 
     def preview_leave(self, key: Key, names: Sequence[str]) -> Steps[preview.MembershipPreview]:
-        """The hashes that would move if these workers left. Raises `NotFound`."""
+        """The slots that would move if these workers left. Raises `NotFound`."""
         subscription = self._find(key)
         for name in names:
             self._workers(subscription, name)
@@ -325,7 +325,7 @@ class Admin:
         if message_key is not None:
             return selector.slot(murmur31(message_key))
         if slot is None or not 0 <= slot < RANGE_SLOT_COUNT:
-            raise ClientError(f"hash {slot} is out of range: 0 to {RANGE_SLOT_COUNT - 1}")
+            raise ClientError(f"slot {slot} is out of range: 0 to {RANGE_SLOT_COUNT - 1}")
         return slot
 
 

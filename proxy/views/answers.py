@@ -26,7 +26,7 @@ RING_ATTEMPTS: Final = 5
 
 
 def ring_steps(subscription: Subscription) -> Steps[Ring]:
-    """Restarts when workers join or leave meanwhile; otherwise hashes could be repeated."""
+    """Restarts when workers join or leave meanwhile; otherwise slots could be repeated."""
     dispatcher = subscription.state.dispatcher
     for _ in range(RING_ATTEMPTS):
         workers = list(dispatcher.workers.values())

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class HandOverStatistics:
-    """A hash that went from one worker to another after it had drained."""
+    """A slot that went from one worker to another after it had drained."""
 
-    hash: int
+    slot: int
     holder: str
     owner: str | None
     duration_s: float

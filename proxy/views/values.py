@@ -9,10 +9,10 @@ from proxy.core.statistics import DrainingHash, WorkerStatistics
 
 @dataclass(frozen=True, slots=True)
 class Ring:
-    """The whole hash space of a subscription; hashes in no range have no owner."""
+    """The whole hash space of a subscription; slots in no range have no owner."""
 
     hash_space: int
-    """Number of hashes; with 65,535 the first is 1, else 0."""
+    """Number of slots; with 65,535 the first is 1, else 0."""
     consumers: tuple[str, ...]
     """Names, in join order."""
     ranges: tuple[tuple[int, int, int], ...]
@@ -39,7 +39,7 @@ class StandingOrders:
 
 @dataclass(frozen=True, slots=True)
 class DrainingPage:
-    """Some of the hashes that drain, ascending."""
+    """Some of the slots that drain, ascending."""
 
     now: float
     draining_hashes_count: int

@@ -74,7 +74,7 @@ def told(scenario: Callable[[], Awaitable[None]]) -> None:
 
 
 def test_events_come_as_they_happen() -> None:
-    """With what a stateful worker needs: which hashes it gained, from whom."""
+    """With what a stateful worker needs: which slots it gained, from whom."""
 
     async def scenario() -> None:
         rig = AdminRig()

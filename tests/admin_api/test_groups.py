@@ -134,7 +134,7 @@ def test_a_session_is_told_with_its_streams() -> None:
         "streams_leaving": 1,
         "counters": {"streams_opened": 3, "streams_given_back": 0, "streams_overdue": 0, "streams_refused": 0},
     }
-    assert [(row["stream"], row["first_hash"], row["holding"], row["consumer"]) for row in told["streams"]] == [
+    assert [(row["stream"], row["first_slot"], row["holding"], row["consumer"]) for row in told["streams"]] == [
         (1, 16_384, "releasing", "ready"),
         (2, 32_768, "open", "ready"),
         (3, 49_152, "open", "ready"),
@@ -158,7 +158,7 @@ def test_the_leader_tells_of_all_sessions() -> None:
     (session,) = leading["sessions"]
     assert (session["replica"], session["number"], session["workers_count"]) == ("other-9", 4, 3)
     assert session["heard_s"] == 1.0
-    streams = [(row["stream"], row["first_hash"], row["last_hash"], row["owner"]) for row in leading["streams"]]
+    streams = [(row["stream"], row["first_slot"], row["last_slot"], row["owner"]) for row in leading["streams"]]
     assert streams == [
         (0, 0, 16_383, None),
         (1, 16_384, 32_767, None),

@@ -372,7 +372,7 @@ def test_a_subscription_is_told_as_it_was_driven() -> None:
     assert told("sliced_deliveries_total") == 1
     assert told("pending_acks") == told("unacked_messages") == 41
     assert told("available_permits") == 50 - 40 - 1 - 1
-    assert told("waiting_messages") == told("waiting_hashes") == 1
+    assert told("waiting_messages") == told("waiting_slots") == 1
     assert told("waiting_bytes") > 0
     assert told("oldest_wait_seconds") == 6.0
     assert told("draining_hashes") == told("draining_hashes_pending_messages") > 0

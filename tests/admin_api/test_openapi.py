@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from admin_api.schemas import hashes, orders, pending, subscriptions
+from admin_api.schemas import orders, pending, slots, subscriptions
 from proxy.core import explain, preview, statistics
 from proxy.core import pending as core_pending
 from proxy.views import subscriptions as subscription_statistics
@@ -22,14 +22,14 @@ PAIRS: list[tuple[type[BaseModel], type]] = [
     (subscriptions.HandOver, subscription_statistics.HandOverStatistics),
     (subscriptions.Subscription, subscription_statistics.SubscriptionStatistics),
     (subscriptions.Subscriptions, subscription_statistics.SubscriptionsStatistics),
-    (hashes.Ring, admin_values.Ring),
-    (hashes.DrainingPage, admin_values.DrainingPage),
-    (hashes.WaitingHead, explain.WaitingHead),
-    (hashes.BlockingDelivery, explain.BlockingDelivery),
-    (hashes.Explanation, explain.SlotExplanation),
-    (hashes.PreviewedMove, preview.PreviewedMove),
-    (hashes.PreviewedWorker, preview.PreviewedWorker),
-    (hashes.Preview, preview.MembershipPreview),
+    (slots.Ring, admin_values.Ring),
+    (slots.DrainingPage, admin_values.DrainingPage),
+    (slots.WaitingHead, explain.WaitingHead),
+    (slots.BlockingDelivery, explain.BlockingDelivery),
+    (slots.Explanation, explain.SlotExplanation),
+    (slots.PreviewedMove, preview.PreviewedMove),
+    (slots.PreviewedWorker, preview.PreviewedWorker),
+    (slots.Preview, preview.MembershipPreview),
     (pending.PendingDelivery, core_pending.PendingDelivery),
     (pending.PendingPage, core_pending.PendingPage),
     (orders.StandingOrders, admin_values.StandingOrders),
@@ -90,8 +90,8 @@ def test_answers_hold_what_the_document_says() -> None:
     subscriptions.Subscriptions.model_validate_json(answer, strict=True)
     for below, schema in (
         ("", subscriptions.Subscription),
-        ("/ring", hashes.Ring),
-        ("/explain?hash=5", hashes.Explanation),
+        ("/ring", slots.Ring),
+        ("/explain?slot=5", slots.Explanation),
     ):
         from_gateway = rig.ask("GET", "/api/v1/subscriptions/public/default/orders/s" + below).content
         schema.model_validate_json(from_gateway, strict=True)

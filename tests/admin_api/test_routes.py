@@ -11,7 +11,7 @@ from tests.net.test_subscription_join import out_of_order
 
 
 def slot_of(key: str) -> int:
-    """The hash of a key, on the ring."""
+    """The slot of a key, on the ring."""
     return consistent_slot(murmur31(key.encode()))
 
 
@@ -109,13 +109,13 @@ def test_draining_hashes_of_subscription_and_consumer() -> None:
 
 
 def test_a_key_that_waits_is_explained() -> None:
-    """With who must do what; so is its hash by number."""
+    """With who must do what; so is its slot by number."""
     rig, key = draining_rig()
     answer = rig.get("/explain", key=key)
     assert (answer["state"], answer["owner"], answer["holder"]) == ("draining", "b", "a")
     assert answer["blocking"][0]["position"] == "7:0"
     assert answer["unblocks"].startswith("a must acknowledge")
-    assert rig.get("/explain", hash=slot_of(key)) == answer
+    assert rig.get("/explain", slot=slot_of(key)) == answer
 
 
 def test_pending_acks_of_a_consumer() -> None:
@@ -199,7 +199,7 @@ def test_a_drain_of_a_worker_that_has_left_can_be_taken_back() -> None:
 
 
 def test_a_list_is_without_what_may_be_long() -> None:
-    """A page may have a thousand subscriptions, each with thousands of hashes; counts are there."""
+    """A page may have a thousand subscriptions, each with thousands of slots; counts are there."""
     rig, _ = draining_rig()
     (row,) = rig.ask("GET", "/api/v1/subscriptions").json()["subscriptions"]
     whole = rig.get("")

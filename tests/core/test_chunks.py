@@ -1,4 +1,4 @@
-"""Chunked messages while hashes drain: the holder gets the rest, and nothing else."""
+"""Chunked messages while slots drain: the holder gets the rest, and nothing else."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from hypothesis.stateful import rule
 
 from proxy.core.dispatcher import OrderingMode
 from proxy.core.entry import wire_id
-from proxy.core.pending import HASHES_LISTED_MAX, PAGE_MAX, PendingDelivery, pending_page_steps
+from proxy.core.pending import PAGE_MAX, SLOTS_LISTED_MAX, PendingDelivery, pending_page_steps
 from proxy.core.positions import format_position, pack
 from proxy.core.slice_id import slice_id
 from proxy.core.steps import finished
@@ -79,8 +79,8 @@ def test_a_delivery_is_told_with_its_ages_and_counts() -> None:
             message_id="1:7",
             position="1:7",
             messages=2,
-            hashes=(A,),
-            hashes_count=1,
+            slots=(A,),
+            slots_count=1,
             attempts=2,
             redeliveries=1,
             sent_age_s=3.0,
@@ -113,11 +113,11 @@ def test_a_delivery_of_several_slots_lists_them_ascending_and_counts_all() -> No
     rig.join("c1", 100)
     rig.mixed(1, *many)
     (delivery,) = page(rig).deliveries
-    assert delivery.hashes == tuple(sorted(many)[:HASHES_LISTED_MAX])
-    assert (delivery.hashes_count, delivery.messages) == (15, 15)
+    assert delivery.slots == tuple(sorted(many)[:SLOTS_LISTED_MAX])
+    assert (delivery.slots_count, delivery.messages) == (15, 15)
     rig.ack_all_but("c1", 1, 0, 1)
     (delivery,) = page(rig).deliveries
-    assert (delivery.hashes, delivery.hashes_count, delivery.messages) == ((999, 1_000), 2, 2)
+    assert (delivery.slots, delivery.slots_count, delivery.messages) == ((999, 1_000), 2, 2)
 
 
 @pytest.mark.parametrize("mode", OrderingMode)
@@ -177,7 +177,7 @@ def test_one_slots_deliveries_can_be_asked_for() -> None:
     assert (positions(found), found.total) == (["1:1", "1:2"], 3)
     rest = page(rig, slot=A, limit=2, after=found.next)
     assert positions(rest) == ["1:4"]
-    assert rest.deliveries[0].hashes == (A, C)
+    assert rest.deliveries[0].slots == (A, C)
     assert page(rig, slot=5).total == 0
 
 
@@ -314,7 +314,7 @@ class Paged(Busy):
         assert told == expected_ids(worker, slot)
         if slot is None:
             assert sum(each.messages for each in listed) == worker.unacked
-            drains = {hash_ for each in listed if each.draining for hash_ in each.hashes}
+            drains = {slot for each in listed if each.draining for slot in each.slots}
             held = [s for s in world.dispatcher.draining.slots() if world.dispatcher.slots.holder(s) == worker.index]
             assert drains.issuperset(held)
         assert all(each.sent_age_s <= each.age_s for each in listed)

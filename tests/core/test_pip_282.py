@@ -129,7 +129,7 @@ def test_an_entry_keeps_the_gate_shut_until_its_last_message_is_acknowledged() -
     assert rig.got("c2") == [2]
 
 
-def test_a_join_position_holds_back_hashes_that_never_were_elsewhere() -> None:
+def test_a_join_position_holds_back_slots_that_never_were_elsewhere() -> None:
     """That is PIP-282's price, which PIP-379 does away with: the same story without the gate delivers at once."""
     for mode, expected in ((GATED, []), (OrderingMode.DRAINING_HASHES, [2])):
         rig = Rig(mode, c1=[A], c2=[B])

@@ -1,4 +1,4 @@
-"""PIP-379, rule by rule: which hashes drain, what waits for them, and when it flows."""
+"""PIP-379, rule by rule: which slots drain, what waits for them, and when it flows."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ ALL_SLOTS = range(65_536)
 MIB = 1 << 20
 
 
-def test_a_join_makes_exactly_the_moved_hashes_in_flight_drain() -> None:
-    """Rule 1: a hash drains if messages of it are pending at a worker that owned it and does no more; no other does."""
+def test_a_join_makes_exactly_the_moved_slots_in_flight_drain() -> None:
+    """Rule 1: a slot drains if messages of it are pending at a worker that owned it and does no more; no other does."""
     rig = Rig(c1=[A, B, C], c2=[A, C])
     rig.join("c1", 10)
     rig.entries(A, 1)
@@ -36,8 +36,8 @@ def test_a_join_makes_exactly_the_moved_hashes_in_flight_drain() -> None:
     assert rig.workers["c2"].draining_slots == 0
 
 
-def test_a_leave_makes_hashes_drain_that_move_between_those_who_stay() -> None:
-    """Rule 1: a leave too can move a hash away from a worker that stays and holds messages of it."""
+def test_a_leave_makes_slots_drain_that_move_between_those_who_stay() -> None:
+    """Rule 1: a leave too can move a slot away from a worker that stays and holds messages of it."""
     rig = Rig(c1=[A], c2=[A], c3=[A])
     rig.join("c1", 10)
     rig.entries(A, 1)
@@ -50,7 +50,7 @@ def test_a_leave_makes_hashes_drain_that_move_between_those_who_stay() -> None:
 
 
 def test_following_messages_of_a_draining_hash_wait_and_others_do_not() -> None:
-    """Rule 2: only the hash that drains is blocked; the new owner gets its other hashes at once."""
+    """Rule 2: only the slot that drains is blocked; the new owner gets its other slots at once."""
     rig = Rig(c1=[A, B], c2=[A, B])
     rig.join("c1", 10)
     rig.entries(A, 1)
@@ -63,7 +63,7 @@ def test_following_messages_of_a_draining_hash_wait_and_others_do_not() -> None:
 
 
 def test_blocked_messages_flow_in_the_call_that_acks_the_last_pending_one() -> None:
-    """Rules 3 to 5: while one message is pending the hash is blocked; with its ack, and in the same call, it is not."""
+    """Rules 3 to 5: while one message is pending the slot is blocked; with its ack, and in the same call, it is not."""
     rig = Rig(c1=[A], c2=[A])
     rig.join("c1", 10)
     rig.entries(A, 1, 2)
@@ -77,7 +77,7 @@ def test_blocked_messages_flow_in_the_call_that_acks_the_last_pending_one() -> N
     assert rig.got("c2") == [3, 4]
 
 
-def test_a_freed_hash_waits_for_permits_only() -> None:
+def test_a_freed_slot_waits_for_permits_only() -> None:
     """Rule 5: when the new owner has no permits its next FLOW alone brings the messages, not another event."""
     rig = Rig(c1=[A], c2=[A])
     rig.join("c1", 10)
@@ -105,7 +105,7 @@ def test_a_departed_workers_pending_messages_end_its_drains() -> None:
     assert rig.dispatcher.draining_cleared_total == 1
 
 
-def test_a_hash_that_returns_to_its_holder_drains_no_more() -> None:
+def test_a_slot_that_returns_to_its_holder_drains_no_more() -> None:
     """Rule 6: its holder is its owner again, so waiting messages go out at once, while earlier ones are pending."""
     rig = Rig(c1=[A], c2=[A])
     rig.join("c1", 10)
@@ -118,7 +118,7 @@ def test_a_hash_that_returns_to_its_holder_drains_no_more() -> None:
     assert rig.workers["c1"].draining_slots == 0
 
 
-def test_a_hash_moved_away_back_and_away_again_leaves_nobody_blocked() -> None:
+def test_a_slot_moved_away_back_and_away_again_leaves_nobody_blocked() -> None:
     """apache/pulsar issue 23845, step by step: one pending message counts once, whatever moved in between."""
     rig = Rig(c1=[A], c2=[A], c3=[A])
     rig.join("c1", 10)
@@ -136,8 +136,8 @@ def test_a_hash_moved_away_back_and_away_again_leaves_nobody_blocked() -> None:
     assert not rig.dispatcher.outstanding.entries
 
 
-def test_ten_returns_of_a_hash_still_need_one_ack() -> None:
-    """However often a hash leaves and returns, the pending message's one ack frees it."""
+def test_ten_returns_of_a_slot_still_need_one_ack() -> None:
+    """However often a slot leaves and returns, the pending message's one ack frees it."""
     rig = Rig(c1=[A], c2=[A], c3=[A])
     rig.join("c1", 10)
     rig.entries(A, 1)
@@ -176,8 +176,8 @@ def test_acks_of_a_wrong_worker_change_nothing() -> None:
     assert rig.got("c2") == rig.acked_upstream() == []
 
 
-def test_an_ack_that_comes_twice_frees_a_hash_once() -> None:
-    """The second ack of a message is nobody's: another message of the hash stays pending."""
+def test_an_ack_that_comes_twice_frees_a_slot_once() -> None:
+    """The second ack of a message is nobody's: another message of the slot stays pending."""
     rig = Rig(c1=[A], c2=[A])
     rig.join("c1", 10)
     rig.entries(A, 1, 2)
@@ -206,7 +206,7 @@ def test_a_message_given_back_during_a_drain_goes_to_the_new_owner_in_its_place(
 
 
 def test_giving_everything_back_ends_a_drain() -> None:
-    """A worker that gives all its messages of a hash back holds it no longer."""
+    """A worker that gives all its messages of a slot back holds it no longer."""
     rig = Rig(c1=[A], c2=[A])
     rig.join("c1", 10)
     rig.entries(A, 1, 2)
@@ -258,8 +258,8 @@ def test_draining_stats_follow_every_step() -> None:
     assert last.waiting_messages == 2
 
 
-def test_a_hash_that_returned_counts_as_cleared() -> None:
-    """Cleared counts every hash that left the draining state, so begun = cleared + draining, always."""
+def test_a_slot_that_returned_counts_as_cleared() -> None:
+    """Cleared counts every slot that left the draining state, so begun = cleared + draining, always."""
     rig = Rig(c1=[A, B], c2=[A, B])
     rig.join("c1", 10)
     rig.entries(A, 1)
@@ -272,7 +272,7 @@ def test_a_hash_that_returned_counts_as_cleared() -> None:
 
 
 def test_a_second_move_does_not_reset_when_a_drain_began() -> None:
-    """A hash drains since its first move, however often its new owner changes meanwhile."""
+    """A slot drains since its first move, however often its new owner changes meanwhile."""
     rig = Rig(c1=[A], c2=[A], c3=[A])
     rig.join("c1", 10)
     rig.entries(A, 1)
@@ -298,7 +298,7 @@ def test_why_a_draining_hash_waits_is_told() -> None:
 
 @pytest.mark.parametrize("mode", list(OrderingMode))
 def test_out_of_order_delivery_drains_nothing(mode: OrderingMode) -> None:
-    """Only allowOutOfOrderDelivery sends a hash to its new owner while the old one holds messages of it."""
+    """Only allowOutOfOrderDelivery sends a slot to its new owner while the old one holds messages of it."""
     rig = Rig(mode, c1=[A], c2=[A])
     rig.join("c1", 10)
     rig.entries(A, 1)
@@ -336,7 +336,7 @@ def test_64k_draining_hashes_fit_a_quarter_of_the_budget() -> None:
 
 
 def test_the_tables_give_their_memory_back() -> None:
-    """When all hashes have drained the tables are as small as before."""
+    """When all slots have drained the tables are as small as before."""
     dispatcher, holder = _all_slots_in_flight()
     change = dispatcher.draining.new_change(0.0)
     empty = DrainingHashes().memory_bytes()
@@ -349,7 +349,7 @@ def test_the_tables_give_their_memory_back() -> None:
 
 
 def test_a_join_costs_what_moves_not_what_is_pending(capsys: pytest.CaptureFixture[str]) -> None:
-    """Half of 64k hashes in flight move and drain, 10,000 messages wait: the join is within a few receives of each.
+    """Half of 64k slots in flight move and drain, 10,000 messages wait: the join is within a few receives of each.
 
     The figure is printed; only the ratio is asserted, and generously, since other work shares the machine.
     """
@@ -374,7 +374,7 @@ def test_a_join_costs_what_moves_not_what_is_pending(capsys: pytest.CaptureFixtu
     assert dispatcher.waiting_messages == 10_000
     with capsys.disabled():
         sys.stdout.write(
-            f"\njoin with 64k hashes in flight and 10k waiting: first {joins[0] * 1e3:.1f} ms, "
+            f"\njoin with 64k slots in flight and 10k waiting: first {joins[0] * 1e3:.1f} ms, "
             f"best {min(joins) * 1e3:.1f} ms; one receive {receives / 65_535 * 1e9:.0f} ns\n"
         )
     assert min(joins) < 2 * receives

@@ -68,7 +68,7 @@ def test_the_first_join_moves_everything_from_nobody() -> None:
     found = preview_join(dispatcher, "c1")
     assert found.moves == (PreviewedMove(start=0, end=65_535, source=None, target="c1"),)
     assert (found.moves_count, found.slots_moved, found.share_moved) == (1, 65_536, 1.0)
-    assert (found.hashes_that_would_drain, found.messages_that_would_drain, found.messages_redelivered) == (0, 0, 0)
+    assert (found.slots_that_would_drain, found.messages_that_would_drain, found.messages_redelivered) == (0, 0, 0)
     assert found.waiting_messages_moved == 3
     assert found.workers == (
         PreviewedWorker(
@@ -79,7 +79,7 @@ def test_the_first_join_moves_everything_from_nobody() -> None:
             slots_after=65_536,
             share_before=0.0,
             share_after=1.0,
-            hashes_that_would_drain=0,
+            slots_that_would_drain=0,
             messages_that_would_drain=0,
         ),
     )
@@ -87,7 +87,7 @@ def test_the_first_join_moves_everything_from_nobody() -> None:
 
 
 def test_a_join_tells_what_would_drain_and_at_whom() -> None:
-    """Hashes that move with something unacknowledged, by hash and by message; the rest stays as it is."""
+    """Slots that move with something unacknowledged, by slot and by message; the rest stays as it is."""
     dispatcher = subscription()
     c1 = joined(dispatcher, "c1", 20)
     arrive(dispatcher, 1, LOW, 5)
@@ -102,12 +102,12 @@ def test_a_join_tells_what_would_drain_and_at_whom() -> None:
     found = preview_join(dispatcher, "c2")
     assert found.moves == (PreviewedMove(start=0, end=32_768, source="c1", target="c2"),)
     assert (found.slots_moved, found.share_moved) == (32_769, 32_769 / 65_536)
-    assert (found.hashes_that_would_drain, found.messages_that_would_drain) == (2, 5)
+    assert (found.slots_that_would_drain, found.messages_that_would_drain) == (2, 5)
     assert (found.waiting_messages_moved, found.messages_redelivered) == (2, 0)
     shown = {worker.name: worker for worker in found.workers}
     assert list(shown) == ["c1", "c2"]
     assert (shown["c1"].slots_before, shown["c1"].slots_after) == (65_536, 32_767)
-    assert (shown["c1"].hashes_that_would_drain, shown["c1"].messages_that_would_drain) == (2, 5)
+    assert (shown["c1"].slots_that_would_drain, shown["c1"].messages_that_would_drain) == (2, 5)
     assert (shown["c2"].slots_before, shown["c2"].slots_after) == (0, 32_769)
     assert shown["c2"].messages_that_would_drain == 0
 
@@ -118,7 +118,7 @@ def test_without_order_a_join_lets_nothing_drain() -> None:
     joined(dispatcher, "c1", 20)
     arrive(dispatcher, 1, LOW)
     found = preview_join(dispatcher, "c2")
-    assert (found.hashes_that_would_drain, found.messages_that_would_drain, found.slots_moved) == (0, 0, 32_769)
+    assert (found.slots_that_would_drain, found.messages_that_would_drain, found.slots_moved) == (0, 0, 32_769)
 
 
 def test_a_leave_sends_what_the_leaver_has_again_and_lets_none_of_it_drain() -> None:
@@ -132,25 +132,25 @@ def test_a_leave_sends_what_the_leaver_has_again_and_lets_none_of_it_drain() -> 
     sent(dispatcher)
     found = preview_leave(dispatcher, ["c2"])
     assert found.moves == (PreviewedMove(start=0, end=32_768, source="c2", target="c1"),)
-    assert (found.hashes_that_would_drain, found.messages_redelivered, found.waiting_messages_moved) == (0, 4, 2)
+    assert (found.slots_that_would_drain, found.messages_redelivered, found.waiting_messages_moved) == (0, 4, 2)
     assert [(worker.name, worker.joins, worker.leaves, worker.slots_after) for worker in found.workers] == [
         ("c1", False, False, 65_536),
         ("c2", False, True, 0),
     ]
 
 
-def test_hashes_that_return_to_who_has_their_messages_cease_to_drain() -> None:
+def test_slots_that_return_to_who_has_their_messages_cease_to_drain() -> None:
     """They move, and do not drain."""
     dispatcher = subscription()
     joined(dispatcher, "c1", 20)
     arrive(dispatcher, 1, LOW)
     joined(dispatcher, "c2")
     assert dispatcher.draining.since(LOW) is not None
-    assert preview_leave(dispatcher, ["c2"]).hashes_that_would_drain == 0
+    assert preview_leave(dispatcher, ["c2"]).slots_that_would_drain == 0
 
 
-def test_hashes_that_drain_go_on_draining_for_another_owner() -> None:
-    """c1 has the message, c3 the hash: when c3 leaves, c2 waits for c1."""
+def test_slots_that_drain_go_on_draining_for_another_owner() -> None:
+    """c1 has the message, c3 the slot: when c3 leaves, c2 waits for c1."""
     dispatcher = subscription()
     joined(dispatcher, "c1", 20)
     arrive(dispatcher, 1, LOW)
@@ -158,9 +158,9 @@ def test_hashes_that_drain_go_on_draining_for_another_owner() -> None:
     joined(dispatcher, "c3")
     found = preview_leave(dispatcher, ["c3"])
     assert found.moves == (PreviewedMove(start=0, end=16_384, source="c3", target="c2"),)
-    assert (found.hashes_that_would_drain, found.messages_that_would_drain, found.messages_redelivered) == (1, 1, 0)
-    assert [worker.hashes_that_would_drain for worker in found.workers] == [1, 0, 0]
-    assert preview_leave(dispatcher, ["c2", "c3"]).hashes_that_would_drain == 0, "it returns to c1"
+    assert (found.slots_that_would_drain, found.messages_that_would_drain, found.messages_redelivered) == (1, 1, 0)
+    assert [worker.slots_that_would_drain for worker in found.workers] == [1, 0, 0]
+    assert preview_leave(dispatcher, ["c2", "c3"]).slots_that_would_drain == 0, "it returns to c1"
 
 
 def test_all_workers_of_a_name_leave_together() -> None:
@@ -282,14 +282,14 @@ def check_moves(preview: MembershipPreview, before: Owners, after: Owners) -> li
 def check_drains(preview: MembershipPreview, dispatcher: Dispatcher, changed: list[int]) -> None:
     """What drains in the slots that moved, at each worker, was told."""
     drains = set(dispatcher.draining.slots()).intersection(changed)
-    assert preview.hashes_that_would_drain == len(drains)
+    assert preview.slots_that_would_drain == len(drains)
     left = 0
     told = [worker for worker in preview.workers if not worker.leaves]
     for worker, item in zip(dispatcher.workers.values(), told, strict=True):
         pending = [slot for part in worker.pending.values() for slot, acked in slots_in(part) if not acked]
         own = [slot for slot in pending if slot in drains]
         assert item.name == worker.name
-        assert item.hashes_that_would_drain == len(set(own))
+        assert item.slots_that_would_drain == len(set(own))
         assert item.messages_that_would_drain == len(own)
         left += item.messages_that_would_drain
     assert preview.messages_that_would_drain == left

@@ -1,4 +1,4 @@
-"""PIP-379 rule 5 with an interval: hashes that came free go on together, once per interval, and whatever happens."""
+"""PIP-379 rule 5 with an interval: slots that came free go on together, once per interval, and whatever happens."""
 
 from __future__ import annotations
 

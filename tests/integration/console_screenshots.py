@@ -1,7 +1,7 @@
 """Pictures of the console for the documentation: ``make console-screenshots``.
 
 A broker, a gateway and official clients of its own tell a small story: orders are billed by four workers, one of which
-holds what it got, so that a fifth that joins waits for some of its hashes. A ledger has one writer at a time, and three
+holds what it got, so that a fifth that joins waits for some of its slots. A ledger has one writer at a time, and three
 more stand by. Three replicas share another subscription: the third has just come, and the second gives it streams whose
 messages a worker has still.
 """

@@ -73,7 +73,7 @@ def test_a_key_that_waits_is_explained_until_it_flows(
     send_all(producer, numbered(KEYS, len(KEYS)))
     held = old.receive(len(KEYS), acknowledge=False)
     preview = command(gateway, "preview", "join", topic, "s", "new")
-    assert preview["hashes_that_would_drain"] == preview["messages_that_would_drain"] > 0
+    assert preview["slots_that_would_drain"] == preview["messages_that_would_drain"] > 0
 
     new = key_shared(client, topic, "new")
     joined = ear.next("worker_joined")
@@ -83,7 +83,7 @@ def test_a_key_that_waits_is_explained_until_it_flows(
     assert joined["facts"]["moves_count"] == preview["moves_count"]
     shown = command(gateway, "stats", topic, "s")
     draining = {item["hash"]: item for worker in shown["dispatcher"]["workers"] for item in worker["draining_hashes"]}
-    assert len(draining) == preview["hashes_that_would_drain"]
+    assert len(draining) == preview["slots_that_would_drain"]
     assert {item["owner"] for item in draining.values()} == {"new"}
 
     states = ((key, command(gateway, "explain", topic, "s", "--key", key)) for key in KEYS)

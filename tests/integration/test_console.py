@@ -169,7 +169,7 @@ def test_a_join_and_a_leave_are_seen_as_they_happen(
     second = key_shared(client, topic, "second")
     expect(console.row("second")).to_be_visible()
     expect(console.feed).to_contain_text(
-        re.compile(r"second joined from 127\.0\.0\.1:\d+; took \d+\.\d % of the hashes from first")
+        re.compile(r"second joined from 127\.0\.0\.1:\d+; took \d+\.\d % of the slots from first")
     )
     expect(console.page.locator("#legend")).to_contain_text("second")
     eventually(
@@ -245,7 +245,7 @@ def test_a_slot_is_explained_from_the_ring(
     assert box is not None
     page.mouse.click(box["x"] + box["width"] / 2, box["y"] + box["height"] * 0.14)
     expect(page.locator("#key-answer")).to_contain_text("Owneronly")
-    assert "hash=" in page.url
+    assert "slot=" in page.url
     ring.press("Home")
     ring.press("Shift+ArrowRight")
     ring.press("PageDown")

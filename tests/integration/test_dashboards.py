@@ -49,7 +49,7 @@ HAPPENED: Final = (
     "keyline_subscription_acked_messages_total > 0",
     "keyline_subscription_redelivered_messages_total > 0",
     "max_over_time(keyline_subscription_draining_hashes[5m]) > 0",
-    "max_over_time(keyline_subscription_waiting_hashes[5m]) > 0",
+    "max_over_time(keyline_subscription_waiting_slots[5m]) > 0",
     "keyline_subscription_hand_over_duration_seconds_count > 0",
     "keyline_subscription_blocked_time_seconds_count > 0",
     'keyline_gateway_connections_ended_total{cause="client_left"} > 0',

@@ -37,7 +37,7 @@ STEP = MESSAGES // 4
 KEYS = 500
 QUEUE = 50
 SLOW_MS = 50
-"""So that workers always have something unacknowledged, and hashes that move have to drain."""
+"""So that workers always have something unacknowledged, and slots that move have to drain."""
 WORKERS = ("w1", "w2", "w3")
 
 pytestmark = [pytest.mark.slow, pytest.mark.broker]
@@ -89,7 +89,7 @@ def freeze(run: LoadRun, gateway: KeylineGateway, name: str) -> None:
 
 
 def join_beside_a_frozen_one(run: LoadRun, gateway: KeylineGateway, name: str, frozen: str) -> None:
-    """Let a worker join while another holds messages of hashes that move: these have to drain."""
+    """Let a worker join while another holds messages of slots that move: these have to drain."""
     freeze(run, gateway, frozen)
     run.start_workers(name, receiver_queue_size=QUEUE, ack_delay_ms=SLOW_MS)
     run.workers[frozen].resume()

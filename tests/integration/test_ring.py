@@ -2,7 +2,7 @@
 
 The same consumer names subscribe directly at the broker and, under another subscription of the same topic, through the
 gateway. What the broker's own statistics then say of the one must be what ours say of the other, after every join and
-leave; the messages of a key must land at the same name; and the hashes that drain for the same unacknowledged messages
+leave; the messages of a key must land at the same name; and the slots that drain for the same unacknowledged messages
 must be the same numbers, for they are what operators compare.
 """
 
@@ -196,10 +196,10 @@ def test_the_messages_of_a_key_land_at_the_same_name(
         assert [at[str(digit)] for digit in range(10)] == ["c2", "c2", "c3", "c2", "c1", "c3", "c2", "c2", "c3", "c2"]
 
 
-def test_the_hashes_that_drain_are_the_brokers(
+def test_the_slots_that_drain_are_the_brokers(
     broker: PulsarStandalone, gateway: KeylineGateway, new_topic: Callable[[str], str]
 ) -> None:
-    """The same messages unacknowledged at the same name when another joins: same hashes, same counts, until acked."""
+    """The same messages unacknowledged at the same name when another joins: same slots, same counts, until acked."""
     with Pair(broker, gateway, new_topic("drain")) as pair:
         pair.join("c1")
         with RawClient(broker.service_url) as producer:

@@ -284,7 +284,7 @@ def test_a_cumulative_ack_is_refused_where_the_broker_ignores_it(
 def test_sticky_ranges_outside_the_space_are_refused_where_the_broker_takes_them(
     broker: PulsarStandalone, gateway: KeylineGateway, new_topic: Callable[[str], str]
 ) -> None:
-    """No hash is there, so the worker would wait for ever; clients check the bounds, but not all of them."""
+    """No slot is there, so the worker would wait for ever; clients check the bounds, but not all of them."""
     for wish in (on((0, 65_536)), on((-5, 5))):
         assert _join_once(broker.service_url, new_topic("bounds"), wish) == OK
         assert _join_once(gateway.service_url, new_topic("bounds"), wish) == ASSIGN

@@ -33,11 +33,11 @@ class Ear:
 
 
 def covered(moves: list[dict[str, Any]]) -> int:
-    """How many hashes moved."""
+    """How many slots moved."""
     return sum(move["end"] - move["start"] + 1 for move in moves)
 
 
-def test_joins_and_leaves_tell_which_hashes_moved() -> None:
+def test_joins_and_leaves_tell_which_slots_moved() -> None:
     """From whom, to whom; the first worker gains all, the last leaves all to nobody."""
     rig = SubscriptionRig()
     ear = Ear(rig.subscriptions.events)

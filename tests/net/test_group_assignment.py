@@ -439,4 +439,4 @@ def test_a_stream_of_another_cut_is_shown_with_the_slots_that_it_has() -> None:
     rig.clock.advance(0.0)
     shown = group_statistics(rig.assignment, rig.clock.now())
     assert shown is not None
-    assert [(row.stream, row.first_hash, row.holding) for row in shown.streams] == [(3, 49_152, "releasing")]
+    assert [(row.stream, row.first_slot, row.holding) for row in shown.streams] == [(3, 49_152, "releasing")]

@@ -192,7 +192,7 @@ def test_what_waits_is_told_while_it_does_and_how_long_it_did_when_it_leaves() -
     waiting = summary(rig)
     assert waiting.oldest_wait_s == 5.0
     assert waiting.oldest_unacknowledged_s == 0.0, "nothing was sent"
-    assert (waiting.dispatcher.waiting_messages, waiting.dispatcher.waiting_hashes) == (3, 2)
+    assert (waiting.dispatcher.waiting_messages, waiting.dispatcher.waiting_slots) == (3, 2)
     assert waiting.dispatcher.waiting_bytes == 2 * len(single("k", BODY)) + len(single("l", BODY))
     assert told(waiting.dispatcher.blocked_time) == (0, 0.0)
     worker.flow(2)

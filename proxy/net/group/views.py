@@ -55,8 +55,8 @@ class StreamHere:
     """A stream that this replica has, or is giving back."""
 
     stream: int
-    first_hash: int
-    last_hash: int
+    first_slot: int
+    last_slot: int
     holding: str
     consumer: str
     consumer_error: str
@@ -84,8 +84,8 @@ class StreamProgress:
     """A stream, as the leader knows it."""
 
     stream: int
-    first_hash: int
-    last_hash: int
+    first_slot: int
+    last_slot: int
     owner: str | None
     refused: bool
     acknowledged: str | None
@@ -167,8 +167,8 @@ def _streams_here(assignment: GroupAssignment, member: GroupMember) -> tuple[Str
         here.append(
             StreamHere(
                 stream=stream,
-                first_hash=span.start,
-                last_hash=span.end,
+                first_slot=span.start,
+                last_slot=span.end,
                 holding=holding.value,
                 consumer="none" if upstream is None else upstream.state.value,
                 consumer_error="" if upstream is None else upstream.last_error,
@@ -205,8 +205,8 @@ def _progress(state: StreamState, owner: SessionId | None, streams_count: int) -
     span = hash_range(state.stream, streams_count)
     return StreamProgress(
         stream=state.stream,
-        first_hash=span.start,
-        last_hash=span.end,
+        first_slot=span.start,
+        last_slot=span.end,
         owner=None if owner is None else owner.replica,
         refused=owner is not None and state.refused,
         acknowledged=_position(state.acknowledged),

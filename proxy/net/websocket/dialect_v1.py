@@ -1,6 +1,6 @@
 """Keyline's own WebSocket protocol, with features that Pulsar's lacks.
 
-Acknowledgements get receipts and may name several messages; a message has its topic, hash slot, ordering key and
+Acknowledgements get receipts and may name several messages; a message has its topic, slot, ordering key and
 attempt; payloads may be sent as bytes; an invalid command gets an error and keeps the connection. See
 docs/websocket.md.
 """
@@ -40,7 +40,7 @@ class DialectV1:
     """Text frames of JSON; with `binary` a message is a binary frame of header size, JSON header and payload."""
 
     def __init__(self, slot_of: Callable[[bytes], int], *, binary: bool) -> None:
-        """`slot_of` gives the hash slot of a sticky key."""
+        """`slot_of` gives the slot of a sticky key."""
         self._slot_of = slot_of
         self._binary = binary
 

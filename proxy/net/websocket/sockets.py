@@ -32,7 +32,7 @@ class WorkerSockets:
         openings: Openings,
         slot_of: Callable[[bytes], int],
     ) -> None:
-        """`admit` gives a session for a client's address; `slot_of` the hash slot of a sticky key.
+        """`admit` gives a session for a client's address; `slot_of` the slot of a sticky key.
 
         `closed_because` is the reason why new sockets are refused now, if so.
         """

@@ -9,8 +9,8 @@ from fastapi import APIRouter, Body, Query, Response
 from admin_api.access.roles import Role, needs
 from admin_api.json_response import snapshot_response, steps_response
 from admin_api.names import BODY_BYTES_MAX, SUBSCRIPTION_PATH, Key, MessageKey, NamesRoute
-from admin_api.schemas.hashes import Explanation, JoinAsked, Preview
 from admin_api.schemas.problem import Problem
+from admin_api.schemas.slots import Explanation, JoinAsked, Preview
 
 if TYPE_CHECKING:
     from typing import Any
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from admin_api.ports import GatewayView
 
 
-def hash_routes(view: GatewayView) -> APIRouter:
+def slot_routes(view: GatewayView) -> APIRouter:
     """Make ``explain`` and ``preview``."""
     errors: dict[int | str, dict[str, Any]] = {400: {"model": Problem}, 404: {"model": Problem}}
     router = APIRouter(

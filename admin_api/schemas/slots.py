@@ -1,4 +1,4 @@
-"""Hashes: who owns them, why they wait, and what a join or leave would move."""
+"""Slots: who owns them, why they wait, and what a join or leave would move."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from admin_api.schemas.subscriptions import DrainingHash
 
-HashNumber = Annotated[int, Field(ge=0, le=65_535)]
+SlotNumber = Annotated[int, Field(ge=0, le=65_535)]
 
 
 class Ring(BaseModel):
-    """The whole hash space of a subscription; hashes in no range have no owner."""
+    """The whole hash space of a subscription; slots in no range have no owner."""
 
-    hash_space: int = Field(description="How many hashes there are; with 65,535 the first is 1, else 0.")
+    hash_space: int = Field(description="How many slots there are; with 65,535 the first is 1, else 0.")
     consumers: list[str] = Field(description="Names, in join order.")
     ranges: list[Annotated[list[int], Field(min_length=3, max_length=3)]] = Field(
-        description="First hash, last hash, and the owner's place in `consumers`; ascending."
+        description="First slot, last slot, and the owner's place in `consumers`; ascending."
     )
     draining_hashes_count: int
 
 
 class DrainingPage(BaseModel):
-    """Some of the hashes that drain, ascending."""
+    """Some of the slots that drain, ascending."""
 
     now: float
     draining_hashes_count: int = Field(description="All there are, of the subscription or the consumer.")
@@ -55,9 +55,9 @@ class BlockingDelivery(BaseModel):
 
 
 class Explanation(BaseModel):
-    """A hash at one moment."""
+    """A slot at one moment."""
 
-    slot: int = Field(description="The hash, or that of the key.")
+    slot: int = Field(description="The one named, or that of the key.")
     owner: str | None
     holder: str | None = Field(description="Who has unacknowledged messages of it.")
     state: Literal[
@@ -97,13 +97,13 @@ class JoinAsked(BaseModel):
     model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"consumer": "worker-4"}]})
 
     consumer: str = Field(min_length=1, max_length=1_000)
-    sticky_ranges: list[Annotated[list[HashNumber], Field(min_length=2, max_length=2)]] = Field(
+    sticky_ranges: list[Annotated[list[SlotNumber], Field(min_length=2, max_length=2)]] = Field(
         [], max_length=1_000, description="What it would ask for, both ends inclusive; of a STICKY subscription only."
     )
 
 
 class PreviewedMove(BaseModel):
-    """Hashes that would go from one owner to another."""
+    """Slots that would go from one owner to another."""
 
     start: int
     end: int = Field(description="Inclusive.")
@@ -121,7 +121,7 @@ class PreviewedWorker(BaseModel):
     slots_after: int
     share_before: float
     share_after: float
-    hashes_that_would_drain: int
+    slots_that_would_drain: int
     messages_that_would_drain: int
 
 
@@ -132,7 +132,7 @@ class Preview(BaseModel):
     moves_count: int
     slots_moved: int
     share_moved: float
-    hashes_that_would_drain: int
+    slots_that_would_drain: int
     messages_that_would_drain: int
     messages_redelivered: int = Field(description="Sent to workers that would leave, to be sent again.")
     waiting_messages_moved: int
