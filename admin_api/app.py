@@ -53,7 +53,7 @@ def admin_app(
     broker: BrokerAdmin | None = None,
     broker_writes: bool = False,
     metrics: MetricsView | None = None,
-    metrics_consumers_max: int = 0,
+    metrics_workers_max: int = 0,
     metrics_pulsar_names: bool = False,
     loopback: bool = False,
     sockets: WorkerSockets | None = None,
@@ -91,7 +91,7 @@ def admin_app(
     if metrics is not None:
         made = metrics_routes(
             metrics,
-            consumers_max=metrics_consumers_max,
+            workers_max=metrics_workers_max,
             pulsar_names=metrics_pulsar_names,
             role=None if metrics_open else Role.VIEWER,
         )

@@ -1,6 +1,6 @@
 """The names in a path, checked: `/{tenant}/{namespace}/{topic}/{subscription}` as Pulsar's own admin API has them.
 
-Topics, subscriptions and consumers may have slashes in their names, which a path has as ``%2F``. The framework looks
+Topics, subscriptions and workers may have slashes in their names, which a path has as ``%2F``. The framework looks
 for its routes in the decoded path, where such a slash is like any other; `NamesRoute` looks before that.
 """
 
@@ -34,7 +34,7 @@ Topic = Annotated[
     ),
 ]
 SubscriptionName = Annotated[str, Path(max_length=NAME_CHARACTERS_MAX, examples=["billing"])]
-ConsumerName = Annotated[
+WorkerName = Annotated[
     str,
     Path(
         max_length=NAME_CHARACTERS_MAX,
@@ -48,7 +48,7 @@ BODY_BYTES_MAX = 1 << 18
 
 SUBSCRIPTION_PATH = "/subscriptions/{tenant}/{namespace}/{topic}/{subscription}"
 GROUP_PATH = "/groups/{tenant}/{namespace}/{topic}/{subscription}"
-CONSUMER_PATH = SUBSCRIPTION_PATH + "/consumers/{consumer}"
+WORKER_PATH = SUBSCRIPTION_PATH + "/workers/{worker}"
 
 
 class NamesRoute(GuardedRoute):

@@ -46,7 +46,7 @@ class GatewayView(Protocol):
     def subscription(self, key: Key) -> Steps:
         """One of them."""
 
-    def consumer(self, key: Key, name: str) -> Steps:
+    def worker(self, key: Key, name: str) -> Steps:
         """One worker; the first of that name."""
 
     def ring(self, key: Key) -> Steps:
@@ -143,7 +143,7 @@ class GatewayControl(Protocol):
         """Stop or resume new deliveries to workers of this name; returns the number of connected ones."""
 
     def evict(self, key: Key, name: str) -> int:
-        """Close consumers of this name; returns their number."""
+        """Close workers of this name; returns their number."""
 
     def change_mode(self, key: Key, mode: str | None) -> None:
         """Set the ordering mode; None reverts it."""

@@ -25,5 +25,5 @@ class MetricsView(Protocol):
     def subscriptions(self) -> Iterator[Any]:
         """Each subscription; the caller may let other work run between two of them."""
 
-    def consumers(self) -> Iterator[Any]:
-        """Each consumer of each subscription, by name; in the same way."""
+    def workers(self) -> Iterator[Any]:
+        """Each worker of each subscription, by name; in the same way."""

@@ -16,7 +16,7 @@ _INSTANCE: Final = f'{_JOB}, instance=~"$instance"'
 _NAMESPACE: Final = f'{_INSTANCE}, topic=~".+://($namespace)/[^/]+"'
 _TOPIC: Final = f'{_NAMESPACE}, topic=~"$topic"'
 _SUBSCRIPTION: Final = f'{_TOPIC}, subscription=~"$subscription"'
-_CONSUMER: Final = f'{_SUBSCRIPTION}, consumer=~"$consumer"'
+_WORKER: Final = f'{_SUBSCRIPTION}, worker=~"$worker"'
 
 GATEWAY_VARIABLES: Final = (
     Variable("cluster", "Cluster", "label_values(keyline_gateway_ready, cluster)", ".*"),
@@ -49,9 +49,9 @@ SUBSCRIPTION_VARIABLES: Final = (
         "subscription", "Subscription", f"label_values(keyline_subscription_workers{{{_TOPIC}}}, subscription)", ".+"
     ),
 )
-CONSUMER_VARIABLES: Final = (
+WORKER_VARIABLES: Final = (
     *SUBSCRIPTION_VARIABLES,
-    Variable("consumer", "Worker", f"label_values(keyline_consumer_workers{{{_SUBSCRIPTION}}}, consumer)", ".+"),
+    Variable("worker", "Worker", f"label_values(keyline_worker_connected{{{_SUBSCRIPTION}}}, worker)", ".+"),
 )
 
 SERIES_MAX: Final = 10
@@ -73,9 +73,9 @@ def subscription(metric: str) -> str:
     return f"{metric}{{{_SUBSCRIPTION}}}"
 
 
-def consumer(metric: str) -> str:
+def worker(metric: str) -> str:
     """The series of the workers chosen."""
-    return f"{metric}{{{_CONSUMER}}}"
+    return f"{metric}{{{_WORKER}}}"
 
 
 def rate(series: str) -> str:

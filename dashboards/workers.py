@@ -1,4 +1,4 @@
-"""Workers: permits, held messages and traffic of each. All but the first row needs `metrics_consumers_max` above 0."""
+"""Workers: permits, held messages and traffic of each. All but the first row needs `metrics_workers_max` above 0."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from typing import Final
 from dashboards.grafana import NO_LIMIT, Dashboard, Panel, Query, Row, Thresholds, above
 from dashboards.panels import lines, stat
 from dashboards.promql import (
-    CONSUMER_VARIABLES,
     SERIES_MAX,
-    consumer,
+    WORKER_VARIABLES,
     gateway,
     rate,
     subscription,
     subscription_sum,
+    worker,
 )
 
-LEGEND: Final = "{{consumer}} {{subscription}}"
-NEEDS: Final = " Needs metrics_consumers_max."
+LEGEND: Final = "{{worker}} {{subscription}}"
+NEEDS: Final = " Needs metrics_workers_max."
 ENOUGH_ABOVE_ZERO: Final[Thresholds] = (("orange", None), ("green", 1))
 
 
 def _by_worker(series: str) -> str:
-    return f"sum by (topic, subscription, consumer) ({series})"
+    return f"sum by (topic, subscription, worker) ({series})"
 
 
 def _workers(title: str, description: str, series: str, *, unit: str = "short") -> Panel:
@@ -31,22 +31,22 @@ def _workers(title: str, description: str, series: str, *, unit: str = "short") 
     return lines(title, f"{description} The {SERIES_MAX} highest.{NEEDS}", unit, (LEGEND, expression), width=8)
 
 
-_SENT: Final = _by_worker(rate(consumer("keyline_consumer_sent_messages_total")))
+_SENT: Final = _by_worker(rate(worker("keyline_worker_sent_messages_total")))
 _SENT_TO_ALL: Final = f"sum by (topic, subscription) ({rate(subscription('keyline_subscription_sent_messages_total'))})"
 _TRAFFIC_SHARE: Final = f"{_SENT} / on (topic, subscription) group_left () ({_SENT_TO_ALL} > 0)"
 # The highest and not the sum: gateways that serve one subscription each have a ring of their own.
-_HASH_SHARE: Final = f"max by (topic, subscription, consumer) ({consumer('keyline_consumer_hash_space_ratio')})"
+_HASH_SHARE: Final = f"max by (topic, subscription, worker) ({worker('keyline_worker_hash_space_ratio')})"
 
 _TOGETHER: Final = Row(
     "All workers together",
     (
         stat(
             "Workers shown one by one",
-            "Workers that have series of their own, of all there are. Below 100%, raise metrics_consumers_max, unless "
+            "Workers that have series of their own, of all there are. Below 100%, raise metrics_workers_max, unless "
             "several workers share a name and so their series.",
             "percentunit",
             (("orange", None), ("green", 0.999)),
-            f"sum({gateway('keyline_gateway_consumers_shown')}) / (sum({gateway('keyline_gateway_workers')}) > 0)",
+            f"sum({gateway('keyline_gateway_workers_shown')}) / (sum({gateway('keyline_gateway_workers')}) > 0)",
             width=6,
         ),
         stat(
@@ -111,9 +111,9 @@ _SHARES: Final = Row(
                 Query(_HASH_SHARE, "Hash space"),
                 Query(_TRAFFIC_SHARE, "Traffic"),
                 Query(_SENT, "Sent"),
-                Query(_by_worker(consumer("keyline_consumer_available_permits")), "Permits"),
-                Query(_by_worker(consumer("keyline_consumer_unacked_messages")), "Unacknowledged"),
-                Query(_by_worker(consumer("keyline_consumer_draining_hashes")), "Draining hashes"),
+                Query(_by_worker(worker("keyline_worker_available_permits")), "Permits"),
+                Query(_by_worker(worker("keyline_worker_unacked_messages")), "Unacknowledged"),
+                Query(_by_worker(worker("keyline_worker_draining_hashes")), "Draining hashes"),
             ),
             kind="table",
             width=24,
@@ -128,74 +128,74 @@ _EACH: Final = Row(
         _workers(
             "Permits",
             "Its permits: messages asked for and not sent. At 0 for long, it is slower than its keys.",
-            consumer("keyline_consumer_available_permits"),
+            worker("keyline_worker_available_permits"),
         ),
         _workers(
             "Unacknowledged messages",
             "Messages it holds. Level and without acknowledgements, it is stuck.",
-            consumer("keyline_consumer_unacked_messages"),
+            worker("keyline_worker_unacked_messages"),
         ),
         _workers(
             "Oldest unacknowledged delivery",
             "Age of its oldest unacknowledged delivery. It grows while a worker is stuck.",
-            consumer("keyline_consumer_oldest_unacknowledged_seconds"),
+            worker("keyline_worker_oldest_unacknowledged_seconds"),
             unit="s",
         ),
         _workers(
             "Pending deliveries",
             "Deliveries it has not acknowledged; a batch may be one.",
-            consumer("keyline_consumer_pending_acks"),
+            worker("keyline_worker_pending_acks"),
         ),
         _workers(
             "Messages sent to it",
             "At each attempt.",
-            rate(consumer("keyline_consumer_sent_messages_total")),
+            rate(worker("keyline_worker_sent_messages_total")),
             unit="mps",
         ),
         _workers(
             "Messages it acknowledged",
             "A message counts once, however often it was sent.",
-            rate(consumer("keyline_consumer_acked_messages_total")),
+            rate(worker("keyline_worker_acked_messages_total")),
             unit="mps",
         ),
         _workers(
             "Messages it returned",
             "For redelivery.",
-            rate(consumer("keyline_consumer_redelivered_messages_total")),
+            rate(worker("keyline_worker_redelivered_messages_total")),
             unit="mps",
         ),
         _workers(
             "Bytes sent to it",
             "At each attempt.",
-            rate(consumer("keyline_consumer_sent_bytes_total")),
+            rate(worker("keyline_worker_sent_bytes_total")),
             unit="binBps",
         ),
         _workers(
             "Slots that drain at it",
             "They moved away, and it still holds their messages.",
-            consumer("keyline_consumer_draining_hashes"),
+            worker("keyline_worker_draining_hashes"),
         ),
         _workers(
             "Slots handed over by it",
             "Slots that stopped draining at it.",
-            rate(consumer("keyline_consumer_draining_hashes_cleared_total")),
+            rate(worker("keyline_worker_draining_hashes_cleared_total")),
             unit="cps",
         ),
         _workers(
             "At its limit",
             "1 while it gets nothing because it holds as many unacknowledged messages as it may.",
-            consumer("keyline_consumer_blocked_on_unacked_messages"),
+            worker("keyline_worker_blocked_on_unacked_messages"),
         ),
         _workers(
             "Unknown acknowledgements",
             "Of messages that it did not hold, mostly late ones.",
-            rate(consumer("keyline_consumer_unknown_acks_total")),
+            rate(worker("keyline_worker_unknown_acks_total")),
             unit="cps",
         ),
         _workers(
             "Workers with the same name",
             "Above 1 if several share a name, and with it these series.",
-            consumer("keyline_consumer_workers"),
+            worker("keyline_worker_connected"),
         ),
     ),
 )
@@ -204,6 +204,6 @@ WORKERS: Final = Dashboard(
     "workers",
     "Keyline / Workers",
     "Permits, held messages and traffic of each worker; its share of the hash space against its share of the traffic.",
-    CONSUMER_VARIABLES,
+    WORKER_VARIABLES,
     (_TOGETHER, _SHARES, _EACH),
 )

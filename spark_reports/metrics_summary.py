@@ -22,10 +22,10 @@ DRAINING: Final = (
     "keyline_subscription_draining_hashes",
     "keyline_subscription_draining_hashes_pending_messages",
     "keyline_subscription_draining_hashes_cleared_total",
-    "keyline_consumer_draining_hashes",
-    "keyline_consumer_draining_hashes_cleared_total",
+    "keyline_worker_draining_hashes",
+    "keyline_worker_draining_hashes_cleared_total",
 )
-"""PIP-379's numbers; a consumer's are exported where `metrics_consumers_max` lets them.
+"""PIP-379's numbers; a worker's are exported where `metrics_workers_max` lets them.
 
 The last sent positions of PIP-282 are no metric: the admin API's consumers have them.
 """
@@ -63,7 +63,7 @@ def by_day(metrics: DataFrame) -> DataFrame:
     began after the gateway's first snapshot here. What counters had counted at that first snapshot is not known to be
     of this time, and counts nothing.
 
-    A consumer that `metrics_consumers_max` kept out of earlier snapshots comes in with all that it has counted in its
+    A worker that `metrics_workers_max` kept out of earlier snapshots comes in with all that it has counted in its
     run.
 
     Args:

@@ -203,7 +203,7 @@ def test_orders_are_carried_out_and_taken_back() -> None:
         (("explain", "orders", "s"), "name a key"),
         (("explain", "a/b", "s", "--key", "k"), "expected persistent://"),
         (("pause", "kafka://a/b/c", "s"), "expected persistent://"),
-        (("drain", "orders", "s", "nobody"), "has no consumer nobody"),
+        (("drain", "orders", "s", "nobody"), "has no worker nobody"),
     ],
 )
 def test_a_refusal_is_one_line_and_exit_code_1(arguments: tuple[str, ...], words: str) -> None:

@@ -58,7 +58,7 @@ function named(chosen) {
 
 const below = (chosen, rest = "") => `/subscriptions/${named(chosen)}${rest}`;
 
-const worker = (chosen, name, rest) => below(chosen, `/consumers/${encodeURIComponent(name)}${rest}`);
+const worker = (chosen, name, rest) => below(chosen, `/workers/${encodeURIComponent(name)}${rest}`);
 
 /** The caller: `name`, `role`, and whether the gateway requires a login. */
 export const me = () => ask("GET", "/me");
@@ -98,9 +98,9 @@ export const configuration = () => ask("GET", "/configuration");
 
 /** `by` is "key" or "slot". */
 export const explain = (chosen, by, value) => ask("GET", below(chosen, "/explain"), { query: [[by, value]] });
-export const previewJoin = (chosen, consumer, sticky_ranges) =>
-  ask("POST", below(chosen, "/preview/join"), { body: { consumer, sticky_ranges } });
-export const previewLeave = (chosen, name) => ask("GET", below(chosen, "/preview/leave"), { query: [["consumer", name]] });
+export const previewJoin = (chosen, name, sticky_ranges) =>
+  ask("POST", below(chosen, "/preview/join"), { body: { worker: name, sticky_ranges } });
+export const previewLeave = (chosen, name) => ask("GET", below(chosen, "/preview/leave"), { query: [["worker", name]] });
 
 export const pause = (chosen) => ask("POST", below(chosen, "/pause"));
 export const resume = (chosen) => ask("POST", below(chosen, "/resume"));

@@ -6,8 +6,8 @@ import { modeOf } from "./producers_text.js";
 const SLOTS = 65_536;
 
 const TELLERS = {
-  worker_joined: ({ consumer, address, ...moved }) => `${consumer} joined from ${address}${gained(moved)}`,
-  worker_left: ({ consumer, reason, ...moved }) => `${consumer} left: ${reason}${lost(moved)}`,
+  worker_joined: ({ worker, address, ...moved }) => `${worker} joined from ${address}${gained(moved)}`,
+  worker_left: ({ worker, reason, ...moved }) => `${worker} left: ${reason}${lost(moved)}`,
   drains_began: ({ began_count, draining_hashes_count }) =>
     `${counted(began_count, "slot")} began to drain; ${whole(draining_hashes_count)} drain now`,
   drains_ended: handedOver,
@@ -37,7 +37,7 @@ const TELLERS = {
   group_stream_given_back: ({ stream, streams = [stream], duration_s, overdue }) =>
     `${streamsNamed(streams)} given back ${duration_s < 0.001 ? "at once" : `after ${streams.length > 1 ? "up to " : ""}${duration(duration_s)}`}${overdue ? `; workers still had messages of ${streams.length > 1 ? "them" : "it"}` : ""}`,
   group_left: () => "this replica left the group",
-  ordered: ({ order, consumer, mode }) => `ordered: ${order}${consumer ? ` of ${consumer}` : ""}${mode ? `, ${mode}` : ""}`,
+  ordered: ({ order, worker, mode }) => `ordered: ${order}${worker ? ` of ${worker}` : ""}${mode ? `, ${mode}` : ""}`,
 };
 
 /** "0 to 3, 7", cut to the available length. */

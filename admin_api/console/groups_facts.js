@@ -13,20 +13,20 @@ export function streamsOf({ summary, streams, leading }) {
 
 function ownStream(here, summary) {
   return {
-    ...here, owner: summary.replica, ...ownState(here, summary), more: here.consumer_error,
+    ...here, owner: summary.replica, ...ownState(here, summary), more: here.upstream_error,
     version: summary.version, heard_s: null,
   };
 }
 
-function ownState({ holding, consumer }, { lease_left_s }) {
+function ownState({ holding, upstream_state }, { lease_left_s }) {
   if (holding === "releasing") return { state: "releasing" };
   if (holding === "held" || lease_left_s <= 0) return { state: "held" };
-  return { state: consumer === "ready" ? "delivered" : "opening" };
+  return { state: upstream_state === "ready" ? "delivered" : "opening" };
 }
 
 function ledStream(stream, here, summary, sessions) {
   const session = sessions.find((each) => each.streams.includes(stream.stream) || each.streams_leaving.includes(stream.stream));
-  const known = { version: session?.version ?? null, heard_s: session?.heard_s ?? null, more: here?.consumer_error ?? "" };
+  const known = { version: session?.version ?? null, heard_s: session?.heard_s ?? null, more: here?.upstream_error ?? "" };
   // A stream that is here without an owner is kept for the next lease.
   if (here !== undefined && (session === undefined || session.replica === summary.replica)) {
     const own = { ...stream, ...here, ...known, owner: summary.replica, ...ownState(here, summary) };

@@ -8,7 +8,7 @@ import { counted, duration, percent, whole } from "./format.js";
 import { keysOf } from "./worker_facts.js";
 import { themeNow } from "./colours.js";
 
-const NO_RING = { hash_space: 65_535, consumers: [], ranges: [], draining_hashes_count: 0 };
+const NO_RING = { hash_space: 65_535, workers: [], ranges: [], draining_hashes_count: 0 };
 const REDRAW_MS = 1_000;
 
 export class RingView {
@@ -58,7 +58,7 @@ export class RingView {
 
   #took() {
     this.#ring = this.#model.ring ?? NO_RING;
-    this.#keys = keysOf(this.#ring.consumers);
+    this.#keys = keysOf(this.#ring.workers);
     this.#owners = ownersOf(this.#ring);
     this.#counts = this.#keys.map(() => ({ ranges: 0, slots: 0 }));
     for (const [start, end, place] of this.#ring.ranges) {
@@ -70,7 +70,7 @@ export class RingView {
 
   /** Per worker {key, name, ranges, slots}, in join order. */
   shares() {
-    return this.#ring.consumers.map((name, place) => ({ name, key: this.#keys[place], ...this.#counts[place] }));
+    return this.#ring.workers.map((name, place) => ({ name, key: this.#keys[place], ...this.#counts[place] }));
   }
 
   #draining() {
@@ -155,10 +155,10 @@ export class RingView {
   }
 
   #wholeFacts() {
-    const { consumers, ranges } = this.#ring;
+    const { workers, ranges } = this.#ring;
     const draining = this.#model.subscription?.dispatcher.draining_hashes_count ?? 0;
     return [
-      { kind: "big", text: counted(consumers.length, "worker") },
+      { kind: "big", text: counted(workers.length, "worker") },
       { text: counted(ranges.length, "range") },
       { kind: draining > 0 ? "drains" : "muted", text: draining > 0 ? `${counted(draining, "slot")} draining` : "nothing drains" },
     ];
@@ -170,7 +170,7 @@ export class RingView {
     if (range === undefined || range[1] < slot) return [...lines, { kind: "big", text: "no owner" }];
     const [start, end, place] = range;
     const share = this.#counts[place].slots / this.#ring.hash_space;
-    const name = this.#ring.consumers[place];
+    const name = this.#ring.workers[place];
     lines.push({ kind: "big", text: name, name });
     lines.push({ text: `in ${whole(start)} to ${whole(end)}` });
     lines.push({ text: `owns ${percent(share)} of all` });

@@ -45,7 +45,7 @@ export const columnOf = (slot) => Math.floor(slot / ROWS);
 
 export const angleOfColumn = (column) => ((column + 0.5) / COLUMNS) * 2 * Math.PI - Math.PI / 2;
 
-/** Of each slot the owner's place in `ring.consumers`, -1 for none. */
+/** Of each slot the owner's place in `ring.workers`, -1 for none. */
 export function ownersOf(ring) {
   const owners = new Int32Array(SLOTS + 1).fill(-1);
   for (const [start, end, place] of ring.ranges) owners.fill(place, start, end + 1);

@@ -1,6 +1,6 @@
 """A scrape: gathers numbers from the gateway and writes them as text, alternating with messages.
 
-Each subscription and consumer is consistent in itself, but not all are of one moment. The text is written family by
+Each subscription and worker is consistent in itself, but not all are of one moment. The text is written family by
 family, as the formats require, and sent while it is made: 1,000 subscriptions take 10 MB.
 """
 
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from admin_api.ports_metrics import MetricsView
     from admin_api.turns import Turns
 
-GIVEN: Final = ("topic", "subscription", "namespace", "consumer", "consumer_name")
+GIVEN: Final = ("topic", "subscription", "namespace", "worker", "consumer_name")
 """Labels whose values a row has, in this order."""
 
 
 class Row(NamedTuple):
-    """A topic, group, subscription or consumer."""
+    """A topic, group, subscription or worker."""
 
     label_values: tuple[str, ...]
     """Of `GIVEN`, escaped."""
@@ -40,7 +40,7 @@ class Scrape(NamedTuple):
     topics: list[Row]
     groups: list[Row]
     subscriptions: list[Row]
-    consumers: list[Row]
+    workers: list[Row]
 
 
 class Level(NamedTuple):
@@ -51,14 +51,14 @@ class Level(NamedTuple):
     rows: list[Row]
 
 
-async def gather(view: MetricsView, consumers_max: int, turns: Turns) -> Scrape:
-    """Ask the gateway for everything, with at most `consumers_max` consumers."""
+async def gather(view: MetricsView, workers_max: int, turns: Turns) -> Scrape:
+    """Ask the gateway for everything, with at most `workers_max` workers."""
     return Scrape(
         view.gateway(),
         [row async for row in _in_turns(map(_topic_row, view.topics()), turns)],
         [row async for row in _in_turns(map(_subscription_row, view.groups()), turns)],
         [row async for row in _in_turns(map(_subscription_row, view.subscriptions()), turns)],
-        [row async for row in _in_turns(map(_consumer_row, islice(view.consumers(), consumers_max)), turns)],
+        [row async for row in _in_turns(map(_worker_row, islice(view.workers(), workers_max)), turns)],
     )
 
 
@@ -95,8 +95,8 @@ def gateway_metrics(scrape: Scrape) -> Iterator[Metric]:
         for value, number in found.items() if family.label else [("", found)]:
             metric.add_sample(family.name, {family.label: value} if family.label else {}, number)
         yield metric
-    shown = Metric("keyline_gateway_consumers_shown", "Consumers that this scrape shows one by one.", "gauge")
-    shown.add_sample(shown.name, {}, len(scrape.consumers))
+    shown = Metric("keyline_gateway_workers_shown", "Workers that this scrape shows one by one.", "gauge")
+    shown.add_sample(shown.name, {}, len(scrape.workers))
     yield shown
 
 
@@ -115,12 +115,12 @@ def _subscription_row(summary: Any) -> Row:
     return _row(summary, summary.topic, summary.subscription, "")
 
 
-def _consumer_row(summary: Any) -> Row:
-    return _row(summary, summary.topic, summary.subscription, summary.consumer.name)
+def _worker_row(summary: Any) -> Row:
+    return _row(summary, summary.topic, summary.subscription, summary.worker.name)
 
 
-def _row(summary: Any, topic: str, subscription: str, consumer: str) -> Row:
-    values = (topic, subscription, _namespace(topic), consumer, consumer)
+def _row(summary: Any, topic: str, subscription: str, worker: str) -> Row:
+    values = (topic, subscription, _namespace(topic), worker, worker)
     return Row(tuple(map(escaped, values)), summary)
 
 
@@ -128,10 +128,10 @@ def _levels(scrape: Scrape, *, pulsar_names: bool) -> Iterator[Level]:
     yield Level(families.TOPIC, families.TOPIC_LABELS, scrape.topics)
     yield Level(families.GROUP, families.SUBSCRIPTION_LABELS, scrape.groups)
     yield Level(families.SUBSCRIPTION, families.SUBSCRIPTION_LABELS, scrape.subscriptions)
-    yield Level(families.CONSUMER, families.CONSUMER_LABELS, scrape.consumers)
+    yield Level(families.WORKER, families.WORKER_LABELS, scrape.workers)
     if pulsar_names:
         yield Level(families.PULSAR_SUBSCRIPTION, families.PULSAR_SUBSCRIPTION_LABELS, scrape.subscriptions)
-        yield Level(families.PULSAR_CONSUMER, families.PULSAR_CONSUMER_LABELS, scrape.consumers)
+        yield Level(families.PULSAR_CONSUMER, families.PULSAR_CONSUMER_LABELS, scrape.workers)
 
 
 def _namespace(topic: str) -> str:

@@ -1,7 +1,7 @@
 """All metrics: name, kind, source and help text. `docs/metrics.md` has the same as a table.
 
-Names follow Prometheus: one prefix, then the level (gateway, topic, subscription, consumer), base units at the end,
-`_total` on counters. Labels are topic, subscription and consumer; never a key, for keys have no bound.
+Names follow Prometheus: one prefix, then the level (gateway, topic, subscription, worker), base units at the end,
+`_total` on counters. Labels are topic, subscription and worker; never a key, for keys have no bound.
 """
 
 from __future__ import annotations
@@ -12,8 +12,6 @@ from admin_api.metrics.family import Family, counter, gauge, seconds
 from admin_api.metrics.gateway_families import GATEWAY
 
 __all__ = [
-    "CONSUMER",
-    "CONSUMER_LABELS",
     "GATEWAY",
     "GROUP",
     "PULSAR_CONSUMER",
@@ -24,6 +22,8 @@ __all__ = [
     "SUBSCRIPTION_LABELS",
     "TOPIC",
     "TOPIC_LABELS",
+    "WORKER",
+    "WORKER_LABELS",
     "Family",
 ]
 
@@ -278,59 +278,59 @@ SUBSCRIPTION: Final = (
     ),
 )
 
-CONSUMER_LABELS: Final = ("topic", "subscription", "consumer")
+WORKER_LABELS: Final = ("topic", "subscription", "worker")
 
-CONSUMER: Final = (
+WORKER: Final = (
     gauge(
-        "keyline_consumer_workers",
-        "consumer.workers",
+        "keyline_worker_connected",
+        "worker.workers",
         "Workers with this name, usually one; the other series are sums.",
     ),
     gauge(
-        "keyline_consumer_available_permits",
-        "consumer.available_permits",
+        "keyline_worker_available_permits",
+        "worker.available_permits",
         "Its permits: messages asked for and not sent.",
     ),
-    gauge("keyline_consumer_pending_acks", "consumer.pending_deliveries", "Its unacknowledged deliveries."),
-    gauge("keyline_consumer_unacked_messages", "consumer.unacked_messages", "Their messages."),
+    gauge("keyline_worker_pending_acks", "worker.pending_deliveries", "Its unacknowledged deliveries."),
+    gauge("keyline_worker_unacked_messages", "worker.unacked_messages", "Their messages."),
     gauge(
-        "keyline_consumer_oldest_unacknowledged_seconds",
+        "keyline_worker_oldest_unacknowledged_seconds",
         "oldest_unacknowledged_s",
         "Age of its oldest unacknowledged delivery; 0 if there is none.",
         unit="seconds",
     ),
     gauge(
-        "keyline_consumer_blocked_on_unacked_messages",
-        "consumer.blocked_on_unacked_messages",
+        "keyline_worker_blocked_on_unacked_messages",
+        "worker.blocked_on_unacked_messages",
         "1 while it gets nothing because it is at its unacknowledged limit.",
     ),
     gauge(
-        "keyline_consumer_hash_space_ratio",
-        "consumer.hash_space_share",
+        "keyline_worker_hash_space_ratio",
+        "worker.hash_space_share",
         "Its share of the hash space.",
         unit="ratio",
     ),
     gauge(
-        "keyline_consumer_draining_hashes",
-        "consumer.draining_hashes_count",
+        "keyline_worker_draining_hashes",
+        "worker.draining_hashes_count",
         "Slots that moved away from it and are still pending at it.",
     ),
     counter(
-        "keyline_consumer_draining_hashes_cleared_total",
-        "consumer.draining_hashes_cleared_total",
+        "keyline_worker_draining_hashes_cleared_total",
+        "worker.draining_hashes_cleared_total",
         "Slots that stopped draining at it.",
     ),
-    counter("keyline_consumer_sent_messages_total", "consumer.totals.sent_messages", "Messages sent to it."),
-    counter("keyline_consumer_sent_bytes_total", "consumer.totals.sent_bytes", "Their bytes.", unit="bytes"),
-    counter("keyline_consumer_acked_messages_total", "consumer.totals.acked_messages", "Messages it acknowledged."),
+    counter("keyline_worker_sent_messages_total", "worker.totals.sent_messages", "Messages sent to it."),
+    counter("keyline_worker_sent_bytes_total", "worker.totals.sent_bytes", "Their bytes.", unit="bytes"),
+    counter("keyline_worker_acked_messages_total", "worker.totals.acked_messages", "Messages it acknowledged."),
     counter(
-        "keyline_consumer_redelivered_messages_total",
-        "consumer.totals.redelivered_messages",
+        "keyline_worker_redelivered_messages_total",
+        "worker.totals.redelivered_messages",
         "Messages it returned for redelivery.",
     ),
     counter(
-        "keyline_consumer_unknown_acks_total",
-        "consumer.totals.unknown_acks",
+        "keyline_worker_unknown_acks_total",
+        "worker.totals.unknown_acks",
         "Its acknowledgements of messages that it did not hold.",
     ),
 )
@@ -354,11 +354,11 @@ which Prometheus derives from counters."""
 PULSAR_CONSUMER_LABELS: Final = ("namespace", "topic", "subscription", "consumer_name")
 
 PULSAR_CONSUMER: Final = (
-    gauge("pulsar_consumer_available_permits", "consumer.available_permits", "Messages it has asked for."),
-    gauge("pulsar_consumer_unacked_messages", "consumer.unacked_messages", "Messages that it holds."),
+    gauge("pulsar_consumer_available_permits", "worker.available_permits", "Messages it has asked for."),
+    gauge("pulsar_consumer_unacked_messages", "worker.unacked_messages", "Messages that it holds."),
     gauge(
         "pulsar_consumer_blocked_on_unacked_messages",
-        "consumer.blocked_on_unacked_messages",
+        "worker.blocked_on_unacked_messages",
         "1 while it is at its unacknowledged limit.",
     ),
 )

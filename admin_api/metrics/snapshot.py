@@ -26,16 +26,16 @@ class Sample(NamedTuple):
     name: str
     topic: str | None
     subscription: str | None
-    consumer: str | None
+    worker: str | None
     labels: Labels
     """All others."""
     value: float
 
 
-async def snapshot(view: MetricsView, consumers_max: int) -> list[Sample]:
+async def snapshot(view: MetricsView, workers_max: int) -> list[Sample]:
     """Ask for everything that a scrape shows, Pulsar's names aside; in turns with the messages."""
     turns = Turns()
-    scrape = await gather(view, consumers_max, turns)
+    scrape = await gather(view, workers_max, turns)
     found = [
         Sample(sample.name, None, None, None, sorted(sample.labels.items()), float(sample.value))
         for metric in gateway_metrics(scrape)
@@ -45,11 +45,11 @@ async def snapshot(view: MetricsView, consumers_max: int) -> list[Sample]:
         (families.TOPIC, scrape.topics),
         (families.GROUP, scrape.groups),
         (families.SUBSCRIPTION, scrape.subscriptions),
-        (families.CONSUMER, scrape.consumers),
+        (families.WORKER, scrape.workers),
     ):
         for row in rows:
             summary = row.summary
-            whose = summary.topic, getattr(summary, "subscription", None), _consumer(summary)
+            whose = summary.topic, getattr(summary, "subscription", None), _worker(summary)
             found += [
                 Sample(name, *whose, labels, value)
                 for family in level
@@ -60,9 +60,9 @@ async def snapshot(view: MetricsView, consumers_max: int) -> list[Sample]:
     return found
 
 
-def _consumer(summary: Any) -> str | None:
-    consumer = getattr(summary, "consumer", None)
-    return None if consumer is None else str(consumer.name)
+def _worker(summary: Any) -> str | None:
+    worker = getattr(summary, "worker", None)
+    return None if worker is None else str(worker.name)
 
 
 def _numbers(family: Family, summary: Any) -> Iterator[tuple[str, Labels, float]]:

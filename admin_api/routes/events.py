@@ -62,7 +62,7 @@ def event_routes(view: GatewayView, heartbeat_s: float = HEARTBEAT_S) -> APIRout
         request: Request,
         topic: Annotated[Chosen, Query(description="Only of this topic, by its full name.")] = None,
         subscription: Annotated[Chosen, Query(description="Only of this subscription.")] = None,
-        consumer: Annotated[
+        worker: Annotated[
             Chosen,
             Query(description="Only what this worker gains or loses: joins, leaves and hand-overs with its name."),
         ] = None,
@@ -81,7 +81,7 @@ def event_routes(view: GatewayView, heartbeat_s: float = HEARTBEAT_S) -> APIRout
             return (
                 (topic is None or event.topic == topic)
                 and (subscription is None or event.subscription == subscription)
-                and (consumer is None or consumer in event.concerned or event.kind == EVERYBODYS)
+                and (worker is None or worker in event.concerned or event.kind == EVERYBODYS)
             )
 
         after = int(last_event_id) if last_event_id is not None and last_event_id.isdecimal() else None

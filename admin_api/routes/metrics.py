@@ -30,10 +30,10 @@ _FAST: Final = 1
 """Lines that differ in a number shrink to a tenth at the lowest level already."""
 
 
-def metrics_routes(view: MetricsView, *, consumers_max: int, pulsar_names: bool, role: Role | None = None) -> APIRouter:
+def metrics_routes(view: MetricsView, *, workers_max: int, pulsar_names: bool, role: Role | None = None) -> APIRouter:
     """Make ``/metrics``.
 
-    At most `consumers_max` consumers get their own series, 0 for none; with `pulsar_names` the gateway's values are
+    At most `workers_max` workers get their own series, 0 for none; with `pulsar_names` the gateway's values are
     also exported under the broker's names. `role` is required of callers; None means no authentication.
     """
     router = APIRouter(tags=["metrics"], route_class=GuardedRoute)
@@ -60,7 +60,7 @@ def metrics_routes(view: MetricsView, *, consumers_max: int, pulsar_names: bool,
         """Prometheus's text format, or OpenMetrics where the request accepts it."""
         form = wanted(request.headers.get("accept", ""))
         turns = Turns()
-        pieces = text(await gather(view, consumers_max, turns), form, turns)
+        pieces = text(await gather(view, workers_max, turns), form, turns)
         headers = {"Vary": "Accept, Accept-Encoding"}
         if "gzip" in request.headers.get("accept-encoding", ""):
             headers["Content-Encoding"] = "gzip"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from fastapi import APIRouter, Depends, Request, status
 
 from admin_api.access.roles import Role, needs
-from admin_api.names import BODY_BYTES_MAX, CONSUMER_PATH, GROUP_PATH, SUBSCRIPTION_PATH, ConsumerName, Key, NamesRoute
+from admin_api.names import BODY_BYTES_MAX, GROUP_PATH, SUBSCRIPTION_PATH, WORKER_PATH, Key, NamesRoute, WorkerName
 from admin_api.origins import check_origin
 from admin_api.problems import Forbidden
 from admin_api.schemas.groups import Replayed, ReplayFrom
@@ -45,7 +45,7 @@ def order_routes(control: GatewayControl, *, read_only: bool) -> APIRouter:
         max_body_size=BODY_BYTES_MAX,
     )
     _orders_to_subscriptions(router, control)
-    _orders_to_consumers(router, control)
+    _orders_to_workers(router, control)
     _orders_to_groups(router, control)
     return router
 
@@ -83,24 +83,24 @@ def _orders_to_subscriptions(router: APIRouter, control: GatewayControl) -> None
         return LimitsInEffect(**control.change_limits(key, limits.model_dump()))
 
 
-def _orders_to_consumers(router: APIRouter, control: GatewayControl) -> None:
-    @router.post(CONSUMER_PATH + "/drain", summary="Drain a worker")
+def _orders_to_workers(router: APIRouter, control: GatewayControl) -> None:
+    @router.post(WORKER_PATH + "/drain", summary="Drain a worker")
     @needs(Role.OPERATOR)
-    async def drain(key: Key, consumer: ConsumerName) -> Concerned:
+    async def drain(key: Key, worker: WorkerName) -> Concerned:
         """Stop new deliveries to it. It keeps its slots, so they wait; evict it when nothing is pending."""
-        return Concerned(consumers=control.drain(key, consumer, drained=True))
+        return Concerned(workers=control.drain(key, worker, drained=True))
 
-    @router.delete(CONSUMER_PATH + "/drain", summary="End a worker's drain")
+    @router.delete(WORKER_PATH + "/drain", summary="End a worker's drain")
     @needs(Role.OPERATOR)
-    async def end_drain(key: Key, consumer: ConsumerName) -> Concerned:
+    async def end_drain(key: Key, worker: WorkerName) -> Concerned:
         """Resume deliveries to it."""
-        return Concerned(consumers=control.drain(key, consumer, drained=False))
+        return Concerned(workers=control.drain(key, worker, drained=False))
 
-    @router.post(CONSUMER_PATH + "/evict", summary="Evict a worker")
+    @router.post(WORKER_PATH + "/evict", summary="Evict a worker")
     @needs(Role.OPERATOR)
-    async def evict(key: Key, consumer: ConsumerName) -> Concerned:
+    async def evict(key: Key, worker: WorkerName) -> Concerned:
         """Close its consumer; its messages go to others. Official clients reconnect at once, drained or not."""
-        return Concerned(consumers=control.evict(key, consumer))
+        return Concerned(workers=control.evict(key, worker))
 
 
 def _orders_to_groups(router: APIRouter, control: GatewayControl) -> None:

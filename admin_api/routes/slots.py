@@ -47,7 +47,7 @@ def slot_routes(view: GatewayView) -> APIRouter:
     async def preview_join(key: Key, asked: Annotated[JoinAsked, Body()]) -> Response:
         """Computed on a copy: nothing changes."""
         return await steps_response(
-            view.preview_join(key, asked.consumer, [(start, end) for start, end in asked.sticky_ranges])
+            view.preview_join(key, asked.worker, [(start, end) for start, end in asked.sticky_ranges])
         )
 
     @router.get(
@@ -58,9 +58,9 @@ def slot_routes(view: GatewayView) -> APIRouter:
     @needs(Role.VIEWER)
     async def preview_leave(
         key: Key,
-        consumer: Annotated[list[str], Query(min_length=1, max_length=1_000, description="Who would leave, together.")],
+        worker: Annotated[list[str], Query(min_length=1, max_length=1_000, description="Who would leave, together.")],
     ) -> Response:
         """Computed on a copy: nothing changes."""
-        return await steps_response(view.preview_leave(key, consumer))
+        return await steps_response(view.preview_leave(key, worker))
 
     return router

@@ -8,12 +8,12 @@ from fastapi import APIRouter, Query, Response
 
 from admin_api.access.roles import Role, needs
 from admin_api.json_response import snapshot_response, steps_response
-from admin_api.names import CONSUMER_PATH, SUBSCRIPTION_PATH, ConsumerName, Key, MessageKey, NamesRoute
+from admin_api.names import SUBSCRIPTION_PATH, WORKER_PATH, Key, MessageKey, NamesRoute, WorkerName
 from admin_api.schemas.orders import StandingOrders
 from admin_api.schemas.pending import PendingPage
 from admin_api.schemas.problem import Problem
 from admin_api.schemas.slots import DrainingPage, Ring
-from admin_api.schemas.subscriptions import Consumer, Subscription, Subscriptions
+from admin_api.schemas.subscriptions import Subscription, Subscriptions, Worker
 
 if TYPE_CHECKING:
     from typing import Any
@@ -28,7 +28,7 @@ AfterSlot = Annotated[int, Query(ge=-1, le=65_536, description="`next` of the pa
 
 
 def subscription_routes(view: GatewayView) -> APIRouter:
-    """Make the routes of subscriptions and their consumers."""
+    """Make the routes of subscriptions and their workers."""
     errors: dict[int | str, dict[str, Any]] = {400: {"model": Problem}, 404: {"model": Problem}}
     router = APIRouter(
         prefix="/api/v1", tags=["subscriptions"], default_response_class=Response, route_class=NamesRoute
@@ -75,36 +75,36 @@ def subscription_routes(view: GatewayView) -> APIRouter:
         """Slots whose former owner still holds messages of them, so that the new owner waits (PIP-379)."""
         return await snapshot_response(view.draining(key, None, after, limit))
 
-    @router.get(CONSUMER_PATH, responses=errors | {200: {"model": Consumer}}, summary="One consumer")
+    @router.get(WORKER_PATH, responses=errors | {200: {"model": Worker}}, summary="One worker")
     @needs(Role.VIEWER)
-    async def consumer(key: Key, consumer: ConsumerName) -> Response:
+    async def worker(key: Key, worker: WorkerName) -> Response:
         """Its permits, its share of the hash space, what it holds, and which of its former slots drain."""
-        return await steps_response(view.consumer(key, consumer))
+        return await steps_response(view.worker(key, worker))
 
     @router.get(
-        CONSUMER_PATH + "/draining-hashes",
+        WORKER_PATH + "/draining-hashes",
         responses=errors | {200: {"model": DrainingPage}},
-        summary="Draining hashes of a consumer",
+        summary="Draining hashes of a worker",
     )
     @needs(Role.VIEWER)
-    async def draining_hashes_of_consumer(
-        key: Key, consumer: ConsumerName, after: AfterSlot = -1, limit: Limit = 100
+    async def draining_hashes_of_worker(
+        key: Key, worker: WorkerName, after: AfterSlot = -1, limit: Limit = 100
     ) -> Response:
-        """Slots that moved away from this consumer while it still holds their messages."""
-        return await snapshot_response(view.draining(key, consumer, after, limit))
+        """Slots that moved away from this worker while it still holds their messages."""
+        return await snapshot_response(view.draining(key, worker, after, limit))
 
     @router.get(
-        CONSUMER_PATH + "/pending-acks",
+        WORKER_PATH + "/pending-acks",
         responses=errors | {200: {"model": PendingPage}},
-        summary="What a consumer has not acknowledged",
+        summary="What a worker has not acknowledged",
     )
     @needs(Role.VIEWER)
     async def pending_acks(
-        key: Key, consumer: ConsumerName, of: MessageKey, after: After = None, limit: Limit = 100
+        key: Key, worker: WorkerName, of: MessageKey, after: After = None, limit: Limit = 100
     ) -> Response:
         """In topic order, a page at a time; of one key or slot only, if one is named."""
         return await steps_response(
-            view.pending(key, consumer, message_key=of.message_key, slot=of.slot, after=after, limit=limit)
+            view.pending(key, worker, message_key=of.message_key, slot=of.slot, after=after, limit=limit)
         )
 
     return router

@@ -49,10 +49,10 @@ class StreamHere(BaseModel):
         description="open: delivered while the lease lasts; held: not delivered for want of a leader; releasing: "
         "delivered no more, given back when workers have acknowledged what they have."
     )
-    consumer: Literal["none", "idle", "locating", "subscribing", "ready", "backing_off", "closed"] = Field(
-        description="Its consumer at the broker."
+    upstream_state: Literal["none", "idle", "locating", "subscribing", "ready", "backing_off", "closed"] = Field(
+        description="The state of its consumer at the broker."
     )
-    consumer_error: str = Field(description="Why that is not ready, in the broker's words.")
+    upstream_error: str = Field(description="Why that is not ready, in the broker's words.")
     acknowledged: str | None = Field(description="ledger:entry; everything of the stream up to there is acknowledged.")
     pending_messages: int
     rate: float = Field(description="Messages a second that came in lately.")

@@ -40,9 +40,9 @@ class LimitsInEffect(BaseModel):
 
 
 class Concerned(BaseModel):
-    """How many consumers of that name are here."""
+    """How many workers of that name are here."""
 
-    consumers: int
+    workers: int
 
 
 class StandingOrders(BaseModel):
@@ -52,6 +52,6 @@ class StandingOrders(BaseModel):
     subscription: str
     present: bool = Field(description="Whether any of its workers is here; orders wait for those that are not.")
     paused: bool
-    drained: list[str] = Field(description="Names of consumers that get nothing new.")
+    drained: list[str] = Field(description="Names of workers that get nothing new.")
     ordering_mode: str | None = Field(description="Null is what the clients or the configuration say.")
     limits: dict[str, int] = Field(description="What is not named is the configuration's.")

@@ -1,4 +1,4 @@
-"""What a consumer holds."""
+"""What a worker holds."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pydantic import BaseModel, Field
 class PendingDelivery(BaseModel):
     """One delivery that is not acknowledged whole."""
 
-    message_id: str = Field(description="ledger:entry as the consumer was given it.", examples=["17:3"])
+    message_id: str = Field(description="ledger:entry as the worker was given it.", examples=["17:3"])
     position: str = Field(description="ledger:entry at the broker; differs for a part of a batch.", examples=["17:3"])
     messages: int = Field(description="Those not acknowledged.")
     slots: list[int] = Field(description="At most 10.")
@@ -17,7 +17,7 @@ class PendingDelivery(BaseModel):
     redeliveries: int
     sent_age_s: float
     age_s: float = Field(description="Since the broker sent it to the gateway.")
-    draining: bool = Field(description="Another consumer, which owns a slot of it now, waits for it.")
+    draining: bool = Field(description="Another worker, which owns a slot of it now, waits for it.")
     chunk: bool
 
 

@@ -22,8 +22,8 @@ class Problem(BaseModel):
                     "type": "about:blank",
                     "title": "Not Found",
                     "status": 404,
-                    "detail": "subscription billing has no consumer w9 here; it has: w1, w2",
-                    "instance": "/api/v1/subscriptions/public/default/orders/billing/consumers/w9",
+                    "detail": "subscription billing has no worker w9 here; it has: w1, w2",
+                    "instance": "/api/v1/subscriptions/public/default/orders/billing/workers/w9",
                 }
             ]
         }

@@ -15,9 +15,9 @@ class Ring(BaseModel):
     """The whole hash space of a subscription; slots in no range have no owner."""
 
     hash_space: int = Field(description="How many slots there are; with 65,535 the first is 1, else 0.")
-    consumers: list[str] = Field(description="Names, in join order.")
+    workers: list[str] = Field(description="Names, in join order.")
     ranges: list[Annotated[list[int], Field(min_length=3, max_length=3)]] = Field(
-        description="First slot, last slot, and the owner's place in `consumers`; ascending."
+        description="First slot, last slot, and the owner's place in `workers`; ascending."
     )
     draining_hashes_count: int
 
@@ -26,7 +26,7 @@ class DrainingPage(BaseModel):
     """Some of the slots that drain, ascending."""
 
     now: float
-    draining_hashes_count: int = Field(description="All there are, of the subscription or the consumer.")
+    draining_hashes_count: int = Field(description="All there are, of the subscription or the worker.")
     draining_hashes: list[DrainingHash]
     holders: list[str] = Field(description="Who holds each of them.")
     next: int | None = Field(description="Give it as `after` for the next page; null if this is the last.")
@@ -94,9 +94,9 @@ class Explanation(BaseModel):
 class JoinAsked(BaseModel):
     """A worker that might come."""
 
-    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"consumer": "worker-4"}]})
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"worker": "worker-4"}]})
 
-    consumer: str = Field(min_length=1, max_length=1_000)
+    worker: str = Field(min_length=1, max_length=1_000)
     sticky_ranges: list[Annotated[list[SlotNumber], Field(min_length=2, max_length=2)]] = Field(
         [], max_length=1_000, description="What it would ask for, both ends inclusive; of a STICKY subscription only."
     )

@@ -1,4 +1,4 @@
-"""Subscriptions and their consumers. Names that PIP-379 and PIP-282 give are used as they are; times are seconds.
+"""Subscriptions and their workers. Names that PIP-379 and PIP-282 give are used as they are; times are seconds.
 
 Moments (`joined_at`, `since`, ...) are on the gateway's monotonic clock: compare them with `now` of the same answer.
 """
@@ -23,7 +23,7 @@ class DrainingHash(BaseModel):
     owner: str | None
 
 
-class Consumer(BaseModel):
+class Worker(BaseModel):
     """One worker."""
 
     name: str
@@ -59,7 +59,7 @@ class Dispatcher(BaseModel):
 
     ordering_mode: Literal["draining_hashes", "last_sent_position", "unordered"]
     paused: bool
-    workers: list[Consumer]
+    workers: list[Worker]
     outstanding_entries: int
     bytes_held: int
     waiting_messages: int

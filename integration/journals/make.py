@@ -165,7 +165,7 @@ def _event_columns(events: list[Told]) -> dict[str, Any]:
         "number": np.arange(1, len(events) + 1),
         "kind": pa.array([kind for _, kind, _, _ in events]).dictionary_encode(),
         "consumer": pa.array([name for _, _, name, _ in events], pa.string()).dictionary_encode(),
-        "facts": [json.dumps({**facts, "consumer": name}) for _, _, name, facts in events],
+        "facts": [json.dumps({**facts, "worker": name}) for _, _, name, facts in events],
     }
 
 

@@ -155,7 +155,7 @@ class Gateway:
                 broker=self._broker_admin,
                 broker_writes=serving.admin_writes_to_broker,
                 metrics=metrics,
-                metrics_consumers_max=serving.metrics_consumers_max,
+                metrics_workers_max=serving.metrics_workers_max,
                 metrics_pulsar_names=serving.metrics_pulsar_names,
                 sockets=self._sockets(sessions, clock) if serving.websocket_workers else None,
                 socket_origins=serving.websocket_origins,
@@ -323,7 +323,7 @@ class Gateway:
         serving, journaling = self._config.serving, self._config.journaling
         while True:
             await asyncio.sleep(journaling.journal_snapshot_s)
-            service.journal.measured(await snapshot(self._metrics, serving.metrics_consumers_max))
+            service.journal.measured(await snapshot(self._metrics, serving.metrics_workers_max))
 
     async def _close_journal(self) -> None:
         """The last file is finished on a thread, while the event loop stops other parts."""

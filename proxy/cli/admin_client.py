@@ -70,9 +70,9 @@ def _path(*pieces: str) -> str:
     return "/".join([root, *(quote(name, safe="") for name in names)])
 
 
-def consumer_path(topic: str, subscription: str, consumer: str) -> str:
-    """The API's path of a consumer. Raises as `subscription_path`."""
-    return f"{subscription_path(topic, subscription)}/consumers/{quote(consumer, safe='')}"
+def worker_path(topic: str, subscription: str, worker: str) -> str:
+    """The API's path of a worker. Raises as `subscription_path`."""
+    return f"{subscription_path(topic, subscription)}/workers/{quote(worker, safe='')}"
 
 
 class AdminClient:

@@ -40,14 +40,14 @@ def streams(answer: dict[str, Any]) -> Table:
     item = answer["summary"]
     leader = "which leads the group" if item["leads"] else f"led by {item['leader']}" if item["leader"] else "no leader"
     title = f"{item['topic']} {item['subscription']}: {item['state']} at {item['replica']}, {leader}"
-    made = table(title, ("#stream", "slots", "is", "consumer", "#pending", "acknowledged up to", "#messages/s"))
+    made = table(title, ("#stream", "slots", "is", "upstream", "#pending", "acknowledged up to", "#messages/s"))
     for row in answer["streams"]:
         add(
             made,
             row["stream"],
             f"{row['first_slot']}-{row['last_slot']}",
             HOLDINGS[row["holding"]],
-            row["consumer"] + (f": {row['consumer_error']}" if row["consumer_error"] else ""),
+            row["upstream_state"] + (f": {row['upstream_error']}" if row["upstream_error"] else ""),
             row["pending_messages"],
             row["acknowledged"] or "-",
             f"{row['rate']:.1f}",

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from proxy.cli import group_tables, tables
-from proxy.cli.admin_client import AdminClient, Unanswered, consumer_path, group_path, producers_path, subscription_path
+from proxy.cli.admin_client import AdminClient, Unanswered, group_path, producers_path, subscription_path, worker_path
 from proxy.printable import printable
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ def pending(
 ) -> None:
     """List a worker's unacknowledged messages, in topic order."""
     with _refusals_told():
-        path = consumer_path(topic, subscription, worker) + "/pending-acks"
+        path = worker_path(topic, subscription, worker) + "/pending-acks"
         query = {"key": key, "slot": slot, "limit": limit}
         _show(AdminClient(url).ask("GET", path, query=query), as_json, tables.pending)
 
@@ -129,7 +129,7 @@ def preview_join(
     """The effect of a join of a worker with this name."""
     with _refusals_told():
         path = subscription_path(topic, subscription) + "/preview/join"
-        _show(AdminClient(url).ask("POST", path, json={"consumer": worker}), as_json, tables.preview)
+        _show(AdminClient(url).ask("POST", path, json={"worker": worker}), as_json, tables.preview)
 
 
 @preview_commands.command("leave")
@@ -143,7 +143,7 @@ def preview_leave(
     """The effect of these workers leaving."""
     with _refusals_told():
         path = subscription_path(topic, subscription) + "/preview/leave"
-        _show(AdminClient(url).ask("GET", path, query={"consumer": worker}), as_json, tables.preview)
+        _show(AdminClient(url).ask("GET", path, query={"worker": worker}), as_json, tables.preview)
 
 
 def drain(
@@ -155,17 +155,17 @@ def drain(
 ) -> None:
     """Stop new deliveries to a worker; it keeps its slots until it leaves or is evicted."""
     with _refusals_told():
-        path = consumer_path(topic, subscription, worker) + "/drain"
+        path = worker_path(topic, subscription, worker) + "/drain"
         done = AdminClient(url).ask("DELETE" if undo else "POST", path)
         state = "takes messages again" if undo else "gets nothing new"
-        typer.echo(f"{worker} {state} ({done['consumers']} connected)")
+        typer.echo(f"{worker} {state} ({done['workers']} connected)")
 
 
 def evict(topic: Topic, subscription: SubscriptionName, worker: Worker, url: Url = LOCAL) -> None:
     """Close a worker's consumer; its messages go to other workers, and its client reconnects."""
     with _refusals_told():
-        done = AdminClient(url).ask("POST", consumer_path(topic, subscription, worker) + "/evict")
-        typer.echo(f"{done['consumers']} closed")
+        done = AdminClient(url).ask("POST", worker_path(topic, subscription, worker) + "/evict")
+        typer.echo(f"{done['workers']} closed")
 
 
 def pause(topic: Topic, subscription: SubscriptionName, url: Url = LOCAL) -> None:

@@ -118,9 +118,9 @@ class Serving(Group):
         description="Pass requests that change the broker's state (POST, PUT, DELETE below /admin) on to "
         "`broker_admin_url`; if false, refuse them with 405. Reads are always passed on.",
     )
-    metrics_consumers_max: int = setting(
-        0, "Consumers with their own metrics, over all subscriptions; 0 for none.",
-        unit="consumers", ge=0, le=100_000,
+    metrics_workers_max: int = setting(
+        0, "Workers with their own metrics, over all subscriptions; 0 for none.",
+        unit="workers", ge=0, le=100_000,
     )  # fmt: skip
     metrics_pulsar_names: bool = setting(
         default=False,

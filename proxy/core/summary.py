@@ -2,7 +2,7 @@
 
 Scrapes come every few seconds to a gateway with thousands of subscriptions, on the loop that carries messages. So
 nothing here lists hashes, ranges or positions; what takes longer in a larger subscription is only to walk what waits,
-what drains and who is there, and each of them is bounded. Consumers are asked for by name: several may share one, and
+what drains and who is there, and each of them is bounded. Workers are asked for by name: several may share one, and
 a reader that identifies them by name must see them as one.
 """
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class ConsumerSummary:
+class WorkerSummary:
     """The workers of one name, mostly one; names as in `WorkerStatistics`, sums where there are several."""
 
     name: str
@@ -115,11 +115,11 @@ def workers_by_name(dispatcher: Dispatcher) -> dict[str, list[Worker]]:
     return by_name
 
 
-def consumer_summary(dispatcher: Dispatcher, name: str, workers: Sequence[Worker]) -> ConsumerSummary:
+def worker_summary(dispatcher: Dispatcher, name: str, workers: Sequence[Worker]) -> WorkerSummary:
     """The workers of this name at this moment."""
     ranges_of = dispatcher.selector.ranges
     slots = sum(span.slot_count for worker in workers for span in ranges_of(worker))
-    return ConsumerSummary(
+    return WorkerSummary(
         name=name,
         workers=len(workers),
         available_permits=sum(worker.permits for worker in workers if worker.permits > 0),

@@ -71,7 +71,7 @@ class Journal:
             wall_ns,
             event.number,
             event.kind,
-            event.facts.get("consumer"),
+            event.facts.get("worker"),
             facts,
         )
         self._add(EVENTS, row, len(facts))
@@ -95,10 +95,10 @@ class Journal:
             )
             self._add(DRAINS, row)
 
-    def came_back(self, key: tuple[str, str], consumer: str, messages: int) -> None:
+    def came_back(self, key: tuple[str, str], worker: str, messages: int) -> None:
         """Messages that a worker had are to be delivered again."""
         at_ns, wall_ns = self._times(self._now())
-        self._add(REDELIVERIES, (*key, at_ns, wall_ns, consumer, messages))
+        self._add(REDELIVERIES, (*key, at_ns, wall_ns, worker, messages))
 
     def recorder(self, key: tuple[str, str]) -> SubscriptionRecorder | None:
         """As the port says."""

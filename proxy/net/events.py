@@ -69,7 +69,7 @@ class EventRecorder(Protocol):
     def handed_over(self, key: tuple[str, str], hand_overs: Sequence[HandOver]) -> None:
         """Slots of a subscription drained and went to their new owners."""
 
-    def came_back(self, key: tuple[str, str], consumer: str, messages: int) -> None:
+    def came_back(self, key: tuple[str, str], worker: str, messages: int) -> None:
         """A worker returned messages of a subscription, or held them when it left."""
 
     def recorder(self, key: tuple[str, str]) -> DeliveryRecorder | None:
@@ -167,9 +167,9 @@ class Events:
             listener.end()
 
     def happened(self, kind: str, key: Key, *, concerned: Iterable[str | None] = (), **facts: Any) -> None:
-        """Publish an event; `concerned` are workers besides the one in the fact `consumer`."""
+        """Publish an event; `concerned` are workers besides the one in the fact `worker`."""
         self._latest += 1
-        names = frozenset(name for name in (*concerned, facts.get("consumer")) if name is not None)
+        names = frozenset(name for name in (*concerned, facts.get("worker")) if name is not None)
         event = Event(self._latest, kind, self._now(), *key, facts, names)
         self._kept.append(event)
         if self.event_recorder is not None:
@@ -177,15 +177,15 @@ class Events:
         for listener in self.listeners:
             listener.put(event)
 
-    def joined(self, key: Key, consumer: str, address: str, moves: Sequence[RangeMove[Worker]]) -> None:
+    def joined(self, key: Key, worker: str, address: str, moves: Sequence[RangeMove[Worker]]) -> None:
         """A worker joined and slots moved."""
         told, concerned = _moved(moves)
-        self.happened("worker_joined", key, concerned=concerned, consumer=consumer, address=address, **told)
+        self.happened("worker_joined", key, concerned=concerned, worker=worker, address=address, **told)
 
-    def left(self, key: Key, consumer: str, reason: str, moves: Sequence[RangeMove[Worker]]) -> None:
+    def left(self, key: Key, worker: str, reason: str, moves: Sequence[RangeMove[Worker]]) -> None:
         """A worker left, likewise."""
         told, concerned = _moved(moves)
-        self.happened("worker_left", key, concerned=concerned, consumer=consumer, reason=reason, **told)
+        self.happened("worker_left", key, concerned=concerned, worker=worker, reason=reason, **told)
 
     def drains_began(self, key: Key, began: int, draining: int) -> None:
         """`began` slots started to drain, if any; `draining` drain now."""
@@ -212,8 +212,8 @@ class Events:
     def came_back(self, key: Key, comebacks: Iterable[tuple[str, int]]) -> None:
         """Workers returned messages: only recorded, because there may be very many occasions."""
         if self.event_recorder is not None:
-            for consumer, messages in comebacks:
-                self.event_recorder.came_back(key, consumer, messages)
+            for worker, messages in comebacks:
+                self.event_recorder.came_back(key, worker, messages)
 
 
 def _moved(moves: Sequence[RangeMove[Worker]]) -> tuple[dict[str, Any], set[str]]:

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 
 NAMES_TOLD_MAX: Final = 20
-"""Names of consumers in an error's text."""
+"""Names of workers in an error's text."""
 
 
 class Admin:
@@ -88,7 +88,7 @@ class Admin:
         """One. Raises `NotFound`."""
         return subscription_statistics_steps(self._find(key), self._groups)
 
-    def consumer(self, key: Key, name: str) -> Steps[WorkerStatistics]:
+    def worker(self, key: Key, name: str) -> Steps[WorkerStatistics]:
         """One worker; the first of that name. Raises `NotFound`."""
         subscription = self._find(key)
         return worker_statistics_steps(subscription.state.dispatcher, self._workers(subscription, name)[0])
@@ -316,7 +316,7 @@ class Admin:
         found = [worker for worker in workers if worker.name == name]
         if not found:
             names = ", ".join(sorted(worker.name for worker in workers)[:NAMES_TOLD_MAX]) or "none"
-            raise NotFound(f"subscription {subscription.state.name} has no consumer {name} here; it has: {names}")
+            raise NotFound(f"subscription {subscription.state.name} has no worker {name} here; it has: {names}")
         return found
 
     @staticmethod

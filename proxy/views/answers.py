@@ -50,7 +50,7 @@ def ring_steps(subscription: Subscription) -> Steps[Ring]:
 def _ring(dispatcher: Dispatcher, workers: Sequence[Worker], ranges: Sequence[tuple[int, int, int]]) -> Ring:
     return Ring(
         hash_space=dispatcher.selector.range_size,
-        consumers=tuple(worker.name for worker in workers),
+        workers=tuple(worker.name for worker in workers),
         ranges=tuple(ranges),
         draining_hashes_count=len(dispatcher.draining),
     )

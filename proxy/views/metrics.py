@@ -1,6 +1,6 @@
 """This gateway's metrics. Implements `admin_api.ports_metrics.MetricsView` over the parts that count.
 
-A scrape must not block the event loop for all subscriptions at once, so these and their consumers are given one by one:
+A scrape must not block the event loop for all subscriptions at once, so these and their workers are given one by one:
 the caller lets other work run in between, and each is consistent in itself.
 """
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from proxy.net.group.views import GroupSummary
     from proxy.net.session.sessions import ServerStatistics
     from proxy.net.subscription.directory import Subscriptions
-    from proxy.net.subscription.summary import SubscribedConsumerSummary, SubscriptionsSummary, SubscriptionSummary
+    from proxy.net.subscription.summary import SubscribedWorkerSummary, SubscriptionsSummary, SubscriptionSummary
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +124,6 @@ class MetricsSource:
         """Each subscription as of the moment of its iteration."""
         return self._subscriptions.summaries()
 
-    def consumers(self) -> Iterator[SubscribedConsumerSummary]:
-        """Each consumer of each subscription, by name, as of the moment of its iteration."""
-        return self._subscriptions.consumer_summaries()
+    def workers(self) -> Iterator[SubscribedWorkerSummary]:
+        """Each worker of each subscription, by name, as of the moment of its iteration."""
+        return self._subscriptions.worker_summaries()

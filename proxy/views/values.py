@@ -13,10 +13,10 @@ class Ring:
 
     hash_space: int
     """Number of slots; with 65,535 the first is 1, else 0."""
-    consumers: tuple[str, ...]
+    workers: tuple[str, ...]
     """Names, in join order."""
     ranges: tuple[tuple[int, int, int], ...]
-    """(first, last, place of the owner in `consumers`), ascending."""
+    """(first, last, place of the owner in `workers`), ascending."""
     draining_hashes_count: int
 
 
@@ -30,7 +30,7 @@ class StandingOrders:
     """Whether any of its workers is connected; orders also apply to later ones."""
     paused: bool
     drained: tuple[str, ...]
-    """Names of drained consumers."""
+    """Names of drained workers."""
     ordering_mode: str | None
     """None means that of the clients or the configuration."""
     limits: dict[str, int]
@@ -43,7 +43,7 @@ class DrainingPage:
 
     now: float
     draining_hashes_count: int
-    """All there are, of the subscription or the consumer."""
+    """All there are, of the subscription or the worker."""
     draining_hashes: tuple[DrainingHash, ...]
     holders: tuple[str, ...]
     """The holder of each of them."""

@@ -88,7 +88,7 @@ class Row(NamedTuple):
     body: Any = None
 
 
-WORKER = f"{SUBSCRIPTION}/consumers/a"
+WORKER = f"{SUBSCRIPTION}/workers/a"
 TABLE = [
     Row("GET", "/livez", NOBODY),
     Row("GET", "/readyz", NOBODY),
@@ -107,7 +107,7 @@ TABLE = [
     Row("GET", "/admin/v2/persistent/public/default/x/partitions?checkAllowAutoCreation=true", ADMIN),
     Row("GET", "/admin/v2/persistent/public/default/x/partitions?checkAllowAutoCreation=false", VIEWER),
     Row("GET", "/no/such/path", VIEWER),
-    Row("POST", f"{SUBSCRIPTION}/preview/join", VIEWER, {"consumer": "b"}),
+    Row("POST", f"{SUBSCRIPTION}/preview/join", VIEWER, {"worker": "b"}),
     Row("POST", f"{SUBSCRIPTION}/pause", OPERATOR),
     Row("POST", f"{SUBSCRIPTION}/resume", OPERATOR),
     Row("POST", f"{WORKER}/drain", OPERATOR),

@@ -83,7 +83,7 @@ def test_events_come_as_they_happen() -> None:
             rig.worker("a")
             joined = await stream.until("worker_joined")
             assert joined["subscription"] == "s"
-            assert joined["facts"]["consumer"] == "a"
+            assert joined["facts"]["worker"] == "a"
             assert joined["facts"]["moves"] == [{"start": 1, "end": 65_535, "source": None, "target": "a"}]
             assert rig.subscriptions.events.listeners
 
@@ -95,12 +95,12 @@ def test_a_listener_may_ask_for_some_only() -> None:
 
     async def scenario() -> None:
         rig = AdminRig()
-        async with listening(rig, subscription="t", consumer="b") as (stream, _):
+        async with listening(rig, subscription="t", worker="b") as (stream, _):
             rig.worker("b", subscription="other")
             rig.worker("a", subscription="t")
             rig.worker("b", subscription="t")
             joined = await stream.until("worker_joined")
-            assert (joined["subscription"], joined["facts"]["consumer"]) == ("t", "b")
+            assert (joined["subscription"], joined["facts"]["worker"]) == ("t", "b")
             rig.worker("c", subscription="t")
             lost = await stream.until("worker_joined")
             assert "b" in {move["source"] for move in lost["facts"]["moves"]}
@@ -139,9 +139,9 @@ def test_who_listens_for_a_worker_hears_that_the_subscription_ended() -> None:
     async def scenario() -> None:
         rig = AdminRig()
         worker = rig.worker("a")
-        async with listening(rig, consumer="a") as (stream, _):
+        async with listening(rig, worker="a") as (stream, _):
             worker.close()
-            assert (await stream.until("worker_left"))["facts"]["consumer"] == "a"
+            assert (await stream.until("worker_left"))["facts"]["worker"] == "a"
             assert (await stream.until("subscription_ended"))["subscription"] == "s"
 
     told(scenario)
@@ -163,7 +163,7 @@ def test_a_listener_goes_on_after_the_last_event_it_had() -> None:
         async with listening(rig, {"Last-Event-ID": "3"}) as (stream, _):
             first = await stream.next()
             assert (first["id"], first["event"]) == ("4", "worker_joined")
-            assert json.loads(first["data"])["facts"]["consumer"] == "b"
+            assert json.loads(first["data"])["facts"]["worker"] == "b"
 
     told(scenario)
 

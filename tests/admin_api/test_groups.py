@@ -134,7 +134,7 @@ def test_a_session_is_told_with_its_streams() -> None:
         "streams_leaving": 1,
         "counters": {"streams_opened": 3, "streams_given_back": 0, "streams_overdue": 0, "streams_refused": 0},
     }
-    assert [(row["stream"], row["first_slot"], row["holding"], row["consumer"]) for row in told["streams"]] == [
+    assert [(row["stream"], row["first_slot"], row["holding"], row["upstream_state"]) for row in told["streams"]] == [
         (1, 16_384, "releasing", "ready"),
         (2, 32_768, "open", "ready"),
         (3, 49_152, "open", "ready"),

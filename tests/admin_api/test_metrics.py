@@ -54,12 +54,12 @@ ALL_FAMILIES = (
     *families.TOPIC,
     *families.GROUP,
     *families.SUBSCRIPTION,
-    *families.CONSUMER,
+    *families.WORKER,
     *families.PULSAR_SUBSCRIPTION,
     *families.PULSAR_CONSUMER,
 )
-NAME = re.compile(r"(keyline_(gateway|topic|group|subscription|consumer)|pulsar)(_[a-z]+)+")
-EVERYTHING: dict[str, Any] = {"consumers_max": 1_000, "pulsar_names": True}
+NAME = re.compile(r"(keyline_(gateway|topic|group|subscription|worker)|pulsar)(_[a-z]+)+")
+EVERYTHING: dict[str, Any] = {"workers_max": 1_000, "pulsar_names": True}
 
 Numbers = dict[tuple[str, frozenset[tuple[str, str]]], float]
 
@@ -116,7 +116,7 @@ class Gateway:
         self,
         accept: str = "",
         *,
-        consumers_max: int = 0,
+        workers_max: int = 0,
         pulsar_names: bool = False,
         headers: dict[str, str] | None = None,
     ) -> httpx.Response:
@@ -124,7 +124,7 @@ class Gateway:
 
         async def ask() -> httpx.Response:
             app = FastAPI()
-            app.include_router(metrics_routes(self.source(), consumers_max=consumers_max, pulsar_names=pulsar_names))
+            app.include_router(metrics_routes(self.source(), workers_max=workers_max, pulsar_names=pulsar_names))
             transport = httpx.ASGITransport(app=app)
             async with httpx.AsyncClient(transport=transport, base_url="http://gateway") as client:
                 return await client.get("/metrics", headers={"accept": accept} | (headers or {}))
@@ -245,13 +245,13 @@ def test_who_takes_gzip_gets_it() -> None:
 def test_names_with_any_characters_are_told_as_they_are(accept: str) -> None:
     """Quotes, backslashes, line ends, braces, what stands for a label's place in a template, other alphabets."""
     gateway = Gateway()
-    name, consumer = 'a{0}\\\n"\x01\x02 {1}\\n', 'ü "%s" {topic} \x05'
-    gateway.rig.worker(consumer, subscription=name)
+    name, worker = 'a{0}\\\n"\x01\x02 {1}\\n', 'ü "%s" {topic} \x05'
+    gateway.rig.worker(worker, subscription=name)
     parse = parse_openmetrics if accept == AS_PROMETHEUS_ASKS else parse_text
     found = numbers_of(list(parse(gateway.get(accept, **EVERYTHING).text)))
     labels = {"topic": TOPIC, "subscription": name}
     assert of(found, "keyline_subscription_workers", **labels) == 1
-    assert of(found, "keyline_consumer_workers", **labels, consumer=consumer) == 1
+    assert of(found, "keyline_worker_connected", **labels, worker=worker) == 1
     assert of(found, "pulsar_subscription_consumers_count", **labels, namespace="public/default") == 1
 
 
@@ -261,7 +261,7 @@ def test_names_with_any_characters_are_told_as_they_are(accept: str) -> None:
 def test_names_follow_prometheus() -> None:
     """One prefix, `_total` on counters and on nothing else, the unit at the end, none of the suffixes it reserves."""
     for family in ALL_FAMILIES:
-        assert re.fullmatch(r"(keyline_(gateway|topic|group|subscription|consumer)|pulsar)(_[a-z]+)+", family.name), (
+        assert re.fullmatch(r"(keyline_(gateway|topic|group|subscription|worker)|pulsar)(_[a-z]+)+", family.name), (
             family.name
         )
         assert family.name.endswith("_total") == (family.kind == "counter")
@@ -287,10 +287,10 @@ def test_every_family_is_shown_with_its_kind_and_its_words() -> None:
 
 
 def test_no_label_is_a_key_or_anything_else_without_bound() -> None:
-    """Of topics, subscriptions and consumers there are so many; every other label has a few values."""
+    """Of topics, subscriptions and workers there are so many; every other label has a few values."""
     gateway = Gateway()
     driven(gateway)
-    ours = {"topic", "subscription", "consumer", "le", "state", "cause", "kind", "version", "certificate"}
+    ours = {"topic", "subscription", "worker", "le", "state", "cause", "kind", "version", "certificate"}
     for metric in gateway.families(**EVERYTHING):
         labels = {label for sample in metric.samples for label in sample.labels}
         if metric.name.startswith("keyline_"):
@@ -313,7 +313,7 @@ def test_the_docs_list_every_metric_as_it_is() -> None:
         (families.TOPIC, families.TOPIC_LABELS),
         (families.GROUP, families.SUBSCRIPTION_LABELS),
         (families.SUBSCRIPTION, families.SUBSCRIPTION_LABELS),
-        (families.CONSUMER, families.CONSUMER_LABELS),
+        (families.WORKER, families.WORKER_LABELS),
         (families.PULSAR_SUBSCRIPTION, families.PULSAR_SUBSCRIPTION_LABELS),
         (families.PULSAR_CONSUMER, families.PULSAR_CONSUMER_LABELS),
     )
@@ -321,7 +321,7 @@ def test_the_docs_list_every_metric_as_it_is() -> None:
         for family in level:
             own = [family.label] if family.label else []
             assert rows.pop(family.name) == [family.kind, ", ".join([*labels, *own]), family.documentation]
-    assert set(rows) == {"keyline_build_info", "keyline_gateway_consumers_shown"}
+    assert set(rows) == {"keyline_build_info", "keyline_gateway_workers_shown"}
 
 
 # ---- what is told ----------------------------------------------------------------------------------------------------
@@ -461,7 +461,7 @@ def test_a_gateway_without_subscriptions_is_told_in_both_formats() -> None:
     for accept, parse in (("text/plain", parse_text), (AS_PROMETHEUS_ASKS, parse_openmetrics)):
         found = numbers_of(list(parse(Gateway().get(accept, **EVERYTHING).text)))
         assert of(found, "keyline_gateway_subscriptions") == 0
-        assert not any(name.startswith(("keyline_subscription", "keyline_consumer", "pulsar")) for name, _ in found)
+        assert not any(name.startswith(("keyline_subscription", "keyline_worker", "pulsar")) for name, _ in found)
 
 
 def never_fall(before: Numbers, after: Numbers) -> None:
@@ -501,43 +501,43 @@ def test_counters_never_fall_while_a_subscription_lives() -> None:
     assert of(before, "keyline_subscription_sent_messages_total") > sent
 
 
-# ---- consumers and the broker's names --------------------------------------------------------------------------------
+# ---- workers and the broker's names ----------------------------------------------------------------------------------
 
 
-def test_consumers_have_series_of_their_own_where_that_is_wanted() -> None:
+def test_workers_have_series_of_their_own_where_that_is_wanted() -> None:
     """Off by default; their numbers add up to the subscription's."""
     gateway = Gateway()
     driven(gateway)
-    assert not any(name.startswith("keyline_consumer") for name, _ in gateway.numbers())
-    found = gateway.numbers(consumers_max=10)
+    assert not any(name.startswith("keyline_worker") for name, _ in gateway.numbers())
+    found = gateway.numbers(workers_max=10)
     for name in ("sent_messages_total", "acked_messages_total", "unacked_messages", "pending_acks", "draining_hashes"):
-        each = [of(found, f"keyline_consumer_{name}", topic=TOPIC, subscription="s", consumer=c) for c in "ab"]
+        each = [of(found, f"keyline_worker_{name}", topic=TOPIC, subscription="s", worker=c) for c in "ab"]
         assert sum(each) == of(found, f"keyline_subscription_{name}")
-    shares = [of(found, "keyline_consumer_hash_space_ratio", consumer=c) for c in "ab"]
+    shares = [of(found, "keyline_worker_hash_space_ratio", worker=c) for c in "ab"]
     assert sum(shares) == pytest.approx(1)
 
 
-def test_there_are_only_so_many_consumers() -> None:
+def test_there_are_only_so_many_workers() -> None:
     """Over all subscriptions, the oldest first; how many are shown is told."""
     gateway = Gateway()
     for subscription in "st":
         for name in "abc":
             gateway.rig.worker(name, subscription=subscription)
     for bound, shown in ((0, 0), (1, 1), (4, 4), (6, 6), (100, 6)):
-        found = gateway.numbers(consumers_max=bound, pulsar_names=True)
-        for name in ("keyline_consumer_workers", "pulsar_consumer_unacked_messages"):
+        found = gateway.numbers(workers_max=bound, pulsar_names=True)
+        for name in ("keyline_worker_connected", "pulsar_consumer_unacked_messages"):
             assert len([key for key in found if key[0] == name]) == shown
-        assert of(found, "keyline_gateway_consumers_shown") == shown
+        assert of(found, "keyline_gateway_workers_shown") == shown
         assert of(found, "keyline_gateway_workers") == 6
 
 
-def test_consumers_of_one_name_share_their_series() -> None:
+def test_workers_of_one_name_share_their_series() -> None:
     """Two with the same labels would be an error to Prometheus."""
     gateway = Gateway()
     for _ in range(3):
         gateway.rig.worker("a", permits=2)
     found = gateway.numbers(**EVERYTHING)
-    assert of(found, "keyline_consumer_workers", consumer="a") == 3
+    assert of(found, "keyline_worker_connected", worker="a") == 3
     assert of(found, "pulsar_consumer_available_permits", consumer_name="a") == 6
 
 
@@ -545,9 +545,9 @@ def test_the_brokers_names_are_given_where_they_are_wanted() -> None:
     """With the labels its own metrics have, as far as they are known here, and the numbers of ours."""
     gateway = Gateway()
     driven(gateway)
-    assert not any(name.startswith("pulsar_") for name, _ in gateway.numbers(consumers_max=5))
+    assert not any(name.startswith("pulsar_") for name, _ in gateway.numbers(workers_max=5))
     found = gateway.numbers(pulsar_names=True)
-    assert not any(name.startswith("pulsar_consumer") for name, _ in found), "consumers are switched by themselves"
+    assert not any(name.startswith("pulsar_consumer") for name, _ in found), "workers are switched by themselves"
     labels = {"namespace": "public/default", "topic": TOPIC, "subscription": "s"}
     assert of(found, "pulsar_subscription_unacked_messages", **labels) == 41
     assert of(found, "pulsar_subscription_in_replay", **labels) == 1
@@ -566,7 +566,7 @@ class ManySubscriptions:
         self.gateway = source.gateway
         self.topics = source.topics
         self.groups = source.groups
-        self.consumers = source.consumers
+        self.workers = source.workers
         self._source = source
         self._count = count
 

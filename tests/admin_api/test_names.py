@@ -7,43 +7,43 @@ from urllib.parse import quote
 
 import pytest
 
-from proxy.cli.admin_client import consumer_path, subscription_path
+from proxy.cli.admin_client import subscription_path, worker_path
 from tests.admin_api.rig import AdminRig
 from tests.net import subscription_rig_broker
 
 BELOW = "/api/v1/subscriptions/public/default/"
-ODD = ["a/b", "a%2Fb", "a b", "/", "a/", "/ring", "é/%", "?", "#", "a/consumers/b", "..a"]
+ODD = ["a/b", "a%2Fb", "a b", "/", "a/", "/ring", "é/%", "?", "#", "a/workers/b", "..a"]
 TWINS = [("a/b", "c"), ("a", "b/c"), ("a", "b%2Fc"), ("a", "b"), ("a/b", "b"), ("a", "é/%"), ("a-b", "c")]
 
 
-def odd_rig(monkeypatch: pytest.MonkeyPatch, topic: str, subscription: str, consumer: str) -> AdminRig:
+def odd_rig(monkeypatch: pytest.MonkeyPatch, topic: str, subscription: str, worker: str) -> AdminRig:
     """A gateway with one worker, all of whose names may be odd."""
     rig = AdminRig()
     name = f"persistent://public/default/{topic}"
     monkeypatch.setattr(subscription_rig_broker, "TOPIC", name)
-    rig.worker(consumer, topic=name, subscription=subscription, permits=9)
+    rig.worker(worker, topic=name, subscription=subscription, permits=9)
     return rig
 
 
 @pytest.mark.parametrize("name", ODD)
-def test_a_topic_a_subscription_and_a_consumer_may_have_a_slash_in_their_names(
+def test_a_topic_a_subscription_and_a_worker_may_have_a_slash_in_their_names(
     monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     """Percent-encoded, in reads, previews and orders."""
     rig = odd_rig(monkeypatch, name, name, name)
     encoded = quote(name, safe="")
     subscription = f"{BELOW}{encoded}/{encoded}"
-    consumer = f"{subscription}/consumers/{encoded}"
+    worker = f"{subscription}/workers/{encoded}"
     shown = rig.ask("GET", subscription).json()
     assert (shown["topic"], shown["subscription"]) == (f"persistent://public/default/{name}", name)
-    assert rig.ask("GET", subscription + "/ring").json()["consumers"] == [name]
+    assert rig.ask("GET", subscription + "/ring").json()["workers"] == [name]
     assert rig.ask("GET", subscription + "/explain?key=k").json()["owner"] == name
-    assert rig.ask("GET", consumer).json()["name"] == name
-    assert rig.ask("GET", consumer + "/pending-acks").json()["total"] == 0
-    assert rig.ask("POST", subscription + "/preview/join", json={"consumer": name}).status_code == 200
-    assert rig.ask("POST", consumer + "/drain").json() == {"consumers": 1}
+    assert rig.ask("GET", worker).json()["name"] == name
+    assert rig.ask("GET", worker + "/pending-acks").json()["total"] == 0
+    assert rig.ask("POST", subscription + "/preview/join", json={"worker": name}).status_code == 200
+    assert rig.ask("POST", worker + "/drain").json() == {"workers": 1}
     assert rig.ask("GET", "/api/v1/orders").json()[0]["drained"] == [name]
-    assert rig.ask("POST", consumer + "/evict").json() == {"consumers": 1}
+    assert rig.ask("POST", worker + "/evict").json() == {"workers": 1}
 
 
 @pytest.mark.parametrize("name", ODD)
@@ -51,7 +51,7 @@ def test_the_commands_address_such_names(monkeypatch: pytest.MonkeyPatch, name: 
     """They encode each part by itself."""
     rig = odd_rig(monkeypatch, "orders", name, name)
     assert rig.ask("GET", "/api/v1" + subscription_path("orders", name)).json()["subscription"] == name
-    assert rig.ask("GET", "/api/v1" + consumer_path("orders", name, name)).json()["name"] == name
+    assert rig.ask("GET", "/api/v1" + worker_path("orders", name, name)).json()["name"] == name
 
 
 def test_an_encoded_slash_is_part_of_a_name_and_no_other_is() -> None:
@@ -69,7 +69,7 @@ def test_what_need_not_be_encoded_may_be() -> None:
     """Both are the same path."""
     rig = AdminRig()
     rig.worker("a")
-    assert rig.ask("GET", "/%61pi/v1/subscriptions/public/default/%6frders/s/r%69ng").json()["consumers"] == ["a"]
+    assert rig.ask("GET", "/%61pi/v1/subscriptions/public/default/%6frders/s/r%69ng").json()["workers"] == ["a"]
 
 
 def test_a_topic_of_the_old_form_has_its_namespace_before_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -97,7 +97,7 @@ def test_a_server_that_gives_no_raw_path_is_served() -> None:
         await app({name: value for name, value in scope.items() if name != "raw_path"}, receive, send)
 
     rig.app = without  # type: ignore[assignment]
-    assert rig.ask("GET", BELOW + "orders/100%25/ring").json()["consumers"] == ["a"]
+    assert rig.ask("GET", BELOW + "orders/100%25/ring").json()["workers"] == ["a"]
 
 
 def test_pages_tell_apart_what_looks_the_same_when_it_is_joined(monkeypatch: pytest.MonkeyPatch) -> None:

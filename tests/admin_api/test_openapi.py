@@ -17,7 +17,7 @@ from tests.admin_api.rig import AdminRig
 
 PAIRS: list[tuple[type[BaseModel], type]] = [
     (subscriptions.DrainingHash, statistics.DrainingHash),
-    (subscriptions.Consumer, statistics.WorkerStatistics),
+    (subscriptions.Worker, statistics.WorkerStatistics),
     (subscriptions.Dispatcher, statistics.DispatcherStatistics),
     (subscriptions.HandOver, subscription_statistics.HandOverStatistics),
     (subscriptions.Subscription, subscription_statistics.SubscriptionStatistics),
@@ -42,7 +42,7 @@ def test_the_document_names_the_fields_that_answers_have(schema: type[BaseModel]
     assert list(schema.model_fields) == [field.name for field in dataclasses.fields(value)]
 
 
-def test_every_state_of_a_hash_is_in_the_document() -> None:
+def test_every_state_of_a_slot_is_in_the_document() -> None:
     """Or a client made from it would fail on one."""
     document = AdminRig().app.openapi()["components"]["schemas"]["Explanation"]["properties"]["state"]["enum"]
     assert set(document) == {state.value for state in explain.SlotState}

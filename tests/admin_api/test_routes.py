@@ -74,7 +74,7 @@ def test_subscriptions_are_told_by_page() -> None:
     assert second["next"] is None
 
 
-def test_a_subscription_and_its_consumers() -> None:
+def test_a_subscription_and_its_workers() -> None:
     """PIP-379's names, at the holder of what drains."""
     rig, key = draining_rig()
     shown = rig.get("")
@@ -84,27 +84,27 @@ def test_a_subscription_and_its_consumers() -> None:
     assert workers["a"]["draining_hashes_pending_messages"] == 1
     assert [(item["hash"], item["owner"]) for item in workers["a"]["draining_hashes"]] == [(slot_of(key), "b")]
     assert workers["b"]["draining_hashes_count"] == 0
-    assert rig.get("/consumers/a") == workers["a"]
+    assert rig.get("/workers/a") == workers["a"]
 
 
 def test_the_ring_covers_the_whole_hash_space_once() -> None:
     """Each range behind the one before."""
     rig, _ = draining_rig()
     ring = rig.get("/ring")
-    assert ring["consumers"] == ["a", "b"]
+    assert ring["workers"] == ["a", "b"]
     assert (ring["ranges"][0][0], ring["ranges"][-1][1], ring["hash_space"]) == (1, 65_535, 65_535)
     assert all(before[1] + 1 == after[0] for before, after in zip(ring["ranges"], ring["ranges"][1:], strict=False))
     assert {place for _, _, place in ring["ranges"]} == {0, 1}
 
 
-def test_draining_hashes_of_subscription_and_consumer() -> None:
+def test_draining_hashes_of_subscription_and_worker() -> None:
     """By page; of who holds them, not of who waits for them."""
     rig, key = draining_rig()
     page = rig.get("/draining-hashes")
     assert (page["draining_hashes_count"], page["holders"], page["next"]) == (1, ["a"], None)
     assert [item["hash"] for item in page["draining_hashes"]] == [slot_of(key)]
-    assert rig.get("/consumers/a/draining-hashes") | {"now": 0} == page | {"now": 0}
-    assert rig.get("/consumers/b/draining-hashes")["draining_hashes"] == []
+    assert rig.get("/workers/a/draining-hashes") | {"now": 0} == page | {"now": 0}
+    assert rig.get("/workers/b/draining-hashes")["draining_hashes"] == []
     assert rig.get("/draining-hashes", after=slot_of(key))["draining_hashes"] == []
 
 
@@ -118,28 +118,28 @@ def test_a_key_that_waits_is_explained() -> None:
     assert rig.get("/explain", slot=slot_of(key)) == answer
 
 
-def test_pending_acks_of_a_consumer() -> None:
+def test_pending_acks_of_a_worker() -> None:
     """All of them, or of one key."""
     rig, key = draining_rig()
-    page = rig.get("/consumers/a/pending-acks")
+    page = rig.get("/workers/a/pending-acks")
     assert [item["message_id"] for item in page["deliveries"]] == ["7:0"]
     assert page["deliveries"][0]["draining"]
-    assert rig.get("/consumers/a/pending-acks", key=key) == page
-    assert rig.get("/consumers/a/pending-acks", key=key + "x")["total"] == 0
+    assert rig.get("/workers/a/pending-acks", key=key) == page
+    assert rig.get("/workers/a/pending-acks", key=key + "x")["total"] == 0
 
 
 def test_a_join_and_a_leave_are_previewed_without_effect() -> None:
     """What would happen, then, is what happens."""
     rig, _ = draining_rig()
     before = rig.get("/ring")
-    preview = rig.ask("POST", SUBSCRIPTION + "/preview/join", json={"consumer": "c"}).json()
+    preview = rig.ask("POST", SUBSCRIPTION + "/preview/join", json={"worker": "c"}).json()
     assert [worker["name"] for worker in preview["workers"]] == ["a", "b", "c"]
     assert preview["workers"][2]["joins"]
     assert rig.get("/ring") == before
     rig.worker("c")
     share = next(worker for worker in rig.get("")["dispatcher"]["workers"] if worker["name"] == "c")["hash_space_share"]
     assert preview["workers"][2]["share_after"] == pytest.approx(share)
-    leave = rig.get("/preview/leave", consumer=["a", "c"])
+    leave = rig.get("/preview/leave", worker=["a", "c"])
     assert [worker["share_after"] for worker in leave["workers"]] == [0, 1, 0]
     assert leave["messages_redelivered"] == 1
 
@@ -174,13 +174,13 @@ def test_drain_and_evict() -> None:
     """A drained worker gets nothing new; an evicted one is told to close."""
     rig = AdminRig()
     worker = rig.worker("a", permits=9)
-    assert rig.order("POST", "/consumers/a/drain") == {"consumers": 1}
+    assert rig.order("POST", "/workers/a/drain") == {"workers": 1}
     rig.link.deliver((0, single("k")))
     assert worker.entries() == []
     assert rig.get("/explain", key="k")["state"] == "drained_by_operator"
-    assert rig.order("DELETE", "/consumers/a/drain") == {"consumers": 1}
+    assert rig.order("DELETE", "/workers/a/drain") == {"workers": 1}
     assert worker.entries() == [0]
-    assert rig.order("POST", "/consumers/a/evict") == {"consumers": 1}
+    assert rig.order("POST", "/workers/a/evict") == {"workers": 1}
     assert worker.forgotten
 
 
@@ -189,12 +189,12 @@ def test_a_drain_of_a_worker_that_has_left_can_be_taken_back() -> None:
     rig = AdminRig()
     a = rig.worker("a")
     b = rig.worker("b")
-    rig.order("POST", "/consumers/a/drain")
-    rig.order("POST", "/consumers/b/drain")
+    rig.order("POST", "/workers/a/drain")
+    rig.order("POST", "/workers/b/drain")
     a.close()
-    assert rig.order("DELETE", "/consumers/a/drain") == {"consumers": 0}
+    assert rig.order("DELETE", "/workers/a/drain") == {"workers": 0}
     b.close()
-    assert rig.order("DELETE", "/consumers/b/drain") == {"consumers": 0}
+    assert rig.order("DELETE", "/workers/b/drain") == {"workers": 0}
     assert rig.ask("GET", "/api/v1/orders").json() == []
 
 
@@ -261,9 +261,9 @@ ORDERS: tuple[tuple[str, str, object], ...] = (
     ("POST", "/resume", None),
     ("PUT", "/ordering-mode", {"ordering_mode": "draining_hashes"}),
     ("PUT", "/limits", {}),
-    ("POST", "/consumers/a/drain", None),
-    ("DELETE", "/consumers/a/drain", None),
-    ("POST", "/consumers/a/evict", None),
+    ("POST", "/workers/a/drain", None),
+    ("DELETE", "/workers/a/drain", None),
+    ("POST", "/workers/a/evict", None),
 )
 
 
@@ -316,5 +316,5 @@ def test_every_order_has_a_test_here(method: str, path: str, body: object) -> No
         if verb != "get" and not path.endswith("/preview/join") and not path.startswith("/api/v1/groups/")
     }
     template = "/api/v1/subscriptions/{tenant}/{namespace}/{topic}/{subscription}"
-    assert (method, template + path.replace("/a/", "/{consumer}/")) in orders
+    assert (method, template + path.replace("/a/", "/{worker}/")) in orders
     assert len(orders) == len(ORDERS)

@@ -33,7 +33,7 @@ def revive(rig: AdminRig) -> None:
 def test_no_request_finds_a_fault(case: schemathesis.Case[Any]) -> None:
     """Among subscriptions that are there half of the time."""
     revive(RIG)
-    names = {"tenant": "public", "namespace": "default", "topic": "orders", "subscription": "s", "consumer": "a"}
+    names = {"tenant": "public", "namespace": "default", "topic": "orders", "subscription": "s", "worker": "a"}
     if len(case.id) and hash(case.id) % 2:
         case.path_parameters.update({name: value for name, value in names.items() if name in case.path_parameters})
     case.call_and_validate(checks=CHECKS)

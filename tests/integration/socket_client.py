@@ -88,7 +88,7 @@ class Socket:
             return closed.rcvd.code, closed.rcvd.reason
 
 
-def consumer_path(dialect: str, topic: str, subscription: str) -> str:
+def worker_path(dialect: str, topic: str, subscription: str) -> str:
     """The path of a worker."""
     return f"/ws/{dialect}/consumer/{topic.replace('://', '/')}/{subscription}"
 
@@ -96,7 +96,7 @@ def consumer_path(dialect: str, topic: str, subscription: str) -> str:
 def worker(admin_url: str, dialect: str, topic: str, subscription: str = "s", **query: object) -> Socket:
     """A Key_Shared worker from the topic's beginning."""
     wanted = {"subscriptionType": "Key_Shared", "subscriptionInitialPosition": "Earliest", **query}
-    return Socket(admin_url, consumer_path(dialect, topic, subscription), origin=None, **wanted)
+    return Socket(admin_url, worker_path(dialect, topic, subscription), origin=None, **wanted)
 
 
 def refusal(socket: Socket) -> tuple[int, str]:

@@ -77,9 +77,9 @@ def test_a_key_that_waits_is_explained_until_it_flows(
 
     new = key_shared(client, topic, "new")
     joined = ear.next("worker_joined")
-    assert joined["facts"]["consumer"] == "old"
+    assert joined["facts"]["worker"] == "old"
     joined = ear.next("worker_joined")
-    assert joined["facts"]["consumer"] == "new"
+    assert joined["facts"]["worker"] == "new"
     assert joined["facts"]["moves_count"] == preview["moves_count"]
     shown = command(gateway, "stats", topic, "s")
     draining = {item["hash"]: item for worker in shown["dispatcher"]["workers"] for item in worker["draining_hashes"]}

@@ -406,7 +406,7 @@ def test_a_refused_order_tells_the_gateways_reason(
     expect(console.row("goes")).to_have_count(0)
     console.allowed.append("status of 404")
     console.dialog.get_by_role("button", name="Evict", exact=True).click()
-    expect(console.dialog.get_by_role("alert")).to_contain_text("has no consumer goes here; it has: stays")
+    expect(console.dialog.get_by_role("alert")).to_contain_text("has no worker goes here; it has: stays")
 
 
 # ---- when the gateway is not there

@@ -158,7 +158,7 @@ def led_by(gateway: KeylineGateway, topic: str, join: Join) -> Workers:
 def all_at(gateway: KeylineGateway, topic: str) -> bool:
     """Whether this replica leads and consumes all streams."""
     group = told(gateway, topic)
-    ready = [] if group is None else [row for row in group["streams"] if row["consumer"] == "ready"]
+    ready = [] if group is None else [row for row in group["streams"] if row["upstream_state"] == "ready"]
     return group is not None and group["summary"]["leads"] and len(ready) == STREAMS
 
 
@@ -298,7 +298,7 @@ def altered(group: Any) -> Any:
     progress[1]["owner"] = progress[3]["owner"] = None
     progress[4]["refused"] = True
     holdings[2]["holding"] = "held"
-    holdings[6] |= {"consumer": "backing_off", "consumer_error": "ConsumerBusy: still there"}
+    holdings[6] |= {"upstream_state": "backing_off", "upstream_error": "ConsumerBusy: still there"}
     own["streams"] = sorted(set(own["streams"]) - {1, 3, 4, 5})
     other = {"replica": "other-1", "number": 7, "state": "updating", "workers_count": 2, "version": 9}
     other |= {"streams": [4], "streams_leaving": [5], "heard_s": 4.2}

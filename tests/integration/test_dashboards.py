@@ -106,7 +106,7 @@ def scraped(pulsar: PulsarStandalone, tmp_path_factory: pytest.TempPathFactory) 
         "listen_tls": "127.0.0.1:0",
         "tls_certificate_file": str(signed.certificate),
         "tls_key_file": str(signed.key),
-        "metrics_consumers_max": "100",
+        "metrics_workers_max": "100",
         "metrics_pulsar_names": "true",
         "producer_return_grace_s": "0",
         "groups_enabled": "true",

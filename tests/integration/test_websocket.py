@@ -19,7 +19,7 @@ from integration.standalone import PulsarStandalone
 from tests.integration.clients import numbered, send_all
 from tests.integration.conditions import eventually
 from tests.integration.conftest import StartGateway
-from tests.integration.socket_client import Socket, consumer_path, payload, refusal, worker
+from tests.integration.socket_client import Socket, payload, refusal, worker, worker_path
 
 NewTopic = Callable[[str], str]
 Statistics = Callable[[str], dict[str, Any]]
@@ -263,7 +263,7 @@ def test_operators_see_and_send_away_a_worker(gateway: KeylineGateway, new_topic
         eventually(lambda: [each["available_permits"] for each in workers_at(gateway, topic)] == [7], "its permits")
         (seen,) = workers_at(gateway, topic)
         assert seen["name"] == "browser"
-        url = f"{gateway.admin_url}/api/v1/subscriptions/{path}/s/consumers/browser/evict"
+        url = f"{gateway.admin_url}/api/v1/subscriptions/{path}/s/workers/browser/evict"
         httpx.post(url, trust_env=False).raise_for_status()
         assert here.closed_with() == (1012, "the consumer was closed: connect again")
     eventually(lambda: not workers_at(gateway, topic), "nobody left")
@@ -316,7 +316,7 @@ def test_a_worker_that_answers_no_ping_is_given_up(
     """Its keys go to others, as those of a silent client of any kind."""
     gateway = start_gateway(broker, keep_alive_s="1")
     topic = new_topic("mute")
-    path = consumer_path("v2", topic, "s") + "?subscriptionType=Key_Shared"
+    path = worker_path("v2", topic, "s") + "?subscriptionType=Key_Shared"
     for _ in mute(gateway, path):
         eventually(lambda: len(workers_at(gateway, topic)) == 1, "the worker")
         eventually(lambda: not workers_at(gateway, topic), "the worker to be given up")
@@ -335,7 +335,7 @@ def test_a_refused_upgrade_says_why(
     assert (status, "Shared is not served here" in detail) == (400, True)
     foreign = Socket(
         gateway.admin_url,
-        consumer_path("v2", topic, "s"),
+        worker_path("v2", topic, "s"),
         origin="https://elsewhere.example",
         subscriptionType="Key_Shared",
     )

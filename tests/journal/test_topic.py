@@ -62,8 +62,8 @@ def test_every_event_is_a_message_with_its_facts() -> None:
     async def scenario() -> None:
         events, broker, topic, task = started()
         await turns()
-        events.happened("worker_joined", KEY, consumer="w1", moves=[{"start": 1}])
-        events.happened("worker_left", KEY, consumer="w1")
+        events.happened("worker_joined", KEY, worker="w1", moves=[{"start": 1}])
+        events.happened("worker_left", KEY, worker="w1")
         await turns()
         events.happened("subscription_ended", KEY)
         events.close()
@@ -78,7 +78,7 @@ def test_every_event_is_a_message_with_its_facts() -> None:
             "kind": "worker_joined",
             "topic": KEY[0],
             "subscription": KEY[1],
-            "facts": {"consumer": "w1", "moves": [{"start": 1}]},
+            "facts": {"worker": "w1", "moves": [{"start": 1}]},
         }
         assert properties == {"kind": "worker_joined", "gateway": "gw-1"}
         assert key == " ".join(KEY)
@@ -93,7 +93,7 @@ def test_what_happens_while_others_are_sent_and_then_the_end() -> None:
     async def scenario() -> None:
         events, broker, topic, task = started()
         await turns()
-        events.happened("worker_left", KEY, consumer="w1")
+        events.happened("worker_left", KEY, worker="w1")
         await turns(2)
         assert not broker.taken, "it is not under way any more"
         events.happened("subscription_ended", KEY)
@@ -114,7 +114,7 @@ def test_events_wait_for_a_broker_that_refuses(monkeypatch: pytest.MonkeyPatch) 
         await turns()
         broker.refusing = True
         for number in range(700):
-            events.happened("worker_joined", KEY, consumer=f"w{number}")
+            events.happened("worker_joined", KEY, worker=f"w{number}")
             await turns(2)
         well = [topic.summary.well]
         broker.refusing = False

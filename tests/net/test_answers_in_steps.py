@@ -22,7 +22,7 @@ Ask = Callable[[Admin], Generator[None, None, Any]]
 ASKED: dict[str, Ask] = {
     "subscriptions": lambda admin: admin.subscriptions(None, 10),
     "subscription": lambda admin: admin.subscription(KEY),
-    "consumer": lambda admin: admin.consumer(KEY, "w0"),
+    "worker": lambda admin: admin.worker(KEY, "w0"),
     "ring": lambda admin: admin.ring(KEY),
     "join": lambda admin: admin.preview_join(KEY, "new", []),
     "leave": lambda admin: admin.preview_leave(KEY, ["w0", "w1"]),
@@ -85,7 +85,7 @@ def test_what_is_told_in_steps_bears_every_change_in_between(name: str, seed: in
     if name == "ring":
         ranges = answer.ranges
         assert all(before[1] < after[0] for before, after in pairwise(ranges))
-        assert all(place < len(answer.consumers) for _, _, place in ranges)
+        assert all(place < len(answer.workers) for _, _, place in ranges)
     if name == "subscription":
         names = [worker.name for worker in answer.dispatcher.workers]
         assert len(names) == len(set(names))

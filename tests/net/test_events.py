@@ -45,7 +45,7 @@ def test_joins_and_leaves_tell_which_slots_moved() -> None:
     began, ready, joined = ear.taken()
     assert (began.kind, ready.kind, joined.kind) == ("subscription_began", "upstream_ready", "worker_joined")
     assert (joined.topic, joined.subscription) == (TOPIC, "s")
-    assert joined.facts["consumer"] == "a"
+    assert joined.facts["worker"] == "a"
     assert covered(joined.facts["moves"]) == 65_535
     assert {(move["source"], move["target"]) for move in joined.facts["moves"]} == {(None, "a")}
     second = rig.worker("b")
@@ -97,7 +97,7 @@ def test_upstream_and_orders_are_told() -> None:
     rig.subscription.orders.drain("a", drained=True)
     assert [event.facts for event in ear.taken() if event.kind == "ordered"] == [
         {"order": "pause"},
-        {"order": "drain", "consumer": "a"},
+        {"order": "drain", "worker": "a"},
     ]
 
 

@@ -251,27 +251,27 @@ def test_sums_over_sessions_are_of_every_count() -> None:
 
 
 def test_a_scrape_may_take_its_time() -> None:
-    """Subscriptions and consumers that end meanwhile are left out, and those that come are not there yet."""
+    """Subscriptions and workers that end meanwhile are left out, and those that come are not there yet."""
     rig = SubscriptionRig()
     workers = [rig.worker("a", subscription=name) for name in ("s", "t", "u")]
     rig.worker("b", subscription="t")
-    summaries, consumers = rig.subscriptions.summaries(), rig.subscriptions.consumer_summaries()
+    summaries, summed = rig.subscriptions.summaries(), rig.subscriptions.worker_summaries()
     assert next(summaries).subscription == "s"
-    assert next(consumers).subscription == "s"
-    assert next(consumers).consumer.name == "a"
+    assert next(summed).subscription == "s"
+    assert next(summed).worker.name == "a"
     workers[2].lose()
     rig.worker("a", subscription="v")
     assert [item.subscription for item in summaries] == ["t"]
     workers[1].lose()
-    assert [(item.subscription, item.consumer.name) for item in consumers] == [("t", "b")]
+    assert [(item.subscription, item.worker.name) for item in summed] == [("t", "b")]
 
 
-def test_consumers_of_one_name_are_one() -> None:
+def test_workers_of_one_name_are_one() -> None:
     """They share the name's series; their shares of the hash space add up."""
     rig = SubscriptionRig()
     for name in ("a", "a", "b"):
         rig.worker(name, permits=5)
-    first, second = (item.consumer for item in rig.subscriptions.consumer_summaries())
+    first, second = (item.worker for item in rig.subscriptions.worker_summaries())
     assert (first.name, first.workers, first.available_permits) == ("a", 2, 10)
     assert (second.name, second.workers, second.available_permits) == ("b", 1, 5)
     assert first.hash_space_share + second.hash_space_share == pytest.approx(1.0)
@@ -281,5 +281,5 @@ def test_a_share_of_the_hash_space_is_of_all_of_it() -> None:
     """Also where ranges leave holes."""
     rig = SubscriptionRig()
     rig.worker("a", keySharedMeta=sticky((0, 16_383)))
-    (only,) = rig.subscriptions.consumer_summaries()
-    assert only.consumer.hash_space_share == 0.25
+    (only,) = rig.subscriptions.worker_summaries()
+    assert only.worker.hash_space_share == 0.25

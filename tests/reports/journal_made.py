@@ -83,7 +83,7 @@ class Life:
         """An event."""
         row = self._common(at)
         self.events.append(
-            row | {"number": at, "kind": kind, "consumer": facts.get("consumer"), "facts": json.dumps(facts)}
+            row | {"number": at, "kind": kind, "consumer": facts.get("worker"), "facts": json.dumps(facts)}
         )
         return self
 

@@ -51,7 +51,7 @@ def test_the_worker_that_others_waited_for_longest_comes_first(spark: SparkSessi
 
 def test_the_worst_are_told_with_what_they_came_from(spark: SparkSession) -> None:
     """The last join or leave before the slot began to drain, in the same life; only those that somebody waited for."""
-    life = Life().happened(5, "worker_joined", consumer="w4").happened(50, "worker_left", consumer="w1")
+    life = Life().happened(5, "worker_joined", worker="w4").happened(50, "worker_left", worker="w1")
     life.happened(8, "upstream_lost")
     rows = table(
         spark,

@@ -78,7 +78,7 @@ def test_changes_are_counted_by_gateway_and_kind(spark: SparkSession) -> None:
     """Over all its lives; what is not of groups is left out."""
     first, second, other = Replica("a"), Replica("a", "2"), Replica("a", subscription="audit")
     first.joined(1)
-    first.happened(2, "worker_joined", consumer="w1").happened(3, "group_replayed", problem=None)
+    first.happened(2, "worker_joined", worker="w1").happened(3, "group_replayed", problem=None)
     second.joined(50)
     other.joined(7)
     columns = ("topic", "subscription", "gateway", "kind", "count", "first_wall_ns", "last_wall_ns")
@@ -205,5 +205,5 @@ def test_a_stream_of_another_cut_is_another_stream(spark: SparkSession) -> None:
 
 def test_of_nothing_there_is_nothing_to_tell(spark: SparkSession) -> None:
     """A gateway that is alone has no group, and an empty journal is no error."""
-    for told in (events(spark), events(spark, Life().happened(5, "worker_joined", consumer="w1"))):
+    for told in (events(spark), events(spark, Life().happened(5, "worker_joined", worker="w1"))):
         assert [rows(job(told)) for job in (changes, leaders, moves, pauses)] == [[]] * 4

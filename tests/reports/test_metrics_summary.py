@@ -61,7 +61,7 @@ def days(metrics: DataFrame) -> list[dict[str, Any]]:
 
 def test_chosen_series_are_told_sample_by_sample(spark: SparkSession) -> None:
     """In time, each by itself: gateways, subscriptions and consumers are not mixed."""
-    consumers = "keyline_consumer_draining_hashes"
+    consumers = "keyline_worker_draining_hashes"
     metrics = table(
         spark,
         sample(20, HASHES, 4.0),
@@ -88,7 +88,7 @@ def test_chosen_series_are_told_sample_by_sample(spark: SparkSession) -> None:
 
 def test_the_names_asked_for_are_exported() -> None:
     """Whoever renames a metric renames it here."""
-    exported = {family.name for family in (*families.SUBSCRIPTION, *families.CONSUMER)}
+    exported = {family.name for family in (*families.SUBSCRIPTION, *families.WORKER)}
     assert set(DRAINING) <= exported
 
 

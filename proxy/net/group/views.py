@@ -58,8 +58,8 @@ class StreamHere:
     first_slot: int
     last_slot: int
     holding: str
-    consumer: str
-    consumer_error: str
+    upstream_state: str
+    upstream_error: str
     acknowledged: str | None
     pending_messages: int
     rate: float
@@ -170,8 +170,8 @@ def _streams_here(assignment: GroupAssignment, member: GroupMember) -> tuple[Str
                 first_slot=span.start,
                 last_slot=span.end,
                 holding=holding.value,
-                consumer="none" if upstream is None else upstream.state.value,
-                consumer_error="" if upstream is None else upstream.last_error,
+                upstream_state="none" if upstream is None else upstream.state.value,
+                upstream_error="" if upstream is None else upstream.last_error,
                 acknowledged=_position(state.acknowledged),
                 pending_messages=state.pending_count,
                 rate=state.rate,

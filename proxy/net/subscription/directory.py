@@ -18,11 +18,11 @@ from proxy.net.subscription.pending_worker import PendingWorker
 from proxy.net.subscription.services import Services
 from proxy.net.subscription.subscription import Assignment, Subscription
 from proxy.net.subscription.summary import (
-    SubscribedConsumerSummary,
+    SubscribedWorkerSummary,
     SubscriptionsSummary,
     SubscriptionSummary,
-    consumer_summaries,
     subscription_summary,
+    worker_summaries,
 )
 from proxy.net.subscription.workers import error_frame
 from proxy.wire import commands
@@ -204,11 +204,11 @@ class Subscriptions:
             if not subscription.state.ended:
                 yield subscription_summary(subscription)
 
-    def consumer_summaries(self) -> Iterator[SubscribedConsumerSummary]:
+    def worker_summaries(self) -> Iterator[SubscribedWorkerSummary]:
         """Each consumer of each, by name; in the same way."""
         for subscription in list(self._subscriptions.values()):
             if not subscription.state.ended:
-                yield from consumer_summaries(subscription)
+                yield from worker_summaries(subscription)
 
 
 class _Refused(PendingWorker):

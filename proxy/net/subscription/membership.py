@@ -131,7 +131,7 @@ class Membership:
 
     def _joined(self, subscriber: SubscribedWorker, worker: Worker, moves: Sequence[RangeMove[Worker]]) -> None:
         state, peer = self._state, subscriber.link.peer
-        log.info("worker joined", topic=state.topic, subscription=state.name, consumer=worker.name, peer=peer)
+        log.info("worker joined", topic=state.topic, subscription=state.name, worker=worker.name, peer=peer)
         state.events.joined(state.key, worker.name, peer, moves)
 
     def _leave(self, changes: membership.Changes, subscriber: SubscribedWorker, reason: str) -> None:
@@ -140,7 +140,7 @@ class Membership:
         subscriber.worker = None
         del self.subscribers[worker.index]
         moves = changes.leave(worker)
-        log.info("worker left", topic=state.topic, subscription=state.name, consumer=worker.name, reason=reason)
+        log.info("worker left", topic=state.topic, subscription=state.name, worker=worker.name, reason=reason)
         state.events.left(state.key, worker.name, reason, moves)
 
     def _changed(self, begun: int) -> None:

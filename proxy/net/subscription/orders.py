@@ -62,7 +62,7 @@ class OperatorOrders:
         for worker in workers:
             dispatcher.set_drained(worker, drained, self._state.now())
         self._state.schedule_flush()
-        self._tell("drain" if drained else "end of the drain", consumer=name)
+        self._tell("drain" if drained else "end of the drain", worker=name)
         return len(workers)
 
     def evict(self, name: str) -> int:
@@ -73,7 +73,7 @@ class OperatorOrders:
         """
         subscribers = self._membership.subscribers.values()
         found = [item for item in subscribers if item.worker is not None and item.worker.name == name]
-        self._tell("evict", consumer=name)
+        self._tell("evict", worker=name)
         for subscriber in found:
             subscriber.end()
             self._membership.leave(subscriber, "evicted by an operator")

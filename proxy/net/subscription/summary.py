@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
-from proxy.core.summary import ConsumerSummary, DispatcherSummary, consumer_summary, dispatcher_summary, workers_by_name
+from proxy.core.summary import DispatcherSummary, WorkerSummary, dispatcher_summary, worker_summary, workers_by_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -52,14 +52,14 @@ class SubscriptionSummary:
 
 
 @dataclass(frozen=True, slots=True)
-class SubscribedConsumerSummary:
+class SubscribedWorkerSummary:
     """The workers of one name on one subscription."""
 
     topic: str
     subscription: str
     oldest_unacknowledged_s: float
     """As for the whole subscription."""
-    consumer: ConsumerSummary
+    worker: WorkerSummary
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,15 +108,15 @@ def subscription_summary(subscription: Subscription) -> SubscriptionSummary:
     )
 
 
-def consumer_summaries(subscription: Subscription) -> Iterator[SubscribedConsumerSummary]:
-    """Its consumers by name, each as of the moment it is asked for; who has left by then is left out."""
+def worker_summaries(subscription: Subscription) -> Iterator[SubscribedWorkerSummary]:
+    """Its workers by name, each as of the moment it is asked for; who has left by then is left out."""
     state, dispatcher = subscription.state, subscription.state.dispatcher
     for name, known in workers_by_name(dispatcher).items():
-        here = [worker for worker in known if dispatcher.workers.get(worker.index) is worker]
+        here = [each for each in known if dispatcher.workers.get(each.index) is each]
         if here:
-            consumer = consumer_summary(dispatcher, name, here)
-            oldest_s = _age(state, consumer.oldest_delivery_at)
-            yield SubscribedConsumerSummary(state.topic, state.name, oldest_s, consumer)
+            worker = worker_summary(dispatcher, name, here)
+            oldest_s = _age(state, worker.oldest_delivery_at)
+            yield SubscribedWorkerSummary(state.topic, state.name, oldest_s, worker)
 
 
 def _age(state: SubscriptionState, since: float | None) -> float:
