@@ -58,7 +58,7 @@ class GatewayView(Protocol):
     def pending(
         self, key: Key, name: str, *, message_key: bytes | None, slot: int | None, after: str | None, limit: int
     ) -> Steps:
-        """A page of a worker's pending messages; only those of a key or slot, if one is given."""
+        """A page of a worker's unacknowledged messages; only those of a key or slot, if one is given."""
 
     def explain(self, key: Key, *, message_key: bytes | None, slot: int | None) -> Any:
         """Why a key, or a slot, waits or flows; one of both is given."""

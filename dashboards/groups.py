@@ -51,11 +51,11 @@ _NOW: Final = Row(
             f"sum({subscription('keyline_group_leading')})",
         ),
         stat(
-            "Streams being given back",
+            "Streams being released",
             "Their workers still have messages of them.",
             "short",
             NO_LIMIT,
-            f"sum({subscription('keyline_group_streams_leaving')})",
+            f"sum({subscription('keyline_group_streams_releasing')})",
         ),
     ),
 )
@@ -72,7 +72,7 @@ _GROUPS: Final = Row(
                 Query(f"max by ({_BY_REPLICA}) ({subscription(metric)})", column)
                 for column, metric in (
                     ("Streams", "keyline_group_streams_leased"),
-                    ("Leaving", "keyline_group_streams_leaving"),
+                    ("Releasing", "keyline_group_streams_releasing"),
                     ("Lease left", "keyline_group_lease_left_seconds"),
                     ("Leads", "keyline_group_leading"),
                     ("Epoch", "keyline_group_epoch"),
@@ -106,10 +106,10 @@ _MOVES: Final = Row(
     (
         lines(
             "Streams that move",
-            "Opened here, given back, given back with unacknowledged messages (redelivered elsewhere).",
+            "Opened here, released, released with unacknowledged messages (redelivered elsewhere).",
             "cps",
             ("opened", _moved("opened")),
-            ("given back", _moved("given_back")),
+            ("released", _moved("released")),
             ("overdue", _moved("overdue")),
         ),
         lines(

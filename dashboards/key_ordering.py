@@ -41,11 +41,11 @@ _AT_A_GLANCE: Final = Row(
             subscription_sum("draining_hashes"),
         ),
         stat(
-            "Pending of them",
+            "Unacknowledged of them",
             "Deliveries that former owners must acknowledge before those slots flow.",
             "short",
             NO_LIMIT,
-            subscription_sum("draining_hashes_pending_messages"),
+            subscription_sum("draining_hashes_unacked_messages"),
         ),
         stat(
             "Waiting slots",
@@ -90,9 +90,9 @@ _HAND_OVERS: Final = Row(
             "draining_hashes",
         ),
         worst(
-            "Pending messages of draining hashes",
+            "Unacknowledged messages of draining hashes",
             "Deliveries that former owners hold of them.",
-            "draining_hashes_pending_messages",
+            "draining_hashes_unacked_messages",
         ),
         _quantiles(
             "Hand-over duration",

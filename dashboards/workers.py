@@ -142,7 +142,7 @@ _EACH: Final = Row(
             unit="s",
         ),
         _workers(
-            "Pending deliveries",
+            "Pending acks",
             "Deliveries it has not acknowledged; a batch may be one.",
             worker("keyline_worker_pending_acks"),
         ),

@@ -10,7 +10,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as all of Spark's documen
 from spark_reports.columns import SUBSCRIPTION
 from spark_reports.quantiles import quantiles
 
-CAUSES: Final = ("worker_joined", "worker_left", "ordered")
+CAUSES: Final = ("worker_joined", "worker_left", "operator_order")
 """Events that make slots drain."""
 
 

@@ -20,7 +20,7 @@ SERIES: Final = ("gateway", "topic", "subscription", "consumer", "name", "labels
 
 DRAINING: Final = (
     "keyline_subscription_draining_hashes",
-    "keyline_subscription_draining_hashes_pending_messages",
+    "keyline_subscription_draining_hashes_unacked_messages",
     "keyline_subscription_draining_hashes_cleared_total",
     "keyline_worker_draining_hashes",
     "keyline_worker_draining_hashes_cleared_total",

@@ -51,7 +51,7 @@ VIOLATIONS: Final = (
 
 BEGINNINGS: Final = ("subscription_began", "group_replayed")
 """Events behind which messages of before may come once more, in their order."""
-ABSENCES: Final = ("upstream_lost", "upstream_ready", "group_session", "group_stream_given_back", "ordered")
+ABSENCES: Final = ("upstream_lost", "upstream_ready", "group_session", "group_stream_released", "operator_order")
 """Events at which the gateway may give up what waits: another replica, or the broker, has it then."""
 
 SUMS: Final = (

@@ -34,10 +34,10 @@ const TELLERS = {
   group_leader: ({ leads, epoch }) => (leads ? `this replica leads the group, epoch ${whole(epoch)}` : "this replica no longer leads the group"),
   group_replayed: ({ problem }) =>
     problem === null ? "the group replays from another position" : `the group's replay failed: ${problem}`,
-  group_stream_given_back: ({ stream, streams = [stream], duration_s, overdue }) =>
-    `${streamsNamed(streams)} given back ${duration_s < 0.001 ? "at once" : `after ${streams.length > 1 ? "up to " : ""}${duration(duration_s)}`}${overdue ? `; workers still had messages of ${streams.length > 1 ? "them" : "it"}` : ""}`,
+  group_stream_released: ({ stream, streams = [stream], duration_s, overdue }) =>
+    `${streamsNamed(streams)} released ${duration_s < 0.001 ? "at once" : `after ${streams.length > 1 ? "up to " : ""}${duration(duration_s)}`}${overdue ? `; workers still had messages of ${streams.length > 1 ? "them" : "it"}` : ""}`,
   group_left: () => "this replica left the group",
-  ordered: ({ order, worker, mode }) => `ordered: ${order}${worker ? ` of ${worker}` : ""}${mode ? `, ${mode}` : ""}`,
+  operator_order: ({ order, worker, mode }) => `operator's order: ${order}${worker ? ` of ${worker}` : ""}${mode ? `, ${mode}` : ""}`,
 };
 
 /** "0 to 3, 7", cut to the available length. */

@@ -33,7 +33,7 @@ export class GroupsDetail {
     { head: "Lease", title: "When the leader last heard from the replica; at a replica that does not lead, how long its leases last", fill: (cell, stream) => setText(cell, leaseOf(stream)) },
     { head: "Version", number: true, title: "Version of the replica's set of streams", fill: (cell, { version }) => setText(cell, orNone(version)) },
     { head: "Acknowledged", title: "Everything of the stream up to this position, ledger:entry", make: () => [el("span", { class: "position" })], fill: (cell, { acknowledged }) => setText(cell.firstElementChild, acknowledged ?? NONE) },
-    { head: "Pending", number: true, title: "Messages that workers have not acknowledged", fill: (cell, { pending_messages }) => setText(cell, whole(pending_messages)) },
+    { head: "Pending", number: true, title: "Messages that workers have not acknowledged", fill: (cell, { unacked_messages }) => setText(cell, whole(unacked_messages)) },
     { head: "Messages/s", number: true, fill: (cell, stream) => setText(cell, rate(stream.rate)) },
   ]);
   #sessions = new Rows(byId("sessions"), "Sessions of replicas", [
@@ -41,7 +41,7 @@ export class GroupsDetail {
     { head: "State", make: () => [el("span", { class: "badge" })], fill: fillBadge(({ state }) => sessionState(state)) },
     { head: "Workers", number: true, fill: (cell, { workers_count }) => setText(cell, whole(workers_count)) },
     { head: "Streams", number: true, fill: (cell, { streams }) => setText(cell, whole(streams.length)) },
-    { head: "To be given back", number: true, fill: (cell, { streams_leaving }) => setText(cell, whole(streams_leaving.length)) },
+    { head: "To be released", number: true, fill: (cell, { streams_releasing }) => setText(cell, whole(streams_releasing.length)) },
     { head: "Version", number: true, title: "Version of its set of streams", fill: (cell, { version }) => setText(cell, orNone(version)) },
     { head: "Last heard", number: true, fill: fillHeard },
   ]);

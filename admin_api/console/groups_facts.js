@@ -25,7 +25,7 @@ function ownState({ holding, upstream_state }, { lease_left_s }) {
 }
 
 function ledStream(stream, here, summary, sessions) {
-  const session = sessions.find((each) => each.streams.includes(stream.stream) || each.streams_leaving.includes(stream.stream));
+  const session = sessions.find((each) => each.streams.includes(stream.stream) || each.streams_releasing.includes(stream.stream));
   const known = { version: session?.version ?? null, heard_s: session?.heard_s ?? null, more: here?.upstream_error ?? "" };
   // A stream that is here without an owner is kept for the next lease.
   if (here !== undefined && (session === undefined || session.replica === summary.replica)) {
@@ -37,7 +37,7 @@ function ledStream(stream, here, summary, sessions) {
 
 function ledState({ stream, refused }, session) {
   if (session === undefined) return "unowned";
-  if (session.streams_leaving.includes(stream)) return "releasing";
+  if (session.streams_releasing.includes(stream)) return "releasing";
   if (refused) return "refused";
   return session.state === "waiting_replaying" ? "opening" : "leased";
 }

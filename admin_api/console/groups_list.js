@@ -37,13 +37,13 @@ export function groupsTable(model, more) {
 
 function figuresOf({ replica, items, more }) {
   const sum = (of) => items.reduce((all, item) => all + of(item), 0);
-  const leaving = sum((item) => item.streams_leaving);
+  const releasing = sum((item) => item.streams_releasing);
   const still = sum((item) => Number(item.lease_left_s <= 0));
   return [
     ["This replica", replica, ""],
     ["Groups", whole(items.length), more ? "and more" : ""],
     ["Led here", whole(sum((item) => Number(item.leads))), ""],
-    ["Streams here", whole(sum((item) => item.streams_here)), leaving > 0 ? `${whole(leaving)} to be given back` : ""],
+    ["Streams here", whole(sum((item) => item.streams_here)), releasing > 0 ? `${whole(releasing)} to be released` : ""],
     ["Without a lease", whole(still), still > 0 ? "not delivered here" : "", still > 0 ? "bad" : ""],
   ];
 }

@@ -16,7 +16,7 @@ const STREAMS = {
   delivered: { text: "delivered here", tone: "good", look: "leased" },
   leased: { text: "leased", tone: "good", look: "leased" },
   opening: { text: "being opened", tone: "held", look: "opening" },
-  releasing: { text: "being given back", tone: "held", look: "releasing" },
+  releasing: { text: "being released", tone: "held", look: "releasing" },
   held: { text: "held, not delivered", tone: "bad", look: "held" },
   refused: { text: "refused by the broker", tone: "bad", look: "refused" },
   unowned: { text: "without an owner", tone: "bad", look: "unowned" },
@@ -30,7 +30,7 @@ const SESSIONS = {
   waiting_replaying: { text: "confirming its streams", tone: "held" },
   replaying: { text: "delivers", tone: "good" },
   waiting_updating: { text: "confirming a change", tone: "held" },
-  updating: { text: "gives streams back", tone: "held" },
+  updating: { text: "releases streams", tone: "held" },
 };
 
 export const streamState = (state) => STREAMS[state];
@@ -45,7 +45,7 @@ export function stillState({ lease_left_s, streams_here }) {
 /** The state of this replica in the group. */
 export function groupState(summary) {
   if (summary.state === "disconnected") return { text: "has left", tone: "idle" };
-  if (summary.lease_left_s > 0 && summary.streams_leaving > 0) return { text: "gives streams back", tone: "held" };
+  if (summary.lease_left_s > 0 && summary.streams_releasing > 0) return { text: "releases streams", tone: "held" };
   return stillState(summary) ?? { text: "delivers", tone: "good" };
 }
 
@@ -64,9 +64,9 @@ export function groupFigures(summary, leading) {
     ["Leader", ...leaderFigure(summary)],
     ["Epoch", orNone(summary.epoch), summary.version === null ? "" : `version ${whole(summary.version)} of its streams`],
     ["Lease", ...leaseFigure(summary.lease_left_s)],
-    ["Streams here", streamsOfAll(summary), some(summary.streams_leaving, "to be given back")],
+    ["Streams here", streamsOfAll(summary), some(summary.streams_releasing, "to be released")],
     ["Workers here", whole(summary.workers_count), leading === null ? "" : `${counted(workers, "worker")} in all`],
-    ["Streams given back", whole(counters.streams_given_back), problems.filter(Boolean).join(", ")],
+    ["Streams released", whole(counters.streams_released), problems.filter(Boolean).join(", ")],
   ];
 }
 

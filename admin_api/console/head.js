@@ -69,10 +69,10 @@ export class Head {
       ["State", state.text, subscription.upstream_state === "ready" ? "" : subscription.upstream_error, state.tone],
       ["Workers", whole(dispatcher.workers.length), subscription.joining > 0 ? `${whole(subscription.joining)} joining` : ""],
       ["Waiting", whole(dispatcher.waiting_messages), waited],
-      ["Draining slots", whole(dispatcher.draining_hashes_count), dispatcher.draining_hashes_count > 0 ? counted(dispatcher.draining_hashes_pending_messages, "message") : "", dispatcher.draining_hashes_count > 0 ? "held" : ""],
+      ["Draining slots", whole(dispatcher.draining_hashes_count), dispatcher.draining_hashes_count > 0 ? counted(dispatcher.draining_hashes_unacked_messages, "message") : "", dispatcher.draining_hashes_count > 0 ? "held" : ""],
       ["Unacknowledged", whole(sum((worker) => worker.unacked_messages)), ""],
       ["Acked per second", rated ? rate(sum((worker) => worker.acked_rate)) : NONE, rated ? `sent ${rate(sum((worker) => worker.sent_rate))}` : ""],
-      ["Held in memory", bytes(dispatcher.bytes_held), counted(dispatcher.outstanding_entries, "entry", "entries")],
+      ["Held in memory", bytes(dispatcher.held_bytes), counted(dispatcher.outstanding_entries, "entry", "entries")],
     ];
     if (subscription.group !== null) figures.splice(1, 0, groupFigure(subscription.group));
     showFigures(this.#figures, figures);

@@ -115,7 +115,7 @@ export class KeySearch {
         fact("Owner", answer.owner === null ? NONE : named(answer.owner)),
         fact("Held by", answer.holder === null ? NONE : named(answer.holder)),
         fact("Waiting", ...waiting(answer)),
-        fact("Pending", answer.pending_messages > 0 ? counted(answer.pending_messages, "message") : "nothing"),
+        fact("Pending", answer.unacked_messages > 0 ? counted(answer.unacked_messages, "message") : "nothing"),
         ...(answer.join_position === null ? [] : [fact("Join position", `${answer.join_position}, ${counted(answer.join_position_entries, "entry", "entries")} to go`)]),
       ),
       blockingTable(answer.blocking),

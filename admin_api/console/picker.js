@@ -127,8 +127,8 @@ export class Picker {
   }
 }
 
-function warningOf({ draining, reading_stopped }) {
-  if (draining) return "The gateway is shutting down: it delivers nothing new.";
+function warningOf({ shutting_down, reading_stopped }) {
+  if (shutting_down) return "The gateway is shutting down: it delivers nothing new.";
   if (reading_stopped) return "The gateway's memory budget is used up: it reads nothing from brokers until workers acknowledge.";
   return "";
 }

@@ -16,9 +16,9 @@ const STAGES = {
 };
 
 const HOLDS = {
-  nobody: "",
+  none: "",
   newcomers: "New producers wait for the owner to return.",
-  everybody: "No producer is promoted while the broker reports errors for the topic.",
+  all: "No producer is promoted while the broker reports errors for the topic.",
 };
 
 export const modeOf = (mode) => MODES[mode] ?? mode.replaceAll("_", " ");

@@ -16,7 +16,7 @@ const COLUMNS = [
   { id: "state", head: "State", of: (worker) => worker.state.text },
   { id: "share", head: "Share", of: (worker) => worker.hash_space_share, number: true, title: "Share of the hash space" },
   { id: "permits", head: "Permits", of: (worker) => worker.available_permits, number: true, title: "Messages it has asked for and not got" },
-  { id: "pending", head: "Pending", of: (worker) => worker.pending_deliveries, number: true, title: "Deliveries not completely acknowledged" },
+  { id: "pending", head: "Pending", of: (worker) => worker.pending_acks, number: true, title: "Deliveries not completely acknowledged" },
   { id: "unacked", head: "Unacked", of: (worker) => worker.unacked_messages, number: true, title: "Messages not acknowledged" },
   { id: "rate", head: "Acked/s", of: (worker) => worker.acked_rate ?? -1, number: true, title: "Messages acknowledged per second" },
   { id: "sent", head: "Sent/s", of: (worker) => worker.sent_rate ?? -1, number: true, title: "Messages sent to it per second" },
@@ -216,7 +216,7 @@ export class WorkersTable {
   #fillNumbers(cells, worker) {
     const now = this.#model.subscription.now;
     setText(cells.get("permits"), whole(worker.available_permits));
-    setText(cells.get("pending"), whole(worker.pending_deliveries));
+    setText(cells.get("pending"), whole(worker.pending_acks));
     setText(cells.get("unacked"), whole(worker.unacked_messages));
     setText(cells.get("rate"), rate(worker.acked_rate));
     setText(cells.get("sent"), rate(worker.sent_rate));

@@ -85,9 +85,9 @@ GROUP: Final = (
     gauge("keyline_group_epoch", "epoch_number", "Epoch of the known leader; -1 if none is known."),
     gauge("keyline_group_streams", "streams_count", "Streams of the group; 0 before the first lease."),
     gauge("keyline_group_streams_leased", "streams_here", "Streams leased to this replica."),
-    gauge("keyline_group_streams_leaving", "streams_leaving", "Streams that it must give back and still has."),
+    gauge("keyline_group_streams_releasing", "streams_releasing", "Streams that it must release and still has."),
     counter("keyline_group_streams_opened_total", "counters.streams_opened", "Streams that it started to consume."),
-    counter("keyline_group_streams_given_back_total", "counters.streams_given_back", "Streams that it gave back."),
+    counter("keyline_group_streams_released_total", "counters.streams_released", "Streams that it released."),
     counter(
         "keyline_group_streams_overdue_total",
         "counters.streams_overdue",
@@ -137,7 +137,7 @@ SUBSCRIPTION: Final = (
     ),
     gauge(
         "keyline_subscription_pending_acks",
-        "dispatcher.pending_deliveries",
+        "dispatcher.pending_acks",
         "Unacknowledged deliveries; a batch may be one.",
     ),
     gauge("keyline_subscription_unacked_messages", "dispatcher.unacked_messages", "Their messages."),
@@ -157,7 +157,7 @@ SUBSCRIPTION: Final = (
         "dispatcher.outstanding_entries",
         "Entries received and not acknowledged, pending or waiting.",
     ),
-    gauge("keyline_subscription_held_bytes", "dispatcher.bytes_held", "Memory of outstanding entries.", unit="bytes"),
+    gauge("keyline_subscription_held_bytes", "dispatcher.held_bytes", "Memory of outstanding entries.", unit="bytes"),
     gauge(
         "keyline_subscription_memory_limit_bytes",
         "memory_bytes",
@@ -196,8 +196,8 @@ SUBSCRIPTION: Final = (
         "Slots that moved and are still pending at their former owner.",
     ),
     gauge(
-        "keyline_subscription_draining_hashes_pending_messages",
-        "dispatcher.draining_hashes_pending_messages",
+        "keyline_subscription_draining_hashes_unacked_messages",
+        "dispatcher.draining_hashes_unacked_messages",
         "Unacknowledged messages of draining hashes; a broker counts a batch as one.",
     ),
     counter(
@@ -253,7 +253,7 @@ SUBSCRIPTION: Final = (
     counter(
         "keyline_subscription_unreadable_entries_total", "unreadable_entries", "Entries whose metadata is damaged."
     ),
-    counter("keyline_subscription_mixed_batches_total", "peeked_batches", "Batches with keys of several slots."),
+    counter("keyline_subscription_mixed_batches_total", "mixed_batches", "Batches with keys of several slots."),
     counter("keyline_subscription_sliced_deliveries_total", "sliced_deliveries", "Deliveries of a part of a batch."),
     counter(
         "keyline_subscription_background_openings_total",
@@ -291,7 +291,7 @@ WORKER: Final = (
         "worker.available_permits",
         "Its permits: messages asked for and not sent.",
     ),
-    gauge("keyline_worker_pending_acks", "worker.pending_deliveries", "Its unacknowledged deliveries."),
+    gauge("keyline_worker_pending_acks", "worker.pending_acks", "Its unacknowledged deliveries."),
     gauge("keyline_worker_unacked_messages", "worker.unacked_messages", "Their messages."),
     gauge(
         "keyline_worker_oldest_unacknowledged_seconds",

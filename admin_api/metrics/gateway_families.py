@@ -8,7 +8,7 @@ from admin_api.metrics.family import counter, gauge
 
 GATEWAY: Final = (
     gauge("keyline_gateway_ready", "ready", "1 if the gateway is ready for clients, as /readyz."),
-    gauge("keyline_gateway_draining", "subscriptions.draining", "1 while the gateway is shutting down."),
+    gauge("keyline_gateway_shutting_down", "subscriptions.shutting_down", "1 while the gateway is shutting down."),
     gauge("keyline_gateway_connections", "server.connections", "Open client connections."),
     counter(
         "keyline_gateway_connections_opened_total",
@@ -26,13 +26,13 @@ GATEWAY: Final = (
         "Failed TLS handshakes of clients.",
     ),
     counter(
-        "keyline_gateway_connections_turned_away_total",
-        "server.turned_away_total",
+        "keyline_gateway_connections_refused_total",
+        "server.refused_total",
         "Client connections refused at the gateway's limit.",
     ),
     counter(
-        "keyline_gateway_connections_per_address_turned_away_total",
-        "server.turned_away_per_address_total",
+        "keyline_gateway_connections_per_address_refused_total",
+        "server.refused_per_address_total",
         "Client connections refused at the limit of their address.",
     ),
     counter(
@@ -110,24 +110,24 @@ GATEWAY: Final = (
         "keyline_gateway_subscriptions_ended_total", "subscriptions.subscriptions_ended_total", "Subscriptions ended."
     ),
     counter(
-        "keyline_gateway_subscriptions_turned_away_total",
-        "subscriptions.subscriptions_turned_away_total",
+        "keyline_gateway_subscriptions_refused_total",
+        "subscriptions.subscriptions_refused_total",
         "Subscriptions refused at the gateway's limit.",
     ),
     gauge("keyline_gateway_workers", "subscriptions.workers", "Workers of all subscriptions, joined or joining."),
     counter(
-        "keyline_gateway_workers_turned_away_total",
-        "subscriptions.workers_turned_away_total",
+        "keyline_gateway_workers_refused_total",
+        "subscriptions.workers_refused_total",
         "Workers refused at the gateway's limit.",
     ),
     counter(
-        "keyline_gateway_workers_per_subscription_turned_away_total",
-        "subscriptions.workers_per_subscription_turned_away_total",
+        "keyline_gateway_workers_per_subscription_refused_total",
+        "subscriptions.workers_per_subscription_refused_total",
         "Workers refused at the limit of their subscription.",
     ),
     counter(
-        "keyline_gateway_workers_per_connection_turned_away_total",
-        "server.counters.workers_turned_away_total",
+        "keyline_gateway_workers_per_connection_refused_total",
+        "server.counters.workers_refused_total",
         "Workers refused at the limit of their client's connection.",
     ),
     counter(
@@ -142,7 +142,7 @@ GATEWAY: Final = (
     ),
     gauge(
         "keyline_gateway_held_bytes",
-        "subscriptions.bytes_held",
+        "subscriptions.held_bytes",
         "Memory budget used: bytes of entries that no worker has acknowledged.",
         unit="bytes",
     ),
@@ -255,7 +255,7 @@ GATEWAY: Final = (
         "journal.failures",
         "Failed writes and publications.",
     ),
-    gauge("keyline_gateway_journal_held_bytes", "journal.bytes_held", "Memory of rows not written yet.", unit="bytes"),
+    gauge("keyline_gateway_journal_held_bytes", "journal.held_bytes", "Memory of rows not written yet.", unit="bytes"),
     counter("keyline_gateway_journal_topic_events_sent_total", "event_topic.sent", "Events sent to `journal_topic`."),
     counter(
         "keyline_gateway_journal_topic_events_dropped_total",

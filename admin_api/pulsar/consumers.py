@@ -102,7 +102,7 @@ def _known(consumer: Any, part: Any, epoch: Epoch, rates: Rates) -> JsonObject:
         "blockedConsumerOnUnackedMsgs": worker.blocked_on_unacked_messages,
         "drainingHashesCount": worker.draining_hashes_count,
         "drainingHashesClearedTotal": worker.draining_hashes_cleared_total,
-        "drainingHashesUnackedMessages": worker.draining_hashes_pending_messages,
+        "drainingHashesUnackedMessages": worker.draining_hashes_unacked_messages,
         "drainingHashes": [
             {"hash": item.hash, "unackMsgs": item.unack_msgs, "blockedAttempts": item.blocked_attempts}
             for item in worker.draining_hashes

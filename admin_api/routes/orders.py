@@ -109,7 +109,7 @@ def _orders_to_groups(router: APIRouter, control: GatewayControl) -> None:
     async def replay(key: Key, place: ReplayFrom) -> Replayed:
         """Redeliver from a position on all replicas of a group: a time, a message, or an end of the topic.
 
-        All replicas stop, and give their streams back as in any hand-over; then the cursor is moved, and they continue.
+        All replicas stop, and release their streams as in any hand-over; then the cursor is moved, and they continue.
         The answer follows when that is done, which takes until workers have acknowledged their messages.
         """
         answer: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()

@@ -11,7 +11,7 @@ class GroupCounters(BaseModel):
     """Counts since the subscription's first worker came to this replica."""
 
     streams_opened: int = Field(description="Streams that it began to consume.")
-    streams_given_back: int
+    streams_released: int
     streams_overdue: int = Field(description="Of these, those whose workers had some of it still at the deadline.")
     streams_refused: int = Field(description="Attempts to consume a stream that the broker refused.")
 
@@ -25,7 +25,7 @@ class GroupSummary(BaseModel):
     replica: str = Field(description="This one: its configured name, and what tells this process from those before.")
     state: Literal["connecting", "replaying", "updating", "disconnected"] = Field(
         description="connecting: no leader has answered, nothing is delivered; replaying: leased streams are "
-        "delivered; updating: besides, streams are being given back."
+        "delivered; updating: besides, streams are being released."
     )
     leader: str | None = Field(description="The replica that leads, as far as it is known here.")
     leads: bool = Field(description="Whether that is this one.")
@@ -35,26 +35,26 @@ class GroupSummary(BaseModel):
     workers_count: int
     streams_count: int = Field(description="Streams that the group is cut into; 0 before the first lease.")
     streams_here: int = Field(description="Streams leased to this replica.")
-    streams_leaving: int = Field(description="Streams that it has to give back, and has not.")
+    streams_releasing: int = Field(description="Streams that it has to release, and has not.")
     counters: GroupCounters
 
 
 class StreamHere(BaseModel):
-    """A stream that this replica has, or is giving back."""
+    """A stream that this replica has, or releases."""
 
     stream: int
     first_slot: int
     last_slot: int
     holding: Literal["open", "held", "releasing"] = Field(
         description="open: delivered while the lease lasts; held: not delivered for want of a leader; releasing: "
-        "delivered no more, given back when workers have acknowledged what they have."
+        "delivered no more, released when workers have acknowledged what they have."
     )
     upstream_state: Literal["none", "idle", "locating", "subscribing", "ready", "backing_off", "closed"] = Field(
         description="The state of its consumer at the broker."
     )
     upstream_error: str = Field(description="Why that is not ready, in the broker's words.")
     acknowledged: str | None = Field(description="ledger:entry; everything of the stream up to there is acknowledged.")
-    pending_messages: int
+    unacked_messages: int
     rate: float = Field(description="Messages a second that came in lately.")
 
 
@@ -67,7 +67,7 @@ class GroupSession(BaseModel):
     workers_count: int
     version: int | None
     streams: list[int]
-    streams_leaving: list[int]
+    streams_releasing: list[int]
     heard_s: float = Field(description="How long ago it was heard of.")
 
 
@@ -80,7 +80,7 @@ class StreamProgress(BaseModel):
     owner: str | None = Field(description="The replica that has it; null while it waits for one.")
     refused: bool = Field(description="Whether the broker still refuses its owner, because another consumer has it.")
     acknowledged: str | None
-    pending_messages: int
+    unacked_messages: int
     rate: float
 
 

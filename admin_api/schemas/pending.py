@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import BaseModel, Field
 
 
-class PendingDelivery(BaseModel):
+class PendingAck(BaseModel):
     """One delivery that is not acknowledged whole."""
 
     message_id: str = Field(description="ledger:entry as the worker was given it.", examples=["17:3"])
@@ -24,6 +24,6 @@ class PendingDelivery(BaseModel):
 class PendingPage(BaseModel):
     """Some of them, in topic order."""
 
-    deliveries: list[PendingDelivery]
+    deliveries: list[PendingAck]
     next: str | None = Field(description="Give it as `after` for the next page; null if this is the last.")
     total: int

@@ -66,8 +66,8 @@ class Election(BaseModel):
     owner: TopicOwner | None = Field(description="Null also if a producer connected elsewhere owns the topic.")
     waiting_count: int
     vacant_s: float = Field(description="Time that the topic has had no known owner while producers wait.")
-    held: Literal["nobody", "newcomers", "everybody"] = Field(
-        description="The producers that are held: newcomers while the owner may return, everybody while "
+    held: Literal["none", "newcomers", "all"] = Field(
+        description="The producers that are held: newcomers while the owner may return, all while "
         "the broker reports errors for the topic."
     )
     rival: BestRival | None = Field(

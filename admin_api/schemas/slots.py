@@ -76,8 +76,8 @@ class Explanation(BaseModel):
     ]
     waiting_messages: int
     waiting_age_s: float | None
-    pending_deliveries: int
-    pending_messages: int
+    pending_acks: int
+    unacked_messages: int
     head: WaitingHead | None
     join_position: str | None = Field(description="PIP-282: everything up to it must be acknowledged first.")
     join_position_entries: int

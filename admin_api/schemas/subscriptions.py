@@ -29,7 +29,7 @@ class Worker(BaseModel):
     name: str
     available_permits: int
     unacked_messages: int
-    pending_deliveries: int
+    pending_acks: int
     blocked_on_unacked_messages: bool
     writable: bool = Field(description="False while the client leaves its socket unread.")
     drained_by_operator: bool
@@ -47,7 +47,7 @@ class Worker(BaseModel):
     )
     hash_space_share: float
     draining_hashes_count: int
-    draining_hashes_pending_messages: int
+    draining_hashes_unacked_messages: int
     draining_hashes_cleared_total: int
     draining_hashes: list[DrainingHash] = Field(description="At most 1,000; the counts are whole.")
     last_sent_position_when_joining: str | None = Field(description="PIP-282: ledger:entry.")
@@ -61,11 +61,11 @@ class Dispatcher(BaseModel):
     paused: bool
     workers: list[Worker]
     outstanding_entries: int
-    bytes_held: int
+    held_bytes: int
     waiting_messages: int
     waiting_slots: int
     draining_hashes_count: int
-    draining_hashes_pending_messages: int
+    draining_hashes_unacked_messages: int
     draining_hashes_cleared_total: int
     unconfirmed_acks: int = Field(description="Sent to the broker, which has not answered yet.")
     repeated_entries: int = Field(description="Came again from the broker and were known.")
@@ -104,7 +104,7 @@ class Subscription(BaseModel):
     acks_refused: int
     opaque_batches: int
     unreadable_entries: int
-    peeked_batches: int
+    mixed_batches: int
     sliced_deliveries: int
     background_openings: int = Field(description="Batches that were decompressed beside the event loop.")
     background_opened_bytes: int = Field(description="Bytes that came out of them.")
@@ -124,10 +124,10 @@ class Subscriptions(BaseModel):
     next: str | None = Field(description="Give it as `after` for the next page; null if this is the last.")
     subscriptions_count: int
     workers: int
-    subscriptions_turned_away_total: int
-    workers_turned_away_total: int
-    workers_per_subscription_turned_away_total: int
-    bytes_held: int
+    subscriptions_refused_total: int
+    workers_refused_total: int
+    workers_per_subscription_refused_total: int
+    held_bytes: int
     reading_stopped: bool
     reading_stops: int
-    draining: bool
+    shutting_down: bool

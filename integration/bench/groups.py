@@ -133,7 +133,7 @@ def _led(gateway: KeylineGateway) -> int:
 def _settled(gateway: KeylineGateway, count: int) -> bool:
     """Whether it has half of the streams of every group, and is giving none back."""
     groups = _groups(gateway)
-    even = [2 * group["streams_here"] == group["streams_count"] for group in groups if not group["streams_leaving"]]
+    even = [2 * group["streams_here"] == group["streams_count"] for group in groups if not group["streams_releasing"]]
     return even.count(True) == count
 
 

@@ -94,7 +94,7 @@ class PlainDisplay:
         self._shown_at = time.monotonic()
         workers = ", ".join(f"{worker.name} {worker.share:.0%}" for worker in scene.workers) or "none"
         if scene.replicas:
-            self.say("slices at: " + ", ".join(map(_replica, scene.replicas)) + ".")
+            self.say("streams at: " + ", ".join(map(_replica, scene.replicas)) + ".")
         self.say(f"keys at: {workers}. Sent {sent:,}, delivered {delivered:,}.")
         if scene.waits:
             first = scene.waits[0]
@@ -161,7 +161,7 @@ def _replicas(scene: Scene) -> list[RenderableType]:
     if not scene.replicas:
         return []
     table = Table(box=None, expand=True)
-    for title in ("replica", "slices of the hash space", "", "state", "leads"):
+    for title in ("replica", "streams", "", "state", "leads"):
         table.add_column(title, style="bold" if title == "replica" else "")
     for each in scene.replicas:
         bar = ProgressBar(

@@ -43,7 +43,7 @@ class AioTransport(asyncio.Protocol):
     def __init__(
         self, make_receiver: Callable[[Transport], Receiver], loop: asyncio.AbstractEventLoop, limits: Limits
     ) -> None:
-        """`make_receiver` is called once, when the peer is known, so that a listener can turn it away."""
+        """`make_receiver` is called once, when the peer is known, so that a listener can refuse it."""
         self._make_receiver = make_receiver
         self._loop = loop
         self._high_water_bytes = limits.unread_high_water_bytes

@@ -168,7 +168,7 @@ class Gateway:
         self._tls = tls
         self._tls_watch = TlsWatch(clock, tls.all)
         self._listening = False
-        self._draining = False
+        self._shutting_down = False
         self.admin_address = ("", 0)
 
     def _certificates(self) -> CertificatesSummary:
@@ -191,7 +191,7 @@ class Gateway:
         slot = consistent_slot if ring else range_slot
         return WorkerSockets(
             sessions.admit,
-            lambda: "the gateway is stopping" if self._draining else None,
+            lambda: "the gateway is stopping" if self._shutting_down else None,
             clock,
             self._openings,
             lambda key: slot(murmur31(key)),
@@ -200,8 +200,8 @@ class Gateway:
     def not_ready_because(self) -> Sequence[str]:
         """The reasons why the gateway is not ready for clients."""
         reasons = []
-        if self._draining:
-            reasons.append("draining: the gateway is stopping")
+        if self._shutting_down:
+            reasons.append("shutting down")
         elif not self._listening:
             reasons.append("not listening yet")
         if self._probe.unreachable_because is not None:
@@ -286,7 +286,7 @@ class Gateway:
 
     async def drain_and_stop(self, hurry: asyncio.Event | None = None) -> bool:
         """Stop in order; false if something delivered was not acknowledged in time, or `hurry` cut the wait short."""
-        self._draining = True
+        self._shutting_down = True
         self._server.stop_accepting()
         timeout_s = self._config.serving.drain_timeout_s
         log.info("gateway drain started", timeout_s=timeout_s)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from rich.table import Table
 
-HOLDINGS = {"open": "delivered", "held": "held: no lease", "releasing": "given back"}
+HOLDINGS = {"open": "delivered", "held": "held: no lease", "releasing": "being released"}
 
 
 def groups(answer: dict[str, Any]) -> Table:
@@ -36,7 +36,7 @@ def groups(answer: dict[str, Any]) -> Table:
 
 
 def streams(answer: dict[str, Any]) -> Table:
-    """The streams that the replica has, or is giving back."""
+    """The streams that the replica has, or releases."""
     item = answer["summary"]
     leader = "which leads the group" if item["leads"] else f"led by {item['leader']}" if item["leader"] else "no leader"
     title = f"{item['topic']} {item['subscription']}: {item['state']} at {item['replica']}, {leader}"
@@ -48,7 +48,7 @@ def streams(answer: dict[str, Any]) -> Table:
             f"{row['first_slot']}-{row['last_slot']}",
             HOLDINGS[row["holding"]],
             row["upstream_state"] + (f": {row['upstream_error']}" if row["upstream_error"] else ""),
-            row["pending_messages"],
+            row["unacked_messages"],
             row["acknowledged"] or "-",
             f"{row['rate']:.1f}",
         )
@@ -60,12 +60,12 @@ def sessions(answer: dict[str, Any]) -> Table:
     leading = answer["leading"]
     unowned = [row["stream"] for row in leading["streams"] if row["owner"] is None]
     made = table(
-        f"All replicas, epoch {leading['epoch']}", ("replica", "state", "#workers", "streams", "leaving", "#heard")
+        f"All replicas, epoch {leading['epoch']}", ("replica", "state", "#workers", "streams", "releasing", "#heard")
     )
     for row in leading["sessions"]:
-        leaving = _ranges(row["streams_leaving"])
+        releasing = _ranges(row["streams_releasing"])
         heard = f"{seconds(row['heard_s'])} ago"
-        add(made, row["replica"], row["state"], row["workers_count"], _ranges(row["streams"]), leaving, heard)
+        add(made, row["replica"], row["state"], row["workers_count"], _ranges(row["streams"]), releasing, heard)
     if unowned:
         made.caption = f"no replica has streams {_ranges(unowned)}"
     return made

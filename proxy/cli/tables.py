@@ -27,7 +27,7 @@ STAGES = {
 }
 HELD = {
     "newcomers": "new producers wait for the owner to return",
-    "everybody": "no promotion while the broker reports errors for the topic",
+    "all": "no promotion while the broker reports errors for the topic",
 }
 
 WIDTH_PIPED = 160
@@ -197,7 +197,7 @@ def explanation(answer: dict[str, Any]) -> Table:
     if answer["waiting_age_s"] is not None:
         waiting += f", for {seconds(answer['waiting_age_s'])}"
     add(made, "waiting", waiting)
-    add(made, "pending", f"{answer['pending_messages']} messages in {answer['pending_deliveries']} deliveries")
+    add(made, "unacked", f"{answer['unacked_messages']} messages in {answer['pending_acks']} pending acks")
     for delivery in answer["blocking"]:
         sent = f"sent {seconds(delivery['sent_age_s'])} ago to {delivery['holder']}" if delivery["holder"] else "waits"
         add(made, "blocked by", f"{delivery['position']}: {sent}, attempt {delivery['attempts']}")
@@ -221,8 +221,10 @@ def preview(answer: dict[str, Any]) -> Table:
 
 
 def pending(answer: dict[str, Any]) -> Table:
-    """A worker's pending deliveries."""
-    made = table(f"{answer['total']} deliveries", ("message id", "slots", "#messages", "#attempt", "#sent", "draining"))
+    """A worker's pending acks."""
+    made = table(
+        f"{answer['total']} pending acks", ("message id", "slots", "#messages", "#attempt", "#sent", "draining")
+    )
     for item in answer["deliveries"]:
         slots = ", ".join(map(str, item["slots"]))
         drains = "another waits" if item["draining"] else ""

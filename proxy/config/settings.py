@@ -286,8 +286,8 @@ class Replicas(Group):
 
     groups_enabled: bool = setting(
         default=False,
-        description="Share every Key_Shared subscription with the other replicas: each delivers the slices of the hash "
-        "space that it has a lease on. Must be the same on all replicas; off for a single gateway.",
+        description="Share every Key_Shared subscription with the other replicas: each delivers the streams of the "
+        "hash space that it has a lease on. Must be the same on all replicas; off for a single gateway.",
     )
     groups_namespace: Namespace = setting(
         "public/default",
@@ -297,9 +297,9 @@ class Replicas(Group):
     )
     groups_mode: Literal["streams", "owner"] = setting(
         "streams",
-        "How replicas share. streams: each delivers some slices of every subscription's keys. owner: each subscription "
-        "has one owner, to which other replicas lead their workers, with all features of a single gateway. The same on "
-        "all replicas.",
+        "How replicas share. streams: each delivers some streams of every subscription's keys. owner: each "
+        "subscription has one owner, to which other replicas lead their workers, with all features of a single "
+        "gateway. The same on all replicas.",
     )
     group_bundles: int = setting(
         1024, "With owner: parts that all subscriptions are divided into by hash; a part has one owner. Fixed as long "
@@ -324,18 +324,18 @@ class Replicas(Group):
         takes="the path of a file",
     )
     group_streams: int = setting(
-        16, "Slices of a shared subscription; a group keeps its number as long as it has members. 1 makes one replica "
+        16, "Streams of a shared subscription; a group keeps its number as long as it has members. 1 makes one replica "
         "active and the others standby.",
-        unit="slices", ge=1, le=STREAMS_MAX,
+        unit="streams", ge=1, le=STREAMS_MAX,
     )  # fmt: skip
     group_lease_s: float = setting(
         5.0, "How long a replica delivers without a message from the group's leader.", unit="seconds", ge=3.5, le=600
     )
     group_drop_s: float = setting(
-        7.0, "Silence after which a replica's slices go to others.", unit="seconds", ge=4, le=900
+        7.0, "Silence after which a replica's streams go to others.", unit="seconds", ge=4, le=900
     )
     group_drain_s: float = setting(
-        10.0, "How long workers may keep messages of a slice that moves; the rest is redelivered after that.",
+        10.0, "How long workers may keep messages of a stream that moves; the rest is redelivered after that.",
         unit="seconds", gt=0, le=600,
     )  # fmt: skip
 
@@ -594,6 +594,6 @@ RELATIONS = (
     ),
     Relation(
         "group_lease_s", operator.lt, "less than", "group_drop_s",
-        "a slice would go to others while its replica still delivers it",
+        "a stream would go to others while its replica still delivers it",
     ),
 )  # fmt: skip

@@ -101,9 +101,9 @@ class SlotExplanation:
     waiting_messages: int
     waiting_age_s: float | None
     """Since what has waited longest of the slot came, or came back from a worker; None if nothing waits."""
-    pending_deliveries: int
+    pending_acks: int
     """Deliveries with messages of the slot, at the holder; without order, at the worker that is next to get some."""
-    pending_messages: int
+    unacked_messages: int
     """The slot's messages in them that are not acknowledged."""
     head: WaitingHead | None
     """None if nothing waits."""
@@ -175,8 +175,8 @@ def explain_slot(dispatcher: Dispatcher, slot: int, now: float, *, upstream_back
         state=state,
         waiting_messages=sum(part.unacked_of(slot) for part in waiting),
         waiting_age_s=now - min(part.waits_since for part in waiting) if waiting else None,
-        pending_deliveries=found.pending.deliveries,
-        pending_messages=found.pending.messages,
+        pending_acks=found.pending.deliveries,
+        unacked_messages=found.pending.messages,
         head=_shown_head(head, slot, now) if waiting else None,
         join_position=format_position(gate.position) if gate is not None else None,
         join_position_entries=gate.outstanding if gate is not None else 0,

@@ -71,7 +71,7 @@ class Changes:
         return moves
 
     def leave(self, worker: Worker) -> list[RangeMove[Worker]]:
-        """The worker is gone: its slots go to others, its pending messages wait for them at their places.
+        """The worker is gone: its slots go to others, its unacknowledged messages wait for them at their places.
 
         Once more changes nothing: a close and a lost connection may both tell of it.
         """

@@ -39,7 +39,7 @@ _CURSOR: Final = re.compile(r"(\d{1,19}):(\d{1,19}):(\d{1,19})", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
-class PendingDelivery:
+class PendingAck:
     """One delivery that the worker has not acknowledged whole. Ages are in seconds."""
 
     message_id: str
@@ -67,9 +67,9 @@ class PendingDelivery:
 
 @dataclass(frozen=True, slots=True)
 class PendingPage:
-    """Some of a worker's pending deliveries."""
+    """Some of a worker's pending acks."""
 
-    deliveries: tuple[PendingDelivery, ...]
+    deliveries: tuple[PendingAck, ...]
     """In topic order; those of one entry by their first message."""
     next: str | None
     """Cursor of the next page: ``ledger:entry`` of the last delivery here, and the entry of its message id; None if
@@ -129,10 +129,10 @@ def _parse(cursor: str) -> tuple[int, int]:
     raise ValueError(f"not a cursor: {cursor[:100]!r}; expected the `next` of a page before, such as 3:5:5")
 
 
-def _shown(dispatcher: Dispatcher, unit: Part, now: float) -> PendingDelivery:
+def _shown(dispatcher: Dispatcher, unit: Part, now: float) -> PendingAck:
     slots = sorted(set(unit.slots_of(unit.unacked_indexes())))
     ledger, entry = wire_id(unit.key)
-    return PendingDelivery(
+    return PendingAck(
         message_id=f"{ledger}:{entry}",
         position=format_position(unit.position),
         messages=unit.remaining,

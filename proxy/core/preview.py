@@ -9,7 +9,7 @@ once, with its last owner.
 
 Cost: the selector's copy and its assignment (both, if several leave), the slots in flight inside the ranges that move,
 what waits, and the pending acks of workers that would have something draining or that leave. A few tens of milliseconds
-for 50,000 pending messages, a tenth of a second or three for 200 workers; in steps, see `proxy.core.steps`.
+for 50,000 unacknowledged messages, a tenth of a second or three for 200 workers; in steps, see `proxy.core.steps`.
 
 Specifications: PIP-379 (what drains), design sections 3 and 7.
 """

@@ -38,7 +38,7 @@ class WorkerStatistics:
     name: str
     available_permits: int
     unacked_messages: int
-    pending_deliveries: int
+    pending_acks: int
     blocked_on_unacked_messages: bool
     writable: bool
     drained_by_operator: bool
@@ -54,7 +54,7 @@ class WorkerStatistics:
     key_hash_ranges: tuple[tuple[int, int], ...]
     hash_space_share: float
     draining_hashes_count: int
-    draining_hashes_pending_messages: int
+    draining_hashes_unacked_messages: int
     draining_hashes_cleared_total: int
     draining_hashes: tuple[DrainingHash, ...]
     last_sent_position_when_joining: str | None
@@ -69,11 +69,11 @@ class DispatcherStatistics:
     paused: bool
     workers: tuple[WorkerStatistics, ...]
     outstanding_entries: int
-    bytes_held: int
+    held_bytes: int
     waiting_messages: int
     waiting_slots: int
     draining_hashes_count: int
-    draining_hashes_pending_messages: int
+    draining_hashes_unacked_messages: int
     draining_hashes_cleared_total: int
     unconfirmed_acks: int
     repeated_entries: int
@@ -108,11 +108,11 @@ def dispatcher_statistics_steps(dispatcher: Dispatcher, *, brief: bool = False) 
         paused=dispatcher.paused,
         workers=tuple(workers),
         outstanding_entries=len(outstanding.entries),
-        bytes_held=outstanding.bytes_held,
+        held_bytes=outstanding.bytes_held,
         waiting_messages=dispatcher.waiting_messages,
         waiting_slots=len(dispatcher.waiting_by_slot()),
         draining_hashes_count=len(dispatcher.draining),
-        draining_hashes_pending_messages=sum(worker.draining_hashes_pending_messages for worker in workers),
+        draining_hashes_unacked_messages=sum(worker.draining_hashes_unacked_messages for worker in workers),
         draining_hashes_cleared_total=dispatcher.draining_cleared_total,
         unconfirmed_acks=len(outstanding.unconfirmed),
         repeated_entries=outstanding.repeated,
@@ -188,7 +188,7 @@ def _worker_statistics(
         name=worker.name,
         available_permits=worker.permits,
         unacked_messages=worker.unacked,
-        pending_deliveries=len(worker.pending),
+        pending_acks=len(worker.pending),
         blocked_on_unacked_messages=worker.over_unacked,
         writable=worker.writable,
         drained_by_operator=worker.drained_by_operator,
@@ -204,7 +204,7 @@ def _worker_statistics(
         key_hash_ranges=() if brief else tuple((span.start, span.end) for span in ranges),
         hash_space_share=sum(span.slot_count for span in ranges) / dispatcher.selector.range_size,
         draining_hashes_count=worker.draining_slots,
-        draining_hashes_pending_messages=sum(draining.pending),
+        draining_hashes_unacked_messages=sum(draining.pending),
         draining_hashes_cleared_total=worker.draining_cleared,
         draining_hashes=tuple(draining.listed),
         last_sent_position_when_joining=format_position(joining) if joining is not None else None,

@@ -1,6 +1,6 @@
 """Which streams of a subscription this replica may deliver, and until when.
 
-Problem: several replicas serve one subscription, each for some slices of its hash space, and a key must be at one of
+Problem: several replicas serve one subscription, each for some streams of its hash space, and a key must be at one of
 them only. Rule kept: a message goes out only while its stream is open here and the leases have not run out. Streams
 cut the slots 0..65535 as the group's leader cuts them: stream s of n has s*65536//n up to (s+1)*65536//n - 1.
 

@@ -29,7 +29,7 @@ class WorkerSummary:
     workers: int
     available_permits: int
     unacked_messages: int
-    pending_deliveries: int
+    pending_acks: int
     oldest_delivery_at: float | None
     """When that was sent which has been unacknowledged longest."""
     blocked_on_unacked_messages: bool
@@ -47,16 +47,16 @@ class DispatcherSummary:
     workers: int
     available_permits: int
     unacked_messages: int
-    pending_deliveries: int
+    pending_acks: int
     oldest_delivery_at: float | None
     workers_blocked_on_unacked_messages: int
     outstanding_entries: int
-    bytes_held: int
+    held_bytes: int
     waiting_messages: int
     waiting_bytes: int
     waiting_slots: int
     draining_hashes_count: int
-    draining_hashes_pending_messages: int
+    draining_hashes_unacked_messages: int
     draining_hashes_cleared_total: int
     unconfirmed_acks: int
     repeated_entries: int
@@ -80,16 +80,16 @@ def dispatcher_summary(dispatcher: Dispatcher) -> DispatcherSummary:
         workers=len(workers),
         available_permits=sum(worker.permits for worker in workers if worker.permits > 0),
         unacked_messages=sum(worker.unacked for worker in workers),
-        pending_deliveries=sum(len(worker.pending) for worker in workers),
+        pending_acks=sum(len(worker.pending) for worker in workers),
         oldest_delivery_at=_oldest_delivery_at(workers),
         workers_blocked_on_unacked_messages=sum(worker.over_unacked for worker in workers),
         outstanding_entries=len(outstanding.entries),
-        bytes_held=outstanding.bytes_held,
+        held_bytes=outstanding.bytes_held,
         waiting_messages=dispatcher.waiting_messages,
         waiting_bytes=sum(part.wire_bytes for part in waiting),
         waiting_slots=len(dispatcher.waiting_by_slot()),
         draining_hashes_count=len(dispatcher.draining),
-        draining_hashes_pending_messages=sum(map(count_of, dispatcher.draining.slots())),
+        draining_hashes_unacked_messages=sum(map(count_of, dispatcher.draining.slots())),
         draining_hashes_cleared_total=dispatcher.draining_cleared_total,
         unconfirmed_acks=len(outstanding.unconfirmed),
         repeated_entries=outstanding.repeated,
@@ -124,7 +124,7 @@ def worker_summary(dispatcher: Dispatcher, name: str, workers: Sequence[Worker])
         workers=len(workers),
         available_permits=sum(worker.permits for worker in workers if worker.permits > 0),
         unacked_messages=sum(worker.unacked for worker in workers),
-        pending_deliveries=sum(len(worker.pending) for worker in workers),
+        pending_acks=sum(len(worker.pending) for worker in workers),
         oldest_delivery_at=_oldest_delivery_at(workers),
         blocked_on_unacked_messages=any(worker.over_unacked for worker in workers),
         hash_space_share=slots / dispatcher.selector.range_size,

@@ -54,7 +54,7 @@ class UpstreamWindow:
     )
 
     def __init__(self, *, budget_bytes: int, look_ahead_per_worker: int, look_ahead_total: int) -> None:
-        """Budgets of the subscription: bytes held, and messages that wait (per worker, and in all)."""
+        """Budgets of the subscription: held bytes, and messages that wait (per worker, and in all)."""
         self.budget_bytes = budget_bytes
         self.look_ahead_per_worker = look_ahead_per_worker
         self.look_ahead_total = look_ahead_total

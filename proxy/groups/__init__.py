@@ -1,1 +1,1 @@
-"""Several gateways, one subscription: who serves which slice of its keys (EIP-0028). Pure."""
+"""Several gateways, one subscription: who serves which stream of its keys (EIP-0028). Pure."""

@@ -1,7 +1,7 @@
 """The leader's side of one session: what it was told, what it has confirmed, what it has to give back.
 
 All transitions are in `TABLE`. A change of streams is one excursion from `replaying` and back: no second one begins
-before the session has given back what was revoked and said so with the new version.
+before the session has released what was revoked and said so with the new version.
 
 Source: EIP-0028 as implemented in EMQX 5.8 (the text has no leader side); where it is silent, see docs/groups.md.
 """

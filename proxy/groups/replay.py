@@ -72,7 +72,7 @@ class GroupReplay:
             self.moving = True
             return [Reposition(self._wanted.target)]
         if now >= self._until:
-            return self._end(f"not everything was given back within {self._timing.replay_s:.0f} s: {had}")
+            return self._end(f"not every stream was released within {self._timing.replay_s:.0f} s: {had}")
         return []
 
     def repositioned(self, problem: str | None) -> list[ReplayAct]:

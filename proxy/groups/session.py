@@ -230,7 +230,7 @@ class GroupSession:
         self._forgetting: set[int] = set()
         """What means something else now and has not gone yet; nothing is opened before it has."""
         self._finished: set[int] = set()
-        """Streams given back in this change."""
+        """Streams released in this change."""
         self._states: dict[int, StreamState] = {}
         self._last_stamp = Stamp(-1, -1)
         self._beat = 0

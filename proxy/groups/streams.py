@@ -1,4 +1,4 @@
-"""A group's streams: slices of a subscription's hash space, and how far each has been consumed.
+"""A group's streams: parts of a subscription's hash space, and how far each has been consumed.
 
 A stream is what one replica holds at a time. All keys of a slot are in one stream, so a key is at one replica.
 

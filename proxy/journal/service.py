@@ -105,7 +105,7 @@ class JournalService:
             rows_dropped={**LOST_AT_FIRST, **self._spool.dropped},
             rows_recovered=counters.rows_recovered,
             files_published=counters.files_published,
-            bytes_held=self._spool.bytes_held,
+            held_bytes=self._spool.held_bytes,
             failures=counters.failures,
             problem=counters.problem,
         )

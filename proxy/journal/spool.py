@@ -27,7 +27,7 @@ class Spool:
         self._closed = False
 
     @property
-    def bytes_held(self) -> int:
+    def held_bytes(self) -> int:
         """Bytes of all chunks in the queue or being written."""
         return self._bytes
 

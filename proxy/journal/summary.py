@@ -23,7 +23,7 @@ class JournalSummary:
     rows_recovered: int = 0
     """From unfinished files of an earlier run."""
     files_published: int = 0
-    bytes_held: int = 0
+    held_bytes: int = 0
     """Memory of rows that are not written yet."""
     failures: int = 0
     """Times that something could not be written or published."""

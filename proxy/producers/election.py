@@ -53,10 +53,10 @@ class Stage(Enum):
 class Hold(Enum):
     """The producers that are held."""
 
-    NOBODY = "nobody"
+    NONE = "none"
     NEWCOMERS = "newcomers"
     """The broker closed the topic's owner, which is expected to return."""
-    EVERYBODY = "everybody"
+    ALL = "all"
     """The broker reports errors of the topic."""
 
 
@@ -112,7 +112,7 @@ class Election(Generic[T]):
         """Asked for, parked or on its way back."""
         self.owner: Contender[T] | None = None
         """An owner connected here; None also while another producer owns the topic."""
-        self.held = Hold.NOBODY
+        self.held = Hold.NONE
 
     @property
     def idle(self) -> bool:
@@ -230,7 +230,7 @@ class Election(Generic[T]):
     def _due(self) -> Contender[T] | None:
         """The next producer here, regardless of rivals."""
         first = self.waiting.first()
-        if first is None or self.owner is not None or self.at_broker is not None or self.held is Hold.EVERYBODY:
+        if first is None or self.owner is not None or self.at_broker is not None or self.held is Hold.ALL:
             return None
         return None if self.held is Hold.NEWCOMERS and not first[1].returning else first[1]
 

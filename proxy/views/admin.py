@@ -183,7 +183,7 @@ class Admin:
         after: str | None,
         limit: int,
     ) -> Steps[pending.PendingPage]:
-        """A page of a worker's pending messages. Raises `NotFound`, and `ClientError` for an invalid cursor."""
+        """A page of a worker's unacknowledged messages. Raises `NotFound`, and `ClientError` for an invalid cursor."""
         subscription = self._find(key)
         state, worker = subscription.state, self._workers(subscription, name)[0]
         place = None

@@ -47,7 +47,7 @@ class SubscriptionStatistics:
     acks_refused: int
     opaque_batches: int
     unreadable_entries: int
-    peeked_batches: int
+    mixed_batches: int
     sliced_deliveries: int
     background_openings: int
     background_opened_bytes: int
@@ -70,13 +70,13 @@ class SubscriptionsStatistics:
     subscriptions_count: int
     workers: int
     """Workers of all subscriptions, joined or joining."""
-    subscriptions_turned_away_total: int
-    workers_turned_away_total: int
-    workers_per_subscription_turned_away_total: int
-    bytes_held: int
+    subscriptions_refused_total: int
+    workers_refused_total: int
+    workers_per_subscription_refused_total: int
+    held_bytes: int
     reading_stopped: bool
     reading_stops: int
-    draining: bool
+    shutting_down: bool
 
 
 def subscription_statistics_steps(
@@ -133,13 +133,13 @@ def subscriptions_statistics_steps(
         next=_cursor(page[-1]) if page and page[-1] != max(keys) else None,
         subscriptions_count=shared.subscriptions,
         workers=shared.workers,
-        subscriptions_turned_away_total=shared.subscriptions_turned_away_total,
-        workers_turned_away_total=shared.workers_turned_away_total,
-        workers_per_subscription_turned_away_total=shared.workers_per_subscription_turned_away_total,
-        bytes_held=shared.bytes_held,
+        subscriptions_refused_total=shared.subscriptions_refused_total,
+        workers_refused_total=shared.workers_refused_total,
+        workers_per_subscription_refused_total=shared.workers_per_subscription_refused_total,
+        held_bytes=shared.held_bytes,
         reading_stopped=shared.reading_stopped,
         reading_stops=shared.reading_stops,
-        draining=shared.draining,
+        shutting_down=shared.shutting_down,
     )
 
 

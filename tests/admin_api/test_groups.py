@@ -131,8 +131,8 @@ def test_a_session_is_told_with_its_streams() -> None:
         "workers_count": 1,
         "streams_count": 4,
         "streams_here": 2,
-        "streams_leaving": 1,
-        "counters": {"streams_opened": 3, "streams_given_back": 0, "streams_overdue": 0, "streams_refused": 0},
+        "streams_releasing": 1,
+        "counters": {"streams_opened": 3, "streams_released": 0, "streams_overdue": 0, "streams_refused": 0},
     }
     assert [(row["stream"], row["first_slot"], row["holding"], row["upstream_state"]) for row in told["streams"]] == [
         (1, 16_384, "releasing", "ready"),
@@ -178,7 +178,7 @@ def test_the_leader_tells_of_streams_that_the_broker_refuses_their_owners() -> N
     told = rig.json(ONE)["leading"]["streams"]
     assert [row["owner"] for row in told] == [None, "other-9", "other-9", None]
     assert [row["refused"] for row in told] == [False, True, False, False]
-    assert (told[2]["acknowledged"], told[2]["pending_messages"]) == ("7:8", 3)
+    assert (told[2]["acknowledged"], told[2]["unacked_messages"]) == ("7:8", 3)
     rig.hear(Disconnect(Report(GROUP, other, 2, 0), ()))
     told = rig.json(ONE)["leading"]["streams"]
     assert {(row["owner"], row["refused"]) for row in told} == {(None, False)}

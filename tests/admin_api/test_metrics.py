@@ -375,7 +375,7 @@ def test_a_subscription_is_told_as_it_was_driven() -> None:
     assert told("waiting_messages") == told("waiting_slots") == 1
     assert told("waiting_bytes") > 0
     assert told("oldest_wait_seconds") == 6.0
-    assert told("draining_hashes") == told("draining_hashes_pending_messages") > 0
+    assert told("draining_hashes") == told("draining_hashes_unacked_messages") > 0
     assert told("draining_hashes_cleared_total") == 1
     assert told("upstream_connects_total") == 1
     assert told("outstanding_entries") == 41
@@ -418,7 +418,7 @@ def test_the_upstream_state_is_one_of_those_that_are() -> None:
 
 
 def test_the_gateway_tells_of_itself() -> None:
-    """Version, readiness, connections, who was turned away, what it may hold, and how connections ended."""
+    """Version, readiness, connections, who was refused, what it may hold, and how connections ended."""
     gateway = Gateway(
         Limits(connections_max=2, connections_per_address_max=1), workers_max=1, gateway_memory_bytes=1_000
     )
@@ -436,14 +436,14 @@ def test_the_gateway_tells_of_itself() -> None:
     assert of(found, "keyline_build_info") == 1
     assert of(found, "keyline_build_info", version="1.2.3") == 1
     assert told["keyline_gateway_ready"] == 1
-    assert told["keyline_gateway_draining"] == 0
+    assert told["keyline_gateway_shutting_down"] == 0
     assert told["keyline_gateway_connections"] == 1
     assert told["keyline_gateway_connections_opened_total"] == 4
-    assert told["keyline_gateway_connections_turned_away_total"] == 1
-    assert told["keyline_gateway_connections_per_address_turned_away_total"] == 1
+    assert told["keyline_gateway_connections_refused_total"] == 1
+    assert told["keyline_gateway_connections_per_address_refused_total"] == 1
     assert told["keyline_gateway_subscriptions"] == told["keyline_gateway_workers"] == 1
-    assert told["keyline_gateway_workers_turned_away_total"] == 1
-    assert told["keyline_gateway_workers_per_connection_turned_away_total"] == 0
+    assert told["keyline_gateway_workers_refused_total"] == 1
+    assert told["keyline_gateway_workers_per_connection_refused_total"] == 0
     assert told["keyline_gateway_slices_cut_total"] == told["keyline_gateway_log_lines_left_out_total"] == 0
     assert told["keyline_gateway_memory_limit_bytes"] == 1_000
     assert of(found, "keyline_gateway_connections_ended_total", cause="bad_frame") == 1
@@ -452,7 +452,7 @@ def test_the_gateway_tells_of_itself() -> None:
     assert of(found, "keyline_gateway_broker_connections", state="ready") == 0
     assert told["process_resident_memory_bytes"] > 0
     assert of(found, "python_gc_collections_total", generation="2") >= 0
-    gateway.reasons.append("draining")
+    gateway.reasons.append("shutting down")
     assert of(gateway.numbers(), "keyline_gateway_ready") == 0
 
 

@@ -30,7 +30,7 @@ PAIRS: list[tuple[type[BaseModel], type]] = [
     (slots.PreviewedMove, preview.PreviewedMove),
     (slots.PreviewedWorker, preview.PreviewedWorker),
     (slots.Preview, preview.MembershipPreview),
-    (pending.PendingDelivery, core_pending.PendingDelivery),
+    (pending.PendingAck, core_pending.PendingAck),
     (pending.PendingPage, core_pending.PendingPage),
     (orders.StandingOrders, admin_values.StandingOrders),
 ]

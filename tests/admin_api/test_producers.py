@@ -51,7 +51,7 @@ def test_an_owner_and_those_who_wait_are_told() -> None:
     ElectionPage.model_validate(answer, strict=True)
     summary = answer["summary"]
     assert summary["topic"] == TOPIC
-    assert (summary["waiting_count"], summary["vacant_s"], summary["held"]) == (3, 0, "nobody")
+    assert (summary["waiting_count"], summary["vacant_s"], summary["held"]) == (3, 0, "none")
     assert (summary["rival"], summary["outranked"]) == (None, False)
     assert summary["owner"] | {"since": 0} == {
         "producer_name": "first",

@@ -81,7 +81,7 @@ def test_a_subscription_and_its_workers() -> None:
     workers = {worker["name"]: worker for worker in shown["dispatcher"]["workers"]}
     assert shown["topic"] == "persistent://public/default/orders"
     assert workers["a"]["draining_hashes_count"] == 1
-    assert workers["a"]["draining_hashes_pending_messages"] == 1
+    assert workers["a"]["draining_hashes_unacked_messages"] == 1
     assert [(item["hash"], item["owner"]) for item in workers["a"]["draining_hashes"]] == [(slot_of(key), "b")]
     assert workers["b"]["draining_hashes_count"] == 0
     assert rig.get("/workers/a") == workers["a"]

@@ -57,7 +57,7 @@ def test_a_slot_with_nothing_flows() -> None:
     found = explained(rig)
     assert (found.slot, found.owner, found.holder, found.state) == (A, "c1", None, SlotState.FLOWING)
     assert (found.waiting_messages, found.waiting_age_s, found.head, found.blocking) == (0, None, None, ())
-    assert (found.pending_deliveries, found.pending_messages, found.join_position) == (0, 0, None)
+    assert (found.pending_acks, found.unacked_messages, found.join_position) == (0, 0, None)
     assert found.unblocks == "nothing waits"
 
 
@@ -71,8 +71,8 @@ def test_what_is_pending_is_counted_by_deliveries_and_unacknowledged_messages() 
     assert rig.got("c1") == [1, 2, 3]
     rig.ack_all_but("c1", 3, 0)
     found = explained(rig)
-    assert (found.holder, found.pending_deliveries, found.pending_messages) == ("c1", 3, 4)
-    assert explained(rig, B).pending_messages == 1
+    assert (found.holder, found.pending_acks, found.unacked_messages) == ("c1", 3, 4)
+    assert explained(rig, B).unacked_messages == 1
 
 
 def test_a_slot_with_nothing_here_is_behind_if_the_broker_has_a_backlog() -> None:
@@ -161,7 +161,7 @@ def test_long_drains_list_the_oldest_deliveries_and_count_all() -> None:
     assert [item.position for item in found.blocking] == ["1:1", *(f"1:{number}" for number in range(3, 12))]
     assert len(found.blocking) == BLOCKING_LISTED_MAX
     assert found.blocking[0].messages == 1
-    assert (found.pending_deliveries, found.pending_messages) == (30, 30)
+    assert (found.pending_acks, found.unacked_messages) == (30, 30)
 
 
 def test_the_owner_has_no_permits() -> None:
@@ -170,7 +170,7 @@ def test_the_owner_has_no_permits() -> None:
     rig.join("c1", 2)
     rig.batch(1, A, 5)
     found = explained(rig)
-    assert (found.state, found.waiting_messages, found.pending_messages) == (SlotState.NO_PERMITS, 3, 2)
+    assert (found.state, found.waiting_messages, found.unacked_messages) == (SlotState.NO_PERMITS, 3, 2)
     assert found.head is not None
     assert (found.head.position, found.head.messages) == ("1:1", 3)
     assert found.unblocks == "c1 must grant at least 1 permit"
@@ -202,7 +202,7 @@ def test_the_owner_is_at_its_unacknowledged_limit() -> None:
     rig.entries(A, 4, 5)
     rig.now = 3.0
     found = explained(rig)
-    assert (found.state, found.pending_messages) == (SlotState.UNACKED_LIMIT, 1)
+    assert (found.state, found.unacked_messages) == (SlotState.UNACKED_LIMIT, 1)
     assert [item.position for item in found.blocking] == ["1:1", "1:2", "1:3", "1:4"]
     assert [item.slot for item in found.blocking] == [B, B, B, A]
     assert found.unblocks == (
@@ -225,7 +225,7 @@ def test_the_subscription_is_paused() -> None:
     rig = drained()
     rig.dispatcher.pause()
     found = explained(rig)
-    assert (found.state, found.blocking, found.pending_messages) == (SlotState.PAUSED, (), 1)
+    assert (found.state, found.blocking, found.unacked_messages) == (SlotState.PAUSED, (), 1)
     assert found.unblocks == "an operator must resume the subscription, unless the gateway is shutting down"
 
 
@@ -335,7 +335,7 @@ def test_the_rest_of_a_chunked_message_waits_for_the_worker_that_has_begun_it(mo
     rig = begun(mode)
     rig.chunk(2, A, "m", 1, 2)
     found = explained(rig)
-    assert (found.state, found.owner, found.pending_messages) == (SlotState.NO_PERMITS, "c2", 1)
+    assert (found.state, found.owner, found.unacked_messages) == (SlotState.NO_PERMITS, "c2", 1)
     assert found.unblocks == "c1 must grant at least 1 permit"
 
 
@@ -393,7 +393,7 @@ def test_without_order_nothing_drains() -> None:
     rig.entries(A, 3, 4)
     found = explained(rig)
     assert (found.state, found.owner, found.holder) == (SlotState.NO_PERMITS, "c2", None)
-    assert (found.pending_deliveries, found.pending_messages, found.blocking) == (1, 1, ())
+    assert (found.pending_acks, found.unacked_messages, found.blocking) == (1, 1, ())
 
 
 # ---- streams of a group ----
@@ -461,14 +461,14 @@ def check_explanations(dispatcher: Dispatcher, slots: Iterable[int], now: float)
         check_pending(dispatcher, slot, explanation)
     assert sum(each.waiting_messages for each in found.values()) == statistics.waiting_messages
     if dispatcher.ordered:
-        pending = sum(each.pending_messages for each in found.values())
+        pending = sum(each.unacked_messages for each in found.values())
         assert pending == sum(worker.unacked_messages for worker in statistics.workers)
     for worker in statistics.workers:
         for item in worker.draining_hashes:
             told = found[item.hash]
             assert (told.holder, told.owner) == (worker.name, item.owner)
             assert told.waiting_messages == item.waiting_messages
-            assert told.pending_messages > 0
+            assert told.unacked_messages > 0
 
 
 def check_state(dispatcher: Dispatcher, slot: int, told: SlotExplanation, now: float) -> None:
@@ -483,7 +483,7 @@ def check_state(dispatcher: Dispatcher, slot: int, told: SlotExplanation, now: f
         assert told.state is SlotState.FLOWING
         assert (told.head, told.waiting_age_s, told.join_position, told.blocking) == (None, None, None, ())
         behind = explain_slot(dispatcher, slot, now, upstream_backlog=True).state is SlotState.UPSTREAM_BEHIND
-        assert behind == (told.pending_deliveries == 0)
+        assert behind == (told.pending_acks == 0)
         return
     reason = dispatcher.wait_reason(slot, waiting[0], now)
     assert told.state.value == (reason.value if reason is not None else "flowing")
@@ -502,8 +502,8 @@ def check_pending(dispatcher: Dispatcher, slot: int, told: SlotExplanation) -> N
     """What is pending, counted anew; without order at the owner alone."""
     at = [worker for worker in dispatcher.workers.values() if dispatcher.ordered or worker is dispatcher.select(slot)]
     own = [slots_in(part).count((slot, False)) for w in at for part in w.pending.values()]
-    assert told.pending_deliveries == sum(map(bool, own))
-    assert told.pending_messages == sum(own)
+    assert told.pending_acks == sum(map(bool, own))
+    assert told.unacked_messages == sum(own)
 
 
 class Busy(Subscription):

@@ -10,7 +10,7 @@ from hypothesis.stateful import rule
 
 from proxy.core.dispatcher import OrderingMode
 from proxy.core.entry import wire_id
-from proxy.core.pending import PAGE_MAX, SLOTS_LISTED_MAX, PendingDelivery, pending_page_steps
+from proxy.core.pending import PAGE_MAX, SLOTS_LISTED_MAX, PendingAck, pending_page_steps
 from proxy.core.positions import format_position, pack
 from proxy.core.slice_id import slice_id
 from proxy.core.steps import finished
@@ -43,9 +43,9 @@ def positions(found: PendingPage) -> list[str]:
 
 def all_pages(
     dispatcher: Dispatcher, worker: Worker, slot: int | None, limit: int, now: float = 0.0
-) -> list[PendingDelivery]:
+) -> list[PendingAck]:
     """As a reader gets them who follows the cursors."""
-    listed: list[PendingDelivery] = []
+    listed: list[PendingAck] = []
     after: str | None = None
     while True:
         found = finished(pending_page_steps(dispatcher, worker, slot=slot, after=after, limit=limit, now=now))
@@ -75,7 +75,7 @@ def test_a_delivery_is_told_with_its_ages_and_counts() -> None:
     rig.now = 5.0
     found = page(rig)
     assert found.deliveries == (
-        PendingDelivery(
+        PendingAck(
             message_id="1:7",
             position="1:7",
             messages=2,

@@ -193,7 +193,7 @@ class Scene:
         promise(self.session.cause is not None, "an end has a cause")
         held = self.subscriptions.summary()
         promise(not held.subscriptions, "no subscription outlives its last worker")
-        promise(held.bytes_held == 0, "no message is held for nobody")
+        promise(held.held_bytes == 0, "no message is held for nobody")
         promise(self.clock.waiting == 0, "no timer outlives the session")
 
 

@@ -127,7 +127,7 @@ def test_one_who_gives_nothing_back_is_named() -> None:
     assert replay.free(free=False, had="b", now=TIMING.replay_s - 0.1) == []
     (answer,) = replay.free(free=False, had="b", now=TIMING.replay_s)
     assert isinstance(answer, Answer)
-    assert answer.message.problem == f"not everything was given back within {TIMING.replay_s:.0f} s: b"
+    assert answer.message.problem == f"not every stream was released within {TIMING.replay_s:.0f} s: b"
     assert not replay.under_way
 
 

@@ -277,7 +277,7 @@ def take_group(browser: Browser, gateway: KeylineGateway, name: str, size: tuple
     with fresh_page(browser, size, scheme) as (page, complaints):
         page.goto(f"{gateway.admin_url}/#{urlencode({'groups': PARCELS, 'subscription': PACKING})}")
         expect(page.locator("#strip")).to_be_visible(timeout=30_000)
-        expect(page.locator("#streams").get_by_text("being given back").first).to_be_visible()
+        expect(page.locator("#streams").get_by_text("being released").first).to_be_visible()
         expect(page.locator("#group-feed")).to_contain_text("this replica leads")
         keep(page, complaints, name)
 

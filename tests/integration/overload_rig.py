@@ -106,7 +106,7 @@ class Health:
 
     def __init__(self, gateway: KeylineGateway) -> None:
         self.times_ms: dict[str, list[float]] = {path: [] for path in PATHS}
-        self.bytes_held: list[int] = []
+        self.held_bytes: list[int] = []
         self.failures: list[str] = []
         self._http = httpx.Client(base_url=gateway.admin_url, timeout=PATIENCE_S, trust_env=False)
         self._process = psutil.Process(gateway.pid)
@@ -146,7 +146,7 @@ class Health:
         answer = self._http.get(path).raise_for_status()
         self.times_ms[path].append((time.monotonic() - began) * 1e3)
         if path == PATHS[-1]:
-            self.bytes_held.append(answer.json()["bytes_held"])
+            self.held_bytes.append(answer.json()["held_bytes"])
 
 
 def _chunks(count: int, size: int = 50) -> Iterator[int]:

@@ -344,7 +344,7 @@ def test_a_worker_is_drained_after_a_confirmation_and_undrained(
     console.button("Drain only").click()
     console.dialog.get_by_role("button", name="Drain", exact=True).click()
     expect(console.cell("only", "State")).to_have_text("drained by operator")
-    expect(console.feed).to_contain_text("ordered: drain of only")
+    expect(console.feed).to_contain_text("operator's order: drain of only")
     client.create_producer(topic).send(b"x", partition_key="k")
     assert nothing_comes(worker)
     expect(console.search("k")).to_contain_text("An operator ordered that its owner gets nothing new")
@@ -542,12 +542,19 @@ def test_events_that_were_missed_are_made_up_for(
     """The gateway tells how many it had to leave out; the page tells the person, and reads everything."""
     topic = new_topic("console-missed")
     key_shared(client, topic, "only")
-    event = {"number": 1, "kind": "ordered", "at": 1, "topic": topic, "subscription": "s", "facts": {"order": "limits"}}
-    body = f'id: 1\nevent: ordered\ndata: {json.dumps(event)}\n\nevent: missed\ndata: {{"count": 3}}\n\n'
+    event = {
+        "number": 1,
+        "kind": "operator_order",
+        "at": 1,
+        "topic": topic,
+        "subscription": "s",
+        "facts": {"order": "limits"},
+    }
+    body = f'id: 1\nevent: operator_order\ndata: {json.dumps(event)}\n\nevent: missed\ndata: {{"count": 3}}\n\n'
     console.page.route("**/api/v1/events?*", lambda route: route.fulfill(content_type="text/event-stream", body=body))
     console.open(gateway, topic)
     expect(console.feed).to_contain_text("events were missed; the page is reloaded")
-    expect(console.feed).to_contain_text("ordered: limits")
+    expect(console.feed).to_contain_text("operator's order: limits")
     expect(console.feed).to_contain_text("disconnected from the gateway")
     console.page.unroute("**/api/v1/events?*")
     expect(console.row("only")).to_be_visible()

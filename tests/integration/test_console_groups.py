@@ -217,7 +217,7 @@ def test_streams_are_seen_to_move_when_a_replica_joins_and_leaves(
     expect(view.sessions()).to_have_count(2)
     expect(view.figure("Streams here")).to_have_text(f"{STREAMS // 2} of {STREAMS}")
     expect(view.figure("Workers here").locator("small")).to_have_text("2 workers in all")
-    expect(view.feed).to_contain_text(re.compile(r"streams? .* given back (at once|after)"))
+    expect(view.feed).to_contain_text(re.compile(r"streams? .* released (at once|after)"))
     assert view.colour("left-") == colour != view.colour("right-")
     late.consumers["w"].close()
     expect(view.on_strip("left-")).to_have_count(STREAMS)
@@ -301,7 +301,7 @@ def altered(group: Any) -> Any:
     holdings[6] |= {"upstream_state": "backing_off", "upstream_error": "ConsumerBusy: still there"}
     own["streams"] = sorted(set(own["streams"]) - {1, 3, 4, 5})
     other = {"replica": "other-1", "number": 7, "state": "updating", "workers_count": 2, "version": 9}
-    other |= {"streams": [4], "streams_leaving": [5], "heard_s": 4.2}
+    other |= {"streams": [4], "streams_releasing": [5], "heard_s": 4.2}
     group["leading"]["sessions"].append(other)
     return group | {"streams": list(holdings.values())}
 
@@ -321,7 +321,7 @@ def test_states_are_told_apart_without_their_colours(
     view.page.route("**/api/v1/groups/**", answer_altered)
     page = view.open(left, topic).page
     states = ["delivered here", "without an owner", "held, not delivered", "without an owner"]
-    states += ["refused by the broker", "being given back", "being opened"]
+    states += ["refused by the broker", "being released", "being opened"]
     for stream, state in enumerate(states):
         expect(view.on_strip().nth(stream)).to_have_attribute("aria-label", re.compile(f", {state}$"))
         expect(page.locator("#streams tbody tr").nth(stream).locator(".badge")).to_have_text(state)
@@ -335,7 +335,7 @@ def test_states_are_told_apart_without_their_colours(
         [
             "leased: 10",
             "being opened: 1",
-            "being given back: 1",
+            "being released: 1",
             "held, not delivered: 1",
             "refused by the broker: 1",
             "without an owner: 2",

@@ -98,10 +98,10 @@ def test_the_demo_ends_by_itself_with_an_audit(directory: Path) -> None:
 
 
 def test_replicas_share_the_work_of_the_demo(directory: Path, spark: SparkSession) -> None:
-    """One is restarted, one is killed; the slices of each are told, and every key keeps its order."""
+    """One is restarted, one is killed; the streams of each are told, and every key keeps its order."""
     demo = RunningDemo(directory, "--seconds", "40", "--replicas", "3")
     assert demo.process.wait(RUN_S_MAX) == 0, demo.output
-    told = "3 Keyline gateways are ready", "slices at: replica-0 ", "(leads)", "replica-1 is killed", "dora leaves"
+    told = "3 Keyline gateways are ready", "streams at: replica-0 ", "(leads)", "replica-1 is killed", "dora leaves"
     for words in told:
         assert words in demo.output
     assert "order violations: 0" in demo.output

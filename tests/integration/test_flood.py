@@ -152,7 +152,7 @@ def test_a_flood_of_subscribes_holds_up_nobody(
     assert words[f"Subscription reached max consumers limit: {PER_SUBSCRIPTION_MAX}"] <= count - words["success"]
     assert words[f"Connection reached max consumers limit: {PER_CONNECTION_MAX}"] <= too_many
     assert sum(words.values()) == count
-    refused = metric(gateway, "keyline_gateway_workers_per_connection_turned_away_total")
+    refused = metric(gateway, "keyline_gateway_workers_per_connection_refused_total")
     assert refused == words[f"Connection reached max consumers limit: {PER_CONNECTION_MAX}"]
     assert metric(gateway, "keyline_gateway_log_lines_left_out_total") > 0
     lines = gateway.log.read_text().splitlines()

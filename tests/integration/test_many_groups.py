@@ -260,7 +260,7 @@ def settled(gateways: Sequence[KeylineGateway], ledgers: Sequence[Ledger]) -> bo
         if None in parts:
             return False
         leads = [part["leads"] for part in parts if part]
-        here = sorted(part["streams_here"] for part in parts if part and not part["streams_leaving"])
+        here = sorted(part["streams_here"] for part in parts if part and not part["streams_releasing"])
         if leads.count(True) != 1 or here != [5, 5, 6]:
             return False
     return True

@@ -106,7 +106,7 @@ def scene(gateway: KeylineGateway, broker: PulsarStandalone, topic: str) -> Iter
         producer.close()
         taker.client.close()
     eventually(lambda: not gateway.statistics()["subscriptions"], "the subscription to end")
-    assert gateway.statistics()["bytes_held"] == 0
+    assert gateway.statistics()["held_bytes"] == 0
 
 
 @pytest.fixture(scope="module")
@@ -143,8 +143,8 @@ def check_backpressure(
     assert at_broker["consumers"][0]["availablePermits"] <= 0, at_broker
     assert shown["upstream_permits"] <= 0
     assert shown["budget_stops"] > 0
-    assert max(health.bytes_held) <= 2 * budget + FRAME_BYTES_MAX
-    assert gateway.statistics()["bytes_held"] <= budget + FRAME_BYTES_MAX
+    assert max(health.held_bytes) <= 2 * budget + FRAME_BYTES_MAX
+    assert gateway.statistics()["held_bytes"] <= budget + FRAME_BYTES_MAX
     grown = health.resident_max - health.resident_before
     assert grown <= RESIDENT_GROWTH_MAX, f"{grown >> 20} MiB more"
 
@@ -220,7 +220,7 @@ def test_a_worker_that_never_reads_costs_its_socket_and_no_more(
             check_backpressure(roomy, health, at_broker, BACKLOG // 4, ROOMY_BYTES)
             (worker,) = roomy.statistics()["subscriptions"][0]["dispatcher"]["workers"]
             assert not worker["writable"], worker
-            assert worker["pending_deliveries"] * len(PAYLOAD) < ROOMY_BYTES, "the rest waits for the socket"
+            assert worker["pending_acks"] * len(PAYLOAD) < ROOMY_BYTES, "the rest waits for the socket"
         idle.compare(health)
         widen(taker.client.socket)
         check_recovery(idle, producer, taker)
@@ -231,7 +231,7 @@ def settled(ask: Callable[[str], dict[str, Any]], topic: str, gateway: KeylineGa
     looks: list[tuple[int, int]] = []
 
     def still() -> bool:
-        looks.append((ask(topic)["unackedMessages"], gateway.statistics()["bytes_held"]))
+        looks.append((ask(topic)["unackedMessages"], gateway.statistics()["held_bytes"]))
         return len(looks) > 1 and looks[-1] == looks[-2] and looks[-1][0] > 0
 
     eventually(still, "the flow to stop")

@@ -89,7 +89,7 @@ def test_a_store_that_stalls_costs_nothing_but_time(tmp_path: Path, monkeypatch:
     rig.store.going.set()
     rig.end()
     assert len(rows(tmp_path, "redeliveries")) == 101
-    assert (rig.spool.dropped, rig.spool.bytes_held, rig.writer.counters.problem) == ({}, 0, None)
+    assert (rig.spool.dropped, rig.spool.held_bytes, rig.writer.counters.problem) == ({}, 0, None)
 
 
 def test_a_disk_that_stalls_costs_rows_and_nobody_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -112,11 +112,11 @@ def test_a_disk_that_stalls_costs_rows_and_nobody_waits(tmp_path: Path, monkeypa
         rig.journal.hand_in()
     lost = rig.spool.dropped["redeliveries"]
     assert 80 < lost < 100
-    assert rig.spool.bytes_held <= 5_000
+    assert rig.spool.held_bytes <= 5_000
     going.set()
     rig.end()
     assert len(rows(tmp_path, "redeliveries")) == 101 - lost
-    assert rig.spool.bytes_held == 0
+    assert rig.spool.held_bytes == 0
 
 
 def test_a_store_that_fails_gets_its_files_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

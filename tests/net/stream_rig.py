@@ -1,6 +1,6 @@
 """A subscription that a group of replicas shares, between fakes: the test is the one who holds the leases, too.
 
-The hash space is cut in `STREAMS` slices, as a group's leader would cut it.
+The hash space is cut in `STREAMS` streams, as a group's leader would cut it.
 """
 
 from __future__ import annotations

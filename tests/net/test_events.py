@@ -95,7 +95,7 @@ def test_upstream_and_orders_are_told() -> None:
     assert ear.kinds()[:1] == ["upstream_lost"]
     rig.subscription.orders.pause()
     rig.subscription.orders.drain("a", drained=True)
-    assert [event.facts for event in ear.taken() if event.kind == "ordered"] == [
+    assert [event.facts for event in ear.taken() if event.kind == "operator_order"] == [
         {"order": "pause"},
         {"order": "drain", "worker": "a"},
     ]

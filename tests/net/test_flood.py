@@ -108,7 +108,7 @@ def test_a_connection_has_a_bound_of_its_own() -> None:
     assert refusal.error.message == "Connection reached max consumers limit: 2"
     asked = rig.to_broker()
     assert len(asked) == 2
-    assert rig.session.counters.workers_turned_away_total == 1
+    assert rig.session.counters.workers_refused_total == 1
     denied = pb.CommandError(request_id=asked[0].subscribe.request_id, error=pb.AuthorizationError, message="no")
     rig.broker.deliver(encode(T.ERROR, denied))
     rig.take_all()

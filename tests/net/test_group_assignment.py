@@ -392,7 +392,7 @@ def test_what_becomes_of_a_group_is_told_as_events() -> None:
     assert told[1][1]["state"] == "updating"
     assert (told[1][1]["version"], told[1][1]["streams"]) == (2, [1])
     kind, facts = told[2]
-    assert (kind, facts["stream"], facts["overdue"]) == ("group_stream_given_back", 0, True)
+    assert (kind, facts["stream"], facts["overdue"]) == ("group_stream_released", 0, True)
     assert round(facts["duration_s"]) == TIMING.drain_s
     assert told[3][1] | {"replica": "here"} == {
         "replica": "here",
@@ -404,7 +404,7 @@ def test_what_becomes_of_a_group_is_told_as_events() -> None:
         "streams": [],
         "reason": "renew_stream_lease_timeout",
     }
-    assert [kind for kind, _ in told[4:]] == ["group_stream_given_back", "group_left"]
+    assert [kind for kind, _ in told[4:]] == ["group_stream_released", "group_left"]
 
 
 def test_whoever_leaves_too_late_leaves_all_the_same() -> None:
@@ -413,7 +413,7 @@ def test_whoever_leaves_too_late_leaves_all_the_same() -> None:
     rig.lease(0, 1)
     rig.deliver(0, 1)
     assert rig.assignment.leave()
-    rig.subscriptions.services.draining = True
+    rig.subscriptions.services.shutting_down = True
     rig.clock.advance(2 * (TIMING.drain_s + TIMING.lease_s))
     assert rig.left == [SessionId("here", 1)]
     assert len(rig.link.sent(T.CLOSE_CONSUMER)) == 2

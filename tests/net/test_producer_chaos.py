@@ -325,7 +325,7 @@ class Lives(RuleBasedStateMachine):
                 self.hear()
                 self.run_dry()
             summaries = [summary for rig in self.rigs for summary in rig.elections.summaries()]
-            if all(summary.held == "nobody" and not self.gives_way_to_nobody(summary) for summary in summaries):
+            if all(summary.held == "none" and not self.gives_way_to_nobody(summary) for summary in summaries):
                 break
         else:
             raise AssertionError("held for ever")

@@ -323,7 +323,7 @@ def test_the_best_is_announced_while_it_is_held(rig: ElectionRig) -> None:
     failing.client.deliver(want(1, 9))
     best.client.deliver(want(1, 7))
     failing.broker.deliver(error(1, pb.ServiceNotReady))
-    assert rig.page().summary.held == "everybody"
+    assert rig.page().summary.held == "all"
     news = rig.told()[-1]
     assert news.best is not None
     assert news.best.priority == 7

@@ -13,7 +13,7 @@ from proxy.app.listener import GatewayServer
 from proxy.limits import Limits
 from proxy.net.broker.names import BrokerNames
 from proxy.net.session.session import ClientSession
-from proxy.net.session.sessions import Sessions, TurnedAway
+from proxy.net.session.sessions import RefusedConnection, Sessions
 from proxy.net.session.settings import SessionSettings
 from proxy.net.slices import Slices
 from proxy.service_url import parse_service_url
@@ -226,7 +226,7 @@ def test_a_client_beyond_the_bound_is_told_so_and_closed() -> None:
         third.write(connect())
         assert (await third.read()).error.error == pb.ServiceNotReady
         statistics = server.statistics()
-        assert (statistics.connections_total, statistics.turned_away_total) == (3, 1)
+        assert (statistics.connections_total, statistics.refused_total) == (3, 1)
 
     run(test)
 
@@ -254,11 +254,11 @@ def test_each_address_has_its_own_bound() -> None:
         first = sessions.admit(f"{address}:1000")
         assert isinstance(first, ClientSession)
         assert isinstance(sessions.admit(f"{address}:1001"), ClientSession)
-        assert isinstance(sessions.admit(f"{address}:1002"), TurnedAway)
+        assert isinstance(sessions.admit(f"{address}:1002"), RefusedConnection)
         first.closed("gone")
         assert isinstance(sessions.admit(f"{address}:1003"), ClientSession)
     statistics = sessions.statistics(accepting=True)
-    assert (statistics.connections, statistics.turned_away_per_address_total) == (4, 2)
+    assert (statistics.connections, statistics.refused_per_address_total) == (4, 2)
 
 
 def test_totals_never_fall_when_sessions_end() -> None:

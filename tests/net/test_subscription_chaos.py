@@ -230,7 +230,7 @@ class Walk:
             self.rig.clock.advance(1)
         self.checker.look()
         assert self.rig.count == 0
-        assert self.rig.statistics().bytes_held == 0
+        assert self.rig.statistics().held_bytes == 0
         assert self.rig.link.consumers == {}
         assert self.broker.consumers == [], "a consumer was left behind at the broker"
         assert not [client.asked for client in self.checker.clients if client.asked and not client.worker.gone]

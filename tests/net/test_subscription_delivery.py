@@ -122,7 +122,7 @@ def test_a_mixed_batch_is_delivered_by_each_messages_key() -> None:
     assert verify_checksum(one.tail)
     assert verify_checksum(two_.tail)
     shown = rig.statistics().subscriptions[0]
-    assert (shown.peeked_batches, shown.sliced_deliveries) == (1, 2)
+    assert (shown.mixed_batches, shown.sliced_deliveries) == (1, 2)
 
 
 def test_the_entry_is_acknowledged_when_its_last_slice_is() -> None:

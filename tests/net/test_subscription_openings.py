@@ -102,16 +102,16 @@ def test_what_waits_counts_for_the_window_and_for_memory() -> None:
     """Else a producer of such batches could make the gateway read without end (G7)."""
     rig, background, worker = held()
     rig.link.permits()
-    before = rig.subscriptions.summary().bytes_held
+    before = rig.subscriptions.summary().held_bytes
     tail = single("k", b"x" * 1_000)
     rig.link.deliver((0, bomb("k", "x")), *((number, tail) for number in range(1, 80)))
-    waiting = rig.subscriptions.summary().bytes_held - before
+    waiting = rig.subscriptions.summary().held_bytes - before
     assert waiting > 79 * 1_000 + len(LARGE)
     assert rig.subscription.consumers.queued_messages == 82
     background.carry_out()
     assert rig.subscription.consumers.queued_messages == rig.subscription.consumers.queued_bytes == 0
     worker.ack(*worker.messages())
-    assert rig.subscriptions.summary().bytes_held == 0
+    assert rig.subscriptions.summary().held_bytes == 0
 
 
 def test_no_more_is_asked_for_than_may_wait() -> None:
@@ -158,7 +158,7 @@ def test_a_seek_forgets_what_waits_to_be_opened() -> None:
     worker.seek(0)
     late.carry_out()
     assert worker.messages() == []
-    assert rig.subscriptions.summary().bytes_held == 0
+    assert rig.subscriptions.summary().held_bytes == 0
 
 
 def test_the_last_worker_leaves_what_waits_to_the_broker() -> None:
@@ -168,7 +168,7 @@ def test_the_last_worker_leaves_what_waits_to_the_broker() -> None:
     worker.close()
     background.carry_out()
     assert worker.messages() == []
-    assert rig.subscriptions.summary().bytes_held == 0
+    assert rig.subscriptions.summary().held_bytes == 0
     assert rig.link.acked() == []
 
 

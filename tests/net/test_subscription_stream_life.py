@@ -161,7 +161,7 @@ def test_messages_on_their_way_to_a_closed_stream_go_nowhere() -> None:
     rig.link.held.add(T.CLOSE_CONSUMER)
     rig.close(0)
     assert gone not in rig.link.consumers
-    assert rig.statistics().bytes_held == 0
+    assert rig.statistics().held_bytes == 0
     rig.deliver(1, (5, single(key_in(1))))
     assert rig.first.entries() == [5]
 

@@ -78,7 +78,7 @@ def test_a_batch_with_keys_of_another_stream_stays_whole() -> None:
     mixed = batch([(key_in(0, nth), b"z") for nth in range(20)])
     rig.deliver(0, (2, mixed))
     assert rig.statistics().subscriptions[0].opaque_batches == 1
-    assert rig.statistics().subscriptions[0].peeked_batches == 1
+    assert rig.statistics().subscriptions[0].mixed_batches == 1
 
 
 # ---- permits ---------------------------------------------------------------------------------------------------------

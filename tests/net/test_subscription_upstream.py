@@ -220,7 +220,7 @@ def test_late_messages_of_an_ended_subscription_reach_nobody() -> None:
     rig.link.held.add(T.CLOSE_CONSUMER)
     worker.lose()
     assert rig.link.consumers == {}
-    assert rig.statistics().bytes_held == 0
+    assert rig.statistics().held_bytes == 0
 
 
 def test_a_worker_that_comes_right_behind_the_last_one_gets_a_consumer_of_its_own() -> None:

@@ -30,12 +30,12 @@ def test_bytes_held_are_counted_until_the_entry_is_acknowledged() -> None:
     first, second = rig.worker("a", permits=1), rig.worker("b", permits=50)
     tail = batch([(rig.key_for("a"), b"0"), (rig.key_for("b"), b"1"), (rig.key_for("a", 1), b"2")])
     rig.link.deliver((0, tail), (1, single(rig.key_for("b"))))
-    assert rig.statistics().bytes_held >= len(tail)
+    assert rig.statistics().held_bytes >= len(tail)
     first.flow(50)
     for worker in (first, second):
         worker.ack(*worker.messages())
     assert sorted(rig.link.acked()) == [(LEDGER, 0), (LEDGER, 1)]
-    assert rig.statistics().bytes_held == 0
+    assert rig.statistics().held_bytes == 0
 
 
 def test_when_the_memory_is_spent_nothing_is_read_and_nothing_granted() -> None:
@@ -50,9 +50,9 @@ def test_when_the_memory_is_spent_nothing_is_read_and_nothing_granted() -> None:
 def test_reading_goes_on_when_a_tenth_was_given_back() -> None:
     """Acks need no reading to go out, so the stop ends by itself; permits follow in the same moment."""
     rig, worker = stopped()
-    held = rig.statistics().bytes_held
+    held = rig.statistics().held_bytes
     worker.ack(0)
-    assert rig.statistics().bytes_held < held
+    assert rig.statistics().held_bytes < held
     assert rig.link.pausing
     worker.ack(*range(1, 5))
     assert not rig.statistics().reading_stopped
@@ -92,7 +92,7 @@ def test_a_subscription_that_ends_while_reading_is_stopped_gives_its_memory_back
     rig, worker = stopped()
     rig.worker("z", subscription="t")
     worker.lose()
-    assert rig.statistics().bytes_held == 0
+    assert rig.statistics().held_bytes == 0
     assert not rig.statistics().reading_stopped
     assert not rig.link.pausing
 
@@ -133,7 +133,7 @@ def test_a_subscription_takes_so_many_workers_and_no_more() -> None:
     first, second = rig.worker("a"), rig.worker("b")
     assert rig.subscribe("c").error() == (pb.ConsumerBusy, "Subscription reached max consumers limit: 2")
     rig.worker("z", subscription="t")
-    assert rig.statistics().workers_per_subscription_turned_away_total == 1
+    assert rig.statistics().workers_per_subscription_refused_total == 1
     assert rig.statistics().workers == 3
     first.lose()
     rig.worker("c")
@@ -157,7 +157,7 @@ def test_the_gateway_takes_so_many_workers_and_no_more() -> None:
     for subscription in ("s", "new"):
         refusal = rig.subscribe("c", subscription=subscription).error()
         assert refusal == (pb.ConsumerBusy, "Gateway reached max consumers limit: 2")
-    assert rig.statistics().workers_turned_away_total == 2
+    assert rig.statistics().workers_refused_total == 2
     first.lose()
     third = rig.worker("c")
     second.close()
@@ -199,7 +199,7 @@ def test_the_gateway_takes_so_many_subscriptions_and_no_more() -> None:
     code, text = rig.subscribe("z", subscription="t").error()
     assert code == pb.NotAllowedError
     assert "maximum number of subscriptions here: 1" in text
-    assert rig.statistics().subscriptions_turned_away_total == 1
+    assert rig.statistics().subscriptions_refused_total == 1
     rig.worker("b").lose()
     worker.lose()
     rig.worker("z", subscription="t")
@@ -208,7 +208,7 @@ def test_the_gateway_takes_so_many_subscriptions_and_no_more() -> None:
 # ---- draining and closing --------------------------------------------------------------------------------------------
 
 
-def test_a_draining_gateway_delivers_nothing_new_and_is_done_when_all_is_confirmed() -> None:
+def test_a_gateway_that_shuts_down_delivers_nothing_new_and_is_done_when_all_is_confirmed() -> None:
     """Pending messages may still be acknowledged; done is called once the broker confirmed the last of them."""
     rig = SubscriptionRig()
     worker = rig.worker("a", permits=10)
@@ -229,7 +229,7 @@ def test_a_draining_gateway_delivers_nothing_new_and_is_done_when_all_is_confirm
     assert rig.link.permits() == 0
 
 
-def test_a_draining_gateway_takes_no_new_worker() -> None:
+def test_a_gateway_that_shuts_down_takes_no_new_worker() -> None:
     """It is told to try again, which a client does, elsewhere."""
     rig = SubscriptionRig()
     rig.worker("a")
@@ -238,10 +238,10 @@ def test_a_draining_gateway_takes_no_new_worker() -> None:
         code, text = rig.subscribe("b", subscription=subscription).error()
         assert code == pb.ServiceNotReady
         assert "shutting down" in text
-    assert rig.statistics().draining
+    assert rig.statistics().shutting_down
 
 
-def test_what_a_leaver_gives_back_to_a_draining_gateway_goes_to_nobody_here() -> None:
+def test_what_a_leaver_gives_back_to_a_gateway_that_shuts_down_goes_to_nobody_here() -> None:
     """It goes back to the broker with the rest."""
     rig = SubscriptionRig()
     first, second = rig.worker("a", permits=10), rig.worker("b", permits=10)
@@ -271,7 +271,7 @@ def test_a_gateway_that_closes_disconnects_workers_and_leaves_nothing_at_the_bro
     kinds = [sent.type for sent in rig.link.log]
     assert kinds.count(T.CLOSE_CONSUMER) == 2
     assert kinds.index(T.ACK) < kinds.index(T.CLOSE_CONSUMER)
-    assert rig.statistics().bytes_held == 0
+    assert rig.statistics().held_bytes == 0
 
 
 def test_a_gateway_that_closes_refuses_who_waits_to_join() -> None:

@@ -157,7 +157,7 @@ def test_a_hand_over_lasts_from_the_join_to_the_last_ack_of_a_slot_that_moved() 
     second = rig.worker("b", permits=100)
     moved = [entry for entry, key in enumerate(keys) if key in {rig.key_for("b", nth) for nth in range(40)}]
     assert summary(rig).dispatcher.draining_hashes_count == len(moved) > 2
-    assert summary(rig).dispatcher.draining_hashes_pending_messages == len(moved)
+    assert summary(rig).dispatcher.draining_hashes_unacked_messages == len(moved)
     rig.clock.advance(2)
     first.ack(moved[0])
     assert told(summary(rig).dispatcher.hand_over_duration) == (1, 2.0)
@@ -231,11 +231,11 @@ def test_the_gauges_tell_what_is() -> None:
     found = summary(rig)
     assert (found.dispatcher.workers, found.joining) == (2, 0)
     assert found.dispatcher.available_permits == 0
-    assert (found.dispatcher.pending_deliveries, found.dispatcher.unacked_messages) == (2, 3)
+    assert (found.dispatcher.pending_acks, found.dispatcher.unacked_messages) == (2, 3)
     assert (found.look_ahead_messages, found.look_ahead_used) == (16, 2 / 16)
     assert (found.upstream_state, found.upstream_connects) == ("ready", 1)
     assert found.memory_bytes == 1 << 20
-    assert found.dispatcher.bytes_held == rig.subscriptions.summary().bytes_held > 0
+    assert found.dispatcher.held_bytes == rig.subscriptions.summary().held_bytes > 0
     assert rig.subscriptions.summary().memory_bytes == 1 << 24
     worker.flow(5)
     assert summary(rig).dispatcher.available_permits == 3

@@ -115,7 +115,7 @@ def test_half_open_handshakes_take_the_places_of_connections(tmp_path: Path) -> 
         plain = await bench.client()
         assert "maximum number of connections: 3" in (await plain.read()).error.message
         statistics = server.statistics()
-        assert (statistics.connections, statistics.turned_away_total) == (0, 2)
+        assert (statistics.connections, statistics.refused_total) == (0, 2)
         half_open[0].close()
         await until(lambda: server.statistics().handshakes == 2)
         writer = await bench.handshake()
@@ -135,7 +135,7 @@ def test_half_open_handshakes_count_for_their_address(tmp_path: Path) -> None:
         await bench.stranger()
         await until(lambda: server.statistics().handshakes == 2)
         assert await bench.is_over(await bench.stranger(HELLO))
-        assert server.statistics().turned_away_per_address_total == 1
+        assert server.statistics().refused_per_address_total == 1
 
     run(tmp_path, test)
 

@@ -46,8 +46,8 @@ class Lives(RuleBasedStateMachine):
                 assert self.closing is None, "one more at the broker before the other has left"
                 assert self.election.owner is None, "somebody of ours owns the topic"
                 assert all(contender.rank < each.rank for each in self.waiting()), "not the best of those that wait"
-                assert self.election.held is not Hold.EVERYBODY
-                assert self.election.held is Hold.NOBODY or contender.returning
+                assert self.election.held is not Hold.ALL
+                assert self.election.held is Hold.NONE or contender.returning
                 self.asked = contender
             elif act in (Act.WITHDRAW, Act.YIELD):
                 assert contender is self.asked
@@ -135,7 +135,7 @@ class Lives(RuleBasedStateMachine):
         assert self.election.left(gone) == []
         assert self.election.withdrawn(gone) == self.election.granted(gone) == self.election.queued(gone) == []
 
-    @rule(held=st.sampled_from([Hold.NOBODY, *Hold]))
+    @rule(held=st.sampled_from([Hold.NONE, *Hold]))
     def hold(self, held: Hold) -> None:
         """The broker has trouble, or has none any more."""
         self.do(self.election.hold(held))
@@ -173,8 +173,8 @@ class Lives(RuleBasedStateMachine):
         """An owner, or somebody at the broker, never both; or a hold that will end."""
         election = self.election
         assert election.owner is None or election.at_broker is None
-        if (first := election.waiting.first()) is not None and election.held is not Hold.EVERYBODY:
-            due = election.held is Hold.NOBODY or first[1].returning
+        if (first := election.waiting.first()) is not None and election.held is not Hold.ALL:
+            due = election.held is Hold.NONE or first[1].returning
             gives_way = self.outranked(first[1]) and self.yields < YIELDS_MAX
             assert not due or gives_way or election.owner is not None or election.at_broker is not None
         assert not election.outranked or self.outranked(self.waiting()[0])
@@ -236,7 +236,7 @@ def test_newcomers_wait_for_the_owner_that_returns() -> None:
     assert election.arrive(newcomer) == [(Act.TELL_QUEUED, newcomer)]
     assert election.arrive(owner) == [(Act.ASK, owner)]
     assert election.left(owner) == []
-    assert election.hold(Hold.NOBODY) == [(Act.ASK, newcomer)]
+    assert election.hold(Hold.NONE) == [(Act.ASK, newcomer)]
 
 
 def test_thousands_are_as_quick_as_few() -> None:

@@ -92,7 +92,7 @@ class Lives(RuleBasedStateMachine):
         """All that is under way to one."""
         self.some(data).inbox.clear()
 
-    @rule(data=st.data(), held=st.sampled_from([Hold.NOBODY, *Hold]))
+    @rule(data=st.data(), held=st.sampled_from([Hold.NONE, *Hold]))
     def hold(self, data: st.DataObject, held: Hold) -> None:
         """A replica expects an owner back, or its broker has trouble."""
         replica = self.some(data)
@@ -113,7 +113,7 @@ class Lives(RuleBasedStateMachine):
         """Nothing is lost for a while: somebody owns the topic, and the best of all follows."""
         world = self.world
         for replica in world.replicas:
-            replica.do(replica.election.hold(Hold.NOBODY))
+            replica.do(replica.election.hold(Hold.NONE))
         world.run_dry()
         world.settle(SETTLED_S)
         self.note()
@@ -136,7 +136,7 @@ class Lives(RuleBasedStateMachine):
     def note(self) -> None:
         """Nobody waits for nothing, but for so long."""
         world = self.world
-        held = any(each.election.held is not Hold.NOBODY for each in world.replicas)
+        held = any(each.election.held is not Hold.NONE for each in world.replicas)
         if held or not world.idle:
             self.idle_since = self.vacant_since = self.witness = None
             return

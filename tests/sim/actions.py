@@ -77,7 +77,7 @@ class Actions:
             process.go_on()
         world.gateway.process.go_on()
         world.advance(0.0)
-        if world.gateway.process.dead or world.gateway.subscriptions.services.draining:
+        if world.gateway.process.dead or world.gateway.subscriptions.services.shutting_down:
             self._restart_gateway()
         world.gateway.process.run(self._operators_are_done)
 

@@ -47,7 +47,7 @@ class Numbers:
             if seat is not None:
                 self._worker(subscription, seat, numbers)
                 pending += sum(self._draining(subscription, seat).values())
-        self._same("draining_hashes_pending_messages", shown.draining_hashes_pending_messages, pending)
+        self._same("draining_hashes_unacked_messages", shown.draining_hashes_unacked_messages, pending)
         listed = sum(numbers.draining_hashes_count for numbers in shown.workers)
         self._same("draining_hashes_count", shown.draining_hashes_count, listed)
 
@@ -55,7 +55,7 @@ class Numbers:
         held = [[number for number in delivered if number >= 0] for delivered in seat.held.values()]
         draining = self._draining(subscription, seat)
         self._same(f"available_permits of {seat.name}", numbers.available_permits, seat.permits)
-        self._same(f"pending_deliveries of {seat.name}", numbers.pending_deliveries, len(held))
+        self._same(f"pending_acks of {seat.name}", numbers.pending_acks, len(held))
         self._same(f"unacked_messages of {seat.name}", numbers.unacked_messages, sum(map(len, held)))
         self._same(f"draining_hashes_count of {seat.name}", numbers.draining_hashes_count, len(draining))
         listed = {item.hash: item.unack_msgs for item in numbers.draining_hashes}

@@ -74,14 +74,14 @@ class ElectionBackOff:
         if self._expected_until is not None and self._election.held is Hold.NEWCOMERS:
             if not self._election.waiting:
                 self._hold(Hold.NEWCOMERS, self._grace_s)
-        elif unsettled and self._election.idle and self._election.held is Hold.NOBODY:
+        elif unsettled and self._election.idle and self._election.held is Hold.NONE:
             self._hold(Hold.NEWCOMERS, self._unsettled_until - self._clock.now())
 
     def try_again(self) -> bool:
         """Hold all producers until a refused former owner is retried; False after the last retry."""
         if self._tries >= len(RETURN_TRIES_S):
             return False
-        self._hold(Hold.EVERYBODY, RETURN_TRIES_S[self._tries])
+        self._hold(Hold.ALL, RETURN_TRIES_S[self._tries])
         self._tries += 1
         return True
 
@@ -92,7 +92,7 @@ class ElectionBackOff:
     def unavailable(self) -> None:
         """The broker cannot serve the topic now."""
         self._failures += 1
-        self._hold(Hold.EVERYBODY, min(UNAVAILABLE_S_MIN * 2 ** (self._failures - 1), UNAVAILABLE_S_MAX))
+        self._hold(Hold.ALL, min(UNAVAILABLE_S_MIN * 2 ** (self._failures - 1), UNAVAILABLE_S_MAX))
 
     def promoted(self) -> None:
         """The topic has an owner: no return is expected, and errors are over."""
@@ -128,4 +128,4 @@ class ElectionBackOff:
             self._hold(Hold.NEWCOMERS, left_s)
             return
         self._expected_until = None
-        self._do(self._election.hold(Hold.NOBODY))
+        self._do(self._election.hold(Hold.NONE))

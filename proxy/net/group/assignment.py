@@ -53,7 +53,7 @@ class AssignmentCounters:
     """Since the subscription's first worker joined."""
 
     streams_opened: int = 0
-    streams_given_back: int = 0
+    streams_released: int = 0
     streams_overdue: int = 0
     """Of these, streams with unacknowledged messages."""
     streams_refused: int = 0
@@ -159,7 +159,7 @@ class GroupAssignment:
 
     def open(self, stream: int) -> None:
         """As the port says."""
-        assert stream not in self._releases, "a stream was leased again before it was given back"
+        assert stream not in self._releases, "a stream was leased again before it was released"
         leases = self._leases()
         consumer = self._subscription.consumers.get(stream)
         if consumer is not None:
@@ -278,8 +278,8 @@ class GroupAssignment:
 
     def _close_stream(self, stream: int, release: Release, *, overdue: bool = False) -> None:
         release.stage = Stage.CLOSING
-        self.counters.streams_given_back += 1
-        self._audit_log.given_back(stream, self._now() - release.began_at, overdue=overdue)
+        self.counters.streams_released += 1
+        self._audit_log.released(stream, self._now() - release.began_at, overdue=overdue)
         release.deadline.cancel()
         self._drop(stream, lambda: self._closed(stream, release))
         self._state.schedule_flush()
@@ -314,7 +314,7 @@ class GroupAssignment:
         subscription = self._subscription
         for consumer in subscription.consumers:  # there is one only if the deadline for leaving has passed
             self._drop(consumer.stream, _nothing)
-        if not subscription.state.ended and not subscription.services.draining:
+        if not subscription.state.ended and not subscription.services.shutting_down:
             self.workers_changed(len(subscription.subscribers))
             subscription.end_if_empty()
 

@@ -54,10 +54,10 @@ class GroupAuditLog:
             self._session = now
             self._tell(member)
 
-    def given_back(self, stream: int, duration_s: float, *, overdue: bool) -> None:
+    def released(self, stream: int, duration_s: float, *, overdue: bool) -> None:
         """A stream is closed here, `duration_s` after it was revoked."""
         self._events.happened(
-            "group_stream_given_back", self._group, stream=stream, duration_s=duration_s, overdue=overdue
+            "group_stream_released", self._group, stream=stream, duration_s=duration_s, overdue=overdue
         )
 
     def replayed(self, problem: str | None) -> None:

@@ -10,7 +10,7 @@ from proxy.groups.streams import STREAMS_DEFAULT
 from proxy.groups.timing import GroupTiming
 
 STREAMS: Final = "streams"
-"""Each subscription is a group, cut into slices of its keys."""
+"""Each subscription is a group, divided into streams of its keys."""
 OWNER: Final = "owner"
 """All subscriptions are one group's, and each has one owner."""
 
@@ -30,7 +30,7 @@ class GroupSettings:
 
     @property
     def streamed(self) -> bool:
-        """Whether subscriptions are cut into slices."""
+        """Whether subscriptions are divided into streams."""
         return self.groups_enabled and self.groups_mode == STREAMS
 
     @property

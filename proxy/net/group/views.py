@@ -36,7 +36,7 @@ class GroupSummary:
     workers_count: int
     streams_count: int
     streams_here: int
-    streams_leaving: int
+    streams_releasing: int
     counters: AssignmentCounters
 
     @property
@@ -52,7 +52,7 @@ class GroupSummary:
 
 @dataclass(frozen=True, slots=True)
 class StreamHere:
-    """A stream that this replica has, or is giving back."""
+    """A stream that this replica has, or releases."""
 
     stream: int
     first_slot: int
@@ -61,7 +61,7 @@ class StreamHere:
     upstream_state: str
     upstream_error: str
     acknowledged: str | None
-    pending_messages: int
+    unacked_messages: int
     rate: float
 
 
@@ -75,7 +75,7 @@ class GroupSession:
     workers_count: int
     version: int | None
     streams: tuple[int, ...]
-    streams_leaving: tuple[int, ...]
+    streams_releasing: tuple[int, ...]
     heard_s: float
 
 
@@ -89,7 +89,7 @@ class StreamProgress:
     owner: str | None
     refused: bool
     acknowledged: str | None
-    pending_messages: int
+    unacked_messages: int
     rate: float
 
 
@@ -142,7 +142,7 @@ def group_summary(assignment: GroupAssignment, now: float) -> GroupSummary | Non
         workers_count=session.workers_count,
         streams_count=session.streams_count,
         streams_here=len(session.leased),
-        streams_leaving=len(holdings.keys() - session.leased),
+        streams_releasing=len(holdings.keys() - session.leased),
         counters=replace(assignment.counters),
     )
 
@@ -173,7 +173,7 @@ def _streams_here(assignment: GroupAssignment, member: GroupMember) -> tuple[Str
                 upstream_state="none" if upstream is None else upstream.state.value,
                 upstream_error="" if upstream is None else upstream.last_error,
                 acknowledged=_position(state.acknowledged),
-                pending_messages=state.pending_count,
+                unacked_messages=state.pending_count,
                 rate=state.rate,
             )
         )
@@ -189,7 +189,7 @@ def _leadership(leader: GroupLeader, now: float) -> Leadership:
             workers_count=each.workers_count,
             version=_number(each.version),
             streams=tuple(sorted(each.granted)),
-            streams_leaving=tuple(sorted(each.revoked)),
+            streams_releasing=tuple(sorted(each.revoked)),
             heard_s=now - each.heard_at,
         )
         for each in sorted(leader.sessions, key=lambda each: each.session)
@@ -210,7 +210,7 @@ def _progress(state: StreamState, owner: SessionId | None, streams_count: int) -
         owner=None if owner is None else owner.replica,
         refused=owner is not None and state.refused,
         acknowledged=_position(state.acknowledged),
-        pending_messages=state.pending_count,
+        unacked_messages=state.pending_count,
         rate=state.rate,
     )
 

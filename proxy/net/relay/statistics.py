@@ -24,7 +24,7 @@ class SessionCounters:
     permissions_asked_total: int = 0
     permissions_denied_total: int = 0
     permissions_revoked_total: int = 0
-    workers_turned_away_total: int = 0
+    workers_refused_total: int = 0
 
     def add(self, other: SessionCounters) -> None:
         """Add another session's counts to these. Spelt out: a scrape adds up thousands of sessions in one turn."""
@@ -43,7 +43,7 @@ class SessionCounters:
         self.permissions_asked_total += other.permissions_asked_total
         self.permissions_denied_total += other.permissions_denied_total
         self.permissions_revoked_total += other.permissions_revoked_total
-        self.workers_turned_away_total += other.workers_turned_away_total
+        self.workers_refused_total += other.workers_refused_total
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,15 +37,15 @@ class ServerStatistics:
     handshakes: int
     """TLS handshakes under way; each takes the place of a connection."""
     handshakes_failed_total: int
-    turned_away_total: int
-    turned_away_per_address_total: int
+    refused_total: int
+    refused_per_address_total: int
     ended_total: dict[str, int]
     """Sessions ended, by `EndCause` value; every cause is there."""
     counters: dict[str, int]
     """Sums of `SessionCounters`."""
 
 
-class TurnedAway:
+class RefusedConnection:
     """Receiver of a connection that may not be: says why and closes."""
 
     def __init__(self, reason: str) -> None:
@@ -102,8 +102,8 @@ class Sessions:
         self._past = SessionCounters()
         self._ended: Counter[EndCause] = Counter()
         self._connections_total = 0
-        self._turned_away_total = 0
-        self._turned_away_per_address_total = 0
+        self._refused_total = 0
+        self._refused_per_address_total = 0
         self._when_empty: Callable[[], None] | None = None
 
     def __len__(self) -> int:
@@ -111,12 +111,12 @@ class Sessions:
         return len(self._sessions)
 
     def admit(self, peer: str) -> Receiver:
-        """Give the receiver for a connection from `peer` (``host:port``): a session, or one that turns it away."""
+        """Give the receiver for a connection from `peer` (``host:port``): a session, or one that refuses it."""
         self._connections_total += 1
         address = address_of(peer)
         refusal = self._refusal(address)
         if refusal:
-            return TurnedAway(refusal)
+            return RefusedConnection(refusal)
         session = ClientSession(
             self._connector,
             self._clock,
@@ -138,7 +138,7 @@ class Sessions:
     def reserve(self, peer: str) -> bool:
         """Take a place for a connection that has to shake hands first; False if there is none.
 
-        Nothing can be said to it before the handshake, and one that is turned away gets none.
+        Nothing can be said to it before the handshake, and one that is refused gets none.
         """
         address = address_of(peer)
         if self._refusal(address):
@@ -156,11 +156,11 @@ class Sessions:
     def _refusal(self, address: str) -> str:
         """Why one more connection from there may not be, counted; empty if it may."""
         if len(self._sessions) + self._handshakes >= self._limits.connections_max:
-            self._turned_away_total += 1
+            self._refused_total += 1
             return f"Reached the maximum number of connections: {self._limits.connections_max}"
         per_address_max = self._limits.connections_per_address_max
         if per_address_max and self._per_address[address] >= per_address_max:
-            self._turned_away_per_address_total += 1
+            self._refused_per_address_total += 1
             return f"Reached the maximum number of connections from {address}: {per_address_max}"
         return ""
 
@@ -197,8 +197,8 @@ class Sessions:
             connections_total=self._connections_total,
             handshakes=self._handshakes,
             handshakes_failed_total=handshakes_failed_total,
-            turned_away_total=self._turned_away_total,
-            turned_away_per_address_total=self._turned_away_per_address_total,
+            refused_total=self._refused_total,
+            refused_per_address_total=self._refused_per_address_total,
             ended_total={cause.value: self._ended[cause] for cause in EndCause},
             counters=counts(totals),
         )

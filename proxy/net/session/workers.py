@@ -159,7 +159,7 @@ class SessionWorkers:
         consumer_id = command.consumer_id
         assert consumer_id not in self._workers
         if len(self._workers) >= self._workers_max:
-            self._counters.workers_turned_away_total += 1
+            self._counters.workers_refused_total += 1
             message = f"Connection reached max consumers limit: {self._workers_max}"
             self._transport.write(error_frame(pb.ConsumerBusy, message, command.request_id))
             return

@@ -12,7 +12,7 @@ class Counters:
     acks_refused: int = 0
     opaque_batches: int = 0
     unreadable_entries: int = 0
-    peeked_batches: int = 0
+    mixed_batches: int = 0
     sliced_deliveries: int = 0
     background_openings: int = 0
     background_opened_bytes: int = 0

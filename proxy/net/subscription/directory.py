@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 RESUME_FRACTION: Final = 0.9
 DRAIN_POLL_S: Final = 0.02
-"""Interval of a draining gateway's check whether it is done; no message waits for it."""
+"""Interval at which a gateway that shuts down checks whether it is done; no message waits for it."""
 
 log = structlog.get_logger("keyline.subscription")
 
@@ -88,7 +88,7 @@ class Subscriptions:
     def subscribe(self, link: WorkerLink, command: pb.CommandSubscribe) -> WorkerPort:
         """A client's SUBSCRIBE of type Key_Shared."""
         services = self.services
-        if services.draining:
+        if services.shutting_down:
             return _Refused(self._clock, link, command, UpstreamUnavailable("the gateway is shutting down"))
         key = (command.topic, command.subscription)
         subscription = self._subscriptions.get(key)
@@ -136,7 +136,7 @@ class Subscriptions:
     def _stop_reading(self) -> None:
         self.services.reading_stopped = True
         self._reading_stops += 1
-        log.warning("reading stopped", cause="memory budget used up", bytes_held=self._bytes_held)
+        log.warning("reading stopped", cause="memory budget used up", held_bytes=self._bytes_held)
         consumers = [consumer for subscription in self._subscriptions.values() for consumer in subscription.consumers]
         links = {id(link): link for consumer in consumers if (link := consumer.upstream.link) is not None}
         self._paused_links = list(links.values())
@@ -154,8 +154,8 @@ class Subscriptions:
     # ---- shutting down ----------------------------------------------------------------------------------------
 
     def drain(self, done: Callable[[], None]) -> None:
-        """Refuse joins, stop deliveries; call `done` when all pending messages are acknowledged and confirmed."""
-        self.services.draining = True
+        """Refuse joins, stop deliveries; call `done` when all that workers hold is acknowledged and confirmed."""
+        self.services.shutting_down = True
         for subscription in self._alone():
             subscription.state.dispatcher.pause()
         self._wait_until_idle(done)
@@ -172,7 +172,7 @@ class Subscriptions:
 
     def close(self) -> None:
         """Close every worker's consumer, so that clients reconnect elsewhere, and the consumers at the brokers."""
-        self.services.draining = True
+        self.services.shutting_down = True
         for subscription in list(self._subscriptions.values()):
             subscription.shut()
 
@@ -184,15 +184,15 @@ class Subscriptions:
             subscriptions=len(self._subscriptions),
             subscriptions_ended_total=self.ended_total,
             workers=self.services.quota.workers,
-            subscriptions_turned_away_total=self.services.quota.subscriptions_turned_away_total,
-            workers_turned_away_total=self.services.quota.workers_turned_away_total,
-            workers_per_subscription_turned_away_total=self.services.quota.workers_per_subscription_turned_away_total,
+            subscriptions_refused_total=self.services.quota.subscriptions_refused_total,
+            workers_refused_total=self.services.quota.workers_refused_total,
+            workers_per_subscription_refused_total=self.services.quota.workers_per_subscription_refused_total,
             slices_cut_total=self.slices.cut_total,
-            bytes_held=self._bytes_held,
+            held_bytes=self._bytes_held,
             memory_bytes=self.services.settings.gateway_memory_bytes,
             reading_stopped=self.services.reading_stopped,
             reading_stops=self._reading_stops,
-            draining=self.services.draining,
+            shutting_down=self.services.shutting_down,
         )
 
     def summaries(self) -> Iterator[SubscriptionSummary]:

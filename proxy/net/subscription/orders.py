@@ -42,7 +42,7 @@ class OperatorOrders:
         """Take `pause` back. A gateway that is shutting down delivers nothing all the same."""
         with self._services.orders.changing(self._state.key) as orders:
             orders.paused = False
-        if not self._services.draining:
+        if not self._services.shutting_down:
             self._state.dispatcher.resume(self._state.now())
             self._state.schedule_flush()
         self._tell("resume")
@@ -108,5 +108,5 @@ class OperatorOrders:
 
     def _tell(self, what: str, **more: str) -> None:
         state = self._state
-        state.happened("ordered", order=what, **more)
+        state.happened("operator_order", order=what, **more)
         log.info("operator order applied", order=what, topic=state.topic, subscription=state.name, **more)

@@ -303,7 +303,7 @@ class Receiving:
         elif ack_set:
             self._partly_acked(slots, position, count, redeliveries, bits_of(ack_set), tail, arrived_at, now)
         elif isinstance(slots, Mixed):
-            self._counters.peeked_batches += 1
+            self._counters.mixed_batches += 1
             self._mixed(slots, slots.wanted, position, redeliveries, tail, arrived_at, now)
         elif arrived_at == now:
             self._receive(position, slots, count, tail, redeliveries, now)

@@ -48,7 +48,7 @@ class Services:
         """What joins and leaves by the thousand, or is read in one go, takes turns here."""
         self.reading_stopped = False
         """All subscriptions together hold too much: no permits are granted."""
-        self.draining = False
+        self.shutting_down = False
         """The gateway is shutting down."""
         self._names = 0
 
@@ -59,7 +59,7 @@ class Services:
 
 
 class Quota:
-    """How many subscriptions and workers there may be, and how many were turned away.
+    """How many subscriptions and workers there may be, and how many were refused.
 
     A worker counts from its SUBSCRIBE on, not when it has joined: a crowd that comes at once waits for the broker
     together.
@@ -70,9 +70,9 @@ class Quota:
         self._settings = settings
         self.workers = 0
         """Workers that are here, joined or joining."""
-        self.workers_turned_away_total = 0
-        self.workers_per_subscription_turned_away_total = 0
-        self.subscriptions_turned_away_total = 0
+        self.workers_refused_total = 0
+        self.workers_per_subscription_refused_total = 0
+        self.subscriptions_refused_total = 0
 
     def check(self, subscriptions: int, workers_of_subscription: int | None) -> None:
         """Let one more worker in; `workers_of_subscription` is None where it would be the first of a new subscription.
@@ -82,14 +82,14 @@ class Quota:
         """
         settings = self._settings
         if self.workers >= settings.workers_max:
-            self.workers_turned_away_total += 1
+            self.workers_refused_total += 1
             raise ClientError(f"Gateway reached max consumers limit: {settings.workers_max}", pb.ConsumerBusy)
         if workers_of_subscription is None:
             if subscriptions >= settings.subscriptions_max:
-                self.subscriptions_turned_away_total += 1
+                self.subscriptions_refused_total += 1
                 raise ClientError(f"Exceed the maximum number of subscriptions here: {settings.subscriptions_max}")
         elif 0 < settings.workers_per_subscription_max <= workers_of_subscription:
-            self.workers_per_subscription_turned_away_total += 1
+            self.workers_per_subscription_refused_total += 1
             raise ClientError(
                 f"Subscription reached max consumers limit: {settings.workers_per_subscription_max}", pb.ConsumerBusy
             )

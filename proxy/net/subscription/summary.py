@@ -38,7 +38,7 @@ class SubscriptionSummary:
     acks_refused: int
     opaque_batches: int
     unreadable_entries: int
-    peeked_batches: int
+    mixed_batches: int
     sliced_deliveries: int
     background_openings: int
     """Batches that were decompressed beside the loop."""
@@ -69,17 +69,17 @@ class SubscriptionsSummary:
     subscriptions: int
     subscriptions_ended_total: int
     workers: int
-    subscriptions_turned_away_total: int
-    workers_turned_away_total: int
-    workers_per_subscription_turned_away_total: int
+    subscriptions_refused_total: int
+    workers_refused_total: int
+    workers_per_subscription_refused_total: int
     slices_cut_total: int
     """Turns of the loop that ended with joins, leaves or frames left for later ones."""
-    bytes_held: int
+    held_bytes: int
     memory_bytes: int
     """Bytes all may hold together."""
     reading_stopped: bool
     reading_stops: int
-    draining: bool
+    shutting_down: bool
 
 
 def subscription_summary(subscription: Subscription) -> SubscriptionSummary:

@@ -115,7 +115,7 @@ class UpstreamConsumer:
         )
         self.at_end_of_topic = False
         self.fetching = True
-        """Whether it is granted permits; not while its stream is given back."""
+        """Whether it is granted permits; not while its stream is released."""
         self.waits_for_cursor = False
         """Whether it is granted none, and acknowledges nothing, until the broker has told where the cursor stands."""
         self._state = state
