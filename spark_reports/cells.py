@@ -9,10 +9,13 @@ NOTHING: Final = "–"  # noqa: RUF001 - a dash, as in any table
 UNSIGNED: Final = (1 << 64) - 1
 MOMENTS: Final = ("_wall_ns", "window_start_ns", "first_sent_ns", "last_sent_ns")
 SMALL: Final = 10
+WORDS: Final = {"consumer": "worker", "consumers": "workers", "life": "run", "lives": "runs"}
+"""For words in the journal's columns, which keep their names: the glossary in docs/concepts.md."""
 
 
 def heading(column: str) -> str:
-    """`processing_p95_ms` is `processing p95, ms`."""
+    """`processing_p95_ms` is `processing p95, ms`, and `other_consumer` is `other worker`."""
+    column = "_".join(WORDS.get(word, word) for word in column.split("_"))
     if column.endswith(MOMENTS) or column == "wall_ns":
         return column.removesuffix("_ns").removesuffix("_wall").replace("_", " ").replace("wall", "at")
     for unit in ("ms", "s", "ns", "bytes"):

@@ -42,12 +42,12 @@ def summary(drains: DataFrame) -> DataFrame:
         drains: rows of the journal's table of this name.
 
     Returns:
-        `topic`, `subscription`, `source` (that worker), `hand_overs`, `total_ms`, `p50_ms`, `p95_ms`, `p99_ms`,
+        `topic`, `subscription`, `holder` (that worker), `hand_overs`, `total_ms`, `p50_ms`, `p95_ms`, `p99_ms`,
         `max_ms`, `waited` (hand-overs at whose end a message waited), `waiting_messages` (of these, in all).
     """
     duration = F.col("duration_ns") / 1e6
     return (
-        drains.groupBy(*SUBSCRIPTION, "source")
+        drains.groupBy(*SUBSCRIPTION, F.col("source").alias("holder"))
         .agg(
             F.count(F.lit(1)).alias("hand_overs"),
             (F.sum("duration_ns") / 1e6).alias("total_ms"),
@@ -56,7 +56,7 @@ def summary(drains: DataFrame) -> DataFrame:
             F.count(F.when(F.col("waiting_messages") > 0, 1)).alias("waited"),
             F.sum("waiting_messages").alias("waiting_messages"),
         )
-        .orderBy(F.desc("total_ms"), *SUBSCRIPTION, "source")
+        .orderBy(F.desc("total_ms"), *SUBSCRIPTION, "holder")
     )
 
 
@@ -69,7 +69,7 @@ def worst(drains: DataFrame, events: DataFrame, count: int = 20) -> DataFrame:
         count: maximum number of rows.
 
     Returns:
-        `topic`, `subscription`, `gateway`, `slot`, `source`, `target`, `began_wall_ns`, `duration_ms`,
+        `topic`, `subscription`, `gateway`, `slot`, `holder`, `owner`, `began_wall_ns`, `duration_ms`,
         `waiting_messages`, `cause`.
     """
     return (
@@ -78,8 +78,8 @@ def worst(drains: DataFrame, events: DataFrame, count: int = 20) -> DataFrame:
             *SUBSCRIPTION,
             "gateway",
             "slot",
-            "source",
-            "target",
+            F.col("source").alias("holder"),
+            F.col("target").alias("owner"),
             (F.col("wall_ns") - F.col("duration_ns")).alias("began_wall_ns"),
             (F.col("duration_ns") / 1e6).alias("duration_ms"),
             "waiting_messages",
@@ -98,14 +98,14 @@ def timeline(drains: DataFrame, count: int = 2_000) -> DataFrame:
         count: maximum number of rows.
 
     Returns:
-        `topic`, `subscription`, `slot`, `source`, `target`, `began_wall_ns`, `ended_wall_ns`, `duration_ms`.
+        `topic`, `subscription`, `slot`, `holder`, `owner`, `began_wall_ns`, `ended_wall_ns`, `duration_ms`.
     """
     return (
         drains.select(
             *SUBSCRIPTION,
             "slot",
-            "source",
-            "target",
+            F.col("source").alias("holder"),
+            F.col("target").alias("owner"),
             (F.col("wall_ns") - F.col("duration_ns")).alias("began_wall_ns"),
             F.col("wall_ns").alias("ended_wall_ns"),
             (F.col("duration_ns") / 1e6).alias("duration_ms"),

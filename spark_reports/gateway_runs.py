@@ -61,7 +61,7 @@ def odd(found: DataFrame) -> DataFrame:
     """The runs with anomalies.
 
     Args:
-        found: what `lives` gives.
+        found: what `runs` gives.
 
     Returns:
         The same columns.

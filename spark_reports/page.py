@@ -56,7 +56,7 @@ class Table:
 
 
 def page(report: Report, results: Results) -> str:
-    """The file's text; `results` are those of the jobs, `violations` and `lives`, by name."""
+    """The file's text; `results` are those of the jobs, `violations` and `runs`, by name."""
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True)
     template = environment.from_string((files("spark_reports") / "page.html.j2").read_text())
     whose = _subscriptions(results)
@@ -64,11 +64,12 @@ def page(report: Report, results: Results) -> str:
     drawn = _busiest(results)
     return template.render(
         report=report,
+        heading=heading,
         only=only,
-        period=_period(results["lives"]),
+        period=_period(results["runs"]),
         sections=[_section(section, results, drawn, only) for section in SECTIONS],
         violations=_table("Violations", results["violations"], only),
-        lives=_table("Runs", results["lives"], None),
+        runs=_table("Runs", results["runs"], None),
     )
 
 
@@ -130,8 +131,8 @@ def _busiest(results: Results) -> list[Whose]:
     return [whose for whose, _ in sizes.most_common(DRAWN_MAX)]
 
 
-def _period(lives: pa.Table) -> str:
-    rows = lives.to_pylist()
+def _period(runs: pa.Table) -> str:
+    rows = runs.to_pylist()
     if not rows:
         return "no rows"
     return f"{moment(min(row['first_wall_ns'] for row in rows))} to {moment(max(row['last_wall_ns'] for row in rows))}"

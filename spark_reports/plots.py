@@ -65,7 +65,7 @@ def _svg(figure: Figure) -> str:
 
 def _drain_timeline(figure: Figure, rows: Sequence[Row]) -> None:
     axes = figure.subplots()
-    for label, colour, of_one in _by_worker(rows, "source"):
+    for label, colour, of_one in _by_worker(rows, "holder"):
         began = [_date(row["began_wall_ns"]) for row in of_one]
         ended = [_date(row["ended_wall_ns"]) for row in of_one]
         slots = [row["slot"] for row in of_one]

@@ -25,7 +25,7 @@ class Report:
     rows_lost: int
     """Rows that gateways counted as lost."""
     skipped: list[Skipped]
-    odd_lives: list[dict[str, Any]]
+    odd_runs: list[dict[str, Any]]
 
     @property
     def line(self) -> str:
@@ -44,7 +44,7 @@ class Report:
         found = [f"not in the report: {item.file}: {item.reason}" for item in self.skipped]
         if self.rows_lost:
             found.append(f"the gateways lost {self.rows_lost:,} rows of their journals; what they said is not known")
-        return found + [words for run in self.odd_lives for words in _oddities(run)]
+        return found + [words for run in self.odd_runs for words in _oddities(run)]
 
 
 def _oddities(run: dict[str, Any]) -> list[str]:

@@ -110,7 +110,7 @@ def report_on(spark: SparkSession, journal: Journal, out: Path | None, span: Spa
     result, found = _audit(spark, journal, span, rows, told)
     if out is not None:
         tables = Tables(**rows, window_s=_window_s(told))
-        results = {"violations": found.toArrow(), "lives": told.toArrow()}
+        results = {"violations": found.toArrow(), "runs": told.toArrow()}
         for number, job in enumerate(jobs, 3):
             watcher.began(job.name, number, len(steps))
             results[job.name] = job.build(tables).toArrow()
@@ -148,7 +148,7 @@ def _audit(
         files=sum(map(len, journal.files.values())),
         rows_lost=_rows_lost(rows["metrics"]),
         skipped=journal.skipped,
-        odd_lives=[row.asDict() for row in gateway_runs.odd(told).collect()],
+        odd_runs=[row.asDict() for row in gateway_runs.odd(told).collect()],
     )
     return result, found
 

@@ -9,7 +9,7 @@ from spark_reports.report import Report
 
 
 def caveats(
-    *, rows_lost: int = 0, skipped: tuple[Skipped, ...] = (), odd_lives: tuple[dict[str, Any], ...] = ()
+    *, rows_lost: int = 0, skipped: tuple[Skipped, ...] = (), odd_runs: tuple[dict[str, Any], ...] = ()
 ) -> list[str]:
     """Of a report that found nothing."""
     return Report(
@@ -21,7 +21,7 @@ def caveats(
         files=1,
         rows_lost=rows_lost,
         skipped=list(skipped),
-        odd_lives=list(odd_lives),
+        odd_runs=list(odd_runs),
     ).caveats
 
 
@@ -40,7 +40,7 @@ def test_each_has_its_words() -> None:
     found = caveats(
         rows_lost=1_234,
         skipped=(Skipped("drains/x.parquet", "it is no whole Parquet file"),),
-        odd_lives=(life("a", 0), life(None, 3_600_500_000_000), life("a", 2_000_000_000), life(None, 0, killed=True)),
+        odd_runs=(life("a", 0), life(None, 3_600_500_000_000), life("a", 2_000_000_000), life(None, 0, killed=True)),
     )
     beside = "gateway gw-1: two processes had this name at once, runs a and b; names should be each replica's own"
     moved = "gateway gw-1: the wall clock moved by {} s in run b; times over the wall clock, and what a day or hour is"

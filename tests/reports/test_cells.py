@@ -17,10 +17,13 @@ from spark_reports.cells import NOTHING, cell, heading
         ("arrival_per_s", "arrival per s"),
         ("observed_s", "observed, s"),
         ("traffic_share", "traffic share"),
+        ("life", "run"),
+        ("other_consumer", "other worker"),
+        ("again_in_another_life", "again in another run"),
     ],
 )
 def test_headings(column: str, words: str) -> None:
-    """Units behind a comma."""
+    """Units behind a comma; stored names in the glossary's words."""
     assert heading(column) == words
 
 

@@ -44,13 +44,13 @@ def test_the_worker_that_others_waited_for_longest_comes_first(spark: SparkSessi
     quick = [drained(0, number, number, "quick", "x") for number in range(1, 101)]
     slow = [drained(0, 9_000, 5, "slow", "x", waiting=3), drained(0, 1_000, 6, "slow", None)]
     first, second = (row.asDict() for row in summary(table(spark, *quick, *slow)).collect())
-    assert (first["source"], first["hand_overs"], first["total_ms"], first["max_ms"]) == ("slow", 2, 10_000.0, 9_000.0)
+    assert (first["holder"], first["hand_overs"], first["total_ms"], first["max_ms"]) == ("slow", 2, 10_000.0, 9_000.0)
     assert (first["waited"], first["waiting_messages"]) == (1, 3)
-    assert (second["source"], second["p50_ms"], second["p95_ms"], second["p99_ms"]) == ("quick", 50.0, 95.0, 99.0)
+    assert (second["holder"], second["p50_ms"], second["p95_ms"], second["p99_ms"]) == ("quick", 50.0, 95.0, 99.0)
 
 
 def test_the_worst_are_told_with_what_they_came_from(spark: SparkSession) -> None:
-    """The last join or leave before the slot began to drain, in the same life; only those that somebody waited for."""
+    """The last join or leave before the slot began to drain, in the same run; only those that somebody waited for."""
     life = Life().happened(5, "worker_joined", worker="w4").happened(50, "worker_left", worker="w1")
     life.happened(8, "upstream_lost")
     rows = table(

@@ -51,14 +51,14 @@ def test_the_audit_finds_what_was_planted_and_counts_what_is_there(made: Made) -
     assert {name: made.report.totals[name] for name in ("messages", "deliveries", "acked", "returned", "keys")} == {
         name: known[name] for name in ("messages", "deliveries", "acked", "returned", "keys")
     }
-    assert (made.report.totals["lives"], made.report.totals["gateways"], made.report.odd_lives) == (2, 2, [])
+    assert (made.report.totals["lives"], made.report.totals["gateways"], made.report.odd_runs) == (2, 2, [])
     assert len(made.report.evidence) == len(FAULTS) * PLAN.faults
 
 
 def test_every_result_is_a_file(made: Made) -> None:
     """And the run tells how far it is."""
     names = {path.stem for path in (made.out / "tables").iterdir()}
-    assert names == {job.name for job in all_jobs()} | {"violations", "lives"}
+    assert names == {job.name for job in all_jobs()} | {"violations", "runs"}
     drains = pq.read_table(made.out / "tables" / "drains.parquet").to_pylist()
     assert sum(row["hand_overs"] for row in drains) == made.known.hand_overs
     said = json.loads((made.out / "audit.json").read_text())
