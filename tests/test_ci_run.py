@@ -44,7 +44,8 @@ def run(
         "PARTS_CODE": str(parts_code),
         "PYTHONDONTWRITEBYTECODE": "1",
     }
-    environment.pop("MAKEFLAGS", None)
+    for name in ("MAKEFLAGS", "MAKELEVEL"):  # of a make that runs this test
+        environment.pop(name, None)
     return subprocess.run([checkout / ".ci" / "run"], env=environment, capture_output=True, text=True, check=False)
 
 

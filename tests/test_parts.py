@@ -26,7 +26,7 @@ def collected(request: pytest.FixtureRequest) -> list[str]:
     config = request.config
     if config.args == [str(ROOT / "tests")] or config.args == ["tests"]:
         return config.stash[COLLECTED]
-    asked = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-m", "", "-p", "no:cacheprovider", "tests"]
+    asked = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-m", "", "tests"]
     found = subprocess.run(asked, cwd=ROOT, capture_output=True, text=True, check=True).stdout
     return [line for line in found.splitlines() if "::" in line]
 
@@ -123,7 +123,7 @@ def test_what_is_not_marked_cannot_start_a_broker() -> None:
 
 def test_a_test_whose_fixture_makes_a_broker_is_marked() -> None:
     """Shared or its own: `tests/integration/test_group_replay.py` has both, and nothing that runs without one."""
-    asked = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-m", "not broker", "-p", "no:cacheprovider"]
+    asked = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-m", "not broker"]
     file = "tests/integration/test_group_replay.py"
     found = subprocess.run([*asked, file], cwd=ROOT, capture_output=True, text=True, check=False)
     assert found.returncode == pytest.ExitCode.NO_TESTS_COLLECTED, found.stdout + found.stderr

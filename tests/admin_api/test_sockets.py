@@ -313,7 +313,7 @@ def test_an_address_is_read(path: str, query: dict[str, str], expected: dict[str
 @pytest.mark.parametrize(
     ("path", "query", "status", "words"),
     [
-        ("v3/" + PATH, {}, 404, "there are /ws/v2"),
+        ("v3/" + PATH, {}, 404, "use /ws/v2"),
         ("v2/producer/persistent/public/default/orders", {}, 404, "a producer is not served here"),
         ("v2/reader/persistent/public/default/orders", {}, 404, "a reader is not served here"),
         ("v2/consumer/persistent/public/default/s", {}, 400, "the path should be"),
