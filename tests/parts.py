@@ -182,12 +182,15 @@ PARTS: Final = (
     ),
     Part(
         "journal",
-        "the journal and its reports: rolling and killed gateways, an object store, a Spark cluster",
-        8,
+        "the journal and its reports: rolling and killed gateways, an object store, a Spark cluster, days, live ones",
+        14,
         (
             "tests/integration/test_journal.py",
             "tests/integration/test_journal_store.py",
             "tests/reports/test_cluster.py",
+            "tests/reports/test_days.py",
+            "tests/reports/test_live.py",
+            "tests/reports/test_page.py",
         ),
     ),
     Part(
