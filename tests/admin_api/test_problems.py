@@ -50,7 +50,7 @@ def test_what_is_not_here_is_404_with_the_part_that_is_wrong(rig: AdminRig, path
         (SUBSCRIPTION + "/workers/a/pending-acks?limit=1001", "limit: "),
         (SUBSCRIPTION + "/workers/a/pending-acks?after=x", "not a cursor"),
         (SUBSCRIPTION + "/draining-hashes?limit=0", "limit: "),
-        (SUBSCRIPTION + "/preview/leave", "consumer: "),
+        (SUBSCRIPTION + "/preview/leave", "worker: "),
         ("/api/v1/subscriptions?limit=100000", "limit: "),
         ("/api/v1/subscriptions/pub!lic/default/orders/s", "tenant: "),
     ],
