@@ -312,9 +312,10 @@ def test_a_proxy_roles_token_may_expire_and_be_renewed(gate: Gate, tmp_path: Pat
     """A broker ends the connections that were opened with it; workers notice nothing, for the file has a new one."""
     topic = new_topic("renewed")
     token = tmp_path / "token"
-    token.write_text(gate.broker.token(PROXY, LIFETIME_S))
+    token.write_text(gate.broker.token(PROXY))
     settings = {"proxy_role_certificate_file": "", "proxy_role_key_file": "", "proxy_role_token_file": str(token)}
     with gate_of(gate.broker, tmp_path, **settings) as renewing, renewing.client("app") as client:
+        token.write_text(gate.broker.token(PROXY, LIFETIME_S))  # now, for it should last until the worker has joined
         consumers = Workers({"app": worker(client, topic)})
         connected = renewing.gateway.workers(topic, "s")
         token.write_text(gate.broker.token(PROXY))

@@ -115,7 +115,12 @@ class Gateway:
         server = self._bench._server
         assert server is not None
         quota = self.subscriptions.services.quota
-        await until(lambda: server.statistics().connections == quota.workers == sessions)
+
+        def so_many() -> bool:
+            self._clock.settle()  # some leave in a later turn of the subscription's clock
+            return server.statistics().connections == quota.workers == sessions
+
+        await until(so_many)
         await asyncio.sleep(0.1)
         self._clock.settle()
         others = {id(item) for item in self._of_others}
