@@ -39,6 +39,7 @@ ELSEWHERE = {
     r"make (demo|report)\b": "tests/integration/test_demo.py",
     r"make (lint|types|fmt|parts)\b": "Makefile",
     r"make pulsar(-stop)?\b": "tests/integration/test_launcher.py",
+    r"head -c 32 |export KEYLINE_GROUPS_ENABLED=|.*KEYLINE_REPLICA_LISTEN=": "tests/integration/test_owners.py",
     r"docker network\b": "tests/integration/test_image.py",
     r"make image\b": "tests/integration/test_image.py",
     r"docker build\b": "tests/integration/test_image.py",
