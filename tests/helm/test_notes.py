@@ -34,12 +34,12 @@ def test_notes_say_which_secrets_to_copy(chart: Chart) -> None:
 
 def test_notes_warn_of_a_superusers_token(chart: Chart) -> None:
     """And of no other."""
-    warning = "The gateway's token is that of admin"
+    warning = "The gateway uses the token of admin"
     assert warning in chart.notes("minimal", "pulsar.auth.jwt.enabled=true")
     assert warning not in chart.notes("secured-release")
 
 
 def test_notes_warn_of_a_public_port_without_tls(chart: Chart) -> None:
     """And of nothing where there is TLS."""
-    assert "clients come without TLS" in chart.notes("minimal", 'service.type="LoadBalancer"')
-    assert "clients come without TLS" not in chart.notes("public-tls")
+    assert "clients connect without TLS" in chart.notes("minimal", 'service.type="LoadBalancer"')
+    assert "clients connect without TLS" not in chart.notes("public-tls")
