@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import shutil
-import signal
 import sys
 import tempfile
 from itertools import groupby
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from integration import artifacts
+from integration.command_line import interrupt_on_termination, positive
 from integration.comparison.plan import CASES, QUICK_CHANGES, QUICK_MESSAGES, Case, cases
 from integration.comparison.report import table
 from integration.comparison.run import Comparison, compare
@@ -22,15 +22,12 @@ from integration.standalone import PulsarStandalone
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
-    from types import FrameType
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Compare, and return the exit code: 0, 1 if the gateway broke a promise, 2 for no result, 130 if broken off."""
     options = _parser().parse_args(arguments)
-    # `kill` and a closed terminal tidy up as Ctrl-C does.
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, _as_interrupt)
+    interrupt_on_termination()
     messages, changes = (QUICK_MESSAGES, QUICK_CHANGES) if options.quick else (None, None)
     chosen = cases(options.version, messages=options.messages or messages, changes=options.changes or changes)
     directory = Path(tempfile.mkdtemp(prefix="keyline-comparison-"))
@@ -76,26 +73,14 @@ def _parser() -> argparse.ArgumentParser:
     )
     versions = list(dict.fromkeys(case.version for case in CASES))
     parser.add_argument("--version", action="append", choices=versions, help="of Pulsar; by default all of them")
-    parser.add_argument("--messages", type=_positive, help="of each side, instead of the case's own number")
-    parser.add_argument("--changes", type=_positive, help="joins, leaves and crashes of workers, of each side")
+    parser.add_argument("--messages", type=positive, help="of each side, instead of the case's own number")
+    parser.add_argument("--changes", type=positive, help="joins, leaves and crashes of workers, of each side")
     parser.add_argument("--quick", action="store_true", help=f"{QUICK_MESSAGES:,} messages: shows that it works")
     return parser
 
 
-def _positive(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"{number} should be 1 or more")
-    return number
-
-
 def _say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
-
-
-def _as_interrupt(number: int, frame: FrameType | None) -> None:
-    _ = number, frame
-    raise KeyboardInterrupt
 
 
 if __name__ == "__main__":

@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import logging
 import shutil
-import signal
 import sys
 import time
 from contextlib import ExitStack, contextmanager
@@ -22,6 +21,7 @@ from rich.live import Live
 from rich.panel import Panel
 
 from integration import artifacts
+from integration.command_line import interrupt_on_termination
 from integration.demo import story
 from integration.demo.cluster import Cluster, ClusterSource
 from integration.demo.view import WHAT_IT_IS, Display, LiveDisplay, PlainDisplay, tell_hand_overs
@@ -36,7 +36,6 @@ from integration.standalone import PulsarStandalone
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from types import FrameType
 
     from integration.load.audit import AuditResult
 
@@ -57,9 +56,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--version", default=artifacts.DEFAULT_VERSION, help="of Pulsar")
     options = parser.parse_args(arguments)
     console = Console()
-    # A closed terminal and `kill` should tidy up as Ctrl-C does.
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, _as_interrupt)
+    interrupt_on_termination()
     try:
         STATE.mkdir(exist_ok=True)
         with exclusive_lock(STATE / "lock", "another demo runs in this directory; waiting for its end"):
@@ -211,11 +208,6 @@ def _clear_state() -> None:
             shutil.rmtree(item)
         elif item.name != "lock":
             item.unlink()
-
-
-def _as_interrupt(number: int, frame: FrameType | None) -> None:
-    _ = number, frame
-    raise KeyboardInterrupt
 
 
 if __name__ == "__main__":

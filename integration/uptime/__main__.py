@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import shutil
-import signal
 import sys
 import tempfile
 from contextlib import ExitStack
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from integration import artifacts
+from integration.command_line import interrupt_on_termination, positive
 from integration.errors import IntegrationError
 from integration.gateway import KeylineGateway
 from integration.standalone import PulsarStandalone
@@ -24,8 +24,6 @@ from integration.uptime.report import distribution_table
 from integration.uptime.scenario import Scenario
 
 if TYPE_CHECKING:
-    from types import FrameType
-
     from integration.uptime.scenario import Record
 
 GATEWAY_SETTINGS = {"producer_return_grace_s": "0"}
@@ -36,9 +34,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Run both modes and return the exit code: 0 if all held, 1 if not, 130 if it was broken off."""
     options = _parser().parse_args(arguments)
     console = Console()
-    # `kill` and a closed terminal tidy up as Ctrl-C does.
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, _as_interrupt)
+    interrupt_on_termination()
     try:
         plan = Plan(options.endpoints, options.hosts, options.standby)
         records = _run(console, options.version, plan)
@@ -82,24 +78,12 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m integration.uptime", description="Uptime checkers fail one by one."
     )
-    parser.add_argument("--endpoints", type=_positive, default=24, help="how many topics, one for each endpoint")
-    parser.add_argument("--hosts", type=_positive, default=4, help="primary hosts, all of which fail")
-    parser.add_argument("--standby", type=_positive, default=2, help="hosts of the standby cluster")
+    parser.add_argument("--endpoints", type=positive, default=24, help="how many topics, one for each endpoint")
+    parser.add_argument("--hosts", type=positive, default=4, help="primary hosts, all of which fail")
+    parser.add_argument("--standby", type=positive, default=2, help="hosts of the standby cluster")
     parser.add_argument("--version", default=artifacts.DEFAULT_VERSION, help="of Pulsar")
     parser.add_argument("--plot", type=Path, help="file for the picture, .png or .svg")
     return parser
-
-
-def _positive(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"{number} should be 1 or more")
-    return number
-
-
-def _as_interrupt(number: int, frame: FrameType | None) -> None:
-    _ = number, frame
-    raise KeyboardInterrupt
 
 
 if __name__ == "__main__":
