@@ -27,7 +27,7 @@ from tests.integration.socket_client import Socket
 
 pytestmark = [pytest.mark.slow, pytest.mark.broker]
 
-OWN_REQUESTS, THEIRS = "public/ours", "public/theirs"
+NAMESPACE, THEIRS = "public/ours", "public/theirs"
 AGAIN_S = 1
 """How often the gateway asks again here."""
 EXPIRES_S = 6
@@ -47,7 +47,7 @@ class Place(NamedTuple):
 def place(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     """One for all tests of a version."""
     with SecuredPulsar(request.param) as broker:
-        for namespace, role in ((OWN_REQUESTS, "app"), (THEIRS, "guest")):
+        for namespace, role in ((NAMESPACE, "app"), (THEIRS, "guest")):
             broker.create_namespace(namespace)
             broker.grant(namespace, role)
             broker.grant(namespace, "keyline", ["consume"])
@@ -90,7 +90,7 @@ def send(place: Place, topic: str, count: int, role: str = "app") -> None:
             producer.send(f"{number}".encode(), partition_key=f"key-{number % KEYS}")
 
 
-def new_topic(name: str, namespace: str = OWN_REQUESTS) -> str:
+def new_topic(name: str, namespace: str = NAMESPACE) -> str:
     """One for each test."""
     return f"persistent://{namespace}/{name}-{time.monotonic_ns()}"
 
@@ -153,9 +153,9 @@ def test_a_subscription_may_be_for_some_roles_only(place: Place) -> None:
     """`grant-subscription-permission`: finer rules are the broker's too, and hold for the gateway's own role."""
     topic = new_topic("granted")
     send(place, topic, 1)
-    place.broker.grant(OWN_REQUESTS, "other", ["consume"])
+    place.broker.grant(NAMESPACE, "other", ["consume"])
     with place.broker.admin() as http:
-        path = f"/admin/v2/namespaces/{OWN_REQUESTS}/permissions/subscription/mine"
+        path = f"/admin/v2/namespaces/{NAMESPACE}/permissions/subscription/mine"
         http.post(path, json=["app", "keyline"]).raise_for_status()
     with client_of(place, "other") as other, client_of(place, "app") as app:
         worker(other, topic, "theirs")
@@ -167,13 +167,13 @@ def test_a_subscription_may_be_for_some_roles_only(place: Place) -> None:
 def test_who_may_no_more_loses_its_worker_and_others_go_on(place: Place) -> None:
     """What it held unacknowledged comes to another, in order; it cannot come back."""
     topic = new_topic("revoked")
-    place.broker.grant(OWN_REQUESTS, "second", ["consume"])
+    place.broker.grant(NAMESPACE, "second", ["consume"])
     with client_of(place, "second") as revoked, client_of(place, "app") as staying:
         held = Workers({"revoked": worker(revoked, topic, consumer_name="revoked")})
         send(place, topic, KEYS)
         assert len(held.receive(KEYS, acknowledge=False)) == KEYS
         others = Workers({"staying": worker(staying, topic, consumer_name="staying")})
-        place.broker.revoke(OWN_REQUESTS, "second")
+        place.broker.revoke(NAMESPACE, "second")
         came = others.receive(KEYS)
         assert {message.partition_key() for message in came} == {f"key-{number}" for number in range(KEYS)}
         metrics = httpx.get(f"{place.gateway.admin_url}/metrics", trust_env=False).text

@@ -18,8 +18,8 @@ from tests.integration.raw_client import RawClient, T, frame
 pytestmark = [pytest.mark.slow, pytest.mark.broker]
 
 PULSAR_PROXY = "pulsar-proxy"
-OWN_REQUESTS = "public/ours"
-TOPIC = f"persistent://{OWN_REQUESTS}/topic"
+NAMESPACE = "public/ours"
+TOPIC = f"persistent://{NAMESPACE}/topic"
 SPOKEN_FOR: dict[str, Any] = {"auth_method_name": "tls"}
 
 
@@ -27,7 +27,7 @@ SPOKEN_FOR: dict[str, Any] = {"auth_method_name": "tls"}
 def broker_with(directory: Path, **settings: str) -> Iterator[CertifyingPulsar]:
     """With a namespace of `app`'s."""
     with CertifyingPulsar(DEFAULT_VERSION, directory / "authorities", **settings) as broker:
-        broker.shared_namespace(OWN_REQUESTS, "app")
+        broker.shared_namespace(NAMESPACE, "app")
         yield broker
 
 

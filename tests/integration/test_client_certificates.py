@@ -32,7 +32,7 @@ from tests.integration.raw_client import ConnectionEndedError, RawClient, T, fra
 pytestmark = [pytest.mark.slow, pytest.mark.broker]
 
 NEWEST, *OLDER = PULSAR_VERSIONS
-OWN_REQUESTS, UNPROXIED = "public/ours", "public/unproxied"
+NAMESPACE, UNPROXIED = "public/ours", "public/unproxied"
 KEYS = 20
 LIFETIME_S = 6
 GONE_S_MAX = 30.0
@@ -45,9 +45,9 @@ WEBSOCKET_PROXY = "__websocket_dummy_original_principle"
 def opened(version: str, directory: Path, **settings: str) -> Iterator[Gate]:
     """A broker with its permissions, and a gateway in front of it."""
     with CertifyingPulsar(version, directory / "authorities", superUserRoles="admin", **settings) as broker:
-        broker.shared_namespace(OWN_REQUESTS, "app")
-        broker.grant(OWN_REQUESTS, "reader", ["consume"])
-        broker.grant(OWN_REQUESTS, "unlisted")
+        broker.shared_namespace(NAMESPACE, "app")
+        broker.grant(NAMESPACE, "reader", ["consume"])
+        broker.grant(NAMESPACE, "unlisted")
         broker.create_namespace(UNPROXIED)
         broker.grant(UNPROXIED, "elsewhere")
         broker.grant(UNPROXIED, GATEWAY)
@@ -67,7 +67,7 @@ def older_gate(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPath
     yield from opened(request.param, tmp_path_factory.mktemp("older"))
 
 
-def new_topic(name: str, namespace: str = OWN_REQUESTS) -> str:
+def new_topic(name: str, namespace: str = NAMESPACE) -> str:
     """One for each test."""
     return f"persistent://{namespace}/{name}-{time.monotonic_ns()}"
 
@@ -103,7 +103,7 @@ def consumes_and_produces(gate: Gate, role: str = "app") -> None:
         assert len(Workers({"relayed": relayed}).receive(3 * KEYS)) == 3 * KEYS
 
 
-def is_refused_everywhere(gate: Gate, role: str, namespace: str = OWN_REQUESTS) -> None:
+def is_refused_everywhere(gate: Gate, role: str, namespace: str = NAMESPACE) -> None:
     """As worker, producer, waiting producer and relayed consumer; no subscription comes of it."""
     topic = new_topic("refused", namespace)
     with gate.broker.admin() as http:
@@ -272,10 +272,10 @@ def test_without_a_proxy_role_a_certificate_is_no_name(gate: Gate, tmp_path: Pat
 def test_who_may_no_more_loses_its_worker(gate: Gate) -> None:
     """The question is asked again in the same two names."""
     topic = new_topic("revoked")
-    gate.broker.grant(OWN_REQUESTS, "second", ["consume"])
+    gate.broker.grant(NAMESPACE, "second", ["consume"])
     with gate.client("second") as client:
         worker(client, topic)
-        gate.broker.revoke(OWN_REQUESTS, "second")
+        gate.broker.revoke(NAMESPACE, "second")
         eventually(lambda: not gate.gateway.workers(topic, "s"), "its worker to be gone", GONE_S_MAX)
         with pytest.raises(pulsar.AuthorizationError):
             worker(client, topic)

@@ -232,14 +232,23 @@ class StandingClock:
         return self.now
 
 
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> StandingClock:
+    """The transport's."""
+    clock = StandingClock()
+    monkeypatch.setattr("proxy.aio.transport.time", clock)
+    return clock
+
+
+STALLED = ("closed", "the gateway stalled with data to send")
+
+
 @pytest.mark.parametrize("stood_still", [False, True])
 def test_a_process_that_stood_still_sends_nothing_of_before(
     stood_still: bool,  # noqa: FBT001 - a parameter of the test
-    monkeypatch: pytest.MonkeyPatch,
+    clock: StandingClock,
 ) -> None:
     """What was queued under a limit is given up with its connection; in time, and in the next turn, all is as ever."""
-    clock = StandingClock()
-    monkeypatch.setattr("proxy.aio.transport.time", clock)
 
     async def test(bench: Bench) -> None:
         receiver, peer = await bench.pair()
@@ -250,7 +259,7 @@ def test_a_process_that_stood_still_sends_nothing_of_before(
         clock.now += 2.0 if stood_still else 1.9
         if stood_still:
             await receiver.until(lambda: "closed" in receiver.names)
-            assert receiver.events[-1] == ("closed", "the gateway stalled with data to send")
+            assert receiver.events[-1] == STALLED
             return
         assert await read_all(bench.loop, peer, 1) == b"1"
         clock.now += 100.0
@@ -263,11 +272,9 @@ def test_a_process_that_stood_still_sends_nothing_of_before(
 @pytest.mark.parametrize("paused", [False, True])
 def test_what_the_peer_had_sent_is_read_before_its_connection_is_given_up(
     paused: bool,  # noqa: FBT001 - a parameter of the test
-    monkeypatch: pytest.MonkeyPatch,
+    clock: StandingClock,
 ) -> None:
     """Acknowledgements would be lost otherwise. More than one read of them; nothing is written to the peer any more."""
-    clock = StandingClock()
-    monkeypatch.setattr("proxy.aio.transport.time", clock)
     sent = bytes(range(256)) * 8192
 
     async def test(bench: Bench) -> None:
@@ -286,7 +293,7 @@ def test_what_the_peer_had_sent_is_read_before_its_connection_is_given_up(
         if paused:
             receiver.transport.resume_reading()
         await receiver.until(lambda: "closed" in receiver.names)
-        assert receiver.events[-1] == ("closed", "the gateway stalled with data to send")
+        assert receiver.events[-1] == STALLED
         await sending
         assert bytes(receiver.data) == sent
         assert await read_all(bench.loop, peer, 1) == b"", "nothing was sent to the peer"
@@ -297,11 +304,9 @@ def test_what_the_peer_had_sent_is_read_before_its_connection_is_given_up(
 @pytest.mark.parametrize("paused", [False, True])
 def test_who_reads_or_sends_without_end_is_given_up_all_the_same(
     paused: bool,  # noqa: FBT001 - a parameter of the test
-    monkeypatch: pytest.MonkeyPatch,
+    clock: StandingClock,
 ) -> None:
     """One that never resumes, and a peer that never ceases to send: the time for it is bounded."""
-    clock = StandingClock()
-    monkeypatch.setattr("proxy.aio.transport.time", clock)
 
     async def test(bench: Bench) -> None:
         receiver, peer = await bench.pair()
@@ -318,15 +323,13 @@ def test_who_reads_or_sends_without_end_is_given_up_all_the_same(
         clock.now += READ_OUT_S
         await bench.loop.sock_sendall(peer, b"x")
         await receiver.until(lambda: "closed" in receiver.names)
-        assert receiver.events[-1] == ("closed", "the gateway stalled with data to send")
+        assert receiver.events[-1] == STALLED
 
     run(test)
 
 
-def test_a_limit_is_for_what_is_queued_in_its_own_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_limit_is_for_what_is_queued_in_its_own_turn(clock: StandingClock) -> None:
     """Nothing was written after all, as to a worker that does not read: what is written much later is not concerned."""
-    clock = StandingClock()
-    monkeypatch.setattr("proxy.aio.transport.time", clock)
 
     async def test(bench: Bench) -> None:
         receiver, peer = await bench.pair()
