@@ -1,6 +1,6 @@
 """Which tests `make test` runs, and into which parts `make test-all` divides the others.
 
-Problem: all tests together take an hour, which nobody waits for after each change; and two lists of them, one that
+Problem: all tests together take an hour, too long to wait for after each change; and two lists of them, one that
 runs always and one that runs at times, would sooner or later lack a test. Rule kept: a test belongs to the fast tier
 unless its place is in a part below, and a place within another is the stronger one. So each test has exactly one
 home, and a new test is in the fast tier until somebody decides otherwise. `pytest --part NAME` runs one home.

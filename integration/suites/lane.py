@@ -66,7 +66,7 @@ def raise_loopback() -> None:
 
 
 def write(file: TextIO, outcome: Outcome) -> None:
-    """One line, at once: whoever waits reads along."""
+    """Write one line, at once: `lanes` reads along."""
     file.write(json.dumps(dataclasses.asdict(outcome)) + "\n")
     file.flush()
 

@@ -74,7 +74,7 @@ class OwnerMode:
         self.deployment.start()
 
     def stop_accepting(self) -> None:
-        """Let nobody in any more."""
+        """Refuse further connections."""
         if self._server is not None:
             self._server.close()
         if self.door is not None:

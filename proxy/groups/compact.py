@@ -4,7 +4,7 @@ Three kinds of lists grow with the number of streams: streams alone, who has whi
 another form may stand, which is told by its shape, so that both are read everywhere. Only groups that no release knew
 before the form are written in it (`encoding`).
 
-What is not in order, or has a stream twice, is none of ours and stays a list.
+What is not in order, or has a stream twice, is no set of streams and stays a list.
 """
 
 from __future__ import annotations

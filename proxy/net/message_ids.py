@@ -14,6 +14,9 @@ from proxy.core.slice_id import SLICE_FLAG, original_entry
 if TYPE_CHECKING:
     from proxy.wire import pulsar_pb2 as pb
 
+UINT64_MAX: Final = 2**64 - 1
+"""The wire's ids have no sign: a ledger or an entry of -1 is this, as is any below 0 behind this mask."""
+
 LATEST_ENTRY: Final = 2**63 - 1
 """`MessageId.latest`. `MessageId.earliest` is -1, so 2**64 - 1; both have the bit that marks a slice, and are none."""
 

@@ -108,6 +108,9 @@ def test_only_what_is_open_here_is_served_here() -> None:
     with pytest.raises(UpstreamUnavailable):
         rig.subscribe(3)
     rig.bundles.open(3)
+    rig.bundles.open(5)
+    rig.bundles.changed()
+    rig.bundles.changed()
     assert rig.opened == 1
     rig.subscribe(3, "a")
     with pytest.raises(UpstreamUnavailable):

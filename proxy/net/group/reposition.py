@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from proxy.core.sticky_key import RANGE_SLOT_COUNT
 from proxy.net.broker.consumer import GatewayConsumer
+from proxy.net.message_ids import UINT64_MAX
 from proxy.wire import pulsar_pb2 as pb
 
 if TYPE_CHECKING:
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from proxy.groups.streams import GroupId
     from proxy.net.ports import BrokerDirectory, Clock, Timer
 
-UINT64_MAX: Final = (1 << 64) - 1
 ANSWER_S_MAX: Final = 15.0
 """A broker that moves a cursor by time looks for the message first."""
 

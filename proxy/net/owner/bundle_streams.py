@@ -69,14 +69,16 @@ class BundleStreams:
     def __init__(
         self, clock: Clock, send_s: float, opened: Callable[[], None], changed: Callable[[], None] | None = None
     ) -> None:
-        """`send_s` before its end nothing is delivered under a lease. `opened` is called when something came here.
+        """`send_s` before its end nothing is delivered under a lease.
 
-        `changed` is called when the session may have been told something.
+        `opened` is called once for all bundles that came together, `changed` when the session may have heard something.
         """
         self._on_change = changed
         self._clock = clock
         self._send_s = send_s
         self._opened = opened
+        self._came = False
+        """Whether a bundle came since `opened` was called: callers that wait look once, not for each of hundreds."""
         self._member: GroupMember | None = None
         self._bundles: dict[int, _Bundle] = {}
         self._until = clock.now()
@@ -139,7 +141,7 @@ class BundleStreams:
         held.stage = Stage.OPEN
         for owned in list(held.subscriptions.values()):
             owned.open(self._until - self._send_s, self._send_s)
-        self._opened()
+        self._came = True
 
     def hold(self, stream: int) -> None:
         """As the port says."""
@@ -171,6 +173,9 @@ class BundleStreams:
 
     def changed(self) -> None:
         """As the port says."""
+        if self._came:
+            self._came = False
+            self._opened()
         if self._on_change is not None:
             self._on_change()
 

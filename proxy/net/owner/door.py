@@ -1,9 +1,9 @@
-"""The internal port: lets other replicas in, and nobody else.
+"""The internal port: admits other replicas only.
 
-Whoever connects has some seconds to prove that it is a replica of this deployment. Until then it is held to a few
-bytes, nothing of what it says is looked at, and there are few such at a time. Then its connection is a client's, with
-the address that it tells (`proof`), and a session of its own. Whoever proves nothing is cut off without a word, which
-would only help to guess; why is counted and logged here.
+A connection has some seconds to prove that it is a replica of this deployment. Until then it may send a few bytes,
+which are not interpreted, and few such connections are kept at a time. Then the connection is a client's, with the
+address that the replica tells (`proof`), and gets a session. A connection without proof is closed without an answer,
+which would help to guess; the reason is counted and logged here.
 """
 
 from __future__ import annotations

@@ -66,7 +66,7 @@ class LegsOfClient(Protocol):
         """The owner began or ceased to leave too much unread."""
 
     def leg_ended(self, leg: OwnerLeg) -> None:
-        """It is lost, or nobody has used it for long; `consumer_ended` follows for each that it had."""
+        """It is lost, or was unused for long; `consumer_ended` follows for each that it had."""
 
 
 class OwnerLeg:

@@ -131,7 +131,7 @@ class ClientLegs:
         leg = self._consumers[body.consumer_id]
         joining = self._joining.get(body.consumer_id)
         if joining is not None and kind == _T.CLOSE_CONSUMER:
-            joining.late = True  # nobody else is asked: the client has given it up
+            joining.late = True  # no other owner is asked: the client has given it up
         if leg is not None:
             leg.request(kind, body, frame)
         elif kind == _T.CLOSE_CONSUMER:

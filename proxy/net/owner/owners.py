@@ -1,8 +1,8 @@
 """Where a subscription is served now: here, at another replica, or nowhere that is known yet.
 
 What is served here is said by this replica's own leases alone (`Bundles`); where else to ask, the last record of the
-group's topic (`OwnershipTable`). Between two owners, and before anything was read, nobody can say: whoever asks then is
-told when to ask again.
+group's topic (`OwnershipTable`). Between two owners, and before anything was read, the owner is unknown: callers are
+told when to look again.
 """
 
 from __future__ import annotations

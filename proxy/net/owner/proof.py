@@ -9,9 +9,9 @@ other says. What the dialling end tells of its client is a part of what it prove
     listens  ANSWER    magic, number (32 bytes), proof (32 bytes)
     dials    PREAMBLE  proof (32 bytes), length (4 bytes), what is told; and then the client's own frames, from CONNECT
 
-All of it has a fixed length but what is told, which nobody reads before it is proven.
+All parts have a fixed length except what is told, which is not read before it is proven.
 
-The secret keeps strangers out. It does not keep what follows secret, and whoever can change bytes on the way between
+The secret keeps strangers out. It does not encrypt what follows, and an attacker who can change bytes between
 replicas can change these: that is TLS's part.
 
 Source: RFC 2104 for the proof; "challenge-response with fresh nonces of both ends" for its shape.

@@ -1,6 +1,6 @@
 """Follows the deployment's topic: every record of who owns what, from the last one on.
 
-A reader of its own on every replica, so that whoever leads need not know who wants to know. It begins at the last
+Every replica has a reader of its own, so that the leader need not know the readers. It begins at the last
 record, which says everything; what was before it is not read again, however long the topic has become.
 
 Each consumer has a name of its own: one with the name of another that is just closing may be told nothing at all (seen
@@ -18,6 +18,7 @@ from proxy.core.positions import unpack
 from proxy.groups.encoding import UnreadableError, decode_record
 from proxy.groups.messages import Version
 from proxy.net.broker.consumer import GatewayConsumer
+from proxy.net.message_ids import UINT64_MAX
 from proxy.wire import pulsar_pb2 as pb
 
 if TYPE_CHECKING:
@@ -31,8 +32,8 @@ BEHIND_S_MAX: Final = 1.0
 """How long a record may take from the topic to here."""
 RETRY_S: Final = 1.0
 """Before a reader that failed is tried again; meanwhile what is known stays."""
-_EARLIEST: Final = (1 << 64) - 1
-"""Ledger and entry -1, as the protocol writes them: the topic's beginning."""
+_EARLIEST: Final = (-1, -1)
+"""The topic's beginning."""
 
 log = structlog.get_logger("keyline.owner")
 
@@ -129,7 +130,11 @@ class OwnerTail:
             topic=self._topic, subscription=name, subType=pb.CommandSubscribe.Exclusive, durable=False
         )
         if begin is not None:
-            subscribe.start_message_id.ledgerId, subscribe.start_message_id.entryId = begin
+            ledger, entry = begin
+            subscribe.start_message_id.ledgerId, subscribe.start_message_id.entryId = (
+                ledger & UINT64_MAX,
+                entry & UINT64_MAX,
+            )
         self._consumer = GatewayConsumer(subscribe, self._brokers, self, fetches=begin is not None).open()
 
     def _begin_at(self, last: Position | None) -> None:
@@ -137,8 +142,8 @@ class OwnerTail:
         if self._consumer is not None:
             self._consumer.close()
         if last is None:
-            self._from = (_EARLIEST, _EARLIEST)
+            self._from = _EARLIEST
         else:
             ledger, entry = unpack(last)
-            self._from = (ledger, (entry - 1) % (1 << 64))
+            self._from = (ledger, entry - 1)
         self._subscribe()

@@ -1,10 +1,12 @@
 """A subscription that this replica owns: delivered under a lease, consumed whole, and handed over in one piece.
 
-Its one consumer at the broker has the whole hash space as a STICKY range, which the broker gives to nobody else while
-it stands: whoever still consumes after its lease has ended keeps the next owner out, instead of delivering beside it.
+Its one consumer at the broker has the whole hash space as a STICKY range, which the broker gives to no other
+meanwhile: a replica that still consumes after its lease has ended keeps the next owner out, instead of delivering
+beside it.
 
 Handing over: nothing more is delivered; what workers have they may acknowledge, until the deadline; then every worker's
-consumer is closed, so that it comes again and is led to the next owner, and ours at the broker, behind the acks.
+consumer is closed, so that it comes again and is led to the next owner, and the gateway's at the broker, behind the
+acks.
 """
 
 from __future__ import annotations
@@ -74,6 +76,6 @@ class OwnedSubscription:
         self._subscription.schedule_flush()
 
     def give_up(self, done: Callable[[], None]) -> None:
-        """Close every worker's consumer and ours; `done` is called, perhaps at once, when the broker has answered."""
+        """Close every worker's consumer and the gateway's; `done` is called when the broker has answered."""
         self._subscription.disconnect_workers()
         self._subscription.end(done)
