@@ -71,7 +71,7 @@ pulsar-status: $(VENV)/.ready ## say whether it runs, and where
 test-tools:
 	@integration/setup.sh tests
 
-test: setup test-tools artifacts lint types ## lint, types and every promise once, against real brokers: ten minutes
+test: setup test-tools artifacts lint types ## lint, types and every promise once, against real brokers: a quarter of an hour
 	@$(PYTHON) -m pytest --part fast -n $(JOBS) --dist loadfile --no-loadscope-reorder $(ARGS)
 
 test-all: setup test-tools artifacts lint types ## every test: PARTS='faults lives' for some, WITHIN=60 minutes

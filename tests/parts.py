@@ -85,7 +85,7 @@ class Part:
 FAST: Final = Part(
     "fast",
     "every promise once, against real brokers: what `make test` runs",
-    8,
+    15,
     (
         "tests",
         "tests/integration/test_story.py",
