@@ -1,11 +1,17 @@
-# The gateway: uid 10000, a root file system that may be read-only, no compiler, no package manager of its own.
+# The gateway: uid 10000, a root file system that may be read-only, no compiler, no package manager of its own. The
+# modules that every message passes are compiled, in a stage of which nothing else is left.
 #   docker build -t keyline .    on a registry's Python
 #   make image                   the same without a registry: on a root made here, from wheels fetched before
 # Every package and its hash are in requirements.txt; `make pins` updates them, and writes
 # the digest of the base behind its tag where a registry tells it.
 ARG BASE=python:3.11-slim-bookworm
+# The same Python with a C compiler and its headers. Without them, and half as fast, in pure Python:
+#   docker build -t keyline --build-arg BUILD_BASE=python:3.11-slim-bookworm --build-arg KEYLINE_COMPILE=0 .
+ARG BUILD_BASE=python:3.11-bookworm
 
-FROM ${BASE} AS build
+FROM ${BUILD_BASE} AS build
+# Whether the wheel has compiled modules: see hatch_build.py.
+ARG KEYLINE_COMPILE=1
 # Set where there is no index: everything is among the wheels then.
 ARG PIP_NO_INDEX
 ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_FIND_LINKS=/wheels
@@ -16,7 +22,7 @@ RUN python3 -m venv /tools && python3 -m venv --without-pip /opt/keyline \
  && /tools/bin/python3 -m pip --python /opt/keyline/bin/python3 \
       install --quiet --require-hashes --only-binary :all: -r /wheels/requirements.txt
 WORKDIR /src
-COPY pyproject.toml README.md LICENSE ./
+COPY pyproject.toml hatch_build.py README.md LICENSE ./
 COPY admin_api admin_api
 COPY proxy proxy
 COPY spark_reports spark_reports

@@ -11,6 +11,8 @@ PULSAR_DATA ?= .pulsar/$(PULSAR_VERSION)
 ARGS ?=
 # In how many processes beside each other tests run; 0 is one after another.
 JOBS ?= 2
+# The fast tier has one more: those that wait for a broker leave a core to another.
+FAST_JOBS = $(if $(filter 0,$(JOBS)),0,$(shell expr $(JOBS) + 1))
 # Which parts `make test-all` runs, of those that `make parts` lists; empty is the fast tier and all that need no name.
 PARTS ?=
 # In how many minutes it has to be over; what would take longer is left out. Empty is no limit.
@@ -23,10 +25,13 @@ SECONDS ?=
 REPLICAS ?= 1
 # How long `make soak` loads the gateway, and with what else: ARGS='--idle 300 --active 20 --subscriptions 100'.
 MINUTES ?= 30
-# What `make sim` runs: SEEDS from FIRST on; SEED alone instead, whole or with some STEPS only, as a failure names them.
+# What `make sim` runs: SEEDS of one gateway and DEPLOYMENTS of several from FIRST on; SEED or DEPLOYMENT alone instead,
+# whole or with some STEPS only, as a failure names them.
 SEEDS ?= 2000
+DEPLOYMENTS ?= 500
 FIRST ?= 0
 SEED ?=
+DEPLOYMENT ?=
 STEPS ?=
 # How long `make fuzz` searches each target.
 SECONDS_EACH ?= 20
@@ -39,7 +44,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup test-tools artifacts pulsar pulsar-stop pulsar-status test test-all parts sim lives rooms mutants fuzz lint types fmt demo report uptime comparison bench suites soak chart console-screenshots proto clean
+.PHONY: help setup test-tools artifacts pulsar pulsar-stop pulsar-status test test-all parts sim lives rooms mutants fuzz compile compile-clean lint types fmt demo report uptime comparison bench suites soak chart console-screenshots proto clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-20s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -71,8 +76,8 @@ pulsar-status: $(VENV)/.ready ## say whether it runs, and where
 test-tools:
 	@integration/setup.sh tests
 
-test: setup test-tools artifacts lint types ## lint, types and every promise once, against real brokers: a quarter of an hour
-	@$(PYTHON) -m pytest --part fast -n $(JOBS) --dist loadfile --no-loadscope-reorder $(ARGS)
+test: setup test-tools artifacts lint types ## lint, types and every promise once, against real brokers: ten minutes
+	@$(PYTHON) -m pytest --part fast -n $(FAST_JOBS) --dist loadfile --no-loadscope-reorder $(ARGS)
 
 test-all: setup test-tools artifacts lint types ## every test: PARTS='faults lives' for some, WITHIN=60 minutes
 	@$(PYTHON) -m tests.run_parts $(PARTS) --jobs $(JOBS) $(if $(WITHIN),--minutes $(WITHIN))
@@ -80,8 +85,8 @@ test-all: setup test-tools artifacts lint types ## every test: PARTS='faults liv
 parts: $(VENV)/.ready ## list the parts of test-all
 	@$(PYTHON) -m tests.parts
 
-sim: $(VENV)/.ready ## simulate whole gateways: SEEDS=2000 from FIRST=0 on, or SEED=... (STEPS=...) again
-	@$(PYTHON) -m tests.sim $(if $(SEED),--seed $(SEED) $(if $(STEPS),--steps $(STEPS)),--seeds $(SEEDS) --first $(FIRST)) $(ARGS)
+sim: $(VENV)/.ready ## simulate gateways and deployments: SEEDS=2000 DEPLOYMENTS=500 from FIRST=0 on; SEED=... or DEPLOYMENT=... (STEPS=...) again
+	@$(PYTHON) -m tests.sim $(if $(SEED)$(DEPLOYMENT),$(if $(SEED),--seed $(SEED),--deployment $(DEPLOYMENT)) $(if $(STEPS),--steps $(STEPS)),--seeds $(SEEDS) --deployments $(DEPLOYMENTS) --first $(FIRST)) $(ARGS)
 
 lives: $(VENV)/.ready ## random lives that no test run has drawn before: LIVES=2000 of each model
 	@KEYLINE_LIVES=$(LIVES) $(PYTHON) -m pytest -q $$(grep -rl 'tests.lives' tests --include='test_*.py') -k runTest $(ARGS)
@@ -94,6 +99,13 @@ mutants: $(VENV)/.ready ## put faults into the gateway: the simulator or tests m
 
 fuzz: $(VENV)/.ready ## search for inputs that break a promise; SECONDS_EACH=20, ARGS='batch session' for some targets
 	@$(PYTHON) -m tests.fuzz --seconds $(SECONDS_EACH) $(ARGS)
+
+compile: setup ## compile the modules that every message passes, into this checkout: about half of the CPU a message
+	@integration/setup.sh compiler $(PYTHON)
+	@$(PYTHON) hatch_build.py
+
+compile-clean: $(VENV)/.ready ## remove what was compiled: the sources run again
+	@$(PYTHON) hatch_build.py clean
 
 lint: $(VENV)/.ready ## ruff: rules and format
 	@$(PYTHON) -m ruff check .
@@ -135,7 +147,9 @@ image: setup ## build the gateway's image keyline:local, without a registry too;
 
 pins: $(VENV)/.ready ## update the image's pins: each package with its hashes, its base with its digest
 	@$(PINS) pyproject.toml -o requirements.txt
-	@echo hatchling | $(PINS) - -o requirements-build.txt
+	@$(PYTHON) -c "import tomllib; from pathlib import Path; made = tomllib.loads(Path('pyproject.toml').read_text()); \
+		print(*made['build-system']['requires'], *made['project']['optional-dependencies']['compile'], sep='\n')" \
+		| $(PINS) - -o requirements-build.txt
 	@$(PYTHON) -m integration.containers.base
 
 console-screenshots: setup ## retake the console's pictures in docs/images, in the system's Chromium
@@ -146,4 +160,5 @@ proto: $(VENV)/.ready ## regenerate proxy/wire/pulsar_pb2.py and .pyi from pulsa
 
 clean: pulsar-stop ## stop the background Pulsar and remove everything made here, the cache outside excepted
 	rm -rf $(VENV) .pulsar .demo .fuzz .bench .suites build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	find proxy -name '*.so' -delete
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -7,6 +7,7 @@ script, a style or a frame. A header that an answer sets itself wins: the consol
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
+from urllib.parse import quote
 
 from fastapi import FastAPI
 
@@ -23,8 +24,15 @@ EVERY_ANSWER: Final = {
 _STARTS: Final = frozenset({"http.response.start", "websocket.http.response.start"})
 
 
+GATEWAY_HEADER: Final = b"x-keyline-gateway"
+"""The name of the gateway that answers, percent-encoded."""
+
+
 class AdminApp(FastAPI):
     """Wraps the whole framework app, so that the framework's own answers get the headers too."""
+
+    gateway = ""
+    """The name of the gateway that answers; empty if it has none."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """As the framework's, with the headers of `EVERY_ANSWER` that an answer does not set itself."""
@@ -34,6 +42,8 @@ class AdminApp(FastAPI):
                 headers = list(message.get("headers", ()))
                 said = {name.lower() for name, _ in headers}
                 headers += [(name, value) for name, value in EVERY_ANSWER.items() if name not in said]
+                if self.gateway:
+                    headers.append((GATEWAY_HEADER, quote(self.gateway).encode()))
                 message = {**message, "headers": headers}
             await send(message)
 

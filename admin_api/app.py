@@ -13,11 +13,13 @@ from admin_api.answers import AdminApp
 from admin_api.document import document_truly
 from admin_api.origins import LoopbackOnly
 from admin_api.problems import answer_problems
+from admin_api.replicas import ReplicasKnown, pass_on_elsewhere
 from admin_api.routes.configuration import configuration_routes
 from admin_api.routes.console import console_routes
 from admin_api.routes.events import event_routes
 from admin_api.routes.groups import group_routes
 from admin_api.routes.health import health_routes
+from admin_api.routes.legs import leg_routes
 from admin_api.routes.login import login_routes
 from admin_api.routes.metrics import metrics_routes
 from admin_api.routes.orders import order_routes
@@ -33,7 +35,7 @@ if TYPE_CHECKING:
     from fastapi import FastAPI
 
     from admin_api.access.tokens import Tokens
-    from admin_api.ports import GatewayControl, GatewayView, WorkerSockets
+    from admin_api.ports import GatewayControl, GatewayView, OtherReplicas, WorkerSockets
     from admin_api.ports_metrics import MetricsView
     from admin_api.pulsar.proxying import BrokerAdmin
 
@@ -60,31 +62,33 @@ def admin_app(
     socket_origins: Collection[str] = (),
     tokens: Tokens | None = None,
     metrics_open: bool = True,
+    others: OtherReplicas | None = None,
+    gateway: str = "",
 ) -> FastAPI:
-    """Combine the routes. FastAPI's own documentation pages are off: they load scripts from other sites.
+    """Combine the routes; /docs shows them. FastAPI's own documentation pages are off: they load other sites' scripts.
 
     With `read_only` every order is refused with 403. With `broker` its admin API is served too, including changes
     with `broker_writes`. With `metrics` they are at ``/metrics``; see `metrics_routes`. With `loopback` (the server
     listens there) requests for other names are refused. With `sockets` there are WebSocket workers, also for pages of
     `socket_origins`. With `tokens` every caller needs a token, except for health, workers and, with `metrics_open`,
-    metrics.
+    metrics. With `others` the answers are about all replicas. `gateway` is the name that each answer gives in a header.
     """
     app = AdminApp(title="Keyline", version=version, description=DESCRIPTION, openapi_url=None, redirect_slashes=False)
+    app.gateway = gateway
     app.router.default = nothing_here
     answer_problems(app)
     document_truly(app)
+    if others is not None:
+        app.add_middleware(ReplicasKnown, others=others)
+        pass_on_elsewhere(app)
     if tokens is not None:
         app.add_middleware(Guarded, guard=Guard(tokens))
     if loopback:
         app.add_middleware(LoopbackOnly)
     app.include_router(_document_routes(app))
     app.include_router(health_routes(view))
-    app.include_router(subscription_routes(view))
-    app.include_router(slot_routes(view))
+    _include_subscriptions(app, view, control, read_only=read_only)
     app.include_router(producer_routes(view))
-    app.include_router(group_routes(view))
-    app.include_router(order_routes(control, read_only=read_only))
-    app.include_router(event_routes(view))
     app.include_router(configuration_routes(view))
     app.include_router(login_routes(tokens))
     app.include_router(console_routes())
@@ -101,6 +105,23 @@ def admin_app(
     if broker is not None:  # last, so that the gateway's own routes win
         app.include_router(pulsar_routes(view, broker, writes=broker_writes, read_only=read_only))
     return app
+
+
+def replica_app(view: GatewayView, control: GatewayControl, version: str, *, read_only: bool) -> FastAPI:
+    """What other replicas may ask of this one: its own subscriptions, and orders to them. It needs no token."""
+    app = AdminApp(title="Keyline", version=version, openapi_url=None, redirect_slashes=False)
+    answer_problems(app)
+    _include_subscriptions(app, view, control, read_only=read_only)
+    app.include_router(leg_routes(control))
+    return app
+
+
+def _include_subscriptions(app: FastAPI, view: GatewayView, control: GatewayControl, *, read_only: bool) -> None:
+    app.include_router(subscription_routes(view))
+    app.include_router(slot_routes(view))
+    app.include_router(group_routes(view))
+    app.include_router(order_routes(control, read_only=read_only))
+    app.include_router(event_routes(view))
 
 
 def _document_routes(app: FastAPI) -> APIRouter:

@@ -9,9 +9,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated
 from urllib.parse import quote, unquote
 
-from fastapi import Depends, Path, Query
+from fastapi import Depends, Path, Query, Request
 
 from admin_api.access.guard import GuardedRoute
+from admin_api.replicas import ServedElsewhereError, check_served_here, others_of
 from proxy.errors import ClientError
 
 if TYPE_CHECKING:
@@ -75,12 +76,42 @@ def _path_in_parts(scope: Scope) -> str:
     return "/".join(part.replace("%", "%25").replace("/", "%2F") for part in parts)
 
 
-def _key(tenant: Tenant, namespace: Namespace, topic: Topic, subscription: SubscriptionName) -> tuple[str, str]:
-    return f"persistent://{tenant}/{namespace}/{topic}", subscription
+Here = Annotated[bool, Query(description="Ask this replica alone, also for what another one serves (owner mode).")]
+
+
+def _key(
+    request: Request,
+    tenant: Tenant,
+    namespace: Namespace,
+    topic: Topic,
+    subscription: SubscriptionName,
+    here: Here = False,  # noqa: FBT002 - a query's form
+) -> tuple[str, str]:
+    key = f"persistent://{tenant}/{namespace}/{topic}", subscription
+    check_served_here(request, key, here=here)
+    return key
 
 
 Key = Annotated[tuple[str, str], Depends(_key)]
-"""Topic and subscription that a path names."""
+"""Topic and subscription that a path names; what another replica serves is answered by that one."""
+
+
+ReplicaName = Annotated[
+    str, Path(max_length=NAME_CHARACTERS_MAX, description="As the deployment names it.", examples=["keyline-0-1f2e3d"])
+]
+
+
+def _at_replica(request: Request, replica: ReplicaName) -> None:
+    others = others_of(request)
+    if others is None:
+        return
+    found = others.find(replica)
+    if found != others.here:
+        raise ServedElsewhereError(found, None)
+
+
+AtReplica = Depends(_at_replica)
+"""The replica that a path names answers."""
 
 
 class KeyOrSlot:
@@ -102,7 +133,7 @@ class KeyOrSlot:
     def required(self) -> KeyOrSlot:
         """The same; raises `ClientError` if the query names neither."""
         if self.message_key is None and self.slot is None:
-            raise ClientError("name a key (?key=customer-17) or a slot (?slot=4711)")
+            raise ClientError("name a key or a slot")
         return self
 
 

@@ -8,7 +8,7 @@ part of a name.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 if TYPE_CHECKING:
@@ -40,8 +40,8 @@ class GatewayView(Protocol):
     def not_ready_because(self) -> Sequence[str]:
         """The reasons why the gateway is not ready for clients; empty if it is."""
 
-    def subscriptions(self, after: str | None, limit: int) -> Steps:
-        """A page of the Key_Shared subscriptions."""
+    def subscriptions(self, after: str | None, limit: int, *, workers: bool) -> Steps:
+        """A page of the Key_Shared subscriptions; without `workers` they are counted only."""
 
     def subscription(self, key: Key) -> Steps:
         """One of them."""
@@ -63,6 +63,12 @@ class GatewayView(Protocol):
     def explain(self, key: Key, *, message_key: bytes | None, slot: int | None) -> Any:
         """Why a key, or a slot, waits or flows; one of both is given."""
 
+    def limits(self, key: Key) -> Any:
+        """The limits in effect, and those of the configuration."""
+
+    def stuck(self, key: Key, limit: int) -> Steps:
+        """Slots that wait, oldest first."""
+
     def preview_join(self, key: Key, name: str, sticky_ranges: Sequence[tuple[int, int]]) -> Steps:
         """What a join would move."""
 
@@ -81,6 +87,9 @@ class GatewayView(Protocol):
     def group(self, key: Key) -> Any:
         """One group with everything that this replica knows."""
 
+    def deployment(self) -> Any:
+        """All replicas in owner mode, as this one knows them."""
+
     def orders(self) -> Any:
         """All active orders."""
 
@@ -92,6 +101,46 @@ class GatewayView(Protocol):
 
     def configuration(self) -> dict[str, Any]:
         """Every setting in effect, secrets masked."""
+
+
+class Saying(Protocol):
+    """Where an answer to another replica goes."""
+
+    def say(self, data: bytes) -> None:
+        """Send the next bytes."""
+
+    def end(self) -> None:
+        """It is complete."""
+
+
+class Hearer(Protocol):
+    """Hears another replica's answer."""
+
+    def heard(self, data: bytes) -> None:
+        """The next bytes."""
+
+    def ended(self, reason: str) -> None:
+        """Nothing follows; the reason is for people. Not called after it was given up."""
+
+
+class OtherReplicas(Protocol):
+    """The other replicas of the deployment, in owner mode."""
+
+    @property
+    def here(self) -> str:
+        """This replica."""
+
+    def serving(self, key: Key) -> str | None:
+        """The replica that owns the subscription; None if it is this one, or none is known to."""
+
+    def find(self, replica: str) -> str:
+        """The whole name of a replica, by that or by its configured one. Raises `NotFound`."""
+
+    def names(self) -> Sequence[str]:
+        """All of them."""
+
+    def ask(self, replica: str, question: bytes, hearer: Hearer) -> Callable[[], None]:
+        """Ask one; returns what to call when the rest of the answer is not wanted."""
 
 
 class WorkerSocket(Protocol):
@@ -131,21 +180,33 @@ class WorkerSockets(Protocol):
 
 
 class GatewayControl(Protocol):
-    """Operators' orders."""
+    """Operators' orders; `by` is who gives one."""
 
-    def pause(self, key: Key) -> None:
+    def pause(self, key: Key, *, by: str) -> None:
         """Deliver nothing more."""
 
-    def resume(self, key: Key) -> None:
+    def resume(self, key: Key, *, by: str) -> None:
         """Deliver again."""
 
-    def drain(self, key: Key, name: str, *, drained: bool) -> int:
+    def drain(self, key: Key, name: str, *, drained: bool, by: str) -> int:
         """Stop or resume new deliveries to workers of this name; returns the number of connected ones."""
 
-    def evict(self, key: Key, name: str) -> int:
+    def stand_down(self, replica: str) -> int:
+        """Another replica stops: let its clients get nothing more from here; messages that they have still."""
+
+    def exclude(self, key: Key, name: str, *, excluded: bool, by: str) -> int:
+        """Give a worker's slots to others until it is readmitted, or readmit it; how many are concerned."""
+
+    def drain_replica(self, *, drained: bool) -> None:
+        """Let this replica own nothing, or its share again (owner mode)."""
+
+    def evict(self, key: Key, name: str, *, by: str) -> int:
         """Close workers of this name; returns their number."""
 
-    def change_mode(self, key: Key, mode: str | None) -> None:
+    def move(self, key: Key, replica: str | None, *, by: str) -> None:
+        """Let a certain replica serve it; None for any (owner mode)."""
+
+    def change_mode(self, key: Key, mode: str | None, *, by: str) -> None:
         """Set the ordering mode; None reverts it."""
 
     def replay(
@@ -157,5 +218,8 @@ class GatewayControl(Protocol):
     ) -> None:
         """Replay a group from a position or time, exactly one of them; `answered` gets the error, or None."""
 
-    def change_limits(self, key: Key, limits: dict[str, int | None]) -> dict[str, int]:
-        """Set limits by name, None for the configuration's; those in effect."""
+    def change_limits(self, key: Key, limits: Mapping[str, Any], *, keep: bool, by: str) -> Any:
+        """Set limits by name, None for the configuration's; those not named stay if `keep`, else are reset.
+
+        Returns those in effect, and those of the configuration.
+        """

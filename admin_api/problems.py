@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from fastapi import Request
 from fastapi.exceptions import RequestValidationError
@@ -68,8 +68,36 @@ def answer_problems(app: FastAPI) -> None:
     @app.exception_handler(RequestValidationError)
     async def bad_input(request: Request, error: RequestValidationError) -> JSONResponse:
         wrong = [
-            InvalidParameter(name=".".join(map(str, item["loc"][1:])) or str(item["loc"][0]), reason=item["msg"])
+            InvalidParameter(name=".".join(map(str, item["loc"][1:])) or str(item["loc"][0]), reason=_reason(item))
             for item in error.errors()
         ]
-        detail = "; ".join(f"{item.name}: {item.reason}" for item in wrong)
+        detail = "; ".join(f"{item.name} {item.reason}" for item in wrong)
         return problem(HTTPStatus.BAD_REQUEST, detail, request, invalid_params=wrong)
+
+
+_REASONS: Final = {
+    "greater_than_equal": "must be at least {ge}",
+    "less_than_equal": "must be at most {le}",
+    "int_parsing": "must be a whole number",
+    "int_type": "must be a whole number",
+    "int_from_float": "must be a whole number",
+    "float_parsing": "must be a number",
+    "bool_parsing": "must be true or false",
+    "string_too_short": "must have at least {min_length} characters",
+    "string_too_long": "must have at most {max_length} characters",
+    "string_pattern_mismatch": "has characters that it may not have",
+    "missing": "is missing",
+    "extra_forbidden": "is not known here",
+    "literal_error": "must be {expected}",
+    "json_invalid": "is no JSON: {error}",
+}
+"""In the words of those who read them; for others, the validator's own."""
+
+
+def _reason(item: Any) -> str:
+    """What is wrong with a value, as the rest of a sentence that its name begins."""
+    words = _REASONS.get(item["type"])
+    if words is None:
+        message = str(item["msg"])
+        return f"is refused: {message[:1].lower()}{message[1:]}"
+    return words.format(**item.get("ctx", {}))

@@ -34,6 +34,12 @@ class Image(Block):
     pull_secrets: list[str]
 
 
+class Replicas(Block):
+    """What replicas know each other by."""
+
+    existing_secret: str
+
+
 class ServicePorts(Block):
     """Ports of the Services."""
 
@@ -187,6 +193,7 @@ class Values(Block):
     admin_tokens: AdminTokens
     journal: Journal
     listen_host: Annotated[str, Field(min_length=1)]
+    replicas: Replicas
     service: Service
     probes: Probes
     shutdown: Shutdown

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 from http import HTTPStatus
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
 import httpx
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+HERE: Final = {"here": "true"}
+"""Asks a replica for what it serves itself."""
 
 
 class AskedGateway:
@@ -15,7 +21,7 @@ class AskedGateway:
     _http: httpx.Client
 
     def statistics(self) -> dict[str, Any]:
-        """Return its subscriptions with everything known of them, see `proxy.net.subscription.directory`.
+        """Return its own subscriptions with everything known of them, see `proxy.net.subscription.directory`.
 
         Raises:
             httpx.HTTPError: it does not answer.
@@ -30,7 +36,7 @@ class AskedGateway:
         return values
 
     def workers(self, topic: str, subscription: str) -> frozenset[str]:
-        """Return the names of those that are connected to it now.
+        """Return the names of those that it serves now itself.
 
         Raises:
             httpx.HTTPError: it does not answer.
@@ -39,16 +45,33 @@ class AskedGateway:
         workers = found["dispatcher"]["workers"] if found is not None else []
         return frozenset(worker["name"] for worker in workers)
 
+    def served(self, topic: str, subscription: str) -> dict[str, Any] | None:
+        """Return everything about a subscription, whichever replica serves it; None if none does.
+
+        Raises:
+            httpx.HTTPError: it does not answer.
+        """
+        return self._subscription({"topic": topic, "subscription": subscription}, {})
+
+    def deployment(self) -> dict[str, Any]:
+        """Return what it knows of all replicas in owner mode.
+
+        Raises:
+            httpx.HTTPError: it does not answer, or has no part in one.
+        """
+        values: dict[str, Any] = self._http.get("/api/v1/deployment").raise_for_status().json()
+        return values
+
     def _page(self, after: str | None) -> dict[str, Any]:
-        query = {"limit": "1000"} | ({"after": after} if after is not None else {})
+        query = {"limit": "1000", **HERE} | ({"after": after} if after is not None else {})
         answer = self._http.get("/api/v1/subscriptions", params=query).raise_for_status()
         values: dict[str, Any] = answer.json()
         return values
 
-    def _subscription(self, row: dict[str, Any]) -> dict[str, Any] | None:
+    def _subscription(self, row: dict[str, Any], where: Mapping[str, str] = HERE) -> dict[str, Any] | None:
         """Everything about a listed one; None if it has ended since."""
         topic, name = row["topic"].removeprefix("persistent://"), quote(row["subscription"], safe="")
-        answer = self._http.get(f"/api/v1/subscriptions/{topic}/{name}")
+        answer = self._http.get(f"/api/v1/subscriptions/{topic}/{name}", params=where)
         if answer.status_code == HTTPStatus.NOT_FOUND:
             return None
         values: dict[str, Any] = answer.raise_for_status().json()

@@ -156,6 +156,10 @@ class KeylineGateway(AskedGateway, Lifetime):
         self.stop()
         self.start(timeout_s)
 
+    def configure(self, **settings: str) -> None:
+        """Change settings, from the next start on."""
+        self._environment.update({f"KEYLINE_{name.upper()}": value for name, value in settings.items()})
+
     def pause(self) -> None:
         """Freeze it: connections stay open and nothing moves."""
         self._signal(signal.SIGSTOP)

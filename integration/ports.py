@@ -9,26 +9,34 @@ from __future__ import annotations
 
 import random
 import socket
+from collections import deque
 from contextlib import ExitStack
+from typing import Final
 
 LOOPBACK = "127.0.0.1"
 PORT_MIN = 15_000
 PORT_MAX = 32_000
 """Linux hands out source ports from 32,768 upwards unless told otherwise."""
 TRIES_MAX = 1_000
+GIVEN: Final[deque[int]] = deque(maxlen=1_000)
+"""The last ports that this process was given. Their servers may not listen yet, and then look as free as any."""
 
 
 def free_ports(count: int) -> list[int]:
     """Return `count` different ports that nothing listens on.
 
-    Nothing reserves them; the range is wide enough that two processes choosing at the same time rarely meet.
+    This process is not given them again soon. Nothing reserves them against others; the range is wide enough that two
+    processes choosing at the same time rarely meet.
     """
     ports: list[int] = []
     with ExitStack() as held:
         for _ in range(TRIES_MAX):
             if len(ports) == count:
+                GIVEN.extend(ports)
                 return ports
             port = random.randint(PORT_MIN, PORT_MAX)  # noqa: S311 - no secret, only a spread
+            if port in GIVEN:
+                continue
             probe = held.enter_context(socket.socket())
             try:
                 probe.bind((LOOPBACK, port))

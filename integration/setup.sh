@@ -2,6 +2,7 @@
 # Makes a bare Debian or Ubuntu able to run the project; the Makefile calls it.
 #   setup.sh system [--with-go]   Java 17+, Maven and Python's venv, through apt when something is missing
 #   setup.sh tests                what only tests need: a browser, Prometheus, namespaces, stepped clocks, containers
+#   setup.sh compiler PYTHON      a C compiler and that Python's headers, for `make compile`
 #   setup.sh venv DIRECTORY       a virtual environment with the project and its dev dependencies
 # It installs system packages only as root or with sudo that asks no password; otherwise it says what to run.
 set -euo pipefail
@@ -139,6 +140,27 @@ tests() {
   done
 }
 
+# The virtual environment's own Python says where its headers are; a Python that was not apt's brings them along.
+missing_for_compiler() {
+  local python=$1
+  command -v "${CC:-cc}" >/dev/null || printf '%s\n' gcc libc6-dev
+  "$python" -c 'import os, sysconfig; os.stat(sysconfig.get_path("include") + "/Python.h")' 2>/dev/null ||
+    "$python" -c 'import sys; print("python3.%d-dev" % sys.version_info[1])'
+}
+
+compiler() {
+  local missing
+  missing=$(missing_for_compiler "$1")
+  [ -n "$missing" ] || return 0
+  if ! command -v apt-get >/dev/null || ! as_root true 2>/dev/null; then
+    fail "compiling needs ${missing//$'\n'/, }. As root, run: apt-get update && apt-get install -y ${missing//$'\n'/ }"
+  fi
+  echo "setup: installing ${missing//$'\n'/ } to compile with" >&2
+  as_root apt-get update -qq
+  # shellcheck disable=SC2086
+  as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq -o Dpkg::Use-Pty=0 --no-install-recommends $missing >&2
+}
+
 venv() {
   local directory=$1 python
   if ! "$directory/bin/python" -c 'import pip' 2>/dev/null; then
@@ -155,6 +177,7 @@ venv() {
 case ${1:-} in
   system) system "${2:-}" ;;
   tests) tests ;;
+  compiler) compiler "${2:?python}" ;;
   venv) venv "${2:?directory}" ;;
-  *) fail "usage: setup.sh system [--with-go] | tests | venv DIRECTORY" ;;
+  *) fail "usage: setup.sh system [--with-go] | tests | compiler PYTHON | venv DIRECTORY" ;;
 esac

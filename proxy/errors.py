@@ -57,6 +57,10 @@ class UpstreamUnavailable(KeylineError):
     http_status = 503
 
 
+class OwnedElsewhere(UpstreamUnavailable):
+    """Another replica owns the subscription, or is about to; a SUBSCRIBE can be led there."""
+
+
 class LimitExceeded(KeylineError):
     """A configured limit of the gateway is reached."""
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import UTC, datetime
+from enum import StrEnum
 from functools import partial
 from pathlib import Path
+from threading import Event, Thread
 from typing import TYPE_CHECKING, Annotated, Any, Final, Self
 
 import typer
@@ -13,25 +15,39 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from proxy.printable import printable
+from spark_reports.time_options import From, To, check_order
 
 if TYPE_CHECKING:
     from rich.progress import TaskID
 
 EXIT_VIOLATIONS = 1
-EXIT_NOTHING_TO_READ = 2
+EXIT_NOTHING_JUDGED = 2
 EXIT_INTERRUPTED = 130
 
-_Start = Callable[[], Any]
-"""Gives a Spark session."""
-_MOMENTS = ["%Y-%m-%d", "%Y-%m-%dT%H:%M", "%Y-%m-%dT%H:%M:%S"]
-_From = Annotated[datetime | None, typer.Option("--from", formats=_MOMENTS, help="Start of the time range, in UTC.")]
-_To = Annotated[datetime | None, typer.Option("--to", formats=_MOMENTS, help="End of the time range, in UTC.")]
+
+class Engine(StrEnum):
+    """What computes."""
+
+    SPARK = "spark"
+    DUCKDB = "duckdb"
+
+
+_Start = Callable[..., Any]
+"""Gives a Spark session, for a journal of so many bytes."""
+LOOK_S: Final = 0.5
+"""How often Spark is asked how far it is."""
 _Master = Annotated[
     str | None,
     typer.Option("--master", help="URL of Spark's cluster; by default this machine, or spark-submit's."),
 ]
 _Out = Annotated[
-    Path | None, typer.Option("--out", help="Directory for index.html and all results; existing ones are replaced.")
+    Path | None,
+    typer.Option(
+        "--out",
+        file_okay=False,
+        writable=True,
+        help="Directory for index.html and all results; existing ones are replaced.",
+    ),
 ]
 _Daily = Annotated[
     bool,
@@ -57,6 +73,10 @@ _Settings = Annotated[
         help="A Spark setting, for example spark.jars.packages. Can be repeated.",
     ),
 ]
+_Engine = Annotated[
+    Engine,
+    typer.Option("--engine", help="duckdb: the audit alone, of a journal on this machine, several times faster."),
+]
 _NO_SETTINGS: Final[list[str]] = []
 
 
@@ -64,14 +84,16 @@ def add_report(app: typer.Typer) -> None:
     """Add the command."""
     app.command(
         "report",
-        epilog="Exit codes: 0 the contract was kept; 1 it was not; 2 no journal, or no Spark; 130 it was interrupted.",
+        epilog="Exit codes: 0 the contract was kept; 1 it was not; 2 nothing was judged: no journal, no deliveries of "
+        "that time, or no Spark; 130 it was interrupted.",
     )(report)
 
 
 def report(
     journal: Annotated[str, typer.Argument(help="The value of the setting `journal`: a directory or a URL.")],
-    since: _From = None,
-    until: _To = None,
+    since: From = None,
+    until: To = None,
+    engine: _Engine = Engine.SPARK,
     master: _Master = None,
     out: _Out = None,
     daily: _Daily = False,  # noqa: FBT002 - typer makes an option of it
@@ -83,50 +105,94 @@ def report(
 
     With --out it also analyses hand-overs, keys, latency, redeliveries, capacity and groups.
     """
-    for wanted, option, what in ((daily, "--daily", "each day's report"), (live, "--live", "what was judged")):
-        if wanted and out is None:
-            raise typer.BadParameter(f"needs --out, below which {what} is kept", param_hint=option)
-    if live and (daily or since or until):
-        raise typer.BadParameter("judges what comes, and takes no other time", param_hint="--live")
+    _check_together(daily=daily, live=live, out=out is not None, times=bool(since or until))
+    if engine is Engine.DUCKDB and (out or daily or live or master or conf):
+        raise typer.BadParameter("duckdb gives the audit alone; the other options need spark", param_hint="--engine")
+    check_order(since, until, "nothing was judged")
     settings = _settings(conf)
     reports = _reports()
-    span = reports.span.Span(_utc(since), _utc(until))
+    span = reports.span.Span(since, until)
     try:
         start = partial(reports.run.session, master, reports.place.place_at(journal).spark_settings | settings)
         if live:
-            violations = _watch(reports, journal, start, out, delay_s)
+            code = _watch(reports, journal, start, out, delay_s)
+        elif daily:
+            code = _daily(reports, journal, start, out, span)
+        elif engine is Engine.DUCKDB:
+            code = _tell(_duckdb().report(reports.run.opened(journal, span), span)[0])
         else:
-            violations = _report(reports, journal, start, out, span, daily=daily)
+            code = _report(reports, journal, start, out, span)
     except reports.place.JournalError as error:
         typer.echo(printable(f"keyline: {error}"), err=True)
-        raise typer.Exit(EXIT_NOTHING_TO_READ) from None
+        raise typer.Exit(EXIT_NOTHING_JUDGED) from None
     except reports.faults.OF_SPARK as error:
         typer.echo(f"keyline: {reports.faults.words(error)}", err=True)
-        raise typer.Exit(EXIT_NOTHING_TO_READ) from None
+        raise typer.Exit(EXIT_NOTHING_JUDGED) from None
     except KeyboardInterrupt:
         typer.echo("keyline: interrupted", err=True)
         raise typer.Exit(EXIT_INTERRUPTED) from None
-    if violations:
-        raise typer.Exit(EXIT_VIOLATIONS)
+    if code:
+        raise typer.Exit(code)
 
 
-def _report(reports: Any, journal: str, start: _Start, out: Path | None, span: Any, *, daily: bool) -> int:
-    """One run with its progress; returns the number of violations."""
+def _check_together(*, daily: bool, live: bool, out: bool, times: bool) -> None:
+    for wanted, option, what in ((daily, "--daily", "each day's report"), (live, "--live", "what was judged")):
+        if wanted and not out:
+            raise typer.BadParameter(f"needs --out, below which {what} is kept", param_hint=option)
+    if live and (daily or times):
+        raise typer.BadParameter("judges what comes, and takes no other time", param_hint="--live")
+
+
+def _report(reports: Any, root: str, start: _Start, out: Path | None, span: Any) -> int:
+    """One run with its progress; returns the exit code."""
+    journal = reports.run.opened(root, span)  # what is wrong with it is told before Spark takes its time to start
     with _Bar() as bar:
-        spark = start()
+        spark = start(journal.size_bytes)
+        bar.follow(spark)
         with reports.interrupts.interruptible():
-            if daily:
-                found = reports.days.daily(spark, journal, out, span, bar)
-            else:
-                found = [reports.run.report(spark, journal, out, span, bar)]
-    _tell(found, daily=daily)
+            one = reports.run.report_on(spark, journal, out, span, bar)
+    code = _tell(one)
+    _tell_place(out)
+    return code
+
+
+def _tell(one: Any) -> int:
+    """Say what was found; returns the exit code."""
+    typer.echo(f"{one.files:,} files, {len(one.skipped):,} left out")
+    for line in (*one.evidence, *one.caveats, one.coverage.words, one.line):
+        typer.echo(printable(line))
+    if one.violations:
+        return EXIT_VIOLATIONS
+    return EXIT_NOTHING_JUDGED if one.unjudged else 0
+
+
+def _daily(reports: Any, root: str, start: _Start, out: Path | None, span: Any) -> int:
+    """A report for each day; returns the exit code. A day without traffic is no fault unless all are."""
+    days = reports.days.days_of(root, out, span)
+    with _Bar() as bar:
+        changed = [due for due in days if not due.is_made]
+        spark = start(sum(file.size_bytes for due in changed for file in due.files)) if changed else None
+        bar.follow(spark)
+        with reports.interrupts.interruptible():
+            found = reports.days.daily(spark, root, out, days, bar)
+    for one in found:
+        typer.echo(printable(f"{one.day} {'' if one.made else '(as before) '}{one.line}"))
+        for line in (one.judged, *one.caveats):
+            typer.echo(printable(f"  {line}"))
+    _tell_place(out)
+    if any(one.violations for one in found):
+        return EXIT_VIOLATIONS
+    lost = any(one.unjudged and not one.is_idle for one in found)
+    return EXIT_NOTHING_JUDGED if lost or all(one.unjudged for one in found) else 0
+
+
+def _tell_place(out: Path | None) -> None:
     if out is not None:
         typer.echo(f"report: {out / 'index.html'}")
-    return sum(one.violations for one in found)
 
 
 def _watch(reports: Any, journal: str, start: _Start, out: Path | None, delay_s: int) -> int:
-    """Runs until it is interrupted or a query fails; returns the number of violations."""
+    """Runs until it is interrupted or a query fails; returns the exit code."""
     violations = late = 0
 
     def say(row: dict[str, Any]) -> None:
@@ -141,6 +207,9 @@ def _watch(reports: Any, journal: str, start: _Start, out: Path | None, delay_s:
             )
             typer.echo(told, err=True)
 
+    place = reports.place.place_at(journal)
+    if place.is_local:  # else it would be made; a store's folder comes with the first file
+        reports.reading.list_files(place)
     pace = reports.live.Pace(delay_s=delay_s)
     spark = start()
     with reports.interrupts.interruptible():
@@ -149,7 +218,7 @@ def _watch(reports: Any, journal: str, start: _Start, out: Path | None, delay_s:
             running.run()
         except KeyboardInterrupt:
             running.stop()
-    return violations
+    return EXIT_VIOLATIONS if violations else 0
 
 
 class _Bar:
@@ -157,9 +226,12 @@ class _Bar:
 
     def __init__(self) -> None:
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-        console = Console(stderr=True)
-        self._progress = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
+        self._console = Console(stderr=True)
+        disable = not self._console.is_terminal
+        self._progress = Progress(*columns, console=self._console, transient=True, disable=disable)
         self._task: TaskID | None = None
+        self._stages: TaskID | None = None
+        self._ended = Event()
 
     def __enter__(self) -> Self:
         self._progress.start()
@@ -167,24 +239,28 @@ class _Bar:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._ended.set()
         self._progress.stop()
+
+    def follow(self, spark: Any) -> None:
+        """Show Spark's stages too, in a line of their own."""
+        if spark is not None and self._console.is_terminal:
+            self._stages = self._progress.add_task("Spark's stages", total=None)
+            Thread(target=self._look, args=(spark.sparkContext.statusTracker(),), name="stages", daemon=True).start()
+
+    def _look(self, tracker: Any) -> None:
+        assert self._stages is not None
+        while not self._ended.wait(LOOK_S):
+            found = [info for stage in tracker.getActiveStageIds() if (info := tracker.getStageInfo(stage)) is not None]
+            done, tasks = sum(info.numCompletedTasks for info in found), sum(info.numTasks for info in found)
+            names = ", ".join(str(info.stageId) for info in found)
+            words = f"  stage {names}, tasks" if found else "  being planned"
+            self._progress.update(self._stages, description=words, completed=done, total=tasks or None)
 
     def began(self, what: str, number: int, count: int) -> None:
         """As `spark_reports.run.Watcher` says."""
         assert self._task is not None
         self._progress.update(self._task, description=what, completed=number - 1, total=count)
-
-
-def _tell(found: list[Any], *, daily: bool) -> None:
-    for one in found:
-        if daily:
-            typer.echo(printable(f"{one.day} {'' if one.made else '(as before) '}{one.line}"))
-            for caveat in one.caveats:
-                typer.echo(printable(f"  {caveat}"))
-        else:
-            typer.echo(f"{one.files:,} files, {len(one.skipped):,} left out")
-            for line in (*one.evidence, *one.caveats, one.line):
-                typer.echo(printable(line))
 
 
 def _settings(given: list[str]) -> dict[str, str]:
@@ -202,6 +278,15 @@ def _settings(given: list[str]) -> dict[str, str]:
     return found
 
 
+def _duckdb() -> Any:
+    try:
+        from spark_reports import duckdb_audit  # noqa: PLC0415 - it needs DuckDB, which a gateway has not
+    except ImportError as error:
+        typer.echo(f"keyline: {error}; --engine duckdb needs it: pip install 'keyline[reports]'", err=True)
+        raise typer.Exit(EXIT_NOTHING_JUDGED) from None
+    return duckdb_audit
+
+
 def _reports() -> Any:
     try:
         import spark_reports.days  # noqa: PLC0415 - it needs Spark, which a gateway has not
@@ -210,9 +295,5 @@ def _reports() -> Any:
         import spark_reports.live  # noqa: PLC0415 - likewise
     except ImportError as error:
         typer.echo(f"keyline: {error}; reports need Spark: pip install 'keyline[reports]' and Java 17", err=True)
-        raise typer.Exit(EXIT_NOTHING_TO_READ) from None
+        raise typer.Exit(EXIT_NOTHING_JUDGED) from None
     return spark_reports
-
-
-def _utc(moment: datetime | None) -> datetime | None:
-    return None if moment is None else moment.replace(tzinfo=UTC)

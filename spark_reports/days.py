@@ -9,17 +9,19 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from dataclasses import dataclass
-from datetime import UTC, date, datetime
+from datetime import date, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from jinja2 import Environment, StrictUndefined
 
+from proxy.journal.schema import METRICS
+from spark_reports.coverage import written
 from spark_reports.output import replacing
 from spark_reports.place import JournalError, place_at
-from spark_reports.reading import list_files, open_journal
+from spark_reports.reading import hour_of, list_files, open_journal
 from spark_reports.run import NoWatcher, report_on
+from spark_reports.service import with_before
 from spark_reports.span import EVERYTHING, Span, day
 
 if TYPE_CHECKING:
@@ -33,15 +35,20 @@ if TYPE_CHECKING:
 DAYS: Final = "days"
 INPUTS: Final = "inputs.json"
 """Beside a day's report: which files it is made of."""
-_PLACE: Final = re.compile(r"/date=(\d{4}-\d{2}-\d{2})/hour=(\d{2})/")
+FORMAT: Final = 2
+"""Of what lies there; reports of another one are made again."""
+SAID: Final = ("violations", "unjudged", "is_idle", "line", "caveats", "judged")
+"""What a day's `audit.json` has that is told."""
 
 _LIST: Final = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>Keyline reports by day</title>
-<style>body { font: 14px/1.6 system-ui, sans-serif; margin: 24px; color: #1a1c1f; } td { padding: 2px 16px 2px 0; }
-.broken { color: #b3202a; font-weight: 600; }</style></head>
+<style>:root { color-scheme: light dark; } td { padding: 2px 16px 2px 0; vertical-align: top; }
+body { font: 14px/1.6 system-ui, sans-serif; margin: 24px; }
+.broken { color: light-dark(#b3202a, #ff8088); font-weight: 600; }
+.unjudged { color: light-dark(#8a5300, #e8a94a); }</style></head>
 <body><h1>Keyline reports by day</h1><table>
-{% for one in days %}<tr{% if one.violations %} class="broken"{% endif %}>
-<td><a href="days/{{ one.day }}/index.html">{{ one.day }}</a></td><td>{{ one.line }}</td></tr>
+{% for one in days %}<tr{% if one.violations %} class="broken"{% elif one.unjudged %} class="unjudged"{% endif %}>
+<td><a href="days/{{ one.day }}/index.html">{{ one.day }}</a></td><td>{{ one.line }}</td><td>{{ one.judged }}</td></tr>
 {% endfor %}</table></body></html>
 """
 
@@ -54,45 +61,75 @@ class DayReport:
     made: bool
     """In this run; else it was there, of the same files."""
     violations: int
+    unjudged: str | None
+    is_idle: bool
     line: str
     caveats: list[str]
+    judged: str
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """A day that the journal has files of."""
+
+    day: date
+    out: Path
+    """Where its report lies."""
+    files: list[Listed]
+    inputs: dict[str, Any]
+
+    @property
+    def is_made(self) -> bool:
+        """Whether its report is there, of the same files."""
+        return _read(self.out / INPUTS) == self.inputs
+
+
+def days_of(root: str, out: Path, span: Span = EVERYTHING) -> list[Due]:
+    """Every day of the journal that `span` touches.
+
+    Raises:
+        JournalError: there is nothing to report on.
+    """
+    listed = [(hour, file) for file in list_files(place_at(root)) if (hour := hour_of(file.path)) is not None]
+    days = sorted({hour.date() for hour, _ in listed if _touches(span, hour.date())})
+    if not days:
+        raise JournalError(
+            f"{root}: nothing was judged: no file of a journal in that time; "
+            f"{written(file.path for _, file in listed)} below TABLE/date=.../hour=..."
+        )
+    return [_due(out / DAYS / f"{of}", of, [file for hour, file in listed if _is_for(hour, file, of)]) for of in days]
 
 
 def daily(
-    spark: SparkSession, root: str, out: Path, span: Span = EVERYTHING, watcher: Watcher | None = None
+    spark: SparkSession | None, root: str, out: Path, days: list[Due], watcher: Watcher | None = None
 ) -> list[DayReport]:
-    """Bring the reports in `out/days/` up to date, for every day of the journal that `span` touches.
+    """Bring the reports in `out/days/` up to date; without a day that has changed, Spark is not needed.
 
     `out/index.html` lists all that are there.
 
     Raises:
         JournalError: there is nothing to report on.
     """
-    listed = [(hour, file) for file in list_files(place_at(root)) if (hour := _hour_of(file)) is not None]
-    days = sorted({hour.date() for hour, _ in listed if _touches(span, hour.date())})
-    if not days:
-        raise JournalError(
-            f"{root}: no file of a journal in that time; there should be some below TABLE/date=.../hour=..."
-        )
-    found = []
-    for of in days:
-        files = [file for hour, file in listed if _is_around(hour, of)]
-        found.append(_one(spark, root, out / DAYS / f"{of}", of, files, watcher or NoWatcher()))
+    found = [_one(spark, root, due, watcher or NoWatcher()) for due in days]
     _list(out)
     return found
 
 
-def _one(spark: SparkSession, root: str, out: Path, of: date, files: list[Listed], watcher: Watcher) -> DayReport:
-    inputs = {"files": len(files), "digest": _digest(files)}
-    before = _read(out / INPUTS)
-    if before != inputs:
-        wanted = {file.path for file in files}
-        report_on(spark, open_journal(root, wanted.__contains__), out, day(of), watcher)
-        with replacing(out) as part:  # last: without it, all is made again
-            (part / INPUTS).write_text(json.dumps(inputs) + "\n")
-    said = _read(out / "audit.json")
+def _due(out: Path, of: date, files: list[Listed]) -> Due:
+    return Due(of, out, files, {"format": FORMAT, "files": len(files), "digest": _digest(files)})
+
+
+def _one(spark: SparkSession | None, root: str, due: Due, watcher: Watcher) -> DayReport:
+    made = not due.is_made
+    if made:
+        wanted = {file.path for file in due.files}
+        assert spark is not None
+        report_on(spark, open_journal(root, wanted.__contains__), due.out, day(due.day), watcher)
+        with replacing(due.out) as part:  # last: without it, all is made again
+            (part / INPUTS).write_text(json.dumps(due.inputs) + "\n")
+    said = _read(due.out / "audit.json")
     assert said is not None
-    return DayReport(of, before != inputs, said["violations"], said["line"], said["caveats"])
+    return DayReport(due.day, made, **{name: said[name] for name in SAID})
 
 
 def _list(out: Path) -> None:
@@ -117,13 +154,9 @@ def _read(path: Path) -> dict[str, Any] | None:
     return found
 
 
-def _hour_of(file: Listed) -> datetime | None:
-    found = _PLACE.search(file.path)
-    return None if found is None else datetime.fromisoformat(f"{found[1]}T{found[2]}:00").replace(tzinfo=UTC)
-
-
-def _is_around(hour: datetime, of: date) -> bool:
-    around = day(of).around
+def _is_for(hour: datetime, file: Listed, of: date) -> bool:
+    """Whether a day's report reads the file: an hour around it, of the metrics the day before."""
+    around = with_before(day(of)) if file.table == METRICS.name else day(of).around
     assert around.since is not None
     assert around.until is not None
     return around.since <= hour < around.until

@@ -4,35 +4,57 @@ from __future__ import annotations
 
 from typing import Final
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as all of Spark's documentation has it
 
 from spark_reports.columns import SUBSCRIPTION
 from spark_reports.quantiles import quantiles
 
-CAUSES: Final = ("worker_joined", "worker_left", "operator_order")
+CAUSES: Final = ("worker_joined", "worker_left")
 """Events that make slots drain."""
+UNKNOWN: Final = "unknown"
+MOVES: Final = "moves array<struct<start: int, end: int, source: string>>"
 
 
 def with_causes(drains: DataFrame, events: DataFrame) -> DataFrame:
     """Each hand-over with what made its slot drain.
+
+    The gateway writes it down. In a journal of version 1 it did not, and its events have times after the drains that
+    they began, so that no order of times tells. There the cause is the event that took the slot from the worker that
+    had its messages, while these drained: no second event can.
 
     Args:
         drains: rows of the journal's table of this name.
         events: likewise.
 
     Returns:
-        `drains`' columns, and `cause` (`worker_joined w4`; null if no event of before is in the journal).
+        `drains`' columns, with `cause` in words (`worker_joined w4`), or `unknown` where no row tells it.
     """
-    told = F.struct("at_ns", F.concat_ws(" ", "kind", "consumer").alias("words"))
+    change = F.struct(
+        "at_ns",
+        F.concat_ws(" ", "kind", "consumer").alias("words"),
+        F.from_json("facts", MOVES)["moves"].alias("moves"),
+    )
     by_subscription = (
         events.where(F.col("kind").isin(*CAUSES))
         .groupBy(*SUBSCRIPTION, "life")
-        .agg(F.array_sort(F.collect_list(told)).alias("causes"))
+        .agg(F.collect_list(change).alias("changes"))
     )
     joined = drains.join(F.broadcast(by_subscription), [*SUBSCRIPTION, "life"], "left")
-    before = F.filter("causes", lambda cause: cause["at_ns"] <= F.col("began_ns"))
-    return joined.withColumn("cause", F.try_element_at(before, F.lit(-1))["words"]).drop("causes")
+    found = F.try_element_at(F.filter("changes", _took_the_slot), F.lit(1))["words"]
+    written = F.when(F.col("cause").isNotNull(), F.concat_ws(" ", "cause", "cause_consumer"))
+    return joined.withColumn("cause", F.coalesce(written, found, F.lit(UNKNOWN))).drop("changes", "cause_consumer")
+
+
+def _took_the_slot(change: Column) -> Column:
+    """Whether a change moved the drain's slot away from its holder while it drained."""
+    in_time = (change["at_ns"] >= F.col("began_ns")) & (change["at_ns"] <= F.col("at_ns"))
+    slot = F.col("slot")
+    moved = F.exists(
+        change["moves"],
+        lambda move: (move["start"] <= slot) & (slot <= move["end"]) & (move["source"] == F.col("source")),
+    )
+    return in_time & F.coalesce(moved, F.lit(False))
 
 
 def summary(drains: DataFrame) -> DataFrame:
@@ -72,8 +94,11 @@ def worst(drains: DataFrame, events: DataFrame, count: int = 20) -> DataFrame:
         `topic`, `subscription`, `gateway`, `slot`, `holder`, `owner`, `began_wall_ns`, `duration_ms`,
         `waiting_messages`, `cause`.
     """
+    longest = (
+        drains.where(F.col("waiting_messages") > 0).orderBy(F.desc("duration_ns"), *SUBSCRIPTION, "slot").limit(count)
+    )
     return (
-        with_causes(drains.where(F.col("waiting_messages") > 0), events)
+        with_causes(longest, events)
         .select(
             *SUBSCRIPTION,
             "gateway",
@@ -85,8 +110,7 @@ def worst(drains: DataFrame, events: DataFrame, count: int = 20) -> DataFrame:
             "waiting_messages",
             "cause",
         )
-        .orderBy(F.desc("duration_ms"), "slot")
-        .limit(count)
+        .orderBy(F.desc("duration_ms"), *SUBSCRIPTION, "slot")
     )
 
 

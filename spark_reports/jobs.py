@@ -6,12 +6,14 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
-from spark_reports import capacity, drains, key_skew, latency, leases, metrics_summary, redeliveries
+from spark_reports import capacity, drains, key_skew, latency, leases, metrics_summary, redeliveries, service
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pyspark.sql import DataFrame
+
+    from spark_reports.span import Span
 
 
 @dataclass(frozen=True)
@@ -23,6 +25,9 @@ class Tables:
     redeliveries: DataFrame
     deliveries: DataFrame
     metrics: DataFrame
+    metrics_and_before: DataFrame
+    """Those of the period before too (`service.with_before`)."""
+    span: Span
     window_s: int
     """How long a step of a plot over time is."""
 
@@ -54,6 +59,12 @@ class Section:
 
 
 SECTIONS: Final = (
+    Section(
+        "Service",
+        "How each subscription fared by day: rates and mean times, and in brackets how much more or less that is than "
+        "on the day before. From the gateways' metrics.",
+        (Job("service", "By subscription and day", lambda of: service.by_period(of.metrics_and_before, of.span)),),
+    ),
     Section(
         "Hand-overs",
         "A slot that moves to another worker waits until the one that had it has acknowledged what it has (PIP-379). "
@@ -135,9 +146,9 @@ SECTIONS: Final = (
     ),
     Section(
         "Metrics",
-        "What the gateways exported, by day; draining hashes over time.",
+        "What the gateways exported of draining hashes, over time.",
         (
-            Job("metrics", "By day", lambda of: metrics_summary.by_day(of.metrics)),
+            Job("metrics", "By day", lambda of: metrics_summary.by_day(of.metrics), listed=False),
             Job("draining", "Draining hashes", lambda of: metrics_summary.series(of.metrics), listed=False),
         ),
         ("draining",),

@@ -15,7 +15,9 @@ left out of the first three questions.
 
 DataFrame API and built-in functions only. Everything of a key is brought together once, by the hash of its topic,
 subscription and digest; there it is sorted twice, by message and by time, and every question is a window over one of
-the two orders. So the cost grows as the record does.
+the two orders. So the cost grows as the record does. Spark compares rows by the first eight bytes of the first column
+it sorts by, and by all columns only where these are alike: so numbers that differ come first, and names last. What is
+aggregated is numbers only, because with texts Spark would sort once more.
 """
 
 from __future__ import annotations
@@ -31,6 +33,11 @@ from spark_reports.span import EVERYTHING, Span, nanoseconds
 KEY: Final = ("topic", "subscription", "key_digest")
 POSITION: Final = (*KEY, "ledger", "entry", "batch_index")
 MESSAGE: Final = (*POSITION, "life")
+BY_KEY: Final = ("key_digest", "topic", "subscription")
+"""The same columns as `KEY`, to sort by."""
+BY_POSITION: Final = ("entry", "ledger", "batch_index", *BY_KEY)
+ENDS: Final = ("acked", "returned", "dropped")
+"""How a delivery may end."""
 DELIVERY: Final = (*MESSAGE, "consumer", "attempt")
 
 VIOLATIONS: Final = (
@@ -53,6 +60,16 @@ BEGINNINGS: Final = ("subscription_began", "group_replayed")
 """Events behind which messages of before may come once more, in their order."""
 ABSENCES: Final = ("upstream_lost", "upstream_ready", "group_session", "group_stream_released", "operator_order")
 """Events at which the gateway may give up what waits: another replica, or the broker, has it then."""
+
+NEVER: Final = (1 << 63) - 1
+"""When what has not ended ends."""
+EARLY: Final = "%d.%03d ms before its end"
+UNENDED: Final = "before its end, which is not in the record"
+BEHIND: Final = "delivered after a later message of its key"
+PASSED_OVER: Final = "given back, and not sent again before later messages of its key"
+NEVER_SENT: Final = "acknowledged, and never sent"
+BEFORE: Final = "the delivery before "
+NOT_ENDED: Final = "had not ended"
 
 SUMS: Final = (
     "messages", "deliveries", "acked", "returned", "dropped", "again_after_return", "again_after_drop",
@@ -119,17 +136,16 @@ def totals(judged: DataFrame) -> DataFrame:
     return judged.agg(*[F.coalesce(F.sum(name), F.lit(0)).alias(name) for name in SUMS])
 
 
-def parties(deliveries: DataFrame) -> DataFrame:
+def parties(present: DataFrame) -> DataFrame:
     """Who took part: one row.
 
     Args:
-        deliveries: rows of the journal's table of this name.
+        present: what `gateway_runs.presence` gives.
 
     Returns:
         `consumers`, `lives`, `gateways`: numbers.
     """
-    who = deliveries.select("topic", "subscription", "consumer", "life", "gateway").distinct()
-    return who.agg(
+    return present.agg(
         F.count_distinct("topic", "subscription", "consumer").alias("consumers"),
         F.count_distinct("life").alias("lives"),
         F.count_distinct("gateway").alias("gateways"),
@@ -149,19 +165,20 @@ def holdings(deliveries: DataFrame, since_ns: int | None = None) -> DataFrame:
     """
     ended = F.col("event") != "sent"
     sent = ~ended
+    how = F.nullif(F.array_position(F.array(*map(F.lit, ENDS)), F.col("event")), F.lit(0))
     if since_ns is not None:
         sent |= wall_ns_of("sent_ns") < F.lit(since_ns)
     return (
         deliveries.repartition(*KEY)
-        .groupBy(*DELIVERY, F.col("sent_ns").alias("given_ns"))
+        .groupBy(*DELIVERY, "gateway", F.col("sent_ns").alias("given_ns"))
         .agg(
-            F.min("gateway").alias("gateway"),
             F.min("slot").alias("slot"),
             F.min(F.when(sent, F.col("sent_ns"))).alias("sent_ns"),
             F.min(F.when(ended, F.col("at_ns"))).alias("ended_ns"),
-            F.min_by(F.when(ended, F.col("event")), F.when(ended, F.col("at_ns"))).alias("how"),
+            F.min_by(F.when(ended, how), F.when(ended, F.col("at_ns"))).alias("how"),
             F.min(F.col("wall_ns") - F.col("at_ns")).alias("ahead_ns"),
         )
+        .withColumn("how", F.try_element_at(F.array(*map(F.lit, ENDS)), F.col("how").cast("int")))
         .drop("given_ns")
     )
 
@@ -191,9 +208,9 @@ def _in_segments(held: DataFrame, events: DataFrame) -> DataFrame:
 def _by_message(held: DataFrame) -> DataFrame:
     """With what happened to the message before, and in all: one order serves all three kinds of windows."""
     acked, was_sent = F.col("how") == "acked", F.col("sent_ns").isNotNull()
-    everywhere, in_life = Window.partitionBy(*POSITION), Window.partitionBy(*MESSAGE)
-    in_segment = Window.partitionBy(*MESSAGE, "segment").orderBy(F.asc_nulls_last("sent_ns"))
-    lives = Window.partitionBy(*POSITION).orderBy("life", "segment", F.asc_nulls_last("sent_ns"))
+    everywhere, in_life = Window.partitionBy(*BY_POSITION), Window.partitionBy(*BY_POSITION, "life")
+    in_segment = Window.partitionBy(*BY_POSITION, "life", "segment").orderBy(F.asc_nulls_last("sent_ns"))
+    lives = Window.partitionBy(*BY_POSITION).orderBy("life", "segment", F.asc_nulls_last("sent_ns"))
     return held.select(
         "*",
         F.row_number().over(in_segment).alias("number"),
@@ -212,20 +229,22 @@ def _by_message(held: DataFrame) -> DataFrame:
 def _by_time(by_message: DataFrame) -> DataFrame:
     """With what happened to the key before, and what comes after."""
     in_time = (F.asc_nulls_last("sent_ns"), "ledger", "entry", "batch_index")
-    in_life = Window.partitionBy(*KEY, "life").orderBy(*in_time)
+    in_life = Window.partitionBy(*BY_KEY, "life").orderBy(*in_time)
     before = in_life.rowsBetween(Window.unboundedPreceding, -1)
-    of_key = Window.partitionBy(*KEY).orderBy("life", *in_time).rowsBetween(Window.unboundedPreceding, 0)
+    of_key = Window.partitionBy(*BY_KEY).orderBy("life", *in_time).rowsBetween(Window.unboundedPreceding, 0)
     was_sent = F.col("sent_ns").isNotNull()
+    # Always so; without it Spark would do this one first, and sort by time twice.
+    counts = F.col("inside") & (F.col("number") > 0)
     held_until = F.struct(_until(), message_name().alias("message"), F.col("consumer"))
     # Of one run of the subscription: an earlier one's places are below all of a later one's.
     place = F.struct("segment", _place().alias("place"), message_name().alias("message"), F.col("consumer"))
     return by_message.select(
         "*",
-        F.sum(F.col("inside").cast("int")).over(of_key).alias("number_of_key"),
+        F.sum(counts.cast("int")).over(of_key).alias("number_of_key"),
         F.lag("consumer").over(in_life).alias("consumer_before"),
         F.max(F.when(was_sent, held_until)).over(before).alias("held"),
         F.max(F.when(was_sent & (F.col("number") == 1), place)).over(before).alias("ahead"),
-        F.max(F.struct("segment", "sent_ns")).over(Window.partitionBy(*KEY, "life")).alias("last"),
+        F.max(F.struct("segment", "sent_ns")).over(Window.partitionBy(*BY_KEY, "life")).alias("last"),
     )
 
 
@@ -262,34 +281,35 @@ def _questions() -> list[Column]:
     back = F.col("before_how").isin("returned", "dropped") & (F.col("before_ended_ns") <= F.col("sent_ns"))
     again = was_sent & (F.col("number") > 1) & ~F.coalesce(back, F.lit(False))
     never_sent = (F.col("how") == "acked") & ~F.array_contains("senders", F.col("consumer"))
-    early_ms = ((F.col("held.until_ns") - F.col("sent_ns")) / 1e6).cast("string")
+    early_us = F.floor((F.col("held.until_ns") - F.col("sent_ns")) / 1_000)
+    early = F.format_string(EARLY, F.floor(early_us / 1_000), early_us % 1_000)
     return [
         _when(
             overlaps,
             "overlap",
             other=F.col("held.message"),
             other_consumer=F.col("held.consumer"),
-            detail=F.concat(early_ms, F.lit(" ms before its end")),
+            detail=F.when(F.col("held.until_ns") == NEVER, F.lit(UNENDED)).otherwise(early),
         ),
         _when(
             behind,
             "inversion",
             other=F.col("ahead.message"),
             other_consumer=F.col("ahead.consumer"),
-            detail=F.lit("delivered after a later message of its key"),
+            detail=F.lit(BEHIND),
         ),
         _when(
             _given_back() & _should_have_come(),
             "never_acked",
-            detail=F.lit("given back, and not sent again before later messages of its key"),
+            detail=F.lit(PASSED_OVER),
         ),
-        _when(never_sent, "never_delivered", at=F.col("ended_ns"), detail=F.lit("acknowledged, and never sent")),
+        _when(never_sent, "never_delivered", at=F.col("ended_ns"), detail=F.lit(NEVER_SENT)),
         _when(
             again,
             "repeated",
             other=message_name(),
             other_consumer=F.col("before_consumer"),
-            detail=F.concat(F.lit("the delivery before "), F.coalesce("before_how", F.lit("had not ended"))),
+            detail=F.concat(F.lit(BEFORE), F.coalesce("before_how", F.lit(NOT_ENDED))),
         ),
     ]
 
@@ -314,7 +334,7 @@ def _place() -> Column:
 
 def _until() -> Column:
     """When a holding surely ended; one that never did lasted for ever."""
-    return F.coalesce("ended_ns", F.lit((1 << 63) - 1)).alias("until_ns")
+    return F.coalesce("ended_ns", F.lit(NEVER)).alias("until_ns")
 
 
 def _when(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
-from spark_reports.cells import cell, heading, is_number, moment
+from spark_reports.cells import CHANGE, CODES, cell, change, heading, is_moment, is_number, moment
 from spark_reports.jobs import SECTIONS, Section
 from spark_reports.plots import CAPTIONS, plot
 
@@ -37,7 +37,8 @@ class Column(NamedTuple):
     """Of a table."""
 
     heading: str
-    number: bool
+    kind: str
+    """Of its cells: `number`, `moment`, `code` or `text`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,10 +98,18 @@ def _table(title: str, result: pa.Table, only: Whose | None) -> Table:
     rows = result.slice(0, ROWS_MAX).to_pylist()
     said = () if only is None else ("topic", "subscription")  # above, for all of the page
     names = [name for name in result.column_names if name not in said and not _says_nothing(name, result)]
-    columns = [
-        Column(heading(name), any(is_number(row[name]) and name != "key_digest" for row in rows)) for name in names
-    ]
-    return Table(title, columns, [[cell(name, row[name]) for name in names] for row in rows], result.num_rows)
+    names = [name for name in names if not name.endswith(CHANGE)]
+    columns = [Column(heading(name), _kind(name, rows)) for name in names]
+    texts = [[cell(name, row[name]) + change(row.get(f"{name}{CHANGE}")) for name in names] for row in rows]
+    return Table(title, columns, texts, result.num_rows)
+
+
+def _kind(name: str, rows: Sequence[Mapping[str, Any]]) -> str:
+    if name in CODES:
+        return "code"
+    if is_moment(name):
+        return "moment"
+    return "number" if any(is_number(row[name]) for row in rows) else "text"
 
 
 def _says_nothing(name: str, result: pa.Table) -> bool:

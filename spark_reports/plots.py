@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import matplotlib as mpl
 from matplotlib.dates import AutoDateLocator, ConciseDateFormatter, date2num
 from matplotlib.figure import Figure
-from matplotlib.ticker import LogFormatter
+from matplotlib.ticker import LogFormatter, MaxNLocator
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -22,6 +22,11 @@ if TYPE_CHECKING:
 WIDTH_IN: Final = 9.5
 COLOURS: Final = ("#1b5cc0", "#c05a00", "#1c6b3c", "#8a2f8a", "#b3202a", "#00798a", "#6b5b00", "#595e66")
 """Told apart by most people, also on paper."""
+INK, SOFT, EDGE, GRID, BAR = "#1a1c1f", "#3a3f45", "#8a8f96", "#e4e4e0", "#b9bdc3"
+NAMES: Final = {INK: "--ink", SOFT: "--soft", EDGE: "--edge", GRID: "--grid", BAR: "--bar"} | {
+    colour: f"--c{place}" for place, colour in enumerate(COLOURS)
+}
+"""What the page calls them."""
 NAMED_MAX: Final = len(COLOURS) - 1
 """Workers with a colour of their own; the rest share the last."""
 STYLE: Final[dict[Any, Any]] = {
@@ -32,14 +37,14 @@ STYLE: Final[dict[Any, Any]] = {
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.grid": True,
-    "grid.color": "#e4e4e0",
+    "grid.color": GRID,
     "grid.linewidth": 0.6,
     "axes.axisbelow": True,
-    "axes.edgecolor": "#8a8f96",
-    "text.color": "#1a1c1f",
-    "axes.labelcolor": "#3a3f45",
-    "xtick.color": "#3a3f45",
-    "ytick.color": "#3a3f45",
+    "axes.edgecolor": EDGE,
+    "text.color": INK,
+    "axes.labelcolor": SOFT,
+    "xtick.color": SOFT,
+    "ytick.color": SOFT,
 }
 
 
@@ -55,9 +60,12 @@ def plot(name: str, rows: Sequence[Row]) -> str:
 
 
 def _svg(figure: Figure) -> str:
+    """With the page's colours by their names, so that it is right on a dark page too."""
     out = io.StringIO()
     figure.savefig(out, format="svg", metadata={"Date": None, "Creator": None}, transparent=True)
-    text = out.getvalue()
+    text = re.sub(
+        "#[0-9a-f]{6}", lambda found: f"var({NAMES[found[0]]})" if found[0] in NAMES else found[0], out.getvalue()
+    )
     return re.sub(
         r'(<svg [^>]*?)width="[^"]*pt"|(?<=<svg )height="[^"]*pt" ', r"\1", text[text.index("<svg") :], count=1
     )
@@ -82,7 +90,7 @@ def _shares(figure: Figure, rows: Sequence[Row]) -> None:
     shown = sorted(rows, key=lambda row: -row["traffic_share"])[:24]
     places = range(len(shown))
     axes.bar([place - 0.2 for place in places], [100 * row["traffic_share"] for row in shown], 0.38, color=COLOURS[0])
-    axes.bar([place + 0.2 for place in places], [100 * row["slots_share"] for row in shown], 0.38, color="#b9bdc3")
+    axes.bar([place + 0.2 for place in places], [100 * row["slots_share"] for row in shown], 0.38, color=BAR)
     axes.set_xticks(list(places), [row["consumer"] for row in shown], rotation=0 if len(shown) <= NAMED_MAX else 60)
     axes.grid(visible=False, axis="x")
     axes.set_ylabel("share, %")
@@ -93,7 +101,7 @@ def _shares(figure: Figure, rows: Sequence[Row]) -> None:
 def _curve(figure: Figure, rows: Sequence[Row]) -> None:
     axes = figure.subplots()
     keys, messages = ([100 * row[name] for row in rows] for name in ("keys_share", "messages_share"))
-    axes.plot([0, 100], [0, 100], color="#8a8f96", linestyle="--", linewidth=1, label="all keys alike")
+    axes.plot([0, 100], [0, 100], color=EDGE, linestyle="--", linewidth=1, label="all keys alike")
     axes.plot(keys, messages, color=COLOURS[0], linewidth=2, label="as it was")
     axes.fill_between(keys, messages, keys, color=COLOURS[0], alpha=0.08)
     axes.set_xlabel("keys, those with fewest messages first, %")
@@ -132,7 +140,12 @@ def _rates(figure: Figure, rows: Sequence[Row]) -> None:
 
 
 def _draining(figure: Figure, rows: Sequence[Row]) -> None:
+    """What drains at a sample, and how many have since the one before: short drains are between two samples."""
     axes = figure.subplots()
+    cleared = _increments([row for row in rows if row["consumer"] is None and row["name"].endswith("_cleared_total")])
+    if cleared:
+        bars = axes.vlines([_date(at) for at in cleared], 0, list(cleared.values()), color=BAR, linewidth=6)
+        bars.set_label("slots that drained since the sample before")
     gauges = [row for row in rows if row["consumer"] is None and not row["name"].endswith("_total")]
     lines = sorted({(row["name"].removeprefix("keyline_subscription_"), row["gateway"]) for row in gauges})
     for place, (name, gateway) in enumerate(lines):
@@ -144,9 +157,23 @@ def _draining(figure: Figure, rows: Sequence[Row]) -> None:
             linewidth=1.6,
             label=f"{name.replace('_', ' ')}, {gateway}" if place <= NAMED_MAX else None,
         )
-    axes.set_ylim(bottom=0)
+    highest = max([*cleared.values(), *(row["value"] for row in gauges)], default=0.0)
+    axes.set_ylim(0, max(1.0, 1.05 * highest))
+    axes.yaxis.set_major_locator(MaxNLocator(integer=True))
     _over_time(axes)
-    _legend(axes, None)
+    axes.legend(frameon=False, loc="lower left", bbox_to_anchor=(0, 1), ncols=3)  # above: bars may be anywhere
+
+
+def _increments(rows: Sequence[Row]) -> dict[int, float]:
+    """By the wall clock: what counters have grown since their sample before, where they have; all gateways'."""
+    found: dict[int, float] = {}
+    before: dict[str, float] = {}
+    for row in sorted(rows, key=lambda one: int(one["wall_ns"])):
+        value, last = row["value"], before.get(row["life"], 0.0)
+        before[row["life"]] = value
+        if grown := value - last if value >= last else value:
+            found[row["wall_ns"]] = found.get(row["wall_ns"], 0.0) + grown
+    return found
 
 
 PLOTS: Final[dict[str, tuple[float, Callable[[Figure, Sequence[Row]], None]]]] = {
@@ -165,7 +192,7 @@ CAPTIONS: Final = {
     "key_curve": "The further the curve is below the dashed line, the more few keys have.",
     "latency_over_time": "Quantiles of the messages that were sent in each step.",
     "rates": "Messages that came to the subscription, and what its workers made of them.",
-    "draining": "Slots that drained, and messages that waited for them, as the gateways exported it.",
+    "draining": "Slots that drain, those that did, and messages of draining slots, as the gateways exported it.",
 }
 
 

@@ -6,7 +6,9 @@ rest is worth more than none, and one that does not say so would lie. A journal 
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
@@ -24,12 +26,14 @@ if TYPE_CHECKING:
 
 TABLE_KEY: Final = f"{METADATA_PREFIX}table".encode()
 LIFE_KEY: Final = f"{METADATA_PREFIX}life".encode()
+_HOUR: Final = re.compile(r"/date=(\d{4}-\d{2}-\d{2})/hour=(\d{2})/")
 
 
 @dataclass(frozen=True, slots=True)
 class Skipped:
     """A file that is not in the report."""
 
+    table: str
     file: str
     reason: str
 
@@ -42,6 +46,8 @@ class Journal:
     files: dict[str, list[str]] = field(default_factory=dict)
     """Readable ones, by table."""
     skipped: list[Skipped] = field(default_factory=list)
+    size_bytes: int = 0
+    """Of the readable ones."""
     killed: set[str] = field(default_factory=set)
     """Lives of which a file says that they were."""
 
@@ -61,6 +67,12 @@ class Listed:
     table: str
     path: str
     size_bytes: int
+
+
+def hour_of(path: str) -> datetime | None:
+    """The hour that a file's path names, in UTC; None if it names none."""
+    found = _HOUR.search(path)
+    return None if found is None else datetime.fromisoformat(f"{found[1]}T{found[2]}:00").replace(tzinfo=UTC)
 
 
 def list_files(place: Place) -> list[Listed]:
@@ -87,9 +99,10 @@ def open_journal(root: str, wanted: Callable[[str], bool] = lambda _: True) -> J
         try:
             said = _metadata(place.filesystem, file.path, file.table)
         except _UnreadableError as error:
-            journal.skipped.append(Skipped(file.path, str(error)))
+            journal.skipped.append(Skipped(file.table, file.path, str(error)))
             continue
         journal.files.setdefault(file.table, []).append(place.spark_name(file.path))
+        journal.size_bytes += file.size_bytes
         if KILLED_KEY.encode() in said:
             journal.killed.add(said[LIFE_KEY].decode(errors="replace"))
     if not journal.files:

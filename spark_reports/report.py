@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
+from proxy.journal.schema import DELIVERIES
 from spark_reports import gateway_runs
+from spark_reports.coverage import nothing_judged
 
 if TYPE_CHECKING:
-    from spark_reports.reading import Skipped
+    from spark_reports.coverage import Coverage
+    from spark_reports.reading import Journal, Skipped
+    from spark_reports.span import Span
+
+
+LOST_ROWS: Final = "keyline_gateway_journal_rows_dropped_total"
+SHOWN_MAX: Final = 20
+"""Violations that are shown in words; all are written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,10 +35,21 @@ class Report:
     """Rows that gateways counted as lost."""
     skipped: list[Skipped]
     odd_runs: list[dict[str, Any]]
+    coverage: Coverage
+    unjudged: str | None = None
+    """Why nothing was judged, if that is so."""
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing was judged because gateways had nothing to deliver, as far as the journal tells."""
+        broken = any(one.table == DELIVERIES.name for one in self.skipped)
+        return self.unjudged is not None and not broken and not self.coverage.counted
 
     @property
     def line(self) -> str:
         """The audit in a line."""
+        if self.unjudged is not None:
+            return f"audit: nothing was judged: {self.unjudged}"
         counts = self.totals
         kinds = ", ".join(f"{count:,} {kind}" for kind, count in sorted(self.by_kind.items()))
         return (
@@ -45,6 +65,42 @@ class Report:
         if self.rows_lost:
             found.append(f"the gateways lost {self.rows_lost:,} rows of their journals; what they said is not known")
         return found + [words for run in self.odd_runs for words in _oddities(run)]
+
+
+def verdict(
+    journal: Journal,
+    span: Span,
+    *,
+    totals: dict[str, int],
+    by_kind: dict[str, int],
+    shown: list[dict[str, Any]],
+    rows_lost: int,
+    odd_runs: list[dict[str, Any]],
+    coverage: Coverage,
+) -> Report:
+    """What an engine found, as a report; `shown` are the first violations."""
+    judged = totals["deliveries"] or by_kind
+    return Report(
+        source=journal.place.root,
+        totals=totals,
+        violations=sum(by_kind.values()),
+        by_kind=by_kind,
+        evidence=[_words(row) for row in shown],
+        files=sum(map(len, journal.files.values())),
+        rows_lost=rows_lost,
+        skipped=journal.skipped,
+        odd_runs=odd_runs,
+        coverage=coverage,
+        unjudged=None if judged else nothing_judged(journal, span),
+    )
+
+
+def _words(row: dict[str, Any]) -> str:
+    other = f"; the other: {row['other']} at {row['other_consumer']}" if row["other"] is not None else ""
+    return (
+        f"{row['violation']}: message {row['message']} at {row['consumer']}, slot {row['slot']}, {row['topic']} "
+        f"{row['subscription']}, gateway {row['gateway']}: {row['detail']}{other}"
+    )
 
 
 def _oddities(run: dict[str, Any]) -> list[str]:

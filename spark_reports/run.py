@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Protocol, cast
@@ -13,14 +14,17 @@ import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as all of Spark's documentation has it
 
-from proxy.journal.schema import TABLES
-from spark_reports import gateway_runs
-from spark_reports.jobs import Tables, all_jobs
+from proxy.journal.schema import DELIVERIES, METRICS, TABLES
+from spark_reports import gateway_runs, service
+from spark_reports.columns import RUN
+from spark_reports.coverage import counted, coverage, written
+from spark_reports.jobs import Job, Tables, all_jobs
 from spark_reports.ordering_audit import judge, parties, totals, violations
 from spark_reports.output import replacing
 from spark_reports.page import page
-from spark_reports.reading import Journal, open_journal
-from spark_reports.report import Report
+from spark_reports.place import JournalError
+from spark_reports.reading import Journal, hour_of, open_journal
+from spark_reports.report import LOST_ROWS, SHOWN_MAX, Report, verdict
 from spark_reports.span import EVERYTHING, Span
 
 if TYPE_CHECKING:
@@ -29,10 +33,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
 
-LOST_ROWS: Final = "keyline_gateway_journal_rows_dropped_total"
+    from spark_reports.coverage import Coverage
+
 LOCAL_PARTITIONS: Final = 16
-SHOWN_MAX: Final = 20
-"""Violations that are shown in words; all are written."""
 SETTINGS: Final = {
     "spark.sql.session.timeZone": "UTC",
     "spark.ui.showConsoleProgress": "false",
@@ -47,6 +50,20 @@ HERE: Final = {
     "spark.ui.enabled": "false",
 }
 """Where Spark is of this process alone."""
+SMALL_BYTES: Final = 8 << 20
+"""Of a journal's files. Up to here Spark's time goes into preparing its work, not into doing it."""
+SMALL: Final = {
+    # Compiling a query, and then compiling that well, takes longer than few rows do without.
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.shuffle.partitions": "1",
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+}
+LARGE: Final = {"spark.driver.extraJavaOptions": "-XX:+UseParallelGC"}
+HEAP_BYTES: Final = (1 << 30, 8 << 30)
+"""Least and most of this process's heap, else a quarter of the machine's memory: Spark's 1 GiB is collected often."""
+AT_ONCE: Final = 2
+"""Jobs that run beside each other: while one is prepared, on one core, another computes."""
 SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"
 """In the environment of a program that `spark-submit` runs."""
 NO_SETTINGS: Final[Mapping[str, str]] = MappingProxyType({})
@@ -68,22 +85,34 @@ class NoWatcher:
         """As the protocol says."""
 
 
-def session(master: str | None, settings: Mapping[str, str] = NO_SETTINGS) -> SparkSession:
+def session(
+    master: str | None, settings: Mapping[str, str] = NO_SETTINGS, size_bytes: int | None = None
+) -> SparkSession:
     """Spark where it is told to be: by `master`, else by `spark-submit`, else here. Times are shown in UTC.
 
-    `settings` are Spark's own, by their names; they win.
+    `settings` are Spark's own, by their names; they win. Here it is made for a journal of `size_bytes`, if given.
     """
     builder = SparkSession.builder.appName("keyline report")
     if master is None and SUBMITTED not in os.environ:
         master = "local[*]"
     if master is not None:
         builder = builder.master(master)
-    here = HERE if master is not None and master.startswith("local") else {}
+    here = _settings_here(size_bytes) if master is not None and master.startswith("local") else {}
     for name, value in {**SETTINGS, **here, **settings}.items():
         builder = builder.config(name, value)
     made: SparkSession = builder.getOrCreate()
     made.sparkContext.setLogLevel("ERROR")
     return made
+
+
+def _settings_here(size_bytes: int | None) -> dict[str, str]:
+    """Where Spark is of this process alone."""
+    if size_bytes is not None and size_bytes <= SMALL_BYTES:
+        return {**HERE, **SMALL}
+    least, most = HEAP_BYTES
+    memory_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    heap = max(least, min(most, memory_bytes // 4))
+    return {**HERE, **LARGE, "spark.driver.memory": f"{heap >> 20}m"}
 
 
 def report(
@@ -96,7 +125,24 @@ def report(
     Raises:
         JournalError: there is nothing to report on.
     """
-    return report_on(spark, open_journal(root), out, span, watcher or NoWatcher())
+    return report_on(spark, opened(root, span), out, span, watcher or NoWatcher())
+
+
+def opened(root: str, span: Span = EVERYTHING) -> Journal:
+    """The journal, if it has a file of the time.
+
+    Raises:
+        JournalError: there is nothing to report on.
+    """
+    journal = open_journal(root)
+    files = [file for found in journal.files.values() for file in found]
+    hours = [hour for file in files if (hour := hour_of(file)) is not None]
+    if hours and not any(map(span.touches, hours)):
+        raise JournalError(
+            f"{root}: nothing was judged: no file is of that time; {written(files)}, so --from and --to should be in "
+            "there"
+        )
+    return journal
 
 
 def report_on(spark: SparkSession, journal: Journal, out: Path | None, span: Span, watcher: Watcher) -> Report:
@@ -105,18 +151,37 @@ def report_on(spark: SparkSession, journal: Journal, out: Path | None, span: Spa
     steps = ["gateways", "audit", *(job.name for job in jobs)]
     watcher.began(steps[0], 1, len(steps))
     rows = {name: span.cut(journal.read(spark, name)) for name in TABLES}
-    told = gateway_runs.runs([rows[name] for name in journal.files], journal.killed).cache()
+    counts = counted(rows["metrics"], rows["events"]).cache()
+    present = gateway_runs.presence(rows[DELIVERIES.name], counts).cache()
+    others = [rows[name] for name in journal.files if name != DELIVERIES.name]
+    told = gateway_runs.runs(present, others, journal.killed).cache()
+    covered = _coverage(journal, span, told, counts, present)
     watcher.began(steps[1], 2, len(steps))
-    result, found = _audit(spark, journal, span, rows, told)
+    result, found = _audit(spark, journal, span, rows, told, present, covered)
     if out is not None:
-        tables = Tables(**rows, window_s=_window_s(told))
-        results = {"violations": found.toArrow(), "runs": told.toArrow()}
-        for number, job in enumerate(jobs, 3):
-            watcher.began(job.name, number, len(steps))
-            results[job.name] = job.build(tables).toArrow()
+        earlier = service.with_before(span).cut(journal.read(spark, METRICS.name))
+        tables = Tables(**rows, metrics_and_before=earlier, span=span, window_s=_window_s(told))
+        results = {"violations": found.toArrow(), "runs": told.toArrow()} | _run(spark, jobs, tables, watcher)
         with replacing(out) as part:
             write(part, result, results)
     return result
+
+
+def _run(spark: SparkSession, jobs: list[Job], tables: Tables, watcher: Watcher) -> dict[str, pa.Table]:
+    """What all jobs find, some at a time."""
+    results = {}
+    pool = ThreadPoolExecutor(AT_ONCE, "job")
+    try:
+        found = pool.map(lambda job: job.build(tables).toArrow(), jobs)
+        for number, job in enumerate(jobs, 3):
+            watcher.began(job.name, number, len(jobs) + 2)
+            results[job.name] = next(found)
+    except BaseException:
+        spark.sparkContext.cancelAllJobs()
+        raise
+    finally:
+        pool.shutdown(cancel_futures=True)
+    return results
 
 
 def write(directory: Path, result: Report, results: dict[str, pa.Table]) -> None:
@@ -124,31 +189,48 @@ def write(directory: Path, result: Report, results: dict[str, pa.Table]) -> None
     (directory / "tables").mkdir()
     for name, table in results.items():
         pq.write_table(table, directory / "tables" / f"{name}.parquet")
-    said = {**asdict(result), "line": result.line, "caveats": result.caveats}
+    said = asdict(result) | {
+        "line": result.line,
+        "caveats": result.caveats,
+        "judged": result.coverage.words,
+        "coverage": result.coverage.facts,
+        "is_idle": result.is_idle,
+    }
     (directory / "audit.json").write_text(json.dumps(said, indent=2) + "\n")
     (directory / "index.html").write_text(page(result, results))
 
 
+def _coverage(journal: Journal, span: Span, told: DataFrame, counts: DataFrame, present: DataFrame) -> Coverage:
+    there = present.groupBy(*RUN).agg(F.sum("sent_then").alias("sent_then")).collect()
+    sent = {tuple(row[name] for name in RUN): row["sent_then"] for row in there}
+    pairs = [(row["counted"], sent.get(tuple(row[name] for name in RUN), 0)) for row in counts.collect()]
+    return coverage(journal, span, [row.asDict() for row in told.collect()], pairs)
+
+
 def _audit(
-    spark: SparkSession, journal: Journal, span: Span, rows: dict[str, DataFrame], told: DataFrame
+    spark: SparkSession,
+    journal: Journal,
+    span: Span,
+    rows: dict[str, DataFrame],
+    told: DataFrame,
+    present: DataFrame,
+    covered: Coverage,
 ) -> tuple[Report, DataFrame]:
     around = span.around.cut(journal.read(spark, "deliveries"))
-    judged = judge(around, journal.read(spark, "events"), span).cache()
-    found = violations(judged).orderBy("violation", "wall_ns", "message")
-    counts, who = totals(judged).first(), parties(rows["deliveries"]).first()
+    parts = judge(around, journal.read(spark, "events"), span).cache()
+    found = violations(parts).orderBy("violation", "wall_ns", "message")
+    counts, who = totals(parts).first(), parties(present).first()
     assert counts is not None
     assert who is not None
-    by_kind = {row["violation"]: row["count"] for row in found.groupBy("violation").count().collect()}
-    result = Report(
-        source=journal.place.root,
+    result = verdict(
+        journal,
+        span,
         totals=counts.asDict() | who.asDict(),
-        violations=sum(by_kind.values()),
-        by_kind=by_kind,
-        evidence=[_words(row.asDict()) for row in found.limit(SHOWN_MAX).collect()],
-        files=sum(map(len, journal.files.values())),
+        by_kind={row["violation"]: row["count"] for row in found.groupBy("violation").count().collect()},
+        shown=[row.asDict() for row in found.limit(SHOWN_MAX).collect()],
         rows_lost=_rows_lost(rows["metrics"]),
-        skipped=journal.skipped,
         odd_runs=[row.asDict() for row in gateway_runs.odd(told).collect()],
+        coverage=covered,
     )
     return result, found
 
@@ -172,11 +254,3 @@ def _window_s(told: DataFrame) -> int:
         return 1
     first_ns, last_ns = cast("tuple[int, int]", ends)
     return max(1, round((last_ns - first_ns) / 1e9 / STEPS_DRAWN))
-
-
-def _words(row: dict[str, object]) -> str:
-    other = f"; the other: {row['other']} at {row['other_consumer']}" if row["other"] is not None else ""
-    return (
-        f"{row['violation']}: message {row['message']} at {row['consumer']}, slot {row['slot']}, {row['topic']} "
-        f"{row['subscription']}, gateway {row['gateway']}: {row['detail']}{other}"
-    )

@@ -42,6 +42,12 @@ _ARROW: Final[dict[Kind, pa.DataType]] = {
 }
 
 
+def arrow_schema(table: Table) -> pa.Schema:
+    """A table's columns and those of the path, as `spark_schema`."""
+    columns = [pa.field(field.name, _ARROW[field.kind]) for field in table.fields]
+    return pa.schema(columns + [pa.field(name, pa.string()) for name in PARTITIONS])
+
+
 def columns_that_differ(schema: pa.Schema, table: Table) -> list[str]:
     """Columns of a file that have a table's name and hold something else; that texts are kept by dictionary is none."""
     found = {field.name: field.type for field in schema}

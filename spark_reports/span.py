@@ -33,10 +33,33 @@ class Span:
             None if self.since is None else self.since - MARGIN, None if self.until is None else self.until + MARGIN
         )
 
+    def longer_before(self, length_ns: int) -> Span:
+        """The same with so much more before."""
+        return Span(None if self.since is None else self.since - timedelta(microseconds=length_ns // 1_000), self.until)
+
+    def holds_period(self, start_ns: Column, length_ns: int) -> Column:
+        """Whether some of a period that begins then is in it."""
+        inside = F.lit(True)
+        if self.since is not None:
+            inside &= start_ns + F.lit(length_ns) > F.lit(nanoseconds(self.since))
+        if self.until is not None:
+            inside &= start_ns < F.lit(nanoseconds(self.until))
+        return inside
+
     def cut(self, rows: DataFrame) -> DataFrame:
         """The journal's rows that are of it; only partitions that may have some are read."""
         conditions = list(self._conditions())
         return rows if not conditions else rows.where(reduce(lambda one, other: one & other, conditions))
+
+    @property
+    def is_everything(self) -> bool:
+        """Whether it has no end on either side."""
+        return self.since is None and self.until is None
+
+    def touches(self, hour: datetime) -> bool:
+        """Whether some of the hour that begins then is in it."""
+        after_since = self.since is None or hour + timedelta(hours=1) > self.since
+        return after_since and (self.until is None or hour < self.until)
 
     def holds(self, wall_ns: Column) -> Column:
         """Whether a moment is in it."""
@@ -56,7 +79,7 @@ class Span:
         if self.until is not None:
             yield F.col("date") <= F.lit(f"{self.until:%Y-%m-%d}")
             yield place <= F.lit(f"{self.until:%Y-%m-%dT%H}")
-        if self != Span():
+        if not self.is_everything:
             yield self.holds(F.col("wall_ns"))
 
 

@@ -33,6 +33,7 @@ ROOMS: Final[dict[str, tuple[str, ...]]] = {
     "proxy.net": ("proxy.wire", "proxy.core", "proxy"),
     "proxy.aio": ("proxy", "proxy.net"),
     "proxy.journal": ("proxy.core", "proxy.net"),
+    "proxy.exports": ("proxy", "proxy.journal"),
     "proxy.net.broker": ("proxy.wire", "proxy.core", "proxy", "proxy.net"),
     "proxy.net.mail": ("proxy.wire", "proxy.core", "proxy.net", "proxy.net.broker"),
     "proxy.net.relay": ("proxy.wire", "proxy", "proxy.net", "proxy.net.broker"),
@@ -77,6 +78,7 @@ ROOMS: Final[dict[str, tuple[str, ...]]] = {
         "proxy.config",
         "proxy.net",
         "proxy.journal",
+        "proxy.net.owner",
         "proxy.net.broker",
         "proxy.net.election",
         "proxy.net.subscription",
@@ -104,7 +106,7 @@ ROOMS: Final[dict[str, tuple[str, ...]]] = {
         "proxy.views",
         "admin_api",
     ),
-    "proxy.cli": ("proxy", "proxy.config", "spark_reports", "proxy.app"),
+    "proxy.cli": ("proxy", "proxy.config", "proxy.exports", "spark_reports", "proxy.app"),
 }
 """Every room, the lowest first, and which rooms below it may know."""
 

@@ -61,7 +61,8 @@ def command_of(part: Part, jobs: int, logs: Path) -> list[str]:
         return [words.get(word, word) for word in part.command]
     pytest = [sys.executable, "-m", "pytest", "--part", part.name, "--durations", "15"]
     if part == FAST:
-        return [*pytest, "-n", str(jobs), "--dist", "loadfile", "--no-loadscope-reorder"]
+        processes = jobs + 1 if jobs else 0  # as `make test` has it
+        return [*pytest, "-n", str(processes), "--dist", "loadfile", "--no-loadscope-reorder"]
     return [*pytest, *part.paths]
 
 

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from importlib.metadata import version
 from pathlib import Path
+
+from proxy.app.compiled import running
+from proxy.net.owner.proof import Secret
 
 
 def keyline(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -18,9 +22,9 @@ def keyline(*arguments: str, **environment: str) -> subprocess.CompletedProcess[
 
 
 def test_version_prints_the_distributions_version() -> None:
-    """And nothing else."""
+    """And whether what runs is compiled; nothing else."""
     done = keyline("--version")
-    assert (done.returncode, done.stdout, done.stderr) == (0, f"keyline {version('keyline')}\n", "")
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"keyline {version('keyline')} ({running()})\n", "")
 
 
 def test_check_config_prints_what_is_in_effect() -> None:
@@ -55,6 +59,22 @@ def test_mistakes_go_to_standard_error_with_exit_code_2() -> None:
             "  KEYLINE_LISTEN: listen = 'x': must be host:port with a port from 0 to 65535, "
             "e.g. 127.0.0.1:6660 or [::1]:6660\n"
         )
+
+
+def test_a_replica_without_a_secret_is_told_what_to_set_and_how_to_make_it(tmp_path: Path) -> None:
+    """One line. The command in it makes a file that is then taken."""
+    said = "  KEYLINE_GROUPS_ENABLED: groups_enabled = 'true': groups_mode owner needs replica_secret_file, "
+    done = keyline("serve", KEYLINE_GROUPS_ENABLED="true")
+    assert done.returncode == 2
+    _, line = done.stderr.splitlines()
+    assert line.startswith(said)
+    made = re.search(r"\(make it with: (.+)\)", line)
+    assert made is not None
+    subprocess.run(["/bin/sh", "-c", made[1]], cwd=tmp_path, check=True)
+    (secret,) = tmp_path.iterdir()
+    Secret.of_lines(secret.read_bytes())
+    done = keyline("check-config", KEYLINE_GROUPS_ENABLED="true", KEYLINE_REPLICA_SECRET_FILE=str(secret))
+    assert done.returncode == 0, done.stderr
 
 
 def test_mistakes_as_json_go_to_standard_output() -> None:

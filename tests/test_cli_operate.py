@@ -15,6 +15,7 @@ from admin_api.server import AdminServer
 from proxy.cli.main import app
 from proxy.groups.messages import FindLeader, LeaseStreams, Report, SessionId, Version
 from tests.admin_api.rig import AdminRig
+from tests.admin_api.test_deployment import OwnerRig
 from tests.admin_api.test_groups import GROUP, GroupsRig
 from tests.admin_api.test_producers import ProducersRig
 from tests.admin_api.test_routes import draining_rig
@@ -79,7 +80,7 @@ def test_stats_of_one_show_workers_and_what_drains() -> None:
     """As one reads them; JSON has the rest."""
     rig, _ = draining_rig()
     text = printed(rig, "stats", *TARGET)
-    assert "takes messages" in text
+    assert [line.split()[2] for line in text.splitlines() if line.startswith(" b ")] == ["ready"]
     assert "Draining hashes" in text
     shown = json.loads(printed(rig, "stats", *TARGET, "--json"))
     assert shown["dispatcher"]["draining_hashes_count"] == 1
@@ -138,7 +139,19 @@ def test_groups_show_this_replicas_part() -> None:
         ["2", "32768-49151", "delivered", "ready"],
     ]
     refused = run(rig, "groups", "orders")
-    assert (refused.exit_code, "name the subscription after the topic" in refused.output) == (1, True)
+    assert (refused.exit_code, "name the subscription after the topic" in refused.output) == (2, True)
+
+
+def test_replicas_are_a_table_in_owner_mode() -> None:
+    """Elsewhere the gateway says by which settings there would be one."""
+    rig = OwnerRig()
+    rig.learn(here=3, there=4)
+    text = printed(rig, "replicas")
+    assert "1 of 8 bundles without owner" in text
+    assert "pulsar://there:6670" in text
+    refused = run(AdminRig(), "replicas")
+    assert refused.exit_code == 1
+    assert "groups_mode=owner" in refused.output
 
 
 def test_groups_of_the_leader_show_all_replicas() -> None:
@@ -190,31 +203,63 @@ def test_orders_are_carried_out_and_taken_back() -> None:
     assert "a gets nothing new (1 connected)" in printed(rig, "drain", *TARGET, "a")
     assert "a takes messages again (1 connected)" in printed(rig, "drain", *TARGET, "a", "--undo")
     assert "last_sent_position" in printed(rig, "mode", *TARGET, "last_sent_position")
-    assert "1,234" in printed(rig, "limits", *TARGET, "--max-unacked-messages-per-worker", "1234")
+    assert "1,234" in printed(rig, "limits", *TARGET, "--set", "max_unacked_messages_per_worker=1234")
     assert "1 closed" in printed(rig, "evict", *TARGET, "a")
     assert worker.forgotten
+    rig.worker("a")
+    assert "a owns no slots (1 connected)" in printed(rig, "exclude", *TARGET, "a")
+    rig.subscribe("a")
+    assert "a takes part again (1 connected)" in printed(rig, "exclude", *TARGET, "a", "--undo")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("stats", "payments", "s"), "no worker of this gateway consumes topic"),
+        (("drain", "orders", "s", "nobody"), "has no worker nobody"),
+        (
+            ("limits", "orders", "s", "--set", "subscription_memory_bytes=7"),
+            "subscription_memory_bytes must be at least",
+        ),
+    ],
+)
+def test_a_refusal_is_one_line_with_the_gateways_name_and_exit_code_1(arguments: tuple[str, ...], words: str) -> None:
+    """On standard error, without a stack."""
+    rig = AdminRig(app_options={"gateway": "keyline-0"})
+    rig.worker("a")
+    done = run(rig, *arguments)
+    assert done.exit_code == 1
+    assert done.stdout == ""
+    assert words in done.stderr
+    assert "answered by keyline-0 at http://127.0.0.1:" in done.stderr
+    assert done.stderr.count("\n") == 1
 
 
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
         (("stats", "orders"), "name the subscription after the topic"),
-        (("stats", "payments", "s"), "no worker of this gateway consumes topic"),
-        (("explain", "orders", "s"), "name a key"),
+        (("explain", "orders", "s"), "name a key (--key customer-17) or a slot (--slot 4711)"),
+        (("explain", "orders", "s", "--key", "k", "--slot", "1"), "give --key or --slot, not both"),
+        (("explain", "orders", "s", "--slot", "70000"), "--slot"),
         (("explain", "a/b", "s", "--key", "k"), "expected persistent://"),
         (("pause", "kafka://a/b/c", "s"), "expected persistent://"),
-        (("drain", "orders", "s", "nobody"), "has no worker nobody"),
+        (("move", "orders", "s"), "name the replica"),
+        (("mode", "orders", "s", "random"), "MODE"),
+        (("limits", "orders", "s", "--set", "memory=1"), "no limit is called memory; there are look_ahead_messages"),
+        (
+            ("limits", "orders", "s", "--set", "subscription_memory_bytes=much"),
+            "expected NAME=VALUE with a number",
+        ),
+        (("limits", "orders", "s", "--reset", "memory"), "no limit is called memory"),
+        (("stats", "--watch", "often"), "--watch"),
     ],
 )
-def test_a_refusal_is_one_line_and_exit_code_1(arguments: tuple[str, ...], words: str) -> None:
-    """On standard error, without a stack."""
-    rig = AdminRig()
-    rig.worker("a")
-    done = run(rig, *arguments)
-    assert done.exit_code == 1
-    assert done.stdout == ""
-    assert words in done.stderr
-    assert done.stderr.count("\n") == 1
+def test_wrong_usage_is_exit_code_2_and_asks_no_gateway(arguments: tuple[str, ...], words: str) -> None:
+    """In the words of the command line, not of the API."""
+    done = CliRunner().invoke(app, [*arguments, "--admin-url", "http://127.0.0.1:9"])
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert words in " ".join(done.stderr.split())
 
 
 def test_nobody_answering_is_said_with_the_address() -> None:
@@ -230,3 +275,116 @@ def test_names_that_look_like_markup_are_shown_as_they_are() -> None:
     rig = AdminRig()
     rig.worker("[red]x[/red]")
     assert "[red]x[/red]" in printed(rig, "stats", *TARGET)
+
+
+def stopped_rig() -> AdminRig:
+    """A worker has acknowledged nothing for 100 s, and two messages wait for it."""
+    rig = AdminRig(app_options={"gateway": "keyline-0"})
+    rig.worker("a", permits=1)
+    for number in range(3):
+        rig.link.deliver((number, single("k")))
+    rig.clock.advance(100)
+    return rig
+
+
+def test_a_worker_that_stopped_is_the_first_that_is_read() -> None:
+    """Who, since when, what it holds, what waits and which command helps: in the list, of one, and of a key."""
+    rig = stopped_rig()
+    for arguments in (("stats",), ("stats", *TARGET), ("explain", *TARGET, "--key", "k")):
+        text = printed(rig, *arguments)
+        head = " ".join(text[text.index("orders s: " if "stats" in arguments else "k (slot") :].split())
+        assert head.split(": ")[1].startswith("stopped acknowledging")
+        assert "a has acknowledged nothing for 100 s and never did before; it holds 1 message" in head
+        assert "2 messages wait for it" in head
+        assert "Restart a" in head
+        assert "keyline exclude orders s a" in head
+
+
+def test_stats_show_subscriptions_in_trouble_first() -> None:
+    """With words that alarm, and not the ordering mode."""
+    rig = stopped_rig()
+    rig.worker("well", subscription="audit")
+    rows = [line for line in printed(rig, "stats").splitlines() if line.startswith(" public/default")]
+    assert [(row.split()[1], "stopped acknowledging" in row) for row in rows] == [("s", True), ("audit", False)]
+    assert "draining_hashes" not in "".join(rows)
+
+
+def test_keys_that_wait_are_listed() -> None:
+    """Oldest first; or it is said that none does."""
+    rig = stopped_rig()
+    (row,) = [line for line in printed(rig, "stuck", *TARGET).splitlines() if "no permits" in line]
+    assert row.split()[1:] == ["k", "100.0", "s", "2", "no", "permits", "a", "stopped", "acknowledging", "7:1"]
+    rig = AdminRig()
+    rig.worker("a")
+    assert "No key waits." in printed(rig, "stuck", *TARGET)
+
+
+def test_every_output_names_the_gateway_that_answered() -> None:
+    """Of JSON on standard error, so that programs can read the rest."""
+    rig = stopped_rig()
+    for arguments in (("stats",), ("stuck", *TARGET), ("limits", *TARGET), ("pause", *TARGET)):
+        assert printed(rig, *arguments).splitlines()[-1].startswith("Answered by keyline-0 at http://127.0.0.1:")
+    done = run(rig, "stats", "--json")
+    assert json.loads(done.stdout)["subscriptions_count"] == 1
+    assert "Answered by keyline-0" in done.stderr
+
+
+def test_limits_are_shown_and_only_those_named_change() -> None:
+    """And go back to the configuration's by their names."""
+    rig = AdminRig()
+    rig.worker("a")
+
+    def shown(*arguments: str) -> dict[str, list[str]]:
+        rows = printed(rig, "limits", *TARGET, *arguments).splitlines()
+        return {row.split()[0]: row.split()[1:] for row in rows if row.startswith(" ") and "_" in row}
+
+    before = shown()
+    assert before["max_unacked_messages_per_worker"] == ["50,000", "50,000"]
+    changed = shown("--set", "max-unacked-messages-per-worker=70", "--set", "look_ahead_messages_per_worker=1_000")
+    assert changed["max_unacked_messages_per_worker"] == ["70", "50,000", "by", "an", "operator"]
+    assert shown() == changed
+    assert shown("--reset", "max_unacked_messages_per_worker")["look_ahead_messages_per_worker"][0] == "1,000"
+    assert shown("--reset", "look_ahead_messages_per_worker") == before
+
+
+def test_rows_in_a_file_are_lines_however_long_names_are() -> None:
+    """Nothing wraps without a terminal."""
+    rig = AdminRig()
+    name = "worker-" + "x" * 500
+    rig.worker(name)
+    assert [line for line in printed(rig, "stats", *TARGET).splitlines() if line.startswith(f" {name} ")]
+
+
+def test_watching_shows_it_again_until_it_is_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C is how it ends, and no error."""
+    slept: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        if len(slept) == 2:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr("proxy.cli.asking.time.sleep", sleep)
+    rig = stopped_rig()
+    assert printed(rig, "stats", "--watch", "7").count("1 Key_Shared subscription") == 2
+    assert slept == [7, 7]
+
+
+def test_a_shell_completes_names_from_the_gateway(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Topics, their subscriptions, their workers; without a gateway nothing, and no error."""
+    rig = AdminRig()
+    rig.worker("worker-1")
+    rig.worker("other")
+
+    def completed(words: str) -> list[str]:
+        variables = {"_KEYLINE_COMPLETE": "complete_bash", "COMP_WORDS": f"keyline {words}"}
+        variables["COMP_CWORD"] = str(len(words.split(" ")))
+        return CliRunner().invoke(app, [], env=variables, prog_name="keyline").stdout.split()
+
+    with served(rig) as url:
+        monkeypatch.setenv("KEYLINE_ADMIN_URL", url)
+        assert completed("stats or") == ["orders"]
+        assert completed("stats orders ") == ["s"]
+        assert completed("evict orders s wo") == ["worker-1"]
+    monkeypatch.setenv("KEYLINE_ADMIN_URL", "http://127.0.0.1:9")
+    assert completed("evict orders s wo") == []

@@ -13,6 +13,7 @@ from proxy.config.load import MASK, InvalidConfiguration, Loaded, is_secret, loa
 from proxy.config.settings import GROUP_OF, GROUPS, RELATIONS
 from proxy.config.show import documentation, effective, effective_json, mistakes, mistakes_json
 from proxy.config.types import expectation, service_urls, size_text, split_host_port
+from proxy.key_policies import configured
 from proxy.limits import Limits
 from proxy.net.subscription.settings import SubscriptionSettings
 
@@ -67,6 +68,37 @@ def test_the_environments_texts_become_values() -> None:
     assert values["gateway_memory_bytes"] == 1 << 30
     assert values["drain_timeout_s"] == 2.5
     assert values["connections_max"] == 7
+
+
+@pytest.mark.parametrize(
+    ("rule", "words"),
+    [
+        ("orders billing", "must be topic, subscription and name=number"),
+        ("orders billing window=1", "window is not one of key_window, retry_delay_ms"),
+        ("orders billing key_window=-1", "key_window must be a whole number from 0 to 1,000,000"),
+        ("orders billing retry_multiplier=0.5", "retry_multiplier must be a number from 1 to 100"),
+        ("non-persistent://a/b/c billing key_window=1", "is not the name of a persistent topic"),
+        ("a/b billing key_window=1", "a/b is not the name of a persistent topic"),
+        ("* * retry_delay_ms=9 retry_delay_max_ms=8", "retry_delay_ms must be at most retry_delay_max_ms"),
+    ],
+)
+def test_a_key_policy_that_is_none_is_refused_with_the_reason(rule: str, words: str) -> None:
+    """At load, not when the first worker comes."""
+    (line,) = mistakes_of(key_policies=f"orders* billing key_window=1, {rule}")
+    assert words in line
+    assert "KEYLINE_KEY_POLICIES" in line
+
+
+def test_key_policies_go_by_topic_and_subscription() -> None:
+    """The first that matches, alone; a partitioned topic's name means its partitions."""
+    rules = loaded(
+        key_policies="orders billing key_window=1,tenant/ns/* b* retry_delay_ms=5,* audit key_window=9"
+    ).config.ordering.key_policies
+    assert configured(rules, "persistent://public/default/orders", "billing") == {"key_window": 1}
+    assert configured(rules, "persistent://public/default/orders-partition-12", "billing") == {"key_window": 1}
+    assert configured(rules, "persistent://public/default/orders-old", "billing") == {}
+    assert configured(rules, "persistent://tenant/ns/any", "b2") == {"retry_delay_ms": 5}
+    assert configured(rules, "persistent://tenant/ns/any", "audit") == {"key_window": 9}
 
 
 def test_lists_are_written_with_commas_or_as_lists(tmp_path: Path) -> None:
@@ -236,6 +268,7 @@ def test_the_variables_kubernetes_makes_for_a_service_named_keyline_are_passed_o
 _BREAKING = {
     "subscription_memory_bytes": {"subscription_memory_bytes": "1GiB"},
     "look_ahead_messages_per_worker": {"look_ahead_messages_per_worker": "20001"},
+    "retry_delay_ms": {"retry_delay_ms": "600001"},
     "reconnect_backoff_initial_ms": {"reconnect_backoff_max_ms": "99"},
     "unread_low_water_bytes": {"unread_low_water_bytes": "1MiB"},
     "unread_high_water_bytes": {"unread_high_water_bytes": "64MiB"},
@@ -322,6 +355,47 @@ def test_what_a_proxy_role_needs_is_named(proxying: dict[str, str], missing: str
     (line,) = mistakes_of(None, **proxying)
     assert named in line
     assert f"needs {missing} too" in line
+
+
+@pytest.mark.parametrize(
+    ("settings", "needs"),
+    [
+        ({}, ["replica_secret_file"]),
+        ({"listen": "10.0.0.1:6660"}, ["replica_secret_file", "replica_address"]),
+        ({"listen": "0.0.0.0:6660", "replica_secret_file": "secret"}, ["replica_address"]),
+        ({"replica_listen": "0.0.0.0:6670", "replica_secret_file": "secret"}, ["replica_address"]),
+        ({"replica_listen": "[::]:6670", "replica_secret_file": "secret"}, ["replica_address"]),
+    ],
+    ids=["nothing", "no secret, no address", "default address", "all addresses", "all addresses of IPv6"],
+)
+def test_what_owner_mode_needs_is_named_in_one_sentence(
+    settings: dict[str, str], needs: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And no more than what is missing."""
+    monkeypatch.chdir(tmp_path)
+    Path("secret").touch()
+    (line,) = mistakes_of(None, groups_enabled="true", **settings)
+    assert line.startswith("KEYLINE_GROUPS_ENABLED: groups_enabled = 'true': groups_mode owner needs ")
+    assert re.findall(r"(?:needs|and) (replica_\w+),", line) == needs
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"replica_secret_file": "secret"},
+        {"listen": "0.0.0.0:6660", "replica_secret_file": "secret", "replica_listen": "10.0.0.1:6670"},
+        {"replica_secret_file": "secret", "replica_listen": "0.0.0.0:6670", "replica_address": "keyline-0:6670"},
+        {"groups_mode": "streams"},
+    ],
+    ids=["one machine", "an address", "an address besides", "streams"],
+)
+def test_what_owner_mode_needs_is_all_it_needs(
+    settings: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the default address replicas are on one machine, as their clients are; streams need neither."""
+    monkeypatch.chdir(tmp_path)
+    Path("secret").touch()
+    loaded(groups_enabled="true", **settings)
 
 
 def test_no_secret_is_ever_shown() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from docker.errors import APIError
 
-from integration.containers.base import DIGEST_LABEL, NAME_LABEL, by_digest, declared, labels, pin
+from integration.containers.base import BASE, BUILD_BASE, DIGEST_LABEL, NAME_LABEL, by_digest, declared, labels, pin
 from integration.errors import IntegrationError
 
 DIGEST = "sha256:" + "0123456789abcdef" * 4
@@ -37,11 +37,14 @@ def client(digest: str | None) -> Any:
     return Registry(digest)
 
 
-def test_the_dockerfile_names_its_base_once_and_by_a_digest_if_by_any() -> None:
-    """A tag, or a tag and what it was when it was pinned; both stages are built on it."""
-    tag, _, digest = declared().partition("@")
-    assert tag == "python:3.11-slim-bookworm"
-    assert not digest or by_digest(client(None), declared()).endswith(digest)
+@pytest.mark.parametrize(
+    ("argument", "named"), [(BASE, "python:3.11-slim-bookworm"), (BUILD_BASE, "python:3.11-bookworm")]
+)
+def test_the_dockerfile_names_its_bases_by_a_digest_if_by_any(argument: str, named: str) -> None:
+    """A tag, or a tag and what it was when it was pinned: the same Python, with a compiler and without."""
+    tag, _, digest = declared(argument).partition("@")
+    assert tag == named
+    assert not digest or by_digest(client(None), declared(argument)).endswith(digest)
 
 
 @pytest.mark.parametrize(
@@ -82,16 +85,18 @@ def test_what_is_no_digest_is_refused(wrong: str) -> None:
 
 
 def test_pins_writes_the_digest_and_nothing_else(tmp_path: Path) -> None:
-    """Also over an older one; without a registry the file stays as it was."""
+    """Of the base that is meant, also over an older one; without a registry the file stays as it was."""
     dockerfile = tmp_path / "Dockerfile"
-    text = "# ARG BASE=no\nARG BASE=python:3.11\nFROM ${BASE} AS build\nARG PIP\nFROM ${BASE}\n"
+    text = (
+        "# ARG BASE=no\nARG BASE=python:3.11\nARG BUILD_BASE=python:3.11\nFROM ${BUILD_BASE} AS build\nFROM ${BASE}\n"
+    )
     dockerfile.write_text(text)
     with pytest.raises(IntegrationError, match="no registry"):
-        pin(client(None), dockerfile)
+        pin(client(None), dockerfile=dockerfile)
     assert dockerfile.read_text() == text
     for digest in (OTHER, DIGEST):
-        assert pin(client(digest), dockerfile) == digest
-        assert dockerfile.read_text() == text.replace("=python:3.11\n", f"=python:3.11@{digest}\n")
+        assert pin(client(digest), dockerfile=dockerfile) == digest
+        assert dockerfile.read_text() == text.replace("\nARG BASE=python:3.11", f"\nARG BASE=python:3.11@{digest}")
     dockerfile.write_text("FROM scratch\n")
     with pytest.raises(IntegrationError, match="ARG BASE"):
-        pin(client(DIGEST), dockerfile)
+        pin(client(DIGEST), dockerfile=dockerfile)

@@ -10,14 +10,22 @@ from integration.containers.images import CONTEXT
 from integration.containers.wheels import REPOSITORY
 
 PATTERNS = (REPOSITORY / ".dockerignore").read_text().splitlines()
-OWN = (".env", ".venv/bin/python", "build/lib/x.py", "proxy/__pycache__/x.pyc", "tests/x.py", "helm/values.yaml")
+OWN = (
+    ".env",
+    ".venv/bin/python",
+    "build/lib/x.py",
+    "proxy/__pycache__/x.pyc",
+    "proxy/core/x.so",
+    "tests/x.py",
+    "helm/values.yaml",
+)
 
 
 def of_the_image() -> set[str]:
     """Files of this checkout that the image is made of."""
     found = [REPOSITORY / name for name in CONTEXT]
     found += [path for directory in found if directory.is_dir() for path in directory.rglob("*")]
-    files = (path for path in found if path.is_file() and "__pycache__" not in path.parts)
+    files = (path for path in found if path.is_file() and "__pycache__" not in path.parts and path.suffix != ".so")
     return {str(path.relative_to(REPOSITORY)) for path in files}
 
 

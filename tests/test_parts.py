@@ -82,7 +82,7 @@ def test_what_draws_little_in_the_fast_tier_is_drawn_whole_in_a_part() -> None:
 
 
 def test_the_whole_story_is_told_with_both_brokers_in_the_fast_tier(collected: list[str]) -> None:
-    """Of processes; of containers in a part. And one audit under kills, and one report on a real journal."""
+    """Of processes; of containers in a part. And one audit under kills, and one of a real journal."""
     fast = [test for test in collected if home_of(test) == FAST.name]
     story = [Place.of(test) for test in fast if test.startswith("tests/integration/test_story.py::")]
     assert {test.words for test in story} == {"processes-4.2.4", "processes-4.0.7"}

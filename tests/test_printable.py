@@ -75,7 +75,7 @@ def test_json_for_programs_is_the_name_itself() -> None:
     """In escapes of its own."""
     done = run(nasty_rig(), "stats", "--json")
     assert is_tame(done.output)
-    assert json.loads(done.output)["subscriptions"][0]["subscription"] == NASTY
+    assert json.loads(done.stdout)["subscriptions"][0]["subscription"] == NASTY
 
 
 def test_producers_hold_none() -> None:

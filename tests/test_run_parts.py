@@ -173,7 +173,8 @@ def test_each_part_is_a_process_of_pytest_on_its_places(tmp_path: Path) -> None:
     faults = command_of(NAMES["faults"], 2, tmp_path)
     assert faults[:5] == [sys.executable, "-m", "pytest", "--part", "faults"]
     assert faults[-1] == "tests/integration/faults"
-    assert command_of(FAST, 3, tmp_path)[-5:] == ["-n", "3", "--dist", "loadfile", "--no-loadscope-reorder"]
+    assert command_of(FAST, 2, tmp_path)[-5:] == ["-n", "3", "--dist", "loadfile", "--no-loadscope-reorder"]
+    assert command_of(FAST, 0, tmp_path)[-5:-3] == ["-n", "0"]
 
 
 def test_another_program_is_told_where_its_logs_may_be(tmp_path: Path) -> None:

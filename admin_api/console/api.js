@@ -72,14 +72,16 @@ const PAGE = 100;
 /** Waiting producers in one answer. */
 export const WAITING = 100;
 
-const page = (path, after, limit = PAGE) => ask("GET", path, { query: [["limit", limit], ...(after ? [["after", after]] : [])] });
+const page = (path, after, limit = PAGE, more = []) =>
+  ask("GET", path, { query: [["limit", limit], ...more, ...(after ? [["after", after]] : [])] });
 /** Adds the listed items under one common name. */
 const listed = async (path, name, after) => {
   const answer = await page(path, after);
   return { ...answer, items: answer[name] };
 };
 
-export const subscriptions = (after, limit) => page("/subscriptions", after, limit);
+/** Without their workers, which are counted. */
+export const subscriptions = (after, limit) => page("/subscriptions", after, limit, [["workers", false]]);
 export const subscription = (chosen) => ask("GET", below(chosen));
 export const ring = (chosen) => ask("GET", below(chosen, "/ring"));
 
@@ -92,6 +94,7 @@ export const election = (topic, first) => {
 };
 
 export const groups = (after) => listed("/groups", "groups", after);
+export const deployment = () => ask("GET", "/deployment");
 export const group = (chosen) => ask("GET", `/groups/${named(chosen)}`);
 
 export const configuration = () => ask("GET", "/configuration");

@@ -38,6 +38,9 @@ export function arrange(parent, children) {
   });
 }
 
+/** Tells a screen reader. */
+export const announce = (text) => setText(byId("said"), text);
+
 export function show(element, text) {
   element.hidden = !text;
   setText(element, text);

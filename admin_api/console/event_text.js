@@ -37,7 +37,8 @@ const TELLERS = {
   group_stream_released: ({ stream, streams = [stream], duration_s, overdue }) =>
     `${streamsNamed(streams)} released ${duration_s < 0.001 ? "at once" : `after ${streams.length > 1 ? "up to " : ""}${duration(duration_s)}`}${overdue ? `; workers still had messages of ${streams.length > 1 ? "them" : "it"}` : ""}`,
   group_left: () => "this replica left the group",
-  operator_order: ({ order, worker, mode }) => `operator's order: ${order}${worker ? ` of ${worker}` : ""}${mode ? `, ${mode}` : ""}`,
+  operator_order: ({ order, worker, mode, by }) =>
+    `${by ? `ordered by ${by}` : "operator's order"}: ${order}${worker ? ` of ${worker}` : ""}${mode ? `, ${mode}` : ""}`,
 };
 
 /** "0 to 3, 7", cut to the available length. */

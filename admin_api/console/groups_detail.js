@@ -1,6 +1,6 @@
 // One group: its leader, the replica and progress of each stream, and its counters.
 
-import { ABSENT, NOT_ENABLED, groupFigures, groupState, orNone, sessionState, streamState } from "./groups_text.js";
+import { absentBecause, groupFigures, groupState, orNone, sessionState, streamState } from "./groups_text.js";
 import { Colours, themeNow } from "./colours.js";
 import { GroupsStrip } from "./groups_strip.js";
 import { Legend } from "./legend.js";
@@ -85,7 +85,7 @@ export class GroupsDetail {
     const { chosen, one, absent } = this.#model;
     if (chosen === null) return;
     this.#showNames(chosen);
-    show(byId("group-absent"), one !== null ? "" : !absent ? "Reading…" : this.#model.enabled ? ABSENT : NOT_ENABLED);
+    show(byId("group-absent"), one !== null ? "" : !absent ? "Reading…" : absentBecause(this.#model.mode));
     for (const id of ["group-figures", "strip-card", "streams-card", "sessions-card"]) byId(id).hidden = one === null;
     show(byId("group-held"), one === null ? "" : warningOf(one.summary));
     if (one === null) return;

@@ -3,6 +3,7 @@
 import { ListedTable, topicLink } from "./listed_table.js";
 import { NONE, whole } from "./format.js";
 import { NOTHING_SHARED, NOT_ENABLED, groupAddress, groupState, leaderOf, orNone, streamsOfAll } from "./groups_text.js";
+import { ListOf } from "./list_of.js";
 import { byId, el, named, setAttribute, setText, showFigures } from "./dom.js";
 
 const COLUMNS = [
@@ -20,16 +21,16 @@ export const groupKey = ({ topic, subscription }) => JSON.stringify([topic, subs
 /** `more()` is called for another page of groups. */
 export function groupsTable(model, more) {
   model.on("list", () => {
-    byId("groups-figures").hidden = model.list.replica === null;
-    if (model.list.replica !== null) showFigures(byId("groups-figures"), figuresOf(model.list));
+    byId("groups-figures").hidden = model.list.mode !== "streams";
+    if (model.list.mode === "streams") showFigures(byId("groups-figures"), figuresOf(model.list));
   });
-  return new ListedTable(model, {
+  return new ListedTable(new ListOf(model, (mode) => mode !== "owner"), {
     id: "group-table",
     name: "Groups that this replica takes part in",
     columns: COLUMNS,
     keyOf: groupKey,
     noun: "group",
-    none: ({ replica }) => (replica === null ? NOT_ENABLED : NOTHING_SHARED),
+    none: ({ mode }) => (mode === null ? NOT_ENABLED : NOTHING_SHARED),
     totalOf: ({ items, more: others }) => (others ? null : items.length),
     more,
   });

@@ -5,8 +5,14 @@ import { NONE, clockTime, counted, duration, whole } from "./format.js";
 export const NOT_ENABLED =
   "Groups of replicas are not enabled on this gateway. The setting groups_enabled (KEYLINE_GROUPS_ENABLED=true) " +
   "enables them, and must be the same on all replicas.";
+const OWNED =
+  "In owner mode a subscription has one owner, and no streams. The list of groups has the owner of each subscription.";
+export const NOTHING_OWNED = "No worker consumes a Key_Shared subscription through any replica.";
 export const NOTHING_SHARED = "No worker consumes a Key_Shared subscription of a persistent topic through this replica.";
-export const ABSENT = "This replica is not in the group now: no worker of the subscription is connected to it.";
+const ABSENT = "This replica is not in the group now: no worker of the subscription is connected to it.";
+
+/** Why there is nothing to show under a group's address, by the way in which this gateway shares. */
+export const absentBecause = (mode) => (mode === null ? NOT_ENABLED : mode === "owner" ? OWNED : ABSENT);
 
 /** Address of a group's page. */
 export const groupAddress = ({ topic, subscription }) => `#${new URLSearchParams({ groups: topic, subscription })}`;

@@ -1,8 +1,9 @@
 // The head of the chosen subscription: names, figures, and whether it takes orders.
 
-import { byId, el, setAttribute, setText, show, showFigures } from "./dom.js";
+import { announce, byId, el, setAttribute, setText, show, showFigures } from "./dom.js";
 import { NONE, bytes, counted, duration, rate, topicParts, whole } from "./format.js";
 import { groupAddress, streamsOfAll } from "./groups_text.js";
+import { stateOf, told, words } from "./verdict.js";
 import { subscriptionState } from "./worker_facts.js";
 
 const MODES = {
@@ -23,7 +24,7 @@ export class Head {
   #show() {
     const { chosen, subscription, absent } = this.#model;
     byId("chosen").hidden = subscription === null;
-    byId("empty").hidden = subscription !== null;
+    byId("empty").hidden = chosen === null || subscription !== null;
     if (chosen === null) return;
     const { tenant, namespace, name } = topicParts(chosen.topic);
     if (!this.#model.away) document.title = `${name} / ${chosen.subscription} – Keyline`;
@@ -37,11 +38,28 @@ export class Head {
       title.setAttribute("aria-label", `${name}, subscription ${chosen.subscription}`);
     }
     const mode = MODES[subscription.dispatcher.ordering_mode] ?? subscription.dispatcher.ordering_mode;
-    setText(byId("subtitle"), `${tenant}/${namespace} · ${mode}${subscription.key_shared_mode === "STICKY" ? " · sticky ranges" : ""}`);
+    const sticky = subscription.key_shared_mode === "STICKY" ? " · sticky ranges" : "";
+    const owner = subscription.served_by === null ? "" : ` · owned by ${subscription.served_by}`;
+    setText(byId("subtitle"), `${tenant}/${namespace} · ${mode}${sticky}${owner}`);
     byId("in-group").hidden = subscription.group === null;
     if (subscription.group !== null) byId("to-group").href = groupAddress(chosen);
     this.#showFigures(subscription);
+    this.#showVerdict(subscription.dispatcher.verdict);
     this.#showOrders(subscription);
+  }
+
+  /** Written anew only when it changes, so that a selection in it stays. */
+  #showVerdict(verdict) {
+    const place = byId("verdict");
+    place.hidden = verdict.urgency === "none";
+    setAttribute(place, "data-tone", stateOf(verdict).tone);
+    const made = told(verdict);
+    const text = made.map((line) => line.textContent).join("\n");
+    if (place.dataset.text === text) return;
+    place.dataset.text = text;
+    if (verdict.urgency === "act" && place.dataset.state !== verdict.state) announce(`${words(verdict.state)}: ${verdict.says}`);
+    place.dataset.state = verdict.state;
+    place.replaceChildren(...made);
   }
 
   #showEmpty(heading, text) {
@@ -66,7 +84,7 @@ export class Head {
     const waited = dispatcher.oldest_wait_since === null ? "" : `oldest ${duration(Math.max(0, now - dispatcher.oldest_wait_since))}`;
     const state = subscriptionState(subscription);
     const figures = [
-      ["State", state.text, subscription.upstream_state === "ready" ? "" : subscription.upstream_error, state.tone],
+      ["State", state.text, "", state.tone],
       ["Workers", whole(dispatcher.workers.length), subscription.joining > 0 ? `${whole(subscription.joining)} joining` : ""],
       ["Waiting", whole(dispatcher.waiting_messages), waited],
       ["Draining slots", whole(dispatcher.draining_hashes_count), dispatcher.draining_hashes_count > 0 ? counted(dispatcher.draining_hashes_unacked_messages, "message") : "", dispatcher.draining_hashes_count > 0 ? "held" : ""],

@@ -1,28 +1,15 @@
 // Explains why a key waits: the gateway's answer in words, repeated with every reading, and the slot on the ring.
 
 import * as api from "./api.js";
-import { byId, el, fact, named, setText, table } from "./dom.js";
+import { announce, byId, el, fact, named, table } from "./dom.js";
 import { NONE, counted, duration, whole } from "./format.js";
-
-/** Texts for the API's states. */
-const STATES = {
-  flowing: { text: "flows", tone: "good", why: "Nothing blocks its next message." },
-  upstream_behind: { text: "behind", tone: "held", why: "None of its messages is here; the broker has messages that the gateway does not read yet." },
-  no_owner: { text: "no owner", tone: "bad", why: "No worker owns its slot." },
-  draining: { text: "draining", tone: "held", why: "A former owner still holds messages of its slot, so the new owner waits." },
-  unblocking_interval: { text: "interval", tone: "held", why: "It has drained, and continues at its owner when the unblocking interval ends." },
-  no_permits: { text: "no permits", tone: "held", why: "Its owner has granted no permits." },
-  not_reading: { text: "not reading", tone: "bad", why: "Its owner's client leaves its socket unread." },
-  unacked_limit: { text: "unacked limit", tone: "bad", why: "Its owner holds as many unacknowledged messages as it may." },
-  join_position: { text: "join position", tone: "held", why: "Its owner gets nothing until all messages sent before its join are acknowledged (PIP-282)." },
-  drained_by_operator: { text: "drained by operator", tone: "held", why: "An operator ordered that its owner gets nothing new." },
-  no_lease: { text: "no lease", tone: "held", why: "Its stream is not leased to this replica now; another may deliver it." },
-  paused: { text: "paused", tone: "held", why: "An operator paused the subscription." },
-};
+import { badge, stateOf, told, words } from "./verdict.js";
 
 const HINT =
   "Enter a message key, or choose a slot on the ring, to see its owner, the holder of its messages, and what must happen " +
   "before the next one is delivered.";
+
+const SMALL = matchMedia("(max-width: 1100px)");
 
 export class KeySearch {
   #model;
@@ -32,6 +19,8 @@ export class KeySearch {
   #text = byId("key-text");
   #shown = "";
   #said = "";
+  /** The answer is to be scrolled to: on a small screen it may be below. */
+  #toShow = false;
 
   /** `mark(slot)` shows a slot on the ring, -1 none. */
   constructor(model, mark) {
@@ -59,6 +48,7 @@ export class KeySearch {
     if (asked !== null || document.activeElement !== this.#text) this.#text.value = asked?.value ?? "";
     this.#label();
     this.#shown = this.#said = "";
+    this.#toShow = asked !== null && SMALL.matches;
     this.#answer.replaceChildren();
     this.#mark(-1);
     if (this.#model.asked === null) this.#answer.append(el("p", { class: "muted" }, HINT));
@@ -87,37 +77,43 @@ export class KeySearch {
 
   /** Announced when the answer changes, not each time an age in it grows. */
   #say(answer, state) {
-    const gist = [answer.state, answer.owner, answer.holder].join("\n");
+    const gist = [answer.verdict.state, answer.owner, answer.holder].join("\n");
     if (gist === this.#said) return;
     this.#said = gist;
-    setText(byId("said"), `Slot ${answer.slot}: ${state.text}. ${answer.unblocks}`);
+    announce(`Slot ${answer.slot}: ${state.text}. ${answer.verdict.says}`);
   }
 
   /** Unchanged text stays, so that a selection of it is kept. */
   #replace(told) {
     const made = el("div", {}, ...told);
-    if (made.textContent === this.#shown) return;
-    this.#shown = made.textContent;
-    this.#answer.replaceChildren(made);
+    if (made.textContent !== this.#shown) {
+      this.#shown = made.textContent;
+      this.#answer.replaceChildren(made);
+    }
+    // What stands above it is only there when the subscription was read.
+    if (!this.#toShow || this.#model.subscription === null) return;
+    byId("key-title").scrollIntoView({ block: "start" });
+    this.#toShow = false;
   }
 
   #explained(asked, answer) {
     this.#mark(answer.slot);
-    const state = STATES[answer.state] ?? { text: answer.state, tone: "idle", why: "" };
+    const state = stateOf(answer.verdict);
     this.#say(answer, state);
     const subject = asked.by === "key" ? asked.value : `slot ${asked.value}`;
     return [
-      el("p", { class: "verdict" }, el("bdi", { class: "name" }, subject), el("span", { class: "badge", "data-tone": state.tone }, state.text)),
-      el("p", {}, state.why),
-      el("p", { class: "unblocks" }, answer.unblocks),
+      el("p", { class: "verdict" }, el("bdi", { class: "name" }, subject), badge(state)),
+      el("div", { class: "told", "data-tone": state.tone }, ...told(answer.verdict)),
       el("dl", { class: "facts" },
         fact("Slot", whole(answer.slot)),
         fact("Owner", answer.owner === null ? NONE : named(answer.owner)),
         fact("Held by", answer.holder === null ? NONE : named(answer.holder)),
         fact("Waiting", ...waiting(answer)),
+        fact("Waits because of", answer.waiting_messages > 0 ? words(answer.state) : NONE),
         fact("Pending", answer.unacked_messages > 0 ? counted(answer.unacked_messages, "message") : "nothing"),
         ...(answer.join_position === null ? [] : [fact("Join position", `${answer.join_position}, ${counted(answer.join_position_entries, "entry", "entries")} to go`)]),
       ),
+      el("p", { class: "muted" }, `To unblock it: ${answer.unblocks}.`),
       blockingTable(answer.blocking),
     ];
   }

@@ -10,10 +10,12 @@ import { Groups } from "./groups.js";
 import { Head } from "./head.js";
 import { KeySearch } from "./key_search.js";
 import { Model } from "./model.js";
+import { Home, showFirst } from "./home.js";
 import { Picker } from "./picker.js";
 import { Producers } from "./producers.js";
 import { Reader } from "./reader.js";
 import { Refused } from "./api.js";
+import { Subscriptions } from "./subscriptions.js";
 import { RingText } from "./ring_text.js";
 import { RingView } from "./ring.js";
 import { WorkersTable } from "./workers.js";
@@ -100,7 +102,7 @@ function toSubscriptions() {
   model.away = null;
   showView("subscriptions");
   stream.wake();
-  if (model.chosen === null) picker.read().then(begin);
+  if (model.chosen === null) subscriptions.read();
   byId("main").focus();
 }
 
@@ -133,8 +135,11 @@ function read() {
   const [topic, subscription] = [told.get("topic"), told.get("subscription")];
   const by = told.has("key") ? "key" : "slot";
   const asked = told.has(by) ? { by, value: told.get(by) } : null;
-  if (topic === null || subscription === null) return;
   const { chosen } = model;
+  if (topic === null || subscription === null) {
+    if (chosen !== null) home();
+    return;
+  }
   if (chosen === null || chosen.topic !== topic || chosen.subscription !== subscription) follow({ topic, subscription }, asked);
   else if (asked?.by !== model.asked?.by || asked?.value !== model.asked?.value) search.ask(asked);
 }
@@ -144,8 +149,16 @@ function write() {
   const told = new URLSearchParams(chosen);
   if (asked !== null) told.set(asked.by, asked.value);
   const hash = `#${told}`;
-  byId("to-subscriptions").href = hash;
   if (hash !== location.hash) history.pushState(null, "", hash);
+}
+
+/** Nothing is chosen: the list of all. */
+function home() {
+  stream.stop();
+  model.choose(null);
+  model.asked = null;
+  model.connected("connecting");
+  document.title = "Keyline";
 }
 
 function follow(chosen, asked = null) {
@@ -161,25 +174,16 @@ addEventListener("popstate", read);
 
 // ---- begin
 
-const picker = new Picker(model, (chosen) => follow(chosen));
+const subscriptions = new Subscriptions(model);
+new Picker(model, subscriptions, (chosen) => follow(chosen));
+new Home(model, subscriptions);
 read();
 for (const view of Object.values(views)) view.begun();
-await picker.read();
-begin();
-
-/** With one subscription there is nothing to choose. */
-function begin() {
-  if (model.away !== null || model.chosen !== null) return;
-  if (picker.items.length === 1) {
-    const [{ topic, subscription }] = picker.items;
-    follow({ topic, subscription });
-  } else {
-    picker.open();
-  }
-}
+await subscriptions.read();
 
 try {
-  const { admin_read_only: readOnly } = await api.configuration();
+  const { admin_read_only: readOnly, listen } = await api.configuration();
+  showFirst(String(listen.value));
   if (readOnly?.value === true || readOnly?.value === "true") {
     model.readOnly = "this gateway takes no orders (its setting admin_read_only is true)";
     model.tell("orders");

@@ -4,7 +4,7 @@
 
 import { Pager } from "./pager.js";
 import { arrange, byId, el, named, setAttribute, setText } from "./dom.js";
-import { NONE, ago, counted, percent, rate, whole } from "./format.js";
+import { NONE, ago, counted, lasted, percent, rate, whole } from "./format.js";
 import { themeNow } from "./colours.js";
 
 const PAGE = 50;
@@ -13,11 +13,13 @@ const BY_NAME = new Intl.Collator("en", { numeric: true });
 /** Of each column: its key to sort by, its head, whether it begins with the largest. */
 const COLUMNS = [
   { id: "name", head: "Worker", of: (worker) => worker.name },
-  { id: "state", head: "State", of: (worker) => worker.state.text },
+  { id: "state", head: "State", of: (worker) => `${worker.state.rank} ${worker.state.text}` },
   { id: "share", head: "Share", of: (worker) => worker.hash_space_share, number: true, title: "Share of the hash space" },
   { id: "permits", head: "Permits", of: (worker) => worker.available_permits, number: true, title: "Messages it has asked for and not got" },
   { id: "pending", head: "Pending", of: (worker) => worker.pending_acks, number: true, title: "Deliveries not completely acknowledged" },
   { id: "unacked", head: "Unacked", of: (worker) => worker.unacked_messages, number: true, title: "Messages not acknowledged" },
+  { id: "oldest", head: "Oldest", of: (worker) => worker.health.oldest_unacked_s ?? -1, number: true, title: "Age of the delivery that it has held longest" },
+  { id: "waiting", head: "Wait for it", of: (worker) => worker.health.waiting_for_it, number: true, title: "Messages that go on only if it acknowledges, asks for more or reads" },
   { id: "rate", head: "Acked/s", of: (worker) => worker.acked_rate ?? -1, number: true, title: "Messages acknowledged per second" },
   { id: "sent", head: "Sent/s", of: (worker) => worker.sent_rate ?? -1, number: true, title: "Messages sent to it per second" },
   { id: "acked", head: "Last ack", of: (worker) => worker.last_acked_at, number: true },
@@ -37,7 +39,8 @@ export class WorkersTable {
   #page = 0;
   #pager = new Pager("workers", (page) => this.#turnTo(page));
   #largest = 1;
-  #sort = { column: COLUMNS[0], down: false };
+  /** Those in trouble first. */
+  #sort = { column: COLUMNS[1], down: false };
 
   constructor(model, colours, dialogs) {
     this.#model = model;
@@ -65,6 +68,7 @@ export class WorkersTable {
     this.#table.append(el("thead", { role: "rowgroup" }, el("tr", { role: "row" }, ...heads, last)), this.#body);
     const select = byId("workers-sort");
     select.append(...COLUMNS.map((column) => el("option", { value: column.id }, column.head)));
+    select.value = this.#sort.column.id;
     select.addEventListener("change", () => this.#sortBy(COLUMNS.find((column) => column.id === select.value)));
     byId("workers-filter").addEventListener("input", () => this.#turnTo(0));
   }
@@ -203,6 +207,7 @@ export class WorkersTable {
     setText(row.address, worker.address);
     setText(row.badge, worker.state.text);
     setAttribute(row.badge, "data-tone", worker.state.tone);
+    setAttribute(row.badge, "title", worker.health.says);
     // Relative to the largest share, which shows workers with more than others.
     row.bar.style.setProperty("--part", worker.hash_space_share / this.#largest);
     setText(row.share, percent(worker.hash_space_share));
@@ -218,6 +223,9 @@ export class WorkersTable {
     setText(cells.get("permits"), whole(worker.available_permits));
     setText(cells.get("pending"), whole(worker.pending_acks));
     setText(cells.get("unacked"), whole(worker.unacked_messages));
+    setText(cells.get("oldest"), worker.health.oldest_unacked_s === null ? NONE : lasted(worker.health.oldest_unacked_s));
+    setText(cells.get("waiting"), whole(worker.health.waiting_for_it));
+    setAttribute(cells.get("waiting"), "data-some", worker.health.waiting_for_it > 0 ? "" : null);
     setText(cells.get("rate"), rate(worker.acked_rate));
     setText(cells.get("sent"), rate(worker.sent_rate));
     setText(cells.get("acked"), worker.last_acked_at > 0 ? ago(now - worker.last_acked_at) : NONE);

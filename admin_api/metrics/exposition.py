@@ -41,6 +41,8 @@ class Scrape(NamedTuple):
     groups: list[Row]
     subscriptions: list[Row]
     workers: list[Row]
+    blamed: list[Row]
+    """Workers that keep messages from being worked on."""
 
 
 class Level(NamedTuple):
@@ -53,12 +55,14 @@ class Level(NamedTuple):
 
 async def gather(view: MetricsView, workers_max: int, turns: Turns) -> Scrape:
     """Ask the gateway for everything, with at most `workers_max` workers."""
+    subscriptions = [row async for row in _in_turns(map(_subscription_row, view.subscriptions()), turns)]
     return Scrape(
         view.gateway(),
         [row async for row in _in_turns(map(_topic_row, view.topics()), turns)],
         [row async for row in _in_turns(map(_subscription_row, view.groups()), turns)],
-        [row async for row in _in_turns(map(_subscription_row, view.subscriptions()), turns)],
+        subscriptions,
         [row async for row in _in_turns(map(_worker_row, islice(view.workers(), workers_max)), turns)],
+        [_worker_row(blamed) for row in subscriptions for blamed in row.summary.blamed_workers()],
     )
 
 
@@ -84,8 +88,9 @@ async def exposition(scrape: Scrape, form: Format, turns: Turns, *, pulsar_names
 
 def gateway_metrics(scrape: Scrape) -> Iterator[Metric]:
     """Rows without a topic."""
-    build = Metric("keyline_build", "The gateway's version.", "info")
-    build.add_sample("keyline_build_info", {"version": scrape.gateway.version}, 1)
+    build = Metric("keyline_build", "The gateway's version, and whether it is compiled.", "info")
+    labels = {"version": scrape.gateway.version, "build": scrape.gateway.build}
+    build.add_sample("keyline_build_info", labels, 1)
     yield build
     for family in families.GATEWAY:
         metric = empty_metric(family)
@@ -129,6 +134,7 @@ def _levels(scrape: Scrape, *, pulsar_names: bool) -> Iterator[Level]:
     yield Level(families.GROUP, families.SUBSCRIPTION_LABELS, scrape.groups)
     yield Level(families.SUBSCRIPTION, families.SUBSCRIPTION_LABELS, scrape.subscriptions)
     yield Level(families.WORKER, families.WORKER_LABELS, scrape.workers)
+    yield Level(families.BLAMED, families.WORKER_LABELS, scrape.blamed)
     if pulsar_names:
         yield Level(families.PULSAR_SUBSCRIPTION, families.PULSAR_SUBSCRIPTION_LABELS, scrape.subscriptions)
         yield Level(families.PULSAR_CONSUMER, families.PULSAR_CONSUMER_LABELS, scrape.workers)

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from typing import Final
 
+from admin_api.metrics.deployment_families import DEPLOYMENT
 from admin_api.metrics.family import Family, counter, gauge, seconds
-from admin_api.metrics.gateway_families import GATEWAY
+from admin_api.metrics.gateway_families import GATEWAY as OF_GATEWAY
 
 __all__ = [
+    "BLAMED",
     "GATEWAY",
     "GROUP",
     "PULSAR_CONSUMER",
@@ -26,6 +28,9 @@ __all__ = [
     "WORKER_LABELS",
     "Family",
 ]
+
+GATEWAY: Final = (*OF_GATEWAY, *DEPLOYMENT)
+"""Without common labels."""
 
 UPSTREAM_STATES: Final = ("idle", "locating", "subscribing", "ready", "backing_off", "closed")
 
@@ -128,6 +133,16 @@ SUBSCRIPTION: Final = (
         "keyline_subscription_workers_blocked_on_unacked_messages",
         "dispatcher.workers_blocked_on_unacked_messages",
         "Workers that get nothing because they are at their unacknowledged limit.",
+    ),
+    gauge(
+        "keyline_subscription_stopped_workers",
+        "blame.stopped_workers",
+        "Workers that hold messages and have acknowledged none for longer than is usual, or leave their socket unread.",
+    ),
+    gauge(
+        "keyline_subscription_starved",
+        "blame.starved",
+        "1 while workers get nothing because messages for another have filled the look-ahead or the memory.",
     ),
     gauge("keyline_subscription_paused", "dispatcher.paused", "1 while an operator's order pauses deliveries."),
     gauge(
@@ -271,6 +286,26 @@ SUBSCRIPTION: Final = (
         "dispatcher.permit_overshoots",
         "Deliveries larger than the permits because the entry could not be split.",
     ),
+    gauge(
+        "keyline_subscription_full_windows",
+        "dispatcher.full_windows",
+        "Slots of which messages wait because their key_window is full.",
+    ),
+    gauge(
+        "keyline_subscription_retry_waits",
+        "dispatcher.retry_waits",
+        "Slots that wait until the delay of a retry is over.",
+    ),
+    counter(
+        "keyline_subscription_delayed_retries_total",
+        "dispatcher.delayed_retries",
+        "Messages that workers returned and that waited for retry_delay_ms.",
+    ),
+    counter(
+        "keyline_subscription_window_overshoots_total",
+        "dispatcher.window_overshoots",
+        "Deliveries larger than key_window because the entry could not be split.",
+    ),
     counter(
         "keyline_subscription_budget_stops_total",
         "budget_stops",
@@ -334,6 +369,24 @@ WORKER: Final = (
         "Its acknowledgements of messages that it did not hold.",
     ),
 )
+
+BLAMED: Final = (
+    gauge(
+        "keyline_blamed_worker_stopped",
+        "worker.stopped",
+        "1 if it has stopped acknowledging or reading; 0 if it is slow, or fills the look-ahead.",
+    ),
+    gauge(
+        "keyline_blamed_worker_silent_seconds",
+        "worker.silent_s",
+        "Time since it last acknowledged while it held messages.",
+        unit="seconds",
+    ),
+    gauge("keyline_blamed_worker_unacked_messages", "worker.unacked_messages", "Messages that it holds."),
+    gauge("keyline_blamed_worker_waiting_messages", "worker.waiting_messages", "Messages that wait for it."),
+)
+"""For each worker that keeps messages from being worked on; at most ten of a subscription, whatever
+`metrics_workers_max` is."""
 
 PULSAR_SUBSCRIPTION_LABELS: Final = ("namespace", "topic", "subscription")
 

@@ -46,6 +46,7 @@ async def snapshot(view: MetricsView, workers_max: int) -> list[Sample]:
         (families.GROUP, scrape.groups),
         (families.SUBSCRIPTION, scrape.subscriptions),
         (families.WORKER, scrape.workers),
+        (families.BLAMED, scrape.blamed),
     ):
         for row in rows:
             summary = row.summary

@@ -26,11 +26,22 @@ CONNECT_S_MAX: Final = 5.0
 CONNECTIONS_MAX: Final = 100
 
 _PASSED_TO_BROKER: Final = ("accept", "authorization", "content-type", "user-agent", "x-pulsar-auth-method-name")
-_PASSED_TO_CLIENT: Final = (
-    "allow", "broker-address", "cache-control", "content-disposition", "content-encoding", "content-length",
-    "content-type", "etag", "last-modified", "location", "retry-after", "www-authenticate",
+_OF_THE_HOP: Final = frozenset(
+    {
+        "connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "proxy-connection", "te", "trailer",
+        "transfer-encoding", "upgrade",
+    }
 )  # fmt: skip
-"""Other headers concern only the hop to the broker, or may not match the merged answer."""
+"""Headers of one connection (RFC 9110, 7.6.1), besides those that `connection` names."""
+_OF_THE_GATEWAY: Final = frozenset(
+    {
+        "content-security-policy", "cross-origin-resource-policy", "date", "referrer-policy", "server", "set-cookie",
+        "x-content-type-options",
+    }
+)  # fmt: skip
+"""What this server says itself, and the broker cannot say of it; cookies would be taken for its own."""
+_CROSS_ORIGIN: Final = "access-control-"
+"""Pages of other sites may not read what the gateway answers, whatever the broker allows them."""
 _HEADER_VALUE: Final = re.compile(r"[\t -~\x80-\xff]*")
 """RFC 9110, section 5.5: the meaning of non-ASCII bytes is up to the two ends, so they are passed on unchanged."""
 _HEADER_ENCODING: Final = "latin-1"
@@ -155,9 +166,25 @@ def _headers_for_broker(headers: Mapping[str, str]) -> dict[bytes, bytes]:
 
 
 def headers_for_client(answer: httpx.Response) -> dict[str, str]:
-    """What concerns the client of an answer's headers."""
+    """All that the broker says, but for what concerns its connection or is the gateway's own to say.
+
+    Clients of Pulsar read much of it: ``X-Pulsar-*`` are a message's metadata where `pulsar-admin` peeks, gets by id
+    and examines messages.
+    """
     answer.headers.encoding = _HEADER_ENCODING
-    return {name: answer.headers[name] for name in _PASSED_TO_CLIENT if name in answer.headers}
+    named = {name.strip().lower() for name in answer.headers.get("connection", "").split(",")}
+    kept_back = _OF_THE_HOP | _OF_THE_GATEWAY | named
+    return {
+        name: value
+        for name, value in answer.headers.items()
+        if name not in kept_back and not name.startswith(_CROSS_ORIGIN)
+    }
+
+
+def raw_headers_for_client(answer: httpx.Response) -> list[tuple[bytes, bytes]]:
+    """The same as the broker writes them: `pulsar-admin` looks for ``X-Pulsar-PROPERTY-`` in capitals."""
+    passed = headers_for_client(answer)
+    return [(name, value) for name, value in answer.headers.raw if name.decode(_HEADER_ENCODING).lower() in passed]
 
 
 async def whole(answer: httpx.Response) -> bytes:

@@ -36,6 +36,7 @@ _MEDIA_TYPES: Final = {
     ".svg": "image/svg+xml",
 }
 PAGE: Final = "index.html"
+API_PAGE: Final = "docs.html"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +47,7 @@ class _File:
 
 
 def console_routes() -> APIRouter:
-    """Make ``/`` and ``/console/{file}``. They are for browsers, and not in the API's document."""
+    """Make ``/``, ``/docs`` and ``/console/{file}``. They are for browsers, and not in the API's document."""
     router = APIRouter(include_in_schema=False, route_class=GuardedRoute)
     known = _read()
 
@@ -54,6 +55,11 @@ def console_routes() -> APIRouter:
     @needs(Role.VIEWER, page=lambda: login_page(None))
     async def page(request: Request) -> Response:
         return _answer(known[PAGE], request)
+
+    @router.api_route("/docs", methods=["GET", "HEAD"])
+    @needs(Role.VIEWER, page=lambda: login_page(None))
+    async def api_page(request: Request) -> Response:
+        return _answer(known[API_PAGE], request)
 
     @router.api_route("/console/{file}", methods=["GET", "HEAD"])
     @needs(None)

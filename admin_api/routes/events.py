@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Annotated, Any
 
-from fastapi import APIRouter, Header, Query, Request
+from fastapi import APIRouter, Header, Query, Request, Response
 from fastapi.responses import StreamingResponse
 from pydantic_core import to_json
 
@@ -16,6 +16,7 @@ from admin_api.access.guard import GuardedRoute
 from admin_api.access.roles import Role, needs
 from admin_api.access.tokens import CALLER
 from admin_api.problems import Unavailable
+from admin_api.replicas import check_served_here, others_of
 from admin_api.schemas.events import EVENT_EXAMPLE
 from admin_api.schemas.problem import Problem
 
@@ -69,12 +70,14 @@ def event_routes(view: GatewayView, heartbeat_s: float = HEARTBEAT_S) -> APIRout
         last_event_id: Annotated[
             str | None, Header(max_length=20, description="Go on after this event, as browsers ask.")
         ] = None,
-    ) -> StreamingResponse:
+    ) -> Response:
         """Server-Sent Events: joins, leaves, moved slots, drains begun and ended, upstream changes, orders.
 
         Each has its number as id. An event `missed` has the number of lost events, for a listener that was too slow or
-        reconnected too late: it must then read the state again.
+        reconnected too late: it must then read the state again. In owner mode they are those of the replica that
+        owns the subscription that is named, and else of this one; the stream ends when the subscription moves.
         """
+        served = _served_here(request, topic, subscription)
         place = places.take(_asker(request))
 
         def wanted(event: Any) -> bool:
@@ -85,7 +88,7 @@ def event_routes(view: GatewayView, heartbeat_s: float = HEARTBEAT_S) -> APIRout
             )
 
         after = int(last_event_id) if last_event_id is not None and last_event_id.isdecimal() else None
-        body = _stream(view, lines, after, wanted, heartbeat_s)
+        body = _stream(view, lines, after, wanted, served, heartbeat_s)
         return _Placed(body, place)
 
     return router
@@ -153,18 +156,29 @@ class _Placed(StreamingResponse):
             await super().__call__(scope, receive, send)
 
 
+def _served_here(request: Request, topic: str | None, subscription: str | None) -> Callable[[], bool]:
+    """Whether events of it happen here, as long as they do; raises `ServedElsewhereError`."""
+    others = others_of(request)
+    if others is None or topic is None or subscription is None:
+        return lambda: True
+    key = topic, subscription
+    check_served_here(request, key, here=False)
+    return lambda: others.serving(key) is None
+
+
 async def _stream(
     view: GatewayView,
     lines: Lines,
     after: int | None,
     wanted: Callable[[Any], bool],
+    served: Callable[[], bool],
     heartbeat_s: float,
 ) -> AsyncIterator[bytes]:
     awake = asyncio.Event()
     listener = view.listen(awake.set, after, wanted)
     try:
         yield b"retry: 2000\n\n"
-        while not listener.ended:
+        while not listener.ended and served():
             for piece in _written(listener, lines):
                 yield piece
                 await asyncio.sleep(0)

@@ -10,7 +10,7 @@ from admin_api.access.roles import Role, needs
 from admin_api.json_response import snapshot_response
 from admin_api.names import GROUP_PATH, Key, NamesRoute
 from admin_api.routes.subscriptions import After, Limit
-from admin_api.schemas.groups import Group, Groups
+from admin_api.schemas.groups import Deployment, Group, Groups
 from admin_api.schemas.problem import Problem
 
 if TYPE_CHECKING:
@@ -37,5 +37,15 @@ def group_routes(view: GatewayView) -> APIRouter:
     async def group(key: Key) -> Response:
         """Leases and streams of this replica; at the leader's also all sessions, owners and progress."""
         return await snapshot_response(view.group(key))
+
+    @router.get(
+        "/deployment",
+        responses={200: {"model": Deployment}, 404: {"model": Problem}},
+        summary="All replicas in owner mode",
+    )
+    @needs(Role.VIEWER)
+    async def deployment() -> Response:
+        """Who leads, and how many of all subscriptions' bundles each replica owns; 404 in any other mode."""
+        return await snapshot_response(view.deployment())
 
     return router

@@ -3,22 +3,31 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from fastapi import APIRouter, Depends, Request, status
 
+from admin_api.access.caller import OrderedBy
 from admin_api.access.roles import Role, needs
-from admin_api.names import BODY_BYTES_MAX, GROUP_PATH, SUBSCRIPTION_PATH, WORKER_PATH, Key, NamesRoute, WorkerName
+from admin_api.names import (
+    BODY_BYTES_MAX,
+    GROUP_PATH,
+    SUBSCRIPTION_PATH,
+    WORKER_PATH,
+    AtReplica,
+    Key,
+    NamesRoute,
+    ReplicaName,
+    WorkerName,
+)
 from admin_api.origins import check_origin
 from admin_api.problems import Forbidden
 from admin_api.schemas.groups import Replayed, ReplayFrom
-from admin_api.schemas.orders import Concerned, Limits, LimitsInEffect, Mode
+from admin_api.schemas.orders import Concerned, Limits, LimitsInForce, LimitValues, Mode, Owner
 from admin_api.schemas.problem import Problem
 from proxy.errors import Conflict
 
 if TYPE_CHECKING:
-    from typing import Any
-
     from admin_api.ports import GatewayControl
 
 
@@ -47,6 +56,7 @@ def order_routes(control: GatewayControl, *, read_only: bool) -> APIRouter:
     _orders_to_subscriptions(router, control)
     _orders_to_workers(router, control)
     _orders_to_groups(router, control)
+    _orders_to_replicas(router, control)
     return router
 
 
@@ -55,52 +65,78 @@ def _orders_to_subscriptions(router: APIRouter, control: GatewayControl) -> None
 
     @router.post(SUBSCRIPTION_PATH + "/pause", status_code=done, summary="Pause a subscription")
     @needs(Role.OPERATOR)
-    async def pause(key: Key) -> None:
+    async def pause(key: Key, by: OrderedBy) -> None:
         """Pause deliveries; acknowledgements, joins and leaves continue."""
-        control.pause(key)
+        control.pause(key, by=by)
 
     @router.post(SUBSCRIPTION_PATH + "/resume", status_code=done, summary="Resume a subscription")
     @needs(Role.OPERATOR)
-    async def resume(key: Key) -> None:
+    async def resume(key: Key, by: OrderedBy) -> None:
         """Resume deliveries."""
-        control.resume(key)
+        control.resume(key, by=by)
 
     @router.put(
         SUBSCRIPTION_PATH + "/ordering-mode", status_code=done, responses=CONFLICTS, summary="Change the ordering mode"
     )
     @needs(Role.ADMIN)
-    async def change_mode(key: Key, mode: Mode) -> None:
+    async def change_mode(key: Key, mode: Mode, by: OrderedBy) -> None:
         """Switch between the two ordered modes, at any time; it applies to workers that join from now on.
 
         Null reverts it.
         """
-        control.change_mode(key, mode.ordering_mode)
+        control.change_mode(key, mode.ordering_mode, by=by)
 
-    @router.put(SUBSCRIPTION_PATH + "/limits", responses=CONFLICTS, summary="Change limits")
+    @router.put(SUBSCRIPTION_PATH + "/owner", status_code=done, responses=CONFLICTS, summary="Move a subscription")
+    @needs(Role.OPERATOR)
+    async def move(key: Key, owner: Owner, by: OrderedBy) -> None:
+        """Let a certain replica serve it, with the others of its bundle (owner mode); null lets the leader choose."""
+        control.move(key, owner.replica, by=by)
+
+    @router.put(SUBSCRIPTION_PATH + "/limits", responses=CONFLICTS, summary="Change all limits")
     @needs(Role.ADMIN)
-    async def change_limits(key: Key, limits: Limits) -> LimitsInEffect:
+    async def change_limits(key: Key, limits: Limits, by: OrderedBy) -> LimitValues:
         """Set all limits at once: an absent or null one is the configuration's. Returns the limits in effect."""
-        return LimitsInEffect(**control.change_limits(key, limits.model_dump()))
+        return LimitValues(**control.change_limits(key, limits.model_dump(), keep=False, by=by).in_effect)
+
+    @router.patch(SUBSCRIPTION_PATH + "/limits", responses=CONFLICTS, summary="Change some limits")
+    @needs(Role.ADMIN)
+    async def change_some_limits(key: Key, limits: Limits, by: OrderedBy) -> LimitsInForce:
+        """Set the limits that are named: null is the configuration's, an absent one stays. Returns those in effect."""
+        named = limits.model_dump(exclude_unset=True)
+        found = control.change_limits(key, named, keep=True, by=by)
+        return LimitsInForce(in_effect=found.in_effect, configured=found.configured)
 
 
 def _orders_to_workers(router: APIRouter, control: GatewayControl) -> None:
     @router.post(WORKER_PATH + "/drain", summary="Drain a worker")
     @needs(Role.OPERATOR)
-    async def drain(key: Key, worker: WorkerName) -> Concerned:
+    async def drain(key: Key, worker: WorkerName, by: OrderedBy) -> Concerned:
         """Stop new deliveries to it. It keeps its slots, so they wait; evict it when nothing is pending."""
-        return Concerned(workers=control.drain(key, worker, drained=True))
+        return Concerned(workers=control.drain(key, worker, drained=True, by=by))
 
     @router.delete(WORKER_PATH + "/drain", summary="End a worker's drain")
     @needs(Role.OPERATOR)
-    async def end_drain(key: Key, worker: WorkerName) -> Concerned:
+    async def end_drain(key: Key, worker: WorkerName, by: OrderedBy) -> Concerned:
         """Resume deliveries to it."""
-        return Concerned(workers=control.drain(key, worker, drained=False))
+        return Concerned(workers=control.drain(key, worker, drained=False, by=by))
+
+    @router.post(WORKER_PATH + "/exclude", summary="Exclude a worker")
+    @needs(Role.OPERATOR)
+    async def exclude(key: Key, worker: WorkerName, by: OrderedBy) -> Concerned:
+        """Close its consumer and give its slots to others, also when it reconnects, until it is readmitted."""
+        return Concerned(workers=control.exclude(key, worker, excluded=True, by=by))
+
+    @router.delete(WORKER_PATH + "/exclude", summary="Readmit a worker")
+    @needs(Role.OPERATOR)
+    async def readmit(key: Key, worker: WorkerName, by: OrderedBy) -> Concerned:
+        """Let it own slots again."""
+        return Concerned(workers=control.exclude(key, worker, excluded=False, by=by))
 
     @router.post(WORKER_PATH + "/evict", summary="Evict a worker")
     @needs(Role.OPERATOR)
-    async def evict(key: Key, worker: WorkerName) -> Concerned:
+    async def evict(key: Key, worker: WorkerName, by: OrderedBy) -> Concerned:
         """Close its consumer; its messages go to others. Official clients reconnect at once, drained or not."""
-        return Concerned(workers=control.evict(key, worker))
+        return Concerned(workers=control.evict(key, worker, by=by))
 
 
 def _orders_to_groups(router: APIRouter, control: GatewayControl) -> None:
@@ -123,6 +159,25 @@ def _orders_to_groups(router: APIRouter, control: GatewayControl) -> None:
         if problem is not None:
             raise Conflict(problem)
         return Replayed(subscription=key[1])
+
+
+def _orders_to_replicas(router: APIRouter, control: GatewayControl) -> None:
+    done = status.HTTP_204_NO_CONTENT
+    path = "/deployment/replicas/{replica}/drain"
+
+    @router.post(path, status_code=done, responses=CONFLICTS, summary="Drain a replica", dependencies=[AtReplica])
+    @needs(Role.OPERATOR)
+    async def drain_replica(replica: ReplicaName) -> None:
+        """Hand over all that it owns to other replicas; its workers stay connected to it. It ends with the process."""
+        _ = replica
+        control.drain_replica(drained=True)
+
+    @router.delete(path, status_code=done, summary="End a replica's drain", dependencies=[AtReplica])
+    @needs(Role.OPERATOR)
+    async def end_drain_of_replica(replica: ReplicaName) -> None:
+        """Let it own its share again."""
+        _ = replica
+        control.drain_replica(drained=False)
 
 
 def _position(place: ReplayFrom) -> tuple[int, int] | None:

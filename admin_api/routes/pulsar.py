@@ -28,6 +28,7 @@ from admin_api.pulsar.proxying import (
     TooLarge,
     bounded,
     headers_for_client,
+    raw_headers_for_client,
     whole,
 )
 from admin_api.pulsar.rates import Rates
@@ -169,7 +170,8 @@ class _Streamed(StreamingResponse):
     """The broker's answer, streamed; always closed at the end."""
 
     def __init__(self, answer: httpx.Response) -> None:
-        super().__init__(answer.aiter_raw(), answer.status_code, headers_for_client(answer))
+        super().__init__(answer.aiter_raw(), answer.status_code)
+        self.raw_headers = raw_headers_for_client(answer)
         self._answer = answer
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

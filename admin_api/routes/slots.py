@@ -10,12 +10,14 @@ from admin_api.access.roles import Role, needs
 from admin_api.json_response import snapshot_response, steps_response
 from admin_api.names import BODY_BYTES_MAX, SUBSCRIPTION_PATH, Key, MessageKey, NamesRoute
 from admin_api.schemas.problem import Problem
-from admin_api.schemas.slots import Explanation, JoinAsked, Preview
+from admin_api.schemas.slots import Explanation, JoinAsked, Preview, StuckSlots
 
 if TYPE_CHECKING:
     from typing import Any
 
     from admin_api.ports import GatewayView
+
+StuckLimit = Annotated[int, Query(ge=1, le=1_000, description="Most slots of the answer.")]
 
 
 def slot_routes(view: GatewayView) -> APIRouter:
@@ -37,6 +39,14 @@ def slot_routes(view: GatewayView) -> APIRouter:
         """The key's owner and holder, the deliveries that block its next message, and what would unblock it."""
         named = of.required()
         return await snapshot_response(view.explain(key, message_key=named.message_key, slot=named.slot))
+
+    @router.get(
+        SUBSCRIPTION_PATH + "/stuck", responses=errors | {200: {"model": StuckSlots}}, summary="Which keys wait"
+    )
+    @needs(Role.VIEWER)
+    async def stuck(key: Key, limit: StuckLimit = 100) -> Response:
+        """Hash slots with messages that wait, those first that have waited longest: why, and for which worker."""
+        return await steps_response(view.stuck(key, limit))
 
     @router.post(
         SUBSCRIPTION_PATH + "/preview/join",

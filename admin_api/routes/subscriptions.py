@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
+from urllib.parse import urlencode
 
-from fastapi import APIRouter, Query, Response
+from fastapi import APIRouter, Query, Request, Response
 
 from admin_api.access.roles import Role, needs
 from admin_api.json_response import snapshot_response, steps_response
-from admin_api.names import SUBSCRIPTION_PATH, WORKER_PATH, Key, MessageKey, NamesRoute, WorkerName
-from admin_api.schemas.orders import StandingOrders
+from admin_api.merged_page import merged_page
+from admin_api.names import SUBSCRIPTION_PATH, WORKER_PATH, Here, Key, MessageKey, NamesRoute, WorkerName
+from admin_api.replicas import asked_of_each, others_of
+from admin_api.schemas.orders import LimitsInForce, StandingOrders
 from admin_api.schemas.pending import PendingPage
 from admin_api.schemas.problem import Problem
 from admin_api.schemas.slots import DrainingPage, Ring
@@ -24,6 +27,7 @@ PAGE_MAX = 1_000
 
 Limit = Annotated[int, Query(ge=1, le=PAGE_MAX, description="Most items of the page.")]
 After = Annotated[str | None, Query(max_length=10_000, description="`next` of the page before.")]
+WithWorkers = Annotated[bool, Query(description="Whether to list the workers of each; else they are counted only.")]
 AfterSlot = Annotated[int, Query(ge=-1, le=65_536, description="`next` of the page before.")]
 
 
@@ -40,12 +44,25 @@ def subscription_routes(view: GatewayView) -> APIRouter:
         summary="All subscriptions",
     )
     @needs(Role.VIEWER)
-    async def subscriptions(after: After = None, limit: Limit = 100) -> Response:
+    async def subscriptions(
+        request: Request,
+        after: After = None,
+        limit: Limit = 100,
+        here: Here = False,  # noqa: FBT002 - a query's form
+        workers: WithWorkers = True,  # noqa: FBT002
+    ) -> Response:
         """Key_Shared subscriptions of this gateway with their workers, by topic and name, a page at a time.
 
-        Lists that may be long (ranges, draining hashes, hand-overs) are empty here: ask for a subscription by itself.
+        In owner mode they are those of all replicas, unless only those `here` are wanted. Lists that may be long
+        (ranges, draining hashes, hand-overs) are empty: ask for a subscription by itself.
         """
-        return await steps_response(view.subscriptions(after, limit))
+        mine = await steps_response(view.subscriptions(after, limit, workers=workers))
+        others = None if here else others_of(request)
+        if others is None:
+            return mine
+        query = {"limit": str(limit), "workers": str(workers).lower()} | ({"after": after} if after is not None else {})
+        theirs = await asked_of_each(others, f"/api/v1/subscriptions?{urlencode(query)}", request)
+        return Response(merged_page(bytes(mine.body), theirs, limit), media_type="application/json")
 
     @router.get("/orders", responses={200: {"model": list[StandingOrders]}}, summary="Standing orders")
     @needs(Role.VIEWER)
@@ -58,6 +75,12 @@ def subscription_routes(view: GatewayView) -> APIRouter:
     async def subscription(key: Key) -> Response:
         """Its workers, waiting messages, draining hashes, and the latest hand-overs."""
         return await steps_response(view.subscription(key))
+
+    @router.get(SUBSCRIPTION_PATH + "/limits", responses=errors | {200: {"model": LimitsInForce}}, summary="Its limits")
+    @needs(Role.VIEWER)
+    async def limits(key: Key) -> Response:
+        """Those in effect, and those of the configuration."""
+        return await snapshot_response(view.limits(key))
 
     @router.get(SUBSCRIPTION_PATH + "/ring", responses=errors | {200: {"model": Ring}}, summary="Who owns which slots")
     @needs(Role.VIEWER)
@@ -75,6 +98,11 @@ def subscription_routes(view: GatewayView) -> APIRouter:
         """Slots whose former owner still holds messages of them, so that the new owner waits (PIP-379)."""
         return await snapshot_response(view.draining(key, None, after, limit))
 
+    _of_workers(router, view, errors)
+    return router
+
+
+def _of_workers(router: APIRouter, view: GatewayView, errors: dict[int | str, dict[str, Any]]) -> None:
     @router.get(WORKER_PATH, responses=errors | {200: {"model": Worker}}, summary="One worker")
     @needs(Role.VIEWER)
     async def worker(key: Key, worker: WorkerName) -> Response:
@@ -106,5 +134,3 @@ def subscription_routes(view: GatewayView) -> APIRouter:
         return await steps_response(
             view.pending(key, worker, message_key=of.message_key, slot=of.slot, after=after, limit=limit)
         )
-
-    return router

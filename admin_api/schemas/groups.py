@@ -101,11 +101,45 @@ class Group(BaseModel):
 
 
 class Groups(BaseModel):
-    """Some groups, by topic and subscription."""
+    """Some groups, by topic and subscription; none in owner mode."""
 
-    replica: str | None = Field(description="This replica; null for a gateway that shares nothing (groups_enabled).")
+    mode: Literal["streams", "owner"] | None = Field(
+        description="How this gateway shares (groups_mode); null for one that shares nothing (groups_enabled)."
+    )
+    replica: str | None = Field(description="This replica; null for a gateway that shares nothing.")
     groups: list[GroupSummary]
     next: str | None = Field(description="Give it as `after` for the next page; null if this is the last.")
+
+
+class ReplicaShare(BaseModel):
+    """What a replica has, by the deployment's last record."""
+
+    replica: str
+    address: str = Field(description="Where other replicas find it.")
+    bundles: int
+
+
+class Deployment(BaseModel):
+    """All replicas in owner mode, as this one knows them."""
+
+    replica: str = Field(description="This one: its configured name, and what tells this process from those before.")
+    state: Literal["connecting", "replaying", "updating", "disconnected"] = Field(
+        description="Of its session with the leader: it delivers what it owns in replaying and updating."
+    )
+    lease_left_s: float = Field(description="For how long it may deliver without word from the leader.")
+    leader: str | None = Field(description="The replica that wrote the last record.")
+    epoch: int
+    bundles_count: int = Field(description="Parts that all subscriptions are divided into; 0 before the first record.")
+    bundles_without_owner: int = Field(description="Those that move, or wait for a replica.")
+    replicas: list[ReplicaShare] = Field(description="All of them, by name.")
+    drained: bool = Field(description="Whether this replica owns nothing, by an operator's order.")
+    bundles_here: int
+    bundles_leaving: int = Field(description="Bundles that this replica has still and gives back.")
+    subscriptions_here: int = Field(description="Subscriptions that it serves as their owner.")
+    handed_over_total: int = Field(description="Subscriptions that it has handed over.")
+    handed_over_undrained_total: int = Field(description="Of these, those of which workers had something still.")
+    legs_accepted_total: int = Field(description="Connections that other replicas opened for their clients.")
+    connections_refused_total: int = Field(description="Connections to the replicas' port that proved nothing.")
 
 
 class MessagePlace(BaseModel):

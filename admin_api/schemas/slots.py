@@ -6,9 +6,28 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from admin_api.schemas.subscriptions import DrainingHash
+from admin_api.schemas.subscriptions import DrainingHash, UrgencyName, Verdict, WorkerStateName
 
 SlotNumber = Annotated[int, Field(ge=0, le=65_535)]
+
+WaitState = Literal[
+    "flowing",
+    "upstream_behind",
+    "no_owner",
+    "excluded",
+    "draining",
+    "unblocking_interval",
+    "window_full",
+    "retry_wait",
+    "no_permits",
+    "not_reading",
+    "unacked_limit",
+    "join_position",
+    "drained_by_operator",
+    "no_lease",
+    "paused",
+]
+"""Why a slot waits."""
 
 
 class Ring(BaseModel):
@@ -60,20 +79,7 @@ class Explanation(BaseModel):
     slot: int = Field(description="The one named, or that of the key.")
     owner: str | None
     holder: str | None = Field(description="Who has unacknowledged messages of it.")
-    state: Literal[
-        "flowing",
-        "upstream_behind",
-        "no_owner",
-        "draining",
-        "unblocking_interval",
-        "no_permits",
-        "not_reading",
-        "unacked_limit",
-        "join_position",
-        "drained_by_operator",
-        "no_lease",
-        "paused",
-    ]
+    state: WaitState
     waiting_messages: int
     waiting_age_s: float | None
     pending_acks: int
@@ -83,12 +89,35 @@ class Explanation(BaseModel):
     join_position_entries: int
     blocking: list[BlockingDelivery] = Field(description="What must go first; at most 10.")
     released_in_s: float | None = Field(
-        description="Until `key_shared_unblocking_interval_ms` is over, in the state `unblocking_interval`."
+        description="Until it is released, in the states `unblocking_interval` and `retry_wait`."
     )
     unblocks: str = Field(
         description="One sentence: who must do what.",
         examples=["w1 must acknowledge, give back or lose 3 messages, the oldest 17:3 sent 12.1 s ago to w1"],
     )
+    verdict: Verdict
+
+
+class StuckSlot(BaseModel):
+    """A slot with messages that wait."""
+
+    slot: int
+    key: str | None = Field(description="Of its first message; null where it is not known. Others may share the slot.")
+    state: WaitState
+    waiting_messages: int
+    waiting_s: float = Field(description="Since what has waited longest of it came.")
+    position: str = Field(description="ledger:entry of its first message.", examples=["17:4"])
+    worker: str | None = Field(description="Who has to acknowledge, ask for more or read.")
+    worker_state: WorkerStateName | None
+    urgency: UrgencyName = Field(description="Whether a person has to do something about that worker.")
+
+
+class StuckSlots(BaseModel):
+    """Those that have waited longest."""
+
+    slots: list[StuckSlot]
+    waiting_slots: int = Field(description="All that wait.")
+    waiting_messages: int
 
 
 class JoinAsked(BaseModel):

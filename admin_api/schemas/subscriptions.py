@@ -10,6 +10,24 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, Field
 
 from admin_api.schemas.groups import GroupSummary
+from admin_api.schemas.replicas import Unanswered
+
+UrgencyName = Literal["none", "watch", "act"]
+"""Whether a person has to do something."""
+
+WorkerStateName = Literal[
+    "drained_by_operator",
+    "stopped_acknowledging",
+    "not_reading",
+    "slow",
+    "old_message",
+    "unacked_limit",
+    "join_position",
+    "handing_over",
+    "busy",
+    "ready",
+]
+"""The strongest that is true."""
 
 
 class DrainingHash(BaseModel):
@@ -21,6 +39,34 @@ class DrainingHash(BaseModel):
     waiting_messages: int
     since: float
     owner: str | None
+
+
+class Health(BaseModel):
+    """Whether a worker is well, with the numbers behind it. Times are in seconds, rates in messages a second."""
+
+    state: WorkerStateName
+    urgency: UrgencyName
+    says: str = Field(examples=["w1 has acknowledged nothing for 2 min 5 s; it holds 200 messages"])
+    oldest_unacked: str | None = Field(description="ledger:entry of what it has held longest.")
+    oldest_unacked_s: float | None
+    silent_s: float | None = Field(description="Since it last acknowledged while it held messages.")
+    acked_rate: float = Field(description="Over the last 10 to 20 s, or since it last acknowledged.")
+    usual_acked_rate: float | None = Field(description="Its own over about ten minutes.")
+    peers_acked_rate: float | None = Field(description="Median of the others that hold messages.")
+    waiting_for_it: int = Field(description="Messages that go on only if it acknowledges, asks for more or reads.")
+
+
+class Verdict(BaseModel):
+    """What is wrong, who causes it, and which command helps."""
+
+    state: str = Field(
+        description="Lower-case words with underscores; new ones may come.", examples=["look_ahead_full"]
+    )
+    urgency: UrgencyName
+    worker: str | None = Field(description="Who causes it.")
+    says: str
+    advice: str = Field(description="Who should do what; empty if nothing needs to be done.")
+    command: str | None = Field(description="What helps, for a shell.", examples=["keyline exclude orders billing w1"])
 
 
 class Worker(BaseModel):
@@ -52,6 +98,7 @@ class Worker(BaseModel):
     draining_hashes: list[DrainingHash] = Field(description="At most 1,000; the counts are whole.")
     last_sent_position_when_joining: str | None = Field(description="PIP-282: ledger:entry.")
     waits_for_join_position: bool
+    health: Health
 
 
 class Dispatcher(BaseModel):
@@ -60,6 +107,10 @@ class Dispatcher(BaseModel):
     ordering_mode: Literal["draining_hashes", "last_sent_position", "unordered"]
     paused: bool
     workers: list[Worker]
+    workers_count: int
+    unacked_messages: int
+    sent_messages: int = Field(description="Since it began, workers that have left included.")
+    acked_messages: int = Field(description="Likewise.")
     outstanding_entries: int
     held_bytes: int
     waiting_messages: int
@@ -70,9 +121,13 @@ class Dispatcher(BaseModel):
     unconfirmed_acks: int = Field(description="Sent to the broker, which has not answered yet.")
     repeated_entries: int = Field(description="Came again from the broker and were known.")
     permit_overshoots: int
+    full_windows: int = Field(description="Slots of which messages wait because their `key_window` is full.")
+    retry_waits: int = Field(description="Slots that wait until the delay of a retry is over.")
+    window_overshoots: int = Field(description="Deliveries larger than `key_window`, which could not be split.")
     last_sent_position: str | None
     individually_sent_positions: str
     oldest_wait_since: float | None
+    verdict: Verdict
 
 
 class HandOver(BaseModel):
@@ -114,6 +169,7 @@ class Subscription(BaseModel):
     hand_over_count: int
     hand_overs: list[HandOver]
     group: GroupSummary | None = Field(description="This replica's member of its group; null if it is not shared.")
+    served_by: str | None = Field(description="The replica that owns it, in owner mode.")
     dispatcher: Dispatcher
 
 
@@ -130,4 +186,5 @@ class Subscriptions(BaseModel):
     held_bytes: int
     reading_stopped: bool
     reading_stops: int
-    shutting_down: bool
+    shutting_down: bool = Field(description="Of the gateway that answers.")
+    unanswered: list[Unanswered] = Field(description="In owner mode: replicas whose subscriptions are missing here.")

@@ -27,6 +27,7 @@ from integration.bench import (
     latency,
     micro,
     mixed,
+    owners,
     profiling,
     recompression,
     relay,
@@ -56,6 +57,7 @@ SERVED: Final[dict[str, Callable[[Stage], list[Row]]]] = {
     "websockets": sockets.measure,
     "waiters": waiters.measure,
     "groups": groups.measure,
+    **owners.SECTIONS,
     "rolling-restart": rolling_restart.measure,
     "bystander": bystander.measure,
 }
@@ -97,7 +99,7 @@ def _parser() -> argparse.ArgumentParser:
         prog="python -m integration.bench",
         description="Measures the gateway beside the direct broker and prints one table; see docs/performance.md.",
     )
-    parser.add_argument("--only", type=_sections, default=SECTIONS, metavar="A,B", help=f"of {', '.join(SECTIONS)}")
+    parser.add_argument("--only", type=sections, default=SECTIONS, metavar="A,B", help=f"of {', '.join(SECTIONS)}")
     parser.add_argument("--quick", action="store_true", help="small sizes: shows that it works, measures nothing")
     parser.add_argument("--repetitions", type=int, metavar="N", help="pairs of direct and gateway that count")
     parser.add_argument(
@@ -112,11 +114,14 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _sections(text: str) -> tuple[str, ...]:
-    chosen = [name.strip() for name in text.split(",")]
-    for name in chosen:
-        if name not in SECTIONS:
+def sections(text: str) -> tuple[str, ...]:
+    """Those named; what begins like several, `owners` for instance, stands for all of them."""
+    chosen = set()
+    for name in (each.strip() for each in text.split(",")):
+        found = [section for section in SECTIONS if section == name or section.startswith(f"{name}-")]
+        if not found:
             raise argparse.ArgumentTypeError(f"no section {name!r}; there are {', '.join(SECTIONS)}")
+        chosen.update(found)
     return tuple(name for name in SECTIONS if name in chosen)
 
 

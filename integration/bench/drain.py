@@ -17,7 +17,7 @@ from typing import Final, TypeAlias
 
 from integration.bench.backlog import MESSAGES_PER_BATCH, fill, subscribe_all
 from integration.bench.frames_made import PAYLOAD_BYTES
-from integration.bench.machine import Usage, note, peak_mib, reset_peak
+from integration.bench.machine import Meter, Usage, note, peak_mib, reset_peak
 from integration.bench.passage import Passage, PassageMeter
 from integration.bench.report import Row, Spread
 from integration.bench.stage import SIDES, Side, Stage, admin_path
@@ -109,7 +109,8 @@ def drain_once(
     passage = PassageMeter(stage) if side == "gateway" else None
     workers = (start or perf_workers(topic))(stage.url(side), subscription, log)
     try:
-        seconds, usage = _watch(stage, topic, subscription, workers)
+        statistics = f"{admin_path(topic)}/stats"
+        seconds, usage = watch(stage, statistics, subscription, [workers], lambda: stage.meter(workers=workers.pid))
         passed = passage.read(topic, subscription) if passage is not None else None
         return Drain(side, count, seconds, usage, peak_mib(stage.gateway.pid), passed)
     finally:
@@ -117,18 +118,26 @@ def drain_once(
         stage.admin("DELETE", f"{admin_path(topic)}/subscription/{subscription}?force=true")
 
 
-def _watch(stage: Stage, topic: str, subscription: str, workers: OwnedProcess) -> tuple[float, Usage]:
-    """Wait for the end; how long it took from the first delivery, and what was used."""
+def watch(
+    stage: Stage, statistics: str, subscription: str, workers: Sequence[OwnedProcess], begin: Callable[[], Meter]
+) -> tuple[float, Usage]:
+    """Wait for the end; how long it took from the first delivery, and what was used.
+
+    `statistics` is the path of the topic's at the broker; `begin` is called at the first delivery.
+
+    Raises:
+        IntegrationError: workers ended, or nothing was acknowledged for a minute.
+    """
 
     def ask() -> tuple[int, int]:
-        statistics = stage.admin("GET", f"{admin_path(topic)}/stats")["subscriptions"][subscription]
-        return statistics["msgOutCounter"], statistics["msgBacklog"]
+        found = stage.admin("GET", statistics)["subscriptions"][subscription]
+        return found["msgOutCounter"], found["msgBacklog"]
 
     deadline = time.monotonic() + STALL_S_MAX
     while not ask()[0]:
         _check(workers, deadline)
         time.sleep(POLL_S_MIN)
-    meter = stage.meter(workers=workers.pid)
+    meter = begin()
     began = time.monotonic()
     left_before, entries = 0, ask()[1]
     while left := ask()[1]:
@@ -141,9 +150,10 @@ def _watch(stage: Stage, topic: str, subscription: str, workers: OwnedProcess) -
     return time.monotonic() - began, meter.read()
 
 
-def _check(workers: OwnedProcess, deadline: float) -> None:
-    if not workers.running:
-        raise IntegrationError(f"the workers ended by themselves; see its log:\n{workers.log.read_text()[-2_000:]}")
+def _check(workers: Sequence[OwnedProcess], deadline: float) -> None:
+    for process in workers:
+        if not process.running:
+            raise IntegrationError(f"workers ended by themselves; see the log:\n{process.log.read_text()[-2_000:]}")
     if time.monotonic() > deadline:
         raise IntegrationError(f"the backlog did not become smaller for {STALL_S_MAX:.0f} s")
 

@@ -65,9 +65,9 @@ def measure(stage: Stage) -> list[Row]:
         even_s = time.monotonic() - began
         stage.wait_until_quiet()
         time.sleep(QUIET_S)
-        before = _mail(stage)
+        before = mail(stage)
         idle = _idle(stage, replicas)
-        messages, size = (now - then for now, then in zip(_mail(stage), before, strict=True))
+        messages, size = (now - then for now, then in zip(mail(stage), before, strict=True))
         held |= {name: _resident(gateway) - resident[name] for name, gateway in replicas.items()}
     note(f"  {count:,} groups of two replicas settled in {settled_s:.1f} s")
     group_seconds = idle.elapsed_s * count
@@ -93,7 +93,7 @@ def _row(measured: str, unit: str, value: float) -> Row:
 
 
 def _replica(stage: Stage, name: str, ends: ExitStack) -> KeylineGateway:
-    settings = {"groups_enabled": "true", "replica_name": name}
+    settings = {"groups_enabled": "true", "groups_mode": "streams", "replica_name": name}
     directory = stage.directory / name
     gateway = KeylineGateway(stage.broker.service_url, stage.broker.admin_url, directory, settings=settings)
     return ends.enter_context(gateway)
@@ -145,7 +145,7 @@ def _wait(condition: Callable[[], bool], what: str) -> None:
         time.sleep(PROBE_S)
 
 
-def _mail(stage: Stage) -> tuple[int, int]:
+def mail(stage: Stage) -> tuple[int, int]:
     """Messages that replicas have sent each other since the broker knows them, and their bytes."""
     counts, sizes = 0, 0
     for topic in stage.admin("GET", "non-persistent/public/default"):

@@ -20,6 +20,9 @@ from typing import TYPE_CHECKING, Any, Final
 from integration.bench import frames_made
 from integration.bench.path import GatewayPath, StillClock
 from integration.bench.report import Row, Spread
+from integration.errors import IntegrationError
+from proxy.app.compiled import PURE_PYTHON, running
+from proxy.net.subscription.settings import SubscriptionSettings
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -36,6 +39,8 @@ CASES: Final = {
     "50 of a key to a batch": (frames_made.batch_tails(MESSAGES // 50, 50), 5),
     "100 mixed keys to a batch": (frames_made.mixed_tails(MESSAGES // 100, 100), 5),
 }
+WINDOWED: Final = {f"{case}, key_window 1": case for case in CASES}
+"""The same messages under the narrowest key policy: what one costs that asks for it."""
 
 
 class SteppedClock(StillClock):
@@ -79,8 +84,9 @@ class Counter:
 
 def per_message(case: str) -> float:
     """Of one case: instructions for each message, after a first feed that builds what is built once."""
-    tails, at_a_time = CASES[case]
-    path = GatewayPath(clock=SteppedClock())
+    tails, at_a_time = CASES[WINDOWED.get(case, case)]
+    settings = SubscriptionSettings(key_window=int(case in WINDOWED))
+    path = GatewayPath(clock=SteppedClock(), subscriptions=settings)
     path.pump(tails, at_a_time)
     counter, before = Counter(), sys.gettrace()
     sys.settrace(counter.called)
@@ -99,16 +105,20 @@ def kept() -> dict[str, float]:
 
 def keep() -> dict[str, float]:
     """Count all cases and keep the counts, beside those of other versions."""
-    counts = {case: per_message(case) for case in CASES}
+    if running() != PURE_PYTHON:
+        raise IntegrationError("compiled modules carry out none of Python's instructions: `make compile-clean` first")
+    counts = {case: per_message(case) for case in (*CASES, *WINDOWED)}
     every = json.loads(KEPT.read_text()) if KEPT.exists() else {}
     KEPT.write_text(json.dumps({**every, VERSION: counts}, indent=1, sort_keys=True) + "\n")
     return counts
 
 
 def measure() -> list[Row]:
-    """One row a case, judged where a count is kept."""
+    """One row a case, judged where a count is kept; none where modules are compiled."""
+    if running() != PURE_PYTHON:
+        return []
     before, rows = kept(), []
-    for case in CASES:
+    for case in (*CASES, *WINDOWED):
         row = Row("inside", f"Python's instructions for a message, {case}", "1", gateway=Spread.of([per_message(case)]))
         rows.append(row.with_limit(round(before[case] * RISE_MAX, 1)) if case in before else row)
     return rows

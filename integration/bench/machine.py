@@ -22,6 +22,7 @@ import psutil
 
 from integration.artifacts import TOOLS
 from integration.java import java
+from proxy.app.compiled import running
 
 REFERENCE_STEPS: Final = 20_000
 REFERENCE_TRIES: Final = 5
@@ -124,7 +125,7 @@ def describe(pulsar_version: str) -> dict[str, str]:
         "Pulsar": f"{pulsar_version} standalone, {_java_version()}",
         "Python": f"{platform.python_version()}, uvloop {version('uvloop')}, protobuf {version('protobuf')}",
         "clients": f"pulsar-perf {TOOLS.version}, pulsar-client {version('pulsar-client')}",
-        "keyline": f"{version('keyline')}, commit {_commit()}",
+        "keyline": f"{version('keyline')}, {running()}, commit {_commit()}",
         "reference": f"{reference_ns():.0f} ns",
     }
 

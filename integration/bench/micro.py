@@ -20,6 +20,7 @@ from integration.bench.report import Row, Spread
 from integration.bench.stage import Sizes
 from proxy.core import acknowledgement, membership
 from proxy.core.dispatcher import Dispatcher
+from proxy.core.draining_hashes import Change
 from proxy.core.selectors.consistent_hashing import ConsistentHashing
 from proxy.core.sticky_key import murmur31
 from proxy.core.worker import Worker
@@ -42,6 +43,9 @@ BEHIND: Final = 6_000
 """So many that the workers' permits (4,000) are spent and the rest waits, as in a drain by slow workers."""
 MIXED_MESSAGES: Final = 100
 """To a batch of many keys."""
+FEW_MESSAGES: Final = 10
+FEW_KEYS: Final = 10
+MANY_WORKERS: Final = 40
 MIXED_KEEPING_UP: Final = 5
 """Batches of them at a time, 500 messages: fewer than a worker's permits, so none waits for FLOW."""
 JOIN_TARGET_MS: Final = 20.0
@@ -179,15 +183,22 @@ def _mixed_rows(count: int) -> list[Row]:
     """Batches as default batching makes them, which leave in slices."""
     tails = frames_made.mixed_tails(2 * count // MIXED_MESSAGES, MIXED_MESSAGES)
     whole = f"whole path, {MIXED_MESSAGES} mixed keys to a batch"
-    return [
-        Row("inside", f"{whole}, workers keep up", "us", gateway=_path(tails, MIXED_KEEPING_UP)),
-        Row("inside", f"{whole}, most messages wait", "us", gateway=_path(tails, BEHIND // MIXED_MESSAGES)),
-    ]
+    small = frames_made.mixed_tails(2 * count // FEW_MESSAGES, FEW_MESSAGES)
+    few_keys = frames_made.mixed_tails(2 * count // MIXED_MESSAGES, MIXED_MESSAGES, FEW_KEYS)
+    at_once = MIXED_KEEPING_UP * MIXED_MESSAGES // FEW_MESSAGES
+    paths = {
+        f"{whole}, workers keep up": _path(tails, MIXED_KEEPING_UP),
+        f"{whole}, most messages wait": _path(tails, BEHIND // MIXED_MESSAGES),
+        f"whole path, {FEW_MESSAGES} mixed keys to a batch, workers keep up": _path(small, at_once),
+        f"{whole}, {FEW_KEYS} keys in all": _path(few_keys, MIXED_KEEPING_UP),
+        f"{whole}, {MANY_WORKERS} workers": _path(tails, MIXED_KEEPING_UP, MANY_WORKERS),
+    }
+    return [Row("inside", name, "us", gateway=spread) for name, spread in paths.items()]
 
 
-def _path(tails: list[bytes], entries_at_a_time: int = KEEPING_UP) -> Spread:
+def _path(tails: list[bytes], entries_at_a_time: int = KEEPING_UP, workers: int = WORKERS) -> Spread:
     """The best of some runs, as in `_best`; what one run leaves behind (rings, layouts) the next finds."""
-    path = GatewayPath(WORKERS)
+    path = GatewayPath(workers)
     times = []
     for _ in range(TRIES):
         gc.collect()
@@ -241,7 +252,7 @@ def _draining_bytes(tracked: int) -> float:
     gc.collect()
     tracemalloc.start()
     try:
-        change = dispatcher.draining.new_change(1.0)
+        change = dispatcher.draining.new_change(Change(1.0, "w", joined=True))
         dispatcher.draining.begin(range(1, tracked + 1), change)
         gc.collect()
         added, _ = tracemalloc.get_traced_memory()

@@ -59,8 +59,8 @@ class PassageMeter:
         return Passage(
             used_s,
             self._sliced_deliveries(topic, subscription),
-            _grown(self._from_broker, from_broker),
-            _grown(self._to_workers, to_workers),
+            grown(self._from_broker, from_broker),
+            grown(self._to_workers, to_workers),
         )
 
     def _sliced_deliveries(self, topic: str, subscription: str) -> int:
@@ -71,12 +71,12 @@ class PassageMeter:
 
     def _traffic(self) -> tuple[Traffic, Traffic]:
         broker_port = int(self._stage.broker.service_url.rpartition(":")[2])
-        return _connections(f"dport = :{broker_port}", RECEIVED), _connections(
+        return connections(f"dport = :{broker_port}", RECEIVED), connections(
             f"sport = :{self._stage.gateway.port}", SENT
         )
 
 
-def _connections(which: str, counter: str) -> Traffic:
+def connections(which: str, counter: str) -> Traffic:
     """One counter of each connection on this machine that fits."""
     program = shutil.which("ss")
     if program is None:
@@ -106,5 +106,6 @@ def traffic_in(text: str, counter: str) -> Traffic:
     return traffic
 
 
-def _grown(before: Traffic, now: Traffic) -> int:
+def grown(before: Traffic, now: Traffic) -> int:
+    """How much all connections carried between two readings."""
     return sum(value - before.get(connection, 0) for connection, value in now.items())

@@ -178,7 +178,11 @@ class GatewayPath:
     """A gateway with one subscription and its workers, ready to be fed; `spent_s` is the time inside it."""
 
     def __init__(
-        self, worker_count: int = 4, event_recorder: EventRecorder | None = None, clock: StillClock | None = None
+        self,
+        worker_count: int = 4,
+        event_recorder: EventRecorder | None = None,
+        clock: StillClock | None = None,
+        subscriptions: SubscriptionSettings | None = None,
     ) -> None:
         """Connect and subscribe the workers, each on a connection of its own; `event_recorder` keeps the journal."""
         clock = self._clock = clock or StillClock()
@@ -186,7 +190,7 @@ class GatewayPath:
         directory = Subscriptions(
             Brokers(self.broker, clock, BrokerSettings((BROKER,), "bench")),
             clock,
-            SubscriptionSettings(),
+            subscriptions or SubscriptionSettings(),
             Openings(clock, StillBackground(clock)),
         )
         directory.events.event_recorder = event_recorder

@@ -21,7 +21,7 @@ from proxy.wire.frames import FrameSplitter, frame_type, parse_command, payload_
 from proxy.wire.metadata import peek
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from types import TracebackType
 
 FRAME_BYTES_MAX: Final = 8 << 20
@@ -30,6 +30,8 @@ ANSWER_S_MAX: Final = 30.0
 LISTEN_S: Final = 1.0
 """How late a thread that listens may notice that it is to end."""
 CONSUMER_ID: Final = 1
+AHEAD_MAX: Final = 50
+"""Requests on a connection that have no answer yet."""
 _T = pb.BaseCommand
 
 
@@ -127,6 +129,26 @@ class RawWorker(RawConnection):
         """Send a request of another consumer on this connection, and wait until it is granted."""
         self._send(frame)
         self._await(_T.SUCCESS)
+
+    def request_each(self, frames: Iterable[bytes]) -> None:
+        """Send requests of other consumers on this connection, some ahead, and wait until all are granted."""
+        waiting = 0
+        for frame in frames:
+            self._send(frame)
+            waiting += 1
+            if waiting >= AHEAD_MAX:
+                waiting -= self._granted()
+        while waiting:
+            waiting -= self._granted()
+
+    def _granted(self) -> int:
+        """Read until a request is granted, or several are; how many."""
+        deadline = time.monotonic() + ANSWER_S_MAX
+        while time.monotonic() < deadline:
+            granted = self._read(deadline - time.monotonic()).count(_T.SUCCESS)
+            if granted:
+                return granted
+        raise IntegrationError(f"nothing was granted within {ANSWER_S_MAX:.0f} s")
 
     def take(self, wait_s: float) -> list[Received]:
         """Messages that came, waiting for the first until `wait_s` have passed."""

@@ -1,7 +1,7 @@
 """How long a key is without a worker while three replicas are restarted one after another.
 
-Six workers with the official client share a subscription over three replicas (`groups_enabled`), messages come at a
-steady rate, and each replica is stopped as an operator stops it and started again. A key's pause shows as the longest
+Six workers with the official client share a subscription over three replicas (`groups_mode=streams`), messages come at
+a steady rate, and each replica is stopped as an operator stops it and started again. A key's pause shows as the longest
 time that one of its messages was on its way, so it is measured as finely as messages of a key follow each other. The
 same load without a restart stands beside it.
 """
@@ -79,7 +79,7 @@ def measure_once(stage: Stage, gateways: list[KeylineGateway], name: str, *, res
 
 
 def _replica(stage: Stage, number: int) -> KeylineGateway:
-    settings = {"groups_enabled": "true", "replica_name": f"replica-{number}"}
+    settings = {"groups_enabled": "true", "groups_mode": "streams", "replica_name": f"replica-{number}"}
     directory = stage.directory / f"replica-{number}"
     return KeylineGateway(stage.broker.service_url, stage.broker.admin_url, directory, settings=settings)
 

@@ -28,15 +28,18 @@ def main() -> int:
     parser.add_argument("--version", action="append", choices=PULSAR_VERSIONS, help="of Pulsar; by default all")
     parser.add_argument("--clients", default=",".join(names), help="by default %(default)s")
     parser.add_argument("--write", action="store_true", help=f"write docs/{DOCUMENT.name}, which takes all versions")
+    parser.add_argument("--replicas", type=int, default=1, help="gateways that share the work, in owner mode")
     options = parser.parse_args()
     versions = tuple(options.version or PULSAR_VERSIONS)
     clients = options.clients.split(",")
     if unknown := set(clients) - set(names):
         parser.error(f"unknown clients: {', '.join(sorted(unknown))}")
+    if options.write and options.replicas > 1:
+        parser.error("--write writes the page of one gateway; with --replicas, compare with it")
     if options.write and set(versions) != set(PULSAR_VERSIONS):
         parser.error("a page about some versions only would be wrong: --write takes all")
     try:
-        found = _find(versions, _programs(clients))
+        found = _find(versions, _programs(clients), options.replicas)
         text = _page(found)
     except IntegrationError as error:
         print(f"compatibility: {error}", file=sys.stderr)
@@ -59,11 +62,11 @@ def _programs(clients: list[str]) -> dict[str, list[str]]:
     return programs
 
 
-def _find(versions: tuple[str, ...], programs: dict[str, list[str]]) -> dict[str, dict[str, Findings]]:
+def _find(versions: tuple[str, ...], programs: dict[str, list[str]], replicas: int) -> dict[str, dict[str, Findings]]:
     found = {}
     for version in versions:
         with tempfile.TemporaryDirectory(prefix="keyline-compatibility-") as directory:
-            found[version] = run_probes(version, programs, Path(directory))
+            found[version] = run_probes(version, programs, Path(directory), replicas)
         for client, findings in found[version].items():
             for feature, trial in findings.trials.items():
                 if trial.word is not Word.YES:

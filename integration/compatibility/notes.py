@@ -11,7 +11,10 @@ What official clients do through the gateway, unmodified, with token authenticat
 program in the client's language tries the feature directly at a broker and through a gateway in front of that broker.
 `python -m integration.compatibility --write` does so and writes this page; `tests/integration/test_compatibility.py`
 does the same for Python, Java and Go, and fails when this page does not say what it finds. Brokers: {brokers}.
-A cell that names no broker is true with each of them.
+A cell that names no broker is true with each of them. Through three replicas in
+[owner mode](groups.md#owner-mode) Python, Java and Go find the same in every cell: the same test compares, with the
+first broker (`--replicas 3`). That several replicas keep the contract on 3.0.7 too, of the long-term line before, is
+shown by `tests/integration/test_owners_wide.py`.
 
 {clients}
 

@@ -18,6 +18,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from integration.compatibility.features import PARTITIONED
 from integration.gateway import KeylineGateway
 from integration.lifetime import Lifetime
+from integration.replicas import Replicas
 from integration.secured import SUPERUSER, SecuredPulsar
 
 if TYPE_CHECKING:
@@ -31,36 +32,52 @@ HELLO: Final = "hello"
 
 
 class Place(Lifetime):
-    """A broker and a gateway. Use it as a context manager; `kinds_of` is complete when it is closed."""
+    """A broker and gateways. Use it as a context manager; `kinds_of` is complete when it is closed."""
 
-    def __init__(self, version: str, directory: Path) -> None:
-        """Describe it: a version of the broker, and where logs and keys go."""
+    service_url: str
+    """The gateways', which one sets that is started."""
+
+    def __init__(self, version: str, directory: Path, replicas: int = 1) -> None:
+        """Describe it: a version of the broker, where logs and keys go, and how many gateways there are."""
         self.version = version
         self.directory = directory
         self.broker = SecuredPulsar(version, settings={"maxMessageSize": str(MESSAGE_BYTES_MAX)}, transactions=True)
         self.token = self.broker.token(SUPERUSER)
-        self.gateway = KeylineGateway(
-            self.broker.service_url, self.broker.admin_url, directory / "gateway", settings={"broker_token": self.token}
-        )
+        self._replicas = replicas
         self._kinds: dict[str, set[str]] = {}
-        self._listener = threading.Thread(target=self._listen, daemon=True)
+        self._listeners: list[threading.Thread] = []
         self._parts = ExitStack()
 
     def start(self) -> Self:
-        """Start both, and listen."""
+        """Start all, and listen."""
         make_keys(self.directory)
         with ExitStack() as parts:
             parts.enter_context(self.broker)
-            parts.enter_context(self.gateway)
+            gateways = self._start_gateways(parts)
             self._parts = parts.pop_all()
-        self._listener.start()
+        self._listeners = [threading.Thread(target=self._listen, args=(each,), daemon=True) for each in gateways]
+        for listener in self._listeners:
+            listener.start()
         return self
 
     def close(self) -> None:
-        """Stop both; the gateway's end is that of its events."""
+        """Stop all; a gateway's end is that of its events."""
         self._parts.close()
-        if self._listener.ident is not None:
-            self._listener.join()
+        for listener in self._listeners:
+            listener.join()
+
+    def _start_gateways(self, parts: ExitStack) -> list[KeylineGateway]:
+        settings = {"broker_token": self.token}
+        if self._replicas > 1:
+            replicas = Replicas(parts, self.broker, self.directory, settings)
+            replicas.start(self._replicas)
+            self.service_url = replicas.service_url
+            return replicas.gateways
+        gateway = KeylineGateway(
+            self.broker.service_url, self.broker.admin_url, self.directory / "gateway", settings=settings
+        )
+        self.service_url = gateway.service_url
+        return [parts.enter_context(gateway)]
 
     def make_partitioned(self, prefix: str) -> None:
         """Create the topics below a prefix that no client can create."""
@@ -78,13 +95,13 @@ class Place(Lifetime):
         return str(publishers[0].get("clientVersion", "")) if publishers else None
 
     def kinds_of(self, prefix: str, feature: str) -> frozenset[str]:
-        """Kinds of the events that the gateway told of a feature's topics."""
+        """Kinds of the events that the gateways told of a feature's topics."""
         whole = prefix + feature
         found = (kinds for topic, kinds in self._kinds.items() if topic == whole or topic.startswith(f"{whole}-"))
         return frozenset[str]().union(*found)
 
-    def _listen(self) -> None:
-        url = f"{self.gateway.admin_url}/api/v1/events"
+    def _listen(self, gateway: KeylineGateway) -> None:
+        url = f"{gateway.admin_url}/api/v1/events"
         forever = httpx.Timeout(None)
         with suppress(httpx.TransportError), httpx.stream("GET", url, timeout=forever, trust_env=False) as answer:
             for line in answer.iter_lines():

@@ -65,13 +65,16 @@ def prefix_of(client: str, way: str) -> str:
     return f"{NAMESPACE}{client}-{way}-"
 
 
-def run_probes(version: str, programs: Mapping[str, Sequence[str]], directory: Path) -> dict[str, Findings]:
+def run_probes(
+    version: str, programs: Mapping[str, Sequence[str]], directory: Path, replicas: int = 1
+) -> dict[str, Findings]:
     """Try everything on one version of the broker.
 
     Args:
         version: of Pulsar.
         programs: command lines by client, see `clients`.
         directory: where logs go.
+        replicas: how many gateways there are, in owner mode if more than one.
 
     Returns:
         What was found, by client.
@@ -80,7 +83,7 @@ def run_probes(version: str, programs: Mapping[str, Sequence[str]], directory: P
         IntegrationError: the broker, the gateway or a program did not run as it should. A feature that fails is a
             finding.
     """
-    with Place(version, directory) as place, ExitStack() as processes:
+    with Place(version, directory, replicas) as place, ExitStack() as processes:
         runs = [
             _start(place, client, way, command, processes)
             for client, command in programs.items()
@@ -96,7 +99,7 @@ def run_probes(version: str, programs: Mapping[str, Sequence[str]], directory: P
 def _start(place: Place, client: str, way: str, command: Sequence[str], processes: ExitStack) -> Run:
     prefix = prefix_of(client, way)
     place.make_partitioned(prefix)
-    url = place.broker.service_url if way == DIRECT else place.gateway.service_url
+    url = place.broker.service_url if way == DIRECT else place.service_url
     arguments = [url, prefix, str(place.directory), *(feature.name for feature in FEATURES)]
     log = place.directory / f"{client}-{way}.log"
     process = OwnedProcess([*command, *arguments], log, cwd=ROOT, environment={"KEYLINE_PROBE_TOKEN": place.token})

@@ -46,7 +46,11 @@ def main() -> int:
     """Return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m integration.containers", description=__doc__)
     parser.add_argument("--tag", default=f"{KEYLINE}:local", help="the image's name (%(default)s)")
-    parser.add_argument("--base", default="", help="image to build it on; by default Python's, or a root made here")
+    parser.add_argument(
+        "--base",
+        default="",
+        help="image to build it on, in pure Python; by default Python's, or a root made here, and compiled",
+    )
     parser.add_argument("--save", metavar="FILE", help="also write it as an archive for `docker load`")
     options = parser.parse_args()
     try:

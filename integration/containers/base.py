@@ -1,11 +1,11 @@
-"""The image that the gateway's is built on: one content, known by its digest, wherever a registry can tell it.
+"""The images that the gateway's is built on and in: each one content, known by its digest, if a registry can tell it.
 
-A tag is a name that its owner may give to another image tomorrow. The Dockerfile names the base in one place; `make
-pins` writes there which digest the tag has now (as it writes packages' hashes), and from then on a build is on that
-image, or on a root made here where no registry is at hand. Until then `make image` asks the registry at each build and
-builds on the digest it is told; the image says which. Nothing is pinned that no registry has said.
+A tag is a name that its owner may give to another image tomorrow. The Dockerfile names each in one place; `make pins`
+writes there which digest the tag has now (as it writes packages' hashes), and from then on a build is on that image,
+or on a root made here where no registry is at hand. Until then `make image` asks the registry at each build and builds
+on the digest it is told; the image says which. Nothing is pinned that no registry has said.
 
-    python -m integration.containers.base      write the digest into the Dockerfile
+    python -m integration.containers.base      write the digests into the Dockerfile
 """
 
 from __future__ import annotations
@@ -27,20 +27,22 @@ if TYPE_CHECKING:
     import docker
 
 DOCKERFILE: Final = REPOSITORY / "Dockerfile"
-_ARGUMENT: Final = re.compile(r"(?m)^(ARG BASE=)(\S+)$")
+BASE: Final = "BASE"
+BUILD_BASE: Final = "BUILD_BASE"
+"""Of the stage that compiles."""
 _DIGEST: Final = re.compile(r"sha256:[0-9a-f]{64}")
 NAME_LABEL: Final = "org.opencontainers.image.base.name"
 DIGEST_LABEL: Final = "org.opencontainers.image.base.digest"
 
 
-def declared(dockerfile: Path = DOCKERFILE) -> str:
+def declared(argument: str = BASE, dockerfile: Path = DOCKERFILE) -> str:
     """The base that the Dockerfile names, with a digest or without. Raises `IntegrationError` if it names none."""
-    found = _ARGUMENT.search(dockerfile.read_text())
+    found = re.search(rf"(?m)^ARG {argument}=(\S+)$", dockerfile.read_text())
     if found is None:
         raise IntegrationError(
-            f"{dockerfile}: there should be a line `ARG BASE=image:tag` or `ARG BASE=image:tag@digest`"
+            f"{dockerfile}: there should be a line `ARG {argument}=image:tag` or `ARG {argument}=image:tag@digest`"
         )
-    return found[2]
+    return found[1]
 
 
 def by_digest(client: docker.DockerClient, name: str) -> str:
@@ -55,17 +57,19 @@ def labels(name: str, base: str) -> dict[str, str]:
     return {NAME_LABEL: name.partition("@")[0]} | ({DIGEST_LABEL: digest} if digest else {})
 
 
-def pin(client: docker.DockerClient, dockerfile: Path = DOCKERFILE) -> str:
-    """Write into the Dockerfile which digest its base's tag has now, and return it.
+def pin(client: docker.DockerClient, argument: str = BASE, dockerfile: Path = DOCKERFILE) -> str:
+    """Write into the Dockerfile which digest a base's tag has now, and return it.
 
     Raises:
         IntegrationError: no registry can be asked; the file is as it was.
     """
-    tag = declared(dockerfile).partition("@")[0]
+    named = declared(argument, dockerfile)
+    tag = named.partition("@")[0]
     digest = _digest_of(client, tag)
     if digest is None:
         raise IntegrationError(f"no registry tells the digest of {tag}; the Dockerfile is left as it was")
-    dockerfile.write_text(_ARGUMENT.sub(rf"\g<1>{tag}@{digest}", dockerfile.read_text()))
+    line = f"ARG {argument}={{}}\n"
+    dockerfile.write_text(dockerfile.read_text().replace(line.format(named), line.format(f"{tag}@{digest}")))
     return digest
 
 
@@ -85,7 +89,8 @@ def main() -> int:
     """Return the exit code; without a registry there is nothing to do, which is said."""
     try:
         with docker_daemon() as client:
-            print(f"Dockerfile: built on {declared().partition('@')[0]} as {pin(client)}")
+            for argument in (BASE, BUILD_BASE):
+                print(f"Dockerfile: {argument} is {declared(argument).partition('@')[0]} as {pin(client, argument)}")
     except (IntegrationError, DockerException) as error:
         print(f"the base is not pinned: {error}", file=sys.stderr)
     return 0

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Final
 from docker.errors import APIError, BuildError, ImageNotFound
 
 from integration import artifacts
-from integration.containers.base import by_digest, declared
+from integration.containers.base import BASE, BUILD_BASE, by_digest, declared
 from integration.containers.base import labels as base_labels
-from integration.containers.roots import JAVA, PYTHON, ensure_root
+from integration.containers.roots import BUILD, JAVA, PYTHON, Root, ensure_root
 from integration.containers.wheels import REPOSITORY, link_wheels
 from integration.errors import DownloadError
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 KEYLINE: Final = "keyline"
 PULSAR: Final = "apachepulsar/pulsar"
 CONTEXT: Final = (
-    *("Dockerfile", ".dockerignore", "LICENSE", "README.md", "pyproject.toml"),
+    *("Dockerfile", ".dockerignore", "LICENSE", "README.md", "pyproject.toml", "hatch_build.py"),
     *("requirements.txt", "requirements-build.txt"),
     *("admin_api", "proxy", "spark_reports", "helm/image.toml"),
 )
@@ -40,8 +40,8 @@ def build_keyline(client: docker.DockerClient, tag: str = f"{KEYLINE}:local", ba
     Args:
         client: of the daemon that builds it.
         tag: the name it gets.
-        base: image to build it on; by default the Dockerfile's, by its digest, or a root made here where there is no
-            registry.
+        base: image to build it on, of pure Python then; by default compiled, on the Dockerfile's, by its digest, or
+            on a root made here where there is no registry.
 
     Raises:
         ToolMissingError, DownloadError: what it is made of could not be had, or a step failed.
@@ -50,20 +50,32 @@ def build_keyline(client: docker.DockerClient, tag: str = f"{KEYLINE}:local", ba
         context = Path(directory)
         for name in CONTEXT:
             _copy(REPOSITORY / name, context / name)
-        name = base or declared()
-        base = by_digest(client, name)
-        if not _pulled(client, base):
-            if name != declared():
+        arguments = {"PIP_NO_INDEX": "1"}
+        if base:
+            name, base = base, by_digest(client, base)
+            if not _pulled(client, base):
                 raise DownloadError(
                     f"the image {name} to build on is neither here nor in a registry that can be reached"
                 )
-            name = base = ensure_root(client, PYTHON)
-        arguments = {"BASE": base, "PIP_NO_INDEX": "1"}
-        labels = base_labels(name, base) | {MADE_OF: _digest(context, str(client.images.get(base).id))}
+            arguments |= {"BASE": base, "BUILD_BASE": base, "KEYLINE_COMPILE": "0"}
+        else:
+            name, base = _ensured(client, BASE, PYTHON)
+            arguments |= {"BASE": base, "BUILD_BASE": _ensured(client, BUILD_BASE, BUILD)[1]}
+        stages = [str(client.images.get(arguments[each]).id) for each in (BASE, BUILD_BASE)]
+        labels = base_labels(name, base) | {MADE_OF: _digest(context, *stages)}
         if not _local(client, tag) or client.images.get(tag).labels.get(MADE_OF) != labels[MADE_OF]:
             link_wheels(context / "build" / "wheels")
             _build(client, context, tag, arguments, labels)
     return tag
+
+
+def _ensured(client: docker.DockerClient, argument: str, root: Root) -> tuple[str, str]:
+    """An image that the Dockerfile names, how it is named and by its digest; a root made here if it cannot be had."""
+    name = declared(argument)
+    base = by_digest(client, name)
+    if not _pulled(client, base):
+        name = base = ensure_root(client, root)
+    return name, base
 
 
 def ensure_pulsar(client: docker.DockerClient, version: str) -> str:
@@ -86,10 +98,10 @@ def ensure_pulsar(client: docker.DockerClient, version: str) -> str:
     return tag
 
 
-def _digest(tree: Path, root: str) -> str:
+def _digest(tree: Path, *roots: str) -> str:
     """Of what an image is made of; jars and wheels aside, which a version or a pinned hash decides."""
     files = sorted(path for path in tree.rglob("*") if path.is_file())
-    made_of = [root.encode()]
+    made_of = [root.encode() for root in roots]
     for path in files:
         made_of += [f"{path.relative_to(tree)} {path.stat().st_mode:o}".encode(), path.read_bytes()]
     return hashlib.sha256(b"\0".join(made_of)).hexdigest()[:12]
@@ -141,7 +153,7 @@ def _build(
 def _copy(source: Path, target: Path) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     if source.is_dir():
-        shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__", "*.so"))
     else:
         shutil.copy2(source, target)
 

@@ -44,6 +44,8 @@ class Root:
 
 
 PYTHON: Final = Root("python", ("python3", "python3-venv", "ca-certificates"))
+BUILD: Final = Root("build", (*PYTHON.packages, "python3-dev", "gcc", "libc6-dev"))
+"""The same Python with what compiling needs."""
 JAVA: Final = Root("java", ("openjdk-17-jre-headless", "ca-certificates"))
 
 

@@ -1,15 +1,17 @@
-"""The gateway of the demo: one, or several replicas that share the subscription."""
+"""The gateway of the demo: one, or several replicas in owner mode."""
 
 from __future__ import annotations
 
+import secrets
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import httpx
 
+from integration.demo.doors import Doors
 from integration.demo.scene import ReplicaView, Scene, SceneSource, merged
 from integration.gateway import KeylineGateway, service_url_of
-from proxy.core.sticky_key import consistent_slot, range_slot
+from integration.ports import LOOPBACK
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,16 +20,27 @@ if TYPE_CHECKING:
 
     from integration.standalone import PulsarStandalone
 
+SECRET_BYTES: Final = 32
+
+
+def replica_name(number: int) -> str:
+    """As it is configured, and shown."""
+    return f"replica-{number}"
+
 
 class Cluster:
     """Gateways in front of one broker, and what they show."""
 
-    def __init__(self, broker: PulsarStandalone, directory: Path, ports: Sequence[tuple[int, int]]) -> None:
+    def __init__(
+        self, broker: PulsarStandalone, directory: Path, ports: Sequence[tuple[int, int]], replica_ports: Sequence[int]
+    ) -> None:
         """One gateway for each pair of ports, for clients and for its admin API; `start` begins.
 
-        They write everything down below `directory`, for `make report`.
+        Several have a port each for the other replicas, and a secret that they prove to each other. They write
+        everything down below `directory`, for `make report`.
         """
         self.shared = len(ports) > 1
+        self._secret = directory / "replica-secret"
         journaled = {
             "journal": str((directory / "journal").absolute()),
             "journal_deliveries": "true",
@@ -38,22 +51,37 @@ class Cluster:
             KeylineGateway(
                 broker.service_url,
                 broker.admin_url,
-                directory / f"replica-{number}" if self.shared else directory,
+                directory / replica_name(number) if self.shared else directory,
                 port=port,
                 admin_port=admin_port,
-                settings=journaled
-                | ({"groups_enabled": "true", "replica_name": f"replica-{number}"} if self.shared else {}),
+                settings=journaled | (self._shares(number, replica_ports[number]) if self.shared else {}),
             )
             for number, (port, admin_port) in enumerate(ports)
         ]
+        self.owner = 0
+        """Number of the replica that serves the workers, or did so last."""
+        self.doors: dict[str, int] = {}
+        """The number of the replica that each worker is connected to."""
         self._restarting: dict[int, threading.Thread] = {}
         self._turn = 0
 
+    def _shares(self, number: int, port: int) -> dict[str, str]:
+        return {
+            "groups_enabled": "true",
+            "replica_name": replica_name(number),
+            "replica_listen": f"{LOOPBACK}:{port}",
+            "replica_secret_file": str(self._secret.absolute()),
+        }
+
     def start(self, stage: ExitStack) -> None:
         """Start all of them."""
-        stage.callback(self._wait_for_restarts)
+        if self.shared:
+            self._secret.touch(0o600)
+            self._secret.write_text(f"{secrets.token_urlsafe(SECRET_BYTES)}\n")
         for gateway in self.gateways:
             stage.enter_context(gateway)
+        # Before they are stopped: one that was killed publishes its journal when it is back.
+        stage.callback(self._wait_for_restarts)
 
     @property
     def service_url(self) -> str:
@@ -64,6 +92,10 @@ class Cluster:
         """The same, beginning with each replica in turn, as a Service would spread its clients."""
         self._turn += 1
         return service_url_of(self.gateways, self._turn % len(self.gateways))
+
+    def workers_at(self, number: int) -> frozenset[str]:
+        """Workers that lose their connection when this replica ends."""
+        return frozenset(worker for worker, door in self.doors.items() if door == number)
 
     def roll(self, number: int) -> None:
         """Restart a replica in peace, beside whatever goes on."""
@@ -90,8 +122,8 @@ class ClusterSource:
         """Nothing seen yet."""
         self._cluster = cluster
         self._topic = topic
-        slot = range_slot if cluster.shared else consistent_slot
-        self._sources = [SceneSource(topic, key_count, slot) for _ in cluster.gateways]
+        self._sources = [SceneSource(topic, key_count) for _ in cluster.gateways]
+        self._doors = Doors(cluster.gateways)
 
     def scene(self) -> Scene:
         """Ask every gateway that answers."""
@@ -100,13 +132,22 @@ class ClusterSource:
         return merged([self._scene_of(number) for number in range(len(self._sources))])
 
     def _scene_of(self, number: int) -> Scene:
-        name = f"replica-{number}"
+        gateway = self._cluster.gateways[number]
         try:
-            statistics = self._cluster.gateways[number].statistics()
+            statistics, deployment = gateway.statistics(), gateway.deployment()
         except httpx.HTTPError:
-            return Scene(replicas=(ReplicaView(name, "away", leads=False, streams=0, streams_count=0),))
-        group = next((item["group"] for item in statistics["subscriptions"] if item["topic"] == self._topic), None)
-        if group is None:
-            return Scene(replicas=(ReplicaView(name, "no workers", leads=False, streams=0, streams_count=0),))
-        view = ReplicaView(name, group["state"], group["leads"], group["streams_here"], group["streams_count"])
-        return self._sources[number].scene(statistics, view)
+            return Scene(replicas=(ReplicaView(replica_name(number), "away"),))
+        doors = self._doors.of(item for item in statistics["subscriptions"] if item["topic"] == self._topic)
+        if doors:
+            self._cluster.owner, self._cluster.doors = number, doors
+        view = ReplicaView(
+            replica_name(number),
+            deployment["state"],
+            leads=deployment["leader"] == deployment["replica"],
+            owns=bool(doors),
+            bundles=deployment["bundles_here"],
+            bundles_count=deployment["bundles_count"],
+        )
+        return self._sources[number].scene(
+            statistics, view, {worker: replica_name(door) for worker, door in doors.items()}
+        )

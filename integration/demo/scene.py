@@ -7,7 +7,7 @@ that has it. Two of a few hundred keys may share a slot; then they share their f
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,10 +38,12 @@ class ReplicaView:
 
     name: str
     state: str
-    leads: bool
-    streams: int
-    """Streams of the hash space that it delivers."""
-    streams_count: int
+    leads: bool = False
+    owns: bool = False
+    """Whether it serves the demo's subscription."""
+    bundles: int = 0
+    """Parts of all subscriptions that it owns."""
+    bundles_count: int = 0
     """All there are; 0 before it knows."""
 
 
@@ -89,17 +91,19 @@ class Scene:
 class SceneSource:
     """Makes scenes of one topic, remembering which hand-overs were shown."""
 
-    def __init__(self, topic: str, key_count: int, slot: Callable[[int], int] = consistent_slot) -> None:
-        """Work out each key's slot; `slot` is the gateway's way from a key's full hash to it."""
+    def __init__(self, topic: str, key_count: int) -> None:
+        """Work out each key's slot."""
         self._topic = topic
         self._names: dict[int, list[str]] = defaultdict(list)
         for key in range(key_count):
             name = key_name(key)
-            self._names[slot(murmur31(name.encode()))].append(name)
+            self._names[consistent_slot(murmur31(name.encode()))].append(name)
         self._shown = 0
 
-    def scene(self, statistics: dict[str, Any], replica: ReplicaView | None = None) -> Scene:
-        """Read the gateway's answer, or that of one replica."""
+    def scene(
+        self, statistics: dict[str, Any], replica: ReplicaView | None = None, doors: Mapping[str, str] | None = None
+    ) -> Scene:
+        """Read the gateway's answer, or that of one replica; `doors` has where each worker is connected."""
         replicas = () if replica is None else (replica,)
         found = [item for item in statistics["subscriptions"] if item["topic"] == self._topic]
         if not found:
@@ -114,7 +118,7 @@ class SceneSource:
         self._shown = subscription["hand_over_count"]
         latest = subscription["hand_overs"][-new:] if new else []
         return Scene(
-            workers=tuple(_worker(worker, replica) for worker in workers),
+            workers=tuple(_worker(worker, doors or {}) for worker in workers),
             waits=tuple(sorted(waits, key=lambda wait: -wait.seconds)),
             hand_overs=tuple(self._hand_over(item) for item in latest),
             hand_over_count=subscription["hand_over_count"],
@@ -157,13 +161,12 @@ def merged(scenes: Sequence[Scene]) -> Scene:
     )
 
 
-def _worker(worker: dict[str, Any], replica: ReplicaView | None) -> WorkerView:
-    part = replica.streams / replica.streams_count if replica is not None and replica.streams_count else 1.0
+def _worker(worker: dict[str, Any], doors: Mapping[str, str]) -> WorkerView:
     return WorkerView(
         name=worker["name"],
-        share=worker["hash_space_share"] * part,
+        share=worker["hash_space_share"],
         in_hand=worker["unacked_messages"],
         done=worker["acked_messages"],
         draining=worker["draining_hashes_count"],
-        replica="" if replica is None else replica.name,
+        replica=doors.get(worker["name"], ""),
     )

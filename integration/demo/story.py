@@ -12,7 +12,6 @@ from itertools import cycle
 from typing import TYPE_CHECKING, Final
 
 from integration.load.lives import Cause
-from integration.load.options import SUBSCRIPTION
 
 if TYPE_CHECKING:
     from integration.demo.cluster import Cluster
@@ -31,6 +30,7 @@ class Step:
     """One thing that happens to the workers."""
 
     words: str
+    """`{owner}` in it is the replica that owns the subscription then."""
     act: Callable[[LoadRun, Cluster], object]
 
 
@@ -53,10 +53,21 @@ def leave(run: LoadRun, name: str) -> None:
     run.release_worker(name)
 
 
-def kill_replica(run: LoadRun, cluster: Cluster) -> None:
-    """Kill a replica; what was under way at its workers is delivered again."""
-    run.interruption(Cause.GATEWAY_KILLED, workers=cluster.gateways[1].workers(run.topic, SUBSCRIPTION))
-    cluster.kill(1)
+def change_pace(run: LoadRun, name: str) -> None:
+    """Make a worker slow, or quick again."""
+    run.workers[name].change_pace()
+
+
+def roll_owner(run: LoadRun, cluster: Cluster) -> None:
+    """Restart the owner; those that are connected to it may get again what they have from the next one."""
+    run.interruption(Cause.GATEWAY_STOPPED, workers=cluster.workers_at(cluster.owner))
+    cluster.roll(cluster.owner)
+
+
+def kill_owner(run: LoadRun, cluster: Cluster) -> None:
+    """Kill the owner; what was under way at the workers, all of which it serves, is delivered again."""
+    run.interruption(Cause.GATEWAY_KILLED, workers=frozenset(run.workers))
+    cluster.kill(cluster.owner)
 
 
 _ROUND: Final = (
@@ -64,10 +75,12 @@ _ROUND: Final = (
         "dora starts as a fourth worker. Some keys of the others become hers.",
         lambda run, cluster: start(run, cluster, "dora"),
     ),
+    Step("anna slows down: each message takes her twenty times as long.", lambda run, _: change_pace(run, "anna")),
     Step(
         "ben leaves: he finishes his messages and closes. His keys go to the others.",
         lambda run, _: leave(run, "ben"),
     ),
+    Step("anna is as quick as before.", lambda run, _: change_pace(run, "anna")),
     Step("ben comes back and gets exactly the keys he had.", lambda run, cluster: start(run, cluster, "ben")),
     Step("cleo is killed (kill -9) with messages in her hands.", lambda run, _: run.kill_worker("cleo")),
     Step("cleo is started again.", lambda run, cluster: start(run, cluster, "cleo")),
@@ -77,12 +90,15 @@ _ROUND: Final = (
 _ROUND_OF_REPLICAS: Final = (
     Step("dora starts as a fourth worker, at whichever replica.", lambda run, cluster: start(run, cluster, "dora")),
     Step(
-        "replica-0 is restarted. It hands its keys over first, and nothing is delivered twice.",
-        lambda _, cluster: cluster.roll(0),
+        "{owner}, the subscription's owner, which serves all workers, is restarted. It hands it over first.",
+        roll_owner,
     ),
     Step("ben leaves: he finishes his messages and closes.", lambda run, _: leave(run, "ben")),
-    Step("ben comes back. Slices go where workers are.", lambda run, cluster: start(run, cluster, "ben")),
-    Step("replica-1 is killed (kill -9). The others get its keys when it has certainly stopped.", kill_replica),
+    Step("ben comes back, and gets exactly the keys he had.", lambda run, cluster: start(run, cluster, "ben")),
+    Step(
+        "{owner}, the owner now, is killed (kill -9). Another owns the subscription when it has certainly stopped.",
+        kill_owner,
+    ),
     Step("cleo is killed (kill -9) with messages in her hands.", lambda run, _: run.kill_worker("cleo")),
     Step("cleo is started again.", lambda run, cluster: start(run, cluster, "cleo")),
     Step("dora leaves.", lambda run, _: leave(run, "dora")),

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
-    from integration.demo.scene import HandOverView, ReplicaView
+    from integration.demo.scene import HandOverView, ReplicaView, WorkerView
 
 LINES_KEPT: Final = 12
 WAITS_SHOWN_MAX: Final = 5
@@ -92,9 +92,9 @@ class PlainDisplay:
         if time.monotonic() - self._shown_at < PLAIN_INTERVAL_S:
             return
         self._shown_at = time.monotonic()
-        workers = ", ".join(f"{worker.name} {worker.share:.0%}" for worker in scene.workers) or "none"
+        workers = ", ".join(map(_share, scene.workers)) or "none"
         if scene.replicas:
-            self.say("streams at: " + ", ".join(map(_replica, scene.replicas)) + ".")
+            self.say("gateways: " + ", ".join(map(_replica, scene.replicas)) + ".")
         self.say(f"keys at: {workers}. Sent {sent:,}, delivered {delivered:,}.")
         if scene.waits:
             first = scene.waits[0]
@@ -104,10 +104,16 @@ class PlainDisplay:
             )
 
 
+def _share(worker: WorkerView) -> str:
+    return f"{worker.name} {worker.share:.0%}{worker.replica and f' (via {worker.replica})'}"
+
+
 def _replica(replica: ReplicaView) -> str:
-    if not replica.streams_count:
+    if not replica.bundles_count:
         return f"{replica.name} {replica.state}"
-    return f"{replica.name} {replica.streams} of {replica.streams_count}{' (leads)' if replica.leads else ''}"
+    roles = [words for words, has in (("leads", replica.leads), ("owns the subscription", replica.owns)) if has]
+    told = f" ({', '.join(roles)})" if roles else ""
+    return f"{replica.name} {replica.bundles} of {replica.bundles_count} bundles{told}"
 
 
 class LiveDisplay:
@@ -161,14 +167,15 @@ def _replicas(scene: Scene) -> list[RenderableType]:
     if not scene.replicas:
         return []
     table = Table(box=None, expand=True)
-    for title in ("replica", "streams", "", "state", "leads"):
+    for title in ("replica", "bundles", "", "state", "", ""):
         table.add_column(title, style="bold" if title == "replica" else "")
     for each in scene.replicas:
         bar = ProgressBar(
-            total=each.streams_count or 1, completed=each.streams, width=SHARE_WIDTH, complete_style="cyan"
+            total=each.bundles_count or 1, completed=each.bundles, width=SHARE_WIDTH, complete_style="cyan"
         )
-        part = f"{each.streams} of {each.streams_count}" if each.streams_count else "-"
-        table.add_row(each.name, bar, part, each.state, "leads" if each.leads else "")
+        part = f"{each.bundles:,} of {each.bundles_count:,}" if each.bundles_count else "-"
+        owns = Text("owns the subscription" if each.owns else "", style="green")
+        table.add_row(each.name, bar, part, each.state, "leads" if each.leads else "", owns)
     return [Panel(table, title="Gateways", title_align="left", border_style="cyan")]
 
 
@@ -176,7 +183,7 @@ def _workers(scene: Scene) -> RenderableType:
     table = Table(box=None, expand=True)
     table.add_column("worker", style="bold")
     if scene.replicas:
-        table.add_column("at")
+        table.add_column("connected to")
     table.add_column("share of the keys", width=SHARE_WIDTH)
     for title in ("", "messages in hand", "finished", "keys draining"):
         table.add_column(title, justify="right")

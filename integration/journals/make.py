@@ -138,17 +138,12 @@ def _write_told(plan: Plan, root: Path, known: Known) -> None:
     epochs = -(-plan.messages // plan.epoch_messages)
     began = _sent_ns(plan, np.arange(epochs, dtype=np.int64) * plan.epoch_messages)
     for gateway in range(plan.gateways):
-        joined: list[Told] = [(0, "subscription_began", None, {"ordering_mode": "key_exclusive"})]
-        joined += [(int(at), "worker_joined", f"w{epoch % plan.workers}", {}) for epoch, at in enumerate(began)]
-        _write(plan, root, EVENTS, gateway, "told", _event_columns(joined))
+        told: list[Told] = [(0, "subscription_began", None, {"ordering_mode": "key_exclusive"})]
+        told += [(0, "worker_joined", f"w{worker}", {}) for worker in range(plan.workers)]
+        told += [event for epoch, at in enumerate(began[1:], 1) for event in _restart(plan, epoch, int(at))]
+        _write(plan, root, EVENTS, gateway, "told", _event_columns(told))
         moved = [
-            (
-                int(at),
-                drain * SLOTS_APART,
-                f"w{epoch % plan.workers}",
-                f"w{(epoch + 1) % plan.workers}",
-                (drain + 1) * MS,
-            )
+            (int(at), drain * SLOTS_APART, _worker(plan, epoch + 1), _worker(plan, epoch), (drain + 1) * MS)
             for epoch, at in enumerate(began[1:], 1)
             for drain in range(DRAINS_PER_EPOCH)
         ]
@@ -157,6 +152,22 @@ def _write_told(plan: Plan, root: Path, known: Known) -> None:
         if moved:
             _write(plan, root, DRAINS, gateway, "told", _drain_columns(moved))
         _write(plan, root, METRICS, gateway, "told", _metric_columns(began))
+
+
+def _worker(plan: Plan, number: int) -> str:
+    return f"w{number % plan.workers}"
+
+
+def _restart(plan: Plan, epoch: int, at_ns: int) -> list[Told]:
+    """A worker leaves in the pause and comes again as the epoch begins, which takes slots from its neighbour."""
+    name, neighbour = _worker(plan, epoch), _worker(plan, epoch + 1)
+    slots = [drain * SLOTS_APART for drain in range(DRAINS_PER_EPOCH)]
+    lost = [{"start": slot, "end": slot, "source": name, "target": neighbour} for slot in slots]
+    gained = [{"start": slot, "end": slot, "source": neighbour, "target": name} for slot in slots]
+    return [
+        (at_ns - PAUSE_NS // 2, "worker_left", name, {"moves_count": len(lost), "moves": lost}),
+        (at_ns, "worker_joined", name, {"moves_count": len(gained), "moves": gained}),
+    ]
 
 
 def _event_columns(events: list[Told]) -> dict[str, Any]:
@@ -179,6 +190,8 @@ def _drain_columns(drains: list[tuple[int, int, str, str, int]]) -> dict[str, An
         "began_ns": np.array([at for at, *_ in drains], np.int64),
         "duration_ns": np.array([duration for *_, duration in drains], np.int64),
         "waiting_messages": np.ones(len(drains), np.int64),
+        "cause": "worker_joined",
+        "cause_consumer": pa.array([target for _, _, _, target, _ in drains]).dictionary_encode(),
     }
 
 

@@ -9,25 +9,22 @@ import json
 import sys
 import tempfile
 import time
-from importlib.resources import files
 from pathlib import Path
-
-from integration.journals.plan import FAULTS
 
 
 def by_spark(root: str, cores: int) -> dict[str, int]:
     """As `keyline report` without `--out` does it."""
-    from spark_reports.run import report, session  # noqa: PLC0415 - not in DuckDB's process
+    from spark_reports.run import opened, report, session  # noqa: PLC0415 - not in DuckDB's process
 
-    return report(session(f"local[{cores}]"), root, None).by_kind
+    return report(session(f"local[{cores}]", size_bytes=opened(root).size_bytes), root, None).by_kind
 
 
 def by_report(root: str, cores: int) -> dict[str, int]:
     """As `keyline report` with `--out` does it: the audit and all other jobs, and everything is written."""
-    from spark_reports.run import report, session  # noqa: PLC0415 - not in DuckDB's process
+    from spark_reports.run import opened, report, session  # noqa: PLC0415 - not in DuckDB's process
 
     steps = Steps()
-    spark = session(f"local[{cores}]")
+    spark = session(f"local[{cores}]", size_bytes=opened(root).size_bytes)
     with tempfile.TemporaryDirectory() as out:
         found = report(spark, root, Path(out), watcher=steps).by_kind
         steps.began("", 0, 0)
@@ -54,14 +51,11 @@ class Steps:
 
 
 def by_duckdb(root: str, cores: int) -> dict[str, int]:
-    """The same questions as SQL."""
-    import duckdb  # noqa: PLC0415 - not in Spark's process
+    """As `keyline report --engine duckdb` does it."""
+    from spark_reports import duckdb_audit  # noqa: PLC0415 - not in Spark's process
+    from spark_reports.run import opened  # noqa: PLC0415 - likewise
 
-    question = (files("integration.journals") / "audit.sql").read_text()
-    connection = duckdb.connect(config={"threads": cores})
-    answer = connection.execute(question.replace("$files", f"{root}/deliveries/**/*.parquet")).fetchone()
-    assert answer is not None
-    return dict(zip(FAULTS, answer, strict=True))
+    return duckdb_audit.report(opened(root), threads=cores)[0].by_kind
 
 
 ENGINES = {"spark": by_spark, "report": by_report, "duckdb": by_duckdb}

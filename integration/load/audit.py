@@ -83,6 +83,10 @@ class AuditResult:
     """Different messages that a worker acknowledged."""
     keys: int
     lives: int
+    mixed_batches: int
+    """Entries that came with messages of several keys."""
+    divided_batches: int
+    """Of these, those whose messages came to several workers."""
     missing: tuple[tuple[int, int, int], ...]
     """(producer, key, sequence) confirmed by the broker and never delivered."""
     invented: tuple[tuple[int, int, int], ...]
@@ -147,6 +151,8 @@ def audit(
             duplicates.append(Duplicate(reason.cause if reason else None, str(before), str(again)))
             overtakings += _overtaken(of_key, again, before, reason)
     delivered = {item.number for item in deliveries}
+    mixed = [items for items in entries.values() if len({item.key for item in items}) > 1]
+    divided = [items for items in mixed if len({item.life for item in _first(items)}) > 1]
     return AuditResult(
         sent=sum(sum(record.sent.values()) for record in producers),
         confirmed=sum(record.confirmed_count for record in producers),
@@ -155,6 +161,8 @@ def audit(
         acknowledged=len({item.number for item in deliveries if item.acked_at_ns is not None}),
         keys=len(by_key),
         lives=len(lives),
+        mixed_batches=len(mixed),
+        divided_batches=len(divided),
         missing=tuple(_missing(producers, delivered)),
         invented=tuple(_invented(producers, delivered)),
         garbled=sum(life.garbled for life in lives),
@@ -217,6 +225,14 @@ def _shared(deliveries: Iterable[Delivery]) -> Iterator[Evidence]:
         holding.append(delivery)
 
 
+def _first(deliveries: Iterable[Delivery]) -> Iterable[Delivery]:
+    """The first delivery of each message."""
+    first: dict[tuple[int, int, int], Delivery] = {}
+    for item in deliveries:
+        first.setdefault(item.number, item)
+    return first.values()
+
+
 def _repetitions(deliveries: Iterable[Delivery], entries: Entries, resenders: set[int]) -> Iterator[Repetition]:
     """Each repeated delivery of one key, the one before it, and what explains it."""
     history: dict[tuple[int, int, int], list[Delivery]] = defaultdict(list)
@@ -269,12 +285,10 @@ def _unfinished(before: Delivery, batch: Iterable[Delivery], broken: Interruptio
     That is one it had received, or one that nobody had received by then and that was in its client's queue. A
     message of the batch that was at another worker by then does not count: batches are cut by key.
     """
-    first: dict[tuple[int, int, int], Delivery] = {}
     for item in batch:
-        first.setdefault(item.number, item)
         if item.life is before.life and item.at_ns < broken.at_ns and not item.acknowledged_before(broken):
             return True
-    return any(item.at_ns >= broken.at_ns for item in first.values())
+    return any(item.at_ns >= broken.at_ns for item in _first(batch))
 
 
 def _overtaken(

@@ -44,6 +44,9 @@ def _rows(result: AuditResult) -> list[tuple[str, int, str]]:
         ("messages delivered", result.delivered, f"{result.keys:,} keys, to {result.lives} workers in turn"),
         ("acknowledged", result.acknowledged, ""),
     ]
+    if result.mixed_batches:
+        divided = f"{result.divided_batches:,} of them went to several workers, each message by its key"
+        rows.append(("batches of several keys", result.mixed_batches, divided))
     for cause, count in sorted(result.duplicates_by_cause.items(), key=str):
         if cause is not None:
             rows.append(("delivered again", count, cause.value))

@@ -2,7 +2,7 @@
 
 `python -m integration.load.worker OPTIONS_JSON RECORD_FILE`. SIGTERM ends it as a careful operator's worker ends: it
 takes nothing more, acknowledges what it has finished with and closes its consumer. SIGKILL ends it at any point, with
-its record complete up to there (see `records`).
+its record complete up to there (see `records`). SIGUSR2 makes it slower by `SLOWER`; the next ends that.
 
 The moment of receiving is taken after the client handed a message over, the moment of acknowledging before the client
 is told. So an interval written here lies inside the one the gateway sees, and two intervals that overlap here overlap
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 RECEIVE_TIMEOUT_MS: Final = 50
 """How soon a stop request is noticed when no message comes."""
+SLOWER: Final = 20
+"""How many times as long a slow one takes for a message."""
 
 
 class Worker:
@@ -44,7 +46,9 @@ class Worker:
         self._random = random.Random(options.seed)  # noqa: S311 - a repeatable choice, no secret
         self._pending: deque[tuple[int, pulsar.Message]] = deque()
         self._stopping = False
+        self._slower = 1
         signal.signal(signal.SIGTERM, self._stop)
+        signal.signal(signal.SIGUSR2, self._change_pace)
         watch = ConnectionWatch(
             lost=lambda: self._records.life(Event.CONNECTION_LOST, time.monotonic_ns()),
             connected=lambda: self._records.life(Event.CONNECTED, time.monotonic_ns()),
@@ -92,6 +96,10 @@ class Worker:
         _ = number, frame
         self._stopping = True
 
+    def _change_pace(self, number: int, frame: FrameType | None) -> None:
+        _ = number, frame
+        self._slower = SLOWER if self._slower == 1 else 1
+
     def _listen(self, consumer: pulsar.Consumer, message: pulsar.Message) -> None:
         # The library may call before `subscribe` has returned. Its consumer can acknowledge, though not be closed.
         self._acknowledging = consumer
@@ -110,7 +118,7 @@ class Worker:
             self._record(Event.NACKED, time.monotonic_ns(), message)
             self._acknowledging.negative_acknowledge(message)
         elif options.ack_delay_ms:
-            self._pending.append((received_ns + int(options.ack_delay_ms * 1e6), message))
+            self._pending.append((received_ns + int(options.ack_delay_ms * self._slower * 1e6), message))
         else:
             self._acknowledge(message)
 

@@ -105,6 +105,10 @@ class WorkerProcess:
         """Let it go on."""
         self._process.signal(signal.SIGCONT)
 
+    def change_pace(self) -> None:
+        """Let it take longer for each message from now on, or as long as before again; on a WebSocket it cannot."""
+        self._process.signal(signal.SIGUSR2)
+
     def life(self) -> WorkerLife:
         """Return what it wrote, for the audit.
 

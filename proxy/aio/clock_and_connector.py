@@ -57,12 +57,18 @@ class AioConnector:
     """Opens TCP connections, plain or with TLS by the address's scheme."""
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, limits: Limits, ssl_context: ssl.SSLContext | None = None
+        self,
+        loop: asyncio.AbstractEventLoop,
+        limits: Limits,
+        ssl_context: ssl.SSLContext | None = None,
+        *,
+        tls_only: bool = False,
     ) -> None:
-        """`ssl_context` is needed for ``pulsar+ssl`` addresses only."""
+        """`ssl_context` is needed for ``pulsar+ssl`` addresses; `tls_only` refuses all others."""
         self._loop = loop
         self._limits = limits
         self._ssl_context = ssl_context
+        self._tls_only = tls_only
         self._tasks: set[asyncio.Task[None]] = set()
 
     def connect(self, address: str, receiver: Receiver) -> None:
@@ -84,10 +90,13 @@ class AioConnector:
 
     async def _dial(self, url: ServiceUrl, protocol: AioTransport) -> None:
         if not url.tls:
+            if self._tls_only:
+                message = "it is an address without TLS, and here is TLS only"
+                raise ValueError(message)
             await self._loop.create_connection(lambda: protocol, url.host, url.port)
             return
         if self._ssl_context is None:
-            message = "TLS to brokers is not configured"
+            message = "no TLS is configured for such addresses"
             raise ValueError(message)
         await self._loop.create_connection(
             lambda: protocol, url.host, url.port, ssl=self._ssl_context, server_hostname=url.host

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import math
 import socket
+import struct
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, cast
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger("keyline.net")
 
+RESET: Final = struct.pack("ii", 1, 0)
+"""Of SO_LINGER: at the close the system sends nothing more but a reset."""
 READ_OUT_S: Final = 1.0
 """Time in which a closing connection still reads the data that its peer has sent."""
 
@@ -136,11 +139,11 @@ class AioTransport(asyncio.Protocol):
 
     def abort(self) -> None:
         """As the port says; `connection_lost` comes from the loop, never from here."""
-        self._closing = self._writes_end = True
-        self._close_reason = self._close_reason or "closed by us"
-        self._drop_pieces()
-        if self._transport is not None:
-            self._transport.abort()
+        if self._transport is not None and not self._transport.is_closing():
+            raw = self._transport.get_extra_info("socket")
+            if raw is not None:  # or the system tries to send what it has, for minutes
+                raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
+        self._close_at_once()
 
     # ---- asyncio.Protocol
 
@@ -221,6 +224,13 @@ class AioTransport(asyncio.Protocol):
         if self._closing and not self._pieces:
             transport.close()
 
+    def _close_at_once(self) -> None:
+        self._closing = self._writes_end = True
+        self._close_reason = self._close_reason or "closed by us"
+        self._drop_pieces()
+        if self._transport is not None:
+            self._transport.abort()
+
     def _drop_pieces(self) -> None:
         self._pieces.clear()
         self._pieces_bytes = 0
@@ -251,7 +261,7 @@ class AioTransport(asyncio.Protocol):
             if self._closing:
                 return
             if time.monotonic() >= until or (self._reading and not self._heard):
-                self.abort()
+                self._close_at_once()
             elif self._reading:
                 self._read_out(until)
             else:

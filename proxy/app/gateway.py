@@ -11,21 +11,25 @@ from __future__ import annotations
 import asyncio
 import signal
 import time
+from functools import partial
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 import structlog
 import uvloop
 
-from admin_api.app import admin_app
+from admin_api.app import admin_app, replica_app
 from admin_api.metrics.snapshot import snapshot
 from admin_api.origins import is_loopback
 from admin_api.pulsar.proxying import BrokerAdmin
+from admin_api.replica_answers import ReplicaAnswers
+from admin_api.replicas import legs_drained
 from admin_api.server import AdminServer
 from proxy.aio.background import AioBackground
 from proxy.aio.clock_and_connector import AioClock, AioConnector
 from proxy.aio.tls import TlsWatch
 from proxy.app.collector import Collector, spare_the_collector
+from proxy.app.compiled import running
 from proxy.app.listener import GatewayServer
 from proxy.app.owner_mode import owner_mode_of
 from proxy.app.parts import (
@@ -36,6 +40,7 @@ from proxy.app.parts import (
     picked,
     rivals_of,
     session_settings,
+    sweep_of,
 )
 from proxy.app.proxy_role import proxy_role_of
 from proxy.app.security import Certificates, tokens
@@ -55,6 +60,7 @@ from proxy.net.subscription.openings import Openings
 from proxy.net.subscription.settings import SubscriptionSettings
 from proxy.net.websocket.sockets import WorkerSockets
 from proxy.views.admin import Admin
+from proxy.views.deployment import NO_DEPLOYMENT, DeploymentSummary
 from proxy.views.metrics import CertificatesSummary, MetricsSource
 
 if TYPE_CHECKING:
@@ -62,8 +68,10 @@ if TYPE_CHECKING:
 
     from proxy.aio.tls import TlsFiles
     from proxy.app.log_limiter import LineLimiter
+    from proxy.app.owner_mode import OwnerMode
     from proxy.config.load import Loaded
     from proxy.journal.service import JournalService
+    from proxy.net.group.groups import Groups
 
 FAREWELL_S = 2.0
 """Time for clients to read sent data before their connections are aborted."""
@@ -73,6 +81,9 @@ log = structlog.get_logger("keyline.gateway")
 
 class Gateway:
     """All parts of one gateway on one event loop."""
+
+    _legs: asyncio.Task[None] | None = None
+    """Waits, as it stops, for what its clients have of other replicas."""
 
     def __init__(self, loaded: Loaded, loop: asyncio.AbstractEventLoop, log_limiter: LineLimiter) -> None:
         """Create every part; nothing listens or connects yet. Raises `StartFailure`."""
@@ -86,44 +97,49 @@ class Gateway:
         self._brokers = Brokers(connector, clock, broker_settings(config), names.add)
         self._probe = BrokerProbe(self._brokers, clock)
         self._groups = groups_of(config, self._brokers, clock)
-        owner = self._owner = owner_mode_of(config, loop, self._brokers, clock, limits)
+        owner = self._owner = owner_mode_of(config, loop, self._brokers, clock, limits, tls.replicas)
         self._background = AioBackground(loop)
         openings = self._openings = Openings(clock, self._background)
         subscription_settings = picked(SubscriptionSettings, config)
-        self._subscriptions = Subscriptions(self._brokers, clock, subscription_settings, openings, self._is_shared)
+        subscriptions = self._subscriptions = Subscriptions(
+            self._brokers, clock, subscription_settings, openings, self._is_shared
+        )
         if self._groups is not None:
             self._subscriptions.new_assignment = self._groups.new_assignment
         if owner is not None:
             self._subscriptions.ownership = owner.deployment.bundles
+            owner.deployment.share_orders(subscriptions)
         events = self._subscriptions.events
         self._journal = journal_of(config, clock)
         if self._journal is not None:
             events.event_recorder = self._journal.journal
         self._event_topic = event_topic_of(config, events, clock)
-        part = self._groups if owner is None else owner.deployment
-        rivals = rivals_of(config, None if part is None else part.replica, self._brokers, clock)
-        self._elections = ProducerElections(clock, events, picked(ElectionSettings, config), rivals)
-        slices = self._subscriptions.slices
-        session_parts = (
-            connector, clock, self._subscriptions, self._elections, names, client_settings, limits, slices
-        )  # fmt: skip
-        sessions = Sessions(*session_parts, None if owner is None else owner.ways.onward)
-        self._led_here = None if owner is None else Sessions(*session_parts, owner.ways.here_only, of_replicas=True)
+        replica = _replica_of(self._groups, owner)
+        self._sweep = sweep_of(config, replica, self._brokers, clock)
+        self._elections = ProducerElections(
+            clock, events, picked(ElectionSettings, config), rivals_of(config, replica, self._brokers, clock)
+        )
+        new_sessions = partial(Sessions, connector, clock, self._subscriptions, self._elections, names, client_settings)
+        sessions = new_sessions(limits, subscriptions.slices, None if owner is None else owner.ways.onward)
+        self._led_here: Sessions | None = None
+        if owner is not None:
+            self._led_here = new_sessions(limits, subscriptions.slices, owner.ways.here_only, of_replicas=True)
         """Of clients that other replicas led here."""
         self._server = GatewayServer(sessions, limits, loop)
-        subscriptions = self._subscriptions
         events.number_from(time.time_ns() // 1_000_000)  # more than in any earlier run
         collector = self._collector = Collector(clock, subscriptions.__len__, lambda: subscriptions.ended_total)
-        admin = Admin(
+        admin = self._operated = Admin(
             subscriptions,
             self._elections,
             self.not_ready_because,
             effective_json(loaded)["settings"],
             limits.max_frame_bytes,
             self._groups,
+            None if owner is None else owner.view,
         )
-        metrics = MetricsSource(
+        metrics = self._metrics = MetricsSource(
             version("keyline"),
+            running(),
             self.not_ready_because,
             self._server.statistics,
             subscriptions,
@@ -135,8 +151,8 @@ class Gateway:
             None if self._event_topic is None else self._event_topic.summary,
             self._certificates,
             lambda: log_limiter.left_out_total,
+            self._deployment,
         )
-        self._metrics = metrics
         self._snapshots: asyncio.Task[None] | None = None
         self._sending: asyncio.Task[None] | None = None
         serving = config.serving
@@ -161,6 +177,8 @@ class Gateway:
                 socket_origins=serving.websocket_origins,
                 tokens=tokens(config),
                 metrics_open=config.security.metrics_open,
+                others=None if owner is None else owner.others,
+                gateway=serving.replica_name,
             ),
             limits.keep_alive_s,
             tls.server.context if tls.server is not None and config.security.admin_tls else None,
@@ -175,11 +193,18 @@ class Gateway:
         """Other topics are not reported here."""
         tls = self._tls
         shown = {"clients": tls.clients, "brokers": tls.broker, "brokers_as_proxy": tls.proxy_role}
+        if tls.replicas is not None:
+            shown["replicas"] = tls.replicas.accepts
         expire_at_s = {name: files.not_after_s for name, files in shown.items() if files is not None}
         watch = self._tls_watch
         return CertificatesSummary(
             {name: at_s for name, at_s in expire_at_s.items() if at_s is not None}, watch.well, watch.reloads
         )
+
+    def _deployment(self) -> DeploymentSummary:
+        if self._owner is None or self._led_here is None:
+            return NO_DEPLOYMENT
+        return self._owner.view.summary(self._led_here.statistics(accepting=self._listening))
 
     def _is_shared(self, key: tuple[str, str]) -> bool:
         """Whether a group shares the subscription of this topic and name: only where there is a cursor to share."""
@@ -241,6 +266,8 @@ class Gateway:
             self._sending = asyncio.create_task(self._event_topic.run())
         if self._groups is not None:
             self._groups.start()
+        if self._sweep is not None:
+            self._sweep.start()
         self._elections.start()
         self._listening = True
         log.info(
@@ -263,8 +290,11 @@ class Gateway:
         """In owner mode, let other replicas in."""
         if self._owner is None or self._led_here is None:
             return
+        asked = replica_app(
+            self._operated, self._operated, version("keyline"), read_only=self._config.serving.admin_read_only
+        )
         try:
-            await self._owner.start(self._led_here.admit)
+            await self._owner.start(self._led_here.admit, ReplicaAnswers(asked).answer)
         except StartFailure:
             self._server.stop_accepting()
             await self._admin.stop()
@@ -293,7 +323,11 @@ class Gateway:
         drained = asyncio.Event()
         self._drain(drained.set)
         await _first_of(timeout_s, drained, hurry)
+        if self._legs is not None:
+            self._legs.cancel()
         self._elections.close()
+        if self._sweep is not None:
+            self._sweep.close()
         complete = drained.is_set()  # once the subscriptions are closed there is nothing pending either
         if self._groups is not None:
             self._groups.close()
@@ -345,7 +379,7 @@ class Gateway:
         if leave is None:
             self._subscriptions.drain(done)
             return
-        under_way = 2
+        under_way = 2 if self._owner is None else 3
 
         def one_done() -> None:
             nonlocal under_way
@@ -355,6 +389,9 @@ class Gateway:
 
         self._subscriptions.drain(one_done)
         leave(one_done)
+        if self._owner is not None:
+            self._legs = asyncio.create_task(legs_drained(self._owner.others))
+            self._legs.add_done_callback(lambda _: one_done())
 
 
 def run(loaded: Loaded, log_limiter: LineLimiter) -> None:
@@ -377,6 +414,13 @@ async def _serve(loaded: Loaded, log_limiter: LineLimiter) -> None:
     spare_the_collector()
     await stop.wait()
     await gateway.drain_and_stop(hurry)
+
+
+def _replica_of(groups: Groups | None, owner: OwnerMode | None) -> str | None:
+    """Name of this process among its replicas; None for a gateway that is alone."""
+    if owner is not None:
+        return owner.deployment.replica
+    return None if groups is None else groups.replica
 
 
 async def _first_of(timeout_s: float, *events: asyncio.Event | None) -> None:

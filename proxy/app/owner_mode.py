@@ -8,70 +8,84 @@ from typing import TYPE_CHECKING
 import structlog
 
 from proxy.aio.clock_and_connector import AioConnector
-from proxy.aio.tls_door import BACKLOG
+from proxy.aio.tls_door import BACKLOG, TlsDoor
 from proxy.aio.transport import AioTransport
+from proxy.app.owner_parts import OwnerParts
 from proxy.app.parts import new_name, picked
 from proxy.config.types import split_host_port
 from proxy.errors import StartFailure
 from proxy.net.group.settings import GroupSettings
-from proxy.net.owner.deployment import Deployment
-from proxy.net.owner.dialling import ReplicaDialler
-from proxy.net.owner.door import ReplicaDoor
 from proxy.net.owner.proof import NUMBER_BYTES, Secret
-from proxy.net.owner.ways import Ways
-from proxy.service_url import PLAIN
+from proxy.service_url import PLAIN, TLS
 
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable
 
+    from proxy.app.security import ReplicaTls
     from proxy.config.settings import Config
     from proxy.limits import Limits
+    from proxy.net.owner.door import Led, ReplicaDoor
+    from proxy.net.owner.questions import AnswerQuestion
     from proxy.net.ports import BrokerDirectory, Clock, Receiver
 
 log = structlog.get_logger("keyline.owner")
 
 
-class OwnerMode:
-    """What a gateway has besides in owner mode."""
+class OwnerMode(OwnerParts):
+    """What a gateway has besides in owner mode, on its event loop."""
 
     def __init__(
-        self, config: Config, loop: asyncio.AbstractEventLoop, brokers: BrokerDirectory, clock: Clock, limits: Limits
+        self,
+        config: Config,
+        loop: asyncio.AbstractEventLoop,
+        brokers: BrokerDirectory,
+        clock: Clock,
+        limits: Limits,
+        tls: ReplicaTls | None,
     ) -> None:
-        """Nothing listens or connects yet. Raises `StartFailure`."""
+        """Nothing listens or connects yet; `tls` is None where replicas talk without. Raises `StartFailure`."""
         replicas = config.replicas
         self._loop = loop
-        self._clock = clock
         self._limits = limits
         self._listen = replicas.replica_listen
         secret = _secret(config)
-        address = replicas.replica_address or replicas.replica_listen
-        self.deployment = Deployment(
-            new_name(config), f"{PLAIN}://{address}", brokers, clock, picked(GroupSettings, config)
+        self._tls = tls
+        address = f"{PLAIN if tls is None else TLS}://{replicas.replica_address or replicas.replica_listen}"
+        connector = (
+            AioConnector(loop, limits)
+            if tls is None
+            else AioConnector(loop, limits, tls.connects.context, tls_only=True)
         )
-        self._secret = secret
-        dialler = ReplicaDialler(AioConnector(loop, limits), secret, clock, _number)
-        self.ways = Ways(self.deployment.owners, dialler, clock, limits)
-        self.door: ReplicaDoor | None = None
-        self._server: asyncio.Server | None = None
+        settings = picked(GroupSettings, config)
+        super().__init__(new_name(config), address, connector, secret, _number, brokers, clock, limits, settings)
+        self._server: asyncio.Server | TlsDoor | None = None
 
-    async def start(self, admit: Callable[[str], Receiver]) -> None:
+    async def start(self, admit: Callable[[str], Led], answer: AnswerQuestion) -> None:
         """Let other replicas in, and take part; `admit` gives the receiver for their clients.
 
-        Raises `StartFailure` when the address cannot be had.
+        `answer` answers what they ask for an operator. Raises `StartFailure` when the address cannot be had.
         """
-        self.door = door = ReplicaDoor(self.deployment.replica, self._secret, self._clock, _number, admit)
+        door = self.new_door(admit, answer)
+        try:
+            self._server = await self._open(door)
+        except OSError as error:
+            raise StartFailure(f"replica_listen {self._listen}: {error.strerror or error}") from error
+        log.info("replica port opened", address=self._listen, replica=self.deployment.replica, tls=bool(self._tls))
+        self.deployment.start()
+
+    async def _open(self, door: ReplicaDoor) -> asyncio.Server | TlsDoor:
+        """Accept connections. Raises `OSError`."""
         host, port = split_host_port(self._listen)
+        if self._tls is not None:
+            tls_door = TlsDoor(_Handshakes(door), self._limits, self._loop, self._tls.accepts.context)
+            await tls_door.open(host, port)
+            return tls_door
 
         def accept() -> AioTransport:
             return AioTransport(lambda _: door.knock(), self._loop, self._limits)
 
-        try:
-            self._server = await self._loop.create_server(accept, host, port, backlog=BACKLOG)
-        except OSError as error:
-            raise StartFailure(f"replica_listen {self._listen}: {error.strerror or error}") from error
-        log.info("replica port opened", address=self._listen, replica=self.deployment.replica)
-        self.deployment.start()
+        return await self._loop.create_server(accept, host, port, backlog=BACKLOG)
 
     def stop_accepting(self) -> None:
         """Refuse further connections."""
@@ -85,17 +99,39 @@ class OwnerMode:
         self.deployment.close()
 
 
+class _Handshakes:
+    """Implements `tls_door.Places`: `TlsDoor` bounds handshakes, and `ReplicaDoor` what has yet to prove itself."""
+
+    def __init__(self, door: ReplicaDoor) -> None:
+        self._door = door
+
+    def reserve(self, _peer: str) -> bool:
+        """Any may try."""
+        return True
+
+    def give_up(self, _peer: str) -> None:
+        """Nothing was reserved."""
+
+    def admit(self, _peer: str) -> Receiver:
+        """The certificate is verified, and it has yet to prove the secret."""
+        return self._door.knock()
+
+
 def owner_mode_of(
-    config: Config, loop: asyncio.AbstractEventLoop, brokers: BrokerDirectory, clock: Clock, limits: Limits
+    config: Config,
+    loop: asyncio.AbstractEventLoop,
+    brokers: BrokerDirectory,
+    clock: Clock,
+    limits: Limits,
+    tls: ReplicaTls | None,
 ) -> OwnerMode | None:
     """Make it, if it is configured. Raises `StartFailure`."""
-    return OwnerMode(config, loop, brokers, clock, limits) if picked(GroupSettings, config).owned else None
+    return OwnerMode(config, loop, brokers, clock, limits, tls) if picked(GroupSettings, config).owned else None
 
 
 def _secret(config: Config) -> Secret:
     file = config.replicas.replica_secret_file
-    if file is None:
-        raise StartFailure("replica_secret_file is needed with groups_mode owner: replicas prove to be such by it")
+    assert file is not None, "the configuration is not valid without it"
     try:
         return Secret.of_lines(file.read_bytes())
     except (OSError, ValueError) as error:

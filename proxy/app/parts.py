@@ -15,6 +15,7 @@ from proxy.net.broker.settings import BrokerSettings
 from proxy.net.election.rivals import ProducerRivals, rivals_topic
 from proxy.net.group.groups import Groups
 from proxy.net.group.settings import GroupSettings
+from proxy.net.group.sweep import GroupSweep
 from proxy.net.handshake import TargetPolicy
 from proxy.net.mail.shared import PulsarSharedMail
 from proxy.net.session.settings import SessionSettings
@@ -82,6 +83,13 @@ def rivals_of(config: Config, replica: str | None, brokers: Brokers, clock: AioC
         return None
     topic = rivals_topic(picked(GroupSettings, config).groups_namespace)
     return ProducerRivals(replica, PulsarSharedMail(topic, replica, brokers, clock), clock)
+
+
+def sweep_of(config: Config, replica: str | None, brokers: Brokers, clock: AioClock) -> GroupSweep | None:
+    """Make what removes topics of former groups, in both modes: a deployment may have changed its mode."""
+    if replica is None:
+        return None
+    return GroupSweep(picked(GroupSettings, config).groups_namespace, replica, brokers, clock)
 
 
 def journal_of(config: Config, clock: AioClock) -> JournalService | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ssl
 from importlib.metadata import version
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from admin_api.access.published_keys import PublishedKeys
 from admin_api.access.tokens import PUBLIC, SECRET, Roles, Tokens, public_key, secret_key
@@ -28,6 +28,13 @@ def client_version() -> str:
     return f"Keyline-v{version('keyline')}"
 
 
+class ReplicaTls(NamedTuple):
+    """A replica's certificate among the others: the same one to accept and to connect."""
+
+    accepts: TlsFiles
+    connects: TlsFiles
+
+
 class Certificates:
     """Every certificate that the configuration names."""
 
@@ -45,15 +52,15 @@ class Certificates:
             if security.tls_client_ca_file is not None:  # callers of the admin API authenticate by tokens
                 authorities = security.tls_client_ca_file
                 self.clients = TlsFiles(certificate=certificate, key=key, authorities=authorities, server=True)
+            self.replicas = _replica_tls(config) if config.replicas.replica_tls_certificate_file is not None else None
         except ConfigurationError as error:
             raise StartFailure(str(error)) from error
 
     @property
     def all(self) -> list[TlsFiles]:
         """Those that are in use, each once."""
-        return list(
-            {id(files): files for files in (self.broker, self.proxy_role, self.server, self.clients) if files}.values()
-        )
+        named = (self.broker, self.proxy_role, self.server, self.clients, *(self.replicas or ()))
+        return list({id(files): files for files in named if files}.values())
 
     @property
     def broker_context(self) -> ssl.SSLContext | None:
@@ -106,6 +113,24 @@ def _proxy_role_tls(config: Config) -> TlsFiles:
         authorities=config.broker.broker_tls_ca_file,
         server=False,
     )
+
+
+def _replica_tls(config: Config) -> ReplicaTls:
+    replicas = config.replicas
+
+    def read(*, server: bool) -> TlsFiles:
+        return TlsFiles(
+            certificate=replicas.replica_tls_certificate_file,
+            key=replicas.replica_tls_key_file,
+            authorities=replicas.replica_tls_ca_file,
+            server=server,
+        )
+
+    tls = ReplicaTls(accepts=read(server=True), connects=read(server=False))
+    # Pods have no names that a certificate could have, and who has one of this authority is a replica. Which one it is,
+    # it proves by the secret: see `net.owner.proof`.
+    tls.connects.context.check_hostname = False
+    return tls
 
 
 def _broker_tls(broker: Broker) -> TlsFiles:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import ssl
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 import httpx
 
@@ -19,6 +19,8 @@ DEFAULT_NAMESPACE = "public/default"
 DOMAINS = ("persistent", "non-persistent")
 EXPECTED = "expected persistent://tenant/namespace/name, tenant/namespace/name, or a name"
 PAGE = 100
+GATEWAY_HEADER = "x-keyline-gateway"
+"""Of each answer: the name of the gateway, percent-encoded."""
 TOKEN_VARIABLE = "KEYLINE_ADMIN_TOKEN"  # noqa: S105 - its name
 CA_VARIABLE = "KEYLINE_ADMIN_CA_FILE"
 """File of the trusted authorities instead of the system's, for https."""
@@ -28,11 +30,15 @@ class Unanswered(KeylineError):
     """The gateway refused or did not answer; the message has the reason."""
 
 
+class WrongUsage(KeylineError):
+    """The command line is wrong; the message says what it should be."""
+
+
 def subscription_path(topic: str, subscription: str) -> str:
     """The API's path of a subscription; topic names may be as short as with Pulsar's own tools.
 
     Raises:
-        Unanswered: the topic's name is invalid.
+        WrongUsage: the topic's name is invalid.
     """
     return _path("/subscriptions", *_persistent_parts(topic), subscription)
 
@@ -51,7 +57,7 @@ def producers_path(topic: str) -> tuple[str, dict[str, str]]:
 def _persistent_parts(topic: str) -> list[str]:
     domain, pieces = _topic_parts(topic)
     if domain != "persistent":
-        raise Unanswered(f"topic {topic}: {EXPECTED}")
+        raise WrongUsage(f"topic {topic}: {EXPECTED}")
     return pieces
 
 
@@ -61,7 +67,7 @@ def _topic_parts(topic: str) -> tuple[str, list[str]]:
     pieces = name.split("/") if "/" in name else [*DEFAULT_NAMESPACE.split("/"), name]
     right = len(pieces) == len(("tenant", "namespace", "name")) and all(pieces)
     if not right or (found and domain not in DOMAINS):
-        raise Unanswered(f"topic {topic}: {EXPECTED}")
+        raise WrongUsage(f"topic {topic}: {EXPECTED}")
     return domain or "persistent", pieces
 
 
@@ -80,7 +86,9 @@ class AdminClient:
 
     def __init__(self, url: str) -> None:
         """`url` as ``http://127.0.0.1:8750``. The token is in the environment: command lines are public."""
-        self._url = url.rstrip("/")
+        self.url = url.rstrip("/")
+        self.answered_by = ""
+        """The name of the gateway that answered last; empty before, and for one that does not tell it."""
         token = os.environ.get(TOKEN_VARIABLE)
         self._headers = {"authorization": f"Bearer {token}"} if token else {}
         self._verify = ssl.create_default_context(cafile=os.environ.get(CA_VARIABLE)) if url[:5] == "https" else False
@@ -103,7 +111,7 @@ class AdminClient:
         try:
             answer = httpx.request(
                 method,
-                f"{self._url}/api/v1{path}",
+                f"{self.url}/api/v1{path}",
                 json=json,
                 params=given,
                 headers=self._headers,
@@ -112,19 +120,21 @@ class AdminClient:
                 verify=self._verify,
             )
         except (httpx.HTTPError, httpx.InvalidURL) as error:
-            raise Unanswered(f"no gateway answers at {self._url}: {error}; name it with --admin-url") from error
+            raise Unanswered(f"no gateway answers at {self.url}: {error}; name it with --admin-url") from error
+        self.answered_by = unquote(answer.headers.get(GATEWAY_HEADER, ""))
         if not answer.is_success:
-            raise Unanswered(_refusal(answer))
+            by = f" (answered by {self.answered_by} at {self.url})" if self.answered_by else ""
+            raise Unanswered(_refusal(answer) + by)
         try:
             return answer.json() if answer.content else None
         except ValueError as error:
             raise Unanswered(_refusal(answer)) from error
 
-    def pages(self, path: str, items: str) -> Any:
+    def pages(self, path: str, items: str, timeout_s: float = TIMEOUT_S) -> Any:
         """An answer with the items of all pages in its list `items`. Raises as `ask`."""
-        whole = page = self.ask("GET", path, query={"limit": PAGE})
+        whole = page = self.ask("GET", path, query={"limit": PAGE}, timeout_s=timeout_s)
         while page["next"] is not None:
-            page = self.ask("GET", path, query={"limit": PAGE, "after": page["next"]})
+            page = self.ask("GET", path, query={"limit": PAGE, "after": page["next"]}, timeout_s=timeout_s)
             whole[items] += page[items]
         whole["next"] = None
         return whole

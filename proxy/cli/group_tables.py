@@ -5,11 +5,14 @@ from __future__ import annotations
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
+from rich.console import Group
+
 from proxy.cli.tables import add, seconds, table
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from rich.console import RenderableType
     from rich.table import Table
 
 HOLDINGS = {"open": "delivered", "held": "held: no lease", "releasing": "being released"}
@@ -19,6 +22,8 @@ def groups(answer: dict[str, Any]) -> Table:
     """One row for each group of the replica."""
     replica = answer["replica"]
     title = f"{len(answer['groups'])} groups of replica {replica}" if replica else "groups are not enabled"
+    if answer["mode"] == "owner":
+        title = f"replica {replica} is in owner mode: see `keyline replicas`"
     made = table(title, ("topic", "subscription", "state", "leader", "#epoch", "#streams", "#workers", "#lease left"))
     for item in answer["groups"]:
         add(
@@ -32,6 +37,17 @@ def groups(answer: dict[str, Any]) -> Table:
             item["workers_count"],
             seconds(item["lease_left_s"]),
         )
+    return made
+
+
+def replicas(answer: dict[str, Any]) -> Table:
+    """One row for each replica that owns something."""
+    unowned = f"{answer['bundles_without_owner']} of {answer['bundles_count']} bundles without owner"
+    title = f"epoch {answer['epoch']}, {unowned}; told by {answer['replica']}"
+    made = table(title, ("replica", "leads", "#bundles", "address"))
+    for row in answer["replicas"]:
+        leads = "leads" if row["replica"] == answer["leader"] else ""
+        add(made, row["replica"], leads, row["bundles"], row["address"])
     return made
 
 
@@ -55,9 +71,11 @@ def streams(answer: dict[str, Any]) -> Table:
     return made
 
 
-def sessions(answer: dict[str, Any]) -> Table:
-    """All replicas of the group, as its leader knows them."""
+def sessions(answer: dict[str, Any]) -> RenderableType:
+    """All replicas of the group, as its leader knows them; nothing at another replica."""
     leading = answer["leading"]
+    if not leading:
+        return Group()
     unowned = [row["stream"] for row in leading["streams"] if row["owner"] is None]
     made = table(
         f"All replicas, epoch {leading['epoch']}", ("replica", "state", "#workers", "streams", "releasing", "#heard")

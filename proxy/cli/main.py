@@ -11,6 +11,8 @@ from typing import Annotated
 
 import typer
 
+from proxy.cli.export_metrics import EXIT_CODES as EXPORT_EXIT_CODES
+from proxy.cli.export_metrics import export_metrics
 from proxy.cli.operate import add_commands
 from proxy.config.load import CONFIG_FILE_VARIABLE, InvalidConfiguration, Loaded, load
 from proxy.config.show import effective, effective_json, mistakes, mistakes_json
@@ -32,7 +34,6 @@ app = typer.Typer(
     help="A consumer gateway in front of Apache Pulsar that keeps every Key_Shared key in order and at one worker.",
     epilog=_EXIT_CODES,
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,  # they print local variables, and those may hold a token
 )
 
@@ -46,7 +47,9 @@ ConfigFile = Annotated[
 
 def _print_version(wanted: bool) -> None:  # noqa: FBT001 - the form typer calls it in
     if wanted:
-        typer.echo(f"keyline {version('keyline')}")
+        from proxy.app.compiled import running  # noqa: PLC0415 - it loads what it tells of
+
+        typer.echo(f"keyline {version('keyline')} ({running()})")
         raise typer.Exit
 
 
@@ -88,6 +91,7 @@ def check_config(config: ConfigFile = None, as_json: _Json = False) -> None:  # 
 
 add_commands(app)
 add_report(app)
+app.command("export-metrics", epilog=EXPORT_EXIT_CODES)(export_metrics)
 
 
 def _run(loaded: Loaded) -> None:

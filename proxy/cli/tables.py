@@ -30,12 +30,12 @@ HELD = {
     "all": "no promotion while the broker reports errors for the topic",
 }
 
-WIDTH_PIPED = 160
-"""Width without a terminal."""
+WIDTH_PIPED = 100_000
+"""Width without a terminal: rows are lines, whatever they hold."""
 
 
 def console() -> Console:
-    """Standard output; wide enough for pipes."""
+    """Standard output; into a file or a pipe nothing is wrapped."""
     out = Console(highlight=False, soft_wrap=False)
     if not out.is_terminal:
         out = Console(highlight=False, width=WIDTH_PIPED)
@@ -49,6 +49,7 @@ def table(title: str, columns: Sequence[str]) -> Table:
         box=SIMPLE_HEAD,
         title_justify="left",
         title_style="bold",
+        caption_justify="left",
         pad_edge=False,
     )
     for column in columns:
@@ -58,7 +59,7 @@ def table(title: str, columns: Sequence[str]) -> Table:
 
 def add(made: Table, *cells: object) -> None:
     """A row; names that clients chose are plain text, never markup or terminal commands."""
-    made.add_row(*(Text(printable(str(cell))) for cell in cells))
+    made.add_row(*(cell if isinstance(cell, Text) else Text(printable(str(cell))) for cell in cells))
 
 
 def seconds(value: float | None) -> str:
@@ -68,78 +69,6 @@ def seconds(value: float | None) -> str:
     if value < 1:
         return f"{value * 1000:.0f} ms"
     return f"{value:.1f} s" if value < TWO_MINUTES_S else f"{value / 60:.0f} min"
-
-
-def subscriptions(answer: dict[str, Any]) -> Table:
-    """One row a subscription."""
-    columns = "topic", "subscription", "state", "#workers", "#waiting", "#oldest", "#unacked", "#draining", "upstream"
-    count = answer["subscriptions_count"]
-    made = table(f"{count} Key_Shared subscription{'s' * (count != 1)}", columns)
-    for item in answer["subscriptions"]:
-        numbers = item["dispatcher"]
-        oldest = numbers["oldest_wait_since"]
-        add(
-            made,
-            item["topic"].removeprefix("persistent://"),
-            item["subscription"],
-            "paused" if numbers["paused"] else numbers["ordering_mode"],
-            len(numbers["workers"]),
-            numbers["waiting_messages"],
-            seconds(item["now"] - oldest if oldest is not None else None),
-            sum(worker["unacked_messages"] for worker in numbers["workers"]),
-            numbers["draining_hashes_count"],
-            item["upstream_state"],
-        )
-    return made
-
-
-def workers(item: dict[str, Any]) -> Table:
-    """One row a worker of a subscription."""
-    columns = "worker", "address", "state", "#share", "#permits", "#unacked", "#acked", "#draining", "#last ack"
-    made = table(f"{item['topic']} {item['subscription']}", columns)
-    addresses = dict(item["addresses"])
-    for worker in item["dispatcher"]["workers"]:
-        acked_at = worker["last_acked_at"]
-        add(
-            made,
-            worker["name"],
-            addresses.get(worker["name"], "-"),
-            worker_state(worker),
-            f"{worker['hash_space_share']:.1%}",
-            worker["available_permits"],
-            worker["unacked_messages"],
-            worker["acked_messages"],
-            worker["draining_hashes_count"],
-            f"{seconds(item['now'] - acked_at)} ago" if acked_at else "never",
-        )
-    return made
-
-
-def worker_state(worker: dict[str, Any]) -> str:
-    """The reason that blocks it, if any."""
-    reasons = {
-        "drained by an operator": worker["drained_by_operator"],
-        "reads nothing": not worker["writable"],
-        "unacked limit": worker["blocked_on_unacked_messages"],
-        "join position": worker["waits_for_join_position"],
-        "no permits": worker["available_permits"] <= 0,
-    }
-    return ", ".join(reason for reason, holds in reasons.items() if holds) or "takes messages"
-
-
-def draining(item: dict[str, Any]) -> Table:
-    """The slots that drain, longest first."""
-    made = table("Draining hashes", ("#slot", "held by", "goes to", "#pending", "#waiting", "#for"))
-    found = [(worker, drain) for worker in item["dispatcher"]["workers"] for drain in worker["draining_hashes"]]
-    found.sort(key=lambda pair: float(pair[1]["since"]))
-    for worker, drain in found[:LISTED_MAX]:
-        age = seconds(item["now"] - drain["since"])
-        owner = drain["owner"] or "none"
-        add(made, drain["hash"], worker["name"], owner, drain["unack_msgs"], drain["waiting_messages"], age)
-    rest = item["dispatcher"]["draining_hashes_count"] - LISTED_MAX
-    if rest > 0:
-        made.caption = f"and {rest} more; --json has them"
-    return made
 
 
 def elections(answer: dict[str, Any]) -> Table:
@@ -187,24 +116,6 @@ def _owner(item: dict[str, Any]) -> tuple[str, str, str, str]:
     return owner["producer_name"], str(priority), epoch, seconds(item["now"] - owner["since"])
 
 
-def explanation(answer: dict[str, Any]) -> Table:
-    """A slot, field by field."""
-    made = table("", ("slot", str(answer["slot"])))
-    add(made, "state", answer["state"])
-    add(made, "owner", answer["owner"] or "none")
-    add(made, "held by", answer["holder"] or "none")
-    waiting = f"{answer['waiting_messages']} messages"
-    if answer["waiting_age_s"] is not None:
-        waiting += f", for {seconds(answer['waiting_age_s'])}"
-    add(made, "waiting", waiting)
-    add(made, "unacked", f"{answer['unacked_messages']} messages in {answer['pending_acks']} pending acks")
-    for delivery in answer["blocking"]:
-        sent = f"sent {seconds(delivery['sent_age_s'])} ago to {delivery['holder']}" if delivery["holder"] else "waits"
-        add(made, "blocked by", f"{delivery['position']}: {sent}, attempt {delivery['attempts']}")
-    add(made, "unblocks", answer["unblocks"])
-    return made
-
-
 def preview(answer: dict[str, Any]) -> Table:
     """The effect of a join or leave on each worker."""
     title = (
@@ -234,8 +145,9 @@ def pending(answer: dict[str, Any]) -> Table:
 
 
 def limits(answer: dict[str, Any]) -> Table:
-    """The limits in effect."""
-    made = table("", ("limit", "#in effect"))
-    for name, value in answer.items():
-        add(made, name, f"{value:,}")
+    """The limits in effect, beside those of the configuration."""
+    made = table("", ("limit", "#in effect", "#configured", "ordered"))
+    for name, value in answer["in_effect"].items():
+        configured = answer["configured"][name]
+        add(made, name, f"{value:,}", f"{configured:,}", "" if value == configured else "by an operator")
     return made

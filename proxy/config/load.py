@@ -19,7 +19,7 @@ from typing import Any, Final, Literal
 from pydantic import SecretStr, ValidationError
 
 from proxy.config.settings import ENVIRONMENT_PREFIX, GROUP_OF, GROUPS, RELATIONS, Config
-from proxy.config.types import expectation
+from proxy.config.types import expectation, split_host_port
 from proxy.errors import ConfigurationError
 
 CONFIG_FILE_VARIABLE = "KEYLINE_CONFIG"
@@ -50,6 +50,9 @@ FILES: Final = (
     "proxy_role_certificate_file",
     "proxy_role_key_file",
     "replica_secret_file",
+    "replica_tls_certificate_file",
+    "replica_tls_key_file",
+    "replica_tls_ca_file",
 )
 """Settings that name a file which must be there."""
 TOGETHER: Final = (
@@ -62,10 +65,18 @@ TOGETHER: Final = (
     ("tls_client_ca_file", "listen_tls", "only clients with TLS can present a certificate"),
     ("proxy_role_certificate_file", "proxy_role_key_file", "a certificate is of no use without its key"),
     ("proxy_role_key_file", "proxy_role_certificate_file", "it is the key of that"),
+    ("replica_tls_certificate_file", "replica_tls_key_file", "a certificate is of no use without its key"),
+    ("replica_tls_key_file", "replica_tls_certificate_file", "it is the key of that"),
+    ("replica_tls_certificate_file", "replica_tls_ca_file", "both ends verify each other"),
+    ("replica_tls_ca_file", "replica_tls_certificate_file", "both ends verify each other"),
     ("proxy_role_token_file", "tls_client_ca_file", "an authority must have signed the clients' certificates"),
     ("proxy_role_certificate_file", "tls_client_ca_file", "an authority must have signed the clients' certificates"),
 )
 """A setting, one that must be set with it, and why."""
+HOW_TO_MAKE_ONE: Final = "head -c 32 /dev/urandom | base64 > replica-secret"
+"""A shell's command for 32 random bytes as a line of text."""
+_ALL_ADDRESSES: Final = ("0.0.0.0", "::")  # noqa: S104 - not listened at: refused as an address for others
+_THIS_MACHINE: Final = ("127.0.0.1", "::1", "localhost")
 _BEFORE_HOST = re.compile(r"^(\W*(?:[a-z][a-z0-9+.-]*://)?).*@", re.IGNORECASE)
 """User and password of an address, in its repr; with several addresses everything before the last such host."""
 
@@ -250,6 +261,7 @@ def _related(config: Config, given: Mapping[str, _Given]) -> list[Problem]:
         )
     problems += list(_of_admin_tokens(values, given))
     problems += list(_of_proxy_role(values, given))
+    problems += list(_of_owner_mode(values, given))
     problems += [
         _problem_with(name, given, f"needs {other} too: {why}")
         for name, other, why in TOGETHER
@@ -277,6 +289,27 @@ def _of_proxy_role(values: Mapping[str, Any], given: Mapping[str, _Given]) -> It
         if values[name] is not None and values[name] == values[own]:
             wrong = f"is that of {own}, but brokers let no proxy role consume by itself; use another role"
             yield _problem_with(name, given, wrong)
+
+
+def _of_owner_mode(values: Mapping[str, Any], given: Mapping[str, _Given]) -> Iterator[Problem]:
+    """Replicas prove a secret to each other, and tell each other where they are reached."""
+    if not values["groups_enabled"] or values["groups_mode"] != "owner":
+        return
+    needs = []
+    if values["replica_secret_file"] is None:
+        needs.append(f"replica_secret_file, a file that all replicas have (make it with: {HOW_TO_MAKE_ONE})")
+    if not _is_reached(values, given):
+        needs.append("replica_address, host:port where the other replicas reach this one's replica_listen")
+    if needs:
+        yield _problem_with("groups_enabled", given, f"groups_mode owner needs {'; and '.join(needs)}")
+
+
+def _is_reached(values: Mapping[str, Any], given: Mapping[str, _Given]) -> bool:
+    """A wildcard is no address, and the default is only for replicas on this machine, whose clients are there too."""
+    host, _ = split_host_port(values["replica_address"] or values["replica_listen"])
+    if "replica_address" in given or "replica_listen" in given:
+        return host not in _ALL_ADDRESSES
+    return split_host_port(values["listen"])[0] in _THIS_MACHINE
 
 
 def _of_admin_tokens(values: Mapping[str, Any], given: Mapping[str, _Given]) -> Iterator[Problem]:

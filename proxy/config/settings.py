@@ -23,21 +23,30 @@ from proxy.config.types import (
     HostPort,
     HttpUrl,
     JournalPlace,
+    KeyPolicies,
     Name,
     Names,
     Namespace,
     Ports,
     ServiceUrls,
+    SubscriptionPatterns,
     Topic,
     setting,
 )
 from proxy.groups.streams import STREAMS_MAX
+from proxy.key_policies import KEY_POLICY
 from proxy.limits import MIB, Limits
 
 ENVIRONMENT_PREFIX = "KEYLINE_"
 
 _LIMITS = Limits()
 NAMES = "names, separated by commas"
+
+
+def _of_keys(name: str, default: float, description: str, unit: str) -> Any:
+    """Declare a setting that key policies name, too: its bounds are theirs."""
+    bounds = KEY_POLICY[name]
+    return setting(default, description, unit=unit, ge=bounds.least, le=bounds.most)
 
 
 class Broker(Group):
@@ -213,7 +222,7 @@ class Security(Group):
     admin_token_issuer: str | None = setting(None, "Issuer that a token's `iss` must be.", takes="a text")
     admin_viewers: Names = setting((), "Callers that may read everything; `*` for all with a token.", takes=NAMES)
     admin_operators: Names = setting(
-        (), "Callers that may also pause and resume subscriptions, drain and evict workers.", takes=NAMES
+        (), "Callers that may also pause and resume subscriptions, drain, exclude and evict workers.", takes=NAMES
     )
     admin_admins: Names = setting(
         (), "Callers that may also change limits and modes, replay, and pass changes on to the broker.", takes=NAMES
@@ -252,6 +261,25 @@ class Ordering(Group):
         "`keySharedUnblockingIntervalMs` (10 there); 0 delivers each at once.",
         unit="milliseconds", ge=0, le=60_000,
     )  # fmt: skip
+    key_window: int = _of_keys(
+        "key_window", 0, "Unacknowledged messages of a key at a worker; 0 is no bound. With 1, nothing of a key "
+        "overtakes a message that is negatively acknowledged, times out or is delivered again for another reason.",
+        "messages",
+    )  # fmt: skip
+    retry_delay_ms: int = _of_keys(
+        "retry_delay_ms", 0, "How long a key waits, with all its messages, before one that a worker gave back "
+        "(negative acknowledgement, acknowledgement timeout) is delivered again; 0 not at all.", "milliseconds",
+    )  # fmt: skip
+    retry_multiplier: float = _of_keys(
+        "retry_multiplier", 1.0, "Factor of this delay for each time after the first; 1 keeps it the same.", "times"
+    )
+    retry_delay_max_ms: int = _of_keys("retry_delay_max_ms", 600_000, "Longest such delay.", "milliseconds")
+    key_policies: KeyPolicies = setting(
+        (), "Other values of the four settings above for some subscriptions. Topic and subscription may have wildcards "
+        "(`*`, `?`, `[...]`); the first that matches applies. A subscriber may choose others by consumer property "
+        "(`keyline.key-window`, ...), and an operator by `keyline limits`.",
+        takes="texts of topic, subscription and name=number, separated by commas: `orders* billing key_window=1`",
+    )  # fmt: skip
     batch_peek_max_bytes: ByteSize = setting(
         64 * MIB, "Largest batch, uncompressed, that is opened to read its keys; a larger one goes whole to the first "
         "key's worker and is counted.",
@@ -282,12 +310,12 @@ class Producers(Group):
 
 
 class Replicas(Group):
-    """Several gateways that serve the same subscriptions (EIP-0028)."""
+    """Several gateways that serve the same subscriptions."""
 
     groups_enabled: bool = setting(
         default=False,
-        description="Share every Key_Shared subscription with the other replicas: each delivers the streams of the "
-        "hash space that it has a lease on. Must be the same on all replicas; off for a single gateway.",
+        description="Share the Key_Shared subscriptions with the other replicas, as `groups_mode` says. The same on "
+        "all replicas; off for a single gateway.",
     )
     groups_namespace: Namespace = setting(
         "public/default",
@@ -296,10 +324,10 @@ class Replicas(Group):
         takes="tenant/namespace",
     )
     groups_mode: Literal["streams", "owner"] = setting(
-        "streams",
-        "How replicas share. streams: each delivers some streams of every subscription's keys. owner: each "
-        "subscription has one owner, to which other replicas lead their workers, with all features of a single "
-        "gateway. The same on all replicas.",
+        "owner",
+        "How replicas share. owner: each subscription has one owner, to which other replicas lead their workers, with "
+        "the contract of a single gateway. streams (EIP-0028): each delivers some streams of every subscription's "
+        "keys; order then needs producers that batch by key. The same on all replicas.",
     )
     group_bundles: int = setting(
         1024, "With owner: parts that all subscriptions are divided into by hash; a part has one owner. Fixed as long "
@@ -309,7 +337,7 @@ class Replicas(Group):
     replica_listen: HostPort = setting(
         "127.0.0.1:6670",
         "With owner: address to accept other replicas at. Nothing else is served there, and no client needs to reach "
-        "it.",
+        "it. The default is for replicas on one machine.",
         takes="host:port",
     )
     replica_address: HostPort | None = setting(
@@ -323,9 +351,27 @@ class Replicas(Group):
         "too, while the secret is replaced. Required with owner.",
         takes="the path of a file",
     )
+    migrating_subscriptions: SubscriptionPatterns = setting(
+        (),
+        "With owner: subscriptions that workers at the brokers themselves share for now; topic and subscription may "
+        "have wildcards. Their owner consumes them beside others, so that brokers do not keep a second owner out. The "
+        "same on all replicas.",
+        takes="texts of topic and subscription, separated by commas: `orders* billing`",
+    )
+    replica_tls_certificate_file: Path | None = setting(
+        None,
+        "With owner: PEM file of this replica's certificate; all may have the same one. Replicas then talk to each "
+        "other by TLS only, and both ends show a certificate. None: without TLS.",
+        takes="the path of a file",
+    )
+    replica_tls_key_file: Path | None = setting(None, "PEM file of its key.", takes="the path of a file")
+    replica_tls_ca_file: Path | None = setting(
+        None, "PEM file of the authorities that sign replicas' certificates, and no client's.",
+        takes="the path of a file",
+    )  # fmt: skip
     group_streams: int = setting(
-        16, "Streams of a shared subscription; a group keeps its number as long as it has members. 1 makes one replica "
-        "active and the others standby.",
+        16, "With streams: streams of a shared subscription; a group keeps its number as long as it has members. 1 "
+        "makes one replica active and the others standby.",
         unit="streams", ge=1, le=STREAMS_MAX,
     )  # fmt: skip
     group_lease_s: float = setting(
@@ -572,6 +618,7 @@ RELATIONS = (
         "look_ahead_messages_per_worker", operator.le, "at most", "look_ahead_messages_per_subscription",
         "one worker cannot hold more than its subscription",
     ),
+    Relation("retry_delay_ms", operator.le, "at most", "retry_delay_max_ms", "delays only grow"),
     Relation(
         "reconnect_backoff_initial_ms", operator.le, "at most", "reconnect_backoff_max_ms", "pauses only grow"
     ),

@@ -14,7 +14,9 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ByteSize, ConfigDict, Field
 from pydantic.fields import FieldInfo
 
+from proxy.key_policies import rule
 from proxy.service_url import parse_service_url
+from proxy.subscription_patterns import read_pattern
 
 _PORT_MAX = 65_535
 JOURNAL_SCHEMES = ("s3", "gs", "gcs", "abfs", "abfss", "hdfs", "file")
@@ -116,6 +118,16 @@ def _check_journal_place(place: str) -> str:
     return place
 
 
+def _check_subscription_pattern(text: str) -> str:
+    read_pattern(text)
+    return text
+
+
+def _check_key_policy(text: str) -> str:
+    rule(text)
+    return text
+
+
 def _split(value: Any) -> Any:
     """Take a list from the environment apart at its commas; a file has lists of its own."""
     return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
@@ -128,6 +140,10 @@ JournalPlace = Annotated[str, AfterValidator(_check_journal_place)]
 Name = Annotated[str, AfterValidator(_check_name)]
 Namespace = Annotated[str, AfterValidator(_check_namespace)]
 Topic = Annotated[str, AfterValidator(_check_topic)]
+SubscriptionPatterns = Annotated[
+    tuple[Annotated[Name, AfterValidator(_check_subscription_pattern)], ...], BeforeValidator(_split)
+]
+KeyPolicies = Annotated[tuple[Annotated[Name, AfterValidator(_check_key_policy)], ...], BeforeValidator(_split)]
 Names = Annotated[tuple[Name, ...], BeforeValidator(_split)]
 Ports = Annotated[tuple[Annotated[int, Field(ge=1, le=_PORT_MAX)], ...], BeforeValidator(_split)]
 

@@ -22,7 +22,7 @@ from proxy.core.delivery_log import How, note
 from proxy.core.entry import PART_BYTES, Batch, Part, bits_to_indexes, forget_acked
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Collection, Container, Iterable
 
     from proxy.core.dispatcher import Dispatcher
     from proxy.core.worker import Worker
@@ -34,6 +34,8 @@ def ack(dispatcher: Dispatcher, worker: Worker, key: int, now: float) -> bool:
     if unit is None:
         worker.acks_unknown += 1
         return False
+    if now >= worker.pace_due:
+        worker.note_pace(unit.sent_at, now)
     worker.last_acked_at = now
     # `Histogram.observe`, in place where it only counts: an ack command mostly names what was sent together.
     latency = dispatcher.ack_latency
@@ -68,6 +70,8 @@ def ack_indexes(dispatcher: Dispatcher, worker: Worker, key: int, unacked: int, 
         return False
     if not unacked:
         return ack(dispatcher, worker, key, now)
+    if now >= worker.pace_due:
+        worker.note_pace(unit.sent_at, now)
     worker.last_acked_at = now
     _ack_bits(dispatcher, unit, worker, ~unacked & ((1 << unit.count) - 1), now)
     if unit.holder is None:
@@ -82,18 +86,46 @@ def ack_indexes(dispatcher: Dispatcher, worker: Worker, key: int, unacked: int, 
 def redeliver(dispatcher: Dispatcher, worker: Worker, keys: Iterable[int] | None, now: float) -> int:
     """The worker wants deliveries again, all of them if `keys` is None; returns how many messages come back."""
     wanted = list(worker.pending) if keys is None else keys
-    units = [unit for unit in (worker.pending.pop(key, None) for key in wanted) if unit is not None]
+    units = _taken(worker, wanted)
     if units and worker.outbox:
         # Messages not yet sent must not overtake returned ones: they are dispatched again, behind them.
         units += [unit for unit in worker.outbox if worker.pending.pop(unit.key, None) is not None]
     before = worker.redelivered_messages
-    give_back(dispatcher, worker, units, now)
+    give_back(dispatcher, worker, units, now, wanted=True)
     return worker.redelivered_messages - before
 
 
-def give_back(dispatcher: Dispatcher, worker: Worker, units: Collection[Part], now: float) -> None:
-    """Deliveries that the worker has no more wait again, and go out where they may."""
-    returned = take_back(dispatcher, worker, units, now)
+def redeliver_others(
+    dispatcher: Dispatcher, worker: Worker, kept: Container[int], wanted: Iterable[int], now: float
+) -> None:
+    """As `redeliver` of `wanted`, and give back in the same moment what the worker has not seen: all that it keeps not.
+
+    That is no redelivery, and waits for no retry.
+    """
+    units = _taken(worker, wanted)
+    unseen = _taken(worker, [key for key in worker.pending if key not in kept])
+    returned = take_back(dispatcher, worker, units, now, wanted=True) + take_back(
+        dispatcher, worker, unseen, now, seen=False
+    )
+    _place_again(dispatcher, worker, returned, now)
+
+
+def _taken(worker: Worker, keys: Iterable[int]) -> list[Part]:
+    """Those of the deliveries that were pending, which they are no more."""
+    return [unit for unit in (worker.pending.pop(key, None) for key in keys) if unit is not None]
+
+
+def give_back(
+    dispatcher: Dispatcher, worker: Worker, units: Collection[Part], now: float, *, wanted: bool = False
+) -> None:
+    """Deliveries that the worker has no more wait again, and go out where they may.
+
+    `wanted` if the worker asked for them: then they wait as long as the policy says.
+    """
+    _place_again(dispatcher, worker, take_back(dispatcher, worker, units, now, wanted=wanted), now)
+
+
+def _place_again(dispatcher: Dispatcher, worker: Worker, returned: list[Part], now: float) -> None:
     blocked = dispatcher.blocked
     # Taken before the parts are cut up among their targets. What is blocked of a slot goes behind what came back of it.
     slots = dict.fromkeys(slot for part in returned for slot in part.message_slots() if slot in blocked)
@@ -104,8 +136,18 @@ def give_back(dispatcher: Dispatcher, worker: Worker, units: Collection[Part], n
     dispatcher.serve(worker, now)
 
 
-def take_back(dispatcher: Dispatcher, worker: Worker, units: Collection[Part], now: float) -> list[Part]:
+def take_back(
+    dispatcher: Dispatcher,
+    worker: Worker,
+    units: Collection[Part],
+    now: float,
+    *,
+    wanted: bool = False,
+    seen: bool = True,
+) -> list[Part]:
     """Deliveries that were pending are so no more and count as waiting; the caller places them.
+
+    They count as delivered once unless the client is known not to have `seen` them.
 
     What still lies in the worker's outbox is taken out of it: it was never sent, so it used no permits and is no
     redelivery. Left there, it would reach the worker twice, or a second worker as well.
@@ -119,11 +161,13 @@ def take_back(dispatcher: Dispatcher, worker: Worker, units: Collection[Part], n
         dispatcher.release(part, worker, now)
         forget_acked(part)
         part.waits_since = now
-        if id(part) in unsent:
+        if not seen or id(part) in unsent:
             part.attempts -= 1
         else:
             part.redeliveries += 1
             worker.redelivered_messages += part.count
+            if wanted and dispatcher.policy.retry_delay_s:
+                dispatcher.hold_for_retry(part, now)
         dispatcher.waiting_messages += part.count
     returned = list(units)
     dispatcher.chunked.came_back(worker, returned)
@@ -163,10 +207,16 @@ def _credit(worker: Worker, count: int, *, acknowledged: bool = True) -> None:
 
 def reopen(dispatcher: Dispatcher, worker: Worker, now: float) -> None:
     """Past half of its unacknowledged limit a blocked worker gets messages again, as the broker does it."""
-    if worker.over_unacked and worker.unacked <= worker.max_unacked // 2:
-        worker.over_unacked = False
-        if worker.reconsider():
-            dispatcher.serve(worker, now)
+    if forget_limit(worker):
+        dispatcher.serve(worker, now)
+
+
+def forget_limit(worker: Worker) -> bool:
+    """A worker that has few enough unacknowledged messages is blocked no more; True if it is open only now."""
+    if not worker.over_unacked or worker.unacked > worker.max_unacked // 2:
+        return False
+    worker.over_unacked = False
+    return worker.reconsider()
 
 
 def _finish(dispatcher: Dispatcher, part: Part, worker: Worker, now: float) -> None:
@@ -191,7 +241,7 @@ def _finish(dispatcher: Dispatcher, part: Part, worker: Worker, now: float) -> N
         dispatcher.settle((part.slot,), now)
 
 
-def _finish_at_once(dispatcher: Dispatcher, part: Part, worker: Worker, now: float) -> None:  # noqa: C901 - one piece on purpose
+def _finish_at_once(dispatcher: Dispatcher, part: Part, worker: Worker, now: float) -> None:  # noqa: C901, PLR0912 - on purpose
     """`_credit` and `_finish` for what was delivered and acknowledged in one piece: the hot path, itself in one piece.
 
     No join gate may wait for it. The calls it saves are a tenth of what the gateway spends on an unbatched message.
@@ -227,10 +277,13 @@ def _finish_at_once(dispatcher: Dispatcher, part: Part, worker: Worker, now: flo
             dispatcher.settle(free, now)
         return
     slot = part.slot
-    if dispatcher.ordered and not dispatcher.slots.release(slot, count):
-        if slot in dispatcher.draining:
-            dispatcher.end_drain(slot, worker, now)
-        if slot in dispatcher.blocked:
+    if dispatcher.ordered:
+        if not dispatcher.slots.release(slot, count):
+            if slot in dispatcher.draining:
+                dispatcher.end_drain(slot, worker, now)
+            if slot in dispatcher.blocked:
+                dispatcher.settle((slot,), now)
+        elif dispatcher.window and slot in dispatcher.blocked:
             dispatcher.settle((slot,), now)
 
 

@@ -39,6 +39,10 @@ class ChunkedMessages:
         """How many are begun."""
         return len(self._begun)
 
+    def __bool__(self) -> bool:
+        """Whether one is begun."""
+        return bool(self._begun)
+
     def sent(self, worker: Worker, part: Part) -> None:
         """The part, a chunk, went to the worker."""
         chunk = part.chunk

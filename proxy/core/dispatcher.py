@@ -12,6 +12,10 @@ touches what it concerns and nothing else: an ack that frees a slot gives what i
 serves that worker's ready queue; a join or leave queues waiting messages again and marks slots in flight inside the
 ranges that moved.
 
+A policy per key (`key_policy`) adds two reasons for a slot to have no target: its window is full, or it waits for a
+retry. Under one, batches are cut by slot as they come, and a slot's messages that are beyond its window stand in
+`blocked` behind those that its worker may have.
+
 Why topic order and not slot by slot in turns: all that a worker was to get of earlier entries has left when its part
 of a batch comes to the head, so the part leaves whole, and a batch leaves in as many pieces as it has takers. No slot
 starves: behind any message stand only later ones.
@@ -29,13 +33,14 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass
 from enum import Enum
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from proxy.core.chunked import ChunkedMessages
 from proxy.core.delivery_totals import DeliveryTotals
-from proxy.core.draining_hashes import DrainingHashes
-from proxy.core.entry import PART_BYTES, Batch, Part, cut, join, may_join, slice_key, split
+from proxy.core.draining_hashes import Change, DrainingHashes
+from proxy.core.entry import PART_BYTES, Batch, Part, batch_of, cut, join, may_join, slice_key, split
 from proxy.core.histogram import Histogram
+from proxy.core.key_policy import NO_POLICY, KeyPolicy, RetryWaits
 from proxy.core.outstanding import Outstanding, size_of
 from proxy.core.slots import SlotTable
 from proxy.core.unblocking import Unblocking
@@ -50,6 +55,10 @@ if TYPE_CHECKING:
     from proxy.core.selectors.base import Selector
     from proxy.core.stream_leases import StreamLeases
     from proxy.core.worker import Worker
+
+
+MAX_MESSAGES: Final = 1 << 62
+"""More than there are of any slot."""
 
 
 class OrderingMode(Enum):
@@ -70,9 +79,15 @@ class HandOver:
     slot: int
     holder: str
     owner: str | None
-    began_at: float
+    cause: Change
+    """What made it drain."""
     ended_at: float
     waiting_messages: int
+
+    @property
+    def began_at(self) -> float:
+        """When it began to drain."""
+        return self.cause.at
 
 
 class Dispatcher:
@@ -84,11 +99,13 @@ class Dispatcher:
         mode: OrderingMode = OrderingMode.DRAINING_HASHES,
         leases: StreamLeases | None = None,
         unblocking_interval_s: float = 0.0,
+        key_policy: KeyPolicy = NO_POLICY,
     ) -> None:
         """A subscription without workers; `selector` must be empty.
 
         `leases` tells which slots may be delivered, and until when; None where no other replica has a part in it.
         `unblocking_interval_s` above 0: slots that have drained are released together, see `unblocking`.
+        `key_policy` is of no effect without order.
         """
         self.selector = selector
         self.leases = leases
@@ -103,6 +120,7 @@ class Dispatcher:
         self.slots = SlotTable()
         self.draining = DrainingHashes()
         self.unblocking = Unblocking(unblocking_interval_s)
+        self.retries = RetryWaits()
         self.blocked: dict[int, BlockedSlot] = {}
         """Slots of which something waits that no worker may have now."""
         self.waiting_messages = 0
@@ -111,7 +129,10 @@ class Dispatcher:
         """Workers with something in their outbox, each of them: one whose socket is full stays in it."""
         self.gated: list[Worker] = []
         """Workers with a join gate, in join order."""
+        self.excluded = 0
+        """Workers that an operator keeps from taking part."""
         self.paused = False
+        self.set_policy(key_policy)
         self.hand_overs: list[HandOver] = []
         self.endings: list[Ending] | None = None
         """The endings of deliveries, for the caller to take; None if they are not recorded."""
@@ -120,6 +141,8 @@ class Dispatcher:
         self.draining_cleared_total = 0
         self.opaque_overshoots = 0
         """Deliveries larger than the permits because the entry could not be cut."""
+        self.window_overshoots = 0
+        """Deliveries larger than the key's window for the same reason."""
         self.departed = DeliveryTotals()
         """Counts of the workers that have left."""
         self.ack_latency = Histogram()
@@ -128,6 +151,18 @@ class Dispatcher:
         """From a membership change until the former holder of a slot that moved had nothing of it left."""
         self.blocked_time = Histogram()
         """How long what could not leave at once waited, for each delivery."""
+
+    def set_policy(self, policy: KeyPolicy) -> None:
+        """Set the policy; what waits is the caller's to place anew, see `policy_change`."""
+        self.policy = policy if self.ordered else NO_POLICY
+        self.window = self.policy.window
+        self.by_slot = not self.policy.neutral
+        """Whether each delivery is to be of one slot."""
+        self._set_direct()
+
+    def _set_direct(self) -> None:
+        self.direct = not self.paused and not self.by_slot
+        """Whether what comes may leave without having been queued."""
 
     # ---- entries from the broker ------------------------------------------------------------------------------
 
@@ -140,7 +175,7 @@ class Dispatcher:
         outstanding.add(position, part, len(tail) + PART_BYTES)
         if self.gated:
             self._count_behind_gates(position)
-        if slot not in self.blocked and not self.paused:
+        if slot not in self.blocked and self.direct:
             owner = self.select(slot)
             if (
                 owner is not None
@@ -225,13 +260,14 @@ class Dispatcher:
     def pause(self) -> None:
         """Deliver nothing until `resume`."""
         self.paused = True
+        self._set_direct()
 
     def resume(self, now: float) -> None:
         """Undo `pause`."""
         self.paused = False
+        self._set_direct()
         self.settle_waiting(now)
-        for worker in self.chunked.workers():
-            self.serve(worker, now)
+        self.serve_begun(now)
 
     def lapsed(self, now: float) -> bool:
         """Whether nothing may be delivered for want of a lease that lasts."""
@@ -260,15 +296,15 @@ class Dispatcher:
             if slot in self.draining and slot in self.blocked:
                 self.blocked[slot].blocked_attempts += 1
 
-    def place(self, parts: Iterable[Part], now: float) -> None:
+    def place(self, parts: Iterable[Part], now: float, *, ahead: bool = False) -> None:
         """Queue parts by their slots, each at its place, and serve the workers concerned.
 
-        They count as waiting already.
+        They count as waiting already. `ahead` if they were the first of what is blocked of their slots.
         """
         ready: dict[int, tuple[Worker, list[Part]]] = {}
         begun: list[Worker] = []
         for part in parts:
-            for target, piece in self._by_target(part):
+            for target, piece in self.by_target(part, ahead=ahead):
                 if target is None:
                     insert_all(self._blocked_slot(piece.slot).parts, (piece,))
                 elif target.index in ready:
@@ -287,8 +323,8 @@ class Dispatcher:
 
     def _place_batch(self, part: Part, now: float) -> None:
         """As `place`, for a new batch of several slots: each piece has another target, and most leave at once."""
-        held_back = self.paused or (self.leases is not None and self.leases.lapsed(now))
-        for target, piece in self._by_target(part):
+        held_back = not self.direct or (self.leases is not None and self.leases.lapsed(now))
+        for target, piece in self.by_target(part):
             if target is None:
                 insert_all(self._blocked_slot(piece.slot).parts, (piece,))
             elif (
@@ -304,12 +340,18 @@ class Dispatcher:
                 self._leave_queue(piece, now)
                 self._send(target, piece, now)
 
-    def _by_target(self, part: Part) -> Iterable[tuple[Worker | None, Part]]:
-        """The part in pieces: one for each worker that may get it, one for each slot that is blocked."""
-        if part.slots is None or not part.divisible:
+    def by_target(self, part: Part, *, ahead: bool = False) -> Iterable[tuple[Worker | None, Part]]:
+        """The part in pieces: one for each worker that may get it, one for each slot that is blocked.
+
+        `ahead` as for `place`.
+        """
+        if self.by_slot and part.count > 1 and part.divisible and (part.attempts or part.slots is not None):
+            groups = self._by_slot(part, ahead=ahead)
+        elif part.slots is None or part.count == 1 or not part.divisible:
             slot = part.slot
-            return ((None if slot in self.blocked else self._target(slot, part), part),)
-        groups = self._by_owner(part) or self._by_slot_target(part)
+            return ((self._target(slot, part) if ahead or slot not in self.blocked else None, part),)
+        else:
+            groups = self._by_owner(part) or self._by_slot_target(part, ahead=ahead)
         pieces = split(part, [tuple(indexes) for _, indexes in groups])
         self.outstanding.grew(PART_BYTES * (len(pieces) - 1))
         return [(target, piece) for (target, _), piece in zip(groups, pieces, strict=True)]
@@ -328,11 +370,29 @@ class Dispatcher:
             groups[owner].append(index)
         return () if None in groups else list(groups.items())
 
-    def _by_slot_target(self, part: Part) -> Sequence[tuple[Worker | None, list[int]]]:
+    def _by_slot(self, part: Part, *, ahead: bool) -> Sequence[tuple[Worker | None, list[int]]]:
+        """The same under a policy: a group for each slot, or for each message of what a worker had already.
+
+        For what was joined before there was a policy may stand around messages that were sent more often, and parts
+        that go one by one may not.
+        """
+        groups: dict[int, tuple[Worker | None, list[int]]] = {}
+        for index, slot in zip(part.message_indexes(), part.message_slots(), strict=True):
+            group = index if part.attempts else slot
+            if group in groups:
+                groups[group][1].append(index)
+            else:
+                target = self._target(slot, part) if ahead or slot not in self.blocked else None
+                groups[group] = (target, [index])
+        if part.batch is None:
+            self.outstanding.replace(part.position, batch_of(part))
+        return list(groups.values())
+
+    def _by_slot_target(self, part: Part, *, ahead: bool) -> Sequence[tuple[Worker | None, list[int]]]:
         """The same at any time: slots that are blocked have each a group of their own."""
         groups: dict[int, tuple[Worker | None, list[int]]] = {}
         for index, slot in zip(part.message_indexes(), part.message_slots(), strict=True):
-            target = None if slot in self.blocked else self._target(slot, part)
+            target = self._target(slot, part) if ahead or slot not in self.blocked else None
             group = target.index if target is not None else -slot
             if group in groups:
                 groups[group][1].append(index)
@@ -355,9 +415,13 @@ class Dispatcher:
         self.outstanding.bytes_held -= BLOCKED_SLOT_BYTES
         if self.unblocking.held:
             self.unblocking.forget(slot)
+        if self.retries.held:
+            self.retries.forget(slot)
 
     def _target(self, slot: int, head: Part) -> Worker | None:
         """Who may get the slot's head now or before long; None while it drains or is held, or has no owner or lease.
+
+        Or its window is full.
 
         What concerns a worker as a whole is not asked here but where something is sent: permits, its join gate, that
         leases have run out, `paused`.
@@ -371,10 +435,16 @@ class Dispatcher:
                 return None
             if slot in self.unblocking.held:
                 return None
+            if self.by_slot and (slot in self.retries.held or self._room(slot) <= 0):
+                return None
         elif head.chunk is not None and self._needed_by(head) not in {None, owner}:
             # Order among messages is not asked for, but a message's own pieces stay together.
             return None
         return owner
+
+    def _room(self, slot: int) -> int:
+        """Messages of the slot that its worker may have besides those it has."""
+        return self.window - self.slots.count(slot) if self.window else MAX_MESSAGES
 
     def settle(self, slots: Iterable[int], now: float) -> None:
         """What is blocked of these slots waits for its target, if it has one now, and goes out if it can."""
@@ -382,15 +452,17 @@ class Dispatcher:
         for slot in slots:
             freed += self._unblock(slot)
         if freed:
-            self.place(freed, now)
+            self.place(freed, now, ahead=True)
 
     def _unblock(self, slot: int) -> list[Part]:
         entry = self.blocked.get(slot)
         if entry is None:
             return []
         freed: list[Part] = []
-        while entry.parts and self._target(slot, entry.parts[0]) is not None:
+        room = self._room(slot)
+        while entry.parts and self._fits(entry.parts[0], room) and self._target(slot, entry.parts[0]) is not None:
             freed.append(entry.parts.popleft())
+            room -= freed[-1].count
         if not entry.parts:
             self.forget_blocked(slot)
         return freed
@@ -404,9 +476,13 @@ class Dispatcher:
         moved = list(returned)
         for worker in self.workers.values():
             moved += self._misplaced(worker, changed)
+        if self.by_slot:
+            # What is blocked of a slot may be freed in part only, and not before what comes back of it.
+            self.place(moved, now)
+            moved = []
         for slot in list(self.blocked):
             moved += self._unblock(slot)
-        self.place(moved, now)
+        self.place(moved, now, ahead=self.by_slot)
         for worker in self.workers.values():
             if worker.ready:
                 self.serve(worker, now)
@@ -472,15 +548,18 @@ class Dispatcher:
             if gate is not None and ready[0].position > gate.position:
                 break
             part = ready.popleft()
-            if ready and ready[0].position == part.position:
-                part = self._with_siblings(part, ready)
+            if self.by_slot or (ready and ready[0].position == part.position):
+                taken = self._within_window(worker, part) if self.by_slot else self._with_siblings(part, ready)
+                if taken is None:
+                    continue
+                part = taken
             if part.chunk is not None and not self.ordered and self._needed_by(part) not in {None, worker}:
                 # It is a piece of what another has begun meanwhile.
                 insert_all(self._blocked_slot(part.slot).parts, (part,))
                 continue
             if part.count > worker.permits and part.divisible:
                 head = self._cut(part, worker.permits)
-                ready.appendleft(part)
+                insert_all(ready, (part,))
                 part = head
             # `_leave_queue`, in place: a call for each message that leaves would cost more than it does.
             self.waiting_messages -= part.count
@@ -489,6 +568,38 @@ class Dispatcher:
             self._send(worker, part, now)
         if self.chunked and worker.permits > 0 and worker.writable and not self.paused:
             self._finish_begun(worker, now)
+
+    def _within_window(self, worker: Worker, part: Part) -> Part | None:
+        """As much of the former head as its slot's window has room for; the rest waits until there is more.
+
+        An entry that only goes whole goes when nothing of its slot is at the worker.
+        """
+        slot = part.slot
+        if part.chunk is not None and self._needed_by(part) is worker:
+            return part
+        blocked = self.blocked.get(slot)
+        if blocked is not None and blocked.parts[0].order < part.order:
+            insert_all(blocked.parts, (part,))
+            freed = self._unblock(slot)
+            if freed:  # it came when this stood here already: brokers send again what they have forgotten
+                insert_all(worker.ready, freed)
+            return None
+        room = 0 if slot in self.retries.held else self._room(slot)
+        if not self._fits(part, room):
+            insert_all(self._blocked_slot(slot).parts, (part,))
+            return None
+        if part.count <= room:
+            return part
+        if not part.divisible:
+            self.window_overshoots += 1
+            return part
+        head = self._cut(part, room)
+        insert_all(self._blocked_slot(slot).parts, (part,))
+        return head
+
+    def _fits(self, part: Part, room: int) -> bool:
+        """Whether some of the part may go where its slot has this room."""
+        return room > 0 and (part.count <= room or part.divisible or room == self.window)
 
     def _with_siblings(self, part: Part, ready: deque[Part]) -> Part:
         """The former head, with what waits behind it of the same entry: it was taken apart when not all could go.
@@ -535,6 +646,8 @@ class Dispatcher:
     def _needed_by(self, part: Part) -> Worker | None:
         """Who needs the part, a chunk, to finish a message of which it holds the beginning, and may have it."""
         if self.leases is not None and not self.leases.covers(part.slot):
+            return None
+        if part.slot in self.retries.held:
             return None
         worker = self.chunked.needed_by(part)
         if worker is None or not self.ordered or self.slots.holder(part.slot) == worker.index:
@@ -612,12 +725,14 @@ class Dispatcher:
     def release_messages(self, part: Part, indexes: Sequence[int], holder: Worker, now: float) -> list[int]:
         """These messages of the part are pending no more; returns the slots that are free now and were blocked.
 
+        With a window, also those that have room now.
+
         The caller settles them.
         """
         if not self.ordered:
             return []
         if part.slots is None:
-            if self.slots.release(part.slot, len(indexes)):
+            if self.slots.release(part.slot, len(indexes)) and not self.window:
                 return []
             slots: Iterable[int] = (part.slot,)
         else:
@@ -632,6 +747,8 @@ class Dispatcher:
                     self.end_drain(slot, holder, now)
                 if slot in self.blocked:
                     free.append(slot)
+            elif self.window and slot in self.blocked:
+                free.append(slot)
         return free
 
     def drain_ended(self, holder: Worker) -> None:
@@ -642,8 +759,8 @@ class Dispatcher:
 
     def end_drain(self, slot: int, holder: Worker, now: float) -> None:
         """Nothing of the slot is pending at its former owner any more."""
-        began = self.draining.end(slot)
-        assert began is not None
+        cause = self.draining.end(slot)
+        assert cause is not None
         self.drain_ended(holder)
         owner = self.select(slot)
         entry = self.blocked.get(slot)
@@ -652,12 +769,33 @@ class Dispatcher:
             waiting = sum(part.count for part in entry.parts)
             entry.blocked_attempts = 0
             self.unblocking.hold(slot, now)
-        self.hand_over_duration.observe(now - began)
-        self.hand_overs.append(HandOver(slot, holder.name, owner.name if owner else None, began, now, waiting))
+        self.hand_over_duration.observe(now - cause.at)
+        self.hand_overs.append(HandOver(slot, holder.name, owner.name if owner else None, cause, now, waiting))
+
+    @property
+    def due_at(self) -> float | None:
+        """When `unblock` is to be called; None if nothing waits for a time."""
+        interval, retry = self.unblocking.due_at, self.retries.due_at
+        return retry if interval is None else interval if retry is None else min(interval, retry)
 
     def unblock(self, now: float) -> None:
-        """Release the slots that came free within the interval, if that is over; call it at `unblocking.due_at`."""
+        """Release the slots that came free within the interval, if that is over, and those whose retry is due."""
         self.settle(self.unblocking.release(now), now)
+        if self.retries.held:
+            self.settle(self.retries.release(now), now)
+            self.serve_begun(now)
+
+    def serve_begun(self, now: float) -> None:
+        """The rest of chunked messages passes the ready queues: see `chunked`."""
+        for worker in self.chunked.workers():
+            self.serve(worker, now)
+
+    def hold_for_retry(self, part: Part, now: float) -> None:
+        """A worker gave the part back, which waits again: its slots wait as long as the policy says."""
+        delay_s = self.policy.retry_after_s(part.redeliveries)
+        self.retries.messages_total += part.count
+        for slot in dict.fromkeys(part.message_slots()):
+            self.retries.hold(slot, now + delay_s)
 
     def wait_reason(self, slot: int, head: Part, now: float) -> WaitReason | None:
         """Why the slot's head does not move; None if it could. The one place that tells."""
@@ -667,14 +805,14 @@ class Dispatcher:
             return WaitReason.NO_LEASE
         owner = self.select(slot)
         if owner is None:
-            return WaitReason.NO_OWNER
+            return WaitReason.EXCLUDED if self.excluded else WaitReason.NO_OWNER
         begun = self._needed_by(head)
         gate = owner.join_gate
         if begun is None and gate is not None and head.position > gate.position:
             return WaitReason.JOIN_POSITION
         target = begun or self._target(slot, head)
-        if target is None:
-            return WaitReason.UNBLOCKING_INTERVAL if slot in self.unblocking.held else WaitReason.DRAINING
+        if target is None or (begun is None and not self._fits(head, self._room(slot))):
+            return self._why_without_target(slot, owner)
         if target.drained_by_operator and begun is None:
             return WaitReason.DRAINED_BY_OPERATOR
         if not target.writable:
@@ -682,3 +820,16 @@ class Dispatcher:
         if target.over_unacked and begun is None:
             return WaitReason.UNACKED_LIMIT
         return WaitReason.NO_PERMITS if target.permits <= 0 else None
+
+    def full_windows(self) -> int:
+        """Slots of which messages wait for their window. Looks at every blocked slot."""
+        if not self.window:
+            return 0
+        return sum(not self._fits(entry.parts[0], self._room(slot)) for slot, entry in self.blocked.items())
+
+    def _why_without_target(self, slot: int, owner: Worker) -> WaitReason:
+        if slot in self.unblocking.held:
+            return WaitReason.UNBLOCKING_INTERVAL
+        if self.slots.holder(slot) not in {0, owner.index} or not self.by_slot:
+            return WaitReason.DRAINING
+        return WaitReason.RETRY_WAIT if slot in self.retries.held else WaitReason.WINDOW_FULL

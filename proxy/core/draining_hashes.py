@@ -12,6 +12,7 @@ holder's table that makes 8 bytes a slot, 0.5 MB for all 65,536, a tenth of PIP-
 from __future__ import annotations
 
 from array import array
+from dataclasses import dataclass
 from itertools import compress
 from typing import TYPE_CHECKING, Final
 
@@ -25,6 +26,16 @@ SPARSE_MAX: Final = 1_024
 CHANGES_MAX: Final = 65_535
 
 
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A membership change, the cause of a drain."""
+
+    at: float
+    worker: str
+    """Who joined or left."""
+    joined: bool
+
+
 class DrainingHashes:
     """The slots that drain, each with the membership change that began it."""
 
@@ -34,7 +45,7 @@ class DrainingHashes:
         """None drains."""
         self._sparse: dict[int, int] | None = {}
         self._by_slot: array[int] | None = None
-        self._changes: dict[int, float] = {}
+        self._changes: dict[int, Change] = {}
         self._population: dict[int, int] = {}
         self._free = 0
         self.count = 0
@@ -44,17 +55,21 @@ class DrainingHashes:
         """How many slots drain."""
         return self.count
 
+    def __bool__(self) -> bool:
+        """Whether a slot drains."""
+        return self.count > 0
+
     def __contains__(self, slot: int) -> bool:
         """Whether the slot drains."""
         return self._change_of(slot) != 0
 
-    def new_change(self, now: float) -> int:
-        """A membership change; its number is passed to `begin` for each slot that it moved."""
+    def new_change(self, change: Change) -> int:
+        """A membership change begins; its number is passed to `begin` for each slot that it moved."""
         for _ in range(CHANGES_MAX):
             self._free = self._free % CHANGES_MAX + 1
             if self._free not in self._population:
                 break
-        self._changes[self._free] = now
+        self._changes[self._free] = change
         return self._free
 
     def end_of_change(self, change: int) -> None:
@@ -80,8 +95,8 @@ class DrainingHashes:
             self.count += len(fresh)
         return len(fresh)
 
-    def end(self, slot: int) -> float | None:
-        """The slot drains no more; returns when it began, None if it did not drain."""
+    def end(self, slot: int) -> Change | None:
+        """The slot drains no more; returns the change that began it, None if it did not drain."""
         change = self._change_of(slot)
         if not change:
             return None
@@ -102,7 +117,7 @@ class DrainingHashes:
     def since(self, slot: int) -> float | None:
         """When the slot began to drain, None if it does not."""
         change = self._change_of(slot)
-        return self._changes[change] if change else None
+        return self._changes[change].at if change else None
 
     def slots(self) -> Iterator[int]:
         """Every draining slot, ascending."""

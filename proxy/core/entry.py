@@ -262,13 +262,19 @@ def _take(part: Part, taken: tuple[int, ...], left: tuple[int, ...]) -> Part:
     assert len(taken) + len(left) == part.count, "a part is taken apart and not whole"
     assert part.divisible, "an entry that cannot be cut was to be cut"
     assert part.holder is None, "a pending part is not cut"
+    batch_of(part)
+    other = _another(part, taken)
+    _reduce(part, left)
+    return other
+
+
+def batch_of(part: Part) -> Batch:
+    """The part's batch, made here if there was none."""
     batch = part.batch
     if batch is None:
         batch = part.batch = Batch(part.position, part.tail, part.count)
         batch.add(part)
-    other = _another(part, taken)
-    _reduce(part, left)
-    return other
+    return batch
 
 
 def split(part: Part, groups: Sequence[tuple[int, ...]]) -> list[Part]:

@@ -25,11 +25,13 @@ from proxy.core.entry import Batch, Part, topic_order
 from proxy.core.positions import format_position
 from proxy.core.sticky_key import RANGE_SLOT_COUNT
 from proxy.core.waiting import WaitReason
+from proxy.core.words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from proxy.core.dispatcher import Dispatcher
+    from proxy.core.verdict import Verdict
     from proxy.core.worker import JoinGate, Worker
 
 BLOCKING_LISTED_MAX: Final = 10
@@ -44,8 +46,11 @@ class SlotState(Enum):
     UPSTREAM_BEHIND = "upstream_behind"
     """Nothing of the slot is here, and the broker has a backlog that was not read yet."""
     NO_OWNER = WaitReason.NO_OWNER.value
+    EXCLUDED = WaitReason.EXCLUDED.value
     DRAINING = WaitReason.DRAINING.value
     UNBLOCKING_INTERVAL = WaitReason.UNBLOCKING_INTERVAL.value
+    WINDOW_FULL = WaitReason.WINDOW_FULL.value
+    RETRY_WAIT = WaitReason.RETRY_WAIT.value
     NO_PERMITS = WaitReason.NO_PERMITS.value
     NOT_READING = WaitReason.NOT_READING.value
     UNACKED_LIMIT = WaitReason.UNACKED_LIMIT.value
@@ -114,9 +119,11 @@ class SlotExplanation:
     blocking: tuple[BlockingDelivery, ...]
     """What must go first, at most `BLOCKING_LISTED_MAX`: before a join position in topic order, else as sent."""
     released_in_s: float | None
-    """Until the unblocking interval ends, where the state is `UNBLOCKING_INTERVAL`."""
+    """Until it is released, where the state is `UNBLOCKING_INTERVAL` or `RETRY_WAIT`."""
     unblocks: str
     """One sentence: who must do what."""
+    verdict: Verdict | None = None
+    """Who causes it, and what helps; None where it was not asked for."""
 
 
 class _Pending(NamedTuple):
@@ -146,6 +153,8 @@ class _Findings(NamedTuple):
     """What must happen, if the reason is one that no worker and no operator ends. Or nothing."""
 
 
+_TIMED: Final = frozenset({WaitReason.UNBLOCKING_INTERVAL, WaitReason.RETRY_WAIT})
+"""Reasons that end by themselves."""
 _NOTHING_PENDING: Final = _Pending(0, 0, ())
 
 
@@ -181,7 +190,7 @@ def explain_slot(dispatcher: Dispatcher, slot: int, now: float, *, upstream_back
         join_position=format_position(gate.position) if gate is not None else None,
         join_position_entries=gate.outstanding if gate is not None else 0,
         blocking=found.blocking if waiting else (),
-        released_in_s=_released_in_s(dispatcher, now) if state is SlotState.UNBLOCKING_INTERVAL else None,
+        released_in_s=_released_in_s(dispatcher, slot, now) if waiting and found.reason in _TIMED else None,
         unblocks=_sentence(found) if waiting else _sentence_for_next(state, found),
     )
 
@@ -200,17 +209,18 @@ def _find(dispatcher: Dispatcher, slot: int, head: Part, now: float) -> _Finding
     if gate is not None:
         blocking = _before_gate(dispatcher, gate, now)
         unfinished = _unfinished_before_gate(dispatcher)
-    elif reason is WaitReason.DRAINING and taker is not None:
+    elif reason in {WaitReason.DRAINING, WaitReason.WINDOW_FULL} and taker is not None:
         blocking = pending.oldest
         unfinished = _unfinished(dispatcher, taker, (slot,))
-    elif reason is WaitReason.UNACKED_LIMIT and taker is not None:
+    elif reason in {WaitReason.UNACKED_LIMIT, WaitReason.NO_PERMITS} and taker is not None:
         blocking = _oldest_of(taker, now)
         unfinished = _unfinished(dispatcher, taker, dispatcher.chunked.slots_of(taker))
     awaited = ""
     if reason is WaitReason.NO_LEASE:
         awaited = _lease_wanted(dispatcher, slot)
-    elif reason is WaitReason.UNBLOCKING_INTERVAL and taker is not None:
-        awaited = f"nothing: it goes to {taker.name} in {_released_in_s(dispatcher, now):.3f} s, when the interval ends"
+    elif reason in _TIMED and taker is not None:
+        then = "the interval ends" if reason is WaitReason.UNBLOCKING_INTERVAL else "the delay of its retry ends"
+        awaited = f"nothing: it goes to {taker.name} in {_released_in_s(dispatcher, slot, now):.3f} s, when {then}"
     return _Findings(reason, slot, owner, taker, pending, gate, blocking, unfinished, awaited)
 
 
@@ -315,7 +325,7 @@ def _unfinished(dispatcher: Dispatcher, worker: Worker, slots: Sequence[int]) ->
     if not worker.writable:
         return f"; {worker.name} must read its socket to get the rest of a chunked message that it has begun"
     if worker.permits <= 0:
-        permits = _counted(1 - worker.permits, "permit")
+        permits = counted(1 - worker.permits, "permit")
         return f"; {worker.name} must grant at least {permits} to get the rest of a chunked message that it has begun"
     return ""
 
@@ -331,14 +341,15 @@ def _sentence(found: _Findings) -> str:
     if found.awaited:
         return found.awaited
     if found.reason is WaitReason.NO_OWNER or owner is None or taker is None:
-        return f"a worker must join that covers slot {found.slot}"
+        how = "join or be readmitted by an operator" if found.reason is WaitReason.EXCLUDED else "join"
+        return f"a worker must {how} that covers slot {found.slot}"
     match found.reason:
         case WaitReason.JOIN_POSITION:
             return _sentence_for_gate(owner, found)
-        case WaitReason.DRAINING:
+        case WaitReason.DRAINING | WaitReason.WINDOW_FULL:
             return _sentence_for_drain(taker, found)
         case WaitReason.NO_PERMITS:
-            return f"{taker.name} must grant at least {_counted(1 - taker.permits, 'permit')}"
+            return f"{taker.name} must grant at least {counted(1 - taker.permits, 'permit')}"
         case WaitReason.NOT_READING:
             return f"{taker.name} must read its socket"
         case WaitReason.UNACKED_LIMIT:
@@ -349,8 +360,8 @@ def _sentence(found: _Findings) -> str:
             return f"nothing: it goes to {taker.name} at once"
 
 
-def _released_in_s(dispatcher: Dispatcher, now: float) -> float:
-    due_at = dispatcher.unblocking.due_at
+def _released_in_s(dispatcher: Dispatcher, slot: int, now: float) -> float:
+    due_at = dispatcher.unblocking.due_at if slot in dispatcher.unblocking.held else dispatcher.retries.held[slot]
     assert due_at is not None
     return max(0.0, due_at - now)
 
@@ -368,23 +379,26 @@ def _lease_wanted(dispatcher: Dispatcher, slot: int) -> str:
 def _sentence_for_gate(owner: Worker, found: _Findings) -> str:
     assert found.gate is not None
     return (
-        f"{_counted(found.gate.outstanding, 'entry', 'entries')} up to {format_position(found.gate.position)}, the "
+        f"{counted(found.gate.outstanding, 'entry', 'entries')} up to {format_position(found.gate.position)}, the "
         f"join position of {owner.name}, must be acknowledged{_the_oldest(found.blocking)}{found.unfinished}"
     )
 
 
 def _sentence_for_drain(holder: Worker, found: _Findings) -> str:
     unread = "" if holder.writable else f"{holder.name} must read its socket, and then "
+    messages = counted(found.pending.messages, "message")
+    if found.reason is WaitReason.WINDOW_FULL:
+        messages = f"one of {messages}"  # as many as its window has room for
     return (
-        f"{unread}{holder.name} must acknowledge or give back {_counted(found.pending.messages, 'message')} of the "
-        f"slot, or leave{_the_oldest(found.blocking)}{found.unfinished}"
+        f"{unread}{holder.name} must acknowledge or give back {messages} of the slot, or leave"
+        f"{_the_oldest(found.blocking)}{found.unfinished}"
     )
 
 
 def _sentence_for_limit(worker: Worker, found: _Findings) -> str:
     above = worker.unacked - worker.max_unacked // 2
     return (
-        f"{worker.name} must acknowledge or give back {above} of its {_counted(worker.unacked, 'message')} "
+        f"{worker.name} must acknowledge or give back {above} of its {counted(worker.unacked, 'message')} "
         f"(its limit is {worker.max_unacked}){_the_oldest(found.blocking)}{found.unfinished}"
     )
 
@@ -407,7 +421,3 @@ def _the_oldest(blocking: Sequence[BlockingDelivery]) -> str:
     if first.holder is None or first.sent_age_s is None:
         return f", the oldest {first.position}, which waits itself in slot {first.slot}"
     return f", the oldest {first.position} sent {first.sent_age_s:.1f} s ago to {first.holder}"
-
-
-def _counted(count: int, one: str, many: str = "") -> str:
-    return f"{count} {one if count == 1 else many or one + 's'}"

@@ -12,7 +12,9 @@ from bisect import bisect_left
 from dataclasses import dataclass
 from typing import Final
 
-BOUNDS_S: Final = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.1, 0.25, 1.0, 2.5, 10.0, 60.0)
+BOUNDS_S: Final[tuple[float, ...]] = (
+    0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.1, 0.25, 1.0, 2.5, 10.0, 60.0,
+)  # fmt: skip
 """Upper bounds of the buckets, each inclusive; a last bucket takes what is longer.
 
 From below what a gateway adds to a message up to the drain timeouts and backlogs that people wait for.

@@ -13,9 +13,10 @@ from __future__ import annotations
 import heapq
 from typing import TYPE_CHECKING
 
-from proxy.core.acknowledgement import take_back
+from proxy.core.acknowledgement import forget_limit, take_back
 from proxy.core.delivery_totals import sum_of, totals_of
 from proxy.core.dispatcher import Dispatcher, OrderingMode
+from proxy.core.draining_hashes import Change
 from proxy.core.last_sent_position import last_sent_position
 from proxy.core.slots import MAX_HOLDER, SLOT_COUNT
 from proxy.core.worker import JoinGate
@@ -35,12 +36,13 @@ class Changes:
     Why not settle each: what waits may be tens of thousands of messages, and so may be those who come.
     """
 
-    __slots__ = ("_changed", "_dispatcher", "_last_sent", "_now", "_returned")
+    __slots__ = ("_changed", "_dispatcher", "_last_sent", "_returned", "now")
 
     def __init__(self, dispatcher: Dispatcher, now: float) -> None:
         """Nothing has changed."""
         self._dispatcher = dispatcher
-        self._now = now
+        self.now = now
+        """The moment of all of them."""
         self._last_sent: int | None = None
         """The join position, computed once while no worker leaves."""
         self._changed = bytearray(SLOT_COUNT)
@@ -60,14 +62,14 @@ class Changes:
         moves = dispatcher.selector.add(worker)
         others = bool(dispatcher.workers)
         worker.index = _take_index(dispatcher)
-        worker.joined_at = self._now
+        worker.joined_at = self.now
         dispatcher.workers[worker.index] = worker
         if others:
             if self._last_sent is None:
                 self._last_sent = _join_position(dispatcher)
             if self._last_sent is not None:
                 self._gate(worker, self._last_sent)
-        self._move(moves)
+        self._move(moves, Change(self.now, worker.name, joined=True))
         return moves
 
     def leave(self, worker: Worker) -> list[RangeMove[Worker]]:
@@ -89,27 +91,27 @@ class Changes:
             dispatcher.gated.remove(worker)
         units = list(worker.pending.values())
         worker.pending.clear()
-        self._returned += take_back(dispatcher, worker, units, self._now)
+        self._returned += take_back(dispatcher, worker, units, self.now)
         dispatcher.departed = sum_of((dispatcher.departed, totals_of(worker)))
         worker.outbox.clear()
         dispatcher.chunked.forget_worker(worker)
         assert worker.unacked == 0
         assert worker.draining_slots == 0
-        self._move(moves)
+        self._move(moves, Change(self.now, worker.name, joined=False))
         return moves
 
     def settle(self) -> None:
         """Put what waits where it belongs now, and send what may go."""
         returned, self._returned = self._returned, []
-        self._dispatcher.settle_waiting(self._now, returned, self._changed)
+        self._dispatcher.settle_waiting(self.now, returned, self._changed)
         self._changed = bytearray(SLOT_COUNT)
 
-    def _move(self, moves: Sequence[RangeMove[Worker]]) -> None:
+    def _move(self, moves: Sequence[RangeMove[Worker]], change: Change) -> None:
         self._take_unsent()
         changed = self._changed
         for move in moves:
             changed[move.start : move.end + 1] = b"\1" * (move.end - move.start + 1)
-        _move(self._dispatcher, moves, self._now)
+        _move(self._dispatcher, moves, change)
 
     def _take_unsent(self) -> None:
         """Take back what lies in the outbox of a worker that does not read and has lost slots of it.
@@ -121,7 +123,8 @@ class Changes:
         for worker in dispatcher.touched:
             if worker.outbox and not worker.writable and any(_lost(dispatcher, worker, part) for part in worker.outbox):
                 units = [part for part in worker.outbox if worker.pending.pop(part.key, None) is not None]
-                self._returned += take_back(dispatcher, worker, units, self._now)
+                self._returned += take_back(dispatcher, worker, units, self.now)
+                forget_limit(worker)  # it may have nothing left whose ack would do so
                 self._last_sent = None
 
     def _gate(self, worker: Worker, last_sent: int) -> None:
@@ -170,12 +173,12 @@ def _take_index(dispatcher: Dispatcher) -> int:
     return index
 
 
-def _move(dispatcher: Dispatcher, moves: Iterable[RangeMove[Worker]], now: float) -> None:
+def _move(dispatcher: Dispatcher, moves: Iterable[RangeMove[Worker]], cause: Change) -> None:
     """Mark what drains, and what ceased to because it returned to its owner."""
     if not dispatcher.ordered:
         return
     draining = dispatcher.draining
-    change = draining.new_change(now)
+    change = draining.new_change(cause)
     for move in moves:
         owner = move.after.index if move.after is not None else 0
         held: dict[int, list[int]] = {}

@@ -10,8 +10,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from proxy.core.dispatcher import Dispatcher, OrderingMode
+from proxy.core.waiting import insert_all
 
 if TYPE_CHECKING:
+    from proxy.core.entry import Part
+    from proxy.core.key_policy import KeyPolicy
     from proxy.core.worker import Worker
 
 
@@ -40,3 +43,23 @@ def change_max_unacked(dispatcher: Dispatcher, worker: Worker, max_unacked: int,
     worker.over_unacked = bool(max_unacked) and worker.unacked >= max_unacked
     if worker.reconsider():
         dispatcher.serve(worker, now)
+
+
+def change_key_policy(dispatcher: Dispatcher, policy: KeyPolicy, now: float) -> None:
+    """Set another window, and other pauses: those that have begun end when they were to, or now if there are none.
+
+    Workers keep what they have; a slot with more than the window gets no more until it has less.
+    """
+    placed: list[Part] = []
+    for worker in dispatcher.workers.values():
+        placed += worker.ready
+        worker.ready.clear()
+    dispatcher.set_policy(policy)
+    if not dispatcher.policy.retry_delay_s:
+        dispatcher.retries.clear()
+    for entry in dispatcher.blocked.values():
+        parts = list(entry.parts)
+        entry.parts.clear()
+        insert_all(entry.parts, [piece for part in parts for _, piece in dispatcher.by_target(part)])
+    dispatcher.settle_waiting(now, placed)
+    dispatcher.serve_begun(now)

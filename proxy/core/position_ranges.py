@@ -19,18 +19,18 @@ Source: design, guarantee G4; positions as packed by `proxy.core.positions`.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from proxy.core.positions import Position
 
-DEFAULT_MAX_RANGES = 16_384
+DEFAULT_MAX_RANGES: Final = 16_384
 """About 1.5 MB; the broker itself remembers 10,000 ranges of acknowledged entries per cursor (Pulsar 4.x)."""
 
 
-_FORGOTTEN_SHARE = 64
+_FORGOTTEN_SHARE: Final = 64
 """Divisor: this part of `max_ranges` is forgotten at a time."""
 
 
@@ -97,6 +97,10 @@ class PositionRanges:
     def __len__(self) -> int:
         """Return how many ranges there are."""
         return len(self._ends)
+
+    def __bool__(self) -> bool:
+        """Tell whether there is a range."""
+        return bool(self._ends)
 
     def __iter__(self) -> Iterator[tuple[Position, Position]]:
         """Yield the ranges, each (first, last), both inclusive, ascending."""

@@ -16,19 +16,19 @@ Source: Pulsar's MessageIdData (ledgerId, entryId); PIP-282 writes positions as 
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 Position: TypeAlias = int
 """(ledger << 40) + entry."""
 
-ENTRY_BITS = 40
-MAX_ENTRY = (1 << ENTRY_BITS) - 2
+ENTRY_BITS: Final = 40
+MAX_ENTRY: Final = (1 << ENTRY_BITS) - 2
 """Highest entry number in a ledger; the one above it is the next ledger's -1."""
-MAX_LEDGER = (1 << 63) - 1
+MAX_LEDGER: Final = (1 << 63) - 1
 """Ledger ids are signed 64-bit numbers in Pulsar."""
-BEFORE_FIRST_ENTRY = -1
+BEFORE_FIRST_ENTRY: Final = -1
 
-ENTRY_MASK = (1 << ENTRY_BITS) - 1
+ENTRY_MASK: Final = (1 << ENTRY_BITS) - 1
 """For positions of real entries: `position >> ENTRY_BITS` is their ledger, `position & ENTRY_MASK` their entry."""
 
 

@@ -27,6 +27,7 @@ def reset(dispatcher: Dispatcher, now: float) -> None:
     dispatcher.slots = SlotTable()
     dispatcher.draining = DrainingHashes()
     dispatcher.unblocking.clear()
+    dispatcher.retries.clear()
     dispatcher.blocked.clear()
     dispatcher.waiting_messages = 0
     dispatcher.chunked.clear()

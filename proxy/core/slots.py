@@ -19,24 +19,24 @@ from __future__ import annotations
 
 import sys
 from array import array
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-SLOT_COUNT = 65_537
+SLOT_COUNT: Final = 65_537
 """Slots 0..65536: both spaces of facts 1.2, and the upper bound the broker shows for auto-split ranges."""
-NO_HOLDER = 0
-MAX_HOLDER = 65_535
+NO_HOLDER: Final = 0
+MAX_HOLDER: Final = 65_535
 """Worker indexes fit 16 bits; 0 means no worker."""
 
-DENSE_THRESHOLD = 4_096
+DENSE_THRESHOLD: Final = 4_096
 """Slots in flight above which arrays are used: a dictionary of this size takes 377 KB, and 600 KB soon after."""
 
-_HOLDER_BITS = 16
-_HOLDER_MASK = (1 << _HOLDER_BITS) - 1
-_ONE_UNIT = 1 << _HOLDER_BITS
-_BYTES_PER_DICT_INT = 32
+_HOLDER_BITS: Final = 16
+_HOLDER_MASK: Final = (1 << _HOLDER_BITS) - 1
+_ONE_UNIT: Final = 1 << _HOLDER_BITS
+_BYTES_PER_DICT_INT: Final = 32
 """Size of a Python integer above 2^30; slots and packed values are at most that."""
 
 
@@ -164,6 +164,10 @@ class SlotTable:
     def __len__(self) -> int:
         """Return how many slots have something in flight."""
         return self._busy_slot_count if self._sparse is None else len(self._sparse)
+
+    def __bool__(self) -> bool:
+        """Tell whether a slot has something in flight."""
+        return len(self) > 0
 
     def memory_bytes(self) -> int:
         """Return the memory of the table itself, as an estimate from above while it is a dictionary."""

@@ -9,9 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from proxy.core.delivery_totals import sum_of, totals_of
 from proxy.core.last_sent_position import format_ranges, individually_sent, last_sent_position
 from proxy.core.positions import format_position
 from proxy.core.steps import in_steps
+from proxy.core.verdict import Surroundings, Verdict, subscription_verdict
+from proxy.core.worker_health import WorkerHealth, checkup_steps
 
 if TYPE_CHECKING:
     from proxy.core.dispatcher import Dispatcher
@@ -59,6 +62,7 @@ class WorkerStatistics:
     draining_hashes: tuple[DrainingHash, ...]
     last_sent_position_when_joining: str | None
     waits_for_join_position: bool
+    health: WorkerHealth
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +72,12 @@ class DispatcherStatistics:
     ordering_mode: str
     paused: bool
     workers: tuple[WorkerStatistics, ...]
+    workers_count: int
+    unacked_messages: int
+    sent_messages: int
+    """Since the subscription began, workers that have left included."""
+    acked_messages: int
+    """Likewise."""
     outstanding_entries: int
     held_bytes: int
     waiting_messages: int
@@ -78,55 +88,84 @@ class DispatcherStatistics:
     unconfirmed_acks: int
     repeated_entries: int
     permit_overshoots: int
+    full_windows: int
+    """Slots that wait because their window is full."""
+    retry_waits: int
+    """Slots that wait for a retry."""
+    window_overshoots: int
     last_sent_position: str | None
     individually_sent_positions: str
     oldest_wait_since: float | None
+    verdict: Verdict
+    """What is wrong with it, who causes it, and what helps."""
 
 
+UNKNOWN: Final = Surroundings()
+"""What is said without knowing more than the dispatcher does."""
 DRAINING_LISTED_MAX = 1_000
 """Draining hashes listed per worker; the counts are always whole."""
 POSITIONS_LISTED_MAX = 100
 """Ranges of individually sent positions listed, the lowest."""
 
 
-def dispatcher_statistics_steps(dispatcher: Dispatcher, *, brief: bool = False) -> Steps[DispatcherStatistics]:
-    """Everything, each worker at its own moment; `brief` is without ranges and draining hashes one by one."""
+def dispatcher_statistics_steps(
+    dispatcher: Dispatcher, now: float, around: Surroundings = UNKNOWN, *, brief: bool = False, workers: bool = True
+) -> Steps[DispatcherStatistics]:
+    """Everything, each worker at its own moment; `brief` is without ranges and draining hashes one by one.
+
+    Without `workers` none is listed.
+
+    `now` is on the clock of the dispatcher's other calls; `around` is for the verdict.
+    """
     listed_max = 0 if brief else DRAINING_LISTED_MAX
     draining = yield from _draining_by_worker(dispatcher, listed_max)
     unsent = yield from _unsent(dispatcher)
     highest_read = dispatcher.outstanding.highest
     last_sent = last_sent_position(highest_read, unsent)
     ranges = individually_sent(highest_read, unsent)
-    workers = []
-    for worker in list(dispatcher.workers.values()):
+    listed: list[WorkerStatistics] = []
+    checkup = yield from checkup_steps(dispatcher, now)
+    verdict = subscription_verdict(dispatcher, checkup, around, now)
+    for worker, health in checkup.workers.items() if workers else ():
         if dispatcher.workers.get(worker.index) is worker:
-            workers.append(_worker_statistics(dispatcher, worker, draining.get(id(worker), _NONE_DRAIN), brief=brief))
+            drains = draining.get(id(worker), _NONE_DRAIN)
+            listed.append(_worker_statistics(dispatcher, worker, drains, health, brief=brief))
             yield
     outstanding = dispatcher.outstanding
+    totals = sum_of([dispatcher.departed, *map(totals_of, dispatcher.workers.values())])
     return DispatcherStatistics(
         ordering_mode=dispatcher.mode.value,
         paused=dispatcher.paused,
-        workers=tuple(workers),
+        workers=tuple(listed),
+        workers_count=len(dispatcher.workers),
+        unacked_messages=sum(worker.unacked for worker in dispatcher.workers.values()),
+        sent_messages=totals.sent_messages,
+        acked_messages=totals.acked_messages,
         outstanding_entries=len(outstanding.entries),
         held_bytes=outstanding.bytes_held,
         waiting_messages=dispatcher.waiting_messages,
         waiting_slots=len(dispatcher.waiting_by_slot()),
         draining_hashes_count=len(dispatcher.draining),
-        draining_hashes_unacked_messages=sum(worker.draining_hashes_unacked_messages for worker in workers),
+        draining_hashes_unacked_messages=sum(sum(each.pending) for each in draining.values()),
         draining_hashes_cleared_total=dispatcher.draining_cleared_total,
         unconfirmed_acks=len(outstanding.unconfirmed),
         repeated_entries=outstanding.repeated,
         permit_overshoots=dispatcher.opaque_overshoots,
+        full_windows=dispatcher.full_windows(),
+        retry_waits=len(dispatcher.retries.held),
+        window_overshoots=dispatcher.window_overshoots,
         last_sent_position=format_position(last_sent) if last_sent is not None else None,
         individually_sent_positions=format_ranges(ranges[:POSITIONS_LISTED_MAX]),
         oldest_wait_since=min((part.waits_since for part in dispatcher.waiting_parts()), default=None),
+        verdict=verdict,
     )
 
 
-def worker_statistics_steps(dispatcher: Dispatcher, worker: Worker) -> Steps[WorkerStatistics]:
-    """One worker."""
+def worker_statistics_steps(dispatcher: Dispatcher, worker: Worker, now: float) -> Steps[WorkerStatistics]:
+    """One worker, at the moment of the first step; it may leave meanwhile."""
+    checkup = yield from checkup_steps(dispatcher, now, worker)
     draining = yield from _draining_by_worker(dispatcher, DRAINING_LISTED_MAX)
-    return _worker_statistics(dispatcher, worker, draining.get(id(worker), _NONE_DRAIN))
+    return _worker_statistics(dispatcher, worker, draining.get(id(worker), _NONE_DRAIN), checkup.workers[worker])
 
 
 def draining_hash(dispatcher: Dispatcher, slot: int) -> DrainingHash:
@@ -180,7 +219,7 @@ def _unsent(dispatcher: Dispatcher) -> Steps[set[int]]:
 
 
 def _worker_statistics(
-    dispatcher: Dispatcher, worker: Worker, draining: _Draining, *, brief: bool = False
+    dispatcher: Dispatcher, worker: Worker, draining: _Draining, health: WorkerHealth, *, brief: bool = False
 ) -> WorkerStatistics:
     ranges = dispatcher.selector.ranges(worker)
     joining = worker.last_sent_position_when_joining
@@ -209,4 +248,5 @@ def _worker_statistics(
         draining_hashes=tuple(draining.listed),
         last_sent_position_when_joining=format_position(joining) if joining is not None else None,
         waits_for_join_position=worker.join_gate is not None,
+        health=health,
     )

@@ -14,20 +14,20 @@ Source: Pulsar's resolution of the sticky key, facts 1.1 to 1.4; `producer-seque
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import mmh3
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-CONSISTENT_SLOT_COUNT = 65_535
+CONSISTENT_SLOT_COUNT: Final = 65_535
 """Slots 1..65535 of the consistent hashing ring."""
 
-RANGE_SLOT_COUNT = 65_536
+RANGE_SLOT_COUNT: Final = 65_536
 """Slots 0..65535 of the range selectors."""
 
-_MASK_31_BITS = 0x7FFF_FFFF
+_MASK_31_BITS: Final = 0x7FFF_FFFF
 
 
 def murmur31(key: bytes) -> int:

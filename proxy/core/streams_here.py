@@ -37,7 +37,7 @@ def open_stream(dispatcher: Dispatcher, stream: int, now: float) -> None:
     """Deliver the stream from now on; what waits of it goes out in this turn, unless the leases have run out."""
     _leases_of(dispatcher).open(stream)
     dispatcher.settle(_blocked_in(dispatcher, stream), now)
-    _serve_begun(dispatcher, now)
+    dispatcher.serve_begun(now)
 
 
 def hold_stream(dispatcher: Dispatcher, stream: int, now: float) -> None:
@@ -69,7 +69,7 @@ def renew(dispatcher: Dispatcher, until: float, now: float) -> None:
     leases.until = until
     if had_lapsed and not leases.lapsed(now):
         dispatcher.settle_waiting(now)
-        _serve_begun(dispatcher, now)
+        dispatcher.serve_begun(now)
 
 
 def pending_in(dispatcher: Dispatcher, stream: int) -> bool:
@@ -121,12 +121,6 @@ def _blocked_in(dispatcher: Dispatcher, stream: int) -> list[int]:
     """Blocked slots of the stream, in the order in which they became so."""
     span = _leases_of(dispatcher).range_of(stream)
     return [slot for slot in dispatcher.blocked if span.start <= slot <= span.end]
-
-
-def _serve_begun(dispatcher: Dispatcher, now: float) -> None:
-    """The rest of chunked messages passes the ready queues: see `chunked`."""
-    for worker in dispatcher.chunked.workers():
-        dispatcher.serve(worker, now)
 
 
 def _is_in(part: Part, span: HashRange) -> bool:

@@ -61,6 +61,11 @@ class DispatcherSummary:
     unconfirmed_acks: int
     repeated_entries: int
     permit_overshoots: int
+    full_windows: int
+    retry_waits: int
+    delayed_retries: int
+    """Messages of which a retry was made to wait."""
+    window_overshoots: int
     oldest_wait_since: float | None
     totals: DeliveryTotals
     """Workers that have left included."""
@@ -94,6 +99,10 @@ def dispatcher_summary(dispatcher: Dispatcher) -> DispatcherSummary:
         unconfirmed_acks=len(outstanding.unconfirmed),
         repeated_entries=outstanding.repeated,
         permit_overshoots=dispatcher.opaque_overshoots,
+        full_windows=dispatcher.full_windows(),
+        retry_waits=len(dispatcher.retries.held),
+        delayed_retries=dispatcher.retries.messages_total,
+        window_overshoots=dispatcher.window_overshoots,
         oldest_wait_since=min((part.waits_since for part in waiting), default=None),
         totals=sum_of([dispatcher.departed, *map(totals_of, workers)]),
         ack_latency=dispatcher.ack_latency.statistics(),

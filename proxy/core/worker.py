@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING
 
+from proxy.core.pace import SPAN_S, Pace
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -39,6 +41,8 @@ class Worker:
         "open",
         "outbox",
         "over_unacked",
+        "pace",
+        "pace_due",
         "pending",
         "permits",
         "ready",
@@ -88,6 +92,14 @@ class Worker:
         self.acked_messages = 0
         self.redelivered_messages = 0
         self.acks_unknown = 0
+        self.pace = Pace()
+        self.pace_due = 0.0
+        """When the next ack is noted in `pace`."""
+
+    def note_pace(self, sent_at: float, now: float) -> None:
+        """It acknowledges something that was sent to it at `sent_at`, and `pace_due` is over."""
+        self.pace.note(self.acked_messages, now - max(self.last_acked_at, sent_at), now)
+        self.pace_due = now + SPAN_S
 
     def reconsider(self) -> bool:
         """Recompute `open`; True if the worker has just become open."""

@@ -19,18 +19,18 @@ from pydantic_core import from_json, to_json
 from proxy.groups import compact
 from proxy.groups.bundles import DEPLOYMENT
 from proxy.groups.memory import GroupMemory
-from proxy.groups.messages import FromLeader, FromSession, OfLeaders, OfReplay
+from proxy.groups.messages import FromLeader, FromSession, KeepOrders, OfLeaders, OfReplay
 
 if TYPE_CHECKING:
     from proxy.groups.streams import GroupId
 
-Message: TypeAlias = FromSession | FromLeader | OfLeaders | OfReplay
+Message: TypeAlias = FromSession | FromLeader | OfLeaders | OfReplay | KeepOrders
 RECORD_KEY: Final = "group"
 """The key of every record in its topic: the last one is all that counts, to a compaction too."""
 TEXT_SHOWN: Final = 80
 """Characters of what could not be read that an error shows."""
 
-_MESSAGES: Final = (*get_args(FromSession), *get_args(FromLeader), *get_args(OfLeaders), *get_args(OfReplay))
+_MESSAGES: Final = get_args(Message)
 
 
 class UnreadableError(ValueError):

@@ -16,10 +16,12 @@ from __future__ import annotations
 
 import hashlib
 import struct
+from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from proxy.groups import balance
+from proxy.groups.kept_orders import OrdersKept
 from proxy.groups.leader_session import TABLE, Action, Event, LeaderSession, State
 from proxy.groups.memory import GroupMemory
 from proxy.groups.messages import (
@@ -34,6 +36,7 @@ from proxy.groups.messages import (
     LeaseStreams,
     RenewStreamLease,
     ReplayWanted,
+    ReplicaSilent,
     Report,
     SessionId,
     Stamp,
@@ -47,6 +50,7 @@ from proxy.groups.succession import successor
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from proxy.groups.kept_orders import KeptOrders
     from proxy.groups.streams import GroupId, StreamState
     from proxy.groups.timing import GroupTiming
 
@@ -69,7 +73,7 @@ class Store:
 class Announce:
     """Let this reach all replicas."""
 
-    message: LeaderBegan | LeaderRetires
+    message: LeaderBegan | LeaderRetires | ReplicaSilent
 
 
 LeaderAct: TypeAlias = Tell | Store | Announce | ReplayAct
@@ -102,13 +106,15 @@ class GroupLeader:
         self._timing = timing
         self._sessions: dict[SessionId, LeaderSession] = {}
         self._owners: dict[int, SessionId] = {}
-        until = now + timing.drop_s
+        until = now + timing.last_lease_s(memory.lease_s)
         self._reserved = {stream: _Reservation(owner, until) for stream, owner in memory.owners}
         self._had_last = dict(memory.had + memory.owners)
         """Who was the last that was given a stream, or may have been."""
         self._states = {state.stream: state for state in memory.states}
         self._states_stored = dict(self._states)
         self._addresses = dict(memory.addresses)
+        self._orders = OrdersKept(memory.orders)
+        self._orders_unstored = False
         self._owners_stored = memory.owners
         self._retiring = False
         self._replay = GroupReplay(timing)
@@ -123,7 +129,7 @@ class GroupLeader:
         """Whose sets of streams are not in the topic yet."""
         self._being_stored: list[LeaderSession] = []
         self._balance_at: float | None = None
-        self._renew_at = now
+        self._began_at = self._renew_at = now
         self._checkpoint_at = now + timing.checkpoint_s
         self._idle_since: float | None = now
         self._hand_over_from = now + timing.lead_s
@@ -175,6 +181,7 @@ class GroupLeader:
             self._renew_at = now + self._timing.renew_s
             acts += self._announcement()
             acts += [renewal for session in self._sessions.values() for renewal in self._renewal(session)]
+            acts += self._silent(now)
             acts += self._hand_over(now)
         return acts + self._work(now)
 
@@ -182,6 +189,13 @@ class GroupLeader:
         """When `tick` is to be called next."""
         times = (self._renew_at, self._balance_at, self._gives_way_at)
         return min(time for time in times if time is not None)
+
+    def keep_orders(self, orders: KeptOrders, now: float) -> list[LeaderAct]:
+        """Have them in the next record, unless they are there."""
+        if self._orders.keep(orders):
+            self._orders_unstored = True
+            self._balance_soon(now)
+        return self._work(now)
 
     def want_replay(self, wanted: ReplayWanted, now: float) -> list[LeaderAct]:
         """Revoke all streams, let the cursor be moved, and lease everything again."""
@@ -232,6 +246,11 @@ class GroupLeader:
         moving = any(session.state is not State.REPLAYING for session in self._sessions.values())
         waiting = self._balance_at is not None or self._storing or self._unstored
         return not moving and not waiting and self._owners_known() == self._owners_stored
+
+    @property
+    def ended(self) -> bool:
+        """Whether no session has a stream any more, nor may have one: the topic says nothing that is needed."""
+        return self.settled and not self._sessions and not self._owners_stored
 
     def succeeded(self, now: float) -> bool:
         """Whether it has let another lead, which begins when the producer is free."""
@@ -410,20 +429,34 @@ class GroupLeader:
             shares = balance.quotas(weights, held, self.streams_count)
         per_worker = sum(rates.get(stream, 0.0) for stream in range(self.streams_count)) / max(sum(weights.values()), 1)
         stable = [each for each in self._sessions.values() if each.state is State.REPLAYING]
-        lacking = {each.session: max(shares[each.session] - len(each.granted), 0) for each in stable}
+        wanted = self._orders.wanted(self.streams_count, self._taking())
+        due = Counter(session for stream, session in wanted.items() if self._owners.get(stream) != session)
+        # Who is to get a certain stream makes room for it, so that the others keep their shares.
+        spare = {each.session: shares[each.session] - len(each.granted) - due[each.session] for each in stable}
+        lacking = {session: max(count, 0) for session, count in spare.items()}
         loads = {
             each.session: sum(rates.get(stream, 0.0) for stream in each.granted) / max(each.workers_count, 1)
             for each in stable
         }
         free = [stream for stream in range(self.streams_count) if self._is_free(stream)]
-        given = balance.granted(free, lacking, loads, rates)
+        given = balance.granted([stream for stream in free if stream not in wanted], lacking, loads, rates)
+        for stream in free:
+            if wanted.get(stream) in given:
+                given[wanted[stream]].append(stream)
         acts: list[LeaderAct] = []
         for each in stable:
-            surplus = max(len(each.granted) - shares[each.session], 0)
+            elsewhere = {stream for stream in each.granted if wanted.get(stream, each.session) != each.session}
+            movable = each.granted - wanted.keys()
+            surplus = min(max(-spare[each.session] - len(elsewhere), 0), len(movable))
             aim = per_worker * each.workers_count
-            gone = frozenset(balance.surrendered(each.granted, rates, surplus, aim))
+            gone = elsewhere | set(balance.surrendered(movable, rates, surplus, aim))
             acts += self._change(each, each.granted - gone | frozenset(given[each.session]), now)
         return acts
+
+    def _taking(self) -> dict[str, SessionId]:
+        """Sessions that may be given streams, by replica."""
+        sessions = () if self._replay.under_way else self._sessions.values()
+        return {each.session.replica: each.session for each in sessions if each.workers_count}
 
     def _change(self, session: LeaderSession, streams: frozenset[int], now: float) -> list[LeaderAct]:
         if streams == session.granted:
@@ -463,7 +496,7 @@ class GroupLeader:
         if self._unstored:
             self._being_stored, self._unstored = self._unstored, []
             return [self._store_all()]
-        if self._retiring and self._owners_known() != self._owners_stored:
+        if self._orders_unstored or (self._retiring and self._owners_known() != self._owners_stored):
             return [self._store_all()]
         if now < self._checkpoint_at:
             return []
@@ -479,14 +512,15 @@ class GroupLeader:
         record = GroupMemory(
             self.epoch, self._replica, self._numbers, self.streams_count, owners, states, self._replays, had
         )
-        return Store(replace(record, addresses=self._addresses_of(owners)))
+        self._orders_unstored = False
+        addresses, orders = self._addresses_of(owners), self._orders.all()
+        return Store(replace(record, addresses=addresses, orders=orders, lease_s=self._timing.lease_s))
 
     def _addresses_of(self, owners: Iterable[tuple[int, SessionId]]) -> tuple[tuple[str, str], ...]:
-        """Of these alone, once for each; those that have gone are forgotten."""
+        """Of these and of all sessions, once for each; those that have gone are forgotten."""
         here = {session.replica for session in self._sessions} | {owner.replica for _, owner in owners}
         self._addresses = {replica: at for replica, at in self._addresses.items() if replica in here}
-        owning = {owner.replica for _, owner in owners}
-        return tuple(sorted(item for item in self._addresses.items() if item[0] in owning))
+        return tuple(sorted(self._addresses.items()))
 
     def _owners_known(self) -> tuple[tuple[int, SessionId], ...]:
         """Who may have which stream, as a record says it."""
@@ -500,11 +534,11 @@ class GroupLeader:
 
     def _hand_over(self, now: float) -> list[LeaderAct]:
         """Let a replica lead that leads fewer groups."""
-        if self._retiring or self._gives_way_at is not None or now < self._hand_over_from or not self.settled:
+        if self._retiring or self._gives_way_at is not None or now < self._hand_over_from:
             return []
         leads = {session.session.replica: session.leads_count for session in self._sessions.values()}
         chosen = successor(leads, self._replica, self._draws())
-        if chosen is None:
+        if chosen is None or not self.settled:  # in this order: the one looks at sessions, the other at every stream
             return []
         self._gives_way_at = now + self._timing.give_way_s
         return [Announce(LeaderRetires(self.group, chosen))]
@@ -516,6 +550,17 @@ class GroupLeader:
         return first / 2**32, second / 2**32
 
     # ---- what is told
+
+    def _silent(self, now: float) -> list[LeaderAct]:
+        """Replicas that have something, and say nothing: the others prepare for taking it over."""
+        silent = {
+            each.session.replica
+            for each in self._sessions.values()
+            if each.granted and now - each.heard_at >= self._timing.silent_s
+        }
+        if now >= self._began_at + self._timing.renew_s:  # by then those that are well have found this leader
+            silent |= {each.session.replica for each in self._reserved.values() if each.session not in self._sessions}
+        return [Announce(ReplicaSilent(self.group, replica)) for replica in sorted(silent)]
 
     def _announcement(self) -> list[LeaderAct]:
         """Once, and repeated while a session with streams may not know."""
@@ -549,4 +594,4 @@ class GroupLeader:
 
     def _header(self, session: SessionId, heard: int) -> Header:
         self._stamps += 1
-        return Header(self.group, session, self._replica, Stamp(self.epoch, self._stamps), heard)
+        return Header(self.group, session, self._replica, Stamp(self.epoch, self._stamps), heard, self._timing.lease_s)

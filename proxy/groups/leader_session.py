@@ -3,7 +3,7 @@
 All transitions are in `TABLE`. A change of streams is one excursion from `replaying` and back: no second one begins
 before the session has released what was revoked and said so with the new version.
 
-Source: EIP-0028 as implemented in EMQX 5.8 (the text has no leader side); where it is silent, see docs/groups.md.
+Source: EIP-0028 as implemented in EMQX 5.8 (the text has no leader side); where it is silent, see docs/streams.md.
 """
 
 from __future__ import annotations

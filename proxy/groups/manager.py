@@ -4,6 +4,9 @@ Problem: exactly one leader, without a separate store or consensus. Rule: the re
 waits for exclusive access to the group's topic leads, once it has read the topic to its end and its own first record,
 with a greater epoch than any before, is stored. It stops in the moment in which it hears that it has lost the producer.
 
+A leader that stands still is not told that another has taken its producer away. So one that has done nothing for as
+long as another waits with that, or hears of a later epoch, leads no more: it would speak of owners that are none.
+
 Every replica with a session waits for the producer, so that the next leader is a running replica. A session that looks
 for the leader asks every replica, and the leader answers.
 
@@ -16,10 +19,13 @@ from dataclasses import replace
 from enum import Enum
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
-from proxy.groups.leader import GroupLeader, LeaderAct, Store
+from proxy.groups.bundles import DEPLOYMENT
+from proxy.groups.leader import Announce, GroupLeader, LeaderAct, Store
 from proxy.groups.memory import GroupMemory
+from proxy.groups.messages import LeaderBegan
 
 if TYPE_CHECKING:
+    from proxy.groups.kept_orders import KeptOrders
     from proxy.groups.messages import FromSession, ReplayWanted
     from proxy.groups.streams import GroupId
     from proxy.groups.timing import GroupTiming
@@ -53,6 +59,7 @@ class Event(Enum):
     IDLE = "no session for long"
     SETTLED = "all is handed over, or it took too long"
     SUCCEEDED = "another is to lead"
+    OVERTAKEN = "it stood still, or a later leader is heard of"
 
 
 class Action(Enum):
@@ -95,6 +102,7 @@ TABLE: Final[dict[State, dict[Event, Transition]]] = {
         Event.IDLE: _stay(State.OUT),
         Event.SETTLED: _stay(State.OUT),
         Event.SUCCEEDED: _stay(State.OUT),
+        Event.OVERTAKEN: _stay(State.OUT),
     },
     State.CANDIDATE: {
         Event.WANTED: _stay(State.CANDIDATE),
@@ -106,6 +114,7 @@ TABLE: Final[dict[State, dict[Event, Transition]]] = {
         Event.IDLE: _stay(State.CANDIDATE),
         Event.SETTLED: _stay(State.CANDIDATE),
         Event.SUCCEEDED: _AGAIN,
+        Event.OVERTAKEN: _stay(State.CANDIDATE),
     },
     State.READING: {
         Event.WANTED: _stay(State.READING),
@@ -117,6 +126,7 @@ TABLE: Final[dict[State, dict[Event, Transition]]] = {
         Event.IDLE: _stay(State.READING),
         Event.SETTLED: _stay(State.READING),
         Event.SUCCEEDED: _stay(State.READING),
+        Event.OVERTAKEN: _stay(State.READING),
     },
     State.CLAIMING: {
         Event.WANTED: _stay(State.CLAIMING),
@@ -128,6 +138,7 @@ TABLE: Final[dict[State, dict[Event, Transition]]] = {
         Event.IDLE: _stay(State.CLAIMING),
         Event.SETTLED: _stay(State.CLAIMING),
         Event.SUCCEEDED: _stay(State.CLAIMING),
+        Event.OVERTAKEN: _stay(State.CLAIMING),
     },
     State.LEADING: {
         Event.WANTED: _stay(State.LEADING),
@@ -140,6 +151,7 @@ TABLE: Final[dict[State, dict[Event, Transition]]] = {
         Event.IDLE: _AGAIN,
         Event.SETTLED: _stay(State.LEADING),
         Event.SUCCEEDED: _AGAIN,
+        Event.OVERTAKEN: _AGAIN,
     },
     State.RETIRING: {
         Event.WANTED: _stay(State.RETIRING),
@@ -151,6 +163,7 @@ TABLE: Final[dict[State, dict[Event, Transition]]] = {
         Event.IDLE: _STOP,
         Event.SETTLED: _STOP,
         Event.SUCCEEDED: _stay(State.RETIRING),
+        Event.OVERTAKEN: _STOP,
     },
 }
 
@@ -164,6 +177,8 @@ class Errand(Enum):
     """Read the group's topic to its end; then say `read`."""
     CLOSE = "close"
     """Close the producer, or stop waiting for it."""
+    REMOVE = "remove"
+    """Remove the group's topic, which no replica needs any more, and close the producer."""
 
 
 ManagerAct: TypeAlias = Errand | LeaderAct
@@ -182,6 +197,10 @@ class LeaderManager:
         self._streams_count = streams_count
         self._timing = timing
         self._retired_until = 0.0
+        self._announce_at = self._announce_until = 0.0
+        """It says again that it leads: who has not heard goes on under the leader before, if that lives."""
+        self._ran_at = 0.0
+        """When the leader here did something last."""
         self._memory = GroupMemory()
 
     # ---- this replica
@@ -208,6 +227,10 @@ class LeaderManager:
 
     def stored(self, now: float) -> list[ManagerAct]:
         """The last record is in the topic."""
+        if self.state in (State.LEADING, State.RETIRING):
+            acts = self._wake(now)
+            if self.leader is None:
+                return acts
         return self._happen(Event.STORED, now)
 
     def lost(self, now: float) -> list[ManagerAct]:
@@ -219,40 +242,70 @@ class LeaderManager:
         waits_too = self.state is State.CANDIDATE and replica != self._replica
         return self._happen(Event.SUCCEEDED, now) if waits_too else []
 
+    def began(self, epoch: int, now: float) -> list[ManagerAct]:
+        """Some replica leads since, with this epoch."""
+        overtaken = self.leader is not None and epoch > self.leader.epoch
+        return self._happen(Event.OVERTAKEN, now) if overtaken else []
+
     # ---- the leader
 
     def receive(self, message: FromSession, now: float) -> list[ManagerAct]:
         """Hear a session, from wherever; who does not lead cannot answer: the session asks again."""
+        acts = self._wake(now)
         if self.leader is None:
-            return []
+            return acts
         return [*self.leader.receive(message, now), *self._retired(now)]
 
     def want_replay(self, wanted: ReplayWanted, now: float) -> list[ManagerAct]:
         """A replica asks the leader for a replay."""
-        return [] if self.leader is None else [*self.leader.want_replay(wanted, now)]
+        acts = self._wake(now)
+        return acts if self.leader is None else [*self.leader.want_replay(wanted, now)]
+
+    def keep_orders(self, orders: KeptOrders, now: float) -> list[ManagerAct]:
+        """A replica wants orders to be kept; it asks again until they are."""
+        acts = self._wake(now)
+        return acts if self.leader is None else [*self.leader.keep_orders(orders, now)]
 
     def repositioned(self, problem: str | None, now: float) -> list[ManagerAct]:
         """The cursor was moved, or could not be; ignored if this replica has stopped leading."""
-        return [] if self.leader is None else [*self.leader.repositioned(problem, now)]
+        acts = self._wake(now)
+        return acts if self.leader is None else [*self.leader.repositioned(problem, now)]
 
     def tick(self, now: float) -> list[ManagerAct]:
         """Do what is due; to be called when `due` says so, or later."""
+        acts = self._wake(now)
         if self.leader is None:
-            return []
+            return acts
         if self.leader.idle(now):
             return self._happen(Event.IDLE, now)
         if self.leader.succeeded(now):
             return self._happen(Event.SUCCEEDED, now)
-        return [*self.leader.tick(now), *self._retired(now)]
+        return [*self._announced_again(now), *self.leader.tick(now), *self._retired(now)]
 
     def due(self) -> float | None:
         """When `tick` is to be called next; None if never."""
         if self.leader is None:
             return None
         due = self.leader.due()
+        if self._announce_at <= self._announce_until:
+            due = min(due, self._announce_at)
         return min(due, self._retired_until) if self.state is State.RETIRING else due
 
     # ---- within
+
+    def _wake(self, now: float) -> list[ManagerAct]:
+        """Before the leader does anything."""
+        if self.leader is None:
+            return []
+        stood_still = now - self._ran_at > self._timing.silent_s
+        self._ran_at = now
+        return self._happen(Event.OVERTAKEN, now) if stood_still else []
+
+    def _announced_again(self, now: float) -> list[ManagerAct]:
+        if self.leader is None or not self._announce_at <= min(now, self._announce_until):
+            return []
+        self._announce_at = now + self._timing.renew_s
+        return [Announce(LeaderBegan(self.group, self._replica, self.leader.epoch))]
 
     def _happen(self, event: Event, now: float) -> list[ManagerAct]:
         action, self.state = TABLE[self.state][event]
@@ -264,6 +317,8 @@ class LeaderManager:
             return [self._claim()]
         if action is Action.LEAD:
             self.leader = GroupLeader(self.group, self._memory, self._timing, now)
+            self._ran_at = now
+            self._announce_at, self._announce_until = now + self._timing.renew_s, now + self._timing.drop_s
             return [*self.leader.tick(now)]
         if action is Action.GO_ON:
             assert self.leader is not None
@@ -273,8 +328,11 @@ class LeaderManager:
             self._retired_until = now + self._timing.retire_s
             return [*self.leader.retire(now), *self._retired(now)]
         if action in (Action.STOP, Action.STOP_AND_CONTEND):
+            ended = event is Event.SETTLED and self.leader is not None and self.leader.ended
             self.leader = None
             self._memory = GroupMemory()
+            if ended and self.group != DEPLOYMENT:  # which comes back, with all that it knows of operators' orders
+                return [Errand.REMOVE]
             return [Errand.CLOSE, Errand.CONTEND] if action is Action.STOP_AND_CONTEND else [Errand.CLOSE]
         return []
 

@@ -1,7 +1,8 @@
 """A group's state beyond its leader: the records of its topic, which only the leader writes.
 
 Each record is complete, so that the last one is sufficient and earlier ones may be deleted. It contains the epoch, the
-cut into streams, the sessions that may still deliver each stream, and the progress. Nothing else is stored.
+cut into streams, the sessions that may still deliver each stream, the progress, and what operators
+asked. Nothing else is stored.
 
 Source: EIP-0028, "General Idea"; design section 5.
 """
@@ -11,6 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from proxy.groups.kept_orders import KeptOrders
 from proxy.groups.messages import SessionId
 from proxy.groups.streams import StreamState
 
@@ -40,7 +42,11 @@ class GroupMemory:
     """The last owners of free streams: the state of any other session is out of date."""
 
     addresses: tuple[tuple[str, str], ...] = ()
-    """Where replicas that may have a stream are found by others, by replica; of those that said so."""
+    """Where replicas with a session, or that may have a stream, are found by others; of those that said so."""
+    lease_s: float = 0.0
+    """How long a lease of this leader lasts; 0 from a release that does not say it."""
+    orders: tuple[KeptOrders, ...] = ()
+    """What operators asked of subscriptions."""
 
     def then(self, later: GroupMemory) -> GroupMemory:
         """What is known after a later record: itself, unless it is of an epoch that is over."""

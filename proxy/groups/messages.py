@@ -17,6 +17,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
+from proxy.groups.kept_orders import KeptOrders
 from proxy.groups.streams import GroupId, StreamState
 
 
@@ -98,6 +99,8 @@ class Header:
     stamp: Stamp
     heard: int
     """The last of the session's beats."""
+    lease_s: float = 0.0
+    """How long a lease of this leader lasts, from when that beat was sent; 0 from a release that does not say it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +169,17 @@ class LeaderRetires:
 
 
 @dataclass(frozen=True, slots=True)
+class ReplicaSilent:
+    """To all replicas: nothing is heard of this one, which may stand still or be cut off.
+
+    The text has no such message.
+    """
+
+    group: GroupId
+    replica: str
+
+
+@dataclass(frozen=True, slots=True)
 class ReplayTarget:
     """Where the subscription is to go on; one of both is given."""
 
@@ -198,7 +212,15 @@ class ReplayDone:
     """Why it was not done; None if it was."""
 
 
+@dataclass(frozen=True, slots=True)
+class KeepOrders:
+    """To the leader: have these orders in the group's topic. Repeated until a record has them, or later ones."""
+
+    group: GroupId
+    orders: KeptOrders
+
+
 FromSession: TypeAlias = FindLeader | UpdateStreamStates | Disconnect
 FromLeader: TypeAlias = LeaseStreams | RenewStreamLease | UpdateStreams | Invalidate
 OfReplay: TypeAlias = ReplayWanted | ReplayDone
-OfLeaders: TypeAlias = LeaderBegan | LeaderRetires
+OfLeaders: TypeAlias = LeaderBegan | LeaderRetires | ReplicaSilent

@@ -7,6 +7,7 @@ a bundle. A bundle without an owner is *unknown*: it moves, or its owner has gon
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import NamedTuple
 
 from proxy.groups.memory import GroupMemory
@@ -63,6 +64,8 @@ class OwnershipTable:
         """Who has the bundle; None while that is unknown."""
         return self._owners.get(bundle)
 
-    def owned_by(self, replica: str) -> tuple[int, ...]:
-        """All bundles of a replica, in order."""
-        return tuple(sorted(bundle for bundle, owner in self._owners.items() if owner.replica == replica))
+    def shares(self) -> list[tuple[str, str, int]]:
+        """Every replica, by name: its address, and how many bundles it has."""
+        counts = Counter(owner.replica for owner in self._owners.values())
+        addresses = dict(self._memory.addresses)
+        return [(replica, addresses.get(replica, ""), counts[replica]) for replica in sorted({*counts, *addresses})]

@@ -7,7 +7,7 @@ is delivered; workers keep their messages, so that a leader that leases the same
 
 All transitions are in `TABLE`; messages become events in `_event`; nothing else changes the state.
 
-Source: EIP-0028, "Protocol between Session and SGL"; where it is silent, see docs/groups.md.
+Source: EIP-0028, "Protocol between Session and SGL"; where it is silent, see docs/streams.md.
 """
 
 from __future__ import annotations
@@ -236,6 +236,8 @@ class GroupSession:
         self._beat = 0
         self._sent: deque[tuple[int, float]] = deque()
         """When each message was sent that the leader may not have heard."""
+        self._lease_s = timing.lease_s
+        """As the leader says; all sessions of a group have leases of one length."""
         self._lease_until = now
         self._find_at = now
         self._report_at = now
@@ -293,7 +295,7 @@ class GroupSession:
         self._leaving = True
         self._workers_count = 0
         # The leader needs a moment before we may begin to drain.
-        self._leave_deadline = now + self._timing.drain_s + self._timing.lease_s
+        self._leave_deadline = now + self._timing.drain_s + self._lease_s
         if self.state is State.CONNECTING:
             return self._release_all(now) + self._consider_end(now)
         return [self._report(now)]
@@ -423,10 +425,11 @@ class GroupSession:
 
     def _rearm(self, message: FromLeader) -> None:
         self.leader = message.header.leader
+        self._lease_s = message.header.lease_s or self._timing.lease_s
         while self._sent and self._sent[0][0] <= message.header.heard:
             beat, sent_at = self._sent.popleft()
             if beat == message.header.heard:
-                self._lease_until = sent_at + self._timing.lease_s
+                self._lease_until = sent_at + self._lease_s
 
     def _forget(self, streams_count: int, replays: int, now: float) -> list[SessionAct]:
         """What is here means something else now, and goes at once, also if it comes back to us.
@@ -467,12 +470,14 @@ class GroupSession:
 
     def _find(self, now: float) -> list[SessionAct]:
         self._find_at = now + self._timing.find_leader_s
-        held = tuple(self.state_of(stream) for stream, holding in self._holdings.items() if holding is Holding.HELD)
+        # Also what is being released: it is here until it is closed, and a leader that did not know would lease it to
+        # others, which the broker refuses, or move the cursor of what is still consumed.
+        held = tuple(self.state_of(stream) for stream in self._holdings)
         return [Send(FindLeader(self._said(now), held))]
 
     def _open_leased(self) -> list[SessionAct]:
-        """Open all leased streams that can be opened."""
-        if self._forgetting:
+        """Open all leased streams that can be opened; who leaves opens none that it would give back at once."""
+        if self._forgetting or self._leaving:
             return []
         free = [stream for stream in sorted(self._leased) if self._holdings.get(stream) is not Holding.RELEASING]
         return [act for stream in free for act in self._open(stream)]
@@ -509,7 +514,7 @@ class GroupSession:
 
     def _said(self, now: float) -> Report:
         self._beat += 1
-        while self._sent and self._sent[0][1] + self._timing.lease_s <= now:
+        while self._sent and self._sent[0][1] + self._lease_s <= now:
             self._sent.popleft()
         self._sent.append((self._beat, now))
         self._report_at = now + self._timing.heartbeat_s

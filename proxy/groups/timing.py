@@ -23,6 +23,9 @@ class GroupTiming:
     """How long workers may keep what they have of a stream that moves; what is left then is delivered again."""
     not_replaying_s: float = 20.0
     """How long a change of a session's streams may take altogether."""
+    fence_spread_s: float = 1.0
+    """Candidates take a leader's producer away at different moments within this time, or they would do so to each
+    other."""
     balance_delay_s: float = 0.1
     """Joins and leaves within this time are one change."""
     idle_s: float = 30.0
@@ -37,6 +40,22 @@ class GroupTiming:
     """How long those that wait to lead may need to let that one wait before them."""
     checkpoint_s: float = 10.0
     """How often the group's progress is stored, if there is any."""
+
+    @property
+    def silent_s(self) -> float:
+        """How long a leader says nothing before another takes its producer away: three renewals have not come.
+
+        One that was only late loses nothing but the lead: what sessions have they keep under the next one.
+        """
+        return 3 * self.renew_s
+
+    def last_lease_s(self, before_s: float) -> float:
+        """How long any lease lasts at most that another gave before it lost the producer.
+
+        Args:
+            before_s: the length of its leases, by its last record.
+        """
+        return max(before_s, self.lease_s) * 1.1
 
     @property
     def send_s(self) -> float:

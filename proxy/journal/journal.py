@@ -92,6 +92,8 @@ class Journal:
                 began_ns,
                 at_ns - began_ns,
                 item.waiting_messages,
+                "worker_joined" if item.cause.joined else "worker_left",
+                item.cause.worker,
             )
             self._add(DRAINS, row)
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-SCHEMA_VERSION: Final = 1
+SCHEMA_VERSION: Final = 2
 """Grows with each field that is added to any table."""
 
 PARTITIONS: Final = ("date", "hour", "gateway")
@@ -117,6 +117,16 @@ DRAINS: Final = Table(
         Field(9, "began_ns", Kind.INT64, "Start of the drain, by the run's monotonic clock, in nanoseconds."),
         Field(10, "duration_ns", Kind.INT64, "Duration of the drain."),
         Field(11, "waiting_messages", Kind.INT64, "Its waiting messages at the end."),
+        Field(
+            12,
+            "cause",
+            Kind.NAME,
+            "Kind of the event that began the drain, at the same moment of the run's clock: `worker_joined` or "
+            "`worker_left`. Null in older files.",
+            optional=True,
+            since=2,
+        ),
+        Field(13, "cause_consumer", Kind.NAME, "The worker that joined or left.", optional=True, since=2),
     ),
 )
 

@@ -166,26 +166,31 @@ class Events:
         for listener in list(self.listeners):
             listener.end()
 
-    def happened(self, kind: str, key: Key, *, concerned: Iterable[str | None] = (), **facts: Any) -> None:
-        """Publish an event; `concerned` are workers besides the one in the fact `worker`."""
+    def happened(
+        self, kind: str, key: Key, *, concerned: Iterable[str | None] = (), at: float | None = None, **facts: Any
+    ) -> None:
+        """Publish an event of now, or of the moment `at` of this turn.
+
+        `concerned` are workers besides the one in the fact `worker`.
+        """
         self._latest += 1
         names = frozenset(name for name in (*concerned, facts.get("worker")) if name is not None)
-        event = Event(self._latest, kind, self._now(), *key, facts, names)
+        event = Event(self._latest, kind, self._now() if at is None else at, *key, facts, names)
         self._kept.append(event)
         if self.event_recorder is not None:
             self.event_recorder.happened(event)
         for listener in self.listeners:
             listener.put(event)
 
-    def joined(self, key: Key, worker: str, address: str, moves: Sequence[RangeMove[Worker]]) -> None:
-        """A worker joined and slots moved."""
+    def joined(self, key: Key, worker: str, address: str, moves: Sequence[RangeMove[Worker]], at: float) -> None:
+        """A worker joined and slots moved, at the moment from which they drain: a cause is no later than its effect."""
         told, concerned = _moved(moves)
-        self.happened("worker_joined", key, concerned=concerned, worker=worker, address=address, **told)
+        self.happened("worker_joined", key, concerned=concerned, at=at, worker=worker, address=address, **told)
 
-    def left(self, key: Key, worker: str, reason: str, moves: Sequence[RangeMove[Worker]]) -> None:
+    def left(self, key: Key, worker: str, reason: str, moves: Sequence[RangeMove[Worker]], at: float) -> None:
         """A worker left, likewise."""
         told, concerned = _moved(moves)
-        self.happened("worker_left", key, concerned=concerned, worker=worker, reason=reason, **told)
+        self.happened("worker_left", key, concerned=concerned, at=at, worker=worker, reason=reason, **told)
 
     def drains_began(self, key: Key, began: int, draining: int) -> None:
         """`began` slots started to drain, if any; `draining` drain now."""
@@ -205,7 +210,11 @@ class Events:
             }
             for item in hand_overs
         ]
-        facts = {"hand_overs_count": len(done), "hand_overs": done[:LISTED_MAX], "draining_hashes_count": draining}
+        facts: dict[str, Any] = {
+            "hand_overs_count": len(done),
+            "hand_overs": done[:LISTED_MAX],
+            "draining_hashes_count": draining,
+        }
         concerned = {name for item in hand_overs for name in (item.holder, item.owner)}
         self.happened("drains_ended", key, concerned=concerned, **facts)
 

@@ -15,9 +15,10 @@ LOOKS_PER_INTERVAL: Final = 3
 
 
 class Heartbeat:
-    """Pings a silent peer and reports a dead one. The owner sets `heard` when bytes come."""
+    """Pings a silent peer, and reports one that does not answer, and a dead one. The owner tells it that bytes came."""
 
-    __slots__ = ("_clock", "_dead", "_keep_alive", "_look_every_s", "_paused", "_ping", "_timer")
+    __slots__ = ("_clock", "_dead", "_interval_s", "_keep_alive", "_look_every_s", "_paused", "_ping", "_suspected",
+                 "_timer")  # fmt: skip
 
     def __init__(
         self,
@@ -27,8 +28,14 @@ class Heartbeat:
         ping: Callable[[], None],
         dead: Callable[[], None],
         paused: Callable[[], bool],
+        suspected: Callable[[], None] | None = None,
     ) -> None:
-        """`paused` says whether reading from the peer is paused: then its silence proves nothing."""
+        """`paused` says whether reading from the peer is paused: then its silence proves nothing.
+
+        `suspected` is called with each look at which a PING has not been answered.
+        """
+        self._interval_s = interval_s
+        self._suspected = suspected or _nothing
         self._clock = clock
         self._ping = ping
         self._dead = dead
@@ -47,7 +54,7 @@ class Heartbeat:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        self._ping = self._dead = _nothing
+        self._ping = self._dead = self._suspected = _nothing
         self._paused = bool
 
     def heard(self) -> None:
@@ -63,6 +70,8 @@ class Heartbeat:
         self._look_later()
         if verdict is Verdict.PING:
             self._ping()
+        elif self._keep_alive.quiet_s(self._clock.now()) > self._interval_s:
+            self._suspected()
 
     def _look_later(self) -> None:
         self._timer = self._clock.call_later(self._look_every_s, self._look)

@@ -66,7 +66,7 @@ class Transport(Protocol):
         """Send what is queued, then close. `Receiver.closed` follows."""
 
     def abort(self) -> None:
-        """Close at once and drop what is queued. `Receiver.closed` follows."""
+        """Close at once and drop what is queued, here and in the system. `Receiver.closed` follows."""
 
 
 class Receiver(Protocol):
@@ -163,6 +163,12 @@ class WorkerLink(Protocol):
     def forget(self) -> None:
         """The consumer has ended: the session routes nothing to its port any more. Sends nothing."""
 
+    def lead_on(self) -> bool:
+        """Instead of an answer to its SUBSCRIBE and `forget`: let the replica answer that owns the subscription.
+
+        False where no SUBSCRIBE can be led, which is answered by the caller then.
+        """
+
 
 class WorkerPort(Protocol):
     """One worker's end of a subscription: where its session takes the client's commands.
@@ -175,11 +181,18 @@ class WorkerPort(Protocol):
     def broker_away(self) -> bool:
         """Whether the subscription's broker cannot be reached at present by the gateway itself."""
 
+    @property
+    def unacked(self) -> int:
+        """Messages that the client has and has not acknowledged."""
+
     def flow(self, permits: int) -> None:
         """CommandFlow."""
 
     def ack(self, command: pb.CommandAck) -> None:
         """CommandAck, with or without a request id."""
+
+    def acked_whole(self, ids: list[int]) -> None:
+        """A CommandAck of whole entries, one by one and without a request id: ledger, entry, ledger, and so on."""
 
     def redeliver(self, command: pb.CommandRedeliverUnacknowledgedMessages) -> None:
         """CommandRedeliverUnacknowledgedMessages; no ids means all."""

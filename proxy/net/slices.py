@@ -43,6 +43,10 @@ class Slices:
         """How many wait."""
         return len(self._waiting)
 
+    def __bool__(self) -> bool:
+        """Whether something waits."""
+        return bool(self._waiting)
+
     def turn_end(self) -> float:
         """Until when such work may go on in this turn of the loop."""
         if self._end is None:

@@ -11,26 +11,33 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from proxy.config.settings import unmet
-from proxy.core import explain, pending, preview
+from proxy.core import pending, preview
 from proxy.core.dispatcher import OrderingMode
 from proxy.core.errors import ConsumerAssignError
+from proxy.core.key_verdict import explained
 from proxy.core.statistics import draining_hash, worker_statistics_steps
 from proxy.core.sticky_key import RANGE_SLOT_COUNT, murmur31
+from proxy.core.stuck import stuck_steps
 from proxy.errors import ClientError, Conflict, NotFound
 from proxy.groups.messages import ReplayTarget
 from proxy.groups.streams import GroupId
 from proxy.limits import Limits
+from proxy.net.group.settings import OWNER
 from proxy.net.group.views import GroupsPage
+from proxy.net.subscription.batch_contents import key_of
 from proxy.net.subscription.order_book import LimitsWanted
+from proxy.net.subscription.summary import surroundings_of
 from proxy.views.answers import connected_steps, is_of, ring_steps, standing
-from proxy.views.subscriptions import subscription_statistics_steps, subscriptions_statistics_steps
-from proxy.views.values import ConnectedSubscription, DrainingPage, Ring, StandingOrders
+from proxy.views.subscriptions import lease_of, subscription_statistics_steps, subscriptions_statistics_steps
+from proxy.views.values import ConnectedSubscription, DrainingPage, LimitsInForce, Ring, StandingOrders
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
+    from proxy.core.explain import SlotExplanation
     from proxy.core.statistics import WorkerStatistics
     from proxy.core.steps import Steps
+    from proxy.core.stuck import StuckSlots
     from proxy.core.worker import Worker
     from proxy.net.election.elections import ProducerElections
     from proxy.net.election.statistics import ElectionPage, ElectionsPage
@@ -38,8 +45,10 @@ if TYPE_CHECKING:
     from proxy.net.group.groups import Groups
     from proxy.net.group.views import GroupStatistics
     from proxy.net.subscription.directory import Subscriptions
+    from proxy.net.subscription.order_book import Orders
     from proxy.net.subscription.settings import SubscriptionSettings
     from proxy.net.subscription.subscription import Subscription
+    from proxy.views.deployment import DeploymentStatistics, DeploymentView
     from proxy.views.subscriptions import SubscriptionsStatistics, SubscriptionStatistics
 
     Key = tuple[str, str]
@@ -61,24 +70,29 @@ class Admin:
         configuration: dict[str, Any],
         max_frame_bytes: int = Limits().max_frame_bytes,
         groups: Groups | None = None,
+        deployment: DeploymentView | None = None,
     ) -> None:
         """`not_ready_because` gives the reasons why the gateway is not ready for clients.
 
-        `configuration` is the configuration in effect, with secrets masked; no entry from a broker is larger than
-        `max_frame_bytes`.
+        `deployment` is there in owner mode. `configuration` is the configuration in effect, with secrets masked; no
+        entry from a broker is larger than `max_frame_bytes`.
         """
         self._max_frame_bytes = max_frame_bytes
         self._subscriptions = subscriptions
         self._elections = elections
         self._groups = groups
+        self._deployment = deployment
+        self._replica = None if deployment is None else deployment.replica
         self._configuration = configuration
         self.not_ready_because = not_ready_because
 
     # ---- reads
 
-    def subscriptions(self, after: str | None, limit: int) -> Steps[SubscriptionsStatistics]:
-        """A page of subscriptions, without long lists."""
-        return subscriptions_statistics_steps(self._subscriptions, self._groups, after, limit, brief=True)
+    def subscriptions(self, after: str | None, limit: int, *, workers: bool = True) -> Steps[SubscriptionsStatistics]:
+        """A page of subscriptions, without long lists; without `workers` they are counted only."""
+        return subscriptions_statistics_steps(
+            self._subscriptions, self._groups, self._replica, after, limit, brief=True, workers=workers
+        )
 
     def configuration(self) -> dict[str, Any]:
         """Every setting in effect with its origin."""
@@ -86,12 +100,13 @@ class Admin:
 
     def subscription(self, key: Key) -> Steps[SubscriptionStatistics]:
         """One. Raises `NotFound`."""
-        return subscription_statistics_steps(self._find(key), self._groups)
+        return subscription_statistics_steps(self._find(key), self._groups, self._replica)
 
     def worker(self, key: Key, name: str) -> Steps[WorkerStatistics]:
         """One worker; the first of that name. Raises `NotFound`."""
         subscription = self._find(key)
-        return worker_statistics_steps(subscription.state.dispatcher, self._workers(subscription, name)[0])
+        state = subscription.state
+        return worker_statistics_steps(state.dispatcher, self._workers(subscription, name)[0], state.now())
 
     def connected(self, topic: str, *, partitions: bool) -> list[Steps[ConnectedSubscription]]:
         """A broker's statistics of the topic's subscriptions here, or of its partitions; each on demand."""
@@ -126,12 +141,17 @@ class Admin:
             next=listed[-1] if len(page) > limit else None,
         )
 
-    def explain(self, key: Key, *, message_key: bytes | None, slot: int | None) -> explain.SlotExplanation:
+    def explain(self, key: Key, *, message_key: bytes | None, slot: int | None) -> SlotExplanation:
         """Why a key, or a slot, waits or flows. Raises `NotFound`, and `ClientError` for a slot that cannot be."""
         subscription = self._find(key)
         state, place = subscription.state, self._slot(subscription, message_key, slot)
-        behind = subscription.consumers.behind
-        return explain.explain_slot(state.dispatcher, place, state.now(), upstream_backlog=behind)
+        group = None if self._groups is None else self._groups.summary(GroupId(*key))
+        return explained(state.dispatcher, place, state.now(), surroundings_of(subscription, lease_of(group)))
+
+    def stuck(self, key: Key, limit: int) -> Steps[StuckSlots]:
+        """Slots that wait, oldest first. Raises `NotFound`."""
+        state = self._find(key).state
+        return stuck_steps(state.dispatcher, limit, key_of, state.now())
 
     def preview_join(
         self, key: Key, name: str, sticky_ranges: Sequence[tuple[int, int]]
@@ -158,13 +178,15 @@ class Admin:
         """One topic with a page of its queue. Raises `NotFound`."""
         found = self._elections.waiting(topic, first, limit)
         if found is None:
-            message = f"no producer of this gateway owns topic {topic} or waits for it; see /api/v1/exclusive-producers"
-            raise NotFound(message)
+            message = f"no producer of this gateway owns topic {topic} or waits for it"
+            raise NotFound(f"{message}; `keyline producers` lists the topics that have any")
         return found
 
     def groups(self, after: str | None, limit: int) -> GroupsPage:
         """A page of this replica's groups."""
-        return GroupsPage(None, (), None) if self._groups is None else self._groups.page(after, limit)
+        if self._groups is not None:
+            return self._groups.page(after, limit)
+        return GroupsPage(None if self._deployment is None else OWNER, self._replica, (), None)
 
     def group(self, key: Key) -> GroupStatistics:
         """One group with everything that this replica knows. Raises `NotFound`."""
@@ -172,6 +194,10 @@ class Admin:
         if found is None:
             raise self._no_group(key)
         return found
+
+    def deployment(self) -> DeploymentStatistics:
+        """All replicas in owner mode. Raises `NotFound` in any other mode."""
+        return self._part().statistics()
 
     def pending(
         self,
@@ -205,75 +231,137 @@ class Admin:
         book = self._subscriptions.orders
         return tuple(standing(key, book.of(key), self._subscriptions.find(key)) for key in sorted(book.keys()))
 
-    def pause(self, key: Key) -> None:
+    def pause(self, key: Key, *, by: str = "") -> None:
         """Pause deliveries. Raises `NotFound`."""
-        self._find(key).orders.pause()
+        self._find(key).orders.pause(by=by)
 
-    def resume(self, key: Key) -> None:
+    def resume(self, key: Key, *, by: str = "") -> None:
         """Resume deliveries. Raises `NotFound`, unless a subscription without workers is paused."""
+        self._check_owner(key)
         book = self._subscriptions.orders
         if self._subscriptions.find(key) is None and book.of(key).paused:
             with book.changing(key) as orders:
                 orders.paused = False
         else:
-            self._find(key).orders.resume()
+            self._find(key).orders.resume(by=by)
 
-    def drain(self, key: Key, name: str, *, drained: bool) -> int:
+    def drain(self, key: Key, name: str, *, drained: bool, by: str = "") -> int:
         """Stop or resume new deliveries to a worker. Raises `NotFound`, except to revert an absent worker's order."""
-        book = self._subscriptions.orders
-        stands = name in book.of(key).drained
-        if self._subscriptions.find(key) is None and stands and not drained:
-            with book.changing(key) as orders:
-                orders.drained.discard(name)
+        stands = name in self._subscriptions.orders.of(key).drained
+        subscription = self._to_order(key, name, lambda orders: orders.drained, undo=not drained)
+        if subscription is None:
             return 0
-        subscription = self._find(key)
         if drained or not stands:
             self._workers(subscription, name)
-        return subscription.orders.drain(name, drained=drained)
+        return subscription.orders.drain(name, drained=drained, by=by)
 
-    def evict(self, key: Key, name: str) -> int:
+    def exclude(self, key: Key, name: str, *, excluded: bool, by: str = "") -> int:
+        """Give a worker's slots to others for good, or readmit it. Raises `NotFound`, as `drain`."""
+        stands = name in self._subscriptions.orders.of(key).excluded
+        subscription = self._to_order(key, name, lambda orders: orders.excluded, undo=not excluded)
+        if subscription is None:
+            return 0
+        if not stands:
+            self._workers(subscription, name)
+        return subscription.orders.exclude(name, excluded=excluded, by=by)
+
+    def _to_order(self, key: Key, name: str, names: Callable[[Orders], set[str]], *, undo: bool) -> Subscription | None:
+        """The subscription of a worker to order something; None if without one an order of it was undone.
+
+        `names` are the workers of whom it is ordered. Raises `NotFound`.
+        """
+        self._check_owner(key)
+        book = self._subscriptions.orders
+        if undo and self._subscriptions.find(key) is None and name in names(book.of(key)):
+            with book.changing(key) as orders:
+                names(orders).discard(name)
+            return None
+        return self._find(key)
+
+    def stand_down(self, replica: str) -> int:
+        """A replica stops: see `DeploymentView.stand_down`. Raises `NotFound` in any other mode."""
+        return self._part().stand_down(replica)
+
+    def drain_replica(self, *, drained: bool) -> None:
+        """Let this replica own nothing, or its share again. Raises `NotFound` in any other mode, and `Conflict`."""
+        self._part().drain(drained=drained)
+
+    def evict(self, key: Key, name: str, *, by: str = "") -> int:
         """Close a worker's consumer. Raises `NotFound`."""
         subscription = self._find(key)
         self._workers(subscription, name)
-        return subscription.orders.evict(name)
+        return subscription.orders.evict(name, by=by)
 
-    def change_mode(self, key: Key, mode: str | None) -> None:
+    def move(self, key: Key, replica: str | None, *, by: str = "") -> None:
+        """Let a certain replica serve it; None for any.
+
+        Raises `NotFound` in any other mode and for a replica that is not there.
+        """
+        part = self._part()
+        if replica is not None:
+            part.find(replica)
+        self._find(key).orders.move(replica or "", by=by)
+
+    def change_mode(self, key: Key, mode: str | None, *, by: str = "") -> None:
         """Set the ordering mode; None for that of the clients or the configuration.
 
         Raises `NotFound`, and `Conflict` for a change into or out of unordered delivery.
         """
+        self._check_owner(key)
         book = self._subscriptions.orders
         present = self._subscriptions.find(key)
         if mode is None and book.of(key).mode is not None:
-            if present is not None and present.state.policy.mode is not present.state.policy.asked:
-                present.orders.change_mode(present.state.policy.asked)
-            with book.changing(key) as orders:
-                orders.mode = None
+            if present is not None:
+                present.orders.revert_mode(by=by)
+            else:
+                with book.changing(key) as orders:
+                    orders.mode = None
             return
         subscription = present or self._find(key)
         if mode is not None:
             try:
-                subscription.orders.change_mode(OrderingMode(mode))
+                subscription.orders.change_mode(OrderingMode(mode), by=by)
             except ClientError as error:
                 raise Conflict(str(error)) from error
 
-    def change_limits(self, key: Key, limits: dict[str, int | None]) -> dict[str, int]:
-        """Set limits by their names in the configuration, and return the effective ones; None resets a limit.
-
-        Raises `NotFound`, unless active ones of a subscription without workers are reverted, and `Conflict` if they
-        contradict each other.
-        """
+    def limits(self, key: Key) -> LimitsInForce:
+        """The limits in effect, and those of the configuration. Raises `NotFound`, unless some are ordered."""
+        self._check_owner(key)
         book = self._subscriptions.orders
-        wanted = LimitsWanted(**limits)
-        settings = wanted.applied(self._subscriptions.services.settings)
-        _check_limits(settings, self._max_frame_bytes)
+        if not book.of(key).limits.named():
+            self._find(key)
+        return self._limits(key, book.of(key).limits)
+
+    def change_limits(self, key: Key, limits: Mapping[str, Any], *, keep: bool = False, by: str = "") -> LimitsInForce:
+        """Set limits by their names in the configuration; None resets a limit. Returns those in effect.
+
+        Limits that are not named are reset, or with `keep` stay as they are. Raises `NotFound`, unless active ones of
+        a subscription without workers are reverted, and `Conflict` if they contradict each other.
+        """
+        self._check_owner(key)
+        book = self._subscriptions.orders
+        wanted = LimitsWanted(**({**book.of(key).limits.named(), **limits} if keep else limits))
+        _check_limits(wanted.applied(self._asked(key)), self._max_frame_bytes)
         nothing = LimitsWanted()
         if self._subscriptions.find(key) is None and wanted == nothing and book.of(key).limits != nothing:
             with book.changing(key) as orders:
                 orders.limits = nothing
         else:
-            self._find(key).orders.change_limits(wanted)
-        return {name: getattr(settings, name) for name in LimitsWanted.__slots__}
+            self._find(key).orders.change_limits(wanted, by=by)
+        return self._limits(key, wanted)
+
+    def _asked(self, key: Key) -> SubscriptionSettings:
+        """What the configuration says, or the workers' consumer properties."""
+        subscription = self._subscriptions.find(key)
+        return subscription.state.asked if subscription is not None else self._subscriptions.services.settings
+
+    def _limits(self, key: Key, ordered: LimitsWanted) -> LimitsInForce:
+        settings = self._asked(key)
+        applied = ordered.applied(settings)
+        return LimitsInForce(
+            in_effect={name: getattr(applied, name) for name in LimitsWanted.__slots__},
+            configured={name: getattr(settings, name) for name in LimitsWanted.__slots__},
+        )
 
     def replay(
         self,
@@ -293,8 +381,18 @@ class Admin:
 
     # ---- within
 
+    def _part(self) -> DeploymentView:
+        if self._deployment is None:
+            raise NotFound("this gateway has no part in a deployment of owners (groups_enabled, groups_mode=owner)")
+        return self._deployment
+
     def _no_group(self, key: Key) -> NotFound:
-        shares = "groups are not enabled (groups_enabled)" if self._groups is None else "see /api/v1/groups"
+        shares = "groups are not enabled (groups_enabled)" if self._groups is None else "`keyline groups` lists them"
+        if self._deployment is not None:
+            shares = (
+                "in owner mode a subscription has one owner and no streams: `keyline replicas` shows all replicas. To "
+                "replay its messages, let a worker seek, or use `pulsar-admin topics reset-cursor` at the broker"
+            )
         topic, subscription = key
         return NotFound(f"this replica has no group of subscription {subscription!r} on topic {topic}; {shares}")
 
@@ -302,13 +400,21 @@ class Admin:
         found = self._subscriptions.find(key)
         if found is not None:
             return found
+        self._check_owner(key)
         topic, name = key
         others = sorted(subscription for of, subscription in self._subscriptions.all_keys() if of == topic)
         if others:
             raise NotFound(f"topic {topic} has no Key_Shared subscription {name} here; it has: {', '.join(others)}")
         raise NotFound(
-            f"no worker of this gateway consumes topic {topic}; see /api/v1/subscriptions for those that are"
+            f"no worker of this gateway consumes topic {topic}; `keyline stats` lists the topics that are consumed"
         )
+
+    def _check_owner(self, key: Key) -> None:
+        """Raise `NotFound` for what another replica serves: an order of before it moved may stand here still."""
+        topic, name = key
+        owner = None if self._deployment is None else self._deployment.owner_of(topic, name)
+        if owner is not None and self._subscriptions.find(key) is None:
+            raise NotFound(f"subscription {name} on topic {topic} is owned by replica {owner}: ask that one")
 
     @staticmethod
     def _workers(subscription: Subscription, name: str) -> list[Worker]:

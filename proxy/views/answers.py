@@ -65,8 +65,10 @@ def standing(key: tuple[str, str], orders: Orders, subscription: Subscription | 
         present=subscription is not None,
         paused=orders.paused,
         drained=tuple(sorted(orders.drained)),
+        excluded=tuple(sorted(orders.excluded)),
         ordering_mode=orders.mode.value if orders.mode is not None else None,
         limits={name: value for name, value in limits.items() if value is not None},
+        replica=orders.replica or None,
     )
 
 
@@ -80,7 +82,7 @@ def is_of(name: str, topic: str, *, partitions: bool) -> bool:
 
 def connected_steps(subscription: Subscription) -> Steps[ConnectedSubscription]:
     """Workers in join order; namesakes are told apart by it."""
-    statistics = yield from dispatcher_statistics_steps(subscription.state.dispatcher)
+    statistics = yield from dispatcher_statistics_steps(subscription.state.dispatcher, subscription.state.now())
     by_name: dict[str, deque[SubscribedWorker]] = {}
     for subscriber in subscription.subscribers.values():
         if subscriber.worker is not None:

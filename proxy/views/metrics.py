@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from proxy.journal.summary import NO_JOURNAL, JournalSummary, TopicSummary
+from proxy.views.deployment import NO_DEPLOYMENT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from proxy.net.session.sessions import ServerStatistics
     from proxy.net.subscription.directory import Subscriptions
     from proxy.net.subscription.summary import SubscribedWorkerSummary, SubscriptionsSummary, SubscriptionSummary
+    from proxy.views.deployment import DeploymentSummary
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +32,8 @@ class GatewaySummary:
     """The gateway's numbers, without its subscriptions."""
 
     version: str
+    build: str
+    """Whether compiled modules run."""
     ready: bool
     server: ServerStatistics
     subscriptions: SubscriptionsSummary
@@ -43,6 +47,7 @@ class GatewaySummary:
     journal: JournalSummary
     event_topic: TopicSummary
     certificates: CertificatesSummary
+    deployment: DeploymentSummary
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +69,7 @@ class MetricsSource:
     def __init__(
         self,
         version: str,
+        build: str,
         not_ready_because: Callable[[], Sequence[str]],
         server: Callable[[], ServerStatistics],
         subscriptions: Subscriptions,
@@ -75,17 +81,20 @@ class MetricsSource:
         event_topic: TopicSummary | None = None,
         certificates: Callable[[], CertificatesSummary] = lambda: NO_CERTIFICATES,
         log_lines_left_out: Callable[[], int] = lambda: 0,
+        deployment: Callable[[], DeploymentSummary] = lambda: NO_DEPLOYMENT,
     ) -> None:
         """All parts of one gateway; `groups` and `journal` are None if they are not enabled.
 
         The publisher of events updates `event_topic`.
         """
         self._certificates = certificates
+        self._deployment = deployment
         self._log_lines_left_out = log_lines_left_out
         self._journal = journal
         self._event_topic = event_topic or TopicSummary()
         self._groups = groups
         self._version = version
+        self._build = build
         self._not_ready_because = not_ready_because
         self._server = server
         self._subscriptions = subscriptions
@@ -98,6 +107,7 @@ class MetricsSource:
         brokers = self._brokers.statistics()
         return GatewaySummary(
             version=self._version,
+            build=self._build,
             ready=not self._not_ready_because(),
             server=self._server(),
             subscriptions=self._subscriptions.summary(),
@@ -110,6 +120,7 @@ class MetricsSource:
             journal=NO_JOURNAL if self._journal is None else self._journal.summary(),
             event_topic=self._event_topic,
             certificates=self._certificates(),
+            deployment=self._deployment(),
         )
 
     def topics(self) -> Iterator[ElectionSummary]:

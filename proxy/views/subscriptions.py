@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from heapq import nsmallest
 from typing import TYPE_CHECKING
-from urllib.parse import unquote
 
 from proxy.core.statistics import DispatcherStatistics, dispatcher_statistics_steps
 from proxy.groups.streams import GroupId
+from proxy.net.subscription.summary import surroundings_of
+from proxy.page_cursor import cursor_of, key_of
 
 if TYPE_CHECKING:
     from proxy.core.steps import Steps
@@ -57,6 +58,8 @@ class SubscriptionStatistics:
     hand_over_count: int
     hand_overs: tuple[HandOverStatistics, ...]
     group: GroupSummary | None
+    served_by: str | None
+    """The replica, in owner mode."""
     dispatcher: DispatcherStatistics
 
 
@@ -77,14 +80,29 @@ class SubscriptionsStatistics:
     reading_stopped: bool
     reading_stops: int
     shutting_down: bool
+    unanswered: tuple[()] = ()
+    """Of replicas that were asked for theirs; here none is asked."""
+
+
+def lease_of(group: GroupSummary | None) -> str:
+    """`Surroundings.lease` of a replica's member of the group."""
+    if group is None or (group.connected and group.streams_here):
+        return ""
+    return "standby" if group.connected else "no_lease"
 
 
 def subscription_statistics_steps(
-    subscription: Subscription, groups: Groups | None, *, brief: bool = False
+    subscription: Subscription, groups: Groups | None, replica: str | None, *, brief: bool = False, workers: bool = True
 ) -> Steps[SubscriptionStatistics]:
-    """One of them; `brief` is without what may be long: ranges, draining hashes, hand-overs."""
+    """One of them, at a replica; `brief` is without what may be long: ranges, draining hashes, hand-overs.
+
+    Without `workers` they are counted, and not listed.
+    """
     state, consumers = subscription.state, subscription.consumers
-    dispatcher = yield from dispatcher_statistics_steps(state.dispatcher, brief=brief)
+    group = None if groups is None else groups.summary(GroupId(*state.key))
+    dispatcher = yield from dispatcher_statistics_steps(
+        state.dispatcher, state.now(), surroundings_of(subscription, lease_of(group)), brief=brief, workers=workers
+    )
     hand_overs = tuple(
         HandOverStatistics(
             item.slot, item.holder, item.owner, item.ended_at - item.began_at, item.ended_at, item.waiting_messages
@@ -102,35 +120,47 @@ def subscription_statistics_steps(
         upstream_permits=consumers.permits,
         joining=len(subscription.admission),
         addresses=tuple(
-            (item.worker.name, item.link.peer) for item in subscription.subscribers.values() if item.worker is not None
+            (item.worker.name, item.link.peer)
+            for item in (subscription.subscribers.values() if workers else ())
+            if item.worker is not None
         ),
         opening_messages=consumers.queued_messages,
         opening_bytes=consumers.queued_bytes,
         budget_stops=consumers.budget_stops,
         hand_over_count=state.hand_over_count,
         hand_overs=hand_overs,
-        group=None if groups is None else groups.summary(GroupId(*state.key)),
+        group=group,
+        served_by=replica,
         dispatcher=dispatcher,
         **asdict(state.counters),
     )
 
 
 def subscriptions_statistics_steps(
-    directory: Subscriptions, groups: Groups | None, after: str | None, limit: int, *, brief: bool = False
+    directory: Subscriptions,
+    groups: Groups | None,
+    replica: str | None,
+    after: str | None,
+    limit: int,
+    *,
+    brief: bool = False,
+    workers: bool = True,
 ) -> Steps[SubscriptionsStatistics]:
     """A page of at most `limit` of them, by topic and name; of those that end meanwhile nothing is told."""
     keys = directory.all_keys()
-    last_told = _key_of(after) if after is not None else None
+    last_told = key_of(after) if after is not None else None
     page = nsmallest(limit, (key for key in keys if last_told is None or key > last_told))
     told = []
     for key in page:
         subscription = directory.find(key)
         if subscription is not None:
-            told.append((yield from subscription_statistics_steps(subscription, groups, brief=brief)))
+            told.append(
+                (yield from subscription_statistics_steps(subscription, groups, replica, brief=brief, workers=workers))
+            )
     shared = directory.summary()
     return SubscriptionsStatistics(
         subscriptions=tuple(told),
-        next=_cursor(page[-1]) if page and page[-1] != max(keys) else None,
+        next=cursor_of(page[-1]) if page and page[-1] != max(keys) else None,
         subscriptions_count=shared.subscriptions,
         workers=shared.workers,
         subscriptions_refused_total=shared.subscriptions_refused_total,
@@ -141,15 +171,3 @@ def subscriptions_statistics_steps(
         reading_stops=shared.reading_stops,
         shutting_down=shared.shutting_down,
     )
-
-
-def _cursor(key: tuple[str, str]) -> str:
-    """Topic and name in one text, from which both can be told again: either may have a slash in it."""
-    topic, name = key
-    return f"{topic}/{name.replace('%', '%25').replace('/', '%2F')}"
-
-
-def _key_of(cursor: str) -> tuple[str, str]:
-    """What `_cursor` made it of; any other text is a place in the order as well."""
-    topic, _, name = cursor.rpartition("/")
-    return topic, unquote(name)

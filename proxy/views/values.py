@@ -31,10 +31,23 @@ class StandingOrders:
     paused: bool
     drained: tuple[str, ...]
     """Names of drained workers."""
+    excluded: tuple[str, ...]
+    """Names of excluded workers."""
     ordering_mode: str | None
     """None means that of the clients or the configuration."""
-    limits: dict[str, int]
+    limits: dict[str, float]
     """By name; absent ones are the configuration's."""
+    replica: str | None
+    """Which is to serve it, in owner mode; None for any."""
+
+
+@dataclass(frozen=True, slots=True)
+class LimitsInForce:
+    """The limits of one subscription, by name."""
+
+    in_effect: dict[str, float]
+    configured: dict[str, float]
+    """Those of the configuration, or of the workers' consumer properties."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ import re
 import struct
 from collections.abc import Generator, Iterator
 from functools import lru_cache
+from typing import Final
 
 from google.protobuf.message import DecodeError
 
@@ -21,18 +22,18 @@ from proxy.wire.metadata import decode_key, keyless
 from proxy.wire.pulsar_pb2 import MessageMetadata, SingleMessageMetadata
 from proxy.wire.varints import varint
 
-MIN_SINGLE_BYTES = 6
+MIN_SINGLE_BYTES: Final = 6
 """A message in a batch holds at least its metadata's size and its payload's."""
 
-_SIZE_BYTES = 4
-_MORE = 0x80  # set in every byte of a varint but the last
-_MAX_VARINT_BYTES = 10
-_STRIDE_COUNT_MIN = 4  # below, walking costs as little
-_ENDS_SEEN = 2  # a varint of up to three bytes is known by its first, its last and its last but one
+_SIZE_BYTES: Final = 4
+_MORE: Final = 0x80  # set in every byte of a varint but the last
+_MAX_VARINT_BYTES: Final = 10
+_STRIDE_COUNT_MIN: Final = 4  # below, walking costs as little
+_ENDS_SEEN: Final = 2  # a varint of up to three bytes is known by its first, its last and its last but one
 
-_unpack_size = struct.Struct(">I").unpack_from
-_parse = SingleMessageMetadata.FromString
-_new = tuple.__new__
+_unpack_size: Final = struct.Struct(">I").unpack_from
+_parse: Final = SingleMessageMetadata.FromString
+_new: Final = tuple.__new__
 
 
 def single_sticky_key(single: SingleMessageMetadata, metadata: MessageMetadata) -> bytes:

@@ -60,8 +60,8 @@ class Refusal:
     """What to say when the broker is gone; makes the client try again."""
 
 
-_PLAIN = Refusal()
-_CODE = ("error_code", "error_message")
+_PLAIN: Final = Refusal()
+_CODE: Final = ("error_code", "error_message")
 
 
 def _transaction(reply: int) -> Refusal:

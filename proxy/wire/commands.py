@@ -6,6 +6,7 @@ and encoded with `frames.encode_command`. Source: Pulsar's "Binary protocol spec
 """
 
 from collections.abc import Iterable
+from typing import Final
 
 from proxy.wire import pulsar_pb2 as pb
 from proxy.wire.frames import encode_command, encode_message
@@ -18,8 +19,8 @@ def _constant(kind: BaseCommand.Type) -> bytes:
     return encode_command(command)
 
 
-_PING = _constant(BaseCommand.PING)
-_PONG = _constant(BaseCommand.PONG)
+_PING: Final = _constant(BaseCommand.PING)
+_PONG: Final = _constant(BaseCommand.PONG)
 
 
 def ping() -> bytes:
@@ -109,6 +110,27 @@ def ack_response(consumer_id: int, request_id: int, code: ServerError | None = N
 
 def redeliver(consumer_id: int, ids: Iterable[tuple[int, int]]) -> bytes:
     """Asks for entries again, each as (ledger, entry). None at all would ask for everything pending."""
+    return encode_command(_redeliver(consumer_id, ids))
+
+
+def redeliver_unseen(
+    consumer_id: int, wanted: Iterable[tuple[int, int]], kept: Iterable[tuple[int, int]], epoch: int
+) -> bytes:
+    """Asks for `wanted` again, each as (ledger, entry), and for everything pending that is not `kept`.
+
+    Only the wanted were refused. What is delivered from then on bears the epoch, which grows with each such command:
+    what comes without it was on its way, and is to be dropped. An id with an ack set, of which nothing is
+    acknowledged, is wanted, one without is kept. Source: the consumer epoch of PIP-84, which keeps nothing.
+    """
+    command = _redeliver(consumer_id, kept)
+    body = command.redeliverUnacknowledgedMessages
+    body.consumer_epoch = epoch
+    for ledger, entry in wanted:
+        body.message_ids.add(ledgerId=ledger, entryId=entry, ack_set=(-1,))
+    return encode_command(command)
+
+
+def _redeliver(consumer_id: int, ids: Iterable[tuple[int, int]]) -> BaseCommand:
     command = BaseCommand(type=BaseCommand.REDELIVER_UNACKNOWLEDGED_MESSAGES)
     body = command.redeliverUnacknowledgedMessages
     body.consumer_id = consumer_id
@@ -117,13 +139,21 @@ def redeliver(consumer_id: int, ids: Iterable[tuple[int, int]]) -> bytes:
         message_id = add()
         message_id.ledgerId = ledger
         message_id.entryId = entry
-    return encode_command(command)
+    return command
 
 
 def unsubscribe(consumer_id: int, request_id: int) -> bytes:
     """Asks for the subscription to be deleted."""
     body = pb.CommandUnsubscribe(consumer_id=consumer_id, request_id=request_id)
     return encode_command(BaseCommand(type=BaseCommand.UNSUBSCRIBE, unsubscribe=body))
+
+
+def list_topics(namespace: str, pattern: str, request_id: int) -> bytes:
+    """Asks for the persistent topics of a namespace whose local names match; brokers may answer with all of them."""
+    body = pb.CommandGetTopicsOfNamespace(
+        request_id=request_id, namespace=namespace, topics_pattern=f"persistent://{namespace}/{pattern}"
+    )
+    return encode_command(BaseCommand(type=BaseCommand.GET_TOPICS_OF_NAMESPACE, getTopicsOfNamespace=body))
 
 
 def get_last_message_id(consumer_id: int, request_id: int) -> bytes:

@@ -15,6 +15,7 @@ Source: Pulsar's "Binary protocol specification", section "Framing".
 """
 
 from struct import Struct
+from typing import Final
 
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import DecodeError, EncodeError, Message
@@ -22,23 +23,23 @@ from google.protobuf.message import DecodeError, EncodeError, Message
 from proxy.wire.errors import FrameError
 from proxy.wire.pulsar_pb2 import BaseCommand
 
-SIZE_BYTES = 4
+SIZE_BYTES: Final = 4
 """Bytes of the total size field; those of the command size field too."""
 
-COMMAND_START = 8
+COMMAND_START: Final = 8
 """Offset in bytes of the command in a frame."""
 
-MIN_COMMAND_BYTES = 2
+MIN_COMMAND_BYTES: Final = 2
 """The smallest command holds its type and nothing else."""
 
-MIN_FRAME_BYTES = COMMAND_START + MIN_COMMAND_BYTES
+MIN_FRAME_BYTES: Final = COMMAND_START + MIN_COMMAND_BYTES
 
-_TYPE_TAG = 0x08  # field 1, varint: protobuf implementations write fields in order, so a command starts with its type
-_BIT_8 = 0x80
+_TYPE_TAG: Final = 0x08  # field 1, varint: protobuf writes fields in order, so a command starts with its type
+_BIT_8: Final = 0x80
 
-_unpack_size = Struct(">I").unpack_from
-_unpack_sizes = Struct(">II").unpack_from
-_pack_sizes = Struct(">II").pack
+_unpack_size: Final = Struct(">I").unpack_from
+_unpack_sizes: Final = Struct(">II").unpack_from
+_pack_sizes: Final = Struct(">II").pack
 
 
 class FrameSplitter:
@@ -91,7 +92,8 @@ class FrameSplitter:
             frames.append(data[start:frame_end])
             start = frame_end
         if start < end:
-            self._hold(data[start:], needed)
+            # Not as data[0:], which is the same object in CPython and a copy where this is compiled.
+            self._hold(data[start:] if start else data, needed)
         return frames
 
     def _hold(self, rest: bytes, needed_bytes: int) -> None:
@@ -205,7 +207,7 @@ def _bodies() -> dict[int, str]:
     return {kind: fields[kind].name for kind in BaseCommand.Type.values() if kind not in bare}
 
 
-_BODIES = _bodies()
+_BODIES: Final = _bodies()
 
-_HOT = (BaseCommand.SEND, BaseCommand.SEND_RECEIPT, BaseCommand.MESSAGE, BaseCommand.ACK, BaseCommand.FLOW)
-_WITH_TEXT = frozenset(_BODIES) - frozenset(_HOT)  # the commands of every message have no text that is read
+_HOT: Final = (BaseCommand.SEND, BaseCommand.SEND_RECEIPT, BaseCommand.MESSAGE, BaseCommand.ACK, BaseCommand.FLOW)
+_WITH_TEXT: Final = frozenset(_BODIES) - frozenset(_HOT)  # the commands of every message have no text that is read

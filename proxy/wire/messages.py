@@ -12,7 +12,7 @@ Source: CommandMessage in Pulsar's PulsarApi.proto; protobuf's encoding specific
 
 import struct
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from proxy.wire.errors import FrameError
 from proxy.wire.frames import COMMAND_START, SIZE_BYTES, parse_command, payload_start
@@ -34,7 +34,17 @@ class Extras(NamedTuple):
     """Of BaseCommand, all but type and message."""
 
 
-NO_EXTRAS = Extras(b"", b"", b"")
+NO_EXTRAS: Final = Extras(b"", b"", b"")
+
+
+def epoch_mark(epoch: int) -> bytes:
+    """How the extras of a MESSAGE end that was sent in this consumer epoch, 1 or more."""
+    return b"\x28" + varint(epoch)
+
+
+def in_epoch(extras: Extras, epoch: int) -> Extras:
+    """The same of a MESSAGE sent in a consumer epoch; where a field comes twice, its last value counts."""
+    return extras._replace(message=extras.message + epoch_mark(epoch))
 
 
 class MessageHead(NamedTuple):
@@ -78,30 +88,30 @@ class _Wrapper(NamedTuple):
     """What the command adds to the total size."""
 
 
-USUAL_MESSAGE_START = b"\x08\x09"
+USUAL_MESSAGE_START: Final = b"\x08\x09"
 """How a MESSAGE command begins wherever protobuf's fields are written in order: its type, in two bytes."""
 
-_MAX_LAYOUTS = 1_024
+_MAX_LAYOUTS: Final = 1_024
 """Layouts kept, about 500 bytes each: one for each consumer upstream and size of its numbers."""
 
-_MAX_WRAPPERS = 8_192
+_MAX_WRAPPERS: Final = 8_192
 """Wrappers kept, about 500 bytes each: one for each worker, ledger and redelivery count in use."""
 
-_KEY_END = 16
+_KEY_END: Final = 16
 """A layout is looked up by its command's first bytes, up to here in the frame: its sizes and its consumer id."""
 
-_TWO = 1 << 7  # the first entry id that takes two bytes as a varint, and so on
-_THREE = 1 << 14
-_FOUR = 1 << 21
-_TEN = 1 << 63
-_MASK = 0x7F
-_MORE = 0x80  # set in every byte of a varint but the last
-_SIZE_2 = 2
-_SIZE_3 = 3
-_UINT64 = (1 << 64) - 1
+_TWO: Final = 1 << 7  # the first entry id that takes two bytes as a varint, and so on
+_THREE: Final = 1 << 14
+_FOUR: Final = 1 << 21
+_TEN: Final = 1 << 63
+_MASK: Final = 0x7F
+_MORE: Final = 0x80  # set in every byte of a varint but the last
+_SIZE_2: Final = 2
+_SIZE_3: Final = 3
+_UINT64: Final = (1 << 64) - 1
 
-_new = tuple.__new__
-_pack_size = struct.Struct(">I").pack
+_new: Final = tuple.__new__
+_pack_size: Final = struct.Struct(">I").pack
 _layouts: dict[bytes, _Layout] = {}
 _common_extras: dict[Extras, Extras] = {}  # so that entries pending of one partition share one object
 _wrappers: dict[tuple[int, int, int, int, Extras], _Wrapper] = {}

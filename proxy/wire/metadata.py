@@ -17,7 +17,7 @@ Source: Pulsar's "Binary protocol specification", sections "Framing" and "Broker
 import struct
 from binascii import Error as Base64Error
 from binascii import a2b_base64
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from crc32c import crc32c
 from google.protobuf.message import DecodeError, EncodeError
@@ -25,28 +25,28 @@ from google.protobuf.message import DecodeError, EncodeError
 from proxy.wire.errors import MetadataError
 from proxy.wire.pulsar_pb2 import MessageMetadata
 
-MAGIC_BYTE = 0x0E
-CHECKSUM_BYTE = 0x01
-BROKER_ENTRY_BYTE = 0x02
-CHECKSUM_HEADER_BYTES = 6
+MAGIC_BYTE: Final = 0x0E
+CHECKSUM_BYTE: Final = 0x01
+BROKER_ENTRY_BYTE: Final = 0x02
+CHECKSUM_HEADER_BYTES: Final = 6
 """Magic and CRC-32C."""
 
-NONE_KEY = b"NONE_KEY"
+NONE_KEY: Final = b"NONE_KEY"
 """What the broker hashes where it can read neither a key nor a producer."""
 
-_SIZE_BYTES = 4
-_BROKER_ENTRY_HEADER_BYTES = 6  # magic and size
+_SIZE_BYTES: Final = 4
+_BROKER_ENTRY_HEADER_BYTES: Final = 6  # magic and size
 
-_CHECKSUM_MAGIC = bytes((MAGIC_BYTE, CHECKSUM_BYTE))
-_METADATA_START = CHECKSUM_HEADER_BYTES + _SIZE_BYTES
+_CHECKSUM_MAGIC: Final = bytes((MAGIC_BYTE, CHECKSUM_BYTE))
+_METADATA_START: Final = CHECKSUM_HEADER_BYTES + _SIZE_BYTES
 
-_SIGN_BIT = 1 << 63
+_SIGN_BIT: Final = 1 << 63
 
-_unpack_size = struct.Struct(">I").unpack_from
-_unpack_checksum = struct.Struct(">2xI").unpack_from
-_pack_size = struct.Struct(">I").pack
-_parse = MessageMetadata.FromString
-_new = tuple.__new__
+_unpack_size: Final = struct.Struct(">I").unpack_from
+_unpack_checksum: Final = struct.Struct(">2xI").unpack_from
+_pack_size: Final = struct.Struct(">I").pack
+_parse: Final = MessageMetadata.FromString
+_new: Final = tuple.__new__
 
 
 class Peeked(NamedTuple):

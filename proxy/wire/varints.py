@@ -5,21 +5,22 @@ Source: protobuf's encoding specification, "Base 128 Varints".
 
 from array import array
 from struct import Struct
+from typing import Final
 
-LIMIT = 1 << 64
+LIMIT: Final = 1 << 64
 """First value that no longer fits a protobuf integer."""
 
 
-_TWO_BYTES = 1 << 7
-_THREE_BYTES = 1 << 14
+_TWO_BYTES: Final = 1 << 7
+_THREE_BYTES: Final = 1 << 14
 
-NINE_BYTES = 1 << 56
+NINE_BYTES: Final = 1 << 56
 """First value that takes nine bytes."""
 
 
-_PAIRS = array("H", (low | 0x80 | (high | 0x80) << 8 for high in range(128) for low in range(128)))
+_PAIRS: Final = array("H", (low | 0x80 | (high | 0x80) << 8 for high in range(128) for low in range(128)))
 """Two bytes of a varint that goes on, little endian, by their 14 bits."""
-_pack_nine = Struct("<4HB").pack
+_pack_nine: Final = Struct("<4HB").pack
 
 
 def nine_bytes(value: int) -> bytes:

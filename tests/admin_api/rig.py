@@ -12,10 +12,14 @@ from admin_api.access.tokens import Tokens
 from admin_api.app import admin_app
 from proxy.net.group.groups import Groups
 from proxy.views.admin import Admin
+from proxy.views.deployment import DeploymentView
+from tests.admin_api.shared_app import SharedApp
 from tests.net.session_rig import new_elections
 from tests.net.subscription_rig import SubscriptionRig
 from tests.net.subscription_rig_broker import TOPIC
 
+ALONE = {"others", "sockets"}
+"""Arguments of applications that serve beside others of their kind."""
 CONFIGURATION = {"broker_token": {"value": "********", "origin": "environment"}}
 SUBSCRIPTION = "/api/v1/subscriptions/" + TOPIC.removeprefix("persistent://") + "/s"
 
@@ -37,11 +41,18 @@ class AdminRig(SubscriptionRig):
         self.reasons: list[str] = []
         self.elections = new_elections(self.clock, self.subscriptions.events)
         self.groups = self.new_groups()
-        admin = Admin(self.subscriptions, self.elections, lambda: self.reasons, CONFIGURATION, groups=self.groups)
-        self.app = admin_app(
-            admin,
-            admin,
-            "1.2.3",
+        admin = self.admin = Admin(
+            self.subscriptions,
+            self.elections,
+            lambda: self.reasons,
+            CONFIGURATION,
+            groups=self.groups,
+            deployment=self.new_deployment(),
+        )
+        self.serve(
+            view=admin,
+            control=admin,
+            version="1.2.3",
             read_only=read_only,
             loopback=loopback,
             tokens=tokens,
@@ -49,12 +60,28 @@ class AdminRig(SubscriptionRig):
             **(app_options or {}),
         )
 
+    def serve(self, **options: Any) -> None:
+        """Answer by an application with these arguments of `admin_app`, which other rigs may have, too."""
+        self._options = options
+        if options.keys() & ALONE:
+            self._shared: SharedApp | None = None
+            self.app = admin_app(**options)
+        else:
+            self._shared = SharedApp.of(**options)
+            self.app = self._shared.app
+
     def new_groups(self) -> Groups | None:
         """What this gateway shares: nothing."""
         return None
 
+    def new_deployment(self) -> DeploymentView | None:
+        """Its part in owner mode: none."""
+        return None
+
     def ask(self, method: str, path: str, *, faulty: bool = False, **more: Any) -> httpx.Response:
         """One request; the gateway's clock settles behind it. A fault of ours fails the test unless it is `faulty`."""
+        if self._shared is not None:
+            self._shared.ask(self._options)
 
         async def asked() -> httpx.Response:
             transport = httpx.ASGITransport(app=self.app, raise_app_exceptions=not faulty)

@@ -31,6 +31,13 @@ def test_the_page_is_at_the_root() -> None:
     assert answer.text == (FOLDER / "index.html").read_text()
 
 
+def test_the_api_is_shown_from_files_of_the_gateway() -> None:
+    """At /docs, which loads nothing from elsewhere, of the document at /openapi.json."""
+    answer = AdminRig().ask("GET", "/docs")
+    assert (answer.status_code, answer.text) == (200, (FOLDER / "docs.html").read_text())
+    assert answer.headers["content-security-policy"] == POLICY
+
+
 @pytest.mark.parametrize("name", FILES)
 def test_each_file_is_served_as_what_it_is(name: str) -> None:
     """A browser told not to guess refuses a module of another type."""
@@ -113,10 +120,11 @@ def test_no_script_takes_text_for_markup(name: str) -> None:
     assert [word for word in forbidden if word in text] == []
 
 
-def test_every_script_is_reached_from_the_page() -> None:
+def test_every_script_is_reached_from_a_page() -> None:
     """Each import names a file that is there, and no file is left over."""
     reached: set[str] = set()
-    ahead = re.findall(r'src="console/([^"]+)"', (FOLDER / "index.html").read_text())
+    pages = "".join((FOLDER / page).read_text() for page in ("index.html", "docs.html"))
+    ahead = re.findall(r'src="console/([^"]+)"', pages)
     while ahead:
         name = ahead.pop()
         if name not in reached:

@@ -18,10 +18,17 @@ from admin_api.routes import events as route
 from admin_api.server import AdminServer
 from proxy.views.admin import Admin
 from tests.admin_api.rig import AdminRig
+from tests.admin_api.shared_app import SharedApp
 from tests.admin_api.test_access import KEY, OPERATOR, ROLES, VIEWER, bearer
 from tests.net.session_rig import new_elections
 
 PATIENCE_S = 30.0
+
+
+@pytest.fixture(autouse=True)
+def _new_applications() -> None:
+    """What one keeps is looked at here."""
+    SharedApp.forget()
 
 
 class Stream:
@@ -119,6 +126,7 @@ def test_what_others_do_does_not_silence_a_quiet_stream() -> None:
             route.Lines(),
             None,
             lambda event: event.subscription == "quiet",
+            lambda: True,
             0.2,
         )
         assert await anext(wanted) == b"retry: 2000\n\n"
@@ -301,7 +309,7 @@ def test_a_quiet_stream_shows_that_it_lives() -> None:
             return Slow()
 
     async def scenario() -> None:
-        pieces = route._stream(View(), route.Lines(), None, lambda _: True, 0.01)  # type: ignore[arg-type]
+        pieces = route._stream(View(), route.Lines(), None, lambda _: True, lambda: True, 0.01)  # type: ignore[arg-type]
         seen = [await anext(pieces) for _ in range(3)]
         await pieces.aclose()  # type: ignore[attr-defined]
         assert seen == [b"retry: 2000\n\n", b'event: missed\ndata: {"count": 7}\n\n', b": still here\n\n"]

@@ -53,7 +53,7 @@ class GroupsRig(AdminRig):
 
     def new_groups(self) -> net_groups.Groups:
         """With no broker for its own messages."""
-        settings = GroupSettings(groups_enabled=True, group_streams=4)
+        settings = GroupSettings(groups_enabled=True, groups_mode="streams", group_streams=4)
         groups = net_groups.Groups("here-1", NoBrokers(), self.clock, settings)
         self.subscriptions.new_assignment = groups.new_assignment
         return groups
@@ -88,13 +88,13 @@ class GroupsRig(AdminRig):
 def test_a_gateway_that_shares_nothing_says_so() -> None:
     """And so does one that is in no such group."""
     rig = AdminRig()
-    assert rig.ask("GET", ALL).json() == {"replica": None, "groups": [], "next": None}
+    assert rig.ask("GET", ALL).json() == {"mode": None, "replica": None, "groups": [], "next": None}
     answer = rig.ask("GET", ONE)
     assert (answer.status_code, answer.json()["detail"]) == (
         404,
         f"this replica has no group of subscription 's' on topic {TOPIC}; groups are not enabled (groups_enabled)",
     )
-    assert "see /api/v1/groups" in GroupsRig().ask("GET", ONE).json()["detail"]
+    assert "`keyline groups` lists them" in GroupsRig().ask("GET", ONE).json()["detail"]
 
 
 def test_a_session_is_told_with_its_streams() -> None:

@@ -35,6 +35,7 @@ from proxy.net.subscription.upstream import UpstreamState
 from proxy.service_url import parse_service_url
 from proxy.views.metrics import CertificatesSummary, MetricsSource
 from proxy.wire import pulsar_pb2 as pb
+from tests.admin_api.shared_app import SharedApp
 from tests.net.assignment_rig import NoBrokers
 from tests.net.fakes import FakeConnector, FakeTransport
 from tests.net.producer_rig import TOPIC as PRIMARY
@@ -58,10 +59,16 @@ ALL_FAMILIES = (
     *families.PULSAR_SUBSCRIPTION,
     *families.PULSAR_CONSUMER,
 )
-NAME = re.compile(r"(keyline_(gateway|topic|group|subscription|worker)|pulsar)(_[a-z]+)+")
+NAME = re.compile(r"(keyline_(gateway|deployment|topic|group|subscription|worker)|pulsar)(_[a-z]+)+")
 EVERYTHING: dict[str, Any] = {"workers_max": 1_000, "pulsar_names": True}
 
 Numbers = dict[tuple[str, frozenset[tuple[str, str]]], float]
+
+
+@pytest.fixture(autouse=True)
+def _new_applications() -> None:
+    """What one keeps is looked at here."""
+    SharedApp.forget()
 
 
 def parse_openmetrics(text: str) -> Iterator[Metric]:
@@ -94,7 +101,9 @@ class Gateway:
         )
         self.brokers = Brokers(connector, self.clock, BrokerSettings((BROKER,), "test"))
         self.collector = Collector(self.clock, lambda: 0, lambda: 0)
-        self.groups = Groups("here-1", NoBrokers(), self.clock, GroupSettings(groups_enabled=True))
+        self.groups = Groups(
+            "here-1", NoBrokers(), self.clock, GroupSettings(groups_enabled=True, groups_mode="streams")
+        )
         self.reasons: list[str] = []
 
     def source(self) -> MetricsSource:
@@ -102,6 +111,7 @@ class Gateway:
         server = GatewayServer(self.sessions, self.limits, asyncio.get_running_loop())
         return MetricsSource(
             "1.2.3",
+            "compiled",
             lambda: self.reasons,
             server.statistics,
             self.subscriptions,
@@ -261,9 +271,9 @@ def test_names_with_any_characters_are_told_as_they_are(accept: str) -> None:
 def test_names_follow_prometheus() -> None:
     """One prefix, `_total` on counters and on nothing else, the unit at the end, none of the suffixes it reserves."""
     for family in ALL_FAMILIES:
-        assert re.fullmatch(r"(keyline_(gateway|topic|group|subscription|worker)|pulsar)(_[a-z]+)+", family.name), (
-            family.name
-        )
+        assert re.fullmatch(
+            r"(keyline_(gateway|deployment|topic|group|subscription|worker)|pulsar)(_[a-z]+)+", family.name
+        ), family.name
         assert family.name.endswith("_total") == (family.kind == "counter")
         base = family.name.removesuffix("_total")
         ends = next((unit for unit in ("seconds", "bytes", "ratio") if base.endswith(f"_{unit}")), "")
@@ -290,7 +300,7 @@ def test_no_label_is_a_key_or_anything_else_without_bound() -> None:
     """Of topics, subscriptions and workers there are so many; every other label has a few values."""
     gateway = Gateway()
     driven(gateway)
-    ours = {"topic", "subscription", "worker", "le", "state", "cause", "kind", "version", "certificate"}
+    ours = {"topic", "subscription", "worker", "le", "state", "cause", "kind", "version", "build", "certificate"}
     for metric in gateway.families(**EVERYTHING):
         labels = {label for sample in metric.samples for label in sample.labels}
         if metric.name.startswith("keyline_"):
@@ -314,6 +324,7 @@ def test_the_docs_list_every_metric_as_it_is() -> None:
         (families.GROUP, families.SUBSCRIPTION_LABELS),
         (families.SUBSCRIPTION, families.SUBSCRIPTION_LABELS),
         (families.WORKER, families.WORKER_LABELS),
+        (families.BLAMED, families.WORKER_LABELS),
         (families.PULSAR_SUBSCRIPTION, families.PULSAR_SUBSCRIPTION_LABELS),
         (families.PULSAR_CONSUMER, families.PULSAR_CONSUMER_LABELS),
     )
@@ -434,7 +445,7 @@ def test_the_gateway_tells_of_itself() -> None:
     found = gateway.numbers()
     told = {name: value for (name, labels), value in found.items() if not labels}
     assert of(found, "keyline_build_info") == 1
-    assert of(found, "keyline_build_info", version="1.2.3") == 1
+    assert of(found, "keyline_build_info", version="1.2.3", build="compiled") == 1
     assert told["keyline_gateway_ready"] == 1
     assert told["keyline_gateway_shutting_down"] == 0
     assert told["keyline_gateway_connections"] == 1

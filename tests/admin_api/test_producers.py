@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from admin_api.app import admin_app
 from admin_api.schemas.producers import ElectionPage, Elections
 from proxy.net.election.elections import ElectionSettings, ProducerElections
 from proxy.net.election.rivals import ProducerRivals
@@ -141,7 +140,8 @@ def test_a_topic_that_nobody_wants_is_not_found() -> None:
     answer = rig.ask("GET", ONE)
     assert answer.status_code == 404
     assert answer.json()["detail"] == (
-        f"no producer of this gateway owns topic {TOPIC} or waits for it; see /api/v1/exclusive-producers"
+        f"no producer of this gateway owns topic {TOPIC} or waits for it; "
+        "`keyline producers` lists the topics that have any"
     )
     assert rig.ask("GET", ONE, params={"first": -1}).status_code == 400
 
@@ -181,7 +181,7 @@ class ReplicaRig(ProducersRig):
         self.elections = ProducerElections(self.clock, self.subscriptions.events, ElectionSettings(), rivals)
         self.elections.start()
         admin = Admin(self.subscriptions, self.elections, lambda: self.reasons, {})
-        self.app = admin_app(admin, admin, "1.2.3")
+        self.serve(view=admin, control=admin, version="1.2.3")
 
 
 def test_the_best_of_another_replica_is_told() -> None:

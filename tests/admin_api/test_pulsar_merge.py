@@ -17,6 +17,7 @@ from admin_api.pulsar.rates import READINGS_MAX, Rates
 from admin_api.pulsar.stepwise import decoded, encoded
 from proxy.core.statistics import DrainingHash, WorkerStatistics
 from proxy.core.steps import finished
+from proxy.core.worker_health import Urgency, WorkerHealth, WorkerState
 from proxy.errors import ClientError
 from proxy.views.values import ConnectedConsumer, ConnectedSubscription
 
@@ -24,6 +25,20 @@ TOPIC = "persistent://public/default/t"
 NOW = 100.0
 WALL = 1_700_000_100.0
 """When it is `NOW`."""
+
+WELL = WorkerHealth(
+    state=WorkerState.READY,
+    urgency=Urgency.NONE,
+    says="",
+    oldest_unacked=None,
+    oldest_unacked_s=None,
+    silent_s=None,
+    acked_rate=0.0,
+    usual_acked_rate=None,
+    peers_acked_rate=None,
+    waiting_for_it=0,
+)
+"""Of which a broker's answer has nothing."""
 
 
 def worker(name: str, **changes: Any) -> ConnectedConsumer:
@@ -56,7 +71,7 @@ def worker(name: str, **changes: Any) -> ConnectedConsumer:
         **changes,
     }
     return ConnectedConsumer(
-        statistics=WorkerStatistics(**values),
+        statistics=WorkerStatistics(**values, health=WELL),
         consumer_id=3,
         address="192.0.2.7:4711",
         client_version="Pulsar-CPP-v3.7.0",

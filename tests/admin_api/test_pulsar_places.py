@@ -10,12 +10,19 @@ import pytest
 
 from admin_api.routes import pulsar
 from admin_api.routes.pulsar import MERGES_MAX
+from tests.admin_api.shared_app import SharedApp
 from tests.admin_api.test_pulsar_proxy import STATS, PulsarRig, with_workers
 
 TURNS_MAX = 10_000
 """Of the loop; what has not happened by then waits for something."""
 
 WALL_S = 1_800_000_000.0
+
+
+@pytest.fixture(autouse=True)
+def _new_applications() -> None:
+    """What one keeps is looked at here."""
+    SharedApp.forget()
 
 
 class Reader:

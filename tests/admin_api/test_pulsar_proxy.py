@@ -41,7 +41,7 @@ class PulsarRig(AdminRig):
         self._answer = answer or self._say
         admin = Admin(self.subscriptions, new_elections(), lambda: self.reasons, CONFIGURATION)
         broker = BrokerAdmin(BASE, timeout_s=5, transport=httpx.MockTransport(self._asked))
-        self.app = admin_app(admin, admin, "1.2.3", read_only=read_only, broker=broker, broker_writes=writes)
+        self.serve(view=admin, control=admin, version="1.2.3", read_only=read_only, broker=broker, broker_writes=writes)
 
     async def _asked(self, request: httpx.Request) -> httpx.Response:
         self.asked.append(request)
@@ -122,14 +122,25 @@ def test_a_read_reaches_the_broker_as_it_came() -> None:
     ["/admin/v2/tenants", "/admin/v3/packages/x", "/lookup/v2/topic/persistent/p/d/t", "/admin/v2/brokers/health"],
 )
 def test_status_body_and_headers_come_back(path: str) -> None:
-    """An error of the broker's is the broker's to explain; what is between it and us stays there."""
-    headers = {"content-type": "text/weird", "broker-address": "b1", "set-cookie": "a=b", "server": "Jetty", "x": "y"}
+    """All that the broker says, but what is of its connection, or the gateway's to say."""
+    said = {"content-type": "text/weird", "broker-address": "b1", "x-pulsar-sequence-id": "7", "x": "y"}
+    kept_back = {
+        "set-cookie": "a=b",
+        "server": "Jetty",
+        "access-control-allow-origin": "*",
+        "content-security-policy": "default-src *",
+        "keep-alive": "timeout=5",
+        "connection": "close, X-Mine",
+        "x-mine": "z",
+    }
+    headers = said | kept_back
     rig = PulsarRig(lambda _: httpx.Response(412, content=b"\x00no", headers=headers))
     answer = rig.ask("GET", path)
     assert (answer.status_code, answer.content) == (412, b"\x00no")
-    assert answer.headers["content-type"] == "text/weird"
-    assert answer.headers["broker-address"] == "b1"
-    assert not {"set-cookie", "server", "x"} & set(answer.headers)
+    assert {name: answer.headers[name] for name in said} == said
+    policy = answer.headers["content-security-policy"]
+    assert "default-src 'none'" in policy, "the gateway's own"
+    assert not set(kept_back) - {"content-security-policy"} & set(answer.headers)
 
 
 def test_a_compressed_answer_stays_as_it_is() -> None:

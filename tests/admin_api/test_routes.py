@@ -256,13 +256,66 @@ def test_mode_and_limits_are_changed_live() -> None:
     )
 
 
+def test_only_limits_that_are_named_are_changed() -> None:
+    """Null gives one back to the configuration; both values are told of each."""
+    rig = AdminRig()
+    rig.worker("a")
+    rig.order("PATCH", "/limits", {"max_unacked_messages_per_worker": 5})
+    told = rig.order("PATCH", "/limits", {"look_ahead_messages_per_worker": 7})
+    assert rig.get("/limits") == told
+    assert told["in_effect"] == told["configured"] | {
+        "max_unacked_messages_per_worker": 5,
+        "look_ahead_messages_per_worker": 7,
+    }
+    told = rig.order("PATCH", "/limits", {"max_unacked_messages_per_worker": None})
+    assert told["in_effect"] == told["configured"] | {"look_ahead_messages_per_worker": 7}
+    (standing,) = rig.ask("GET", "/api/v1/orders").json()
+    assert standing["limits"] == {"look_ahead_messages_per_worker": 7}
+
+
+def test_slots_that_wait_are_listed_oldest_first_with_their_keys() -> None:
+    """Why, for whom, and whether that worker is well; the counts are whole."""
+    rig = AdminRig()
+    rig.worker("a", permits=1)
+    for number, key in enumerate(("first", "second", "third", "third")):
+        rig.link.deliver((number, single(key)))
+        rig.clock.advance(10)
+    told = rig.get("/stuck", limit=1)
+    assert (told["waiting_slots"], told["waiting_messages"]) == (2, 3)
+    (oldest,) = told["slots"]
+    assert (oldest["key"], oldest["slot"], oldest["state"]) == ("second", slot_of("second"), "no_permits")
+    assert (oldest["worker"], oldest["waiting_s"], oldest["waiting_messages"]) == ("a", 30, 1)
+    assert [slot["key"] for slot in rig.get("/stuck")["slots"]] == ["second", "third"]
+
+
+def test_a_worker_that_stopped_is_named_by_all_who_tell_of_it() -> None:
+    """Of the subscription, in the list, of the key; by the same state, sentence and command."""
+    rig = AdminRig()
+    rig.worker("a", permits=1)
+    for number in range(3):
+        rig.link.deliver((number, single("k")))
+    rig.clock.advance(100)
+    one, listed = rig.get("")["dispatcher"], rig.ask("GET", "/api/v1/subscriptions").json()["subscriptions"][0]
+    key = rig.get("/explain", key="k")
+    assert one["verdict"] == listed["dispatcher"]["verdict"] == key["verdict"]
+    assert (key["verdict"]["state"], key["verdict"]["worker"]) == ("stopped_acknowledging", "a")
+    assert key["verdict"]["command"] == "keyline exclude orders s a"
+    health = rig.get("/workers/a")["health"]
+    assert (health["state"], health["waiting_for_it"]) == ("stopped_acknowledging", 2)
+    assert health["silent_s"] == pytest.approx(100)
+    assert key["blocking"][0]["holder"] == "a"
+
+
 ORDERS: tuple[tuple[str, str, object], ...] = (
     ("POST", "/pause", None),
     ("POST", "/resume", None),
     ("PUT", "/ordering-mode", {"ordering_mode": "draining_hashes"}),
     ("PUT", "/limits", {}),
+    ("PATCH", "/limits", {}),
     ("POST", "/workers/a/drain", None),
     ("DELETE", "/workers/a/drain", None),
+    ("POST", "/workers/a/exclude", None),
+    ("DELETE", "/workers/a/exclude", None),
     ("POST", "/workers/a/evict", None),
 )
 
@@ -306,14 +359,17 @@ def test_another_sites_page_can_order_nothing_over_plain_http(method: str, path:
 
 @pytest.mark.parametrize(("method", "path", "body"), ORDERS)
 def test_every_order_has_a_test_here(method: str, path: str, body: object) -> None:
-    """Whatever is not a GET is in the list above, or is a preview, or of groups (`test_groups`)."""
+    """Whatever is no GET is in the list above, a preview, of groups (`test_groups`) or replicas (`test_replicas`)."""
     del body
     paths = AdminRig().app.openapi()["paths"]
     orders = {
         (verb.upper(), path)
         for path, verbs in paths.items()
         for verb in verbs
-        if verb != "get" and not path.endswith("/preview/join") and not path.startswith("/api/v1/groups/")
+        if verb != "get"
+        and not path.endswith("/preview/join")
+        and not path.startswith(("/api/v1/groups/", "/api/v1/deployment/"))
+        and not path.endswith("/owner")
     }
     template = "/api/v1/subscriptions/{tenant}/{namespace}/{topic}/{subscription}"
     assert (method, template + path.replace("/a/", "/{worker}/")) in orders

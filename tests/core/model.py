@@ -11,9 +11,10 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from proxy.core import acknowledgement, membership, reposition
+from proxy.core import acknowledgement, membership, policy_change, reposition
 from proxy.core.dispatcher import Dispatcher, OrderingMode
 from proxy.core.entry import Batch, Part
+from proxy.core.key_policy import NO_POLICY, KeyPolicy
 from proxy.core.outstanding import size_of
 from proxy.core.waiting import BLOCKED_SLOT_BYTES
 from tests.core.batches import by_slot
@@ -66,9 +67,18 @@ class Client:
 class World:
     """A dispatcher, its clients and its broker."""
 
-    def __init__(self, selector: Selector[Worker], mode: OrderingMode, unblocking_interval_s: float = 0.0) -> None:
-        """Nobody joined, nothing arrived."""
-        self.dispatcher = Dispatcher(selector, mode, unblocking_interval_s=unblocking_interval_s)
+    def __init__(
+        self,
+        selector: Selector[Worker],
+        mode: OrderingMode,
+        unblocking_interval_s: float = 0.0,
+        policy: KeyPolicy = NO_POLICY,
+    ) -> None:
+        """Nobody joined, nothing arrived. The policy's pauses are all as long as the first."""
+        self.dispatcher = Dispatcher(selector, mode, unblocking_interval_s=unblocking_interval_s, key_policy=policy)
+        self.policy = policy if mode is not OrderingMode.UNORDERED else NO_POLICY
+        self.retry_at: dict[Message, float] = {}
+        """When a message that was given back may be sent again."""
         self.interval_s = unblocking_interval_s
         self.blocked: dict[int, Worker] = {}
         """Slots that drained when it was looked last, and of which something waited, each with its holder."""
@@ -241,8 +251,20 @@ class World:
         """A client wants deliveries again."""
         keys = None if keys is None else list(keys)
         returned = list(client.held) if keys is None else [key for key in dict.fromkeys(keys) if key in client.held]
-        self._undone(client.held.pop(key) for key in returned)
+        given_back = [client.held.pop(key) for key in returned]
+        self._undone(given_back)
+        if self.policy.retry_delay_s:
+            again = (message for messages in given_back for message in messages if message not in self.done)
+            self.retry_at.update(dict.fromkeys(again, self.now + self.policy.retry_delay_s))
         acknowledgement.redeliver(self.dispatcher, client.worker, keys, self.now)
+
+    def change_policy(self, policy: KeyPolicy) -> None:
+        """An operator's order; what was decided before it has left."""
+        self.flush()
+        policy_change.change_key_policy(self.dispatcher, policy, self.now)
+        self.policy = policy if self.ordered else NO_POLICY
+        if not self.policy.retry_delay_s:
+            self.retry_at.clear()
 
     def _undone(self, deliveries: Iterable[list[Message]]) -> None:
         """An entry that only goes whole comes back whole, whatever was acknowledged of it."""
@@ -296,8 +318,19 @@ class World:
         returned = max(self.delivered[message] for message in messages) - 1
         assert bool(returned) <= bool(unit.redeliveries) <= bool(returned or entry.redeliveries)
         self.record.sent(client.worker, messages, unit.attempts)
+        self._check_policy(client, messages, opaque=entry.opaque)
         client.held[unit.key] = messages
         client.seen[unit.key] = messages
+
+    def _check_policy(self, client: Client, messages: list[Message], *, opaque: bool) -> None:
+        """A delivery is of one slot then, within its window, and no retry comes before its time."""
+        for message in messages:
+            assert self.retry_at.pop(message, self.now) <= self.now, "sent again before its pause was over"
+        if self.policy.neutral:
+            return
+        (slot,) = {self.slot_of(message) for message in messages}
+        there = client.unacked(self.done).intersection(self.by_slot[slot])
+        assert not self.policy.window or len(there) + len(messages) <= self.policy.window or (opaque and not there)
 
     def _deliver_message(self, client: Client, message: Message) -> None:
         assert message not in self.done, "an acknowledged message was sent"
@@ -322,6 +355,7 @@ class World:
         """Everything that must hold between calls."""
         self._open_gates()
         check_interval(self)
+        check_retries(self)
         if not self.turn_open:
             self.flush()
             if self.may_deliver():
@@ -382,7 +416,8 @@ class World:
         assert not dispatcher.outstanding.unconfirmed
         assert dispatcher.outstanding.bytes_held == dispatcher.waiting_messages == 0
         assert len(dispatcher.slots) == len(dispatcher.draining) == len(dispatcher.unblocking.held) == 0
-        assert dispatcher.unblocking.due_at is None
+        assert dispatcher.due_at is None
+        assert not dispatcher.retries.held
         for client in self.clients:
             assert client.worker.unacked == 0
             assert client.worker.permits == client.budget
@@ -481,6 +516,18 @@ def check_interval(world: World) -> None:
     }
 
 
+def check_retries(world: World) -> None:
+    """A slot waits as long as a message of it must, and no longer. Plays the caller's timer too."""
+    dispatcher, retries = world.dispatcher, world.dispatcher.retries
+    for slot, until in retries.held.items():
+        assert until <= max(world.retry_at.get(message, 0.0) for message in world.by_slot[slot])
+    assert retries.due_at == min(retries.held.values(), default=None)
+    if retries.due_at is not None and world.now >= retries.due_at:
+        dispatcher.unblock(world.now)
+    assert all(until > world.now for until in retries.held.values())
+    assert all(slot in dispatcher.blocked for slot in retries.held)
+
+
 def check_wake_ups(world: World) -> None:
     """G6, and the ready queues that see to it."""
     dispatcher = world.dispatcher
@@ -494,12 +541,16 @@ def check_wake_ups(world: World) -> None:
             assert world.ordered
             assert not holder, "a slot that somebody holds is held for the interval's end"
             return None
-        return target
+        return target if slot not in dispatcher.retries.held else None
 
-    assert not [slot for slot in dispatcher.blocked if target_of(slot) is not None], "G6: a slot waits for nothing"
+    for slot, blocked in dispatcher.blocked.items():
+        target = target_of(slot)
+        if target is not None:
+            assert beyond_window(world, slot, target, blocked.parts[0]), "G6: a slot waits for nothing"
     assert all(slot in dispatcher.blocked for slot in dispatcher.unblocking.held)
     for worker in dispatcher.workers.values():
-        assert all(target_of(slot) is worker for part in worker.ready for slot, _ in slots_in(part))
+        if not dispatcher.retries.held:
+            assert all(target_of(slot) is worker for part in worker.ready for slot, _ in slots_in(part))
         willing = worker.writable and not worker.drained_by_operator and not worker.over_unacked
         assert worker.open == willing
         gate = gates[worker.index]
@@ -509,3 +560,13 @@ def check_wake_ups(world: World) -> None:
         if worker.max_unacked:
             assert worker.over_unacked >= (worker.unacked >= worker.max_unacked)
             assert worker.over_unacked <= (worker.unacked > worker.max_unacked // 2)
+
+
+def beyond_window(world: World, slot: int, target: Worker, head: Part) -> bool:
+    """Whether the slot's worker has as many messages of it as it may, or will with those that stand in its queue."""
+    if not world.policy.window:
+        return False
+    there = world.dispatcher.slots.count(slot)
+    there += sum(part.unacked_of(slot) for part in target.ready)
+    room = world.policy.window - there
+    return room <= 0 or (not head.divisible and there > 0 and head.count > room)

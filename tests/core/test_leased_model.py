@@ -147,6 +147,7 @@ class LeasedWorld(World):
             self.done.difference_update(entry.messages())
             for message in entry.messages():
                 self.delivered.pop(message, None)
+                self.retry_at.pop(message, None)
             self.kept.add(position)
             if position <= self.mark_deleted:
                 self._skip(position)

@@ -17,6 +17,7 @@ from proxy.core.statistics import dispatcher_statistics_steps
 from proxy.core.steps import finished
 from proxy.core.worker import Worker
 from tests.core.test_dispatcher_rig import A, B, Rig
+from tests.interpreted import interpreted_only
 
 
 def test_waiting_messages_change_their_queue_in_the_call_that_moves_them() -> None:
@@ -64,7 +65,7 @@ def test_what_never_left_an_outbox_is_no_redelivery() -> None:
     rig.entries(A, 1, 2)
     rig.leave("c1")
     assert worker.outbox == []
-    assert finished(dispatcher_statistics_steps(rig.dispatcher)).last_sent_position == "1:0"
+    assert finished(dispatcher_statistics_steps(rig.dispatcher, rig.now)).last_sent_position == "1:0"
     rig.join("c2", 10)
     assert [unit.redeliveries for unit in rig.units("c2")] == [0, 0]
 
@@ -233,6 +234,7 @@ def test_a_worker_gets_the_lowest_index_that_is_free() -> None:
     assert [worker.index for worker in again] == [2, 4, 6]
 
 
+@interpreted_only
 def test_what_waits_is_walked_once_for_a_whole_group(monkeypatch: pytest.MonkeyPatch) -> None:
     """For the join position and to be settled: two walks for a hundred joins, one for a hundred leaves."""
     dispatcher, _ = filled()
@@ -329,3 +331,17 @@ def test_what_was_sent_holds_its_slot_though_the_rest_comes_back() -> None:
     assert rig.got("c2") == []
     rig.ack("c1", 1)
     assert rig.got("c2") == [2]
+
+
+def test_a_worker_whose_unsent_messages_go_is_not_stopped_by_its_limit() -> None:
+    """It may have nothing left whose ack would let it go on."""
+    rig = Rig(c1=[A, B], c2=[A])
+    rig.join("c1", 10, max_unacked=1)
+    rig.entries(A, 1)
+    assert rig.workers["c1"].over_unacked
+    unread(rig, "c1")
+    rig.join("c2", 10)
+    assert rig.got("c2") == [1]
+    rig.entries(B, 2)
+    rig.dispatcher.set_writable(rig.workers["c1"], writable=True, now=rig.now)
+    assert rig.got("c1") == [2]

@@ -18,7 +18,7 @@ GATED = OrderingMode.LAST_SENT_POSITION
 
 def shown(rig: Rig) -> tuple[str | None, str]:
     """Last sent position and individually sent positions, as the PIP prints them."""
-    statistics = finished(dispatcher_statistics_steps(rig.dispatcher))
+    statistics = finished(dispatcher_statistics_steps(rig.dispatcher, rig.now))
     return statistics.last_sent_position, statistics.individually_sent_positions
 
 

@@ -12,7 +12,7 @@ import pytest
 from proxy.core import membership
 from proxy.core.acknowledgement import ack
 from proxy.core.dispatcher import Dispatcher, OrderingMode
-from proxy.core.draining_hashes import DrainingHashes
+from proxy.core.draining_hashes import Change, DrainingHashes
 from proxy.core.positions import pack
 from proxy.core.selectors.auto_split import AutoSplit
 from proxy.core.selectors.consistent_hashing import ConsistentHashing
@@ -324,7 +324,7 @@ def test_64k_draining_hashes_fit_a_quarter_of_the_budget() -> None:
     draining = DrainingHashes()
     gc.collect()
     tracemalloc.start()
-    change = draining.new_change(0.0)
+    change = draining.new_change(Change(0.0, "w", joined=True))
     assert draining.begin(ALL_SLOTS, change) == len(ALL_SLOTS)
     traced, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
@@ -338,7 +338,7 @@ def test_64k_draining_hashes_fit_a_quarter_of_the_budget() -> None:
 def test_the_tables_give_their_memory_back() -> None:
     """When all slots have drained the tables are as small as before."""
     dispatcher, holder = _all_slots_in_flight()
-    change = dispatcher.draining.new_change(0.0)
+    change = dispatcher.draining.new_change(Change(0.0, "w", joined=True))
     empty = DrainingHashes().memory_bytes()
     holder.draining_slots += dispatcher.draining.begin(ALL_SLOTS, change)
     for slot in ALL_SLOTS:

@@ -259,7 +259,7 @@ def name_of(worker: Worker | None) -> str | None:
 def seen(dispatcher: Dispatcher) -> object:
     """Whatever a preview might have changed."""
     return (
-        finished(dispatcher_statistics_steps(dispatcher)),
+        finished(dispatcher_statistics_steps(dispatcher, 0.0)),
         [(span, id(worker)) for span, worker in dispatcher.selector.assignment()],
         [(id(worker), list(worker.pending), list(map(id, worker.ready))) for worker in dispatcher.workers.values()],
         [(slot, list(map(id, blocked.parts))) for slot, blocked in dispatcher.blocked.items()],

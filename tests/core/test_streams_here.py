@@ -291,6 +291,19 @@ def test_nothing_goes_out_once_the_leases_have_run_out(mode: OrderingMode) -> No
     assert not list(rig.dispatcher.waiting_parts())
 
 
+def test_what_was_read_before_the_leases_ran_out_overtakes_nothing_that_waits_since() -> None:
+    """Entries of one read have the time of its beginning, and a grant in between may have a later one."""
+    rig = LeasedRig(c1=[A])
+    rig.join("c1", 0)
+    rig.now = 99.0
+    rig.entries(A, 1)
+    rig.now = 100.0
+    rig.flow("c1", 10)
+    rig.now = 99.0
+    rig.entries(A, 2)
+    assert rig.got("c1") == [1, 2]
+
+
 def test_a_message_that_could_go_at_once_waits_when_the_leases_have_run_out() -> None:
     """The short way of a plain message asks as well."""
     rig = LeasedRig(c1=[A])

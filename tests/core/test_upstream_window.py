@@ -150,10 +150,12 @@ def test_a_new_upstream_consumer_starts_from_nothing() -> None:
 )
 @example(steps=[(0, 951, 0, 50), (0, 0, MIB + 1, 1)])
 @example(steps=[(0, 999, 0, 11), (0, 1_005, 0, 1)])
+@example(steps=[(1_760, 2_759, 0, 1)])
 def test_it_never_grants_beyond_any_bound(steps: list[tuple[int, int, int, int]]) -> None:
     """Whatever happened before: no more on its way than the window, the maximum, and the bytes left."""
     upstream = known(budget_bytes=MIB)
-    for free, waiting, held, arrived in steps:
+    for free, waiting, other, arrived in steps:
+        held = other + waiting  # what waits holds bytes
         granted = grant(upstream, free=free, waiting=waiting, bytes_held=held)
         assert granted >= 0
         if granted:

@@ -181,7 +181,7 @@ class Scene:
 
     def leave(self) -> None:
         """The client goes: nothing of it may stay."""
-        finished(subscriptions_statistics_steps(self.subscriptions, None, None, 10))
+        finished(subscriptions_statistics_steps(self.subscriptions, None, None, None, 10))
         self.client.lose()
         for attempt in self.connector.attempts:
             if not attempt.decided:

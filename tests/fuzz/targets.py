@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.fuzz import (
     batch_target,
+    by_hand_target,
     codecs_target,
     frames_target,
     messages_target,
@@ -13,5 +14,13 @@ from tests.fuzz import (
 
 TARGETS = {
     module.TARGET.name: module.TARGET
-    for module in (frames_target, messages_target, metadata_target, batch_target, codecs_target, session_target)
+    for module in (
+        frames_target,
+        messages_target,
+        metadata_target,
+        batch_target,
+        by_hand_target,
+        codecs_target,
+        session_target,
+    )
 }

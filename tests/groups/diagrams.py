@@ -1,4 +1,4 @@
-"""`python -m tests.groups.diagrams`: draw the machines of `proxy.groups` from their tables, into docs/groups.md."""
+"""`python -m tests.groups.diagrams`: draw the machines of `proxy.groups` from their tables, into docs/streams.md."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from proxy.groups import leader_session, manager, session
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-DOCUMENT: Final = Path(__file__).parents[2] / "docs" / "groups.md"
+DOCUMENT: Final = Path(__file__).parents[2] / "docs" / "streams.md"
 MACHINES: Final[dict[str, Mapping[Any, Mapping[Any, tuple[Enum, Enum]]]]] = {
     "session": session.TABLE,
     "leader's side of a session": leader_session.TABLE,

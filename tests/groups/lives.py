@@ -26,6 +26,8 @@ class Outcome:
     replays: int
     """Times that the cursor was moved."""
     successions: int
+    removals: int
+    """Times that the last replica left and the group's topic went with it."""
 
 
 def live(seed: int, *, planned: bool = False, deeds: Sequence[str] = DEEDS) -> Outcome:
@@ -60,6 +62,7 @@ def live(seed: int, *, planned: bool = False, deeds: Sequence[str] = DEEDS) -> O
         versions=len(world.judge.versions),
         replays=world.replayed[True],
         successions=world.judge.successions_count,
+        removals=world.removals_count,
     )
 
 

@@ -23,6 +23,8 @@ class ModelGroupTopic:
     """How many producers it has had: what one sends does not arrive as another's."""
     said_nothing: bool = True
     """Whether who holds it now has stored nothing yet."""
+    epoch: int = 0
+    """The latest of all, those of records that are gone included."""
 
     def contend(self, replica: str) -> None:
         """Wait for the producer; who waits or has it changes nothing."""
@@ -35,6 +37,15 @@ class ModelGroupTopic:
             self.queue.remove(replica)
         if self.holder == replica:
             self.holder = None
+
+    def fence(self, replica: str) -> list[str]:
+        """Take the producer from its holder; the replicas that waited are refused, and returned."""
+        refused = [each for each in self.queue if each != replica]
+        self.queue.clear()
+        self.holder = replica
+        self.term += 1
+        self.said_nothing = True
+        return refused
 
     def promote(self) -> str | None:
         """Whoever is next, if nobody has it."""
@@ -50,14 +61,15 @@ class ModelGroupTopic:
         if (self.holder, self.term) != (replica, term):
             return False
         if self.said_nothing:
-            assert all(record.epoch > older.epoch for older in self.log), "an epoch was used twice"
+            assert record.epoch > self.epoch, "an epoch was used twice"
+            self.epoch = record.epoch
         self.said_nothing = False
         self.log.append(record)
         return True
 
-    def read(self) -> GroupMemory:
-        """The last record."""
-        return self.log[-1] if self.log else GroupMemory()
+    def read(self, now: float) -> GroupMemory:
+        """The last record; of none, the time as the epoch, as the product has it."""
+        return self.log[-1] if self.log else GroupMemory(epoch=int(now * 1_000))
 
 
 @dataclass

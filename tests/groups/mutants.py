@@ -13,6 +13,7 @@ MANAGER: Final = "proxy/groups/manager.py"
 MEMBER: Final = "proxy/net/group/member.py"
 ASSIGNMENT: Final = "proxy/net/group/assignment.py"
 TOPIC: Final = "proxy/net/group/topic.py"
+SWEEP: Final = "proxy/net/group/sweep.py"
 READER: Final = "proxy/net/group/topic_reader.py"
 PRODUCER: Final = "proxy/net/broker/producer.py"
 ELECTION: Final = "proxy/producers/election.py"
@@ -21,6 +22,8 @@ LEASES: Final = "proxy/core/stream_leases.py"
 STREAMS_HERE: Final = "proxy/core/streams_here.py"
 
 PROTOCOL: Final = " ".join(f"tests/groups/test_{name}.py" for name in ("session", "leader", "manager", "lives"))
+TOPIC_TESTS: Final = "tests/net/test_group_topic.py"
+SWEEP_TESTS: Final = "tests/net/test_group_sweep.py"
 PAUSES: Final = "tests/groups/test_pauses.py"
 ASSIGNMENT_TESTS: Final = "tests/net/test_group_assignment.py"
 RIVALRY: Final = "tests/producers/test_election.py tests/producers/test_rivals.py tests/net/test_producer_rivals.py"
@@ -128,8 +131,8 @@ MUTANTS = (
     _mutant(
         "a leader that goes leaves no record of what is free",
         LEADER,
-        "        if self._retiring and self._owners_known() != self._owners_stored:\n",
-        "        if False:\n",
+        " or (self._retiring and self._owners_known() != self._owners_stored):\n",
+        ":\n",
         PAUSES,
     ),
     _mutant(
@@ -184,8 +187,8 @@ MUTANTS = (
     _mutant(
         "a stream is opened while others are there that have to be forgotten",
         SESSION,
-        "        if self._forgetting:\n",
-        "        if False:\n",
+        "        if self._forgetting or self._leaving:\n",
+        "        if self._leaving:\n",
         PROTOCOL,
     ),
     _mutant(
@@ -245,6 +248,118 @@ MUTANTS = (
         "tests/net/test_group_member.py",
     ),
     _mutant(
+        "a leader that is silent keeps all standing",
+        MEMBER,
+        "            self._topic.fence()\n",
+        "            pass\n",
+        "tests/net/test_group_member.py",
+    ),
+    _mutant(
+        "who hears nothing at all fences a leader",
+        MEMBER,
+        "            and now - self._heard_self_at < 2 * self._timing.find_leader_s\n",
+        "",
+        "tests/net/test_group_member.py",
+    ),
+    _mutant(
+        "a leader that stood still speaks on",
+        MANAGER,
+        "        stood_still = now - self._ran_at > self._timing.silent_s\n",
+        "        stood_still = False\n",
+        "tests/groups/test_manager.py",
+    ),
+    _mutant(
+        "what is being closed is not told to the next leader",
+        SESSION,
+        "        held = tuple(self.state_of(stream) for stream in self._holdings)\n",
+        "        held = tuple(self.state_of(each) for each, how in self._holdings.items() if how is Holding.HELD)\n",
+        "tests/groups/test_session.py",
+    ),
+    _mutant(
+        "a replica that leaves opens what it has closed",
+        SESSION,
+        "        if self._forgetting or self._leaving:\n",
+        "        if self._forgetting:\n",
+        "tests/groups/test_session.py",
+    ),
+    _mutant(
+        "a lease is as long as the session's own replica is configured",
+        SESSION,
+        "sent_at + self._lease_s\n",
+        "sent_at + self._timing.lease_s\n",
+        "tests/groups/test_session.py",
+    ),
+    _mutant(
+        "longer leases of the leader before are not waited for",
+        "proxy/groups/timing.py",
+        "max(before_s, self.lease_s) * 1.1",
+        "self.lease_s * 1.1",
+        "tests/groups/test_leader.py",
+    ),
+    _mutant(
+        "an order that was taken back comes again with a late repetition",
+        "proxy/groups/kept_orders.py",
+        "        if before is not None and orders.number <= before.number:\n            return False\n",
+        "",
+        "tests/net/test_shared_orders.py",
+    ),
+    _mutant(
+        "a subscription that an operator has moved is moved back",
+        LEADER,
+        "            movable = each.granted - wanted.keys()\n",
+        "            movable = each.granted\n",
+        "tests/groups/test_ownership.py",
+    ),
+    _mutant(
+        "legs of a replica that shows no sign of life stay",
+        "proxy/net/owner/pulses.py",
+        "        for leg in legs:\n            leg.give_up(reason)\n",
+        "",
+        "tests/net/test_owner_pulses.py",
+    ),
+    _mutant(
+        "a replica's clients stay when it shows no sign of life",
+        "proxy/net/owner/door.py",
+        "        self._pulses.watch(told.teller, knock)\n",
+        "",
+        "tests/net/test_owner_door.py",
+    ),
+    _mutant(
+        "a connection for signs of life that was lost is not dialled again",
+        "proxy/net/owner/pulses.py",
+        "            self._redial = self._pulses.clock.call_later(REDIAL_S, self._consider_dialling)\n",
+        "            pass\n",
+        "tests/net/test_owner_pulses.py",
+    ),
+    _mutant(
+        "a worker that waits at a former owner is refused",
+        "proxy/net/subscription/workers.py",
+        "    if not (isinstance(error, OwnedElsewhere) and link.lead_on()):\n",
+        "    if True:\n",
+        "tests/net/test_subscription_owned.py",
+    ),
+    _mutant(
+        "an owner goes on with what it was given beside a dead one",
+        "proxy/net/subscription/upstream.py",
+        "        if self._was_beside():\n",
+        "        if False:\n",
+        "tests/net/test_subscription_owned.py",
+    ),
+    _mutant(
+        "who leads keeps its consumer of the group's topic",
+        READER,
+        "        self.close()\n        self._read(self._memory)\n",
+        "        self._timer.cancel()\n        self._read(self._memory)\n",
+        "tests/net/test_group_topic.py",
+    ),
+    _mutant(
+        "a leader does not hear of the next",
+        MANAGER,
+        "        overtaken = self.leader is not None and epoch > self.leader.epoch\n",
+        "        overtaken = False\n",
+        "tests/groups/test_manager.py",
+    ),
+    _mutant(
         "a stream goes while workers have some of it",
         ASSIGNMENT,
         "if release.stage is Stage.DRAINING and not streams_here.pending_in(self._dispatcher, stream):",
@@ -296,7 +411,7 @@ MUTANTS = (
     _mutant(
         "what waited for a lease is not looked at",
         STREAMS_HERE,
-        "        dispatcher.settle_waiting(now)\n        _serve_begun(dispatcher, now)\n",
+        "        dispatcher.settle_waiting(now)\n        dispatcher.serve_begun(now)\n",
         "        assert now >= 0\n",
         CORE,
     ),
@@ -355,5 +470,54 @@ MUTANTS = (
         "or (self.state is State.OVER and not isinstance(reply, Exception)):",
         "or False:",
         "tests/net/test_gateway_producer.py",
+    ),
+    _mutant(
+        "a topic is removed that says who may deliver",
+        LEADER,
+        "return self.settled and not self._sessions and not self._owners_stored",
+        "return self.settled and not self._sessions",
+        "tests/groups/test_manager.py",
+    ),
+    _mutant(
+        "the deployment's topic goes with its last replica",
+        MANAGER,
+        "if ended and self.group != DEPLOYMENT:",
+        "if ended:",
+        "tests/groups/test_manager.py",
+    ),
+    _mutant(
+        "a group that comes back begins with the first epoch again",
+        TOPIC,
+        "memory = replace(memory, epoch=int(self._clock.time() * 1_000))",
+        "pass",
+        TOPIC_TESTS,
+    ),
+    _mutant(
+        "a replica does not wait for its group's topic to go",
+        MEMBER,
+        "self.manager.state is ManagerState.OUT and not self._removing and",
+        "self.manager.state is ManagerState.OUT and",
+        "tests/net/test_group_member.py",
+    ),
+    _mutant(
+        "a topic is swept at once",
+        SWEEP,
+        "self._timer = self._clock.call_later(self._timing.alone_s, lambda: self._alone(due))",
+        "self._timer = self._clock.call_later(0.0, lambda: self._alone(due))",
+        SWEEP_TESTS,
+    ),
+    _mutant(
+        "a replica that stood still sweeps a topic",
+        SWEEP,
+        "if self._clock.now() > due + self._timing.late_s:",
+        "if self._clock.now() < due:",
+        SWEEP_TESTS,
+    ),
+    _mutant(
+        "the deployment's topic is swept",
+        SWEEP,
+        "self._done = {group_topic_name(namespace, DEPLOYMENT)}",
+        "self._done: set[str] = set()",
+        SWEEP_TESTS,
     ),
 )

@@ -19,6 +19,7 @@ from proxy.groups.messages import (
     ReplayDone,
     ReplayTarget,
     ReplayWanted,
+    ReplicaSilent,
     Report,
     SessionId,
     Stamp,
@@ -99,14 +100,14 @@ class SessionRig:
         """LEASE_STREAMS."""
         return self.hear(LeaseStreams(self.header(epoch=epoch), version(number, epoch), streams, 16))
 
-    def update(self, old: int, new: int, *streams: int) -> list[str]:
+    def update(self, old: int, new: int, *streams: int, epoch: int = 1) -> list[str]:
         """UPDATE_STREAMS."""
-        return self.hear(UpdateStreams(self.header(), version(old), version(new), streams))
+        return self.hear(UpdateStreams(self.header(epoch=epoch), version(old, epoch), version(new, epoch), streams))
 
-    def renew(self, number: int, old: int | None = None) -> list[str]:
+    def renew(self, number: int, old: int | None = None, *, epoch: int = 1) -> list[str]:
         """RENEW_STREAM_LEASE in both forms."""
-        before = None if old is None else version(old)
-        return self.hear(RenewStreamLease(self.header(), version(number), before))
+        before = None if old is None else version(old, epoch)
+        return self.hear(RenewStreamLease(self.header(epoch=epoch), version(number, epoch), before))
 
     def began(self, epoch: int) -> list[str]:
         """Another leader, told to all."""
@@ -145,6 +146,8 @@ class LeaderRig:
         self.announced: list[int] = []
         """Epochs, each time."""
         self.successors: list[str] = []
+        self.silent: list[str] = []
+        """Replicas of which nothing was heard, each time that it was said."""
         self.leads: dict[str, int] = {}
         """How many groups replicas lead, as they report."""
         self.repositions: list[ReplayTarget] = []
@@ -158,6 +161,8 @@ class LeaderRig:
             elif isinstance(act, Announce):
                 if isinstance(act.message, LeaderBegan):
                     self.announced.append(act.message.epoch)
+                elif isinstance(act.message, ReplicaSilent):
+                    self.silent.append(act.message.replica)
                 else:
                     self.successors.append(act.message.successor)
             elif isinstance(act, Reposition):

@@ -261,14 +261,12 @@ class Fleet:
             world.now = end
 
     def settle(self) -> None:
-        """Until nothing moves any more in any group."""
+        """Until nothing moves any more in any group: in all at one moment, for a leader may give way to another."""
         end = self.now + SETTLE_S_MAX
-        unsettled = self.worlds
         self.busy = False
-        while unsettled:
+        while unsettled := [world for world in self.worlds if not (world.settled() and len(world.leaders) == 1)]:
             assert self.now < end, f"{len(unsettled)} groups have not settled in {SETTLE_S_MAX:.0f} s"
             self.pass_time(STEP_S)
-            unsettled = [world for world in unsettled if not (world.settled() and len(world.leaders) == 1)]
 
     def check(self) -> None:
         """See `GroupWorld.check`."""

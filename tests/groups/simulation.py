@@ -18,16 +18,19 @@ from typing import Any
 from proxy.groups.encoding import decode_message
 from proxy.groups.leader import GroupLeader
 from proxy.groups.manager import LeaderManager
+from proxy.groups.manager import State as ManagerState
 from proxy.groups.memory import GroupMemory
 from proxy.groups.messages import (
     FromLeader,
     FromSession,
+    KeepOrders,
     LeaderBegan,
     LeaderRetires,
     LeaseStreams,
     OfLeaders,
     OfReplay,
     ReplayTarget,
+    ReplicaSilent,
     SessionId,
     UpdateStreams,
     Version,
@@ -43,6 +46,7 @@ from tests.groups.rig import deliverable
 
 GROUP = GroupId("persistent://public/default/orders", "billing")
 OPEN_AGAIN_S = 0.3
+CANDIDATE = ManagerState.CANDIDATE
 PREFETCH = 4
 """Messages of a stream that a replica has ahead of its workers: what must not be delivered when the lease is over."""
 
@@ -128,12 +132,12 @@ class Judge:
         """Everything has been acknowledged: all that had to come again has come."""
         assert not any(self.wanted), f"the cursor was moved, and this did not come again: {self.wanted}"
 
-    def told(self, message: FromLeader | OfLeaders | OfReplay) -> None:
+    def told(self, message: FromLeader | OfLeaders | OfReplay | KeepOrders) -> None:
         """A leader says something."""
         if isinstance(message, LeaderBegan):
             self.leads(message.epoch, message.leader)
             return
-        if isinstance(message, OfReplay):
+        if isinstance(message, OfReplay | KeepOrders | ReplicaSilent):
             return
         if isinstance(message, LeaderRetires):
             self.successions_count += 1
@@ -448,9 +452,28 @@ class ReplicaTopic:
     def insist(self) -> None:
         """As the port says; this broker forgets nobody."""
 
+    def fence(self) -> None:
+        """As the port says."""
+
+        def fenced() -> None:
+            world = self._world
+            if self._replica.manager.state is not CANDIDATE or world.topic.holder == self._replica.name:
+                return
+            world.fences_count += 1
+            former = None if world.topic.holder is None else world.replicas[world.topic.holder]
+            if former is not None and former.alive:
+                world._when_connected(former, former.member.lost)
+            for name in world.topic.fence(self._replica.name):
+                other = world.replicas[name]
+                if other.alive:
+                    world.topic.contend(name)  # at once, where the product waits a moment
+            self._replica.member.granted()
+
+        self._world.ask(self._replica, fenced)
+
     def read(self) -> None:
         """As the port says."""
-        self._world.ask(self._replica, lambda: self._replica.member.read(self._world.topic.read()))
+        self._world.ask(self._replica, lambda: self._replica.member.read(self._world.topic.read(self._world.now)))
 
     def store(self, record: GroupMemory) -> None:
         """As the port says."""
@@ -469,6 +492,20 @@ class ReplicaTopic:
         self._world.topic.leave(self._replica.name)
         self._world.promote()
 
+    def remove(self, removed: Callable[[], None]) -> None:
+        """As the port says; the broker deletes the topic soon, or not before it is used again."""
+        world = self._world
+        term = world.topic.term
+
+        def asked() -> None:
+            if (world.topic.holder, world.topic.term) == (self._replica.name, term) and world.random.random() < 0.5:
+                world.topic.log.clear()
+                world.removals_count += 1
+            self.close()
+            removed()
+
+        world.ask(self._replica, asked)
+
 
 class World:
     """Time, chance, network, Pulsar and all replicas."""
@@ -482,6 +519,9 @@ class World:
         self.streams = [ModelStream() for _ in range(streams_count)]
         self.judge = Judge(streams_count)
         self.replicas: dict[str, Replica] = {}
+        self.fences_count = 0
+        self.removals_count = 0
+        """How often the group's topic was removed with all that it said."""
         self.replayed: Counter[bool] = Counter()
         """Answers of leaders: whether the cursor was moved."""
         self._names = itertools.count(1)

@@ -1,4 +1,4 @@
-"""The diagrams in docs/groups.md are those of the tables."""
+"""The diagrams in docs/streams.md are those of the tables."""
 
 from __future__ import annotations
 

@@ -14,12 +14,13 @@ from proxy.groups.memory import GroupMemory
 from proxy.groups.messages import (
     FromLeader,
     FromSession,
+    KeepOrders,
     OfLeaders,
     OfReplay,
 )
 from tests.groups.rig import ALICE
 
-MESSAGES = (*get_args(FromSession), *get_args(FromLeader), *get_args(OfLeaders), *get_args(OfReplay))
+MESSAGES = (*get_args(FromSession), *get_args(FromLeader), *get_args(OfLeaders), *get_args(OfReplay), KeepOrders)
 
 
 def values(*kinds: type[Any]) -> st.SearchStrategy[Any]:

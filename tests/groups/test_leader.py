@@ -63,11 +63,11 @@ def test_nobody_is_told_before_it_is_stored() -> None:
     assert rig.find(ALICE) == rig.find(BOB) == []
     assert rig.find(ALICE) == [], "it asks again, and is told no sooner for that"
     (record,) = [act.record for act in rig.unstored]
-    assert record == GroupMemory(1, "leader", 1, 4)
+    assert record == GroupMemory(1, "leader", 1, 4, lease_s=TIMING.lease_s)
     rig.store()
     assert rig.says() == [("lease", "a")]
     (record,) = [act.record for act in rig.unstored]
-    assert record == GroupMemory(1, "leader", 2, 4)
+    assert record == GroupMemory(1, "leader", 2, 4, lease_s=TIMING.lease_s)
     rig.store()
     assert rig.says() == [("lease", "b")]
 
@@ -177,7 +177,7 @@ def test_a_new_leader_keeps_streams_for_those_who_had_them() -> None:
     rig.joined(BOB, 2, 3)
     rig.wait(DELAY)
     assert rig.leader.owners == {2: BOB, 3: BOB}
-    while rig.now < 100.0 + TIMING.drop_s - 1.0:
+    while rig.now < 100.0 + TIMING.last_lease_s(0.0) - 1.0:
         rig.states(BOB, rig.number(BOB))
         rig.wait(1.0)
     assert rig.leader.owners == {2: BOB, 3: BOB}
@@ -339,3 +339,39 @@ def test_every_word_has_its_epoch_and_a_later_stamp() -> None:
     assert stamps == sorted(set(stamps))
     assert {stamp.epoch for stamp in stamps} == {7}
     assert all(message.version.epoch == 7 for message in rig.told if isinstance(message, LeaseStreams))
+
+
+def test_a_silent_replica_is_told_to_all() -> None:
+    """As long as it has something and says nothing; and after a new leader began, one that has not found it."""
+    rig = LeaderRig()
+    rig.joined(ALICE)
+    rig.joined(BOB)
+    mine = rig.number(BOB)
+    silent: list[float] = []
+    while rig.now < 100.0 + TIMING.drop_s:
+        rig.states(BOB, mine)
+        if rig.silent:
+            assert set(rig.silent) == {ALICE.replica}
+            silent.append(rig.now)
+            rig.silent.clear()
+        rig.wait(1.0)
+    assert silent
+    assert silent[0] >= 100.0 + TIMING.silent_s
+    rig = LeaderRig(memory=GroupMemory(4, "old", 9, 4, ((0, ALICE), (1, BOB))), epoch=5)
+    rig.joined(BOB, 1)
+    rig.wait(2 * TIMING.renew_s)
+    assert set(rig.silent) == {ALICE.replica}
+
+
+def test_the_leases_of_the_leader_before_are_waited_for_also_if_they_are_longer() -> None:
+    """It may have been configured otherwise, and its record says how."""
+    had = ((0, ALICE), (1, BOB), (2, BOB), (3, BOB))
+    rig = LeaderRig(memory=GroupMemory(4, "old", 9, 4, had, lease_s=3 * TIMING.lease_s), epoch=5)
+    rig.joined(BOB, 1, 2, 3)
+    rig.wait(DELAY)
+    while rig.now < 100.0 + 3 * TIMING.lease_s:
+        rig.states(BOB, rig.number(BOB))
+        rig.wait(1.0)
+        assert 0 not in rig.leader.owners
+    rig.wait(2.0)
+    assert rig.leader.owners[0] == BOB

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
+import pytest
+
+from proxy.groups.bundles import DEPLOYMENT
 from proxy.groups.leader import Store, Tell
-from proxy.groups.manager import TABLE, Errand, Event, LeaderManager, State
+from proxy.groups.manager import TABLE, Errand, Event, LeaderManager, ManagerAct, State
 from proxy.groups.memory import GroupMemory
 from proxy.groups.messages import FindLeader, Report, UpdateStreams, UpdateStreamStates
 from proxy.groups.streams import StreamState
 from tests.groups.rig import ALICE, GROUP, TIMING
+
+QUESTION = FindLeader(Report(GROUP, ALICE, 1, 1), ())
 
 
 def manager() -> LeaderManager:
@@ -114,8 +120,28 @@ def test_one_without_a_session_waits_for_nothing() -> None:
 def test_one_that_leads_alone_leaves_at_once() -> None:
     """Nobody has anything, and the topic says so."""
     found = leading()
-    assert found.unwant(0.0) == [Errand.CLOSE]
+    assert found.unwant(0.0) == [Errand.REMOVE], "and the group has ended"
     assert (found.state, found.leader, found.due()) == (State.OUT, None, None)
+
+
+def test_the_deployments_topic_stays_when_the_last_replica_leaves() -> None:
+    """It has what operators ordered, for the replicas that come later."""
+    found = LeaderManager(DEPLOYMENT, "here", 4, TIMING)
+    found.want(0.0)
+    found.granted(0.0)
+    found.read(GroupMemory(), 0.0)
+    found.stored(0.0)
+    assert found.unwant(0.0) == [Errand.CLOSE]
+
+
+def test_a_topic_stays_that_says_who_may_deliver() -> None:
+    """A replica that was not heard of may have a stream still: the next leader keeps it for that one."""
+    found = manager()
+    found.want(0.0)
+    found.granted(0.0)
+    found.read(GroupMemory(6, "there", 5, 4, ((1, ALICE),)), 0.0)
+    found.stored(0.0)
+    assert found.unwant(0.0) == [Errand.CLOSE]
 
 
 def test_one_that_goes_idle_while_it_has_a_session_waits_on() -> None:
@@ -146,3 +172,23 @@ def test_one_that_retires_does_not_wait_for_ever() -> None:
     assert Errand.CLOSE not in found.tick(TIMING.retire_s - 0.1)
     assert found.tick(TIMING.retire_s)[-1] is Errand.CLOSE
     assert found.state is State.OUT
+
+
+@pytest.mark.parametrize(
+    "wake", [lambda found, now: found.tick(now), lambda found, now: found.receive(QUESTION, now), LeaderManager.stored]
+)
+def test_one_that_stood_still_leads_no_more(wake: Callable[[LeaderManager, float], list[ManagerAct]]) -> None:
+    """Another may have taken its producer, and it would speak of owners that are none."""
+    found = leading()
+    assert Errand.CLOSE not in found.tick(TIMING.silent_s), "so long it may be silent"
+    assert wake(found, 2 * TIMING.silent_s + 0.1) == [Errand.CLOSE, Errand.CONTEND]
+    assert (found.state, found.leader) == (State.CANDIDATE, None)
+
+
+def test_one_that_hears_of_a_later_leader_leads_no_more() -> None:
+    """Of itself it hears, too, and of those before it."""
+    found = leading()
+    assert found.began(1, 0.0) == found.began(0, 0.0) == []
+    assert found.state is State.LEADING
+    assert found.began(2, 0.0) == [Errand.CLOSE, Errand.CONTEND]
+    assert manager().began(2, 0.0) == []

@@ -51,9 +51,10 @@ def test_the_leader_leaves(seed: int) -> None:
     for _ in range(3):
         world.join()
         world.pass_time(5.0)
+    (former,) = world.leaders
     leader_of(world).leave()
     assert standing_still(world, 10.0, ALL) < SOON_S
-    assert [leader.epoch for leader in world.leaders] == [2]
+    assert [leader.epoch for leader in world.leaders] == [former.epoch + 1]
 
 
 @pytest.mark.parametrize("seed", range(10))
@@ -81,3 +82,24 @@ def test_the_leader_dies(seed: int) -> None:
     assert kept
     world.kill(leading)
     assert standing_still(world, 4.0, kept) < SOON_S
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_the_leader_is_frozen(seed: int) -> None:
+    """Another takes its producer away: what the others have goes on, and in the end what the frozen one had."""
+    world = World(seed, CHANCES)
+    for _ in range(3):
+        world.join()
+        world.pass_time(5.0)
+    leading = leader_of(world)
+    its_own = [stream for stream in ALL if may_deliver(leading, stream)]
+    others = [stream for stream in ALL if stream not in its_own]
+    world.pause(leading, 30.0)
+    timing = world.timing
+    assert standing_still(world, 10.0, others) < timing.drop_s + timing.fence_spread_s + SOON_S - timing.lease_s + 1.0
+    assert world.fences_count >= 1
+    world.pass_time(10.0)
+    assert standing_still(world, 5.0, ALL) < SOON_S, "all is delivered by the others"
+    world.pass_time(10.0)
+    assert len(world.leaders) == 1, "the former leader leads no more"
+    assert its_own

@@ -82,7 +82,7 @@ def test_all_groups_have_leaders_which_go_to_other_replicas(lived: dict[str, Pha
 def test_leaders_go_where_few_are(lived: dict[str, Phase], order: str) -> None:
     """Who comes first leads first, be it all groups; within a minute no replica leads many more than another."""
     if order == IN_TURN:
-        assert max(lived["begin"].leads) > GROUPS[order] / 2
+        assert max(lived["begin"].leads) - min(lived["begin"].leads) > 3, "there was nothing to even out"
     for name in ("leaders even out", "leaders even out again"):
         assert max(lived[name].leads) - min(lived[name].leads) <= 3, lived[name].leads
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from proxy.groups.messages import FindLeader, LeaseStreams, RenewStreamLease, UpdateStreams, UpdateStreamStates
@@ -231,6 +233,31 @@ def test_it_leaves_when_everything_is_given_back() -> None:
     assert rig.session.due() is None
 
 
+def test_what_is_being_released_is_told_to_the_next_leader() -> None:
+    """It is here until it is closed: else the leader would lease it to others, or move the cursor below it."""
+    rig = updating()
+    assert rig.began(2) == ["hold 1", "hold 2"]
+    (find,) = rig.said
+    assert isinstance(find, FindLeader)
+    assert sorted(state.stream for state in find.held) == [0, 1, 2]
+    assert rig.lease(1, 0, 1, 2, epoch=2) == ["open 1", "open 2"]
+    assert rig.released(0) == ["open 0"]
+
+
+def test_who_leaves_opens_nothing_that_it_has_closed() -> None:
+    """A leader that found it with what it drains leases that back first, and takes it away then."""
+    rig = updating()
+    rig.take(rig.session.leave(rig.now))
+    assert rig.began(2) == ["hold 1", "hold 2", "release 1", "release 2"]
+    assert rig.lease(1, 0, 1, 2, epoch=2) == []
+    assert rig.released(0) == []
+    assert rig.released(1) == rig.released(2) == []
+    rig.update(1, 2, epoch=2)
+    rig.said.clear()
+    rig.renew(2, epoch=2)
+    assert rig.heard()[-1] == "Disconnect"
+
+
 def test_it_leaves_though_nobody_answers() -> None:
     """After the time that workers have, and that a leader has to be found."""
     rig = replaying(0)
@@ -318,3 +345,14 @@ def test_streams_that_go_together_are_told_together() -> None:
     assert [(state.stream, state.finished) for state in report.states] == [(0, True), (1, True)]
     rig.take(rig.session.released_each([0], rig.now))
     assert rig.heard() == ["UpdateStreamStates"]
+
+
+def test_a_lease_lasts_as_long_as_its_leader_says() -> None:
+    """All sessions of a group have leases of one length, however their replicas are configured."""
+    rig = SessionRig()
+    header = replace(rig.header(), lease_s=2.0)
+    rig.hear(LeaseStreams(header, version(1), (0,), 16))
+    rig.wait(1.9)
+    assert deliverable(rig.session, 0, rig.now)
+    rig.wait(0.2)
+    assert not deliverable(rig.session, 0, rig.now)

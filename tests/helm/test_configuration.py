@@ -20,7 +20,8 @@ from tests.helm.chart import SCENARIOS, Chart, configuration, pod_spec, workload
 
 OWNED = {
     "listen", "admin_listen", "listen_tls", "tls_certificate_file", "tls_key_file", "tls_client_ca_file",
-    "replica_name", "broker_token", "journal_key_secret",
+    "replica_name", "replica_listen", "replica_address", "replica_secret_file", "replica_tls_certificate_file",
+    "replica_tls_key_file", "replica_tls_ca_file", "broker_token", "journal_key_secret",
 }  # fmt: skip
 """Settings that are the chart's own."""
 
@@ -35,7 +36,7 @@ def check_config(text: str, place: Path) -> dict[str, Any]:
     file.write_text(moved)
     environment = {name: value for name, value in os.environ.items() if not name.startswith("KEYLINE_")}
     command = [sys.executable, "-m", "proxy.cli", "check-config", "--config", str(file), "--json"]
-    environment["KEYLINE_REPLICA_NAME"] = "events-keyline-0"
+    environment |= {"KEYLINE_REPLICA_NAME": "events-keyline-0", "KEYLINE_REPLICA_ADDRESS": "10.0.0.1:6670"}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stdout
     settings: dict[str, Any] = json.loads(done.stdout)["settings"]

@@ -22,6 +22,7 @@ SENTENCES = [
     ("minimal", ['config.journal_key_secret="x"'], "name that in journal.keySecret.existingSecret"),
     ("minimal", ['config.listen="0.0.0.0:1"'], "choose the host by listenHost"),
     ("minimal", ['config.replica_name="x"'], "each replica is named after its pod"),
+    ("minimal", ['config.replica_secret_file="/x"'], "name the Secret in replicas.existingSecret"),
     ("minimal", ["shutdown.terminationGracePeriodSeconds=30"], "(30) must be at least 50"),
     ("minimal", ["shutdown.terminationGracePeriodSeconds=60", "config.drain_timeout_s=40"], "must be at least 65"),
     ("minimal", ["config.metrics_open=false"], "set monitoring.scrape.kind to none"),

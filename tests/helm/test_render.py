@@ -104,9 +104,9 @@ def test_every_mount_has_its_volume(chart: Chart, scenario: str) -> None:
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_no_secret_is_in_a_config_map(chart: Chart, scenario: str) -> None:
-    """The chart makes no Secret either: it refers to those that exist."""
+    """The chart makes no Secret but that of replicas: it refers to those that exist."""
     manifests = chart.render(scenario)
-    assert not of_kind(manifests, "Secret")
+    assert {secret["metadata"]["name"] for secret in of_kind(manifests, "Secret")} <= {"events-keyline-replicas"}
     for manifest in of_kind(manifests, "ConfigMap"):
         for name, text in manifest["data"].items():
             if name == "keyline.toml":
@@ -167,7 +167,9 @@ def test_the_admin_api_is_not_public_with_the_clients_port(chart: Chart) -> None
 def test_a_policy_leads_to_the_release_and_nowhere_else(chart: Chart) -> None:
     """By the labels that the release's pods have."""
     spec = one(chart.render("secured-release"), "NetworkPolicy")["spec"]
-    to_names, to_brokers = spec["egress"]
+    to_replicas, to_names, to_brokers = spec["egress"]
+    own = {"podSelector": {"matchLabels": workload(chart.render("secured-release"))["spec"]["selector"]["matchLabels"]}}
+    assert to_replicas == {"to": [own], "ports": [{"port": 6670}]}
     assert {port["port"] for port in to_names["ports"]} == {53}
     assert to_brokers["to"] == [
         {
@@ -176,7 +178,9 @@ def test_a_policy_leads_to_the_release_and_nowhere_else(chart: Chart) -> None:
         }
     ]
     assert [port["port"] for port in to_brokers["ports"]] == [6651, 8443]
-    assert [rule["ports"] for rule in spec["ingress"]] == [[{"port": "pulsar"}], [{"port": "admin"}]]
+    clients, admin, replicas = spec["ingress"]
+    assert (clients["ports"], admin["ports"]) == ([{"port": "pulsar"}], [{"port": "admin"}])
+    assert replicas == {"from": [own], "ports": [{"port": "replicas"}]}
 
 
 def test_the_certificate_names_every_service(chart: Chart) -> None:

@@ -5,6 +5,9 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tomllib
+from base64 import b64decode
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -14,10 +17,19 @@ from integration.certificates import Authority
 from integration.gateway import KeylineGateway
 from integration.ports import LOOPBACK, free_ports
 from integration.standalone import PulsarStandalone
+from tests.helm.chart import Chart, configuration, one
 
 pytestmark = pytest.mark.slow
 
 RUN_S_MAX = 60
+NAMES = {
+    "groups_enabled",
+    "groups_mode",
+    "replica_secret_file",
+    "replica_tls_certificate_file",
+    "replica_tls_key_file",
+    "replica_tls_ca_file",
+}
 
 
 def smoke(
@@ -39,12 +51,41 @@ def smoke(
     )
 
 
-def test_it_passes_twice_through_replicas_that_are_a_group(pulsar: PulsarStandalone, tmp_path: Path) -> None:
-    """As with the chart's defaults; what an earlier run left does not confuse a later one."""
+def replicas_settings(chart: Chart, directory: Path) -> dict[str, str]:
+    """What the chart sets for replicas, with the files of its Secret in a directory."""
+    manifests = chart.render("minimal")
+    directory.mkdir()
+    for name, value in one(manifests, "Secret")["data"].items():
+        (directory / name).write_bytes(b64decode(value))
+    found = tomllib.loads(configuration(manifests).replace("/etc/keyline/replicas", str(directory)))
+    return {name: str(value).lower() if value is True else value for name, value in found.items() if name in NAMES}
+
+
+def test_it_passes_twice_through_replicas_that_are_a_group(
+    pulsar: PulsarStandalone, chart: Chart, tmp_path: Path
+) -> None:
+    """As with the chart's defaults: two, of which one leads the worker to the other, by the chart's own Secret.
+
+    What an earlier run left does not confuse a later one.
+    """
     topic = f"persistent://public/default/smoke-{os.getpid()}"
-    settings = {"groups_enabled": "true"}
-    with KeylineGateway(pulsar.service_url, pulsar.admin_url, tmp_path, settings=settings) as gateway:
-        for _ in range(2):
+    settings = replicas_settings(chart, tmp_path / "files")
+    ports = free_ports(6)
+    with ExitStack() as stack:
+        gateways = [
+            stack.enter_context(
+                KeylineGateway(
+                    pulsar.service_url,
+                    pulsar.admin_url,
+                    tmp_path / f"replica-{number}",
+                    port=ports[2 + number],
+                    admin_port=ports[4 + number],
+                    settings=settings | {"replica_name": f"replica-{number}", "replica_listen": f"{LOOPBACK}:{port}"},
+                )
+            )
+            for number, port in enumerate(ports[:2])
+        ]
+        for gateway in gateways:
             done = smoke(gateway.service_url, topic)
             assert done.returncode == 0, done.stderr
             assert "100 messages with 10 keys" in done.stdout

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Protocol
@@ -17,6 +18,7 @@ from integration.gateway import KeylineGateway
 from integration.load.audit import AuditResult
 from integration.load.report import audit_lines
 from integration.logs import tail
+from integration.replicas import Replicas
 from integration.standalone import PulsarStandalone
 
 LOG_LINES = 80
@@ -47,8 +49,15 @@ def start_gateway(tmp_path: Path) -> Iterator[StartGateway]:
 
 
 @pytest.fixture(scope="session")
-def gateway(broker: PulsarStandalone, tmp_path_factory: pytest.TempPathFactory) -> Iterator[KeylineGateway]:
-    """A gateway shared by all tests on one broker that leave it alone."""
+def gateway(
+    broker: PulsarStandalone, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> Iterator[KeylineGateway]:
+    """A gateway shared by all tests on one broker that leave it alone; with `--replicas`, one of several."""
+    count: int = request.config.getoption("--replicas")
+    if count > 1:
+        with ExitStack() as stack:
+            yield Replicas(stack, broker, tmp_path_factory.mktemp("replicas")).start(count)
+        return
     with KeylineGateway(broker.service_url, broker.admin_url, tmp_path_factory.mktemp("gateway")) as shared:
         yield shared
 

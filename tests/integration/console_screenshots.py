@@ -3,7 +3,7 @@
 A broker, a gateway and official clients of its own tell a small story: orders are billed by four workers, one of which
 holds what it got, so that a fifth that joins waits for some of its slots. A ledger has one writer at a time, and three
 more stand by. Three replicas share another subscription: the third has just come, and the second gives it streams whose
-messages a worker has still.
+messages a worker has still. Three more own a subscription each.
 """
 
 from __future__ import annotations
@@ -24,8 +24,10 @@ from playwright.sync_api import Browser, Page, expect
 
 from integration.artifacts import PULSAR_VERSIONS
 from integration.gateway import KeylineGateway
+from integration.ports import LOOPBACK, free_ports
 from integration.standalone import PulsarStandalone
 from tests.integration.browser import NARROW, WIDE, Complaints, chromium, fresh_page
+from tests.integration.causes_rig import CAUSES, Crew, worked
 from tests.integration.clients import available, key_shared
 from tests.integration.conditions import eventually
 from tests.integration.exclusive_rig import PRIORITY
@@ -46,8 +48,25 @@ WRITERS: Final = {"ledger-eu-1": 10, "ledger-us-1": 5, "ledger-ap-1": 1, "ledger
 PARCELS: Final = "persistent://public/default/parcels"
 PACKING: Final = "packing"
 REPLICAS: Final = ("keyline-0", "keyline-1", "keyline-2")
+SHIPMENTS: Final = {
+    f"persistent://public/default/shipments-{area}": [f"shipping-{area}-{number}" for number in range(count)]
+    for area, count in (("ap", 2), ("eu", 4), ("us", 3))
+}
+"""Topics, and their workers, which are connected to a replica each."""
+MEDIUM: Final = (1440, 760)
+"""Of replicas in owner mode."""
 TALL: Final = (1440, 980)
 """Of a group with all its streams."""
+
+
+TROUBLES: Final = {
+    "orders": "stopped_acknowledging",
+    "invoices": "look_ahead_full",
+    "payments": "slow",
+    "returns": "",
+    "audit": "",
+}
+"""Topics, and what is wrong with each."""
 
 
 class Story:
@@ -189,7 +208,7 @@ def written(gateway: KeylineGateway, broker: PulsarStandalone) -> Iterator[None]
 @contextmanager
 def shared(broker: PulsarStandalone, place: Path) -> Iterator[KeylineGateway]:
     """Replicas of one subscription, up to the moment of the picture; gives the one that leads."""
-    settings = {"groups_enabled": "true", "group_drain_s": "120"}
+    settings = {"groups_enabled": "true", "groups_mode": "streams", "group_drain_s": "120"}
     with ExitStack() as running:
         gateways = [
             running.enter_context(
@@ -210,6 +229,71 @@ def shared(broker: PulsarStandalone, place: Path) -> Iterator[KeylineGateway]:
         list(available(packers[1]))
         running.enter_context(packer(gateways[2]))
         yield gateways[0]
+
+
+@contextmanager
+def owned(broker: PulsarStandalone, place: Path) -> Iterator[KeylineGateway]:
+    """Replicas in owner mode with some subscriptions; gives one of them."""
+    secret = place / "replica-secret"
+    secret.write_text("a secret of the replicas of these pictures\n")
+    with ExitStack() as running:
+        gateways = [
+            running.enter_context(
+                KeylineGateway(
+                    broker.service_url,
+                    broker.admin_url,
+                    place / f"owner-{name}",
+                    settings={
+                        "groups_enabled": "true",
+                        "replica_name": name,
+                        "replica_listen": f"{LOOPBACK}:{port}",
+                        "replica_secret_file": str(secret),
+                    },
+                )
+            )
+            for name, port in zip(REPLICAS, free_ports(len(REPLICAS)), strict=True)
+        ]
+        eventually(lambda: owners_at(gateways[0]) == len(REPLICAS), "bundles at all replicas")
+        for gateway, (topic, names) in zip(gateways, SHIPMENTS.items(), strict=True):
+            client = running.enter_context(client_of(gateway.service_url))
+            for name in names:
+                key_shared(client, topic, name, subscription_name="shipping")
+        yield gateways[1]
+
+
+@contextmanager
+def troubled(broker: PulsarStandalone, place: Path) -> Iterator[KeylineGateway]:
+    """Subscriptions in trouble and well ones; gives their gateway."""
+    with (
+        KeylineGateway(broker.service_url, broker.admin_url, place / "troubled") as gateway,
+        client_of(gateway.service_url) as client,
+    ):
+        crews = {name: Crew(gateway, client, f"persistent://public/default/{name}") for name in TROUBLES}
+        try:
+            keys = {name: CAUSES[state](crews[name]) for name, state in TROUBLES.items() if state}
+            for name, crew in crews.items():
+                if name not in keys:
+                    worked(crew, f"{name}-1", f"{name}-2").keep_sending(KEYS)
+            for name, key in keys.items():
+                crews[name].until(key, TROUBLES[name])
+            yield gateway
+        finally:
+            for crew in crews.values():
+                crew.end()
+
+
+def take_home(browser: Browser, gateway: KeylineGateway, name: str, size: tuple[int, int], scheme: str) -> None:
+    """All subscriptions, with the lines of some readings."""
+    with fresh_page(browser, size, scheme) as (page, complaints):
+        page.goto(gateway.admin_url)
+        expect(page.locator("#home-table tbody tr")).to_have_count(len(TROUBLES))
+        page.wait_for_timeout(3 * SETTLED_MS)
+        keep(page, complaints, name)
+
+
+def owners_at(gateway: KeylineGateway) -> int:
+    """How many replicas own something."""
+    return sum(each["bundles"] > 0 for each in gateway.deployment()["replicas"])
 
 
 @contextmanager
@@ -282,6 +366,14 @@ def take_group(browser: Browser, gateway: KeylineGateway, name: str, size: tuple
         keep(page, complaints, name)
 
 
+def take_owners(browser: Browser, gateway: KeylineGateway, name: str, size: tuple[int, int], scheme: str) -> None:
+    """One of replicas in owner mode."""
+    with fresh_page(browser, size, scheme) as (page, complaints):
+        page.goto(f"{gateway.admin_url}/#groups")
+        expect(page.locator("#owned-table tbody tr")).to_have_count(len(SHIPMENTS), timeout=30_000)
+        keep(page, complaints, name)
+
+
 def keep(page: Page, complaints: Complaints, name: str) -> None:
     """Write it, if the page is well."""
     page.screenshot(path=IMAGES / name)
@@ -307,6 +399,10 @@ def main() -> int:
             take(browser, gateway, key, "console-420x900-dark.png", NARROW, "dark")
             take_producers(browser, gateway, LEDGER, "console-producers-light.png", SMALL, "light")
             take_producers(browser, gateway, "", "console-producers-list-dark.png", SMALL, "dark")
+            with troubled(broker, place) as gateway_in_trouble:
+                take_home(browser, gateway_in_trouble, "console-home-light.png", WIDE, "light")
+            with owned(broker, place) as replica:
+                take_owners(browser, replica, "console-owners-light.png", MEDIUM, "light")
             with shared(broker, place) as leader:
                 take_group(browser, leader, "console-groups-light.png", TALL, "light")
     return 0

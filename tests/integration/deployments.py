@@ -23,7 +23,7 @@ from integration.gateway import KeylineGateway, service_url_of
 from integration.standalone import PulsarStandalone
 
 REPLICAS = ("replica-0", "replica-1")
-SETTINGS = {"groups_enabled": "true"}
+SETTINGS = {"groups_enabled": "true", "groups_mode": "streams"}
 
 
 class Broker(Protocol):

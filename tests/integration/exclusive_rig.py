@@ -96,11 +96,6 @@ class TopicClient(RawClient):
         """The next answer, which must come."""
         return told(self.pushed.pop(0) if self.pushed else self.read())
 
-    @property
-    def buffered(self) -> bool:
-        """Whether another command can be read without waiting."""
-        return bool(self._frames)
-
     def heard(self) -> list[Told]:
         """All answers until now; an answer of the server to whom we are connected says when that is."""
         self.ping()

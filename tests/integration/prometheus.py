@@ -60,6 +60,7 @@ class Prometheus:
 
     def __init__(self, url: str) -> None:
         """At this address."""
+        self.url = url
         self._http = httpx.Client(base_url=f"{url}/api/v1", timeout=30, trust_env=False)
 
     def ask(self, path: str, **parameters: Any) -> Any:

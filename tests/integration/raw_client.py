@@ -110,12 +110,26 @@ class RawClient:
 
         Raises:
             ConnectionEndedError: there is none, the connection was closed.
-            TimeoutError: nothing came.
+            TimeoutError: nothing came, or nothing but those.
         """
-        while True:
+        deadline = time.monotonic() + TIMEOUT_S
+        while time.monotonic() < deadline:
             command = self._next()
             if command is not None:
                 return command
+        raise TimeoutError(f"no answer within {TIMEOUT_S:g} s")
+
+    def received(self) -> list[pb.BaseCommand]:
+        """Read the socket once, and return what is whole then; none if it was a PING, a MESSAGE, or part of a frame.
+
+        Raises:
+            ConnectionEndedError: the connection was closed.
+            TimeoutError: nothing came.
+        """
+        if not self._frames:
+            self._receive()
+        commands = (self._next() for _ in range(len(self._frames)))
+        return [command for command in commands if command is not None]
 
     def ended(self) -> list[pb.BaseCommand]:
         """Read until the server closes the connection, and return what it said before.
@@ -132,13 +146,7 @@ class RawClient:
 
     def _next(self) -> pb.BaseCommand | None:
         while not self._frames:
-            try:
-                data = self.socket.recv(PIECE_BYTES)
-            except ConnectionError as error:
-                raise ConnectionEndedError(str(error)) from error
-            if not data:
-                raise ConnectionEndedError("closed by the server")
-            self._frames.extend(self._splitter.feed(data))
+            self._receive()
         received = self._frames.popleft()
         command = frames.parse_command(received)
         if command.type == T.MESSAGE:
@@ -148,6 +156,15 @@ class RawClient:
             self.send(frame(T.PONG, pb.CommandPong()))
             return None
         return command
+
+    def _receive(self) -> None:
+        try:
+            data = self.socket.recv(PIECE_BYTES)
+        except ConnectionError as error:
+            raise ConnectionEndedError(str(error)) from error
+        if not data:
+            raise ConnectionEndedError("closed by the server")
+        self._frames.extend(self._splitter.feed(data))
 
     def _expect(self, kind: int) -> pb.BaseCommand:
         command = self.read()

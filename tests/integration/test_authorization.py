@@ -257,6 +257,7 @@ def test_replicas_share_a_subscription_at_a_broker_that_asks(place: Place, tmp_p
                     settings={
                         "broker_token": place.broker.token("keyline"),
                         "groups_enabled": "true",
+                        "groups_mode": "streams",
                         "groups_namespace": "public/groups",
                         "replica_name": name,
                     },

@@ -57,9 +57,9 @@ def backlog(topic_statistics: Statistics, topic: str) -> int:
 
 
 def workers_at(gateway: KeylineGateway, topic: str) -> list[dict[str, Any]]:
-    """The gateway's view of a topic's workers."""
-    found = [item for item in gateway.statistics()["subscriptions"] if item["topic"] == topic]
-    return list(found[0]["dispatcher"]["workers"]) if found else []
+    """The gateway's view of the load's workers."""
+    found = gateway.served(topic, SUBSCRIPTION)
+    return list(found["dispatcher"]["workers"]) if found else []
 
 
 def wait_for_workers(gateway: KeylineGateway, topic: str, count: int, *runs: tools.LoadRun) -> None:

@@ -1,6 +1,7 @@
 """The documentation's table of what clients can do is what a run finds: Python, Java and Go, on both brokers.
 
-All features of all clients are tried beside each other, so one run of a version serves every test here.
+All features of all clients are tried beside each other, so one run of a version serves every test here; another one
+goes through three gateways in owner mode.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from integration.errors import IntegrationError, ToolMissingError
 
 TRIED = ("python", "java", "go")
 """Rust's takes minutes to build, so its column is brought up to date by hand."""
+
+REPLICAS = 3
 
 Found = dict[str, dict[str, Findings]]
 
@@ -63,6 +66,26 @@ def test_each_feature_does_what_the_documentation_says(
     page = parse(DOCUMENT.read_text())
     trials = found[version][client].trials
     wrong = {name: trial for name, trial in trials.items() if page.word(client, name, version) != trial.word}
+    assert not wrong
+
+
+@pytest.mark.slow
+@pytest.mark.broker
+def test_three_replicas_do_what_one_gateway_does(
+    programs: dict[str, list[str]], unavailable: dict[str, str], tmp_path: Path
+) -> None:
+    """Every feature of every client that can be tried, with workers that any of the replicas may lead to the owner."""
+    if not programs:
+        pytest.skip("; ".join(unavailable.values()))
+    page = parse(DOCUMENT.read_text())
+    version = PULSAR_VERSIONS[0]
+    found = run_probes(version, programs, tmp_path, REPLICAS)
+    wrong = {
+        (client, name): trial
+        for client, findings in found.items()
+        for name, trial in findings.trials.items()
+        if page.word(client, name, version) != trial.word
+    }
     assert not wrong
 
 

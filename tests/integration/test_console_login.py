@@ -68,7 +68,7 @@ def log_in_and_out(page: Page, complaints: Complaints, guarded: Guarded, tmp_pat
     page.get_by_label("Token").fill(guarded.token("vera"))
     page.get_by_role("button", name="Log in").click()
     expect(page.get_by_text("vera, viewer")).to_be_visible()
-    expect(page.get_by_text("No subscription chosen")).to_be_visible()
+    expect(page.get_by_role("heading", name="Subscriptions", level=1)).to_be_visible()
     page.screenshot(path=tmp_path / "console.png")
     assert "keyline_token" not in page.evaluate("document.cookie"), "no script can read it"
     page.get_by_role("button", name="Log out").click()

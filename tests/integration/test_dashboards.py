@@ -110,6 +110,7 @@ def scraped(pulsar: PulsarStandalone, tmp_path_factory: pytest.TempPathFactory) 
         "metrics_pulsar_names": "true",
         "producer_return_grace_s": "0",
         "groups_enabled": "true",
+        "groups_mode": "streams",
         "group_streams": "1",  # so that batches of many keys are divided as by a gateway that is alone
         "keep_alive_s": "600",  # raw clients answer no pings while nobody reads
     }
@@ -210,6 +211,10 @@ def test_every_panel_shows_numbers(name: str, pick: Callable[[list[str]], list[s
     assert not empty, "\n".join(empty)
 
 
+ONLY_IN_TROUBLE = "keyline_blamed_worker_"
+"""Series of workers that are to blame for something, which none is here; the rules' own tests have them."""
+
+
 @pytest.mark.slow
 def test_every_rule_finds_what_it_asks_for(scraped: Scraped) -> None:
     """Rules evaluate without error; recorded series have numbers; alerts' selectors have series and none fires."""
@@ -227,7 +232,8 @@ def test_every_rule_finds_what_it_asks_for(scraped: Scraped) -> None:
         selectors = SELECTOR.findall(rule["query"])
         assert selectors, rule
         for selector in selectors:
-            assert scraped.prometheus.over(selector, scraped.began, scraped.at), f"{rule['name']}: {selector}"
+            found = scraped.prometheus.over(selector, scraped.began, scraped.at)
+            assert bool(found) != selector.startswith(ONLY_IN_TROUBLE), f"{rule['name']}: {selector}"
 
 
 @pytest.mark.slow

@@ -47,6 +47,7 @@ ELSEWHERE = {
     r"kubectl\b": "tests/helm/test_notes.py",
     r"helm test\b": "tests/helm/test_smoke.py",
     r"keyline report\b": "tests/integration/test_journal.py",
+    r"keyline export-metrics\b": "tests/integration/test_export_metrics.py",
     r"(pip wheel|spark-submit)\b": "tests/reports/test_cluster.py",
     r"python -c .*pyarrow": "tests/journal",
 }
@@ -184,8 +185,10 @@ def document(request: pytest.FixtureRequest) -> Path:
 
 @pytest.fixture
 def place(document: Path, pulsar_current: PulsarStandalone, tmp_path: Path) -> Iterator[Place]:
-    """The gateway of the examples; in a group where the document is about groups."""
-    settings = {"groups_enabled": "true"} if document.name == "groups.md" else {}
+    """The gateway of the examples; one of several where the document is about these."""
+    settings = of_replicas(tmp_path) if document.name in {"groups.md", "streams.md"} else {}
+    if document.name == "streams.md":
+        settings["groups_mode"] = "streams"
     broker = pulsar_current
     with broker.admin() as http:
         http.put("/admin/v2/persistent/public/default/invoices/partitions", json=2)
@@ -208,6 +211,17 @@ def place(document: Path, pulsar_current: PulsarStandalone, tmp_path: Path) -> I
         yield Place(broker, gateway, tmp_path)
         for worker in workers:
             worker.close()
+
+
+def of_replicas(directory: Path) -> dict[str, str]:
+    """What owner mode needs."""
+    secret = directory / "replica-secret"
+    secret.write_text("a secret of the replicas of this test\n")
+    return {
+        "groups_enabled": "true",
+        "replica_listen": f"{LOOPBACK}:{free_ports(1)[0]}",
+        "replica_secret_file": str(secret),
+    }
 
 
 @pytest.fixture(scope="module")

@@ -101,7 +101,9 @@ class Line:
 def line(broker: PulsarStandalone, start_gateway: StartGateway, new_topic: Callable[[str], str]) -> Iterator[Line]:
     """Three replicas; nobody has asked for the topic yet."""
     names = [f"replica-{number}" for number in range(REPLICAS)]
-    gateways = [start_gateway(broker, groups_enabled="true", replica_name=name) for name in names]
+    gateways = [
+        start_gateway(broker, groups_enabled="true", groups_mode="streams", replica_name=name) for name in names
+    ]
     with ExitStack() as clients:
         yield Line(broker, gateways, new_topic("line"), clients)
     for gateway in gateways:

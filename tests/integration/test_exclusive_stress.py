@@ -17,7 +17,7 @@ import itertools
 import random
 import select
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 
@@ -200,7 +200,7 @@ class Crowd:
         readable, _, _ = select.select(list(sockets), [], [], wait_s)
         for each in readable:
             client = sockets[each]
-            for command in [client.raw.read(), *rest(client.raw)]:
+            for command in client.raw.received():
                 self.now += 1
                 self.note(client, told(command))
         return bool(readable)
@@ -260,12 +260,6 @@ class Crowd:
         untold = any(each.dropped and not each.last_words and each.asked_at < newer.ready_at for each in fencers)
         known = {each.epoch for each in self.requests if each.ready_at is not None}
         return untold and not known.issuperset(range(older.epoch, newer.epoch))
-
-
-def rest(raw: TopicClient) -> Iterator[pb.BaseCommand]:
-    """Commands that have been received besides the one that was read."""
-    while raw.buffered:
-        yield raw.read()
 
 
 @pytest.mark.parametrize("seed", [1, 2])

@@ -122,7 +122,9 @@ def impatient_broker(
 def grouped(broker: PulsarStandalone, start_gateway: StartGateway, topic: str) -> Iterator[Group]:
     """Both have streams, and everything that was sent was delivered."""
     names = [f"replica-{number}" for number in range(REPLICAS)]
-    gateways = [start_gateway(broker, groups_enabled="true", replica_name=name) for name in names]
+    gateways = [
+        start_gateway(broker, groups_enabled="true", groups_mode="streams", replica_name=name) for name in names
+    ]
     with ExitStack() as ends:
         made = Group(broker, gateways, topic, ends)
         eventually(lambda: all(_streams(gateway) for gateway in gateways), "streams at both")

@@ -79,7 +79,7 @@ def test_it_has_nothing_to_build_or_install_with(client: docker.DockerClient, im
 
 def test_its_command_is_the_gateway(client: docker.DockerClient, image: str) -> None:
     """Any of its commands, with the configuration that it has."""
-    assert said(client, image, "--version").startswith("keyline ")
+    assert re.fullmatch(r"keyline \S+ \(compiled\)\n", said(client, image, "--version"))
     assert re.search(r"^listen +0\.0\.0\.0:6660 +file$", said(client, image, "check-config"), re.MULTILINE)
 
 

@@ -48,7 +48,7 @@ def test_a_tag_is_built_on_by_the_digest_that_its_registry_tells(client: docker.
         assert [each for each in digests if each.startswith(f"{repository}@")] == [base]
         said = built(client, tmp_path, buildargs={"BASE": base}, labels=labels(name, base))
         assert (said[NAME_LABEL], said[DIGEST_LABEL]) == (name, digest)
-        assert pin(client, dockerfile) == digest
+        assert pin(client, dockerfile=dockerfile) == digest
         assert built(client, tmp_path) == {}
         client.images.remove(base)
     assert by_digest(client, name) == name, "the registry is gone, and nothing is made up"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
@@ -17,6 +18,7 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - as all of Spark's documentation has it
 
 from integration.gateway import KeylineGateway
 from integration.load.lives import Cause
@@ -24,7 +26,9 @@ from integration.load.options import Batching
 from integration.load.run import LoadRun
 from integration.standalone import PulsarStandalone
 from proxy.journal.schema import OPEN_DIRECTORY
+from spark_reports.drains import UNKNOWN, with_causes
 from spark_reports.jobs import SECTIONS
+from spark_reports.reading import open_journal
 from spark_reports.run import report
 from tests.integration.conditions import eventually
 from tests.integration.conftest import StartGateway, explain
@@ -142,7 +146,8 @@ def test_the_journal_says_what_the_clients_saw(
     events = rows(root, "events")
     kinds = [event["kind"] for event in events]
     assert kinds.count("worker_joined") == kinds.count("worker_left") == len(WORKERS) + 1
-    assert [event["number"] for event in events] == sorted(event["number"] for event in events)
+    in_time = sorted(events, key=lambda event: (event["at_ns"], event["number"]))
+    assert [event["number"] for event in in_time] == sorted(event["number"] for event in events)
     handed_over = sum(
         json.loads(event["facts"])["hand_overs_count"] for event in events if event["kind"] == "drains_ended"
     )
@@ -178,7 +183,7 @@ def test_a_whole_report_on_a_real_journal(
 ) -> None:
     """Every job runs over what a gateway wrote, and says what the clients saw."""
     root, out = tmp_path / "journal", tmp_path / "report"
-    gateway = journaled(start_gateway, newest, root, journal_snapshot_s="1")
+    gateway = journaled(start_gateway, newest, root, journal_snapshot_s="1", journal_roll_s="2")
     with LoadRun(tmp_path / "load", gateway.service_url, new_topic("reported")) as run:
         run.start_workers(*WORKERS, receiver_queue_size=QUEUE, ack_delay_ms=SLOW_MS)
         producer = run.produce(keys=KEYS, rate_per_s=1_000.0)
@@ -201,6 +206,67 @@ def test_a_whole_report_on_a_real_journal(
     page = (out / "index.html").read_text()
     assert found.line in page
     assert page.count("<svg") == len([plot for section in SECTIONS for plot in section.plots])
+    assert found.coverage.words in page
+    assert (found.coverage.counted > STEP, found.coverage.deliveries_share) == (True, 1.0)
+    gone = max(root.glob("deliveries/*/*/*/*.parquet"), key=lambda file: file.stat().st_size)
+    missing = pq.read_table(gone)["event"].to_pylist().count("sent")
+    gone.unlink()
+    less = report(spark, str(root), None).coverage
+    assert found.coverage.found - missing <= less.found < found.coverage.found == less.counted
+
+
+def test_the_cause_that_a_report_names_is_what_was_done(
+    newest: PulsarStandalone,
+    start_gateway: StartGateway,
+    new_topic: Callable[[str], str],
+    spark: SparkSession,
+    tmp_path: Path,
+) -> None:
+    """Workers join, leave and crash beside ones that hold messages: each drain came from what was done as it began.
+
+    Of the same journal as version 1 wrote it, the report names the same causes or none.
+    """
+    root, done = tmp_path / "journal", list[tuple[int, str]]()
+    gateway = journaled(start_gateway, newest, root)
+
+    def now(what: str) -> None:
+        done.append((time.time_ns(), what))
+
+    with LoadRun(tmp_path / "load", gateway.service_url, new_topic("causes")) as run:
+        run.start_workers(*WORKERS, receiver_queue_size=QUEUE, ack_delay_ms=SLOW_MS)
+        producer = run.produce(keys=KEYS, rate_per_s=1_000.0)
+        run.wait_acknowledged(STEP // 4)
+        now("worker_joined w4")
+        join_beside_a_frozen_one(run, gateway, "w4", "w1")
+        run.wait_acknowledged(STEP // 2)
+        now("worker_left w2")
+        run.stop_worker("w2")
+        now("worker_joined w5")
+        freeze(run, gateway, "w3")
+        run.start_workers("w5", receiver_queue_size=QUEUE, ack_delay_ms=SLOW_MS)
+        now("worker_left w3")
+        run.kill_worker("w3")
+        now("worker_joined w2")
+        join_beside_a_frozen_one(run, gateway, "w2", "w1")
+        run.wait_acknowledged(STEP)
+        producer.stop()
+        result = run.finish()
+        assert result.ok, explain(result, gateway)
+    assert gateway.stop() == 0
+    journal = open_journal(str(root))
+    events = journal.read(spark, "events")
+    told = with_causes(journal.read(spark, "drains"), events).collect()
+    for row in told:
+        began_ns = row["wall_ns"] - row["duration_ns"]
+        assert row["cause"] == max(step for step in done if step[0] <= began_ns)[1]
+    assert {row["cause"] for row in told} >= {"worker_joined w4", "worker_joined w5", "worker_joined w2"}
+    older = journal.read(spark, "drains").withColumns({"cause": F.lit(None), "cause_consumer": F.lit(None)})
+    later = F.when(F.col("kind").startswith("worker_"), F.col("at_ns") + 300_000).otherwise(F.col("at_ns"))
+    guessed = with_causes(older, events.withColumn("at_ns", later)).collect()
+    true = {(row["slot"], row["began_ns"]): row["cause"] for row in told}
+    known = [row for row in guessed if row["cause"] != UNKNOWN]
+    assert all(row["cause"] == true[row["slot"], row["began_ns"]] for row in known)
+    assert len(known) > len(guessed) / 2
 
 
 def test_a_killed_gateways_journal_is_whole_up_to_its_last_second(

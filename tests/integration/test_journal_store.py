@@ -27,7 +27,7 @@ from integration.ports import LOOPBACK, free_ports
 from integration.processes import OwnedProcess
 from integration.s3_connector import ensure_connector
 from integration.standalone import PulsarStandalone
-from spark_reports.command import EXIT_NOTHING_TO_READ
+from spark_reports.command import EXIT_NOTHING_JUDGED
 from spark_reports.faults import connector
 from spark_reports.reading import open_journal
 from tests.integration.conditions import eventually
@@ -122,13 +122,13 @@ def test_a_store_that_stands_still_costs_no_row_and_no_delivery(
 def test_spark_without_its_connector_is_told_which(store: ObjectStore, tmp_path: Path) -> None:
     """A line that can be copied, no stack trace; and a journal that is not there is told before Spark is asked."""
     missing = keyline_report(store.url, tmp_path)
-    assert missing.returncode == EXIT_NOTHING_TO_READ
+    assert missing.returncode == EXIT_NOTHING_JUDGED
     assert missing.stderr.splitlines()[-1].startswith(f"keyline: {store.url}: no such directory")
     make(Plan(messages=100, keys=10, workers=2, gateways=1, rate_per_s=100, faults=0), tmp_path / "made")
     filesystem, root = fs.FileSystem.from_uri(store.url)
     fs.copy_files(str(tmp_path / "made"), root, destination_filesystem=filesystem)
     without = keyline_report(store.url, tmp_path, "--conf", "spark.jars=")
-    assert without.returncode == EXIT_NOTHING_TO_READ
+    assert without.returncode == EXIT_NOTHING_JUDGED
     assert f"--conf spark.jars.packages={connector()}" in without.stderr.splitlines()[-1]
     assert "Traceback" not in without.stderr
 

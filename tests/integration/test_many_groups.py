@@ -60,7 +60,7 @@ def broker(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 def gateways(broker: PulsarStandalone, start_gateway: StartGateway) -> list[KeylineGateway]:
     """Three replicas."""
     names = [f"replica-{number}" for number in range(REPLICAS)]
-    return [start_gateway(broker, groups_enabled="true", replica_name=name) for name in names]
+    return [start_gateway(broker, groups_enabled="true", groups_mode="streams", replica_name=name) for name in names]
 
 
 class Ledger:

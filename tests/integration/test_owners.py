@@ -2,103 +2,49 @@
 
 from __future__ import annotations
 
+import itertools
+import threading
+import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Final
 
+import pulsar
 import pytest
 
 from integration.artifacts import PULSAR_VERSIONS
-from integration.gateway import KeylineGateway, service_url_of
-from integration.load.audit import AuditResult
 from integration.load.lives import Cause
-from integration.load.options import SUBSCRIPTION, Batching
-from integration.load.run import LoadRun
-from integration.ports import LOOPBACK, free_ports
+from integration.load.options import SUBSCRIPTION
 from integration.standalone import PulsarStandalone
+from proxy.cli.admin_client import AdminClient
 from tests.integration.conditions import eventually
 from tests.integration.conftest import explain
+from tests.integration.owner_rig import MESSAGES, REPLICAS, WORKERS, Owned, owned_subscription, tls_settings
 
-REPLICAS = 3
-WORKERS = tuple(f"w{number}" for number in range(2 * REPLICAS))
-MESSAGES = 20_000
-KEYS = 300
-RATE_PER_S = 2_000.0
+SUBSCRIBED: Final = 240
+"""Consumers that come while bundles move."""
+AT_A_TIME: Final = 8
+OPERATION_S: Final = 10
+"""What a client gives a SUBSCRIBE: a third of its default."""
 
 pytestmark = [pytest.mark.slow, pytest.mark.broker]
 
 
-class Owned:
-    """A subscription with workers at each of three replicas, one of which owns it."""
-
-    def __init__(self, gateways: list[KeylineGateway], run: LoadRun) -> None:
-        self.gateways = gateways
-        self.run = run
-
-    def workers(self, gateway: KeylineGateway) -> frozenset[str]:
-        """Those that the replica serves, wherever they have come to."""
-        return gateway.workers(self.run.topic, SUBSCRIPTION) if gateway.running else frozenset()
-
-    def owner(self) -> KeylineGateway:
-        """The replica that serves all workers, as soon as one does."""
-        eventually(lambda: self._serving() is not None, "one replica that serves all workers")
-        owner = self._serving()
-        assert owner is not None
-        return owner
-
-    def _serving(self) -> KeylineGateway | None:
-        serving = [gateway for gateway in self.gateways if self.workers(gateway)]
-        return serving[0] if len(serving) == 1 and self.workers(serving[0]) == set(WORKERS) else None
-
-    def produce(self) -> None:
-        """As clients do by default: many keys in a batch."""
-        self.run.produce(
-            count=MESSAGES, keys=KEYS, rate_per_s=RATE_PER_S, batching=Batching.DEFAULT, batch_messages_max=100
-        )
-
-    def finish(self) -> AuditResult:
-        """All are delivered and acknowledged, in order for each key, and a key is at one worker at a time."""
-        self.run.wait_acknowledged(MESSAGES)
-        result = self.run.finish()
-        assert result.ok, explain(result, *self.gateways)
-        assert result.delivered == result.acknowledged == MESSAGES, explain(result, *self.gateways)
-        return result
+@pytest.fixture(scope="module", params=PULSAR_VERSIONS)
+def broker(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[PulsarStandalone]:
+    """One of each version for all tests, which have gateways of their own."""
+    with PulsarStandalone(request.param, data=tmp_path_factory.mktemp("pulsar")) as pulsar:
+        yield pulsar
 
 
-@pytest.fixture(params=PULSAR_VERSIONS)
-def owned(request: pytest.FixtureRequest, new_topic: Callable[[str], str], tmp_path: Path) -> Iterator[Owned]:
-    """On each broker version in turn."""
-    secret = tmp_path / "secret"
-    secret.write_text("a secret of the replicas of this test\n")
-    with ExitStack() as stack:
-        broker = stack.enter_context(PulsarStandalone(request.param, data=tmp_path / "pulsar"))
-        gateways = [
-            KeylineGateway(
-                broker.service_url,
-                broker.admin_url,
-                tmp_path / f"replica-{number}",
-                settings={
-                    "replica_name": f"replica-{number}",
-                    "groups_enabled": "true",
-                    "groups_mode": "owner",
-                    "replica_listen": f"{LOOPBACK}:{port}",
-                    "replica_secret_file": str(secret),
-                },
-            )
-            for number, port in enumerate(free_ports(REPLICAS))
-        ]
-        for gateway in gateways:
-            stack.enter_context(gateway)
-        topic = new_topic("owned")
-        run = stack.enter_context(
-            LoadRun(tmp_path / "load", gateways[0].service_url, topic, producer_url=broker.service_url)
-        )
-        for number, name in enumerate(WORKERS):
-            url = service_url_of(gateways, number % REPLICAS)
-            run.start_worker(name, service_url=url, receiver_queue_size=20, ack_delay_ms=2)
-        for worker in run.workers.values():
-            worker.wait_joined()
-        yield Owned(gateways, run)
+@pytest.fixture
+def owned(broker: PulsarStandalone, new_topic: Callable[[str], str], tmp_path: Path) -> Iterator[Owned]:
+    """With the older broker replicas speak TLS to each other."""
+    tls = {} if broker.version == PULSAR_VERSIONS[0] else tls_settings(tmp_path / "certificates")
+    with owned_subscription(broker, new_topic("owned"), tmp_path, tls) as owned:
+        yield owned
 
 
 def test_default_batches_keep_every_key_in_order_and_at_one_worker(owned: Owned) -> None:
@@ -124,12 +70,154 @@ def test_an_owner_is_killed(owned: Owned) -> None:
 
 
 def test_replicas_are_restarted_one_after_another(owned: Owned) -> None:
-    """What a replica owns goes to the others drained; what its own workers have of others may come again."""
+    """What a replica owns goes to the others drained, and what its own workers have of others is waited for."""
     owned.produce()
+    since_ns = time.monotonic_ns()
     for number, gateway in enumerate(owned.gateways):
         owned.run.wait_acknowledged(MESSAGES * (number + 1) // (REPLICAS + 2))
         owned.run.interruption(Cause.GATEWAY_STOPPED, workers=frozenset(WORKERS))
         gateway.restart()
     result = owned.finish()
-    causes = {Cause.GATEWAY_STOPPED, Cause.CLIENT_QUEUE}
-    assert set(result.duplicates_by_cause) <= causes, explain(result, *owned.gateways)
+    assert set(result.duplicates_by_cause) <= {Cause.CLIENT_QUEUE}, explain(result, *owned.gateways)
+    waits = sorted(owned.run.longest_waits(since_ns).values())
+    p50, p99 = (waits[len(waits) * share // 100] / 1e9 for share in (50, 99))
+    print(f"longest wait of a key: p50 {p50:.2f} s, p99 {p99:.2f} s")
+
+
+def test_any_replica_answers_for_all_and_takes_orders(owned: Owned) -> None:
+    """Who asks need not know where a subscription is, and an order holds wherever it was given."""
+    owner = owned.owner()
+    other = next(gateway for gateway in owned.gateways if gateway is not owner)
+    path = f"/subscriptions/{owned.run.topic.removeprefix('persistent://')}/{SUBSCRIPTION}"
+    asked = AdminClient(other.admin_url)
+    found = asked.ask("GET", path)
+    assert found["served_by"] == AdminClient(owner.admin_url).ask("GET", "/deployment")["replica"]
+    assert {worker["name"] for worker in found["dispatcher"]["workers"]} == set(WORKERS)
+    listed = asked.pages("/subscriptions", "subscriptions")
+    assert owned.run.topic in [item["topic"] for item in listed["subscriptions"]]
+    assert listed["unanswered"] == []
+    asked.ask("POST", f"{path}/pause")
+    owned.produce()
+    eventually(
+        lambda: asked.ask("GET", path)["dispatcher"]["waiting_messages"] > 0, "messages that wait for the pause to end"
+    )
+    assert owned.run.audit().delivered == 0
+    asked.ask("POST", f"{path}/resume")
+    result = owned.finish()
+    assert not result.duplicates_by_cause, explain(result, *owned.gateways)
+
+
+def test_an_order_outlives_the_owner_that_carries_it_out(owned: Owned) -> None:
+    """A paused subscription stays so at the next owner, and every replica lists it; nothing was delivered meanwhile."""
+    owner = owned.owner()
+    other = next(gateway for gateway in owned.gateways if gateway is not owner)
+    path = f"/subscriptions/{owned.run.topic.removeprefix('persistent://')}/{SUBSCRIPTION}"
+    asked = AdminClient(other.admin_url)
+    asked.ask("POST", f"{path}/pause")
+    eventually(
+        lambda: [order["paused"] for order in asked.ask("GET", "/orders")] == [True], "the order at all replicas"
+    )
+    owned.produce()
+    owned.run.interruption(Cause.GATEWAY_KILLED, workers=frozenset(WORKERS))
+    owner.kill()
+    owner.start()
+    owned.owner()
+    found = asked.ask("GET", path)
+    assert found["dispatcher"]["paused"]
+    assert owned.run.audit().delivered == 0
+    asked.ask("POST", f"{path}/resume")
+    result = owned.finish()
+    assert not result.duplicates_by_cause, explain(result, *owned.gateways)
+
+
+def test_a_replica_is_drained_and_goes_on_to_serve_its_workers(owned: Owned) -> None:
+    """What it owned goes to the others without a repetition, and it owns nothing until that is taken back."""
+    owner = owned.owner()
+    asked = AdminClient(next(gateway for gateway in owned.gateways if gateway is not owner).admin_url)
+    name = AdminClient(owner.admin_url).ask("GET", "/deployment")["replica"]
+
+    def bundles() -> dict[str, int]:
+        return {row["replica"]: row["bundles"] for row in asked.ask("GET", "/deployment")["replicas"]}
+
+    owned.produce()
+    owned.run.wait_acknowledged(MESSAGES // 4)
+    asked.ask("POST", f"/deployment/replicas/{name}/drain")
+    eventually(lambda: bundles()[name] == 0, "a replica that owns nothing")
+    assert owned.owner() is not owner
+    assert AdminClient(owner.admin_url).ask("GET", "/deployment")["drained"]
+    owned.run.wait_acknowledged(MESSAGES // 2)
+    asked.ask("DELETE", f"/deployment/replicas/{name}/drain")
+    eventually(lambda: bundles()[name] > 0, "a replica that owns its share")
+    result = owned.finish()
+    assert not result.duplicates_by_cause, explain(result, *owned.gateways)
+
+
+def test_a_subscription_is_moved_by_an_operator(owned: Owned) -> None:
+    """To the replica that is named, without a repetition; the order stands at all replicas."""
+    owner = owned.owner()
+    target = next(gateway for gateway in owned.gateways if gateway is not owner)
+    asked = AdminClient(owner.admin_url)
+    path = f"/subscriptions/{owned.run.topic.removeprefix('persistent://')}/{SUBSCRIPTION}"
+    owned.produce()
+    owned.run.wait_acknowledged(MESSAGES // 4)
+    asked.ask("PUT", f"{path}/owner", json={"replica": f"replica-{owned.gateways.index(target)}"})
+    eventually(lambda: owned.workers(target) == set(WORKERS), "the replica that is named to serve all workers")
+    result = owned.finish()
+    assert not result.duplicates_by_cause, explain(result, *owned.gateways)
+
+
+@contextmanager
+def bundles_moving(owned: Owned) -> Iterator[None]:
+    """One replica after the other gives all that it owns to the others, and takes its share back."""
+    asked = AdminClient(owned.gateways[0].admin_url)
+    names = [row["replica"] for row in asked.ask("GET", "/deployment")["replicas"]]
+    over = threading.Event()
+    moves = 0
+
+    def move() -> None:
+        nonlocal moves
+        for name in itertools.cycle(names):
+            for method in ("POST", "DELETE"):
+                if over.wait(0.2):
+                    asked.ask("DELETE", f"/deployment/replicas/{name}/drain")
+                    return
+                asked.ask(method, f"/deployment/replicas/{name}/drain")
+                moves += 1
+
+    with ThreadPoolExecutor(1) as pool:
+        moving = pool.submit(move)
+        try:
+            yield
+        finally:
+            over.set()
+        moving.result()
+    assert moves > len(names)
+
+
+def test_workers_that_come_while_bundles_move_are_all_let_in(owned: Owned) -> None:
+    """Wherever they come: no client sees a refusal, which some would not get over before their time is up."""
+    owned.owner()
+    clients = [
+        pulsar.Client(
+            gateway.service_url,
+            operation_timeout_seconds=OPERATION_S,
+            logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Error),
+        )
+        for gateway in owned.gateways
+    ]
+
+    def subscribe(number: int) -> float:
+        """Three consumers of each subscription, at three replicas."""
+        began = time.monotonic()
+        clients[number % REPLICAS].subscribe(
+            owned.run.topic, f"moving-{number // REPLICAS}", consumer_type=pulsar.ConsumerType.KeyShared
+        )
+        return time.monotonic() - began
+
+    try:
+        with bundles_moving(owned), ThreadPoolExecutor(AT_A_TIME) as pool:
+            took = sorted(pool.map(subscribe, range(SUBSCRIBED)))
+    finally:
+        for client in clients:
+            client.close()
+    print(f"SUBSCRIBE: p50 {took[SUBSCRIBED // 2]:.2f} s, longest {took[-1]:.2f} s")

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import psutil
+import pytest
 
 from integration.ports import PORT_MAX, PORT_MIN, free_ports
 from integration.processes import OwnedProcess
@@ -74,3 +75,10 @@ def test_chosen_ports_are_different_and_below_the_ephemeral_range() -> None:
     ports = free_ports(50)
     assert len(set(ports)) == 50
     assert all(PORT_MIN <= port <= PORT_MAX < 32_768 for port in ports)
+
+
+def test_no_port_is_given_twice_before_its_server_listens(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A gateway chose its own ports after those of its replica, and at times the same one."""
+    monkeypatch.setattr("integration.ports.PORT_MAX", PORT_MIN + 200)
+    given = [port for _ in range(50) for port in free_ports(2)]
+    assert len(set(given)) == 100

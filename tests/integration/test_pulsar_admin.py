@@ -101,6 +101,29 @@ def test_reads_are_answered_by_the_broker(
     assert "ok" in admin("brokers", "healthcheck").lower()
 
 
+def test_messages_are_looked_at_through_the_gateway(
+    broker: PulsarStandalone, gateway: KeylineGateway, client: pulsar.Client, new_topic: NewTopic
+) -> None:
+    """Peeked, by their ids and by their place: their ids and times are in headers of the broker."""
+    topic = new_topic("admin-peek")
+    key_shared(client, topic, "a").consumers["a"].close()
+    options = {"partition_key": "customer-17", "properties": {"kind": "order"}}
+    message = client.create_producer(topic, batching_enabled=False).send(b"hello", **options)
+
+    def admin(url: str, *arguments: str) -> str:
+        return tools.pulsar_admin("topics", *arguments, admin_url=url)
+
+    at = ("-l", str(message.ledger_id()), "-e", str(message.entry_id()))
+    for command in (
+        ("peek-messages", topic, "-s", "s", "-n", "1"),
+        ("get-message-by-id", topic, *at),
+        ("examine-messages", topic, "-i", "earliest", "-m", "1"),
+    ):
+        told = admin(gateway.admin_url, *command)
+        assert "hello" in told
+        assert told == admin(broker.admin_url, *command)
+
+
 def test_a_hand_over_looks_as_it_does_at_the_broker(
     broker: PulsarStandalone,
     gateway: KeylineGateway,

@@ -12,6 +12,7 @@ from pathlib import Path
 import httpx
 import pulsar
 import pytest
+from pyspark.sql import SparkSession
 
 from integration.artifacts import PULSAR_VERSIONS
 from integration.gateway import KeylineGateway, service_url_of
@@ -20,8 +21,10 @@ from integration.load.lives import Cause
 from integration.load.options import SUBSCRIPTION
 from integration.load.run import LoadRun
 from integration.standalone import PulsarStandalone
-from proxy.groups.streams import GroupId
+from proxy.groups.streams import STREAMS_DEFAULT, GroupId
 from proxy.net.group.topic_name import group_topic_name
+from spark_reports import leases
+from spark_reports.reading import open_journal
 from tests.integration.conditions import eventually
 from tests.integration.conftest import StartGateway, explain
 from tests.integration.exclusive_rig import administer, stream_holders
@@ -73,9 +76,16 @@ def broker(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 
 @pytest.fixture
-def cluster(broker: PulsarStandalone, start_gateway: StartGateway) -> Cluster:
+def journal(tmp_path: Path) -> Path:
+    """Where all replicas write their events."""
+    return tmp_path / "journal"
+
+
+@pytest.fixture
+def cluster(broker: PulsarStandalone, start_gateway: StartGateway, journal: Path) -> Cluster:
     """Three replicas in front of each broker version in turn."""
-    return Cluster(*[start_gateway(broker, groups_enabled="true", replica_name=name) for name in NAMES])
+    settings = {"groups_enabled": "true", "groups_mode": "streams", "journal": str(journal)}
+    return Cluster(*[start_gateway(broker, replica_name=name, **settings) for name in NAMES])
 
 
 @pytest.fixture
@@ -124,14 +134,34 @@ def test_replicas_are_restarted_one_after_another(cluster: Cluster, loaded: Load
     check(loaded.finish(), cluster, set())
 
 
-def test_replicas_are_killed(cluster: Cluster, loaded: LoadRun) -> None:
+def test_replicas_are_killed(cluster: Cluster, loaded: LoadRun, journal: Path, spark: SparkSession) -> None:
     """The others go on with what it had when it has certainly stopped: again at most what workers had, and in order."""
+    leading = set()
     for number, gateway in enumerate(cluster.gateways):
         loaded.wait_acknowledged(MESSAGES * (number + 1) // (REPLICAS + 2))
+        leading |= {NAMES[cluster.gateways.index(leader)] for _, leader in cluster.leaders(loaded.topic)}
         loaded.interruption(Cause.GATEWAY_KILLED, workers=gateway.workers(loaded.topic, SUBSCRIPTION))
         gateway.kill()
         gateway.start()
     check(loaded.finish(), cluster, OF_A_DEATH)
+    for gateway in cluster.gateways:
+        gateway.stop()
+    judge_journal(spark, journal, leading)
+
+
+def judge_journal(spark: SparkSession, root: Path, leading: set[str]) -> None:
+    """What the replicas' journals say of their group is what was seen of it. All clocks are this machine's."""
+    events = open_journal(str(root)).read(spark, "events").cache()
+    reigns = leases.leaders(events).collect()
+    first = reigns[0].epoch
+    assert [reign.epoch for reign in reigns] == list(range(first, first + len(reigns)))
+    assert {reign.gateway for reign in reigns} >= leading
+    moved = leases.hand_overs(events).collect()
+    streams = {(STREAMS_DEFAULT, stream) for stream in range(STREAMS_DEFAULT)}
+    assert {(one.streams_count, one.stream) for one in moved} == streams
+    told = [one for one in moved if one.lost_wall_ns is not None]
+    assert len(told) < len(moved), "who is killed cannot tell what it lost"
+    assert all(one.lost_wall_ns <= one.gained_wall_ns for one in told), "a stream at two replicas at once"
 
 
 def test_a_replica_is_paused_for_longer_than_its_leases(
@@ -187,19 +217,35 @@ def test_a_groups_memory_is_kept_and_does_not_grow(
     new_topic: Callable[[str], str],
 ) -> None:
     """A broker deletes what no subscription needs: the last record is needed, and nothing before it."""
-    gateway = start_gateway(broker, groups_enabled="true")
+    gateways = [
+        start_gateway(broker, groups_enabled="true", groups_mode="streams", replica_name=name) for name in NAMES[:2]
+    ]
     topic = new_topic("remembered")
     memory = group_topic_name("public/default", GroupId(topic, SUBSCRIPTION))
 
     def kept() -> int:
         return int(administer(broker, "GET", memory, "stats")["subscriptions"]["keyline-group"]["msgBacklog"])
 
-    for epoch in (1, 2, 3):
+    def joined(gateway: KeylineGateway) -> pulsar.Client:
         client = pulsar.Client(gateway.service_url)
         client.subscribe(topic, SUBSCRIPTION, consumer_type=pulsar.ConsumerType.KeyShared)
-        eventually(lambda: [found for found, _ in Cluster(gateway).leaders(topic)] == [epoch], "its epoch")  # noqa: B023 - it is called before the next
-        eventually(lambda: kept() == 1, "the last record alone to be kept")
-        client.close()
-        eventually(lambda: Cluster(gateway).leaders(topic) == [], "it to have left")
+        return client
+
+    def leader() -> list[tuple[int, KeylineGateway]]:
+        return Cluster(*gateways).leaders(topic)
+
+    present = joined(gateways[0])
+    eventually(leader, "a leader")
+    epochs = [leader()[0][0]]
+    for number in (1, 2, 3):
+        other = joined(gateways[number % 2])
+        present.close()
+        present = other
+        eventually(lambda: [at for _, at in leader()] == [gateways[number % 2]], "the other to lead")  # noqa: B023 - it is called before the next
+        epochs.append(leader()[0][0])
         administer(broker, "PUT", memory, "unload")
         assert kept() >= 1, "the last record"
+        eventually(leader, "a leader again")
+    assert epochs == sorted(set(epochs)), "each leader knows of those before it"
+    eventually(lambda: kept() == 1, "the last record alone to be kept")
+    present.close()

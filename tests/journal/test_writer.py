@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from proxy.core.dispatcher import HandOver
+from proxy.core.draining_hashes import Change
 from proxy.journal.partition import quoted
 from proxy.journal.recovery import RunDirectory, abandoned, recover
 from proxy.journal.schema import DRAINS, REDELIVERIES
@@ -50,7 +51,7 @@ def test_a_file_says_what_it_is(tmp_path: Path) -> None:
     schema = pq.read_schema(file)
     assert schema.metadata is not None
     assert schema.metadata[b"keyline.table"] == b"redeliveries"
-    assert schema.metadata[b"keyline.schema_version"] == b"1"
+    assert schema.metadata[b"keyline.schema_version"] == b"2"
     assert schema.metadata[b"keyline.gateway"] == b"gw/1"
     ids = {field.name: int((field.metadata or {})[b"PARQUET:field_id"]) for field in schema}
     assert ids == {field.name: field.id for field in REDELIVERIES.fields}
@@ -227,14 +228,16 @@ def test_what_cannot_be_recovered_stays_and_is_told(tmp_path: Path) -> None:
 
 
 def test_hand_overs_are_all_written(tmp_path: Path) -> None:
-    """However many there were at once; with how long each took by the life's own clock."""
+    """However many there were at once; with how long each took by the life's own clock, and what began it."""
     rig = JournalRig(tmp_path)
-    rig.journal.handed_over(KEY, [HandOver(slot, "old", "new", 90.0, 90.5, slot) for slot in range(1, 1_001)])
+    came = Change(90.0, "new", joined=True)
+    rig.journal.handed_over(KEY, [HandOver(slot, "old", "new", came, 90.5, slot) for slot in range(1, 1_001)])
     rig.end()
     found = rows(tmp_path, "drains")
     assert len(found) == 1_000
     assert {row["duration_ns"] for row in found} == {500_000_000}
     assert {row["wall_ns"] for row in found} == {NOON_NS - 9_500_000_000}
+    assert {(row["cause"], row["cause_consumer"]) for row in found} == {("worker_joined", "new")}
     assert set(found[0]) == {*DRAINS.names, "date", "hour", "gateway"}
 
 

@@ -13,9 +13,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from proxy.wire import pulsar_pb2 as pb
+
 if TYPE_CHECKING:
     from proxy.net.ports import Receiver, WorkerLink
-    from proxy.wire import pulsar_pb2 as pb
 
 T = TypeVar("T")
 
@@ -331,6 +332,7 @@ class FakeWorkerPort:
     command: pb.CommandSubscribe
     calls: list[tuple[str, object]] = field(default_factory=list)
     broker_away: bool = False
+    unacked: int = 0
 
     def flow(self, permits: int) -> None:
         """As the port says."""
@@ -339,6 +341,12 @@ class FakeWorkerPort:
     def ack(self, command: pb.CommandAck) -> None:
         """As the port says."""
         self.calls.append(("ack", command))
+
+    def acked_whole(self, ids: list[int]) -> None:
+        """As the port says; noted as the command that it was."""
+        places = [pb.MessageIdData(ledgerId=ids[at], entryId=ids[at + 1]) for at in range(0, len(ids), 2)]
+        consumer_id = self.command.consumer_id
+        self.ack(pb.CommandAck(consumer_id=consumer_id, ack_type=pb.CommandAck.Individual, message_id=places))
 
     def redeliver(self, command: pb.CommandRedeliverUnacknowledgedMessages) -> None:
         """As the port says."""

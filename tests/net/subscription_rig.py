@@ -42,6 +42,7 @@ class Delivered(NamedTuple):
     messages: tuple[tuple[str, bytes], ...]
     """(key, payload) of each message in it; a payload that cannot be read stands alone with its outer key."""
     tail: bytes
+    epoch: int = 0
 
     @property
     def payloads(self) -> list[bytes]:
@@ -62,6 +63,9 @@ class Worker:
         self.room: int | None = None
         """Writes after which the socket is full; None for any number."""
         self.forgotten = False
+        self.leads_on = False
+        """Whether its SUBSCRIBE can be led to another replica."""
+        self.led_on = False
         self.limits: list[float] = []
         """Within how many seconds what was sent had to leave, each time."""
         self.gone = False
@@ -98,6 +102,12 @@ class Worker:
         """As the port says."""
         assert not self.gone
         self.forgotten = True
+
+    def lead_on(self) -> bool:
+        """As the port says."""
+        assert not self.gone
+        self.led_on = self.leads_on
+        return self.leads_on
 
     # what its client sees
 
@@ -150,12 +160,18 @@ class Worker:
         self.port.ack(command)
         self._rig.clock.settle()
 
-    def redeliver(self, *items: Delivered | int) -> None:
-        """REDELIVER of some deliveries, or of all."""
+    def redeliver(self, *items: Delivered | int, kept: Iterable[int] = (), epoch: int = 0) -> None:
+        """REDELIVER of some deliveries, or of all; with an epoch, of all but the entries `kept`."""
         command = pb.CommandRedeliverUnacknowledgedMessages(consumer_id=self.consumer_id)
         for item in items:
             place = command.message_ids.add()
             place.ledgerId, place.entryId = (LEDGER, item) if isinstance(item, int) else (item.ledger, item.entry)
+            if epoch:
+                place.ack_set.append(-1)
+        for entry in kept:
+            command.message_ids.add(ledgerId=LEDGER, entryId=entry)
+        if epoch:
+            command.consumer_epoch = epoch
         self.port.redeliver(command)
         self._rig.clock.settle()
 
@@ -212,7 +228,13 @@ class Worker:
         head = parse_message(frame)
         assert head.consumer_id == self.consumer_id
         return Delivered(
-            head.ledger, head.entry, head.redelivery_count, head.ack_set or (), _messages_in(head.tail), head.tail
+            head.ledger,
+            head.entry,
+            head.redelivery_count,
+            head.ack_set or (),
+            _messages_in(head.tail),
+            head.tail,
+            frames.parse_command(frame).message.consumer_epoch,
         )
 
 
@@ -268,7 +290,7 @@ class SubscriptionRig:
 
     def statistics(self) -> SubscriptionsStatistics:
         """As operators see it."""
-        return finished(subscriptions_statistics_steps(self.subscriptions, None, None, 1_000))
+        return finished(subscriptions_statistics_steps(self.subscriptions, None, None, None, 1_000))
 
     def subscribe(self, name: str = "", *, settle: bool = True, **fields: object) -> Worker:
         """SUBSCRIBE of a worker; with `settle` False not even this loop turn ends."""

@@ -387,6 +387,22 @@ def test_close_sends_what_is_queued_and_abort_does_not_wait() -> None:
     run(test)
 
 
+def test_what_the_system_has_of_an_aborted_connection_is_not_sent() -> None:
+    """It may be for others by the time a network that lost it lets it through."""
+
+    async def test(bench: Bench) -> None:
+        receiver, peer = await bench.pair()
+        assert receiver.transport is not None
+        receiver.transport.write(bytes(16 * MIB))  # more than both systems take
+        await receiver.until(lambda: not receiver.transport.writable)  # type: ignore[union-attr]
+        receiver.transport.abort()
+        await receiver.until(lambda: "closed" in receiver.names)
+        with pytest.raises(ConnectionResetError):
+            await read_all(bench.loop, peer, 16 * MIB)
+
+    run(test)
+
+
 def test_the_peer_s_end_is_told() -> None:
     """With a reason for people."""
 
@@ -440,6 +456,21 @@ def test_a_connection_that_cannot_be_made_is_told_as_closed() -> None:
             ((name, reason),) = receiver.events
             assert name == "closed"
             assert address in str(reason)
+
+    run(test)
+
+
+def test_a_connector_for_tls_only_opens_no_other_connection() -> None:
+    """A replica's address without TLS, of one that has not changed yet, must not get clients' tokens in the clear."""
+
+    async def test(bench: Bench) -> None:
+        _, address = bench.listener()
+        receiver = NotingReceiver()
+        connector = AioConnector(bench.loop, Limits(), ssl.create_default_context(), tls_only=True)
+        connector.connect(f"pulsar://{address}", receiver)
+        await receiver.until(lambda: bool(receiver.events))
+        ((name, reason),) = receiver.events
+        assert (name, "TLS only" in str(reason)) == ("closed", True)
 
     run(test)
 

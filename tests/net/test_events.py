@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from proxy.core.draining_hashes import Change
 from proxy.net.events import KEPT_MAX, LISTED_MAX, QUEUED_MAX, Event, Events
 from tests.net.subscription_rig import SubscriptionRig
 from tests.net.subscription_rig_broker import TOPIC, single
@@ -73,7 +74,9 @@ def test_drains_are_told_when_they_begin_and_when_they_end() -> None:
     rig.worker("b", permits=9)
     draining = len(rig.subscription.state.dispatcher.draining)
     assert draining > 0
-    began = ear.taken()[-1]
+    joined, began = ear.taken()
+    since = {rig.subscription.state.dispatcher.draining.since(slot) for slot in range(65_536)} - {None}
+    assert (joined.kind, {joined.at}) == ("worker_joined", since), "a cause is not later than its effect"
     assert (began.kind, began.facts) == (
         "drains_began",
         {"began_count": draining, "draining_hashes_count": draining},
@@ -83,6 +86,7 @@ def test_drains_are_told_when_they_begin_and_when_they_end() -> None:
     assert ended.kind == "drains_ended"
     assert (ended.facts["hand_overs_count"], ended.facts["draining_hashes_count"]) == (draining, 0)
     assert {(item["source"], item["target"]) for item in ended.facts["hand_overs"]} == {("a", "b")}
+    assert {item.cause for item in rig.subscription.state.hand_overs} == {Change(joined.at, "b", joined=True)}
 
 
 def test_upstream_and_orders_are_told() -> None:
@@ -94,10 +98,10 @@ def test_upstream_and_orders_are_told() -> None:
     rig.clock.advance(1)
     assert ear.kinds()[:1] == ["upstream_lost"]
     rig.subscription.orders.pause()
-    rig.subscription.orders.drain("a", drained=True)
+    rig.subscription.orders.drain("a", drained=True, by="alice")
     assert [event.facts for event in ear.taken() if event.kind == "operator_order"] == [
         {"order": "pause"},
-        {"order": "drain", "worker": "a"},
+        {"order": "drain", "worker": "a", "by": "alice"},
     ]
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from proxy.core.stream_leases import StreamLeases
 from proxy.groups.messages import Disconnect, FindLeader, SessionId
 from proxy.groups.session import State
+from proxy.net.group.progress import WALKS_SHARE_MAX, GroupProgress
 from proxy.net.group.views import group_statistics
 from proxy.wire import pulsar_pb2 as pb
 from tests.net.assignment_rig import TIMING, AssignmentRig
@@ -41,6 +43,40 @@ def test_what_is_leased_is_delivered_and_progress_told() -> None:
     state = rig.member.session.state_of(1)
     assert state.acknowledged is not None
     assert (state.acknowledged & 0xFF, state.pending_count) == (7, 0)
+
+
+def test_looking_at_many_messages_is_rare() -> None:
+    """What a look takes is a small part of the time: until the next one progress is as it was, and rates are new."""
+    rig = AssignmentRig(permits=100)
+    rig.lease(1)
+    took_s = 0.05
+    looks = 0
+
+    class Slow(GroupProgress):
+        """It takes long."""
+
+        def _walk(self, leases: StreamLeases) -> None:
+            nonlocal looks
+            looks += 1
+            rig.clock.oversleep(took_s)
+            super()._walk(leases)
+
+    progress = Slow(rig.subscription.state, rig.subscription.consumers)
+    rig.deliver(1, 5)
+    (before,) = progress.states()
+    rig.first.ack(5)
+    rig.deliver(1, 6)
+    rig.clock.advance(1.0)
+    (between,) = progress.states()
+    rig.clock.advance(took_s / WALKS_SHARE_MAX)
+    (after,) = progress.states()
+    assert looks == 2
+    assert before.acknowledged is not None
+    assert after.acknowledged is not None
+    assert [each & 0xFF for each in (before.acknowledged, after.acknowledged)] == [4, 5]
+    assert between.acknowledged == before.acknowledged
+    assert between.rate > 0
+    assert after.rate == 0
 
 
 def test_more_workers_are_more_weight() -> None:

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from itertools import count
+
+import pytest
+
 from proxy.groups.encoding import decode_message
 from proxy.groups.memory import GroupMemory
-from proxy.groups.messages import ReplayDone, ReplayTarget, SessionId
+from proxy.groups.messages import Header, Invalidate, LeaseStreams, ReplayDone, ReplayTarget, SessionId, Stamp, Version
 from proxy.groups.session import State
 from proxy.net.group.member import GroupMember
 from tests.groups.rig import GROUP
@@ -36,9 +41,9 @@ class OwnMail:
         self.works = True
 
     def send(self, replica: str, data: bytes) -> None:
-        """As the port says."""
-        assert replica == "here"
-        self.send_all(data)
+        """As the port says; nobody else is there."""
+        if replica == "here":
+            self.send_all(data)
 
     def send_all(self, data: bytes) -> None:
         """As the port says."""
@@ -54,6 +59,12 @@ class OwnTopic(NoTopic):
     def __init__(self) -> None:
         super().__init__()
         self.records: list[GroupMemory] = []
+        self.removed: Callable[[], None] | None = None
+        """To be called when the topic has gone."""
+
+    def remove(self, removed: Callable[[], None]) -> None:
+        """As the port says; the test says when it is done."""
+        self.removed = removed
 
     def store(self, record: GroupMemory) -> None:
         """As the port says."""
@@ -87,6 +98,76 @@ class OwnStreams:
         """As the port says."""
 
 
+class SilentGroup:
+    """A member whose mail works, in a group whose leader says nothing more."""
+
+    def __init__(self) -> None:
+        self.clock, self.mail, self.topic = FakeClock(), OwnMail(), OwnTopic()
+        self.session = SessionId("here", 1)
+        self.member = self.mail.member = GroupMember(
+            GROUP, self.session, 4, TIMING, self.clock, self.mail, lambda: None
+        )
+        self.member.join(self.topic, OwnStreams(), 1)
+        self.stamps = count(1)
+
+    def hear_leader(self) -> None:
+        """It says something, though no lease."""
+        header = Header(GROUP, self.session, "leader", Stamp(1, next(self.stamps)), 1)
+        self.member.hear(Invalidate(header, "not now"))
+
+
+def test_a_leader_that_says_nothing_is_fenced() -> None:
+    """When three of its renewals have not come; and again as long after, if that came to nothing."""
+    group = SilentGroup()
+    group.hear_leader()
+    fenced = []
+    for seconds in (TIMING.silent_s - 0.1, TIMING.fence_spread_s + 0.2, TIMING.silent_s - TIMING.fence_spread_s - 0.2):
+        group.clock.advance(seconds)
+        fenced.append(group.topic.fenced)
+    group.clock.advance(2 * TIMING.fence_spread_s + 0.4)
+    assert [*fenced, group.topic.fenced] == [0, 1, 1, 2]
+
+
+def test_a_silent_leader_is_fenced_before_its_leases_end() -> None:
+    """A session that has one tells itself what it tells the leader, to know that mail works."""
+    group = SilentGroup()
+    header = Header(GROUP, group.session, "leader", Stamp(1, next(group.stamps)), 1)
+    group.member.hear(LeaseStreams(header, Version(1, 1), (0,), 4))
+    group.clock.advance(TIMING.silent_s - 0.1)
+    assert group.topic.fenced == 0
+    group.clock.advance(TIMING.fence_spread_s + 0.2)
+    assert group.topic.fenced == 1
+    assert group.member.session.state is State.REPLAYING
+
+
+def test_a_leader_that_speaks_is_not_fenced() -> None:
+    """Though it leases nothing."""
+    group = SilentGroup()
+    for _ in range(30):
+        group.hear_leader()
+        group.clock.advance(1.0)
+    assert group.topic.fenced == 0
+
+
+def test_who_does_not_hear_itself_fences_nobody() -> None:
+    """It is cut off, or the mail does not work: so it knows nothing of the leader."""
+    group = SilentGroup()
+    group.mail.works = False
+    group.clock.advance(4 * TIMING.drop_s)
+    assert group.topic.fenced == 0
+    group.mail.works = True
+    group.clock.advance(2 * TIMING.find_leader_s)
+    assert group.topic.fenced == 1
+
+
+def test_who_leads_fences_nobody() -> None:
+    """Not itself."""
+    group = SilentGroup()
+    group.member.granted()
+    group.clock.advance(4 * TIMING.drop_s)
+    assert group.topic.fenced == 0
+
+
 def test_a_leader_hears_its_own_session_go_although_no_mail_arrives() -> None:
     """The last record says that nobody has anything, so that the next leader keeps nothing back for it."""
     clock, mail, topic, streams = FakeClock(), OwnMail(), OwnTopic(), OwnStreams()
@@ -112,4 +193,17 @@ def test_a_leader_hears_its_own_session_go_although_no_mail_arrives() -> None:
     assert not ended
     member.stored()
     clock.advance(0.0)
+    assert not ended, "the group's topic goes first"
+    assert topic.removed is not None
+    topic.removed()
+    clock.advance(0.0)
     assert ended == [True]
+
+
+def test_a_lease_of_another_length_is_said_once(capsys: pytest.CaptureFixture[str]) -> None:
+    """The leader's length holds, and the log says that this replica is configured otherwise."""
+    group = SilentGroup()
+    for _ in range(3):
+        header = Header(GROUP, group.session, "leader", Stamp(1, next(group.stamps)), 1, 9.0)
+        group.member.hear(LeaseStreams(header, Version(1, 1), (0,), 4))
+    assert capsys.readouterr().out.count("lease of another length") == 1

@@ -6,10 +6,11 @@ import pytest
 
 from proxy.groups.encoding import RECORD_KEY, encode
 from proxy.groups.memory import GroupMemory
-from proxy.net.group.topic import RETRY_S, STORE_S_MAX, PulsarGroupTopic
-from proxy.net.group.topic_reader import READ_S_MAX
+from proxy.net.group.topic import FENCED_S, RETRY_S, STORE_S_MAX, TIDY_RECORDS, TIDY_S, TOUCH_S, PulsarGroupTopic
+from proxy.net.group.topic_reader import READ_S_MAX, SUBSCRIPTION
+from proxy.net.group.topic_removal import REMOVE_S_MAX
 from proxy.wire import pulsar_pb2 as pb
-from proxy.wire.frames import parse_command
+from proxy.wire.frames import encode_command, parse_command
 from tests.net.broker_fakes import T, success
 from tests.net.gateway_rig import PlayedBroker, close_consumer, close_producer, delivery, last_message, receipt
 
@@ -61,6 +62,12 @@ class Rig:
         assert (subscribe.durable, subscribe.initialPosition) == (True, pb.CommandSubscribe.Earliest)
         self.broker.say(success(subscribe.request_id))
         return subscribe.consumer_id
+
+    def live(self, seconds: float) -> None:
+        """The broker answers pings meanwhile."""
+        for _ in range(int(seconds // 10)):
+            self.broker.clock.advance(10.0)
+            self.broker.say(encode_command(pb.BaseCommand(type=T.PONG, pong=pb.CommandPong())))
 
     def tell_last(self, entry: int) -> None:
         """Answer what the last message is."""
@@ -168,13 +175,98 @@ def test_insisting(rig: Rig) -> None:
     assert rig.listener.journal == ["granted"]
 
 
+def test_fencing(rig: Rig) -> None:
+    """Asked with the mode that takes the producer away; who waited is refused by the broker, and waits no more."""
+    rig.topic.contend()
+    waiting = rig.broker.next(T.PRODUCER)
+    rig.topic.fence()
+    rig.topic.fence()
+    asked = rig.broker.next(T.PRODUCER)
+    assert asked.producer.producer_access_mode == pb.ExclusiveWithFencing
+    assert rig.broker.sent() == []
+    rig.broker.refuse(waiting.producer.request_id)
+    rig.broker.grant(asked)
+    assert rig.listener.journal == ["granted"]
+    rig.broker.clock.advance(2 * RETRY_S)
+    assert rig.broker.sent() == [], "it waits for what it has"
+
+
+def test_a_leader_that_was_fenced_just_now_is_not_fenced_again(rig: Rig) -> None:
+    """The broker refuses all who wait at that moment, which is how the others hear of it."""
+    rig.topic.contend()
+    rig.broker.refuse(rig.broker.next(T.PRODUCER).producer.request_id)
+    rig.topic.fence()
+    assert rig.broker.sent() == []
+    rig.broker.clock.advance(FENCED_S)
+    rig.broker.sent()
+    rig.topic.fence()
+    assert rig.broker.next(T.PRODUCER).producer.producer_access_mode == pb.ExclusiveWithFencing
+
+
+def test_nothing_is_fenced_by_who_does_not_want_to_lead(rig: Rig) -> None:
+    """Or who leads already."""
+    rig.topic.fence()
+    assert rig.broker.sent() == []
+    rig.held()
+    rig.broker.sent()
+    rig.topic.fence()
+    assert rig.broker.sent() == []
+
+
 def test_an_empty_topic_is_read(rig: Rig) -> None:
     """Nothing is waited for."""
     rig.held()
     rig.reading()
     rig.tell_last(-1)
     assert rig.listener.journal == ["granted", "read"]
-    assert rig.listener.memory == GroupMemory()
+    milliseconds = int(rig.broker.clock.time() * 1_000)
+    assert rig.listener.memory == GroupMemory(milliseconds), "a group that comes back has later epochs than before"
+
+
+@pytest.mark.parametrize("how", ["done", "refused", "unanswered", "lost"])
+def test_a_topic_that_is_no_longer_needed_is_removed(rig: Rig, how: str) -> None:
+    """What keeps its last record is deleted while the producer is held; that is closed, whatever comes of it."""
+    removed: list[bool] = []
+    producer_id = rig.held()
+    rig.topic.remove(lambda: removed.append(True))
+    asked = rig.broker.next(T.SUBSCRIBE).subscribe
+    assert (asked.subscription, asked.durable) == (SUBSCRIPTION, True)
+    if how == "done":
+        rig.broker.say(success(asked.request_id))
+        assert not removed
+        unsubscribe = rig.broker.next(T.UNSUBSCRIBE).unsubscribe
+        assert unsubscribe.consumer_id == asked.consumer_id
+        rig.broker.say(success(unsubscribe.request_id))
+    elif how == "refused":
+        rig.broker.refuse(asked.request_id, "somebody consumes it")
+    elif how == "unanswered":
+        rig.broker.clock.advance(REMOVE_S_MAX)
+    else:
+        rig.broker.say(close_producer(producer_id))
+    assert removed == [True]
+    closed = [command.close_producer.producer_id for command in rig.broker.sent() if command.type == T.CLOSE_PRODUCER]
+    assert closed == ([] if how == "lost" else [producer_id])
+    rig.broker.clock.advance(2 * REMOVE_S_MAX)
+    assert removed == [True]
+
+
+def test_who_does_not_hold_the_producer_removes_nothing(rig: Rig) -> None:
+    """Another may lead, and need the topic."""
+    removed: list[bool] = []
+    rig.topic.remove(lambda: removed.append(True))
+    assert not removed, "not from within"
+    rig.broker.clock.settle()
+    assert (removed, rig.broker.sent()) == ([True], [])
+
+
+def test_one_that_is_stopped_meanwhile_says_nothing(rig: Rig) -> None:
+    """As at the end of a process that is in a hurry."""
+    removed: list[bool] = []
+    rig.held()
+    rig.topic.remove(lambda: removed.append(True))
+    rig.topic.stop()
+    rig.broker.clock.advance(2 * REMOVE_S_MAX)
+    assert not removed
 
 
 def test_everything_is_read_and_what_is_no_record_passed_over(rig: Rig) -> None:
@@ -193,23 +285,61 @@ def test_what_a_newer_record_has_made_superfluous_may_go(rig: Rig) -> None:
     """The last one is never acknowledged, or the broker would delete it."""
     rig.held()
     consumer_id = rig.reading()
-    rig.tell_last(1)
+    rig.tell_last(2)
     rig.broker.say(delivery(consumer_id, 0, encode(GroupMemory(3, "c"))), delivery(consumer_id, 1, b"what?"))
     assert rig.broker.sent() == []
     rig.broker.say(delivery(consumer_id, 2, encode(GroupMemory(4, "d"))))
-    (place,) = rig.broker.next(T.ACK).ack.message_id
+    acked, closed = rig.broker.sent()
+    (place,) = acked.ack.message_id
     assert (place.ledgerId, place.entryId) == (7, 0)
+    assert closed.close_consumer.consumer_id == consumer_id
     rig.broker.say(delivery(consumer_id, 3, encode(GroupMemory(3, "c"))))
     assert rig.broker.sent() == []
 
 
-def test_the_cursor_is_lost_while_leading(rig: Rig) -> None:
-    """A loss like any other; the topic would grow without bounds."""
-    rig.held()
-    consumer_id = rig.reading()
+@pytest.mark.parametrize("how", ["read", "closed", "refused"])
+def test_who_leads_tidies_the_topic_now_and_then(rig: Rig, how: str) -> None:
+    """By time, and after many records; that it cannot is no loss, and is tried again as much later."""
+    producer_id = rig.held()
+    rig.reading()
     rig.tell_last(-1)
-    rig.broker.say(close_consumer(consumer_id))
-    assert rig.listener.journal == ["granted", "read", "lost"]
+    rig.broker.sent()
+    for number in range(TIDY_RECORDS):
+        rig.topic.store(GroupMemory(1, "a"))
+        rig.broker.sent()
+        rig.broker.say(receipt(producer_id, number))
+    for _ in range(2):
+        subscribe = rig.broker.next(T.SUBSCRIBE).subscribe
+        if how == "refused":
+            rig.broker.refuse(subscribe.request_id)
+        else:
+            rig.broker.say(success(subscribe.request_id))
+            rig.tell_last(1)
+            rig.broker.say(delivery(subscribe.consumer_id, 0, encode(GroupMemory(1, "a"))))
+            if how == "closed":
+                rig.broker.say(close_consumer(subscribe.consumer_id))
+            else:
+                rig.broker.say(delivery(subscribe.consumer_id, 1, encode(GroupMemory(2, "a"))))
+                assert [command.type for command in rig.broker.sent()] == [T.ACK, T.CLOSE_CONSUMER]
+        assert rig.broker.sent() == []
+        rig.live(TOUCH_S)
+    assert set(rig.listener.journal) == {"granted", "read", "stored"}
+
+
+def test_a_record_is_tidied_away_soon(rig: Rig) -> None:
+    """Once after however many."""
+    producer_id = rig.held()
+    rig.reading()
+    rig.tell_last(-1)
+    rig.broker.sent()
+    for number in range(3):
+        rig.topic.store(GroupMemory(1, "a"))
+        rig.broker.sent()
+        rig.broker.say(receipt(producer_id, number))
+    rig.broker.clock.advance(TIDY_S - 1.0)
+    assert [command.type for command in rig.broker.sent() if command.type != T.PING] == []
+    rig.broker.clock.advance(2.0)
+    assert [command.type for command in rig.broker.sent() if command.type != T.PING] == [T.SUBSCRIBE]
 
 
 @pytest.mark.parametrize("how", ["late", "closed", "refused"])

@@ -33,8 +33,9 @@ class Owned:
         assert send_s == SEND_S
         self.until = until
 
-    def renew(self, until: float) -> None:
+    def renew(self, until: float, now: float) -> None:
         """As it says."""
+        assert now < until
         self.until = until
 
     def hold(self) -> None:

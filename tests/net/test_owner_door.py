@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import count
 from typing import TYPE_CHECKING
 
@@ -24,11 +25,13 @@ from proxy.net.owner.proof import (
     Told,
     hello,
 )
+from proxy.net.owner.pulses import Pulses
+from proxy.net.owner.standstill import Standstill
 from tests.net.fakes import FakeClock, FakeConnector, FakeTransport
 from tests.net.session_rig import connect
 
 if TYPE_CHECKING:
-    from proxy.net.ports import Transport
+    from proxy.net.ports import Receiver, Transport
 
 KEY = b"k" * 32
 OTHER_KEY = b"o" * 32
@@ -49,6 +52,7 @@ class Client:
         self.heard = b""
         self.writable: list[bool] = []
         self.reason: str | None = None
+        self.unacked = 0
 
     def opened(self, transport: Transport) -> None:
         """As the port says."""
@@ -67,18 +71,34 @@ class Client:
         self.reason = reason
 
 
+GAP_S = 1.5
+PULSE_S = 2.5
+
+
+def new_pulses(clock: FakeClock) -> Pulses:
+    """Of replica ``b-1``, which dials nobody."""
+
+    def dial(address: str, told: Told, receiver: Receiver) -> None:
+        raise AssertionError((address, told, receiver))
+
+    return Pulses("b-1", clock, PULSE_S, dial, lambda _replica: None)
+
+
 class Rig:
     """A replica's door, and what others do to it."""
 
     def __init__(self, secret: Secret | None = None) -> None:
         self.clock = FakeClock()
+        self.standstill = Standstill(self.clock, GAP_S)
         self.clients: list[Client] = []
         self.addresses: list[str] = []
-        self.door = ReplicaDoor("b-1", secret or Secret((KEY,)), self.clock, numbers(1), self.admit)
+        self.door = ReplicaDoor(
+            "b-1", secret or Secret((KEY,)), self.clock, numbers(1), self.admit, new_pulses(self.clock)
+        )
 
-    def admit(self, peer: str) -> Client:
+    def admit(self, told: Told) -> Client:
         """A session for a client from there."""
-        self.addresses.append(peer)
+        self.addresses.append(told.peer)
         self.clients.append(Client())
         return self.clients[-1]
 
@@ -100,7 +120,7 @@ class Dialled:
         self.rig = rig
         self.leg = Client()
         connector = FakeConnector(rig.clock)
-        ReplicaDialler(connector, secret, rig.clock, numbers(1_000)).on_behalf(told).connect(
+        ReplicaDialler(connector, secret, rig.clock, numbers(1_000), rig.standstill).on_behalf(told).connect(
             "pulsar://b:6670", self.leg
         )
         assert connector.last.address == "pulsar://b:6670"
@@ -358,7 +378,8 @@ def test_a_leg_that_cannot_be_had_is_closed() -> None:
     leg = Client()
     clock = FakeClock()
     connector = FakeConnector(clock)
-    ReplicaDialler(connector, Secret((KEY,)), clock, numbers(1)).on_behalf(TOLD).connect("pulsar://b:6670", leg)
+    dialler = ReplicaDialler(connector, Secret((KEY,)), clock, numbers(1), Standstill(clock, GAP_S))
+    dialler.on_behalf(TOLD).connect("pulsar://b:6670", leg)
     connector.last.refuse()
     assert leg.reason == "connection refused"
 
@@ -392,3 +413,90 @@ def test_a_file_holds_a_key_in_each_line() -> None:
     dialled = Rig(Secret((OTHER_KEY, KEY))).dial(secret)
     dialled.carry()
     assert dialled.rig.clients
+
+
+@pytest.mark.parametrize("first", ["socket", "timer"])
+def test_what_comes_to_a_replica_that_stood_still_reaches_nobody(first: str) -> None:
+    """Its owner may have given the client up meanwhile; whether sockets or timers are looked at first as it goes on."""
+    rig = Rig()
+    dialled, other = rig.dial(), rig.dial()
+    dialled.carry()
+    other.carry()
+    rig.clock.advance(10 * GAP_S)
+    dialled.near.deliver(b"soon")
+    assert dialled.leg.heard == b"soon"
+    rig.clock.oversleep(GAP_S + 0.1)
+    if first == "timer":
+        rig.clock.advance(0.0)
+    dialled.near.deliver(b" of long ago")
+    rig.clock.advance(0.0)
+    assert dialled.leg.heard == b"soon"
+    for leg in (dialled.leg, other.leg):
+        assert leg.reason == "the replica at the client's side stood still"
+    again = rig.dial()
+    again.carry()
+    again.near.deliver(b"new")
+    assert again.leg.heard == b"new"
+
+
+def test_a_replica_without_legs_may_stand_still() -> None:
+    """And a leg that is opened then is like any other."""
+    rig = Rig()
+    rig.clock.oversleep(10 * GAP_S)
+    dialled = rig.dial()
+    dialled.carry()
+    dialled.near.deliver(b"new")
+    assert dialled.leg.heard == b"new"
+
+
+def test_clients_of_a_replica_that_stops_get_nothing_more() -> None:
+    """Those that are here and those that come yet, until they have acknowledged what they have; others go on."""
+    rig = Rig()
+    first, other = rig.dial(), rig.dial(told=replace(TOLD, teller="c-1"))
+    for dialled in (first, other):
+        dialled.carry()
+    rig.clients[0].unacked, rig.clients[1].unacked = 5, 7
+    assert rig.door.stand_down("a-1") == 5
+    assert (rig.clients[0].writable, rig.clients[1].writable) == ([False], [])
+    first.far.set_writable(True)
+    assert rig.clients[0].writable == [False, False]
+    late = rig.dial()
+    late.carry()
+    assert late.client.transport is not None
+    assert not late.client.transport.writable
+    rig.clients[0].unacked = 0
+    assert rig.door.stand_down("a-1") == 0
+    for dialled in (first, late):
+        dialled.far.lose("gone")
+    assert rig.door.stand_down("a-1") == 0
+    assert rig.door.stand_down("nobody") == 0
+
+
+def test_a_replica_that_stops_hears_the_answer_to_its_question() -> None:
+    """The question is a connection of its own, and not one of its clients': it would be cut off by what it asks for."""
+    rig = Rig()
+    asking = rig.dial(told=replace(TOLD, purpose="question"))
+    asking.carry()
+    rig.clients[0].unacked = 9
+    assert rig.door.stand_down("a-1") == 0
+    assert rig.clients[0].writable == []
+    again = rig.dial(told=replace(TOLD, purpose="question"))
+    again.carry()
+    assert again.client.transport is not None
+    assert again.client.transport.writable
+    asking.far.lose("answered")
+
+
+def test_the_clients_of_a_replica_that_shows_no_sign_of_life_are_given_up() -> None:
+    """After two intervals, whatever their own connections say; a question's is not one of them."""
+    rig = Rig()
+    legs = [rig.dial(), rig.dial(told=replace(TOLD, purpose="question"))]
+    for leg in legs:
+        leg.carry()
+    rig.clock.advance(1.9 * PULSE_S)
+    legs[0].near.write(connect())
+    legs[0].carry()
+    given_up = [leg.far.aborted for leg in legs]
+    rig.clock.advance(0.5 * PULSE_S)
+    assert (given_up, [leg.far.aborted for leg in legs]) == ([False, False], [True, False])
+    assert rig.clients[0].reason is not None

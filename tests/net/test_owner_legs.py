@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import pytest
@@ -10,12 +11,16 @@ from proxy.groups.bundles import bundle_of
 from proxy.groups.memory import GroupMemory
 from proxy.groups.messages import SessionId
 from proxy.limits import Limits
+from proxy.net.owner.holder_probes import HolderProbes
 from proxy.net.owner.leg import UNUSED_S_MAX
-from proxy.net.owner.legs import AGAIN_S, HERE_S_MAX, LEGS_MAX, OWNER_S_MAX, ClientLegs
+from proxy.net.owner.legs import AGAIN_S, HERE_S_MAX, OWNER_S_MAX, SUPERSEDED_S, ClientLegs
 from proxy.net.owner.owners import Owners
+from proxy.net.owner.pulses import ANSWERS, ASKS, Pulses
 from proxy.wire import pulsar_pb2 as pb
-from tests.net.fakes import FakeConnector, FakeTransport
+from tests.net.assignment_rig import NoBrokers
+from tests.net.fakes import FakeClock, FakeConnector, FakeTransport
 from tests.net.session_rig import (
+    KEY_SHARED,
     SessionRig,
     T,
     ack,
@@ -34,10 +39,12 @@ from tests.net.session_rig import (
 
 if TYPE_CHECKING:
     from proxy.groups.ownership import Owner
-    from proxy.net.ports import Connector, Transport
+    from proxy.net.owner.proof import Told
+    from proxy.net.ports import Connector, Receiver, Transport
     from proxy.net.session.elsewhere import ElsewhereClient
 
 BUNDLES = 64
+PULSE_S = 2.5
 CLOSED_BY_OWNER = 2**64 - 1
 
 
@@ -59,22 +66,46 @@ class Held:
         return bundle in self.open
 
 
+class Probes(HolderProbes):
+    """Which of them would be sent."""
+
+    def __init__(self) -> None:
+        super().__init__("a", NoBrokers(), FakeClock())
+        self.probed: list[tuple[str, str]] = []
+
+    def _probe(self, key: tuple[str, str]) -> None:
+        self.probed.append(key)
+
+
 class Rig(SessionRig):
     """A client at replica ``a``, whose bundles are at ``b`` and ``c`` as the test says."""
 
-    def __init__(self, limits: Limits | None = None, *, of_replica: bool = False) -> None:
+    def __init__(self, limits: Limits | None = None, *, of_replica: bool = False, pulse_s: float = math.inf) -> None:
+        """Replicas are asked for a sign of life after `pulse_s`."""
         self.held = Held()
         self.owners = Owners("a", self.held)
         self.relays = not of_replica
+        self.probes = Probes()
         super().__init__(limits, make_elsewhere=self.make_elsewhere, of_replica=of_replica)
         self.dialled = FakeConnector(self.clock)
+        self.pulse_dialled = FakeConnector(self.clock)
+        self.pulses = Pulses("a", self.clock, pulse_s, self.dial_pulse, self.probes.suspect)
         self.connect()
 
     def make_elsewhere(self, client: ElsewhereClient, connect: pb.CommandConnect, transport: Transport) -> ClientLegs:
         """As the gateway makes them."""
         _ = transport
         way = self.connector_to if self.relays else None
-        return ClientLegs(client, connect, self.owners, way, self.clock, self.limits)
+        return ClientLegs(client, connect, self.owners, way, self.clock, self.limits, self.probes, self.pulses)
+
+    def dial_pulse(self, address: str, told: Told, receiver: Receiver) -> None:
+        """Without the proof, too."""
+        assert (told.teller, told.purpose) == ("a", "pulse")
+        self.pulse_dialled.connect(address, receiver)
+
+    def pulse(self) -> FakeTransport:
+        """The owner that was dialled last takes the connection for signs of life."""
+        return self.pulse_dialled.last.accept()
 
     def connector_to(self, owner: Owner) -> Connector:
         """Without the proof, which is another test's."""
@@ -199,6 +230,35 @@ def test_what_comes_here_meanwhile_is_served_here() -> None:
     assert not rig.client.take()
 
 
+def test_a_consumer_that_is_about_to_be_served_here_is_led_to_the_next_owner() -> None:
+    """Its bundle moved away before it was let in: it waits for the next owner, and the client hears nothing."""
+    rig = Rig()
+    rig.held.open.add(3)
+    rig.subscribe(1, 3)
+    former = rig.directory.workers[0]
+    rig.held.open.clear()
+    assert former.link.lead_on()
+    rig.client.deliver(flow(1, 5))
+    rig.own((3, "b"))
+    leg = rig.let_in()
+    assert leg.take() == subscribe(1, 101, topic=topic_of(3))
+    leg.deliver(success(101))
+    assert rig.client.take() == success(101)
+    assert former.calls == []
+    assert len(rig.directory.workers) == 1
+
+
+def test_a_consumer_of_a_client_that_has_gone_is_led_nowhere() -> None:
+    """What is decided of it later changes nothing."""
+    rig = Rig()
+    rig.held.open.add(3)
+    rig.subscribe(1, 3)
+    rig.client.lose()
+    assert not rig.directory.workers[0].link.lead_on()
+    rig.own((3, "b"))
+    assert not rig.dialled.attempts
+
+
 def test_a_client_does_not_wait_for_ever_for_an_owner() -> None:
     """It is told to try again, by the code that makes it do so."""
     rig = Rig()
@@ -248,6 +308,90 @@ def test_a_lost_leg_closes_its_consumers_and_answers_what_is_asked() -> None:
     rig.own((3, "c"), epoch=2)
     rig.subscribe(1, 3)
     assert rig.dialled.last.address == "pulsar://c:6670"
+
+
+def test_an_owner_that_does_not_let_go_of_what_is_anothers_is_given_up() -> None:
+    """It stands still: all consumers that are at it come again, and what it says later reaches nobody."""
+    rig = Rig()
+    rig.own((3, "b"), (4, "b"), (5, "c"))
+    frozen = rig.consumer(1, 3)
+    rig.consumer(2, 4)
+    rig.own((3, "c"), (4, "c"), (5, "c"), epoch=2)
+    rig.clock.advance(SUPERSEDED_S / 2)
+    assert not rig.to_client(), "its CLOSE_CONSUMER may be on its way"
+    rig.clock.advance(SUPERSEDED_S)
+    closed = [command.close_consumer.consumer_id for command in rig.to_client()]
+    assert closed == [1, 2]
+    assert frozen.closing
+    frozen.deliver(message(1, 5))
+    assert not rig.to_client()
+    rig.subscribe(1, 3, request_id=111)
+    assert rig.dialled.last.address == "pulsar://c:6670"
+
+
+def test_an_owner_that_lets_go_in_time_keeps_its_other_consumers() -> None:
+    """The record that names the next one came before its CLOSE_CONSUMER."""
+    rig = Rig()
+    rig.own((3, "b"), (4, "b"))
+    leg = rig.consumer(1, 3)
+    rig.consumer(2, 4)
+    rig.own((3, "c"), (4, "b"), epoch=2)
+    leg.deliver(close_consumer(1, CLOSED_BY_OWNER))
+    rig.to_client()
+    rig.clock.advance(2 * SUPERSEDED_S)
+    assert not rig.to_client()
+    leg.deliver(message(2, 5))
+    assert [command.type for command in rig.to_client()] == [T.MESSAGE]
+
+
+def test_a_subscribe_that_waits_for_a_former_owner_goes_to_the_next() -> None:
+    """At once: the former one stands still, and would not even refuse it."""
+    rig = Rig()
+    rig.own((3, "b"))
+    rig.subscribe(1, 3)
+    rig.dialled.last.accept()
+    rig.own((3, "c"), epoch=2)
+    rig.clock.advance(2 * AGAIN_S)
+    assert rig.dialled.last.address == "pulsar://c:6670"
+    assert not rig.to_client()
+
+
+def test_a_subscribe_at_a_former_owner_that_lives_costs_no_other_consumer() -> None:
+    """It refuses that itself, and is led on; only if it says nothing for long it is given up with all that it has."""
+    for refuses in (True, False):
+        rig = Rig()
+        rig.own((3, "b"), (4, "b"))
+        leg = rig.consumer(1, 3)
+        rig.subscribe(2, 4)
+        rig.own((3, "b"), (4, "c"), epoch=2)
+        rig.clock.advance(SUPERSEDED_S / 2)
+        if refuses:
+            leg.deliver(error(102, pb.ServiceNotReady))
+        rig.clock.advance(SUPERSEDED_S + 2 * AGAIN_S)
+        assert rig.dialled.last.address == "pulsar://c:6670"
+        closed = [command.close_consumer.consumer_id for command in rig.to_client()]
+        assert closed == ([] if refuses else [1])
+
+
+def test_a_consumer_whose_owner_is_unknown_stays() -> None:
+    """Its bundle moves, and the former owner drains it."""
+    rig = Rig()
+    rig.own((3, "b"))
+    rig.consumer(1, 3)
+    rig.own(epoch=2)
+    rig.clock.advance(2 * SUPERSEDED_S)
+    assert not rig.to_client()
+
+
+def test_what_is_owned_here_now_is_served_here() -> None:
+    """Though the former owner says nothing."""
+    rig = Rig()
+    rig.own((3, "b"))
+    rig.consumer(1, 3)
+    rig.held.open.add(3)
+    rig.owners.changed()
+    rig.clock.advance(2 * SUPERSEDED_S)
+    assert [command.close_consumer.consumer_id for command in rig.to_client()] == [1]
 
 
 def test_an_owner_that_cannot_be_reached_is_tried_again_and_then_the_next() -> None:
@@ -396,16 +540,16 @@ def test_only_so_much_waits_for_a_leg() -> None:
     assert [command.type for command in taken] == [T.CONNECT]
 
 
-def test_a_connection_has_only_so_many_legs_and_consumers() -> None:
+def test_a_connection_has_only_so_many_legs_and_consumers(monkeypatch: pytest.MonkeyPatch) -> None:
     """More are refused."""
-    rig = Rig(Limits(workers_per_connection_max=LEGS_MAX + 2))
+    monkeypatch.setattr("proxy.net.owner.legs.LEGS_MAX", few := 4)
+    rig = Rig(Limits(workers_per_connection_max=few + 2))
     rig.held.count = BUNDLES
     rig.own(*((bundle % BUNDLES, f"r{bundle}") for bundle in range(BUNDLES)))
-    for bundle in range(LEGS_MAX):
+    for bundle in range(few):
         rig.subscribe(bundle, bundle)
-    assert len(rig.dialled.attempts) == LEGS_MAX
-    rig.own((0, "another"), epoch=2)
-    rig.subscribe(1_000, 0)
+    assert len(rig.dialled.attempts) == few
+    rig.subscribe(1_000, few)
     (refusal,) = rig.to_client()
     assert refusal.error.error == pb.ServiceNotReady
     rig.subscribe(1_001, 1)
@@ -516,3 +660,68 @@ def test_late_commands_of_a_consumer_that_has_ended_are_harmless() -> None:
     rig = Rig(of_replica=True)
     rig.client.deliver(ack(1) + flow(1, 2))
     assert rig.cause is None
+
+
+def test_an_owner_that_does_not_answer_is_probed_at_the_broker() -> None:
+    """Each durable subscription that is consumed there, while the silence lasts and before its legs are given up."""
+    rig = Rig(pulse_s=PULSE_S)
+    rig.own((3, "b"), (4, "b"))
+    leg = rig.consumer(1, 3)
+    command = pb.CommandSubscribe(
+        topic=topic_of(4), subscription="s", subType=KEY_SHARED, consumer_id=2, request_id=102, durable=False
+    )
+    rig.client.deliver(encode(T.SUBSCRIBE, command))
+    leg.deliver(success(102))
+    leg.take()
+    pulse = rig.pulse()
+    rig.clock.advance(PULSE_S * 1.7)
+    assert pulse.take() == ASKS
+    assert rig.probes.probed == []
+    rig.clock.advance(PULSE_S * 0.4)
+    assert set(rig.probes.probed) == {(topic_of(3), "s")}
+    pulse.deliver(ANSWERS)
+    probed = len(rig.probes.probed)
+    rig.clock.advance(PULSE_S * 0.8)
+    assert len(rig.probes.probed) == probed
+    rig.probes.suspect("b")
+    assert len(rig.probes.probed) == probed + 1, "the leader says so"
+    rig.client.deliver(close_consumer(1, 301))
+    leg.deliver(success(301))
+    rig.probes.suspect("b")
+    assert len(rig.probes.probed) == probed + 1
+
+
+def test_an_owner_that_shows_no_sign_of_life_is_given_up_with_all_that_is_there() -> None:
+    """Its consumers come again; what waited for it is led on, and the client hears nothing of that."""
+    rig = Rig(pulse_s=PULSE_S)
+    rig.own((3, "b"), (4, "b"))
+    leg = rig.consumer(1, 3)
+    rig.subscribe(2, 4)
+    rig.pulse()
+    rig.clock.advance(2.8 * PULSE_S)
+    assert leg.closing
+    assert [command.close_consumer.consumer_id for command in rig.to_client()] == [1]
+    rig.own((4, "c"), epoch=2)
+    rig.clock.advance(AGAIN_S)
+    assert rig.dialled.last.address == "pulsar://c:6670"
+
+
+def test_legs_that_have_ended_are_not_watched() -> None:
+    """Neither those of a client that has gone nor those that were unused."""
+    rig = Rig(pulse_s=PULSE_S)
+    rig.own((3, "b"), (5, "c"))
+    rig.consumer(1, 3).deliver(close_consumer(1, CLOSED_BY_OWNER))
+    unused = rig.pulse()
+    rig.clock.advance(PULSE_S)
+    unused.deliver(ANSWERS)
+    rig.client.take()
+    rig.consumer(2, 5)
+    left = rig.pulse()
+    for _ in range(int(UNUSED_S_MAX / PULSE_S)):
+        unused.deliver(ANSWERS)
+        left.deliver(ANSWERS)
+        rig.clock.advance(PULSE_S)
+    assert (unused.closing, left.closing) == (True, False)
+    rig.client.lose()
+    rig.clock.settle()
+    assert left.closing

@@ -16,7 +16,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from proxy.limits import Limits
 from proxy.net.election.back_off import EXPECTED_S_MAX
 from proxy.net.election.elections import ElectionSettings
-from proxy.net.relay.parting import BROKEN_S
+from proxy.net.relay.closing import BROKEN_S
 from proxy.wire import pulsar_pb2 as pb
 from tests.lives import lives
 from tests.net.model_topic import Connection, ModelTopic

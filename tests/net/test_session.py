@@ -153,6 +153,7 @@ def test_a_silent_client_is_gone_after_two_intervals() -> None:
     rig.clock.advance(21)
     assert rig.cause == "silent"
     assert rig.broker.closing
+    assert rig.client.aborted, "what it did not get must not reach it later: others have it then"
 
 
 def test_a_silent_broker_is_lost_after_two_intervals() -> None:

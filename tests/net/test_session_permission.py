@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import pytest
 
 from proxy.limits import Limits
 from proxy.net.relay.requests import OWN_REQUESTS
-from proxy.net.session.permission import UNANSWERED_MAX
+from proxy.net.session.permission import UNANSWERED_MAX, Permission, PermissionWatch, Place
 from proxy.net.session.settings import SessionSettings
+from proxy.net.slices import Slices
 from proxy.service_url import parse_service_url
 from proxy.wire import pulsar_pb2 as pb
 from tests.net.fakes import FakeClock, FakeWorkerPort
@@ -315,6 +318,29 @@ def test_who_consumes_stays_for_as_long_as_the_gateway_itself_does_not_reach_the
     for _ in range(UNANSWERED_MAX + 1):
         rig.clock.advance(AGAIN_S)
     assert [call[0] for call in port.calls] == ["lost"]
+
+
+def test_thousands_of_places_are_asked_for_with_one_look_at_the_workers() -> None:
+    """One for each would take time by the square of the workers on a connection."""
+    clock = FakeClock()
+    looks: list[float] = []
+    asked_for: list[Place] = []
+
+    class Permissions:
+        def ask(self, place: Place, _answered: object) -> None:
+            asked_for.append(place)
+
+    def away() -> set[Place]:
+        looks.append(clock.now())
+        return set()
+
+    places = {Place("topic", f"s-{number}") for number in range(1_000)}
+    watch = PermissionWatch(
+        cast("Permission", Permissions()), clock, Slices(clock), AGAIN_S, "peer", lambda: places, away, lambda *_: None
+    )
+    watch.begin()
+    clock.advance(AGAIN_S)
+    assert (set(asked_for), len(looks)) == (places, 1)
 
 
 def test_an_answer_gives_new_time() -> None:

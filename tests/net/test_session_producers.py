@@ -8,7 +8,7 @@ from proxy.limits import Limits
 from proxy.net.election.back_off import EXPECTED_S_MAX, RETURN_TRIES_S, UNAVAILABLE_S_MIN
 from proxy.net.election.election import PROMOTION_S_MAX
 from proxy.net.election.elections import ElectionSettings, ProducerElections
-from proxy.net.relay.parting import BROKEN_S, PARTING_S_MAX
+from proxy.net.relay.closing import BROKEN_S, CLOSE_ANSWER_S_MAX
 from proxy.net.relay.requests import OWN_REQUESTS
 from proxy.net.session.producers import UNREAD_S_MAX
 from proxy.net.session.statistics import EndCause
@@ -267,7 +267,7 @@ def test_the_broker_goes_while_one_is_taken_back() -> None:
     assert [item.stage for item in rig.page().waiting] == ["asked", "waiting"]
 
 
-# ---- leaving
+# ---- producer
 
 
 def test_one_that_is_held_closes_without_the_broker() -> None:
@@ -451,7 +451,7 @@ def test_an_answer_that_is_left_unread_holds_up_others_for_seconds(mode: int, *,
     rig.clock.advance(2 * UNREAD_S_MAX)
     assert stuck.session.cause is EndCause.READS_NOTHING
     stuck.broker.deliver(error(10, pb.AuthorizationError))
-    rig.clock.advance(PARTING_S_MAX + BROKEN_S)
+    rig.clock.advance(CLOSE_ANSWER_S_MAX + BROKEN_S)
     assert asked(fair) == [("PRODUCER", 20)]
 
 
@@ -523,7 +523,7 @@ def test_a_broker_that_does_not_say_so_is_given_time(*, silent: bool) -> None:
     a.client.lose()
     b.client.deliver(want(20, mode=FENCE))
     if silent:
-        rig.clock.advance(PARTING_S_MAX)
+        rig.clock.advance(CLOSE_ANSWER_S_MAX)
         assert a.broker.closing
     else:
         a.broker.lose()
@@ -542,7 +542,7 @@ def test_one_that_waits_for_its_turn_to_be_closed_keeps_the_connection() -> None
     b.client.deliver(want(20, mode=FENCE))
     a.client.lose()
     assert [(T.Type.Name(command.type)) for command in a.to_broker()] == ["CLOSE_PRODUCER", "CLOSE_CONSUMER"]
-    rig.clock.advance(2 * PARTING_S_MAX)
+    rig.clock.advance(2 * CLOSE_ANSWER_S_MAX)
     assert not a.broker.closing
     b.broker.deliver(ready(20, epoch=1))
     assert taken_off(a) == [1]
@@ -564,12 +564,12 @@ def test_nobody_passes_a_close_that_waited_for_a_connection_that_broke(*, silent
     rig.clock.advance(BROKEN_S)
     assert asked(c) == []
     if silent:
-        rig.clock.advance(PARTING_S_MAX)
+        rig.clock.advance(CLOSE_ANSWER_S_MAX)
         assert a.broker.closing
         assert asked(c) == []
         rig.clock.advance(BROKEN_S)
     else:
-        rig.clock.advance(PARTING_S_MAX / 2)
+        rig.clock.advance(CLOSE_ANSWER_S_MAX / 2)
         assert asked(c) == []
         assert taken_off(a) == [1]
     assert asked(c) == [("PRODUCER", 30)]

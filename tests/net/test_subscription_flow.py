@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pytest
+
+from proxy.net.subscription import workers
 from tests.net.subscription_rig import SubscriptionRig
 from tests.net.subscription_rig_broker import T, single
 from tests.net.test_subscription_delivery import two
@@ -99,6 +102,24 @@ def test_a_redelivery_is_local_and_keeps_the_order() -> None:
     worker.flow(9)
     assert worker.entries() == [0, 1, 2, 3, 4]
     assert rig.link.sent(T.REDELIVER_UNACKNOWLEDGED_MESSAGES) == []
+
+
+@pytest.mark.parametrize("at_once", [workers.IDS_AT_ONCE, 1])
+def test_with_an_epoch_all_but_what_is_kept_comes_again_and_bears_it(
+    at_once: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was sent before can be told from it; however many are kept, nothing is sent in between."""
+    monkeypatch.setattr(workers, "IDS_AT_ONCE", at_once)
+    rig = SubscriptionRig()
+    worker = rig.worker("a", permits=20)
+    rig.link.deliver(*[(entry, single("k")) for entry in range(4)])
+    assert {item.epoch for item in worker.messages()} == {0}
+    worker.redeliver(0, kept=(1, 3), epoch=1)
+    assert [(item.entry, item.redeliveries, item.epoch) for item in worker.messages()] == [(0, 1, 1), (2, 0, 1)]
+    rig.link.deliver((4, single("k")))
+    assert [(item.entry, item.epoch) for item in worker.messages()] == [(4, 1)]
+    worker.redeliver(epoch=2)
+    assert [(item.entry, item.epoch) for item in worker.messages()] == [(entry, 2) for entry in range(5)]
 
 
 def test_a_redelivery_of_what_a_worker_does_not_hold_is_ignored() -> None:

@@ -9,6 +9,7 @@ from proxy.wire import pulsar_pb2 as pb
 from proxy.wire.codecs import compress
 from proxy.wire.messages import parse_message
 from proxy.wire.metadata import build_tail, peek
+from tests.interpreted import interpreted_only
 from tests.net.fakes import FakeBackground
 from tests.net.subscription_rig import SubscriptionRig, Worker
 from tests.net.subscription_rig_broker import LEDGER, T, batch, frame_of_entry, single
@@ -213,6 +214,7 @@ def test_a_batch_of_many_messages_is_looked_at_in_pieces_with_the_same_result(ki
     assert seen[0][1] == (kind == "damaged")
 
 
+@interpreted_only
 def test_a_fault_while_an_entry_is_taken_costs_its_consumer_and_no_other() -> None:
     """As it costs the connection if it shows at once: the broker sends everything again."""
     rig, background, worker = held()

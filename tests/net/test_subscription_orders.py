@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from proxy.core.dispatcher import OrderingMode
+from proxy.core.explain import explain_slot
 from proxy.errors import ClientError
 from proxy.net.subscription import order_book
 from proxy.net.subscription.order_book import LimitsWanted, OrderBook, Orders
@@ -151,3 +152,90 @@ def test_only_so_many_subscriptions_may_have_orders(monkeypatch: pytest.MonkeyPa
     with book.changing(("t", "s")) as orders:
         assert orders.paused
     assert not Orders().any
+
+
+def test_an_excluded_workers_keys_go_to_others_for_as_long_as_it_is_excluded() -> None:
+    """At once, and also when its client comes again, which is let in and gets nothing until it is readmitted."""
+    rig = SubscriptionRig()
+    worker = rig.worker("a", permits=99)
+    other = rig.worker("b", permits=99)
+    rig.link.deliver(*[(entry, single(f"k{entry}")) for entry in range(20)])
+    held = worker.entries()
+    assert held
+    other.entries()
+    assert rig.subscription.orders.exclude("a", excluded=True) == 1
+    rig.clock.settle()
+    assert sorted(other.entries()) == held
+    assert worker.answers() == [T.CLOSE_CONSUMER]
+    again = rig.worker("a", permits=99)
+    again.ack(*held)
+    rig.link.deliver(*[(entry, single(f"k{entry}")) for entry in range(20, 40)])
+    assert again.entries() == []
+    assert other.entries() == list(range(20, 40))
+    assert rig.subscription.orders.exclude("a", excluded=False) == 1
+    rig.clock.settle()
+    assert again.answers() == [], "it was told that it is subscribed when it came"
+    rig.link.deliver(*[(entry, single(f"n{entry}")) for entry in range(40, 60)])
+    assert again.entries(), "what it granted while it was excluded counts"
+    assert len(rig.subscriptions.orders) == 0
+
+
+def test_while_all_are_excluded_keys_wait_and_say_so() -> None:
+    """The subscription stays at the broker for them."""
+    rig = SubscriptionRig()
+    worker = rig.worker("a", permits=99)
+    rig.link.deliver((0, single("k")))
+    rig.subscription.orders.exclude("a", excluded=True)
+    rig.clock.settle()
+    assert worker.entries() == [0]
+    again = rig.worker("a", permits=99)
+    dispatcher = rig.subscription.state.dispatcher
+    found = explain_slot(dispatcher, 5, rig.clock.now())
+    assert "join or be readmitted by an operator" in found.unblocks
+    assert rig.count == 1
+    rig.subscription.orders.exclude("a", excluded=False)
+    rig.clock.settle()
+    rig.link.deliver((0, single("k")))
+    assert again.entries() == [0]
+
+
+@pytest.mark.parametrize("how", ["close", "lose"])
+def test_an_excluded_worker_that_leaves_ends_the_subscription_if_it_was_the_last(how: str) -> None:
+    """As any other."""
+    rig = SubscriptionRig()
+    rig.worker("a", permits=99)
+    rig.subscription.orders.exclude("a", excluded=True)
+    rig.clock.settle()
+    again = rig.worker("a")
+    getattr(again, how)()
+    assert rig.count == 0
+    if how == "close":
+        assert again.answers() == [T.SUCCESS]
+
+
+def test_an_excluded_worker_is_disconnected_with_the_others() -> None:
+    """By a seek of one of them, for instance."""
+    rig = SubscriptionRig()
+    rig.worker("a")
+    rig.worker("b")
+    rig.subscription.orders.exclude("a", excluded=True)
+    rig.clock.settle()
+    again = rig.worker("a")
+    rig.subscription.disconnect_workers()
+    assert again.answers() == [T.CLOSE_CONSUMER]
+    assert rig.subscription.worker_count == 0
+    assert rig.subscription.state.dispatcher.excluded == 0
+
+
+def test_an_exclusion_that_was_ordered_elsewhere_is_carried_out() -> None:
+    """In owner mode it comes with the group's records."""
+    rig = SubscriptionRig()
+    worker = rig.worker("a", permits=9)
+    other = rig.worker("b", permits=9)
+    rig.subscription.orders.take_over(Orders(excluded={"a"}))
+    rig.clock.settle()
+    assert worker.answers() == [T.CLOSE_CONSUMER]
+    rig.link.deliver((0, single("k0")), (1, single("k1")), (2, single("k2")))
+    assert other.entries() == [0, 1, 2]
+    rig.subscription.orders.take_over(Orders())
+    assert len(rig.subscriptions.orders) == 0

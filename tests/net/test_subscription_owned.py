@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.errors import UpstreamUnavailable
+from proxy.errors import OwnedElsewhere
 from proxy.net.subscription.owned import OwnedSubscription
+from proxy.net.subscription.upstream import BESIDE_S
 from proxy.wire import pulsar_pb2 as pb
 from tests.net.subscription_rig import SubscriptionRig
 from tests.net.subscription_rig_broker import T, single
@@ -25,7 +26,7 @@ class Owner:
         """As the port says."""
         if not self.owns:
             message = f"{key} is not here"
-            raise UpstreamUnavailable(message)
+            raise OwnedElsewhere(message)
 
     def began(self, owned: OwnedSubscription) -> None:
         """As the port says."""
@@ -39,8 +40,8 @@ class Owner:
 class Rig(SubscriptionRig):
     """In owner mode."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, *migrating: str) -> None:
+        super().__init__(migrating_subscriptions=migrating)
         self.owner = Owner()
         self.subscriptions.ownership = self.owner
         self.given_up = 0
@@ -75,6 +76,18 @@ def test_the_owners_consumer_has_all_slots_for_itself() -> None:
     assert [(span.start, span.end) for span in meta.hashRanges] == [(0, 65_535)]
 
 
+@pytest.mark.parametrize("pattern", ["* s", "other s"])
+def test_what_direct_workers_share_is_consumed_beside_them(pattern: str) -> None:
+    """Everything else lets nobody in."""
+    rig = Rig(pattern)
+    rig.worker()
+    (subscribe,) = rig.link.sent(T.SUBSCRIBE)
+    meta = subscribe.subscribe.keySharedMeta
+    migrates = pattern == "* s"
+    assert meta.keySharedMode == (pb.AUTO_SPLIT if migrates else pb.STICKY)
+    assert len(meta.hashRanges) == (0 if migrates else 1)
+
+
 def test_workers_wait_while_a_former_owner_is_at_the_broker() -> None:
     """It goes, or the broker finds it gone: our consumer asks again, and the workers hear nothing of it."""
     rig = Rig()
@@ -86,6 +99,31 @@ def test_workers_wait_while_a_former_owner_is_at_the_broker() -> None:
     assert len(rig.link.taken(T.SUBSCRIBE)) >= 3
     rig.link.refusals.clear()
     rig.clock.advance(1.1)
+    assert worker.answers() == [T.SUCCESS]
+
+
+@pytest.mark.parametrize("cause", ["refused before", "answered late", "neither"])
+def test_one_that_may_have_been_let_in_beside_a_dead_owner_comes_again(cause: str) -> None:
+    """What that one had would come as redeliveries, out of the order of batches; and nothing is fetched before."""
+    rig = Rig()
+    worker = rig.subscribe(settle=False)
+    if cause == "refused before":
+        rig.brokers.link.refusals[T.SUBSCRIBE] = (pb.ConsumerAssignError, "Range conflict with consumer")
+        rig.clock.settle()
+        rig.link.refusals.clear()
+        rig.link.log.clear()
+        rig.clock.advance(1.1)
+    else:
+        rig.brokers.link.held.add(T.SUBSCRIBE)
+        rig.clock.settle()
+        rig.clock.advance(BESIDE_S if cause == "answered late" else BESIDE_S / 2)
+        rig.link.held.clear()
+        rig.link.answer(T.SUBSCRIBE)
+        rig.clock.settle()
+    worker.flow(1)
+    log = [command.type for command in rig.link.log if command.type in (T.SUBSCRIBE, T.CLOSE_CONSUMER, T.FLOW)]
+    once = [T.SUBSCRIBE, T.FLOW]
+    assert log == (once if cause == "neither" else [T.SUBSCRIBE, T.CLOSE_CONSUMER, *once])
     assert worker.answers() == [T.SUCCESS]
 
 
@@ -109,10 +147,25 @@ def test_nothing_is_delivered_without_a_lease() -> None:
     rig.clock.advance(LEASE_S)
     rig.link.deliver((1, single("k", b"1")))
     assert worker.entries() == []
-    rig.owned.renew(rig.clock.now() + LEASE_S)
+    rig.owned.renew(rig.clock.now() + LEASE_S, rig.clock.now())
     rig.clock.settle()
     assert worker.entries() == [1]
     assert worker.limits[-1] == LEASE_S + SEND_S
+
+
+def test_a_lease_that_is_renewed_in_time_goes_on_to_its_new_end_and_no_further() -> None:
+    """What comes after the former end is delivered, what comes after the new one is not."""
+    rig = Rig()
+    worker = rig.worker(permits=10)
+    rig.lease()
+    rig.clock.advance(LEASE_S / 2)
+    rig.owned.renew(rig.clock.now() + LEASE_S, rig.clock.now())
+    rig.clock.advance(LEASE_S * 0.75)
+    rig.link.deliver((0, single("k", b"0")))
+    assert worker.entries() == [0]
+    rig.clock.advance(LEASE_S / 4)
+    rig.link.deliver((1, single("k", b"1")))
+    assert worker.entries() == []
 
 
 def test_a_subscription_that_is_held_keeps_what_workers_have() -> None:
@@ -152,6 +205,35 @@ def test_a_worker_that_comes_too_late_is_told_to_try_again() -> None:
     rig.owner.owns = False
     late = rig.subscribe()
     assert late.error()[0] == pb.ServiceNotReady
+
+
+def test_a_worker_that_comes_too_late_is_led_on() -> None:
+    """Where its session can do that, the client hears nothing of it."""
+    rig = Rig()
+    rig.worker(permits=1)
+    rig.owner.owns = False
+    late = rig.subscribe(settle=False)
+    late.leads_on = True
+    rig.clock.settle()
+    assert late.led_on
+    assert late.commands() == []
+
+
+@pytest.mark.parametrize("leads_on", [True, False])
+def test_a_worker_that_waits_while_its_subscription_moves_away_is_led_on(*, leads_on: bool) -> None:
+    """Its SUBSCRIBE is the next owner's to answer; only who cannot be led there is told to try again."""
+    rig = Rig()
+    waiting = rig.subscribe(settle=False)
+    waiting.leads_on = leads_on
+    rig.brokers.link.refusals[T.SUBSCRIBE] = (pb.ConsumerAssignError, "Range conflict with consumer")
+    rig.clock.settle()
+    rig.owned.hold()
+    rig.give_up()
+    assert rig.given_up == 1
+    assert waiting.led_on == leads_on
+    assert waiting.forgotten == (not leads_on)
+    assert [answer.error.error for answer in waiting.commands()] == ([] if leads_on else [pb.ServiceNotReady])
+    assert rig.count == 0
 
 
 @pytest.mark.parametrize("owned", [True, False])

@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from proxy.net.subscription.policy import is_migrating
+from proxy.net.subscription.settings import SubscriptionSettings
 from proxy.wire import pulsar_pb2 as pb
 from tests.net.subscription_rig import SubscriptionRig, schema, sticky
 from tests.net.subscription_rig_broker import T
@@ -182,3 +184,27 @@ def test_a_worker_that_leaves_while_its_schema_is_probed_does_not_keep_the_subsc
     rig.link.refuse(T.SUBSCRIBE, pb.ConsumerBusy, "Exclusive consumer is already connected")
     assert rig.count == 0
     assert rig.link.consumers == {}
+
+
+# ---- migration -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("pattern", "topic", "migrates"),
+    [
+        ("orders s", "orders", True),
+        ("persistent://public/default/orders s", "orders", True),
+        ("orders s", "orders-partition-3", True),
+        ("orders-partition-3 s", "orders-partition-3", True),
+        ("orders other", "orders", False),
+        ("order s", "orders", False),
+        ("orders s", "orders-partition-", False),
+        ("public/*/ord* ?", "orders", True),
+        ("* *", "orders", True),
+        ("private/default/* s", "orders", False),
+    ],
+)
+def test_a_migrating_subscription_is_named_with_its_topic(pattern: str, topic: str, *, migrates: bool) -> None:
+    """All partitions of it are meant; a pattern fits whole names."""
+    settings = SubscriptionSettings(migrating_subscriptions=("private/default/x y", pattern))
+    assert is_migrating((f"persistent://public/default/{topic}", "s"), settings) == migrates

@@ -166,7 +166,7 @@ def test_a_slow_hello_is_given_up_after_its_time(tmp_path: Path) -> None:
         b"\x16\x03\x01\xff\xff" + b"\xff" * 20_000,
         b"\x16\x03\x01\x00\x05hello",
         b"\x15\x03\x01\x00\x02\x01\x00",
-        b"\x80\x2e\x01\x00\x02\x00\x15\x00\x00\x00\x10",
+        b"\x80\x2e\x01\x00\x02\x00\x15\x00\x00\x00\x10" + bytes(37),
     ],
     ids=["http", "noise", "a record too long", "no hello", "an alert", "SSL 2"],
 )

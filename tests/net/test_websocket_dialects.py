@@ -10,20 +10,20 @@ import pytest
 from proxy.net.websocket.dialect_v1 import PLACES_MAX, DialectV1
 from proxy.net.websocket.dialect_v2 import DialectV2
 from proxy.net.websocket.message import SocketMessage
-from proxy.net.websocket.places import WHOLE, Place
+from proxy.net.websocket.message_position import WHOLE, MessagePosition
 from proxy.net.websocket.words import Acknowledge, AskEndOfTopic, Permit, Refuse, Unsubscribe, Word, WordError, moment
 from tests.net.websocket_rig import id_of
 
 V1 = DialectV1(len, binary=False)
 V2 = DialectV2()
-PLACE, MEMBER = Place(-1, 7, 1, WHOLE, 0), Place(2, 7, 1, 0, 3)
+PLACE, MEMBER = MessagePosition(-1, 7, 1, WHOLE, 0), MessagePosition(2, 7, 1, 0, 3)
 ID, MEMBER_ID = PLACE.message_id, MEMBER.message_id
 
 
 def message(**fields: Any) -> SocketMessage:
     """A message with as little as there can be."""
     required: dict[str, Any] = {
-        "place": PLACE,
+        "position": PLACE,
         "topic": "t",
         "payload": b"",
         "key": None,

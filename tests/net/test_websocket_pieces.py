@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 
 from proxy.net.websocket.deadlines import Deadlines
 from proxy.net.websocket.in_flight import InFlight, entry_key
+from proxy.net.websocket.message_position import WHOLE, MessagePosition, read_message_position
 from proxy.net.websocket.permits import ROOM_MAX, Permits
-from proxy.net.websocket.places import WHOLE, Place, read_place
 from proxy.wire import pulsar_pb2 as pb
 from tests.net.fakes import FakeClock
 from tests.net.websocket_rig import WebsocketRig, id_of
 
-A, B, C = Place(0, 7, 1, 0, 2), Place(0, 7, 1, 1, 2), Place(0, 7, 2, WHOLE, 0)
+A, B, C = MessagePosition(0, 7, 1, 0, 2), MessagePosition(0, 7, 1, 1, 2), MessagePosition(0, 7, 2, WHOLE, 0)
 NUMBERS = st.integers(0, 2**64 - 1)
 PARTITIONS = st.integers(-1, 2**31 - 1)
 MEMBERS = st.tuples(st.integers(0, 999), st.integers(1_000, 2_000))
@@ -37,8 +37,8 @@ def test_an_id_means_the_place_it_was_made_for(
     partition: int, ledger: int, entry: int, member: tuple[int, int]
 ) -> None:
     """Whatever its numbers."""
-    place = Place(partition, ledger, entry, *member)
-    assert read_place(place.message_id) == place
+    position = MessagePosition(partition, ledger, entry, *member)
+    assert read_message_position(position.message_id) == position
 
 
 def test_ids_are_those_of_pulsar_s_clients() -> None:
@@ -46,8 +46,8 @@ def test_ids_are_those_of_pulsar_s_clients() -> None:
     read = pb.MessageIdData.FromString
     assert encoded(ledgerId=7, entryId=2, partition=0, batch_size=0) == C.message_id
     assert encoded(ledgerId=7, entryId=1, partition=0, batch_index=1, batch_size=2) == B.message_id
-    assert read_place(encoded(ledgerId=7, entryId=2, partition=0, batch_index=-1, batch_size=0)) == C
-    assert read_place(encoded(ledgerId=7, entryId=2)) == C._replace(partition=-1)
+    assert read_message_position(encoded(ledgerId=7, entryId=2, partition=0, batch_index=-1, batch_size=0)) == C
+    assert read_message_position(encoded(ledgerId=7, entryId=2)) == C._replace(partition=-1)
     assert not C.to_acknowledge().ack_set
     assert B.to_acknowledge() == pb.MessageIdData(ledgerId=7, entryId=1, ack_set=[0b01])
     assert read(C.to_acknowledge().SerializeToString()) == pb.MessageIdData(ledgerId=7, entryId=2)
@@ -73,13 +73,13 @@ MALFORMED = {
 def test_a_malformed_id_is_named(message_id: str) -> None:
     """So that whoever made it up finds it."""
     with pytest.raises(ValueError, match=re.escape(repr(message_id))):
-        read_place(message_id)
+        read_message_position(message_id)
 
 
 def test_a_long_malformed_id_is_named_in_part() -> None:
     """An error is not a way to have megabytes repeated."""
     with pytest.raises(ValueError, match=r"^'x{100}' ") as caught:
-        read_place("x" * 100_001)
+        read_message_position("x" * 100_001)
     assert len(str(caught.value)) < 300
 
 
@@ -198,7 +198,7 @@ def test_room_has_an_end() -> None:
 def test_each_is_due_after_its_own_time() -> None:
     """In order, with one timer for all, and none where nothing waits."""
     clock = FakeClock()
-    due: list[list[Place]] = []
+    due: list[list[MessagePosition]] = []
     deadlines = Deadlines(clock, 10.0, due.append)
     deadlines.add(A)
     deadlines.add(C)
@@ -216,7 +216,7 @@ def test_each_is_due_after_its_own_time() -> None:
 def test_added_again_its_time_begins_again() -> None:
     """And behind those that are due before it."""
     clock = FakeClock()
-    due: list[list[Place]] = []
+    due: list[list[MessagePosition]] = []
     deadlines = Deadlines(clock, 10.0, due.append)
     deadlines.add(A)
     deadlines.add(B)
@@ -231,10 +231,10 @@ def test_added_again_its_time_begins_again() -> None:
 def test_forgotten_ones_are_never_due() -> None:
     """One by one, or all; those that are due may be added again at once."""
     clock = FakeClock()
-    due: list[list[Place]] = []
+    due: list[list[MessagePosition]] = []
 
-    def over(places: list[Place]) -> None:
-        due.append(places)
+    def over(positions: list[MessagePosition]) -> None:
+        due.append(positions)
         deadlines.add(C)
 
     deadlines = Deadlines(clock, 10.0, over)
@@ -252,9 +252,9 @@ def test_forgotten_ones_are_never_due() -> None:
 def test_the_in_flight_registry_forgets_a_batch_as_a_whole() -> None:
     """What was acknowledged of it is not among what goes back."""
     in_flight = InFlight()
-    for place, with_it in ((A, ()), (B, ()), (C, (A,))):
-        in_flight.sent(place, with_it)
-        in_flight.sent(place, with_it)
+    for position, with_it in ((A, ()), (B, ()), (C, (A,))):
+        in_flight.sent(position, with_it)
+        in_flight.sent(position, with_it)
     assert (len(in_flight), A in in_flight) == (3, True)
     assert (in_flight.acknowledged(A), in_flight.acknowledged(A), in_flight.acknowledged(C)) == ((), None, (A,))
     in_flight.sent(A)

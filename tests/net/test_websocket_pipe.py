@@ -47,11 +47,10 @@ def test_nothing_passes_at_once_and_all_in_order() -> None:
     assert ends.pipe.peer == "192.0.2.9:1"
 
 
-def test_a_session_takes_all_that_is_queued_before_it_writes_anything_more() -> None:
-    """However much that is: in reads of which none has to wait for its turn of the loop.
+def test_who_leaves_has_said_all_that_it_said() -> None:
+    """However much that is: in reads of which none waits for its turn of the loop, as the end would not.
 
-    A request to deliver again that waited behind acknowledgements would come after messages that were sent meanwhile,
-    and those before the ones that were asked for.
+    Acknowledgements that were dropped with their connection would be delivered again.
     """
     ends = Ends()
     slices = Slices(ends.clock)
@@ -70,9 +69,9 @@ def test_a_session_takes_all_that_is_queued_before_it_writes_anything_more() -> 
     ends.received = lambda data: frames.take(splitter.feed(data))  # type: ignore[method-assign]
     for _ in range(10 * FEW):
         ends.pipe.send(PING)
-    ends.pipe.in_step(lambda: ends.pipe.send(PONG))
+    ends.pipe.leave("had enough")
     ends.clock.turn()
-    assert taken == [PING] * 10 * FEW + [PONG]
+    assert taken == [PING] * 10 * FEW
 
 
 def test_a_close_comes_behind_what_was_written() -> None:
@@ -133,36 +132,6 @@ def test_only_changes_of_writability_are_told() -> None:
     ends.pipe.close()
     ends.pipe.set_writable(False)
     assert ends.writability == [False, True]
-
-
-def test_in_step_the_client_knows_all_that_the_session_wrote() -> None:
-    """And what it says then, the session reads before it writes anything more; only while it reads at all."""
-    ends = Ends()
-    seen: list[list[object]] = []
-
-    def act() -> None:
-        seen.append(list(ends.told))
-        ends.pipe.send(PONG)
-
-    ends.pipe.in_step(act)
-    ends.pipe.write(PING)
-    ends.pipe.pause_reading()
-    ends.clock.settle()
-    assert (seen, ends.told) == ([], [PING])
-    ends.pipe.write(PING)
-    ends.pipe.resume_reading()
-    ends.clock.settle()
-    assert seen == [[PING, PING]]
-    assert [command.type for command in ends.commands] == [T.PONG]
-
-
-def test_who_leaves_is_not_in_step() -> None:
-    """Nothing is left to be done for it."""
-    ends = Ends()
-    ends.pipe.in_step(lambda: ends.told.append("acted"))
-    ends.pipe.leave("had enough")
-    ends.clock.settle()
-    assert ends.told == []
 
 
 def test_a_fault_at_one_end_ends_both() -> None:

@@ -6,7 +6,8 @@ import pytest
 
 from proxy.wire import commands
 from proxy.wire import pulsar_pb2 as pb
-from tests.net.websocket_rig import T, WebsocketRig, id_of, numbered, single
+from proxy.wire.messages import message_frame
+from tests.net.websocket_rig import LEDGER, T, WebsocketRig, id_of, numbered, single
 
 
 def answer(ack: pb.CommandAck, error: str | None = None) -> bytes:
@@ -212,6 +213,28 @@ def test_what_has_not_begun_to_be_delivered_goes_back_too() -> None:
     rig.clock.settle()
     assert rig.got_ids() == [id_of(1)]
     assert rig.session.granted == {0: 5 + 1 + 3}, "room for five again"
+
+
+def test_what_was_on_its_way_is_dropped_when_others_are_asked_for_again() -> None:
+    """It comes again behind them, and what its client has goes on; what it took of the room is free again."""
+    rig = WebsocketRig(outstanding_max=5, nack_delay_s=1.0).join()
+    rig.deliver(1, single())
+    rig.deliver(2, single())
+    assert rig.got_ids() == [id_of(1), id_of(2)]
+    rig.nack(id_of(1))
+    rig.session.sends(0, 3, 1)
+    on_its_way = message_frame(0, LEDGER, 3, 0, single())
+    rig.clock.advance(2)
+    assert rig.take_redelivers() == [(0, [1, 3])]
+    granted = rig.session.granted[0]
+    rig.tell(on_its_way)
+    assert rig.got_ids() == []
+    assert rig.session.granted[0] == granted + 1
+    for entry in (1, 3):
+        rig.deliver(entry, single(), tries=1)
+    assert rig.got_ids() == [id_of(1), id_of(3)]
+    rig.ack(id_of(2))
+    assert len(rig.take_acks()) == 1
 
 
 def test_refused_messages_of_several_partitions_are_asked_for_where_they_came_from() -> None:

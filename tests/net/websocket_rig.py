@@ -7,18 +7,20 @@ from __future__ import annotations
 
 import json
 from base64 import b64decode
-from collections import Counter
+from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, Any
 
+from proxy.net.subscription.acks import bits_of
 from proxy.net.subscription.openings import Openings
-from proxy.net.websocket.places import WHOLE, Place
+from proxy.net.websocket.message_position import WHOLE, MessagePosition
 from proxy.net.websocket.sockets import WorkerSockets
 from proxy.socket_request import SocketRequest
 from proxy.wire import commands
 from proxy.wire import pulsar_pb2 as pb
+from proxy.wire.errors import WireError
 from proxy.wire.frames import FrameSplitter, parse_command
-from proxy.wire.messages import message_frame
-from proxy.wire.metadata import build_tail
+from proxy.wire.messages import NO_EXTRAS, in_epoch, message_frame
+from proxy.wire.metadata import build_tail, peek
 from tests.net.fakes import FakeBackground, FakeClock
 from tests.net.session_rig import connected, encode
 
@@ -52,6 +54,14 @@ def single(payload: bytes = b"payload", **fields: object) -> bytes:
     return build_tail(metadata(**({"partition_key": b"k"} | fields)), payload)
 
 
+def messages_in(tail: bytes) -> int:
+    """How many messages an entry has; 1 if that cannot be read."""
+    try:
+        return max(peek(tail).metadata.num_messages_in_batch, 1)
+    except WireError:
+        return 1
+
+
 def member(payload: bytes, **fields: object) -> bytes:
     """One message of a batch."""
     values: dict[str, object] = {"payload_size": len(payload), "partition_key": b"k"} | fields
@@ -76,7 +86,7 @@ def chunk(number: int, of: int, payload: bytes, uuid: str = "u", **fields: objec
 
 def id_of(entry: int, index: int = WHOLE, size: int = 0, partition: int = -1) -> str:
     """The id under which a client gets a message."""
-    return Place(partition, LEDGER, entry, index, size).message_id
+    return MessagePosition(partition, LEDGER, entry, index, size).message_id
 
 
 # ---- what a session answers
@@ -153,6 +163,9 @@ class FakeSession:
         self.latest = b""
         """The last frame, as it came."""
         self.granted: Counter[int] = Counter()
+        self.epochs: Counter[int] = Counter()
+        self._pending: defaultdict[int, dict[int, int]] = defaultdict(dict)
+        """By consumer and entry, the bits of the messages that are not acknowledged."""
         self.writability: list[bool] = []
         self.ends: list[str] = []
         self._splitter = FrameSplitter(MAX_FRAME_BYTES)
@@ -168,10 +181,38 @@ class FakeSession:
         for frame in self._splitter.feed(data):
             self.latest = frame
             command = parse_command(frame)
+            if command.type == T.ACK:
+                self._acknowledge(command.ack)
             if command.type == T.FLOW:
                 self.granted[command.flow.consumer_id] += command.flow.messagePermits
             else:
                 self.commands.append(command)
+
+    def sends(self, consumer_id: int, entry: int, count: int) -> None:
+        """So many messages of an entry are with the worker now."""
+        self._pending[consumer_id][entry] = (1 << count) - 1
+
+    def gives_again(self, command: pb.CommandRedeliverUnacknowledgedMessages) -> list[int]:
+        """Entries that are pending and not kept; what is sent from now on is of the command's epoch."""
+        assert command.consumer_epoch == self.epochs[command.consumer_id] + 1
+        self.epochs[command.consumer_id] += 1
+        pending = self._pending[command.consumer_id]
+        kept = {place.entryId for place in command.message_ids if not place.ack_set}
+        wanted = {place.entryId for place in command.message_ids if place.ack_set}
+        assert kept | wanted <= pending.keys()
+        assert wanted
+        again = sorted(pending.keys() - kept)
+        for entry in again:
+            del pending[entry]
+        return again
+
+    def _acknowledge(self, command: pb.CommandAck) -> None:
+        pending = self._pending[command.consumer_id]
+        for place in command.message_id:
+            if place.entryId in pending:
+                pending[place.entryId] &= bits_of(place.ack_set) if place.ack_set else 0
+                if not pending[place.entryId]:
+                    del pending[place.entryId]
 
     def writability_changed(self, writable: bool) -> None:  # noqa: FBT001 - mirrors the port
         """As the port says."""
@@ -241,11 +282,11 @@ class WebsocketRig:
         return [command.ack for command in taken]
 
     def take_redelivers(self) -> list[tuple[int, list[int]]]:
-        """Consumer and entries that were asked for again since the last look, if nothing else was said."""
+        """Consumer and entries that are given again since the last look, if nothing else was said."""
         taken = self.take()
         assert [command.type for command in taken] == [T.REDELIVER_UNACKNOWLEDGED_MESSAGES] * len(taken)
         bodies = [command.redeliverUnacknowledgedMessages for command in taken]
-        return [(body.consumer_id, [place.entryId for place in body.message_ids]) for body in bodies]
+        return [(body.consumer_id, self.session.gives_again(body)) for body in bodies]
 
     def ask_partitions(self) -> int:
         """Take CONNECT, answer it, and give the id of the request that follows."""
@@ -271,7 +312,10 @@ class WebsocketRig:
         self, entry: int, tail: bytes, consumer_id: int = 0, *, tries: int = 0, ack_set: Sequence[int] = ()
     ) -> None:
         """Send an entry."""
-        self.tell(message_frame(consumer_id, LEDGER, entry, tries, tail, ack_set))
+        epoch = self.session.epochs[consumer_id]
+        extras = in_epoch(NO_EXTRAS, epoch) if epoch else NO_EXTRAS
+        self.session.sends(consumer_id, entry, messages_in(tail))
+        self.tell(message_frame(consumer_id, LEDGER, entry, tries, tail, ack_set, extras))
 
     # ---- as the client
 

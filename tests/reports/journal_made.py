@@ -5,8 +5,13 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, Self
 
+import duckdb
+import pyarrow as pa
+
 from proxy.journal.schema import DELIVERIES, EVENTS
-from spark_reports.schemas import spark_schema
+from spark_reports import duckdb_audit
+from spark_reports.schemas import arrow_schema, spark_schema
+from spark_reports.span import EVERYTHING, Span
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -130,3 +135,13 @@ def frames(spark: SparkSession, *lives: Life) -> tuple[DataFrame, DataFrame]:
         spark.createDataFrame(deliveries, spark_schema(DELIVERIES)),
         spark.createDataFrame(events, spark_schema(EVENTS)),
     )
+
+
+def by_duckdb(*lives: Life, span: Span = EVERYTHING) -> tuple[dict[str, int], list[dict[str, Any]]]:
+    """What the other engine finds in these lives: sums, and violations in order."""
+    deliveries = [row for life in lives for row in life.deliveries]
+    events = [row for life in lives for row in life.events]
+    with duckdb.connect() as connection:
+        for table, rows in ((DELIVERIES, deliveries), (EVENTS, events)):
+            connection.register(table.name, pa.Table.from_pylist(rows, arrow_schema(table)))
+        return duckdb_audit.judge(connection, span)

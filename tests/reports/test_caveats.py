@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from spark_reports.coverage import Coverage
 from spark_reports.reading import Skipped
 from spark_reports.report import Report
 
@@ -22,6 +23,7 @@ def caveats(
         rows_lost=rows_lost,
         skipped=list(skipped),
         odd_runs=list(odd_runs),
+        coverage=Coverage(0, 0, 0, 0, 0),
     ).caveats
 
 
@@ -39,7 +41,7 @@ def test_each_has_its_words() -> None:
     """What, where, and what it means or should be."""
     found = caveats(
         rows_lost=1_234,
-        skipped=(Skipped("drains/x.parquet", "it is no whole Parquet file"),),
+        skipped=(Skipped("drains", "drains/x.parquet", "it is no whole Parquet file"),),
         odd_runs=(life("a", 0), life(None, 3_600_500_000_000), life("a", 2_000_000_000), life(None, 0, killed=True)),
     )
     beside = "gateway gw-1: two processes had this name at once, runs a and b; names should be each replica's own"

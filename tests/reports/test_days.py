@@ -13,9 +13,9 @@ from pyspark.sql import SparkSession
 from integration.journals.make import make
 from integration.journals.plan import Known, Plan
 from spark_reports import run
-from spark_reports.days import DayReport, daily
+from spark_reports.days import DayReport, daily, days_of
 from spark_reports.place import JournalError
-from spark_reports.span import Span
+from spark_reports.span import EVERYTHING, Span
 
 BEGIN = datetime(2027, 1, 15, 21, 40, tzinfo=UTC)
 PLAN = Plan(messages=9_000, keys=50, workers=3, rate_per_s=1, begin_s=int(BEGIN.timestamp()), faults=2)
@@ -35,6 +35,11 @@ def journal(tmp_path: Path) -> tuple[Path, Known]:
     return tmp_path / "journal", make(PLAN, tmp_path / "journal")
 
 
+def brought(spark: SparkSession | None, root: Path, out: Path, span: Span = EVERYTHING) -> list[DayReport]:
+    """Up to date."""
+    return daily(spark, str(root), out, days_of(str(root), out, span))
+
+
 def counted(out: Path) -> list[dict[str, Any]]:
     """What the days' audits counted."""
     return [json.loads(path.read_text())["totals"] for path in sorted((out / "days").glob("*/audit.json"))]
@@ -51,13 +56,13 @@ def test_late_files_make_their_days_anew(spark: SparkSession, journal: tuple[Pat
     late = {hour: next(root.glob(f"deliveries/date=*/hour={hour}/*/*.parquet")) for hour in ("21", "23")}
     for path in late.values():
         path.rename(tmp_path / path.parts[-3])
-    assert told(daily(spark, str(root), out)) == [("2027-01-15", True), ("2027-01-16", True)]
+    assert told(brought(spark, root, out)) == [("2027-01-15", True), ("2027-01-16", True)]
     assert sum(day["messages"] for day in counted(out)) < known.messages
-    assert told(daily(spark, str(root), out)) == [("2027-01-15", False), ("2027-01-16", False)]
+    assert told(brought(None, root, out)) == [("2027-01-15", False), ("2027-01-16", False)], "it needs no Spark"
     (tmp_path / "hour=21").rename(late["21"])
-    assert told(daily(spark, str(root), out)) == [("2027-01-15", True), ("2027-01-16", False)]
+    assert told(brought(spark, root, out)) == [("2027-01-15", True), ("2027-01-16", False)]
     (tmp_path / "hour=23").rename(late["23"])
-    found = daily(spark, str(root), out)
+    found = brought(spark, root, out)
     assert told(found) == [("2027-01-15", True), ("2027-01-16", True)]
     for name in ("messages", "deliveries", "returned"):
         assert sum(day[name] for day in counted(out)) == getattr(known, name), name
@@ -69,6 +74,6 @@ def test_late_files_make_their_days_anew(spark: SparkSession, journal: tuple[Pat
 def test_only_the_days_that_are_asked_for(spark: SparkSession, journal: tuple[Path, Known], tmp_path: Path) -> None:
     """By their dates; a time without any says so."""
     root, midnight = journal[0], datetime(2027, 1, 16, tzinfo=UTC)
-    assert told(daily(spark, str(root), tmp_path / "out", Span(since=midnight))) == [("2027-01-16", True)]
+    assert told(brought(spark, root, tmp_path / "out", Span(since=midnight))) == [("2027-01-16", True)]
     with pytest.raises(JournalError, match="no file of a journal in that time"):
-        daily(spark, str(root), tmp_path / "out", Span(since=datetime(2028, 1, 1, tzinfo=UTC)))
+        days_of(str(root), tmp_path / "out", Span(since=datetime(2028, 1, 1, tzinfo=UTC)))

@@ -13,9 +13,18 @@ from tests.reports.journal_made import MS, SUBSCRIPTION, TOPIC, WALL_NS, Life, f
 
 
 def drained(
-    began: int, ended: int, slot: int, source: str, target: str | None, waiting: int = 0, life: str = "life-1"
+    began: int,
+    ended: int,
+    slot: int,
+    source: str,
+    target: str | None,
+    waiting: int = 0,
+    *,
+    cause: str | None = None,
+    by: str | None = None,
+    life: str = "life-1",
 ) -> dict[str, Any]:
-    """One row; times in milliseconds."""
+    """One row; times in milliseconds. Without a cause it is as version 1 wrote it."""
     return {
         "life": life,
         "topic": TOPIC,
@@ -28,6 +37,8 @@ def drained(
         "began_ns": began * MS,
         "duration_ns": (ended - began) * MS,
         "waiting_messages": waiting,
+        "cause": cause,
+        "cause_consumer": by,
         "date": "2027-01-15",
         "hour": "08",
         "gateway": "gw-1",
@@ -49,24 +60,50 @@ def test_the_worker_that_others_waited_for_longest_comes_first(spark: SparkSessi
     assert (second["holder"], second["p50_ms"], second["p95_ms"], second["p99_ms"]) == ("quick", 50.0, 95.0, 99.0)
 
 
+def causes(spark: SparkSession, life: Life, *rows: dict[str, Any]) -> dict[int, str]:
+    """By slot, of hand-overs that somebody waited for."""
+    return {row["slot"]: row["cause"] for row in worst(table(spark, *rows), frames(spark, life)[1]).collect()}
+
+
 def test_the_worst_are_told_with_what_they_came_from(spark: SparkSession) -> None:
-    """The last join or leave before the slot began to drain, in the same run; only those that somebody waited for."""
-    life = Life().happened(5, "worker_joined", worker="w4").happened(50, "worker_left", worker="w1")
-    life.happened(8, "upstream_lost")
-    rows = table(
-        spark,
-        drained(10, 40, 1, "w1", "w4", waiting=2),
-        drained(50, 60, 2, "w2", "w3", waiting=1),
-        drained(10, 900, 3, "w1", "w4"),
-        drained(1, 3, 4, "w1", "w2", waiting=1),
-        drained(60, 61, 5, "w1", "w2", waiting=1, life="another"),
+    """As the gateway wrote it, whatever other events were near; only those that somebody waited for."""
+    life = Life().happened(9, "worker_left", worker="w3").happened(10, "worker_joined", worker="w4")
+    life.happened(50, "worker_left", worker="w1").happened(50, "operator_order", order="evict", worker="w1")
+    rows = (
+        drained(10, 40, 1, "w1", "w4", waiting=2, cause="worker_joined", by="w4"),
+        drained(50, 60, 2, "w2", "w3", waiting=1, cause="worker_left", by="w1"),
+        drained(10, 900, 3, "w1", "w4", cause="worker_joined", by="w4"),
     )
-    found = [row.asDict() for row in worst(rows, frames(spark, life)[1]).collect()]
+    found = [row.asDict() for row in worst(table(spark, *rows), frames(spark, life)[1]).collect()]
     assert [(row["slot"], row["duration_ms"], row["cause"]) for row in found] == [
         (1, 30.0, "worker_joined w4"),
         (2, 10.0, "worker_left w1"),
-        (4, 2.0, None),
-        (5, 1.0, None),
     ]
     assert found[0]["began_wall_ns"] == WALL_NS + 10 * MS
-    assert len(worst(rows, frames(spark, life)[1], 1).collect()) == 1
+    assert len(worst(table(spark, *rows), frames(spark, life)[1], 1).collect()) == 1
+
+
+def test_what_version_1_did_not_write_is_known_by_who_lost_the_slot_or_not_at_all(spark: SparkSession) -> None:
+    """There, events are later than the drains that they began: the one before is another's cause."""
+
+    def moves(start: int, end: int, source: str) -> dict[str, Any]:
+        return {"moves": [{"start": start, "end": end, "source": source, "target": "w4"}]}
+
+    life = Life().happened(8, "worker_left", worker="w3", **moves(0, 60_000, "w3"))
+    life.happened(11, "worker_joined", worker="w4", **moves(1, 2, "w1"))
+    life.happened(12, "worker_joined", worker="w5", **moves(3, 9, "w1"))
+    life.happened(70, "worker_joined", worker="w6", **moves(0, 60_000, "w1"))
+    rows = [
+        drained(10, 40, 1, "w1", "w4", waiting=1),
+        drained(10, 40, 3, "w1", "w5", waiting=1),
+        drained(10, 41, 2, "w2", "w4", waiting=1),
+        drained(10, 42, 30, "w1", "w4", waiting=1),
+        drained(10, 43, 4, "w1", "w4", waiting=1, life="another"),
+    ]
+    assert causes(spark, life, *rows) == {
+        1: "worker_joined w4",
+        3: "worker_joined w5",
+        2: "unknown",  # who had it did not lose it then
+        30: "unknown",  # it was moved only after it had drained
+        4: "unknown",
+    }

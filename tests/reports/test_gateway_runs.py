@@ -2,19 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
-from spark_reports.gateway_runs import odd, runs
+from proxy.journal.schema import METRICS
+from spark_reports.coverage import counted
+from spark_reports.gateway_runs import odd, presence, runs
+from spark_reports.schemas import spark_schema
 from tests.reports.journal_made import MS, WALL_NS, Life, frames
 
 SECOND = 1_000
 
 
+def runs_of(spark: SparkSession, *lives: Life, killed: Collection[str] = ()) -> DataFrame:
+    """All of them."""
+    deliveries, events = frames(spark, *lives)
+    return runs(
+        presence(deliveries, counted(spark.createDataFrame([], spark_schema(METRICS)), events)), [events], killed
+    )
+
+
 def told(spark: SparkSession, *of: Life) -> tuple[list[dict[str, Any]], list[str]]:
     """All lives, and the names of the odd ones."""
-    found = runs([frames(spark, *of)[1]]).cache()
+    found = runs_of(spark, *of).cache()
     return [row.asDict() for row in found.collect()], [row["life"] for row in odd(found).collect()]
 
 
@@ -44,8 +56,8 @@ def test_two_of_one_name_at_once_are_odd(spark: SparkSession) -> None:
 
 def test_a_life_that_was_killed_is_odd(spark: SparkSession) -> None:
     """Its files say so; its last second is in none of them."""
-    rows = frames(spark, Life("a").happened(0, "x"), Life("b").happened(SECOND, "x"))[1]
-    found = runs([rows], {"a", "of another journal"})
+    lives = Life("a").happened(0, "x"), Life("b").happened(SECOND, "x")
+    found = runs_of(spark, *lives, killed={"a", "of another journal"})
     assert [(row["life"], row["killed"]) for row in found.collect()] == [("a", True), ("b", False)]
     assert [row["life"] for row in odd(found).collect()] == ["a"]
 

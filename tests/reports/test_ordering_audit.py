@@ -1,4 +1,7 @@
-"""The judge of journals is judged: every planted fault is found, with its evidence, and nothing where none is."""
+"""The judge of journals is judged: every planted fault is found, with its evidence, and nothing where none is.
+
+By both engines, which have to give the same.
+"""
 
 from __future__ import annotations
 
@@ -9,15 +12,17 @@ import pytest
 from pyspark.sql import SparkSession
 
 from spark_reports.ordering_audit import judge, totals, violations
-from tests.reports.journal_made import MS, Life, frames
+from tests.reports.journal_made import MS, Life, by_duckdb, frames
 
 A, B = 11, 22
 
 
 def found(spark: SparkSession, *lives: Life) -> list[dict[str, Any]]:
     """All violations, by what and when."""
-    rows = violations(judge(*frames(spark, *lives))).collect()
-    return sorted((row.asDict() for row in rows), key=lambda row: (row["violation"], row["at_ns"], row["message"]))
+    rows = [row.asDict() for row in violations(judge(*frames(spark, *lives))).collect()]
+    rows.sort(key=lambda row: (row["violation"], row["wall_ns"], row["message"]))
+    assert by_duckdb(*lives)[1] == rows
+    return rows
 
 
 def kinds(spark: SparkSession, *lives: Life) -> list[str]:
@@ -55,7 +60,7 @@ def test_two_workers_with_one_key_are_found_with_both_messages(spark: SparkSessi
     (row,) = found(spark, life)
     assert (row["violation"], row["key_digest"], row["consumer"], row["message"]) == ("overlap", A, "w2", "5:4:-1")
     assert (row["other"], row["other_consumer"], row["at_ns"]) == ("5:1:-1", "w1", 20 * MS)
-    assert row["detail"] == "10.0 ms before its end"
+    assert row["detail"] == "10.000 ms before its end"
 
 
 def test_a_worker_that_never_ends_what_it_has_holds_it_for_ever(spark: SparkSession) -> None:
@@ -127,6 +132,7 @@ def counted(spark: SparkSession, *lives: Life) -> dict[str, int]:
     """What there was to judge."""
     row = totals(judge(*frames(spark, *lives))).first()
     assert row is not None
+    assert by_duckdb(*lives)[0] == row.asDict()
     return row.asDict()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -10,12 +11,16 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
+from typer.testing import CliRunner
 
 from integration.journals.make import make
 from integration.journals.plan import FAULTS, Known, Plan
+from proxy.cli.main import app
+from spark_reports import duckdb_audit
+from spark_reports.command import EXIT_VIOLATIONS
 from spark_reports.jobs import SECTIONS, all_jobs
 from spark_reports.report import Report
-from spark_reports.run import report
+from spark_reports.run import opened, report
 from tests.integration.browser import Complaints, chromium
 
 PLAN = Plan(
@@ -55,6 +60,17 @@ def test_the_audit_finds_what_was_planted_and_counts_what_is_there(made: Made) -
     assert len(made.report.evidence) == len(FAULTS) * PLAN.faults
 
 
+def test_duckdb_gives_the_same_verdict(made: Made) -> None:
+    """And the same violations, row by row; the command says the same lines."""
+    root = made.report.source
+    found, rows = duckdb_audit.report(opened(root))
+    assert found == made.report
+    written = pq.read_table(made.out / "tables" / "violations.parquet").to_pylist()
+    assert rows == sorted(written, key=lambda row: (row["violation"], row["wall_ns"], row["message"]))
+    result = CliRunner().invoke(app, ["report", root, "--engine", "duckdb"])
+    assert (result.exit_code, result.output.splitlines()[-1]) == (EXIT_VIOLATIONS, made.report.line)
+
+
 def test_every_result_is_a_file(made: Made) -> None:
     """And the run tells how far it is."""
     names = {path.stem for path in (made.out / "tables").iterdir()}
@@ -89,6 +105,27 @@ def test_the_page_stands_alone_and_can_be_read(made: Made) -> None:
         cells = page.locator("#audit td").all_inner_texts()
         assert cells.count("inversion") == cells.count("overlap") == PLAN.faults
         assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth"), "it does not fit"
+        cut = "all => all.filter(one => one.scrollWidth > one.clientWidth).map(one => one.textContent.slice(0, 80))"
+        assert page.locator(".wide").evaluate_all(cut) == [], "a table does not fit"
+
+
+def test_the_page_is_dark_where_the_reader_wants_it(made: Made) -> None:
+    """Text and plots stand out from the paper, in both."""
+    colour = "one => getComputedStyle(one).{}"
+    with chromium() as browser:
+        for scheme, is_dark in (("light", False), ("dark", True)):
+            page = browser.new_context(color_scheme=scheme).new_page()  # type: ignore[arg-type]  # of the two it knows
+            page.goto((made.out / "index.html").as_uri())
+            paper = brightness(page.locator("section").first.evaluate(colour.format("backgroundColor")))
+            ink = brightness(page.locator("h2").first.evaluate(colour.format("color")))
+            label = brightness(page.locator("figure svg text").first.evaluate(colour.format("fill")))
+            assert (paper < ink, paper < label) == (is_dark, is_dark)
+            assert min(abs(paper - ink), abs(paper - label)) > 100
+
+
+def brightness(colour: str) -> float:
+    """Of what a browser says a colour is: 0 to 255."""
+    return sum(map(int, re.findall(r"\d+", colour)[:3])) / 3
 
 
 def test_the_same_journal_has_the_same_report(made: Made, spark: SparkSession, tmp_path: Path) -> None:

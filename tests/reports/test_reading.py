@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import shutil
 from contextlib import redirect_stdout
 from datetime import UTC, datetime, timedelta
@@ -14,7 +15,10 @@ import pytest
 from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
+from integration.journals.make import make
+from integration.journals.plan import Plan
 from proxy.cli.main import app
+from spark_reports.command import EXIT_NOTHING_JUDGED
 from spark_reports.place import JournalError
 from spark_reports.reading import open_journal
 from spark_reports.run import report
@@ -120,13 +124,18 @@ def test_a_place_without_a_journal_is_an_error_in_words(tmp_path: Path) -> None:
         open_journal("nonsense://x")
 
 
-def test_the_command_says_what_is_wrong(spark: SparkSession, tmp_path: Path) -> None:
-    """In one line, with the exit code that the help names."""
-    _ = spark
-    result = CliRunner().invoke(app, ["report", str(tmp_path / "nowhere")])
-    assert result.exit_code == 2
-    assert result.output.startswith("keyline: ")
-    assert len(result.output.splitlines()) == 1
+def test_the_command_says_what_is_wrong(tmp_path: Path) -> None:
+    """In one line, with the exit code that the help names, and before Spark starts."""
+    nowhere, file = tmp_path / "nowhere", tmp_path / "file"
+    file.touch()
+    for options in ([], ["--out", str(tmp_path), "--live"], ["--out", str(tmp_path), "--daily"]):
+        result = CliRunner().invoke(app, ["report", str(nowhere), *options])
+        assert result.exit_code == EXIT_NOTHING_JUDGED
+        assert result.output.startswith(f"keyline: {nowhere}: no such directory")
+        assert len(result.output.splitlines()) == 1
+        assert not nowhere.exists()
+    code, words = said_of(tmp_path, "--out", str(file))
+    assert (code, "is a file" in words) == (EXIT_NOTHING_JUDGED, True)
 
 
 @pytest.mark.parametrize(
@@ -136,6 +145,7 @@ def test_the_command_says_what_is_wrong(spark: SparkSession, tmp_path: Path) -> 
         (["--live"], "needs --out, below which what was judged is kept"),
         (["--live", "--out", "x", "--from", "2027-01-15"], "judges what comes, and takes no other time"),
         (["--live", "--out", "x", "--daily"], "judges what comes, and takes no other time"),
+        (["--engine", "duckdb", "--out", "x"], "duckdb gives the audit alone; the other options need spark"),
     ],
 )
 def test_options_that_do_not_go_together_are_refused(options: list[str], words: str) -> None:
@@ -145,15 +155,100 @@ def test_options_that_do_not_go_together_are_refused(options: list[str], words: 
     assert words in " ".join(result.output.replace("│", " ").split())
 
 
-def test_the_command_judges(spark: SparkSession, journal: Path, tmp_path: Path) -> None:
-    """A journal without a record of messages has nothing to be judged, and that is what it says."""
+def test_a_journal_without_a_record_of_messages_is_not_judged(
+    spark: SparkSession, journal: Path, tmp_path: Path
+) -> None:
+    """That is what terminal, page and JSON say, with what would be right; the rest of the report is there."""
     _ = spark
     out = tmp_path / "out"
     result = CliRunner().invoke(app, ["report", str(journal), "--from", "2027-01-15T08:00", "--out", str(out)])
-    assert result.exit_code == 0, result.output
-    assert "audit: 0 messages, 0 deliveries" in result.output
-    assert "0 violations" in result.output
+    assert result.exit_code == EXIT_NOTHING_JUDGED, result.output
+    why = "audit: nothing was judged: the journal has no record of messages; the gateways' setting journal_deliveries"
+    assert why in result.output
+    assert "0 violations" not in result.output
     assert result.output.rstrip().endswith(f"report: {out / 'index.html'}")
-    assert (out / "audit.json").exists()
+    said = json.loads((out / "audit.json").read_text())
+    assert (said["line"].startswith(why), said["coverage"]["time_share"]) == (True, 0.0)
     assert pq.read_table(out / "tables" / "drains.parquet").num_rows == 0
-    assert "Nothing of this in the journal." in (out / "index.html").read_text()
+    page = (out / "index.html").read_text()
+    assert "Nothing of this in the journal." in page
+    assert 'class="verdict unjudged">audit: nothing was judged' in page
+
+
+@pytest.fixture
+def judged(tmp_path: Path) -> Path:
+    """A message each second from 08:20 to 10:10 of a day, in three files."""
+    begin = datetime(2027, 1, 15, 8, 20, tzinfo=UTC)
+    plan = Plan(messages=6_600, keys=10, workers=2, rate_per_s=1, begin_s=int(begin.timestamp()))
+    make(plan, tmp_path / "made")
+    return tmp_path / "made"
+
+
+def said_of(journal: Path, *options: str) -> tuple[int, str]:
+    """Exit code and words of a command, in one line."""
+    result = CliRunner().invoke(app, ["report", str(journal), *options])
+    return result.exit_code, " ".join(result.output.replace("\u2502", " ").split())
+
+
+def test_a_time_without_data_is_not_judged(spark: SparkSession, judged: Path) -> None:
+    """With the time that has some; whether there is no file of it, or none of its rows."""
+    _ = spark
+    code, words = said_of(judged, "--from", "2027-01-16", "--to", "2027-01-17")
+    there = "there are files of 2027-01-15T08:00Z to 2027-01-15T10:59Z, so --from and --to should be in there"
+    assert (code, words) == (
+        EXIT_NOTHING_JUDGED,
+        f"keyline: {judged}: nothing was judged: no file is of that time; {there}",
+    )
+    code, words = said_of(judged, "--to", "2027-01-15T08:10:00Z")
+    assert code == EXIT_NOTHING_JUDGED
+    assert f"audit: nothing was judged: no message was delivered in that time; {there}" in words
+
+
+@pytest.mark.parametrize(
+    "times",
+    [
+        ("--from", "2027-01-15T08:10", "--to", "2027-01-15T08:30"),
+        ("--from", "2027-01-15T08:10:00Z", "--to", "2027-01-15T08:30:00.000Z"),
+        ("--from", "2027-01-15T09:10+01:00", "--to", "2027-01-15T00:30:00-08:00"),
+    ],
+    ids=["plain", "as the API writes them", "with offsets"],
+)
+def test_times_are_taken_as_they_are_written_elsewhere(
+    spark: SparkSession, judged: Path, times: tuple[str, ...]
+) -> None:
+    """In UTC, with Z or an offset; and the verdict says which time and how much of it was judged."""
+    _ = spark
+    code, words = said_of(judged, *times)
+    assert code == 0, words
+    # From 08:20 to the last row before 08:30, of 20 minutes.
+    assert "judged: 49.9% of the time from 2027-01-15 08:10 to 2027-01-15 08:30 UTC" in words
+
+
+def test_times_the_wrong_way_round_or_none_are_refused(judged: Path) -> None:
+    """Before Spark starts, with what would be right."""
+    code, words = said_of(judged, "--from", "2027-01-16T00:00Z", "--to", "2027-01-15T23:00-01:00")
+    assert code == EXIT_NOTHING_JUDGED
+    assert "2027-01-16T00:00:00Z is not before --to 2027-01-16T00:00:00Z: nothing was judged" in words
+    code, words = said_of(judged, "--from", "yesterday")
+    assert code == EXIT_NOTHING_JUDGED
+    assert "'yesterday' is no time; it should be as 2026-11-24" in words
+
+
+def test_a_file_that_cannot_be_read_is_not_taken_for_a_quiet_hour(spark: SparkSession, judged: Path) -> None:
+    """Of one broken hour the rest is judged, and its share told; with only broken ones nothing is."""
+    _ = spark
+    files = sorted(judged.glob("deliveries/*/*/*/*.parquet"))
+    (middle,) = judged.glob("deliveries/*/hour=09/*/*.parquet")
+    middle.write_bytes(b"PAR1")
+    code, words = said_of(judged, "--from", "2027-01-15T08:00Z", "--to", "2027-01-15T11:00Z")
+    assert code == 0, words
+    # 110 minutes of which 60 cannot be read, of 180.
+    assert "judged: 27.7% of the time" in words, words
+    for file in files:
+        file.write_bytes(b"PAR1")
+    code, words = said_of(judged)
+    assert code == EXIT_NOTHING_JUDGED
+    assert (
+        f"nothing was judged: none of the {len(files)} files of deliveries can be read, the first: {files[0]}" in words
+    )
+    assert "they should be as the gateways wrote them" in words

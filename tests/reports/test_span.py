@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from spark_reports.ordering_audit import SUMS, judge, totals, violations
 from spark_reports.span import EVERYTHING, Span, day
-from tests.reports.journal_made import WALL_NS, Life, frames
+from tests.reports.journal_made import WALL_NS, Life, by_duckdb, frames
 
 MINUTE = 60_000
 BEGIN = datetime.fromtimestamp(WALL_NS // 1_000_000_000, UTC)
@@ -22,7 +22,9 @@ def judged(spark: SparkSession, life: Life, span: Span) -> tuple[dict[str, int],
     found = judge(deliveries, events, span).cache()
     counts = totals(found).first()
     assert counts is not None
-    return counts.asDict(), [row["violation"] for row in violations(found).collect()]
+    rows = [row.asDict() for row in violations(found).orderBy("violation", "wall_ns", "message").collect()]
+    assert by_duckdb(life, span=span) == (counts.asDict(), rows)
+    return counts.asDict(), [row["violation"] for row in rows]
 
 
 def restless(seed: int) -> Life:

@@ -47,6 +47,7 @@ class Actions:
             "operator_pause": (1, self._operator_pause),
             "operator_evict": (1, self._operator_evict),
             "operator_policy": (1, self._operator_policy),
+            "operator_exclude": (1, self._operator_exclude),
             "seek": (0.5, self._seek),
             "long_silence": (0.5, lambda dice: self._world.advance(dice.uniform(20, 140))),
         }
@@ -215,6 +216,20 @@ class Actions:
 
         self._operator(order)
 
+    def _operator_exclude(self, dice: random.Random) -> None:
+        """A worker owns nothing, or does again; so does everybody who comes under its name."""
+        name, excluded = f"worker-{dice.randrange(self._world.swarm.names)}", dice.random() < 0.5
+
+        def order(subscription: Subscription) -> None:
+            if excluded:
+                subscription.orders.exclude(name, excluded=True)
+                self._world.model.forbidden.exclude(name)
+            else:
+                self._world.model.forbidden.readmit(name)
+                subscription.orders.exclude(name, excluded=False)
+
+        self._operator(order)
+
     def _operator_pause(self, dice: random.Random) -> None:
         paused = dice.random() < 0.5
 
@@ -240,11 +255,19 @@ class Actions:
             look_ahead_messages_per_subscription=dice.choice((None, 10, 10_000)),
             subscription_memory_bytes=dice.choice((None, self._world.swarm.settings.subscription_memory_bytes // 2)),
             max_unacked_messages_per_worker=dice.choice((None, 0, 3, 1_000)),
+            key_window=dice.choice((None, 0, 1, 3)),
         )
         if dice.random() < 0.5 and self._world.swarm.mode != OrderingMode.UNORDERED.value:
             self._operator(lambda subscription: subscription.orders.change_mode(mode))
         else:
-            self._operator(lambda subscription: subscription.orders.change_limits(limits))
+            self._operator(lambda subscription: self._change_limits(subscription, limits))
+
+    def _change_limits(self, subscription: Subscription, limits: LimitsWanted) -> None:
+        """Unless something is decided on and not sent: it goes by the window of before."""
+        dispatcher = subscription.state.dispatcher
+        if not any(worker.outbox for worker in dispatcher.workers.values()):
+            subscription.orders.change_limits(limits)
+            self._world.model.keys = dispatcher.policy
 
     def _operators_are_done(self) -> None:
         """Whatever was ordered is taken back, also for those who are not there now."""
@@ -254,11 +277,14 @@ class Actions:
             standing = subscriptions.orders.of(key)
             standing.paused = False
             standing.drained.clear()
+            standing.excluded.clear()
         subscription = self._world.gateway.subscription
         if subscription is not None:
             subscription.orders.resume()
             for worker in list(subscription.state.dispatcher.workers.values()):
                 subscription.orders.drain(worker.name, drained=False)
+            for excluded in list(subscription.membership.excluded):
+                subscription.orders.exclude(excluded.command.consumer_name, excluded=False)
 
     def _seek(self, dice: random.Random) -> None:
         joined = [worker for worker in self._world.live if worker.joined]

@@ -9,15 +9,15 @@ that come late or never, restarts that forget acknowledgements, topics that move
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from proxy.wire import commands, frames
 from proxy.wire import pulsar_pb2 as pb
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Callable
 
     from proxy.net.ports import Transport
     from tests.sim.machine import Event, Process
@@ -147,16 +147,21 @@ class Cluster:
 class Consumer:
     """A consumer of the subscription, at its session."""
 
-    def __init__(self, session: BrokerSession, consumer_id: int) -> None:
+    def __init__(self, cluster: Cluster, session: BrokerSession, consumer_id: int) -> None:
+        self.cluster = cluster
         self.session = session
         self.consumer_id = consumer_id
         self.permits = 0
+        self.probes = False
+        """It only asks for the place of another."""
+        self.shares = True
+        """Others may consume beside it."""
         self.pending: dict[tuple[int, int], Entry] = {}
 
     @property
     def ready(self) -> bool:
         """Whether an entry may be sent to it."""
-        limit = self.session.cluster.manners.unacked_max
+        limit = self.cluster.manners.unacked_max
         return self.permits > 0 and not (limit and len(self.pending) >= limit)
 
     def send(self, entry: Entry) -> None:
@@ -164,7 +169,7 @@ class Consumer:
         self.permits -= entry.unacked.bit_count()
         self.pending[entry.ledger, entry.entry] = entry
         entry.held = True
-        self.session.cluster.storage.opaque_sent += entry.opaque
+        self.cluster.storage.opaque_sent += entry.opaque
         command = pb.BaseCommand(type=T.MESSAGE)
         body = command.message
         body.consumer_id = self.consumer_id
@@ -269,7 +274,7 @@ class BrokerSession:
         if told:
             self.send(answer)
         if command.type == T.GET_LAST_MESSAGE_ID:
-            self.cluster.asked_where(told=bool(told) and not refused)
+            self._asked_where(body.consumer_id, told=bool(told) and not refused)
         self.broker.dispatch_soon()
 
     def _lookup(self, body: Any) -> bytes:
@@ -289,7 +294,7 @@ class BrokerSession:
             for other in self.cluster.consumers:
                 for entry in other.pending.values():
                     self.cluster.storage.astray.update(entry.numbers)
-            self.cluster.consumers.append(Consumer(self, body.consumer_id))
+            self.cluster.consumers.append(Consumer(self.cluster, self, body.consumer_id))
             self.cluster.subscribed += 1
         return commands.success(body.request_id)
 
@@ -300,8 +305,8 @@ class BrokerSession:
                 return b""
             return commands.ack_response(body.consumer_id, body.request_id, pb.ConsumerNotFound, "no such consumer")
         for place in body.message_id:
-            self.cluster.storage.acknowledge(place)
-            self.cluster.acked()
+            consumer.cluster.storage.acknowledge(place)
+            consumer.cluster.acked()
             entry = consumer.pending.get((place.ledgerId, place.entryId))
             if entry is not None and not entry.unacked:
                 entry.held = False
@@ -313,11 +318,15 @@ class BrokerSession:
         return commands.success(body.request_id)
 
     def _last_message_id(self, body: Any) -> bytes:
-        answer = pb.CommandGetLastMessageIdResponse(request_id=body.request_id)
-        last = self.cluster.storage.entries[-1] if self.cluster.storage.entries else None
+        return self._last_of(self.cluster.storage, body.request_id)
+
+    @staticmethod
+    def _last_of(storage: Storage, request_id: int) -> bytes:
+        answer = pb.CommandGetLastMessageIdResponse(request_id=request_id)
+        last = storage.entries[-1] if storage.entries else None
         answer.last_message_id.ledgerId = last.ledger if last is not None else 0
         answer.last_message_id.entryId = last.entry if last is not None else 0
-        ledger, entry = self.cluster.storage.mark_delete()
+        ledger, entry = storage.mark_delete()
         answer.consumer_mark_delete_position.ledgerId = ledger
         answer.consumer_mark_delete_position.entryId = entry % (1 << 64)
         kind = T.GET_LAST_MESSAGE_ID_RESPONSE
@@ -331,7 +340,7 @@ class BrokerSession:
         self.cluster.close_consumers()
         return commands.success(body.request_id)
 
-    _HANDLERS = {  # noqa: RUF012 - a table, never changed
+    _HANDLERS: ClassVar[dict[int, Callable[[Any, Any], bytes]]] = {
         T.LOOKUP: _lookup,
         T.SUBSCRIBE: _subscribe,
         T.ACK: _ack,
@@ -341,6 +350,10 @@ class BrokerSession:
     }
 
     # ---- within
+
+    def _asked_where(self, consumer_id: int, *, told: bool) -> None:
+        _ = consumer_id
+        self.cluster.asked_where(told=told)
 
     def _consumer(self, consumer_id: int) -> Consumer | None:
         mine = (c for c in self.cluster.consumers if c.session is self and c.consumer_id == consumer_id)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from proxy.core.key_policy import NO_POLICY, KeyPolicy
 from proxy.wire import frames
 from proxy.wire import pulsar_pb2 as pb
 from proxy.wire.codecs import decompress
@@ -70,6 +71,10 @@ class Model:
     def __init__(self, storage: Storage, now: Callable[[], float], *, ordered: bool, mixed: bool) -> None:
         """`ordered` False where the subscription's mode promises no order; `mixed` where batches have several keys."""
         self._now = now
+        self.keys: KeyPolicy = NO_POLICY
+        """The policy in force; its delays are all the same."""
+        self.retry_at: dict[int, float] = {}
+        """Messages that were given back, to when they may come again."""
         self._excused = storage.astray if mixed else frozenset[int]()
         self.forbidden = Forbidden()
         self._storage = storage
@@ -109,6 +114,7 @@ class Model:
         """The gateway has a new memory: what it knew of acknowledgements is gone with the old one (G3, not G4)."""
         self.acked_in_life.clear()
         self.opaque_in_life.clear()
+        self.retry_at.clear()
         if self._moves:
             self._moves -= 1
             entries = self._storage.entries
@@ -199,6 +205,8 @@ class Model:
         order = self.forbidden.forbids(seat, continues=self._begun(seat, max(numbers)) > 0)
         if order:
             raise Violation(f"operators: {numbers} for {seat.name}, but {order}")
+        if not (self.keys.neutral or self.unsettled):
+            self._check_policy(seat, numbers, opaque=opaque)
         seat.received += len(numbers)
         for number in numbers:
             self._check_delivery(seat, number, opaque=opaque)
@@ -208,6 +216,32 @@ class Model:
         if opaque:
             self.opaque_in_life.add(place)
         self.deliveries += len(numbers)
+
+    def _check_policy(self, seat: Seat, numbers: list[int], *, opaque: bool) -> None:
+        """A delivery is of one key, within the key's window, and no message comes again before its delay is over.
+
+        At a window of 1 that is: nothing is delivered while anything of the key is out, so nothing can overtake.
+        """
+        for number in numbers:
+            if self.retry_at.pop(number, 0.0) > self._now():
+                raise Violation(f"retry: message {number} for {seat.name} comes again before its delay is over")
+        keys = {self._storage.messages[number].key for number in numbers}
+        if opaque or self._goes_on(seat, max(numbers)):
+            return  # what cannot be cut, and the rest of a message that the worker has begun
+        if len(keys) > 1 and not any(number in self._excused for number in numbers):
+            raise Violation(f"window: {numbers} for {seat.name} are of several keys: {sorted(keys)}")
+        for key in keys:
+            there = len(self.by_key.get(key, ()))
+            if self.keys.window and there + len(numbers) > self.keys.window:
+                raise Violation(f"window: {key}: {numbers} for {seat.name}, of which {there} are out already")
+
+    def _goes_on(self, seat: Seat, number: int) -> bool:
+        """Whether the worker has an earlier piece of the same chunked message."""
+        while self._storage.messages[number].follows:
+            number -= 1
+            if self.holder.get(number) is seat:
+                return True
+        return False
 
     def _check_delivery(self, seat: Seat, number: int, *, opaque: bool) -> None:
         key = self._storage.messages[number].key
@@ -297,6 +331,7 @@ class Model:
         else:
             wanted = [(place.ledgerId, place.entryId) for place in body.message_ids] or list(seat.held)
             for given_back in wanted:
+                self._note_retry(seat.held.get(given_back, ()))
                 self._release(seat, given_back)
 
     def _complete(self, entry: Entry) -> bool:
@@ -337,6 +372,11 @@ class Model:
         key = self._storage.messages[number].key
         self.by_key[key].discard(number)
         self.freed_at[key] = self._now()
+
+    def _note_retry(self, numbers: Iterable[int]) -> None:
+        """These are given back by a worker that wants them again."""
+        if self.keys.retry_delay_s:
+            self.retry_at.update((number, self._now() + self.keys.retry_delay_s) for number in numbers if number >= 0)
 
     def _release(self, seat: Seat, place: tuple[int, int]) -> None:
         for number in seat.held.pop(place, ()):

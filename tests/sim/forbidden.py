@@ -21,6 +21,7 @@ class Forbidden:
         """None yet."""
         self._paused = False
         self._drained: set[str] = set()
+        self._excluded: set[str] = set()
         self._decided: dict[Seat, int] = {}
         """Deliveries that a worker may still get, decided before the order."""
 
@@ -42,13 +43,24 @@ class Forbidden:
         """They do again."""
         self._drained.discard(name)
 
+    def exclude(self, name: str) -> None:
+        """Workers of the name get nothing at all."""
+        self._excluded.add(name)
+
+    def readmit(self, name: str) -> None:
+        """They do again."""
+        self._excluded.discard(name)
+
     def clear(self) -> None:
         """Everybody does."""
         self._paused = False
         self._drained.clear()
+        self._excluded.clear()
 
     def forbids(self, seat: Seat, *, continues: bool) -> str:
         """The order that one more delivery breaks, empty if none; a begun chunked message's rest `continues` it."""
+        if seat.name in self._excluded:
+            return "the worker is excluded"
         if not self._paused and seat.name not in self._drained:
             return ""
         if self._decided.get(seat):

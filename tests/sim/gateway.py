@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import mmh3
 
@@ -12,6 +12,7 @@ from proxy.net.broker.directory import Brokers
 from proxy.net.broker.names import BrokerNames
 from proxy.net.broker.settings import BrokerSettings
 from proxy.net.election.elections import ElectionSettings, ProducerElections
+from proxy.net.owner.told_transport import ToldTransport
 from proxy.net.session.sessions import Sessions
 from proxy.net.session.settings import SessionSettings
 from proxy.net.subscription.directory import Subscriptions
@@ -74,6 +75,18 @@ class Gateway:
         return next(iter(self.subscriptions._subscriptions.values()), None)
 
 
+class Looked(Protocol):
+    """What is looked at: a gateway, or a replica about one of its topics."""
+
+    settings: SubscriptionSettings
+    subscriptions: Subscriptions
+    process: Process
+
+    @property
+    def subscription(self) -> Subscription | None:
+        """The one that is looked at, if it is there."""
+
+
 class WakeUps:
     """G6 and G7, at the end of the gateway's turns."""
 
@@ -84,7 +97,7 @@ class WakeUps:
         self._kinds = kinds
         self.looked = 0
 
-    def look(self, gateway: Gateway) -> None:
+    def look(self, gateway: Looked) -> None:
         """Nothing that could go waits, and memory is bounded."""
         self.looked += 1
         settings = gateway.settings
@@ -112,14 +125,16 @@ class WakeUps:
                     heads.append(first)
         return heads
 
-    def _could_go(self, gateway: Gateway, subscription: Subscription, number: int) -> None:
+    def _could_go(self, gateway: Looked, subscription: Subscription, number: int) -> None:
+        dispatcher = subscription.state.dispatcher
+        slot = slot_of(subscription, self._storage.messages[number].key)
         beginner = self._began(number)
         if beginner is not None:
+            if self._waits_for_retry(gateway, subscription, slot):
+                return
             if beginner.permits > 0 and beginner.end.writable:
                 raise Violation(f"G6: piece {number} of a message waits that {beginner.name} has begun")
             return
-        dispatcher = subscription.state.dispatcher
-        slot = slot_of(subscription, self._storage.messages[number].key)
         owner = dispatcher.select(slot)
         if owner is None or owner.join_gate is not None or not _takes(owner):
             return
@@ -129,7 +144,7 @@ class WakeUps:
         others = self._holders(subscription, slot) - {seat}
         if others and (subscription.state.policy.mode is not OrderingMode.UNORDERED or "chunked" in self._kinds):
             return  # without order, too, the rest of a message that another has begun may stand before it
-        if self._in_interval(gateway, subscription, slot):
+        if self._in_interval(gateway, subscription, slot) or self._waits_for_key(gateway, subscription, slot):
             return
         raise Violation(
             f"G6: message {number} waits though {owner.name} has {seat.permits} permits and nobody holds it"
@@ -147,7 +162,7 @@ class WakeUps:
                 return None
         return seat
 
-    def _in_interval(self, gateway: Gateway, subscription: Subscription, slot: int) -> bool:
+    def _in_interval(self, gateway: Looked, subscription: Subscription, slot: int) -> bool:
         """Whether the slot came free so lately that it may be held for the interval's end, and no longer ago."""
         interval_s = gateway.settings.key_shared_unblocking_interval_ms / 1_000
         now_s = gateway.process.now()
@@ -155,6 +170,29 @@ class WakeUps:
             return bool(interval_s)
         freed = (at for key, at in self._model.freed_at.items() if slot_of(subscription, key) == slot)
         return now_s <= max(freed, default=0.0) + interval_s
+
+    def _waits_for_key(self, gateway: Looked, subscription: Subscription, slot: int) -> bool:
+        """Whether the slot's window is full, or a message of it was given back and its delay is not over."""
+        policy = self._model.keys
+        held = (self._model.by_key[key] for key in self._model.by_key if slot_of(subscription, key) == slot)
+        there = sum(map(len, held))
+        room = policy.window - there
+        if policy.window and room <= 0:
+            return True
+        head = next(iter(subscription.state.dispatcher.waiting_in(slot)), None)
+        if policy.window and head is not None and there and not head.divisible and head.count > room:
+            return True  # a batch that cannot be cut waits until nothing is out
+        return self._waits_for_retry(gateway, subscription, slot)
+
+    def _waits_for_retry(self, gateway: Looked, subscription: Subscription, slot: int) -> bool:
+        now_s = gateway.process.now()
+        of_slot = (
+            at
+            for each, at in self._model.retry_at.items()
+            if slot_of(subscription, self._storage.messages[each].key) == slot
+        )
+        latest = max(of_slot, default=0.0)
+        return now_s <= latest or (latest > 0.0 and gateway.process.went_on_s == now_s)
 
     def _holders(self, subscription: Subscription, slot: int) -> set[Seat]:
         """Who holds messages of the slot, by the model."""
@@ -168,7 +206,10 @@ class WakeUps:
 def seat_of(subscription: Subscription, worker: Worker, model: Model) -> Seat | None:
     """The worker as the model knows it; None if its connection has ended."""
     link: Any = subscription.subscribers[worker.index].link
-    connection = model.connections.get(link._transport)
+    transport = link._transport
+    if isinstance(transport, ToldTransport):  # another replica's, for its client
+        transport = transport._transport
+    connection = model.connections.get(transport)
     return connection.seats.get(link.consumer_id) if connection is not None else None
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import heapq
 import itertools
 from collections import deque
+from enum import Enum
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -34,6 +35,20 @@ class Event:
     def cancel(self) -> None:
         """Forget the call; harmless after it was made. Makes this a `ports.Timer`."""
         self.callback = None
+
+
+class Timer(Event):
+    """A call that a process has asked for itself."""
+
+    __slots__ = ()
+
+
+class Order(Enum):
+    """In which order what was due during a stop is made: it depends on where the process stood."""
+
+    DUE = "due"
+    TIMERS_FIRST = "timers first"
+    SOCKETS_FIRST = "sockets first"
 
 
 class Schedule:
@@ -95,7 +110,7 @@ class Process:
 
     def call_later(self, delay_s: float, callback: Callable[[], None]) -> Event:
         """As the port says."""
-        event = Event(self, callback)
+        event = Timer(self, callback)
         self._schedule.at(self._schedule.now_s + delay_s, event)
         return event
 
@@ -129,12 +144,14 @@ class Process:
         """As SIGSTOP does."""
         self._stopped = True
 
-    def go_on(self) -> None:
+    def go_on(self, order: Order = Order.DUE) -> None:
         """As SIGCONT does: everything that was due comes at once, in order."""
         if self._stopped:
             self._stopped = False
             self.went_on_s = self._schedule.now_s
             waiting, self._waiting = self._waiting, []
+            if order is not Order.DUE:
+                waiting.sort(key=lambda event: isinstance(event, Timer) is (order is Order.SOCKETS_FIRST))
             for event in waiting:
                 self._schedule.at(self._schedule.now_s, event)
 

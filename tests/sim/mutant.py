@@ -16,3 +16,5 @@ class Mutant(NamedTuple):
     """Tests that catch it where the simulator does not; empty: the simulator must."""
     simulated: bool = True
     """Whether the simulator of gateways has to do with it."""
+    deployed: bool = False
+    """Whether the simulator of deployments has."""

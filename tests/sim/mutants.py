@@ -19,11 +19,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tests.groups.mutants import MUTANTS as OF_GROUPS
+from tests.sim.deployment.mutants import MUTANTS as OF_OWNERS
 from tests.sim.mutant import Mutant
 
 ROOT = Path(__file__).parents[2]
 COPIED = ("proxy", "admin_api", "integration", "tests", "pyproject.toml")
 SEEDS = 150
+DEPLOYMENTS = 300
 TIMEOUT_S = 600.0
 
 
@@ -73,8 +75,8 @@ MUTANTS = (
     Mutant(
         "an unblocking interval that ends wakes nobody",
         "proxy/net/subscription/subscription.py",
-        "        if self._unblocking is None and dispatcher.unblocking.due_at is not None:\n",
-        "        if False and dispatcher.unblocking.due_at is not None:\n",
+        "        if dispatcher.unblocking.held or dispatcher.retries.held:\n",
+        "        if dispatcher.retries.held:\n",
     ),
     Mutant(
         "an entry overtakes one that is being opened",
@@ -129,6 +131,77 @@ MUTANTS = (
         tests="tests/core/test_unblocking.py",
     ),
     Mutant(
+        "an excluded worker that comes again takes part",
+        COMING_AND_GOING,
+        "            if subscriber.command.consumer_name in self._services.orders.of(state.key).excluded:\n",
+        "            if subscriber.command.consumer_name in self._services.orders.of(state.key).drained:\n",
+    ),
+    Mutant(
+        "a window has room for one message more",
+        DISPATCHER,
+        "        return self.window - self.slots.count(slot) if self.window",
+        "        return self.window + 1 - self.slots.count(slot) if self.window",
+    ),
+    Mutant(
+        "an ack that makes room in a window wakes nobody",
+        ACKNOWLEDGEMENT,
+        "        elif dispatcher.window and slot in dispatcher.blocked:\n            dispatcher.settle((slot,), now)\n",
+        "",
+    ),
+    Mutant(
+        "an ack of some messages of a slice makes no room in a window",
+        DISPATCHER,
+        "            elif self.window and slot in self.blocked:\n                free.append(slot)\n",
+        "",
+        tests="tests/core/test_key_policy.py",
+    ),
+    Mutant(
+        "what has a smaller batch overtakes one that does not fit the window",
+        DISPATCHER,
+        "        if blocked is not None and blocked.parts[0].order < part.order:\n",
+        "        if blocked is not None and part.attempts < 0:\n",
+        tests="tests/core/test_key_policy_model.py",
+    ),
+    Mutant(
+        "a batch that cannot be cut goes whatever is out",
+        DISPATCHER,
+        " or part.divisible or room == self.window)",
+        " or part.divisible or room)",
+        tests="tests/core/test_key_policy.py",
+    ),
+    Mutant(
+        "a delivery under a key policy is of several keys",
+        DISPATCHER,
+        "            group = index if part.attempts else slot\n",
+        "            group = index if part.attempts else 0\n",
+    ),
+    Mutant(
+        "what is given back has no delay",
+        ACKNOWLEDGEMENT,
+        "            if wanted and dispatcher.policy.retry_delay_s:\n",
+        "            if not wanted and dispatcher.policy.retry_delay_s:\n",
+    ),
+    Mutant(
+        "a retry that is due wakes nobody",
+        "proxy/net/subscription/subscription.py",
+        "        if dispatcher.unblocking.held or dispatcher.retries.held:\n",
+        "        if dispatcher.unblocking.held:\n",
+    ),
+    Mutant(
+        "of two delays of a key the first counts",
+        "proxy/core/key_policy.py",
+        "        if slot not in self.held or until > self.held[slot]:\n",
+        "        if slot not in self.held:\n",
+        tests="tests/core/test_key_policy.py",
+    ),
+    Mutant(
+        "a window that an operator widens wakes nobody",
+        "proxy/core/policy_change.py",
+        "    dispatcher.settle_waiting(now, placed)\n",
+        "    dispatcher.place(placed, now)\n",
+        tests="tests/core/test_key_policy.py",
+    ),
+    Mutant(
         "a seek leaves slots held",
         "proxy/core/reposition.py",
         "    dispatcher.unblocking.clear()\n",
@@ -175,20 +248,21 @@ MUTANTS = (
     Mutant(
         "what waits for a pause is forgotten",
         DISPATCHER,
-        "        self.paused = False\n        self.settle_waiting(now)\n",
-        "        self.paused = False\n",
+        "        self._set_direct()\n        self.settle_waiting(now)\n",
+        "        self._set_direct()\n",
     ),
     Mutant(
         "a message that came later overtakes what waits for permits",
         DISPATCHER,
         "                and not owner.ready\n",
         "",
+        tests="tests/core/test_streams_here.py",
     ),
     Mutant(
         "a message of a batch overtakes",
         DISPATCHER,
-        "            target = None if slot in self.blocked else self._target(slot, part)\n            group",
-        "            target = self.select(slot)\n            group",
+        " else None\n            group = target.index",
+        " else self.select(slot)\n            group = target.index",
     ),
     Mutant(
         "a piece of a batch overtakes what waits for its worker",
@@ -266,8 +340,8 @@ MUTANTS = (
     Mutant(
         "the rest of a batch that was cut is forgotten",
         DISPATCHER,
-        "                ready.appendleft(part)\n",
-        "",
+        "                insert_all(ready, (part,))\n                part = head\n            # `_leave_queue`",
+        "                part = head\n            # `_leave_queue`",
     ),
     Mutant(
         "what a worker that does not read never got keeps its slots",
@@ -525,6 +599,7 @@ MUTANTS = (
         "",
     ),
     *OF_GROUPS,
+    *OF_OWNERS,
 )
 
 
@@ -550,8 +625,9 @@ def try_one(mutant: Mutant) -> Verdict:
 
 
 def _caught_by(mutant: Mutant, copy: Path, environment: dict[str, str]) -> str:
-    if mutant.simulated:
-        simulator = _run(copy, environment, "-m", "tests.sim", "--seeds", str(SEEDS), "--jobs", "1", "--stop")
+    if mutant.simulated or mutant.deployed:
+        sizes = ("--seeds", str(SEEDS * mutant.simulated), "--deployments", str(DEPLOYMENTS * mutant.deployed))
+        simulator = _run(copy, environment, "-m", "tests.sim", *sizes, "--jobs", "1", "--stop")
         if simulator.returncode:
             said = (simulator.stdout + simulator.stderr).strip().splitlines()
             return f"simulator: {next((line for line in said if ' failed: ' in line), said[-1])}"

@@ -4,6 +4,9 @@ A connection has two ends. What an end writes in one turn leaves together at its
 in order after a delay, in pieces cut at random places. An end that does not read leaves bytes standing; beyond the
 high-water mark the writer is told. A connection may be cut (both ends learn of it, each in its own time, and what is
 under way is lost) or go silent (nothing arrives any more in one direction or both, and nobody is told).
+
+Two processes may be parted for a while. What is under way between them then comes when they are together again, as
+systems send it again and again, unless the end that sent it has been aborted meanwhile.
 """
 
 from __future__ import annotations
@@ -20,6 +23,11 @@ if TYPE_CHECKING:
 
     from proxy.net.ports import Receiver, Transport
     from tests.sim.machine import Process, Schedule
+
+
+CONNECT_S = 10.0
+"""After so long without an answer a connection is given up, as by default."""
+CONNECT_AGAIN_S = 1.0
 
 
 @dataclass(frozen=True)
@@ -75,6 +83,12 @@ class End:
         """When the last piece under way to it arrives."""
         self._fin_arrived = False
         self._full = False
+        self._kept: deque[Callable[[], None]] = deque()
+        """What has not arrived because the two processes are parted."""
+        self.aborted = False
+        """Its system sends nothing again."""
+        self.peer_gone = False
+        """The other end is over, and this one could not be told."""
 
     # ---- ports.Transport
 
@@ -119,7 +133,7 @@ class End:
     def abort(self) -> None:
         """As the port says."""
         self._pieces.clear()
-        self._closing = True
+        self._closing = self.aborted = True
         if not self.over:
             self.process.call_soon(lambda: self.end("closed by us"))
             self._tell_other("connection reset by peer")
@@ -139,9 +153,11 @@ class End:
         if data and other is not None and not self.over:
             for piece in self.network.cut_up(data):
                 other.send_to(piece)
+            if self.peer_gone and not self.parted:
+                self.network.later(self.process, self.network.now_s + self.network.delay(), _ending(self))
         if self._closing and not self.over:
             if other is not None and not other.deaf:
-                self.network.later(other.process, other.due(), other.take_fin)
+                self.network.later(other.process, other.due(), lambda: other.arrive(other.take_fin))
             self.end("closed by us")
 
     def send_to(self, piece: bytes) -> None:
@@ -151,12 +167,37 @@ class End:
         self._unread_bytes += len(piece)
         if self.deaf:
             return  # it stands in buffers on the way for ever
-        self.network.later(self.process, self.due(), lambda: self._take(piece))
+        self.network.later(self.process, self.due(), lambda: self.arrive(lambda: self._take(piece)))
 
     def due(self) -> float:
         """When what is sent now arrives: never before what was sent earlier."""
         self._free_at_s = max(self._free_at_s, self.network.now_s + self.network.delay())
         return self._free_at_s
+
+    # ---- parted for a while
+
+    @property
+    def parted(self) -> bool:
+        """Whether nothing gets through between the two processes now."""
+        return self.other is not None and self.network.parted(self.process, self.other.process)
+
+    def arrive(self, call: Callable[[], None]) -> None:
+        """Something has come so far; it waits behind what did not get through."""
+        if self._kept or self.parted:
+            self._kept.append(call)
+        else:
+            call()
+
+    def rejoin(self) -> None:
+        """The two are together again."""
+        if self.other is not None and self.other.aborted:
+            self._kept.clear()
+        elif self._kept:
+            self.network.later(self.process, self.due(), self._let_through)
+
+    def _let_through(self) -> None:
+        while self._kept and not self.parted:
+            self._kept.popleft()()
 
     # ---- what arrives
 
@@ -202,8 +243,12 @@ class End:
 
     def _tell_other(self, reason: str) -> None:
         other = self.other
-        if other is not None and not other.over and not other.deaf:
-            self.network.later(other.process, self.network.now_s + self.network.delay(), lambda: other.end(reason))
+        if other is None or other.over or other.deaf:
+            return
+        if self.parted:
+            other.peer_gone = True
+            return
+        self.network.later(other.process, self.network.now_s + self.network.delay(), lambda: other.end(reason))
 
     # ---- water marks
 
@@ -242,7 +287,7 @@ class End:
 
     def die(self) -> None:
         """Its process was killed: the system resets the connection."""
-        self.over = True
+        self.over = self.aborted = True
         self.network.forget(self)
         self.network.tap.ended(self)
         self._tell_other("connection reset by peer")
@@ -290,6 +335,8 @@ class Network:
         self.refusing: set[str] = set()
         """Addresses that refuse new connections."""
         self.ends: dict[End, None] = {}
+        self._partitions: set[frozenset[str]] = set()
+        """Names of processes that are parted."""
         self._schedule = schedule
         self._dice = dice
         self._ports = 40_000
@@ -307,10 +354,18 @@ class Network:
         """`receiver.opened` or `receiver.closed` follows."""
         self.later(process, self.now_s + self.delay(), lambda: self._try(process, address, receiver))
 
-    def _try(self, process: Process, address: str, receiver: Receiver) -> None:
+    def _try(self, process: Process, address: str, receiver: Receiver, tried_s: float = 0.0) -> None:
         listener = self.listeners.get(address)
         if listener is None or listener.process.dead or address in self.refusing:
             receiver.closed("connection refused")
+            return
+        if self.parted(process, listener.process):
+            if tried_s >= CONNECT_S:
+                receiver.closed("connection timed out")
+            else:
+                again_s = tried_s + CONNECT_AGAIN_S
+                again = lambda: self._try(process, address, receiver, again_s)  # noqa: E731 - a call for later
+                self.later(process, self.now_s + CONNECT_AGAIN_S, again)
             return
         self._ports += 1
         name = f"{process.name}:{self._ports}"
@@ -318,7 +373,7 @@ class Network:
         far = End(self, listener.process, Nobody(), name)
         near.other, far.other = far, near
         self.ends[near] = self.ends[far] = None
-        self.later(listener.process, far.due(), lambda: self._accept(far, listener))
+        self.later(listener.process, far.due(), lambda: far.arrive(lambda: self._accept(far, listener)))
         self._open(near)
 
     def _accept(self, end: End, listener: Listener) -> None:
@@ -337,6 +392,21 @@ class Network:
             del self.listeners[address]
         for end in [end for end in self.ends if end.process is process]:
             end.die()
+
+    def part(self, one: str, other: str) -> None:
+        """Nothing gets through between processes of these names from now on."""
+        self._partitions.add(frozenset((one, other)))
+
+    def rejoin(self, one: str, other: str) -> None:
+        """It does again."""
+        self._partitions.discard(frozenset((one, other)))
+        for end in list(self.ends):
+            if end.other is not None and {end.process.name, end.other.process.name} == {one, other}:
+                end.rejoin()
+
+    def parted(self, one: Process, other: Process) -> bool:
+        """Whether nothing gets through between the two."""
+        return bool(self._partitions) and frozenset((one.name, other.name)) in self._partitions
 
     def forget(self, end: End) -> None:
         """The end is over."""

@@ -1,5 +1,7 @@
 """Running seeds: one, many side by side, and the shortest history that still fails.
 
+A seed is of one gateway's world, or of a whole deployment's.
+
 A failure is named by its first word (G1 to G8, liveness, leak, or an exception's type), so that shrinking keeps to the
 fault it began with. Shrinking leaves steps out; the others stay what they were, for each draws from dice of its own.
 """
@@ -7,21 +9,30 @@ fault it began with. Shrinking leaves steps out; the others stay what they were,
 from __future__ import annotations
 
 import traceback
+from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from multiprocessing import get_context
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import structlog
 
 from tests.sim.actions import Actions
 from tests.sim.checkers import Violation
+from tests.sim.deployment import draw as deployment_draw
+from tests.sim.deployment.faults import DeploymentActions
+from tests.sim.deployment.world import Deployment, DeploymentOutcome
 from tests.sim.swarm import draw
 from tests.sim.world import Outcome, World
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+    from tests.sim.deployment.draw import DeploymentSwarm
+    from tests.sim.swarm import Swarm
+
+AnyOutcome: TypeAlias = "Outcome | DeploymentOutcome"
 SEEDS_AT_A_TIME = 10
 SHRINK_RUNS_MAX = 300
 CRITICAL = 50
@@ -32,7 +43,9 @@ class Result:
     """What became of a seed."""
 
     seed: int
-    outcome: Outcome | None
+    deployment: bool
+    """Whether the seed is of a deployment's world."""
+    outcome: AnyOutcome | None
     failure: str = ""
     where: str = ""
     steps: tuple[int, ...] = ()
@@ -50,29 +63,44 @@ def be_quiet() -> None:
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(CRITICAL))
 
 
-def run_seed(seed: int, steps: Sequence[int] | None = None) -> Result:
+def options(seed: int, *, deployment: bool) -> Swarm | DeploymentSwarm:
+    """What the seed draws."""
+    return deployment_draw.draw(seed) if deployment else draw(seed)
+
+
+def run_seed(seed: int, steps: Sequence[int] | None = None, *, deployment: bool = False) -> Result:
     """One world, whole or with some steps only."""
-    swarm = draw(seed)
-    world = World(swarm)
+    world, live = _world(seed, deployment=deployment)
+    planned = range(world.swarm.steps) if steps is None else steps
     try:
-        outcome = world.run(Actions(world), range(swarm.steps) if steps is None else steps)
+        outcome = live(planned)
     except Exception as error:  # noqa: BLE001 - whatever the code under test raises is the finding
-        made = tuple(range(swarm.steps) if steps is None else steps)[: len(world.trace) + 1]
+        made = tuple(planned)[: len(world.trace) + 1]
         text = str(error) if isinstance(error, Violation) else f"{type(error).__name__}: {error}"
         last = traceback.extract_tb(error.__traceback__)[-1]
-        return Result(seed, None, text, f"{last.filename}:{last.lineno}", made, tuple(world.trace))
-    return Result(seed, outcome)
+        return Result(seed, deployment, None, text, f"{last.filename}:{last.lineno}", made, tuple(world.trace))
+    return Result(seed, deployment, outcome)
 
 
-def run_many(seeds: Iterable[int], jobs: int) -> Iterator[Result]:
+def _world(seed: int, *, deployment: bool) -> tuple[World | Deployment, Callable[[Iterable[int]], AnyOutcome]]:
+    """A new world, and what makes its steps."""
+    if deployment:
+        replicas = Deployment(deployment_draw.draw(seed))
+        return replicas, partial(replicas.run, DeploymentActions(replicas))
+    world = World(draw(seed))
+    return world, partial(world.run, Actions(world))
+
+
+def run_many(seeds: Iterable[int], jobs: int, *, deployment: bool = False) -> Iterator[Result]:
     """All of them, in order, on so many processes."""
+    run = partial(run_seed, deployment=deployment)
     if jobs == 1:
         be_quiet()
-        yield from map(run_seed, seeds)
+        yield from map(run, seeds)
         return
     # Not forked: threads of whoever runs us (a test runner's) may hold locks that nobody would let go in a copy.
     with ProcessPoolExecutor(jobs, get_context("spawn"), initializer=be_quiet) as pool:
-        yield from pool.map(run_seed, seeds, chunksize=SEEDS_AT_A_TIME)
+        yield from pool.map(run, seeds, chunksize=SEEDS_AT_A_TIME)
 
 
 def shrink(found: Result, runs_max: int = SHRINK_RUNS_MAX) -> Result:
@@ -83,7 +111,7 @@ def shrink(found: Result, runs_max: int = SHRINK_RUNS_MAX) -> Result:
     def fails(steps: Sequence[int]) -> bool:
         nonlocal best, runs
         runs += 1
-        result = run_seed(found.seed, steps)
+        result = run_seed(found.seed, steps, deployment=found.deployment)
         if result.kind == found.kind:
             best = result
             return True
@@ -102,12 +130,13 @@ def shrink(found: Result, runs_max: int = SHRINK_RUNS_MAX) -> Result:
 def report(result: Result) -> str:
     """A failure for a person: what broke, the shortest history, and how to see it again."""
     steps = ",".join(map(str, result.steps))
+    name = "DEPLOYMENT" if result.deployment else "SEED"
     lines = [
-        f"seed {result.seed}: {result.failure}",
+        f"{name.lower()} {result.seed}: {result.failure}",
         f"raised at {result.where}",
-        f"options: {draw(result.seed)}",
+        f"options: {options(result.seed, deployment=result.deployment)}",
         f"the shortest history found, {len(result.steps)} steps:",
         *(f"  {line}" for line in result.trace),
-        f"see it again: make sim SEED={result.seed} STEPS={steps}",
+        f"see it again: make sim {name}={result.seed} STEPS={steps}",
     ]
     return "\n".join(lines)

@@ -40,7 +40,7 @@ class Numbers:
         if any(worker.outbox for worker in workers.values()):
             return
         self.looked += 1
-        shown = finished(dispatcher_statistics_steps(subscription.state.dispatcher))
+        shown = finished(dispatcher_statistics_steps(subscription.state.dispatcher, subscription.state.now()))
         pending = 0
         for worker, numbers in zip(workers.values(), shown.workers, strict=True):
             seat = seat_of(subscription, worker, self._model)

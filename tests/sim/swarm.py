@@ -92,7 +92,7 @@ def draw(seed: int | str, steps: int = 100) -> Swarm:
         selector=selector,
         kinds=tuple(dice.sample(KINDS, dice.randint(1, len(KINDS)))),
         keys=dice.choice((1, 3, 8, 40)),
-        faults=tuple(fault for fault in FAULTS if dice.random() < 0.3),
+        faults=tuple(fault for fault in FAULTS if dice.random() < 0.3) + _exclusion(seed),
         fault_weight=dice.choice((0.5, 2.0, 6.0)),
         brokers=dice.choice((1, 1, 2)),
         workers_max=dice.choice((1, 2, 4, 7)),
@@ -116,6 +116,8 @@ def draw(seed: int | str, steps: int = 100) -> Swarm:
             upstream_batch_index_ack=dice.random() < 0.5,
             reconnect_backoff_max_ms=2_000,
             key_shared_unblocking_interval_ms=_interval_ms(seed),
+            key_window=random.Random(f"{seed}/window").choice((0, 0, 0, 1, 1, 2, 5)),  # noqa: S311 - as above
+            retry_delay_ms=random.Random(f"{seed}/retry").choice((0, 0, 0, 5, 400)),  # noqa: S311 - as above
         ),
         limits=Limits(unread_high_water_bytes=1 << 20),
         openings=_openings(random.Random(f"{seed}/openings")),  # noqa: S311 - as above
@@ -131,6 +133,11 @@ def _openings(dice: random.Random) -> OpeningLimits:
         turn_cost=dice.choice((1, 4, 4_096)),
         at_once=dice.choice((1, 2)),
     )
+
+
+def _exclusion(seed: int | str) -> tuple[str, ...]:
+    """A later fault, drawn apart, so that the other draws of a seed stay what they were."""
+    return ("operator_exclude",) if random.Random(f"{seed}/exclude").random() < 0.2 else ()  # noqa: S311 - as above
 
 
 def _interval_ms(seed: int | str) -> int:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from proxy.core.dispatcher import Dispatcher
 from proxy.core.worker import Worker
+from tests.sim.histories import histories
 from tests.sim.mutant import Mutant
 from tests.sim.mutants import MUTANTS, ROOT
 from tests.sim.run import report, run_many, run_seed, shrink
@@ -47,18 +45,8 @@ def test_a_seed_has_one_history(seed: int) -> None:
         "import sys; from tests.sim.run import be_quiet, run_seed; "
         "be_quiet(); print(run_seed(int(sys.argv[1])).outcome)"
     )
-    histories = {
-        subprocess.run(
-            [sys.executable, "-c", program, str(seed)],
-            cwd=ROOT,
-            env={**os.environ, "PYTHONHASHSEED": hash_seed},
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout
-        for hash_seed in ("1", "2", "3")
-    }
-    assert len(histories) == 1, histories
+    found = histories(program, (seed,), ("1", "2", "3"))
+    assert len(found) == 1, found
 
 
 def test_a_failure_is_told_with_a_short_history_that_shows_it_again(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ from tests.sim.gateway import ADDRESS
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from proxy.net.ports import Transport
     from tests.sim.machine import Event, Process
@@ -30,6 +30,19 @@ OPERATION_S = 30.0
 KEEP_ALIVE_S = 30.0
 PIECES_EXPIRE_S = 60.0
 """After so long clients give a chunked message up, and acknowledge what they have of it."""
+
+
+def key_shared(topic: str, subscription: str, name: str) -> pb.CommandSubscribe:
+    """How a worker of this name subscribes, unless it wants something of its own."""
+    return pb.CommandSubscribe(
+        topic=topic,
+        subscription=subscription,
+        subType=pb.CommandSubscribe.Key_Shared,
+        consumer_id=1,
+        request_id=1,
+        consumer_name=name,
+        initialPosition=pb.CommandSubscribe.Earliest,
+    )
 
 
 @dataclass(frozen=True)
@@ -80,8 +93,9 @@ class Worker:
         subscribe: pb.CommandSubscribe,
         seen: list[tuple[int, int, list[int]]],
         meant: set[int],
+        addresses: Sequence[str] = (ADDRESS,),
     ) -> None:
-        """`subscribe` has the consumer's name and options.
+        """`subscribe` has the consumer's name and options; it connects to any of the addresses.
 
         `seen` collects message ids of all workers; `meant` the messages that a worker meant to acknowledge, whatever
         their ids are taken for.
@@ -95,6 +109,7 @@ class Worker:
         self._dice = dice
         self._seen = seen
         self._meant = meant
+        self._addresses = addresses
         self._pieces: dict[str, list[Delivery]] = {}
         """Chunked messages begun, by their uuid."""
         self._subscribe = pb.CommandSubscribe()
@@ -190,7 +205,9 @@ class Worker:
 
     def _connect(self) -> None:
         if self._transport is None and not self.closed_for_good:
-            self._network.connect(self.process, ADDRESS, self)
+            several = len(self._addresses) > 1
+            address = self._dice.choice(self._addresses) if several else self._addresses[0]
+            self._network.connect(self.process, address, self)
 
     def _command(self, command: pb.BaseCommand) -> None:
         if command.type == T.CONNECTED:

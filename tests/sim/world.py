@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from proxy.core.key_policy import NO_POLICY
 from proxy.net.subscription.openings import Openings
 from proxy.wire import pulsar_pb2 as pb
 from tests.sim.background import Background
@@ -20,7 +21,7 @@ from tests.sim.machine import Process, Schedule
 from tests.sim.network import End, Listener, Network, Tap, Weather
 from tests.sim.statistics import Numbers
 from tests.sim.storage import Producer, Storage
-from tests.sim.worker import GOOD, SUBSCRIPTION, TOPIC, Worker
+from tests.sim.worker import GOOD, SUBSCRIPTION, TOPIC, Worker, key_shared
 
 if TYPE_CHECKING:
     import random
@@ -137,6 +138,7 @@ class World:
         gateway = Gateway(process, self.network, self.cluster.addresses, swarm.settings, swarm.limits, openings)
         process.after_turn = self._after_gateway_turn
         self.model.new_life()
+        self.model.keys = swarm.settings.key_policy() if swarm.mode != "unordered" else NO_POLICY
         self.model.forbidden.clear()
         return gateway
 
@@ -156,15 +158,7 @@ class World:
         """One worker more."""
         number = len(self.workers)
         name = f"worker-{dice.randrange(self.swarm.names)}"
-        subscribe = pb.CommandSubscribe(
-            topic=TOPIC,
-            subscription=SUBSCRIPTION,
-            subType=pb.CommandSubscribe.Key_Shared,
-            consumer_id=1,
-            request_id=1,
-            consumer_name=name,
-            initialPosition=pb.CommandSubscribe.Earliest,
-        )
+        subscribe = key_shared(TOPIC, SUBSCRIPTION, name)
         if self.swarm.mode == "unordered":
             subscribe.keySharedMeta.allowOutOfOrderDelivery = True
         if self.swarm.selector == "sticky":

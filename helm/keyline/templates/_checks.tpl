@@ -21,6 +21,12 @@
   "tls_key_file" "name the Secret in tls.existingSecret, or let cert-manager make it (tls.certManager)"
   "tls_client_ca_file" "name the Secret in tls.clientCa.existingSecret"
   "replica_name" "each replica is named after its pod"
+  "replica_listen" "the chart sets it; choose the host by listenHost"
+  "replica_address" "each replica is reached at its pod's address"
+  "replica_secret_file" "name the Secret in replicas.existingSecret, or let the chart make it"
+  "replica_tls_certificate_file" "name the Secret in replicas.existingSecret, or let the chart make it"
+  "replica_tls_key_file" "name the Secret in replicas.existingSecret, or let the chart make it"
+  "replica_tls_ca_file" "name the Secret in replicas.existingSecret, or let the chart make it"
   "broker_token" "it would be readable in a ConfigMap; put it into a Secret and name that in brokerToken.existingSecret"
   "journal_key_secret" "it would be readable in a ConfigMap; put it into a Secret and name that in journal.keySecret.existingSecret"
 -}}

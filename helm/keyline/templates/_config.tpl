@@ -12,6 +12,10 @@
 {{- end -}}
 {{- end -}}
 
+{{- define "keyline.ownerMode" -}}
+{{- if and (include "keyline.groups" .) (eq "owner" (get .Values.config "groups_mode" | default "owner")) -}}true{{- end -}}
+{{- end -}}
+
 {{/* `listen` cannot be switched off: a plain listener that is not exposed goes to loopback. */}}
 {{- define "keyline.plain" -}}
 {{- if or (not .Values.tls.enabled) .Values.tls.keepPlain -}}true{{- end -}}
@@ -43,6 +47,14 @@
 {{- $_ := set $settings "listen" (printf "%s:6660" (ternary .Values.listenHost "127.0.0.1" (eq "true" (include "keyline.plain" .)))) -}}
 {{- $_ := set $settings "admin_listen" (printf "%s:8750" .Values.listenHost) -}}
 {{- $_ := set $settings "groups_enabled" (eq "true" (include "keyline.groups" .)) -}}
+{{- if include "keyline.ownerMode" . -}}
+{{- $_ := set $settings "groups_mode" "owner" -}}
+{{- $_ := set $settings "replica_listen" (printf "%s:6670" .Values.listenHost) -}}
+{{- $_ := set $settings "replica_secret_file" "/etc/keyline/replicas/secret" -}}
+{{- $_ := set $settings "replica_tls_certificate_file" "/etc/keyline/replicas/tls.crt" -}}
+{{- $_ := set $settings "replica_tls_key_file" "/etc/keyline/replicas/tls.key" -}}
+{{- $_ := set $settings "replica_tls_ca_file" "/etc/keyline/replicas/ca.crt" -}}
+{{- end -}}
 {{- if .Values.pulsar.release -}}
 {{- $_ := set $settings "broker_url" (include "keyline.pulsar.brokerUrl" .) -}}
 {{- $_ := set $settings "broker_admin_url" (include "keyline.pulsar.adminUrl" .) -}}

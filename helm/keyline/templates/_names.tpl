@@ -47,6 +47,10 @@ app.kubernetes.io/part-of: keyline
 {{- default (printf "%s-tls" (include "keyline.fullname" .)) .Values.tls.existingSecret -}}
 {{- end -}}
 
+{{- define "keyline.replicasSecret" -}}
+{{- default (printf "%s-replicas" (include "keyline.fullname" .)) .Values.replicas.existingSecret -}}
+{{- end -}}
+
 {{/* Names of a Service as clients may write them, one a line. */}}
 {{- define "keyline.serviceNames" -}}
 {{- $domain := .root.Values.pulsar.clusterDomain -}}

@@ -82,6 +82,14 @@ env:
     valueFrom:
       fieldRef:
         fieldPath: metadata.name
+  {{- if include "keyline.ownerMode" . }}
+  - name: POD_IP
+    valueFrom:
+      fieldRef:
+        fieldPath: status.podIP
+  - name: KEYLINE_REPLICA_ADDRESS
+    value: {{ ternary "[$(POD_IP)]:6670" "$(POD_IP):6670" (contains ":" .Values.listenHost) | quote }}
+  {{- end }}
   {{- with .Values.journal.keySecret }}
   {{- if .existingSecret }}
   - name: KEYLINE_JOURNAL_KEY_SECRET
@@ -110,6 +118,10 @@ ports:
   {{- end }}
   - name: admin
     containerPort: 8750
+  {{- if include "keyline.ownerMode" . }}
+  - name: replicas
+    containerPort: 6670
+  {{- end }}
 startupProbe:
   {{- include "keyline.probe" (list . "/livez" .Values.probes.startup) | nindent 2 }}
 livenessProbe:

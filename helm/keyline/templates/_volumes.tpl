@@ -16,6 +16,11 @@
   mountPath: /etc/keyline/proxy-role
   readOnly: true
 {{- end }}
+{{- if include "keyline.ownerMode" . }}
+- name: replicas
+  mountPath: /etc/keyline/replicas
+  readOnly: true
+{{- end }}
 {{- if include "keyline.pulsar.caSecret" . }}
 - name: pulsar-ca
   mountPath: /etc/keyline/pulsar-ca
@@ -52,6 +57,16 @@
 - name: tmp
   emptyDir: {}
 {{- include "keyline.brokerVolumes" . }}
+{{- if include "keyline.ownerMode" . }}
+- name: replicas
+  secret:
+    secretName: {{ include "keyline.replicasSecret" . }}
+    items:
+      {{- range list "secret" "tls.crt" "tls.key" "ca.crt" }}
+      - key: {{ . }}
+        path: {{ . }}
+      {{- end }}
+{{- end }}
 {{- if .Values.tls.enabled }}
 - name: tls
   secret:

@@ -30,6 +30,7 @@ func main() {
 	place := place{os.Args[1], os.Args[2], os.Args[3], os.Getenv("KEYLINE_PROBE_TOKEN")}
 	known := maps.Clone(keyShared)
 	maps.Copy(known, others)
+	maps.Copy(known, windows)
 	var printing sync.Mutex
 	report := func(line any) {
 		text, _ := json.Marshal(line)

@@ -22,6 +22,7 @@ public final class Probe {
                 new Scene.Place(arguments[0], arguments[1], arguments[2], System.getenv("KEYLINE_PROBE_TOKEN"));
         Map<String, Trial> known = new LinkedHashMap<>(KeyShared.FEATURES);
         known.putAll(Others.FEATURES);
+        known.putAll(Windows.FEATURES);
         report(Map.of("library", "pulsar-client " + PulsarVersion.getVersion()));
         try (Scene hello = new Scene(place, "hello")) {
             hello.producer(builder -> { });

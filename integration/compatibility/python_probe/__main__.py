@@ -19,10 +19,11 @@ import pulsar
 from integration.compatibility.python_probe.key_shared import KEY_SHARED
 from integration.compatibility.python_probe.others import OTHERS
 from integration.compatibility.python_probe.scene import MissingError, Place, Scene
+from integration.compatibility.python_probe.windows import WINDOWS
 
 AT_ONCE: Final = 4
 """Most of a feature's time is waiting."""
-FEATURES: Final = KEY_SHARED | OTHERS
+FEATURES: Final = KEY_SHARED | OTHERS | WINDOWS
 
 
 def report(**values: object) -> None:

@@ -18,7 +18,7 @@ Source: facts 2.3.
 from __future__ import annotations
 
 from bisect import bisect_left
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 from proxy.core.errors import ConsumerAssignError
 from proxy.core.hash_ranges import HashRange, RangeMove, diff, merge_assignment
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 W = TypeVar("W", bound=Named)
 
-SMALLEST_RANGE_SIZE = 2
+SMALLEST_RANGE_SIZE: Final = 2
 
 
 class AutoSplit(Generic[W]):
@@ -41,10 +41,9 @@ class AutoSplit(Generic[W]):
         assert range_size >= SMALLEST_RANGE_SIZE, range_size
         assert range_size & (range_size - 1) == 0, f"{range_size} is not a power of two"
         self.range_size = range_size
+        self.slot: Callable[[int], int] = range_slot
         self._upper_bounds: list[int] = []
         self._owners: list[W] = []
-
-    slot: Callable[[int], int] = staticmethod(range_slot)
 
     def add(self, worker: W) -> list[RangeMove[W]]:
         """Give the worker the lower half of the widest range; see `Selector.add`."""

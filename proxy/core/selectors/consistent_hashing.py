@@ -27,7 +27,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 from proxy.core.hash_ranges import HashRange, RangeMove, merge, merge_assignment, merge_moves
 from proxy.core.selectors.base import Named
@@ -39,24 +39,22 @@ if TYPE_CHECKING:
 
 W = TypeVar("W", bound=Named)
 
-DEFAULT_POINTS_PER_WORKER = 100
+DEFAULT_POINTS_PER_WORKER: Final = 100
 """The broker's subscriptionKeySharedConsistentHashingReplicaPoints."""
 
-LOOKUPS_BEFORE_TABLE = 8_192
+LOOKUPS_BEFORE_TABLE: Final = 8_192
 """Lookups by bisection before the owners are written out: together they cost about what the writing does."""
 
-NO_OWNER = 0
-NUMBER_MAX = 65_535
+NO_OWNER: Final = 0
+NUMBER_MAX: Final = 65_535
 """Numbers of workers fit 16 bits."""
 
-FIRST_SLOT = 1
-LAST_SLOT = CONSISTENT_SLOT_COUNT
+FIRST_SLOT: Final = 1
+LAST_SLOT: Final = CONSISTENT_SLOT_COUNT
 
 
 class ConsistentHashing(Generic[W]):
     """The ring of the broker's ConsistentHashingStickyKeyConsumerSelector."""
-
-    range_size = CONSISTENT_SLOT_COUNT
 
     def __init__(
         self, points_per_worker: int = DEFAULT_POINTS_PER_WORKER, slot: Callable[[int], int] = consistent_slot
@@ -67,6 +65,7 @@ class ConsistentHashing(Generic[W]):
         streams are cut. The points of workers, and so their ranges, are the broker's all the same.
         """
         assert points_per_worker >= 1
+        self.range_size = CONSISTENT_SLOT_COUNT
         self.slot = slot
         self._points_per_worker = points_per_worker
         self._points = array("H")

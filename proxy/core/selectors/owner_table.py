@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from array import array
 from sys import byteorder
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
 W = TypeVar("W")
 
-NO_OWNER = 0
+NO_OWNER: Final = 0
 
-_INDEX_BYTES = 2
+_INDEX_BYTES: Final = 2
 
 
 class OwnerTable(Generic[W]):

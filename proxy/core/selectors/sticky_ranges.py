@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from itertools import pairwise
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 from proxy.core.errors import ConsumerAssignError
 from proxy.core.hash_ranges import Assignment, HashRange, RangeMove, diff, merge_assignment
@@ -30,22 +30,20 @@ if TYPE_CHECKING:
 
 W = TypeVar("W", bound=StickyNamed)
 
-LAST_SLOT = RANGE_SLOT_COUNT - 1
+LAST_SLOT: Final = RANGE_SLOT_COUNT - 1
 
 
 class StickyRanges(Generic[W]):
     """The ranges of the broker's HashRangeExclusiveStickyKeyConsumerSelector."""
 
-    range_size = RANGE_SLOT_COUNT
-
     def __init__(self) -> None:
         """Start with no workers."""
+        self.range_size = RANGE_SLOT_COUNT
+        self.slot: Callable[[int], int] = range_slot
         self._pieces: Assignment[W] = []
         """Granted ranges in order, as they were named."""
         self._upper_bounds: list[int] = [LAST_SLOT]
         self._owners: list[W | None] = [None]
-
-    slot: Callable[[int], int] = staticmethod(range_slot)
 
     def add(self, worker: W) -> list[RangeMove[W]]:
         """Give the worker the ranges in its `sticky_ranges`; see `Selector.add`.

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Final
 
 import structlog
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from proxy.net.broker.settings import BrokerSettings, BrokerTarget
     from proxy.net.ports import Clock, Timer, Transport, UpstreamConsumer, UpstreamProducer
 
-TICK_S = 1.0
+TICK_S: Final = 1.0
 """How often time-outs and keep-alive are looked at; so precise are they."""
 
 _Type = pb.BaseCommand
@@ -217,7 +217,7 @@ class BrokerConnection:
     def _command(self, frame: bytes) -> None:
         """Act on anything but a message."""
         kind = frames.frame_type(frame)
-        handler = self._HANDLERS.get(kind)
+        handler = _HANDLERS.get(kind)
         if handler is None and kind not in REPLY_FIELDS:
             self._unknown(kind)  # not parsed: it may be newer than our protocol
             return
@@ -303,20 +303,22 @@ class BrokerConnection:
             name = _type_name(kind)
             self._log.warning("unknown broker command ignored", type=name)
 
-    # What a broker may send unasked. Anything else is logged once.
-    _HANDLERS: ClassVar[dict[int, Callable[[BrokerConnection, pb.BaseCommand], None]]] = {
-        _Type.CONNECTED: _connected,
-        _Type.AUTH_CHALLENGE: _challenge,
-        _Type.PING: _ping,
-        _Type.PONG: _ignore,
-        _Type.CLOSE_CONSUMER: _close_consumer,
-        _Type.CLOSE_PRODUCER: _close_producer,
-        _Type.SEND_RECEIPT: _stored,
-        _Type.SEND_ERROR: _not_stored,
-        _Type.REACHED_END_OF_TOPIC: _end_of_topic,
-        _Type.ACTIVE_CONSUMER_CHANGE: _ignore,
-        _Type.TOPIC_MIGRATED: _migrated,
-    }
+    @staticmethod
+    def _handlers() -> dict[int, Callable[[BrokerConnection, pb.BaseCommand], None]]:
+        """What a broker may send unasked; anything else is logged once."""
+        return {
+            _Type.CONNECTED: BrokerConnection._connected,
+            _Type.AUTH_CHALLENGE: BrokerConnection._challenge,
+            _Type.PING: BrokerConnection._ping,
+            _Type.PONG: BrokerConnection._ignore,
+            _Type.CLOSE_CONSUMER: BrokerConnection._close_consumer,
+            _Type.CLOSE_PRODUCER: BrokerConnection._close_producer,
+            _Type.SEND_RECEIPT: BrokerConnection._stored,
+            _Type.SEND_ERROR: BrokerConnection._not_stored,
+            _Type.REACHED_END_OF_TOPIC: BrokerConnection._end_of_topic,
+            _Type.ACTIVE_CONSUMER_CHANGE: BrokerConnection._ignore,
+            _Type.TOPIC_MIGRATED: BrokerConnection._migrated,
+        }
 
     # ------------------------------------------------------------------ time
 
@@ -370,6 +372,9 @@ class BrokerConnection:
         calls += [partial(consumer.connection_lost, reason) for consumer in consumers]
         calls += [partial(producer.connection_lost, reason) for producer in producers]
         _call_each(calls)
+
+
+_HANDLERS: Final = BrokerConnection._handlers()  # noqa: SLF001 - a class that is compiled has no methods in its body yet
 
 
 def _call_each(calls: list[Callable[[], None]]) -> None:

@@ -94,7 +94,16 @@ class GatewayConsumer:
             seek.request_id = request_id
             return encode_command(pb.BaseCommand(type=pb.BaseCommand.SEEK, seek=seek))
 
-        self._link.request(frame, lambda reply: answered(str(reply) if isinstance(reply, Exception) else None))
+        self._link.request(frame, lambda reply: answered(_problem(reply)))
+
+    def unsubscribe(self, answered: Callable[[str | None], None]) -> None:
+        """Delete the subscription, only while ready, and be over; `answered` hears what was wrong, None if nothing."""
+        assert self._link is not None
+        self._over = True
+        self._link.drop_consumer(self._id)
+        self._link.request(
+            lambda request_id: commands.unsubscribe(self._id, request_id), lambda reply: answered(_problem(reply))
+        )
 
     def acknowledge_up_to(self, position: Position) -> None:
         """Acknowledge everything up to there, only while ready; the broker does not answer, and may not have heard."""
@@ -177,6 +186,10 @@ class GatewayConsumer:
         if self._link is not None:
             self._link.drop_consumer(self._id)
         self._owner.consumer_lost(self, reason)
+
+
+def _problem(reply: pb.BaseCommand | Exception) -> str | None:
+    return str(reply) if isinstance(reply, Exception) else None
 
 
 def _payload(tail: bytes) -> bytes:

@@ -34,6 +34,10 @@ class ConsumerRoutes:
         """How many consumers there are."""
         return len(self._consumers)
 
+    def __bool__(self) -> bool:
+        """Whether there is a consumer."""
+        return bool(self._consumers)
+
     def reserve(self) -> int:
         """Give a new id without a consumer."""
         consumer_id = self._next_id

@@ -15,6 +15,7 @@ from proxy.net.group.member import GroupMember, Leading
 from proxy.net.group.members import GroupMembers
 from proxy.net.group.replays import GroupReplays
 from proxy.net.group.reposition import ANSWER_S_MAX
+from proxy.net.group.settings import STREAMS
 from proxy.net.group.topic import PulsarGroupTopic
 from proxy.net.group.topic_name import group_topic_name
 from proxy.net.group.views import GroupsPage, group_statistics, group_summary
@@ -122,7 +123,7 @@ class Groups:
         names = nsmallest(limit + 1, (name for name in assignments if after is None or name > after))
         told = [self.summary(assignments[name].group) for name in names[:limit]]
         page = tuple(summary for summary in told if summary is not None)
-        return GroupsPage(self.replica, page, names[limit - 1] if len(names) > limit else None)
+        return GroupsPage(STREAMS, self.replica, page, names[limit - 1] if len(names) > limit else None)
 
     def summary(self, group: GroupId) -> GroupSummary | None:
         """Freeze one's numbers; None for a group that this replica is not in."""

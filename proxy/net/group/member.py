@@ -1,13 +1,20 @@
 """One replica's member of one group: its session and its manager, their timers, Pulsar and the data plane.
 
-Actions of the state machines go out through ports, and events come in as calls. The only decision here is when to
-`insist`: a session without a leader for the length of a lease assumes that the broker has forgotten waiting producers.
+Actions of the state machines go out through ports, and events come in as calls. The only decisions here are about a
+leader of which nothing is heard. A session without one for the length of a lease assumes that the broker has forgotten
+waiting producers, and insists. When no leader has said anything for `silent_s`, and what this replica says arrives at
+itself, the leader stands still or is cut off, and the producer is taken away from it: it would keep every key
+of the group standing for the minute in which the broker gives its connection up.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from math import inf
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
+from zlib import crc32
+
+import structlog
 
 from proxy.groups.encoding import encode
 from proxy.groups.leader import Announce, Store, Tell
@@ -18,10 +25,12 @@ from proxy.groups.messages import (
     FindLeader,
     FromLeader,
     FromSession,
+    KeepOrders,
     LeaderBegan,
     LeaderRetires,
     OfLeaders,
     ReplayWanted,
+    ReplicaSilent,
     SessionId,
 )
 from proxy.groups.replay import Answer, Reposition
@@ -38,7 +47,13 @@ if TYPE_CHECKING:
     from proxy.net.ports import Clock, Timer
 
 
-ToMember: TypeAlias = FromSession | FromLeader | OfLeaders | ReplayWanted
+log = structlog.get_logger("keyline.groups")
+
+ECHO_AFTER: Final = 1.5
+"""Of the time in which a leader renews: after so long without a word a session tells itself, too, what it tells the
+leader. If that arrives, mail works."""
+
+ToMember: TypeAlias = FromSession | FromLeader | OfLeaders | ReplayWanted | KeepOrders
 """Messages for the member of one group at one replica."""
 
 
@@ -97,10 +112,18 @@ class GroupMember:
         self._streams: GroupStreams | None = None
         self._timer: Timer | None = None
         self._connecting_since = clock.now()
+        self._leader_heard_at = clock.now()
+        self._heard_self_at = -inf
+        self._fence_after_s = timing.silent_s + timing.fence_spread_s * _share(session.replica)
+        self._lease_told_s = 0.0
         self._parting = False
         """Whether the session has ended; a leader here may have something to hand over."""
+        self._removing = False
+        """Whether the group has ended, and its topic goes with it."""
         self._over = False
         self._lease_until = clock.now()
+        self.replica_silent: Callable[[str], None] = lambda _: None
+        """Hears of each replica of which the leader hears nothing."""
         self.session = GroupSession(group, session, timing, 0, clock.now())
         self.manager = LeaderManager(group, session.replica, streams_count, timing)
 
@@ -134,15 +157,34 @@ class GroupMember:
         """A session of some replica says something to the leader, which may be here; or a leader to our session."""
         now = self._clock.now()
         if isinstance(message, FromSession):
+            if message.report.session == self.session.session:
+                self._heard_self_at = now
             self._manage(self.manager.receive(message, now))
         elif isinstance(message, ReplayWanted):
             self._manage(self.manager.want_replay(message, now))
+        elif isinstance(message, KeepOrders):
+            self._manage(self.manager.keep_orders(message.orders, now))
         elif isinstance(message, LeaderRetires):
+            self._leader_heard_at = now
             self._manage(self.manager.let_lead(message.successor, now))
+        elif isinstance(message, ReplicaSilent):
+            self._leader_heard_at = now
+            self.replica_silent(message.replica)
         elif isinstance(message, LeaderBegan):
+            self._leader_heard_at = now
+            self._manage(self.manager.began(message.epoch, now))
             self._do(self.session.began(message, now))
         else:
+            if message.header.session == self.session.session:
+                self._leader_heard_at = now
+                self._compare_leases(message.header.lease_s)
             self._do(self.session.receive(message, now))
+
+    def _compare_leases(self, lease_s: float) -> None:
+        """A replica that is configured otherwise than the leader obeys, and says so once for each leader's length."""
+        if lease_s not in (0.0, self._timing.lease_s, self._lease_told_s):
+            self._lease_told_s = lease_s
+            log.warning("lease of another length", group=self.group, here_s=self._timing.lease_s, leader_s=lease_s)
 
     # ---- the group's topic
 
@@ -199,9 +241,21 @@ class GroupMember:
             self._connecting_since = now
             assert self._topic is not None
             self._topic.insist()
+        if self._leader_is_silent(now):
+            self._leader_heard_at = now
+            assert self._topic is not None
+            self._topic.fence()
         self._manage(self.manager.tick(now))
         self.session.leads_count = self._leading.count
         self._do(self.session.tick(now))
+
+    def _leader_is_silent(self, now: float) -> bool:
+        """Whether a leader would have been heard for long, if there were one that hears and speaks."""
+        return (
+            self.manager.state is ManagerState.CANDIDATE
+            and now - self._leader_heard_at >= self._fence_after_s
+            and now - self._heard_self_at < 2 * self._timing.find_leader_s
+        )
 
     def _do(self, acts: list[SessionAct]) -> None:
         assert self._streams is not None
@@ -229,8 +283,10 @@ class GroupMember:
         leader = self.session.leader
         if leader is None or isinstance(message, FindLeader):
             self._mail.send_all(encode(message, self.group))
-        else:
-            self._mail.send(leader, encode(message, self.group))
+            return
+        self._mail.send(leader, encode(message, self.group))
+        if self._clock.now() - self._leader_heard_at > ECHO_AFTER * self._timing.renew_s:
+            self._mail.send(self.session.session.replica, encode(message, self.group))
 
     def _manage(self, acts: list[ManagerAct]) -> None:
         assert self._topic is not None
@@ -245,7 +301,7 @@ class GroupMember:
             else:
                 self._pass_on(act)
         self._count_leading(leads=self.manager.leader is not None)
-        if self._parting and self.manager.state is ManagerState.OUT and not self._over:
+        if self._parting and self.manager.state is ManagerState.OUT and not self._removing and not self._over:
             self._over = True
             self._clock.call_soon(self._ended)
         if self._streams is not None:
@@ -256,14 +312,20 @@ class GroupMember:
         self._leading.count += leads - self._leads
         self._leads = leads
 
-    @staticmethod
-    def _run(errand: Errand, topic: GroupTopic) -> None:
+    def _run(self, errand: Errand, topic: GroupTopic) -> None:
         if errand is Errand.CONTEND:
             topic.contend()
         elif errand is Errand.READ:
             topic.read()
+        elif errand is Errand.REMOVE:
+            self._removing = True
+            topic.remove(self._removed)
         else:
             topic.close()
+
+    def _removed(self) -> None:
+        self._removing = False
+        self._manage([])
 
     def _pass_on(self, act: Tell | Announce | Answer) -> None:
         if isinstance(act, Announce):
@@ -276,6 +338,14 @@ class GroupMember:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+        fence_at = self._leader_heard_at + self._fence_after_s
         dues = [due for due in (self.session.due(), self.manager.due()) if due is not None]
+        if self.manager.state is ManagerState.CANDIDATE and fence_at > self._clock.now():
+            dues.append(fence_at)
         if dues and not self._over:
             self._timer = self._clock.call_later(max(min(dues) - self._clock.now(), 0.0), self._tick)
+
+
+def _share(replica: str) -> float:
+    """A number from 0 to 1 that two replicas hardly have in common, and each always has."""
+    return crc32(replica.encode()) / (1 << 32)

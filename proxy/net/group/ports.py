@@ -8,6 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from proxy.groups.memory import GroupMemory
 
 
@@ -36,6 +38,9 @@ class GroupTopic(Protocol):
     def insist(self) -> None:
         """Ask whether the producer is free: a broker may have forgotten the waiting producer (it does at an unload)."""
 
+    def fence(self) -> None:
+        """Take the producer from whoever has it and does not lead; `granted` follows, or nothing."""
+
     def read(self) -> None:
         """Read everything; the answer is `GroupTopicListener.read`. Only while holding the producer."""
 
@@ -44,6 +49,12 @@ class GroupTopic(Protocol):
 
     def close(self) -> None:
         """Close the producer, or stop waiting for it; no callback follows."""
+
+    def remove(self, removed: Callable[[], None]) -> None:
+        """The group has ended: keep nothing of it, and close the producer. Only while holding it.
+
+        `removed` follows soon, whether that worked or not.
+        """
 
 
 class GroupMail(Protocol):

@@ -21,7 +21,7 @@ class GroupSettings:
 
     groups_enabled: bool = False
     groups_namespace: str = "public/default"
-    groups_mode: str = STREAMS
+    groups_mode: str = OWNER
     group_streams: int = STREAMS_DEFAULT
     group_bundles: int = BUNDLES_DEFAULT
     group_lease_s: float = 5.0

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from proxy.groups.streams import GroupId
 
+TOPIC_PREFIX: Final = "keyline-group-"
+"""How the names of groups' topics begin, within their namespace."""
 READABLE_MAX: Final = 80
 """Readable characters of topic and subscription in it."""
 _DIGEST_BYTES: Final = 8
@@ -23,4 +25,4 @@ def group_topic_name(namespace: str, group: GroupId) -> str:
     readable = re.sub(r"[^A-Za-z0-9_.-]", "_", local)[:READABLE_MAX]
     whole = "\n".join(group).encode()
     digest = hashlib.blake2b(whole, digest_size=_DIGEST_BYTES).hexdigest()
-    return f"persistent://{namespace}/keyline-group-{readable}-{digest}"
+    return f"persistent://{namespace}/{TOPIC_PREFIX}{readable}-{digest}"

@@ -2,7 +2,8 @@
 
 A broker deletes messages that no subscription needs, and topics without a subscription (measured: an unload, then some
 two minutes). So the leader reads through a durable subscription and acknowledges records that a newer one replaces: one
-record remains, as long as the subscription is not deleted.
+record remains, as long as the subscription is not deleted. Its consumer is closed as soon as all is read: beside that
+of a leader that stands still, the next one's would be refused until the broker has found it dead, which takes 5 s.
 """
 
 from __future__ import annotations
@@ -28,8 +29,18 @@ SUBSCRIPTION: Final = "keyline-group"
 log = structlog.get_logger("keyline.groups")
 
 
+def keeping(topic: str) -> pb.CommandSubscribe:
+    """Return the request for the subscription that keeps the topic's last record, without its ids."""
+    return pb.CommandSubscribe(
+        topic=topic,
+        subscription=SUBSCRIPTION,
+        subType=pb.CommandSubscribe.Exclusive,
+        initialPosition=pb.CommandSubscribe.Earliest,
+    )
+
+
 class GroupTopicReader:
-    """For as long as its replica leads; implements `broker.consumer.ConsumerOwner`."""
+    """Reads to the end, once; implements `broker.consumer.ConsumerOwner`."""
 
     def __init__(
         self,
@@ -39,7 +50,7 @@ class GroupTopicReader:
         read: Callable[[GroupMemory], None],
         failed: Callable[[str], None],
     ) -> None:
-        """Begin; `read` is called once, `failed` once, before it or after, and neither after `close`."""
+        """Begin; either `read` is called or `failed`, once, unless it is closed before."""
         self._topic = topic
         self._read = read
         self._failed = failed
@@ -48,14 +59,7 @@ class GroupTopicReader:
         self._last: Position | None = None
         self._over = False
         self._timer = clock.call_later(READ_S_MAX, self._too_late)
-        self._reading = True
-        subscribe = pb.CommandSubscribe(
-            topic=topic,
-            subscription=SUBSCRIPTION,
-            subType=pb.CommandSubscribe.Exclusive,
-            initialPosition=pb.CommandSubscribe.Earliest,
-        )
-        self._consumer = GatewayConsumer(subscribe, brokers, self).open()
+        self._consumer = GatewayConsumer(keeping(topic), brokers, self).open()
 
     def close(self) -> None:
         """It is no longer wanted."""
@@ -77,7 +81,7 @@ class GroupTopicReader:
             log.warning("group record ignored", topic=self._topic, reason=str(error))
         else:
             self._remember(consumer, position, record)
-        if self._last is not None and position >= self._last:
+        if self._last is not None and position >= self._last and not self._over:
             self._end()
 
     def consumer_lost(self, consumer: GatewayConsumer, reason: str) -> None:
@@ -102,10 +106,8 @@ class GroupTopicReader:
             self._last = last
 
     def _end(self) -> None:
-        if self._reading:
-            self._reading = False
-            self._timer.cancel()
-            self._read(self._memory)
+        self.close()
+        self._read(self._memory)
 
     def _too_late(self) -> None:
         self._fail(f"it was not read within {READ_S_MAX:g} s")

@@ -113,8 +113,10 @@ class GroupStatistics:
 
 @dataclass(frozen=True, slots=True)
 class GroupsPage:
-    """Some groups, by topic and subscription."""
+    """Some groups, by topic and subscription; none without `groups_mode=streams`."""
 
+    mode: str | None
+    """How replicas share, as `groups_mode`; None for a gateway that shares nothing."""
     replica: str | None
     groups: tuple[GroupSummary, ...]
     next: str | None

@@ -20,6 +20,15 @@ if TYPE_CHECKING:
 UNUSED_S_MAX: Final = 60.0
 
 
+def _prefix(namespace: str) -> str:
+    return f"non-persistent://{namespace}/keyline-groups"
+
+
+def topic_of_all(namespace: str) -> str:
+    """Name the topic of messages to all replicas, which is there as long as a replica is."""
+    return f"{_prefix(namespace)}-all"
+
+
 class PulsarGroupMail:
     """Implements `group_ports.GroupMail`."""
 
@@ -27,12 +36,12 @@ class PulsarGroupMail:
         self, namespace: str, replica: str, brokers: BrokerDirectory, clock: Clock, hear: Callable[[bytes], None]
     ) -> None:
         """`hear` is called with each message that arrives, after `start`."""
-        self._prefix = f"non-persistent://{namespace}/keyline-groups"
+        self._prefix = _prefix(namespace)
         self._brokers = brokers
         self._clock = clock
         self._outboxes: dict[str, MailOutbox] = {}
         self._tidying: Timer | None = None
-        own, common = self._inbox(replica), f"{self._prefix}-all"
+        own, common = self._inbox(replica), topic_of_all(namespace)
         self._inboxes = [MailInbox(topic, replica, brokers, clock, hear) for topic in (own, common)]
 
     @property

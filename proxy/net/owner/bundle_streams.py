@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
-from proxy.errors import UpstreamUnavailable
+from proxy.errors import OwnedElsewhere
 from proxy.groups.bundles import bundle_of
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ class BundleStreams:
         count = self.count
         if not count or not self.open_here(bundle_of(*key, count)):
             message = "this replica does not own the subscription now; look it up again"
-            raise UpstreamUnavailable(message)
+            raise OwnedElsewhere(message)
 
     def began(self, owned: OwnedSubscription) -> None:
         """As the port says."""
@@ -182,10 +182,11 @@ class BundleStreams:
     def deliver_until(self, until: float) -> None:
         """As the port says."""
         self._until = until
+        now, end = self._clock.now(), until - self._send_s
         for held in self._bundles.values():
             if held.stage is Stage.OPEN:
                 for owned in list(held.subscriptions.values()):
-                    owned.renew(until - self._send_s)
+                    owned.renew(end, now)
 
     def close(self) -> None:
         """The gateway stops: nothing more is looked at."""

@@ -19,16 +19,19 @@ from proxy.net.group.topic_name import group_topic_name
 from proxy.net.mail.group_mail import PulsarGroupMail
 from proxy.net.owner.bundle_streams import BundleStreams
 from proxy.net.owner.owners import Owners
+from proxy.net.owner.shared_orders import SharedOrders
 from proxy.net.owner.tail import OwnerTail
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from proxy.groups.memory import GroupMemory
     from proxy.net.group.settings import GroupSettings
     from proxy.net.ports import BrokerDirectory, Clock
+    from proxy.net.subscription.directory import Subscriptions
 
 WEIGHT = 1
-"""Of every replica."""
+"""Of every replica; one that an operator drains has none."""
 
 log = structlog.get_logger("keyline.owner")
 
@@ -54,15 +57,35 @@ class Deployment:
         members.add(self.member)
         self.bundles.serve(self.member)
         self._topic = PulsarGroupTopic(topic, brokers, clock, self.member, DEPLOYMENT)
-        self._tail = OwnerTail(topic, replica, brokers, clock, self.owners.learn)
+        self._clock = clock
+        self._orders: SharedOrders | None = None
+        self._tail = OwnerTail(topic, replica, brokers, clock, self._learn)
+        self._weight = WEIGHT
+        self._started = False
         self._when_left: Callable[[], None] | None = None
         self._left = False
+
+    def share_orders(self, subscriptions: Subscriptions) -> None:
+        """Keep operators' orders for all replicas; before `start`."""
+        self._orders = SharedOrders(subscriptions, self._clock, self._tell_leader)
 
     def start(self) -> None:
         """Take part."""
         self._mail.start()
         self._tail.open()
-        self.member.join(self._topic, self.bundles, WEIGHT)
+        self.member.join(self._topic, self.bundles, self._weight)
+        self._started = True
+
+    @property
+    def drained(self) -> bool:
+        """Whether an operator has ordered it to give away what it owns."""
+        return not self._weight
+
+    def drain(self, *, drained: bool) -> None:
+        """Own nothing from now on, and lead workers to others; or take part again. It ends with the process."""
+        self._weight = 0 if drained else WEIGHT
+        if self._started:
+            self.member.weigh(self._weight)
 
     def leave(self, left: Callable[[], None]) -> None:
         """Give everything back; `left` is called when nothing is here any more."""
@@ -75,10 +98,22 @@ class Deployment:
     def close(self) -> None:
         """Hear and say nothing more."""
         self.member.close()
+        if self._orders is not None:
+            self._orders.close()
         self.bundles.close()
         self._tail.close()
         self._topic.stop()
         self._mail.stop()
+
+    def _learn(self, record: GroupMemory) -> None:
+        if self._orders is not None:
+            self._orders.learn(record)
+        self.owners.learn(record)
+
+    def _tell_leader(self, message: bytes) -> None:
+        leader = self.member.session.leader
+        if leader is not None:
+            self._mail.send(leader, message)
 
     def _opened(self) -> None:
         self.owners.changed()

@@ -12,6 +12,7 @@ from proxy.net.owner.proof import ANSWER_BYTES, Secret, UnprovenError, hello
 if TYPE_CHECKING:
     from proxy.net.owner.door import Numbered
     from proxy.net.owner.proof import Told
+    from proxy.net.owner.standstill import Standstill
     from proxy.net.ports import Clock, Connector, Receiver, Timer, Transport
 
 ANSWER_S_MAX: Final = PROVE_S_MAX
@@ -23,8 +24,11 @@ log = structlog.get_logger("keyline.owner")
 class ReplicaDialler:
     """Makes the connectors of legs."""
 
-    def __init__(self, connector: Connector, secret: Secret, clock: Clock, number: Numbered) -> None:
+    def __init__(
+        self, connector: Connector, secret: Secret, clock: Clock, number: Numbered, standstill: Standstill
+    ) -> None:
         """`connector` opens bare connections to replicas, with TLS where that is spoken between them."""
+        self._standstill = standstill
         self._connector = connector
         self._secret = secret
         self._clock = clock
@@ -36,7 +40,9 @@ class ReplicaDialler:
 
     def dial(self, address: str, told: Told, receiver: Receiver) -> None:
         """Connect, prove and hand over; `receiver` is opened when both ends are proven, or closed."""
-        self._connector.connect(address, _Dialling(self._secret, self._clock, self._number(), told, receiver))
+        number = self._number()
+        dialling = _Dialling(self._secret, self._clock, number, told, receiver, self._standstill)
+        self._connector.connect(address, dialling)
 
 
 class LegConnector:
@@ -55,7 +61,10 @@ class LegConnector:
 class _Dialling:
     """One connection, for its receiver once both ends are proven."""
 
-    def __init__(self, secret: Secret, clock: Clock, number: bytes, told: Told, receiver: Receiver) -> None:
+    def __init__(
+        self, secret: Secret, clock: Clock, number: bytes, told: Told, receiver: Receiver, standstill: Standstill
+    ) -> None:
+        self._standstill = standstill
         self._secret = secret
         self._clock = clock
         self._number = number
@@ -76,7 +85,8 @@ class _Dialling:
     def received(self, data: bytes) -> None:
         """The other's proof, and then what it has for the client."""
         if self._proven:
-            self._receiver.received(data)
+            if self._standstill.was_none():
+                self._receiver.received(data)
         elif not self._failure:
             self._answer += data
             if len(self._answer) >= ANSWER_BYTES:
@@ -90,6 +100,7 @@ class _Dialling:
     def closed(self, reason: str) -> None:
         """It is over, or there was none."""
         self._stop_timer()
+        self._standstill.forget(self._stood_still)
         self._receiver.closed(self._failure or reason)
 
     def _prove(self) -> None:
@@ -102,10 +113,16 @@ class _Dialling:
         rest, self._answer = self._answer[ANSWER_BYTES:], b""
         self._stop_timer()
         self._proven = True
+        self._standstill.watch(self._stood_still)
         self._transport.write(preamble)
         self._receiver.opened(self._transport)
         if rest:
             self._receiver.received(rest)
+
+    def _stood_still(self) -> None:
+        assert self._transport is not None
+        self._failure = "the replica at the client's side stood still"
+        self._transport.abort()
 
     def _too_late(self) -> None:
         self._fail(f"the replica proved nothing in {ANSWER_S_MAX:g} s")

@@ -2,15 +2,17 @@
 
 A connection has some seconds to prove that it is a replica of this deployment. Until then it may send a few bytes,
 which are not interpreted, and few such connections are kept at a time. Then the connection is a client's, with the
-address that the replica tells (`proof`), and gets a session. A connection without proof is closed without an answer,
-which would help to guess; the reason is counted and logged here.
+address that the replica tells (`proof`), and gets a session; or it is for one question of an operator (`questions`), or
+for signs of life (`pulses`).
+A connection without proof is closed without an answer, which would help to guess; the reason is counted and logged
+here.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 import structlog
 
@@ -23,13 +25,16 @@ from proxy.net.owner.proof import (
     TOLD_BYTES_MAX,
     Numbers,
     Secret,
+    Told,
     UnprovenError,
     number_in,
 )
 from proxy.net.owner.told_transport import ToldTransport
+from proxy.net.ports import Receiver
 
 if TYPE_CHECKING:
-    from proxy.net.ports import Clock, Receiver, Timer, Transport
+    from proxy.net.owner.pulses import Pulses
+    from proxy.net.ports import Clock, Timer, Transport
 
 UNPROVEN_MAX: Final = 64
 """Connections at a time that have not proven anything yet."""
@@ -37,6 +42,15 @@ PROVE_S_MAX: Final = 5.0
 """From accepting a connection until its proof."""
 
 _TOLD_START: Final = PROOF_BYTES + LENGTH_BYTES
+
+
+class Led(Receiver, Protocol):
+    """What is made for a proven connection."""
+
+    @property
+    def unacked(self) -> int:
+        """Messages that the client has."""
+
 
 Numbered = Callable[[], bytes]
 """Gives `NUMBER_BYTES` of unpredictable random bytes."""
@@ -60,15 +74,29 @@ class ReplicaDoor:
     """Gives each connection its receiver."""
 
     def __init__(
-        self, replica: str, secret: Secret, clock: Clock, number: Numbered, admit: Callable[[str], Receiver]
+        self,
+        replica: str,
+        secret: Secret,
+        clock: Clock,
+        number: Numbered,
+        admit: Callable[[Told], Led],
+        pulses: Pulses,
     ) -> None:
-        """`admit` gives the receiver for a client's connection, from its address; `replica` is this one's name."""
+        """`admit` gives the receiver for a proven connection, from what is told; `replica` is this one's name.
+
+        `pulses` watches the replicas whose clients are here.
+        """
         self.replica = replica
         self.secret = secret
         self.clock = clock
         self.number = number
         self.admit = admit
+        self._pulses = pulses
         self._unproven: set[Knock] = set()
+        self._legs: dict[str, set[Knock]] = {}
+        """By the replica that opened them."""
+        self._standing_down: set[str] = set()
+        """Replicas that stop; each name is of one process."""
         self._proven_total = 0
         self._refused_total = 0
 
@@ -87,10 +115,31 @@ class ReplicaDoor:
         for knock in list(self._unproven):
             knock.refuse("the gateway is stopping")
 
-    def proven(self, knock: Knock) -> None:
-        """It is a replica."""
+    def proven(self, knock: Knock, told: Told) -> bool:
+        """It is a replica; whether it is a client's leg of one that is about to stop."""
         self._unproven.discard(knock)
         self._proven_total += 1
+        if told.purpose != "client":
+            return False
+        self._legs.setdefault(told.teller, set()).add(knock)
+        self._pulses.watch(told.teller, knock)
+        return told.teller in self._standing_down
+
+    def stand_down(self, teller: str) -> int:
+        """A replica stops: its clients get nothing more by it; how many messages they have still."""
+        self._standing_down.add(teller)
+        legs = self._legs.get(teller, set())
+        for leg in legs:
+            leg.stand_down()
+        return sum(leg.unacked for leg in legs)
+
+    def ended(self, knock: Knock, teller: str) -> None:
+        """A proven connection is gone, which need not have been a client's leg."""
+        self._pulses.forget(teller, knock)
+        legs = self._legs.get(teller, set())
+        legs.discard(knock)
+        if not legs:
+            self._legs.pop(teller, None)
 
     def gone(self, knock: Knock, peer: str, reason: str) -> None:
         """It has not shown to be one; once more changes nothing."""
@@ -112,7 +161,9 @@ class Knock:
         self._received = b""
         self._numbers: Numbers | None = None
         self._over = False
-        self._session: Receiver | None = None
+        self._session: Led | None = None
+        self._told_transport: ToldTransport | None = None
+        self._teller = ""
 
     # ---- ports.Receiver
 
@@ -137,15 +188,37 @@ class Knock:
 
     def writability_changed(self, writable: bool) -> None:  # noqa: FBT001 - the port's one bit of news
         """For the session alone."""
-        if self._session is not None:
-            self._session.writability_changed(writable)
+        if self._session is not None and self._told_transport is not None:
+            self._session.writability_changed(writable and self._told_transport.writable)
 
     def closed(self, reason: str) -> None:
         """The replica has gone, or its client."""
         self._stop_timer()
         if self._session is not None:
             self._session.closed(reason)
+            self._door.ended(self, self._teller)
         self._door.gone(self, self._peer, reason)
+
+    # ---- for the door
+
+    @property
+    def unacked(self) -> int:
+        """Messages that its client has."""
+        return 0 if self._session is None else self._session.unacked
+
+    def stand_down(self) -> None:
+        """Its client gets nothing more; once more changes nothing."""
+        if self._session is not None and self._told_transport is not None:
+            self._told_transport.stand_down()
+            self._session.writability_changed(False)
+
+    # ---- pulses.Leg
+
+    def give_up(self, reason: str) -> None:
+        """As the port says: what its client has is delivered to others."""
+        _ = reason
+        if self._transport is not None:
+            self._transport.abort()
 
     # ---- within
 
@@ -202,11 +275,15 @@ class Knock:
             message = f"it means replica {told.target!r}, and this is {door.replica!r}"
             raise UnprovenError(message)
         self._stop_timer()
-        door.proven(self)
+        self._teller = told.teller
+        standing_down = door.proven(self, told)
         rest, self._received = self._received[end:], b""
-        self._session = session = door.admit(told.peer)
+        self._session = session = door.admit(told)
+        self._told_transport = ToldTransport(transport, told)
+        if standing_down:
+            self._told_transport.stand_down()
         log.debug("replica admitted", peer=transport.peer, teller=told.teller, client=told.peer)
-        session.opened(ToldTransport(transport, told))
+        session.opened(self._told_transport)
         if rest:
             session.received(rest)
 

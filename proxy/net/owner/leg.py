@@ -105,6 +105,11 @@ class OwnerLeg:
             self._leg.pause_reading()
         connector.connect(address, self._leg)
 
+    @property
+    def connected(self) -> bool:
+        """Whether the owner has let the client in."""
+        return self._leg.ready
+
     def ready(self, consumer_id: int) -> bool:
         """Whether the SUBSCRIBE of this consumer was answered."""
         return self._consumers[consumer_id]
@@ -147,6 +152,11 @@ class OwnerLeg:
         """The client has disconnected, or no longer needs the owner; without a callback."""
         self._stop_unused()
         self._leg.close()
+
+    def give_up(self, reason: str) -> None:
+        """The owner has nothing of the client any more, and may not be able to say so."""
+        self._leg.close()
+        self.leg_lost(reason, None)
 
     # ---- LegOwner
 

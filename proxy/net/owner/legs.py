@@ -2,9 +2,15 @@
 
 A SUBSCRIBE whose owner is not known waits for it, within a bound: bundles that move are somebody's again after some ten
 milliseconds, or, when their owner has died, after `group_drop_s`. One that is led to a replica which is not the owner
-any more, or not yet, comes back and is led again. The client hears nothing of all that; when the bound is over it is
-told to try again. That is the last resort: a C++ client (and those on top of it; seen with 3.13) that is refused the
-first SUBSCRIBE of a consumer does not ask again before its time is up.
+any more, or not yet, comes back and is led again, and so does one that waits here while its bundle moves away. The
+client hears nothing of all that; when the bound is over it is told to try again. That is the last resort: a C++ client
+(and those on top of it; seen with 3.13) that is refused the first SUBSCRIBE of a consumer does not ask again before its
+time is up.
+
+An owner that does not answer (`pulses`) may stand still: the broker is asked to look at its consumers
+(`holder_probes`), so that the next owner gets them as soon as it may have them. An owner that stands still ends nothing
+itself. So when another replica has had the bundle of a consumer for `SUPERSEDED_S`, and its former owner has not closed
+it, the leg to that owner is given up with all that it has.
 
 On a connection that another replica opened nothing is led on (`connector_to` None): its consumers are served here, or
 refused as soon as it is known that another has them. So two replicas whose tables differ never send a client round.
@@ -26,17 +32,25 @@ from proxy.wire.client_commands import error_frame, refusal_frame
 
 if TYPE_CHECKING:
     from proxy.limits import Limits
-    from proxy.net.owner.owners import Owners
+    from proxy.net.owner.holder_probes import HolderProbes
+    from proxy.net.owner.owners import Owners, Place
+    from proxy.net.owner.pulses import Pulses
     from proxy.net.ports import Clock, Connector, Timer
+
+    Key = tuple[str, str]
+    """Topic and subscription."""
 
 _T = pb.BaseCommand
 
 LEGS_MAX: Final = 64
 """Owners that one client connection may be led to at a time, each by a connection."""
-OWNER_S_MAX: Final = 10.0
-"""How long a SUBSCRIBE is led about before the client is told to try again; clients wait three times as long."""
+OWNER_S_MAX: Final = 20.0
+"""How long a SUBSCRIBE is led about before the client is told to try again; clients wait for 30 s. Workers may keep a
+bundle that moves for `group_drain_s`, 10 s."""
 HERE_S_MAX: Final = 1.0
 """How long one that was led here waits for a lease that is on its way."""
+SUPERSEDED_S: Final = 0.5
+"""How long a former owner's CLOSE_CONSUMER may be on its way behind the record that names the next one."""
 AGAIN_S: Final = 0.1
 """Before a SUBSCRIBE that was refused is led again: by then a record or a lease has arrived that was on its way."""
 
@@ -75,8 +89,15 @@ class ClientLegs:
         connector_to: Callable[[Owner], Connector] | None,
         clock: Clock,
         limits: Limits,
+        probes: HolderProbes,
+        pulses: Pulses,
     ) -> None:
-        """`connect` is the client's CONNECT; `connector_to` opens its legs, None where nothing is led on."""
+        """`connect` is the client's CONNECT; `connector_to` opens its legs, None where nothing is led on.
+
+        `probes` is told what is consumed where, and `pulses` of legs.
+        """
+        self._probes = probes
+        self._pulses = pulses
         self._client = client
         self._identity = OwnIdentity(upstream_connect(connect))
         self._owners = owners
@@ -89,6 +110,11 @@ class ClientLegs:
         """None for one that is led nowhere now."""
         self._joining: dict[int, _Joining] = {}
         """Of these, those without an answer."""
+        self._served: dict[int, Key] = {}
+        """Topic and subscription of those that an owner has let in."""
+        self._probed: dict[int, tuple[str, Key]] = {}
+        """Of these, the owner and the key of those whose subscription the broker keeps."""
+        self._superseded: Timer | None = None
         self._told_writable = True
 
     # ---- session.elsewhere.Elsewhere
@@ -156,18 +182,29 @@ class ClientLegs:
 
     def close(self) -> None:
         """As it says."""
-        for consumer_id in list(self._joining):
+        for consumer_id in [*self._joining, *self._served]:
             self._forget(consumer_id)
         self._consumers.clear()
         legs, self._legs = self._legs, {}
         for leg in legs.values():
+            self._pulses.forget(leg.owner.replica, leg)
             leg.close()
 
     # ---- leg.LegsOfClient
 
     def subscribed(self, consumer_id: int) -> None:
         """As it says."""
+        command, leg = self._joining[consumer_id].command, self._consumers[consumer_id]
         self._joined(consumer_id)
+        if not self._served:
+            self._owners.wait(self._look_at_served)
+        key = self._served[consumer_id] = (command.topic, command.subscription)
+        if command.durable and leg is not None:
+            self._probed[consumer_id] = probed = (leg.owner.replica, key)
+            self._probes.begun(*probed)
+        # Of this one alone: a connection may have thousands, which come one after the other.
+        if leg is not None and _is_elsewhere(self._owners.place(command.topic, command.subscription), leg):
+            self._look_at_served()
 
     def subscribe_refused(self, consumer_id: int) -> bool:
         """As it says."""
@@ -191,6 +228,7 @@ class ClientLegs:
 
     def leg_ended(self, leg: OwnerLeg) -> None:
         """As it says."""
+        self._pulses.forget(leg.owner.replica, leg)
         if self._legs.get(leg.owner.replica) is leg:
             del self._legs[leg.owner.replica]
         self.leg_writable_changed()
@@ -201,9 +239,13 @@ class ClientLegs:
         """Lead a consumer to its owner, if there is one now."""
         command = joining.command
         consumer_id = command.consumer_id
-        if self._joining.get(consumer_id) is not joining or self._consumers[consumer_id] is not None:
+        if self._joining.get(consumer_id) is not joining:
             return
-        place = self._owners.place(command.topic, command.subscription)
+        place, leg = self._owners.place(command.topic, command.subscription), self._consumers[consumer_id]
+        if leg is not None:
+            if _is_elsewhere(place, leg):
+                self._leave_former(leg)
+            return
         if place is HERE:
             self._forget(consumer_id)
             joining.here()
@@ -221,11 +263,39 @@ class ClientLegs:
                 return
             leg = OwnerLeg(owner, self._client, self._identity, self._clock, self._limits, self)
             self._legs[owner.replica] = leg
+            self._pulses.watch(owner.replica, leg, owner.address)
             leg.open(connector_to(owner), owner.address)
         if leg.subscribe(joining.command, joining.frame):
             self._consumers[joining.command.consumer_id] = leg
         else:
             self._refuse(joining, f"too much waits for the connection to {owner.replica}")
+
+    def _look_at_served(self) -> None:
+        """Wait for a former owner to close what is another's now, if anything is."""
+        if self._superseded is None and self._lost_bundles():
+            self._superseded = self._clock.call_later(SUPERSEDED_S, self._give_up_former)
+
+    def _leave_former(self, leg: OwnerLeg) -> None:
+        """A SUBSCRIBE waits at a replica that owns its subscription no more."""
+        if leg.connected:
+            self._look_at_served()  # it refuses that itself, and may have other consumers of this client
+        else:
+            leg.give_up("another replica owns it now")  # it may stand still, and the next one is asked at once
+
+    def _give_up_former(self) -> None:
+        self._superseded = None
+        for leg in self._lost_bundles():
+            leg.give_up("another replica owns it now")
+
+    def _lost_bundles(self) -> set[OwnerLeg]:
+        """Legs to replicas that a consumer is still at, but not its subscription."""
+        lost = set()
+        joining = {each: (one.command.topic, one.command.subscription) for each, one in self._joining.items()}
+        for consumer_id, key in (self._served | joining).items():
+            leg = self._consumers[consumer_id]
+            if leg is not None and _is_elsewhere(self._owners.place(*key), leg):
+                lost.add(leg)
+        return lost
 
     def _too_late(self, joining: _Joining) -> None:
         """What its last owner says now is the answer; where it has none, there is none."""
@@ -240,10 +310,23 @@ class ClientLegs:
 
     def _forget(self, consumer_id: int) -> None:
         self._consumers.pop(consumer_id, None)
+        probed = self._probed.pop(consumer_id, None)
+        if probed is not None:
+            self._probes.ended(*probed)
         self._joined(consumer_id)
+        if self._served.pop(consumer_id, None) is not None and not self._served:
+            self._owners.forget(self._look_at_served)
+            if self._superseded is not None:
+                self._superseded.cancel()
+                self._superseded = None
 
     def _joined(self, consumer_id: int) -> None:
         joining = self._joining.pop(consumer_id, None)
         if joining is not None:
             joining.stop()
             self._owners.forget(joining.look)
+
+
+def _is_elsewhere(place: Place, leg: OwnerLeg) -> bool:
+    """Whether a subscription is known to be at another replica than the leg's."""
+    return place is HERE or (isinstance(place, Owner) and place.replica != leg.owner.replica)

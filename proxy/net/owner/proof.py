@@ -22,7 +22,7 @@ from __future__ import annotations
 import hmac
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from pydantic import Base64Bytes, TypeAdapter, ValidationError
 
@@ -54,16 +54,18 @@ class Numbers(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What the replica at a client's side says of it."""
+    """What the replica at a client's side says of it, or of the operator whose question it passes on."""
 
     target: str
     """The replica that is meant: another at its address is to refuse."""
     teller: str
     """The replica that says so."""
     peer: str
-    """The client's address, as ``host:port``."""
+    """The client's address, as ``host:port``; of an operator the name."""
     certificate: Base64Bytes | None = None
     """What the client showed to a listener that verifies it, as DER."""
+    purpose: Literal["client", "question", "pulse"] = "client"
+    """Whether a client's bytes follow, one question of an operator (`questions`), or signs of life (`pulses`)."""
 
 
 _TOLD: Final = TypeAdapter(Told)

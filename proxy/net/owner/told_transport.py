@@ -12,12 +12,13 @@ if TYPE_CHECKING:
 class ToldTransport:
     """Implements `ports.Transport`: the replica's connection with the client's address and certificate."""
 
-    __slots__ = ("_transport", "abort", "close", "limit", "pause_reading", "peer", "peer_certificate",
+    __slots__ = ("_standing_down", "_transport", "abort", "close", "limit", "pause_reading", "peer", "peer_certificate",
                  "resume_reading", "write")  # fmt: skip
 
     def __init__(self, transport: Transport, told: Told) -> None:
         """What is told was proven by a replica, which has verified it."""
         self._transport = transport
+        self._standing_down = False
         self.peer = told.peer
         """As the port says."""
         self.peer_certificate = None if told.certificate is None else bytes(told.certificate)
@@ -33,4 +34,8 @@ class ToldTransport:
     @property
     def writable(self) -> bool:
         """As the port says."""
-        return self._transport.writable
+        return self._transport.writable and not self._standing_down
+
+    def stand_down(self) -> None:
+        """The replica at the client's side stops: no more messages for the client."""
+        self._standing_down = True

@@ -8,11 +8,15 @@ from proxy.net.owner.legs import ClientLegs
 from proxy.net.owner.proof import Told
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from proxy.groups.ownership import Owner
     from proxy.limits import Limits
     from proxy.net.owner.dialling import ReplicaDialler
+    from proxy.net.owner.holder_probes import HolderProbes
     from proxy.net.owner.leg import LegClient
     from proxy.net.owner.owners import Owners
+    from proxy.net.owner.pulses import Pulses
     from proxy.net.ports import Clock, Connector, Transport
     from proxy.wire import pulsar_pb2 as pb
 
@@ -20,8 +24,18 @@ if TYPE_CHECKING:
 class Ways:
     """For all clients of one replica. Its methods are `session.elsewhere.MakeElsewhere`."""
 
-    def __init__(self, owners: Owners, dialler: ReplicaDialler, clock: Clock, limits: Limits) -> None:
-        """`dialler` opens connections to other replicas."""
+    def __init__(
+        self,
+        owners: Owners,
+        dialler: ReplicaDialler,
+        clock: Clock,
+        limits: Limits,
+        probes: HolderProbes,
+        pulses: Pulses,
+    ) -> None:
+        """`dialler` opens connections to other replicas; `probes` and `pulses` as for `ClientLegs`."""
+        self._probes = probes
+        self._pulses = pulses
         self._owners = owners
         self._dialler = dialler
         self._clock = clock
@@ -34,9 +48,15 @@ class Ways:
             told = Told(owner.replica, self._owners.replica, transport.peer, transport.peer_certificate)
             return self._dialler.on_behalf(told)
 
-        return ClientLegs(client, connect, self._owners, connector_to, self._clock, self._limits)
+        return self._legs(client, connect, connector_to)
 
     def here_only(self, client: LegClient, connect: pb.CommandConnect, transport: Transport) -> ClientLegs:
         """For a client that another replica led here."""
         _ = transport
-        return ClientLegs(client, connect, self._owners, None, self._clock, self._limits)
+        return self._legs(client, connect, None)
+
+    def _legs(
+        self, client: LegClient, connect: pb.CommandConnect, connector_to: Callable[[Owner], Connector] | None
+    ) -> ClientLegs:
+        owners, clock, limits = self._owners, self._clock, self._limits
+        return ClientLegs(client, connect, owners, connector_to, clock, limits, self._probes, self._pulses)

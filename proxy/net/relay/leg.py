@@ -70,7 +70,14 @@ class LegState(enum.Enum):
 class UpstreamLeg:
     """Implements `ports.Receiver` towards a broker."""
 
-    def __init__(self, owner: LegOwner, identity: Identity, clock: Clock, limits: Limits, wish: str = "") -> None:
+    def __init__(
+        self,
+        owner: LegOwner,
+        identity: Identity,
+        clock: Clock,
+        limits: Limits,
+        wish: str = "",
+    ) -> None:
         """`identity` is asked for CONNECT when the connection stands; give the leg to a `Connector` next.
 
         `wish` is the broker that a proxy at the other end is to be told of.
@@ -87,7 +94,11 @@ class UpstreamLeg:
         self._handshake_timer: Timer | None = None
         self._reading = True
         self._heartbeat = Heartbeat(
-            clock, limits.keep_alive_s, ping=self._ping, dead=self._silent, paused=lambda: not self._reading
+            clock,
+            limits.keep_alive_s,
+            ping=self._ping,
+            dead=self._silent,
+            paused=lambda: not self._reading,
         )
 
     @property

@@ -26,9 +26,9 @@ import enum
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from proxy.errors import LimitExceeded, UpstreamUnavailable
+from proxy.net.relay.closing import RelayClosing
 from proxy.net.relay.leg import UpstreamLeg
 from proxy.net.relay.lookups import RelayedLookups
-from proxy.net.relay.parting import RelayParting
 from proxy.net.relay.redirects import RedirectedLookups
 from proxy.net.relay.requests import OWN_REQUESTS, RelayedRequests
 from proxy.net.relay.route import topic_of
@@ -41,8 +41,8 @@ if TYPE_CHECKING:
     from proxy.limits import Limits
     from proxy.net.broker.names import BrokerNames
     from proxy.net.ports import Clock, Connector, Timer
+    from proxy.net.relay.closing import ProducersToClose
     from proxy.net.relay.identity import Identity
-    from proxy.net.relay.parting import Leavings
     from proxy.net.relay.requests import Pending
     from proxy.net.relay.route import RelayRoute
     from proxy.net.relay.statistics import SessionCounters
@@ -183,19 +183,19 @@ class Relay:
             leg.pause_reading()
         self._connector.connect(str(self._route.broker), leg)
 
-    def close(self, leavings: Leavings) -> None:
-        """The client has gone; its `leavings` are closed at the broker one by one."""
+    def close(self, to_close: ProducersToClose) -> None:
+        """The client has gone; its `to_close` are closed at the broker one by one."""
         self._state = RelayState.ENDED
         self._lookups.close()
         self._stop_asking()
         leg, self._leg = self._leg, None
-        if leg is not None and leg.ready and leavings.all:
-            leg.write(b"".join(self._requests.closing_frames(but=leavings.producer_ids)))
-            RelayParting(leg, leavings, self._clock, self.own_id).begin()
+        if leg is not None and leg.ready and to_close.all:
+            leg.write(b"".join(self._requests.closing_frames(but=to_close.producer_ids)))
+            RelayClosing(leg, to_close, self._clock, self.own_id).begin()
             return
         if leg is not None:
             leg.close()
-        leavings.left_to_broker(self._clock)
+        to_close.left_to_broker(self._clock)
 
     def client_writable(self, writable: bool) -> None:  # noqa: FBT001 - the port's one bit of news
         """Read from the broker only what the client takes."""

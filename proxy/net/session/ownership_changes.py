@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from proxy.net.election.election import TopicElection
     from proxy.net.election.elections import ProducerElections
     from proxy.net.ports import Clock, Transport
-    from proxy.net.relay.parting import Leavings
+    from proxy.net.relay.closing import ProducersToClose
     from proxy.net.relay.relay import Relay
 
 _T = pb.BaseCommand
@@ -148,12 +148,12 @@ class OwnershipChanges:
         if taking is not None:
             taking.election.given_up(taking)
 
-    def broker_lost(self, leavings: Leavings) -> None:
+    def broker_lost(self, to_close: ProducersToClose) -> None:
         """Running changes and the gateway's own closes are lost; waiting changes keep their turn."""
         self._lose(
             [producer_id for producer_id, each in self._takings.items() if each.begun],
             [request_id for request_id, each in self._closing.items() if each.begun or request_id > OWN_REQUESTS],
-            leavings,
+            to_close,
         )
 
     # ---- the end
@@ -169,11 +169,11 @@ class OwnershipChanges:
         for closing in self._closing.values():
             closing.begun = False
 
-    def lose(self, leavings: Leavings) -> None:
-        """Notify the elections; changes that the broker may have are added to `leavings`."""
-        self._lose(list(self._takings), list(self._closing), leavings)
+    def lose(self, to_close: ProducersToClose) -> None:
+        """Notify the elections; changes that the broker may have are added to `to_close`."""
+        self._lose(list(self._takings), list(self._closing), to_close)
 
-    def _lose(self, takings: list[int], closing: list[int], leavings: Leavings) -> None:
+    def _lose(self, takings: list[int], closing: list[int], to_close: ProducersToClose) -> None:
         closed_ids = self.closed_ids
         lost = [(producer_id, self._takings.pop(producer_id)) for producer_id in takings]
         closes = [(request_id, self._closing.pop(request_id)) for request_id in closing]
@@ -182,14 +182,14 @@ class OwnershipChanges:
             if taking.begun and producer_id not in closed_ids:
                 # Of one that was fenced the election may be over, and another one held.
                 gate = self._elections.of(taking.election.topic)
-                leaving = leavings.add(gate, taking, producer_id, None if taking.answered else taking.request_id)
+                producer = to_close.add(gate, taking, producer_id, None if taking.answered else taking.request_id)
                 if taking.mode == pb.ExclusiveWithFencing:
-                    leaving.created = _fenced_late(gate)
+                    producer.created = _fenced_late(gate)
             in_doubt = taking.mode == pb.ExclusiveWithFencing and taking.begun and not taking.answered
             taking.election.given_up(taking, in_doubt=in_doubt)
         for request_id, each in closes:
             if each.begun:
-                leavings.add(each.election, each, each.producer_id, request_id)
+                to_close.add(each.election, each, each.producer_id, request_id)
             each.election.end(each)
 
 

@@ -156,12 +156,13 @@ class PermissionWatch:
         again_s: float,
         peer: str,
         places: Callable[[], set[Place]],
-        away: Callable[[Place], bool],
+        away: Callable[[], set[Place]],
         denied: Callable[[Place, ClientError], None],
     ) -> None:
         """`places` are those that the client consumes now; `peer` spreads the questions of many clients over time.
 
-        `away` tells whether the gateway itself does not reach the broker of a place.
+        `away` are those whose broker the gateway itself does not reach; they are asked for once, since there may be
+        thousands of places.
         """
         self._permission = permission
         self._clock = clock
@@ -189,13 +190,14 @@ class PermissionWatch:
         self._timer = None
         places = self._places()
         self._unanswered = {place: self._unanswered.get(place, 0) for place in places}
-        self._slices.each(sorted(places), self._ask_for)
+        away = self._away()
+        self._slices.each(sorted(places), lambda place: self._ask_for(place, away=place in away))
         if places:
             self._timer = self._clock.call_later(self._again_s, self._ask)
 
-    def _ask_for(self, place: Place) -> None:
+    def _ask_for(self, place: Place, *, away: bool) -> None:
         unanswered = self._unanswered.get(place, 0)
-        if not self._away(place):
+        if not away:
             if unanswered >= UNANSWERED_MAX:
                 text = f"the broker has not answered {unanswered} times whether this is permitted"
                 self._denied(place, ClientError(text, pb.AuthorizationError))

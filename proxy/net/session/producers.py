@@ -15,7 +15,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from proxy.errors import ClientError, LimitExceeded
-from proxy.net.relay.parting import Leavings
+from proxy.net.relay.closing import ProducersToClose
 from proxy.net.relay.requests import OWN_REQUESTS
 from proxy.net.session.ownership_changes import IMMEDIATE_MODES, OwnershipChanges
 from proxy.net.session.waiting_producer import WaitingProducer
@@ -158,7 +158,7 @@ class SessionProducers:
 
     def broker_lost(self) -> None:
         """The broker is gone and the connection stays; the client was told of all that was open or asked for there."""
-        leavings = Leavings()
+        to_close = ProducersToClose()
         closed_ids = self._ownership_changes.closed_ids
         # As they are before any of it is told: what comes of one may be that another is asked for, on the way to come.
         producers = list(self._waiting.values())
@@ -166,15 +166,15 @@ class SessionProducers:
         others = [each for each in producers if each.candidacy.stage is not Stage.WITHDRAWING]
         lost = [each for each in others if each.sent or each.candidacy.stage is Stage.OWNER]
         for producer in producers:
-            self._leave(producer, leavings, closed_ids)
+            self._leave(producer, to_close, closed_ids)
         for producer in lost:
             self._forget(producer)
             self._lose(producer, "the broker is gone")
         for producer in withdrawing:
             producer.sent = False
             producer.election.withdrawn(producer.candidacy)
-        self._ownership_changes.broker_lost(leavings)
-        leavings.left_to_broker(self.clock)
+        self._ownership_changes.broker_lost(to_close)
+        to_close.left_to_broker(self.clock)
 
     # ---- the end
 
@@ -184,10 +184,10 @@ class SessionProducers:
             producer.sent = False
         self._ownership_changes.unsent()
 
-    def lose(self, reason: str, leavings: Leavings, *, by_broker: bool) -> None:
+    def lose(self, reason: str, to_close: ProducersToClose, *, by_broker: bool) -> None:
         """The connection is gone; `by_broker` if because the broker was, so that the client will be back.
 
-        What the broker may have of it is added to `leavings`.
+        What the broker may have of it is added to `to_close`.
         """
         if self._answers_timer is not None:
             self._answers_timer.cancel()
@@ -197,12 +197,12 @@ class SessionProducers:
         # First those that must not be promoted any more.
         for producer in sorted(producers.values(), key=lambda each: each.candidacy.stage is not Stage.WAITING):
             self._elections.give_room(producer.let_go())
-            self._leave(producer, leavings, closed_ids)
+            self._leave(producer, to_close, closed_ids)
             if by_broker and producer.candidacy.stage is Stage.OWNER:
                 producer.election.taken_by_broker(producer.candidacy, reason)
             else:
                 producer.election.left(producer.candidacy, reason)
-        self._ownership_changes.lose(leavings)
+        self._ownership_changes.lose(to_close)
 
     # ---- within
 
@@ -265,13 +265,13 @@ class SessionProducers:
             producer.election.left(producer.candidacy, "closed by its client")
         return True
 
-    def _leave(self, producer: WaitingProducer, leavings: Leavings, closed_ids: frozenset[int]) -> None:
+    def _leave(self, producer: WaitingProducer, to_close: ProducersToClose, closed_ids: frozenset[int]) -> None:
         """Its connection is over: the broker is to take it off, also if it owns the topic only perhaps."""
         # One that is closed before it was answered will not be answered for itself.
         if producer.sent and producer.producer_id not in closed_ids:
             gate = self._elections.of(producer.election.topic)
             asked = producer.candidacy.stage is Stage.ASKED
-            leavings.add(gate, producer.candidacy, producer.producer_id, producer.request_id if asked else None)
+            to_close.add(gate, producer.candidacy, producer.producer_id, producer.request_id if asked else None)
 
     @staticmethod
     def _lose(producer: WaitingProducer, reason: str) -> None:

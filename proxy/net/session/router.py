@@ -17,6 +17,7 @@ from proxy.net.relay.statistics import SessionCounters
 from proxy.net.session.statistics import EndCause
 from proxy.wire import frames
 from proxy.wire import pulsar_pb2 as pb
+from proxy.wire.by_hand import PAYS, plain_ack
 from proxy.wire.client_commands import DATA, REQUESTS, body_of, parse_as, peek_consumer_id
 from proxy.wire.topic_names import persistent_topic
 
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
     from proxy.net.session.workers import SessionWorkers
 
 _T = pb.BaseCommand
+_SEND: Final[int] = _T.SEND  # looked up once: protobuf searches for a name in its descriptors each time
+_ACK: Final[int] = _T.ACK
+_FLOW: Final[int] = _T.FLOW
 
 PERMITS_MAX: Final = 2**31 - 1
 """The broker reads permits as a signed number and ends the connection of who sends none or fewer."""
@@ -74,21 +78,23 @@ class CommandRouter:
 
     def take_data(self, kind: int, frame: bytes) -> None:
         """Send one of `DATA` its way: to its worker, or on to the broker. The hot path of acknowledgements."""
-        if kind == _T.SEND:
+        if kind == _SEND:
             self._relay.send(frame)
             return
-        if self._elsewhere and self._is_elsewhere(self._elsewhere, kind, frame):
+        if (self._elsewhere and self._is_elsewhere(self._elsewhere, kind, frame)) or (
+            PAYS and kind == _ACK and self._acked_by_hand(frame)
+        ):
             return
         command = parse_as(kind, frame)
         body: Any
-        if kind == _T.ACK:
+        if kind == _ACK:
             body = command.ack
             if (port := self._workers.port(body.consumer_id)) is not None:
                 port.ack(body)
             elif body.HasField("request_id"):
                 self._relay.request(kind, body, frame)
                 return
-        elif kind == _T.FLOW:
+        elif kind == _FLOW:
             body = command.flow
             if (port := self._workers.port(body.consumer_id)) is not None:
                 port.flow(_permits(body))
@@ -100,6 +106,16 @@ class CommandRouter:
             self._relay.consumer_data(frame)
         else:
             self._counters.intercepted_commands_total += 1
+
+    def _acked_by_hand(self, frame: bytes) -> bool:
+        """Let a worker have an ACK without protobuf; False if it is no worker's, or not as usual."""
+        read = plain_ack(frame)
+        port = self._workers.port(read[0]) if read is not None else None
+        if read is None or port is None:
+            return False
+        port.acked_whole(read[1])
+        self._counters.intercepted_commands_total += 1
+        return True
 
     def take(self, kind: int, frame: bytes) -> None:
         """Send one command its way. Raises `Violation`, and `FrameError` for what does not parse."""
@@ -147,11 +163,19 @@ class CommandRouter:
             if self._elsewhere is None:
                 self._workers.subscribe(body)
             else:
-                self._elsewhere.subscribe(body, frame, lambda: self._workers.subscribe(body))
+                self._lead(self._elsewhere, body, frame)
         else:
             if body.HasField("start_message_id") and unmask(body.start_message_id):
                 frame = frames.encode_command(command)
             self._relay.request(_T.SUBSCRIBE, body, frame)
+
+    def _lead(self, elsewhere: Elsewhere, body: pb.CommandSubscribe, frame: bytes) -> None:
+        """To its owner; and again, if the subscription moves away from here before the client is answered."""
+
+        def lead_on() -> None:
+            self._lead(elsewhere, body, frame)
+
+        elsewhere.subscribe(body, frame, lambda: self._workers.subscribe(body, lead_on))
 
     @staticmethod
     def _is_elsewhere(elsewhere: Elsewhere, kind: int, frame: bytes) -> bool:

@@ -24,7 +24,7 @@ from proxy.net.frames_in_slices import FramesInSlices
 from proxy.net.handshake import downstream_connected, requested_broker
 from proxy.net.heartbeat import Heartbeat
 from proxy.net.ports import LEFT_UNREAD
-from proxy.net.relay.parting import Leavings
+from proxy.net.relay.closing import ProducersToClose
 from proxy.net.relay.relay import Relay
 from proxy.net.relay.route import RelayRoute
 from proxy.net.relay.statistics import SessionCounters, counts
@@ -192,6 +192,11 @@ class ClientSession:
     # ---- RelayClient
 
     @property
+    def unacked(self) -> int:
+        """Messages that its workers have."""
+        return 0 if self._workers is None else self._workers.unacked
+
+    @property
     def writable(self) -> bool:
         """False while the client leaves its socket unread."""
         return self._transport is not None and self._transport.writable
@@ -267,8 +272,8 @@ class ClientSession:
             return self._sort(incoming, end)
         except FrameError as error:
             self._end(EndCause.BAD_FRAME, str(error), pb.UnknownError)
-        except Violation as error:
-            self._end(error.cause, str(error), error.wire_code)
+        except Violation as violation:
+            self._end(violation.cause, str(violation), violation.wire_code)
         return len(incoming)
 
     def _sort(self, incoming: list[bytes], end: float) -> int:
@@ -427,19 +432,26 @@ class ClientSession:
         if self._transport is not None:
             if wire_code is not None:
                 self._transport.write(error_frame(wire_code, reason))
-            self._transport.close()
-            self._timer = self._clock.call_later(self._limits.handshake_timeout_s, self._transport.abort)
+            self._close(self._transport, cause)
         if self._workers is not None:
             self._workers.lose(reason)
         if self._elsewhere is not None:
             self._elsewhere.close()
-        leavings = Leavings()
+        to_close = ProducersToClose()
         if self._producers is not None:
             if self._relay is not None and self._relay.holds_back:
                 self._producers.unsent()
-            self._producers.lose(reason, leavings, by_broker=cause is EndCause.BROKER_LOST)
+            self._producers.lose(reason, to_close, by_broker=cause is EndCause.BROKER_LOST)
         if self._relay is not None:
-            self._relay.close(leavings)
+            self._relay.close(to_close)
+
+    def _close(self, transport: Transport, cause: EndCause) -> None:
+        if cause is EndCause.SILENT:
+            # What it did not get goes to others, and must not reach it when the network lets it through again.
+            transport.abort()
+        else:
+            transport.close()
+            self._timer = self._clock.call_later(self._limits.handshake_timeout_s, transport.abort)
 
     def _stop_timer(self) -> None:
         if self._timer is not None:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from proxy.limits import Limits
     from proxy.net.broker.names import BrokerNames
     from proxy.net.election.elections import ProducerElections
-    from proxy.net.ports import Clock, Connector, Receiver, SubscriptionDirectory, Transport
+    from proxy.net.ports import Clock, Connector, SubscriptionDirectory, Transport
     from proxy.net.session.elsewhere import MakeElsewhere
     from proxy.net.session.settings import SessionSettings
     from proxy.net.slices import Slices
@@ -47,6 +47,9 @@ class ServerStatistics:
 
 class RefusedConnection:
     """Receiver of a connection that may not be: says why and closes."""
+
+    unacked = 0
+    """It has nothing."""
 
     def __init__(self, reason: str) -> None:
         """`reason` is told to the client."""
@@ -110,7 +113,7 @@ class Sessions:
         """Count the connections that stand."""
         return len(self._sessions)
 
-    def admit(self, peer: str) -> Receiver:
+    def admit(self, peer: str) -> ClientSession | RefusedConnection:
         """Give the receiver for a connection from `peer` (``host:port``): a session, or one that refuses it."""
         self._connections_total += 1
         address = address_of(peer)

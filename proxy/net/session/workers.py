@@ -35,6 +35,7 @@ class Worker:
         "_consumer_id",
         "_first",
         "_forget",
+        "_lead_on",
         "_transport",
         "answered",
         "gone",
@@ -50,14 +51,16 @@ class Worker:
         place: Place,
         first: Callable[[Step], None],
         forget: Callable[[Worker], None],
+        lead_on: Callable[[], None] | None,
     ) -> None:
-        """`connect` is what the client said of itself."""
+        """`connect` is what the client said of itself; `lead_on` as for `SessionWorkers.subscribe`."""
         self._transport = transport
         self._consumer_id = consumer_id
         self._client_version = connect.client_version
         self._accepts_broker_entry_metadata = connect.feature_flags.supports_broker_entry_metadata
         self._first = first
         self._forget = forget
+        self._lead_on = lead_on
         self.place = place
         self.answered = False
         self.gone = False
@@ -106,6 +109,14 @@ class Worker:
         """As the port says."""
         self._forget(self)
 
+    def lead_on(self) -> bool:
+        """As the port says."""
+        if self._lead_on is None or self.gone:
+            return False
+        self._forget(self)
+        self._lead_on()
+        return True
+
 
 class SessionWorkers:
     """All workers of one connection, by consumer id."""
@@ -146,6 +157,15 @@ class SessionWorkers:
         """Count workers, joined or joining."""
         return len(self._workers)
 
+    @property
+    def unacked(self) -> int:
+        """Messages that all of them have."""
+        return sum(worker.port.unacked for worker in self._workers.values() if worker.port is not None)
+
+    def __bool__(self) -> bool:
+        """Whether there is a worker."""
+        return bool(self._workers)
+
     def __contains__(self, consumer_id: int) -> bool:
         """Whether this id is a worker's."""
         return consumer_id in self._workers
@@ -154,8 +174,11 @@ class SessionWorkers:
         """Whether this worker's SUBSCRIBE was answered."""
         return self._workers[consumer_id].answered
 
-    def subscribe(self, command: pb.CommandSubscribe) -> None:
-        """Let a new worker join; `command.topic` is complete."""
+    def subscribe(self, command: pb.CommandSubscribe, lead_on: Callable[[], None] | None = None) -> None:
+        """Let a new worker join; `command.topic` is complete.
+
+        `lead_on` is called instead of an answer if the subscription moves to another replica meanwhile.
+        """
         consumer_id = command.consumer_id
         assert consumer_id not in self._workers
         if len(self._workers) >= self._workers_max:
@@ -164,7 +187,7 @@ class SessionWorkers:
             self._transport.write(error_frame(pb.ConsumerBusy, message, command.request_id))
             return
         place = Place(command.topic, command.subscription)
-        worker = Worker(self._transport, self._connect, consumer_id, place, self._first, self._forget)
+        worker = Worker(self._transport, self._connect, consumer_id, place, self._first, self._forget, lead_on)
         self._workers[consumer_id] = worker
         if self._permission is None:
             self._join(worker, command)
@@ -238,9 +261,9 @@ class SessionWorkers:
     def _places(self) -> set[Place]:
         return {worker.place for worker in self._workers.values()}
 
-    def _away(self, place: Place) -> bool:
-        ports = [worker.port for worker in self._workers.values() if worker.place == place]
-        return any(port is not None and port.broker_away for port in ports)
+    def _away(self) -> set[Place]:
+        workers = self._workers.values()
+        return {worker.place for worker in workers if worker.port is not None and worker.port.broker_away}
 
     def _denied(self, place: Place, error: ClientError) -> None:
         """What was permitted is no more: its workers go, and what they have is delivered to others."""

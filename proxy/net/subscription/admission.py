@@ -114,7 +114,7 @@ class Admission:
         try:
             if state.streamed:
                 refuse_in_group(command)
-            check_agreement(state.policy, command, state.settings)
+            check_agreement(state.policy, command, state.asked)
         except ClientError as error:
             refusal = error
             state.clock.call_soon(lambda: self._disagreed(subscriber, refusal))

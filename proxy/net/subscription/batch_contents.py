@@ -12,14 +12,27 @@ from typing import TYPE_CHECKING
 
 from proxy.wire.batch_reader import BatchReader
 from proxy.wire.codecs import opened_payload
-from proxy.wire.metadata import peek
+from proxy.wire.errors import MetadataError
+from proxy.wire.metadata import peek, peek_key
 from proxy.wire.opened_batch import OpenedBatch
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from proxy.core.entry import Batch
+    from proxy.core.entry import Batch, Part
     from proxy.core.outstanding import Outstanding
+
+
+def key_of(part: Part) -> str | None:
+    """The key of a part that is a whole entry, as text; None where it has several, none, or cannot be read."""
+    if part.batch is not None:
+        return None
+    try:
+        metadata, key, _ = peek_key(part.tail)
+    except MetadataError:
+        return None
+    keyed = metadata.HasField("partition_key") or metadata.HasField("ordering_key")
+    return key.decode(errors="replace") if keyed else None
 
 
 class BatchContents:

@@ -24,7 +24,7 @@ from proxy.net.subscription.summary import (
     subscription_summary,
     worker_summaries,
 )
-from proxy.net.subscription.workers import error_frame
+from proxy.net.subscription.workers import error_frame, refuse
 from proxy.wire import commands
 
 if TYPE_CHECKING:
@@ -223,8 +223,7 @@ class _Refused(PendingWorker):
     def _tell(self, request_id: int) -> None:
         if not self._ended:
             self._ended = True
-            self._link.send(error_frame(request_id, self._error))
-            self._link.forget()
+            refuse(self._link, request_id, self._error)
 
     def refuse(self, request_id: int) -> None:
         """For the same reason."""

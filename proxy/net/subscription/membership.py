@@ -43,6 +43,8 @@ class Membership:
         self._lifecycle = lifecycle
         self.subscribers: dict[int, SubscribedWorker] = {}
         """Joined workers by dispatcher index."""
+        self.excluded: dict[SubscribedWorker, None] = {}
+        """Workers that an operator excluded and that came again, in this order: connected, and without slots."""
         self._lost: deque[tuple[SubscribedWorker, str]] = deque()
         """Those whose connection is gone and who have not left yet."""
         self._losing = False
@@ -56,6 +58,9 @@ class Membership:
         for subscriber in coming:
             if subscriber.ended or state.ended:
                 continue
+            if subscriber.command.consumer_name in self._services.orders.of(state.key).excluded:
+                self._shut_out(subscriber)
+                continue
             worker = self._new_worker(subscriber)
             try:
                 moves = changes.join(worker)
@@ -64,7 +69,7 @@ class Membership:
                 continue
             self.subscribers[worker.index] = subscriber
             joined.append((subscriber, worker))
-            self._joined(subscriber, worker, moves)
+            self._joined(subscriber, worker, moves, changes.now)
         if not joined:
             return
         changes.settle()
@@ -78,16 +83,22 @@ class Membership:
 
     def leave(self, subscriber: SubscribedWorker, reason: str, done: Callable[[], None] | None = None) -> None:
         """As `WorkerOwner` says."""
-        begun = self._state.dispatcher.draining_begun_total
-        changes = membership.Changes(self._state.dispatcher, self._state.now())
-        self._leave(changes, subscriber, reason)
-        changes.settle()
-        self._changed(begun)
+        if subscriber in self.excluded:
+            self._let_go(subscriber)
+        else:
+            begun = self._state.dispatcher.draining_begun_total
+            changes = membership.Changes(self._state.dispatcher, self._state.now())
+            self._leave(changes, subscriber, reason)
+            changes.settle()
+            self._changed(begun)
         if not self._lifecycle.end_if_empty(done) and done is not None:
             done()
 
     def lose(self, subscriber: SubscribedWorker, reason: str) -> None:
         """As `WorkerOwner` says: it leaves in a turn to come."""
+        if subscriber in self.excluded:
+            self.leave(subscriber, reason)
+            return
         self._lost.append((subscriber, reason))
         if not self._losing:
             self._losing = True
@@ -99,6 +110,40 @@ class Membership:
             subscriber.end()
             subscriber.worker = None
         self.subscribers.clear()
+        for subscriber in list(self.excluded):
+            subscriber.end()
+            self._let_go(subscriber)
+
+    def close_all(self, name: str, reason: str) -> int:
+        """Close the consumers of joined workers of this name, as a broker would; returns how many there were."""
+        joined = self.subscribers.values()
+        found = [item for item in joined if item.worker is not None and item.worker.name == name]
+        for subscriber in found:
+            subscriber.end()
+            self.leave(subscriber, reason)
+        return len(found)
+
+    def readmit(self, name: str) -> int:
+        """Excluded workers of this name join; returns how many there were."""
+        coming = [subscriber for subscriber in self.excluded if subscriber.command.consumer_name == name]
+        for subscriber in coming:
+            self._let_go(subscriber)
+        self.join(coming)
+        return len(coming)
+
+    def _shut_out(self, subscriber: SubscribedWorker) -> None:
+        """It is connected like any other, and gets nothing: it is none of the dispatcher's workers."""
+        self.excluded[subscriber] = None
+        self._state.dispatcher.excluded = len(self.excluded)
+        self._closing.end()
+        self._closing.release()
+        subscriber.shut_out(self)
+        state, name = self._state, subscriber.command.consumer_name
+        log.info("excluded worker gets no keys", topic=state.topic, subscription=state.name, worker=name)
+
+    def _let_go(self, subscriber: SubscribedWorker) -> None:
+        del self.excluded[subscriber]
+        self._state.dispatcher.excluded = len(self.excluded)
 
     def _lose_some(self, end: float) -> bool:
         """A step: those that are lost leave."""
@@ -129,10 +174,12 @@ class Membership:
         worker.reconsider()
         return worker
 
-    def _joined(self, subscriber: SubscribedWorker, worker: Worker, moves: Sequence[RangeMove[Worker]]) -> None:
+    def _joined(
+        self, subscriber: SubscribedWorker, worker: Worker, moves: Sequence[RangeMove[Worker]], at: float
+    ) -> None:
         state, peer = self._state, subscriber.link.peer
         log.info("worker joined", topic=state.topic, subscription=state.name, worker=worker.name, peer=peer)
-        state.events.joined(state.key, worker.name, peer, moves)
+        state.events.joined(state.key, worker.name, peer, moves, at)
 
     def _leave(self, changes: membership.Changes, subscriber: SubscribedWorker, reason: str) -> None:
         state, worker = self._state, subscriber.worker
@@ -141,7 +188,7 @@ class Membership:
         del self.subscribers[worker.index]
         moves = changes.leave(worker)
         log.info("worker left", topic=state.topic, subscription=state.name, worker=worker.name, reason=reason)
-        state.events.left(state.key, worker.name, reason, moves)
+        state.events.left(state.key, worker.name, reason, moves, changes.now)
 
     def _changed(self, begun: int) -> None:
         """After a change; `begun` was the dispatcher's total of slots that drain before it."""

@@ -1,21 +1,22 @@
 """What operators asked of subscriptions and have not taken back.
 
 An order outlives the subscription it was given for, since that ends with its last worker: a pause must not be over
-because every worker was restarted. It ends when it is taken back, or with the gateway. Workers are named, as their
-clients name them, for the same reason: a drained worker that reconnects is still drained.
+because every worker was restarted. It ends when it is taken back, or with the gateway; in owner mode only when it is
+taken back. Workers are named, as their clients name them, for the same reason: a drained worker that reconnects is
+still drained.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
+from proxy.core.dispatcher import OrderingMode
 from proxy.errors import ClientError
 
 if TYPE_CHECKING:
-    from proxy.core.dispatcher import OrderingMode
     from proxy.net.subscription.settings import SubscriptionSettings
 
 ORDERS_MAX: Final = 10_000
@@ -30,11 +31,19 @@ class LimitsWanted:
     look_ahead_messages_per_subscription: int | None = None
     subscription_memory_bytes: int | None = None
     max_unacked_messages_per_worker: int | None = None
+    key_window: int | None = None
+    retry_delay_ms: int | None = None
+    retry_multiplier: float | None = None
+    retry_delay_max_ms: int | None = None
 
     def applied(self, settings: SubscriptionSettings) -> SubscriptionSettings:
         """The settings with these limits in them."""
-        wanted = {name: value for name in self.__slots__ if (value := getattr(self, name)) is not None}
+        wanted: dict[str, Any] = {**self.named()}
         return replace(settings, **wanted)
+
+    def named(self) -> dict[str, float]:
+        """Those that are not the configuration's."""
+        return {name: value for name in self.__slots__ if (value := getattr(self, name)) is not None}
 
 
 @dataclass(slots=True)
@@ -44,13 +53,17 @@ class Orders:
     paused: bool = False
     drained: set[str] = field(default_factory=set)
     """Names of workers that get nothing new."""
+    excluded: set[str] = field(default_factory=set)
+    """Names of workers that own no slots."""
     mode: OrderingMode | None = None
     limits: LimitsWanted = LimitsWanted()
+    replica: str = ""
+    """Which is to serve it, in owner mode; empty for any."""
 
     @property
     def any(self) -> bool:
         """Whether there is one."""
-        return self.paused or bool(self.drained) or self.mode is not None or self.limits != LimitsWanted()
+        return self != Orders()
 
 
 class OrderBook:
@@ -59,6 +72,8 @@ class OrderBook:
     def __init__(self) -> None:
         """None yet."""
         self._orders: dict[tuple[str, str], Orders] = {}
+        self.changed: Callable[[tuple[str, str]], None] = lambda _: None
+        """Hears of each subscription whose orders may have changed."""
 
     def __len__(self) -> int:
         """How many subscriptions have orders."""
@@ -88,3 +103,4 @@ class OrderBook:
         finally:
             if not orders.any:
                 self._orders.pop(key, None)
+        self.changed(key)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import structlog
@@ -11,7 +12,7 @@ from proxy.errors import ClientError
 
 if TYPE_CHECKING:
     from proxy.net.subscription.membership import Membership
-    from proxy.net.subscription.order_book import LimitsWanted
+    from proxy.net.subscription.order_book import LimitsWanted, Orders
     from proxy.net.subscription.services import Services
     from proxy.net.subscription.state import SubscriptionState
     from proxy.net.subscription.upstream_consumers import UpstreamConsumers
@@ -20,7 +21,7 @@ log = structlog.get_logger("keyline.subscription")
 
 
 class OperatorOrders:
-    """To one subscription."""
+    """To one subscription; `by` is who gives an order, for events and the log."""
 
     def __init__(
         self, state: SubscriptionState, services: Services, consumers: UpstreamConsumers, membership: Membership
@@ -31,23 +32,23 @@ class OperatorOrders:
         self._consumers = consumers
         self._membership = membership
 
-    def pause(self) -> None:
+    def pause(self, *, by: str = "") -> None:
         """Deliver nothing until `resume`; acks and joins go on."""
         with self._services.orders.changing(self._state.key) as orders:
             orders.paused = True
         self._state.dispatcher.pause()
-        self._tell("pause")
+        self._tell("pause", by)
 
-    def resume(self) -> None:
+    def resume(self, *, by: str = "") -> None:
         """Take `pause` back. A gateway that is shutting down delivers nothing all the same."""
         with self._services.orders.changing(self._state.key) as orders:
             orders.paused = False
         if not self._services.shutting_down:
             self._state.dispatcher.resume(self._state.now())
             self._state.schedule_flush()
-        self._tell("resume")
+        self._tell("resume", by)
 
-    def drain(self, name: str, *, drained: bool) -> int:
+    def drain(self, name: str, *, drained: bool, by: str = "") -> int:
         """Workers of this name get nothing new, or do again; they keep their slots, and what they hold until acked.
 
         Returns how many of them are here; those that come later are meant as well.
@@ -62,24 +63,35 @@ class OperatorOrders:
         for worker in workers:
             dispatcher.set_drained(worker, drained, self._state.now())
         self._state.schedule_flush()
-        self._tell("drain" if drained else "end of the drain", worker=name)
+        self._tell("drain" if drained else "end of the drain", by, worker=name)
         return len(workers)
 
-    def evict(self, name: str) -> int:
+    def evict(self, name: str, *, by: str = "") -> int:
         """Close the consumers of workers of this name, as a broker would; what they held goes to others.
 
         Returns how many there were. Official clients come again at once, and get messages again unless their name is
         drained.
         """
-        subscribers = self._membership.subscribers.values()
-        found = [item for item in subscribers if item.worker is not None and item.worker.name == name]
-        self._tell("evict", worker=name)
-        for subscriber in found:
-            subscriber.end()
-            self._membership.leave(subscriber, "evicted by an operator")
-        return len(found)
+        self._tell("evict", by, worker=name)
+        return self._membership.close_all(name, "evicted by an operator")
 
-    def change_mode(self, mode: OrderingMode) -> None:
+    def exclude(self, name: str, *, excluded: bool, by: str = "") -> int:
+        """Workers of this name lose their slots and what they hold to others, or take part again.
+
+        Their consumers are closed. Whenever their clients come again they are connected and own no slot, until they are
+        readmitted. Returns how many of them are here.
+        """
+        with self._services.orders.changing(self._state.key) as orders:
+            if excluded:
+                orders.excluded.add(name)
+            else:
+                orders.excluded.discard(name)
+        self._tell("exclude" if excluded else "readmit", by, worker=name)
+        if excluded:
+            return self._membership.close_all(name, "excluded by an operator")
+        return self._membership.readmit(name)
+
+    def change_mode(self, mode: OrderingMode, *, by: str = "") -> None:
         """Order by another mode from now on.
 
         Raises:
@@ -95,18 +107,53 @@ class OperatorOrders:
         with self._services.orders.changing(self._state.key) as orders:
             orders.mode = mode
         self._state.change_mode(mode)
-        self._tell("ordering mode", mode=mode.value)
+        self._tell("ordering mode", by, mode=mode.value)
 
-    def change_limits(self, limits: LimitsWanted) -> None:
+    def revert_mode(self, *, by: str = "") -> None:
+        """Order as the clients or the configuration say."""
+        policy = self._state.policy
+        if policy.mode is not policy.asked:
+            self.change_mode(policy.asked, by=by)
+        with self._services.orders.changing(self._state.key) as orders:
+            orders.mode = None
+
+    def take_over(self, wanted: Orders) -> None:
+        """Carry out what was ordered at another replica; each order that changes is told, without who gave it."""
+        stands = self._services.orders.of(self._state.key)
+        if wanted.paused != stands.paused:
+            (self.pause if wanted.paused else self.resume)()
+        for name in sorted(wanted.drained ^ stands.drained):
+            self.drain(name, drained=name in wanted.drained)
+        for name in sorted(wanted.excluded ^ stands.excluded):
+            self.exclude(name, excluded=name in wanted.excluded)
+        if wanted.limits != stands.limits:
+            self.change_limits(wanted.limits)
+        if wanted.replica != stands.replica:
+            self.move(wanted.replica)
+        if wanted.mode is None and stands.mode is not None:
+            self.revert_mode()
+        elif wanted.mode is not None and wanted.mode is not stands.mode:
+            with suppress(ClientError):  # workers that want no order have come since
+                self.change_mode(wanted.mode)
+
+    def move(self, replica: str, *, by: str = "") -> None:
+        """Let a certain replica serve it, in owner mode; empty for any. It is handed over as in a restart."""
+        with self._services.orders.changing(self._state.key) as orders:
+            orders.replica = replica
+        self._tell("move", by, replica=replica)
+
+    def change_limits(self, limits: LimitsWanted, *, by: str = "") -> None:
         """Bound the subscription so from now on; what is there already beyond a bound stays and is not added to."""
         with self._services.orders.changing(self._state.key) as orders:
             orders.limits = limits
-        settings = limits.applied(self._services.settings)
+        settings = limits.applied(self._state.asked)
         self._consumers.bound(settings)
         self._state.change_settings(settings)
-        self._tell("limits")
+        self._tell("limits", by, **limits.named())
 
-    def _tell(self, what: str, **more: str) -> None:
+    def _tell(self, what: str, by: str, **more: object) -> None:
         state = self._state
+        if by:
+            more["by"] = by
         state.happened("operator_order", order=what, **more)
         log.info("operator order applied", order=what, topic=state.topic, subscription=state.name, **more)

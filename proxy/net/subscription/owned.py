@@ -2,7 +2,7 @@
 
 Its one consumer at the broker has the whole hash space as a STICKY range, which the broker gives to no other
 meanwhile: a replica that still consumes after its lease has ended keeps the next owner out, instead of delivering
-beside it.
+beside it. One that direct workers share for now (`policy.is_migrating`) is consumed beside these instead.
 
 Handing over: nothing more is delivered; what workers have they may acknowledge, until the deadline; then every worker's
 consumer is closed, so that it comes again and is led to the next owner, and the gateway's at the broker, behind the
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from proxy.core import streams_here
 from proxy.core.stream_leases import StreamLeases
+from proxy.errors import OwnedElsewhere
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,7 +30,7 @@ class Ownership(Protocol):
     """Who says which subscriptions this replica owns."""
 
     def check(self, key: tuple[str, str]) -> None:
-        """Raise `UpstreamUnavailable` for a subscription, by topic and name, that is not this replica's now."""
+        """Raise `OwnedElsewhere` for a subscription, by topic and name, that is not this replica's now."""
 
     def began(self, owned: OwnedSubscription) -> None:
         """It is served here from now on; it may deliver nothing before `renew`."""
@@ -45,7 +46,7 @@ class OwnedSubscription:
         """Without a lease."""
         self._subscription = subscription
         self._dispatcher = subscription.state.dispatcher
-        self._dispatcher.leases = StreamLeases(1)
+        self._dispatcher.leases = self._leases = StreamLeases(1)
         self.key = subscription.state.key
 
     @property
@@ -55,19 +56,21 @@ class OwnedSubscription:
 
     def open(self, until: float, send_s: float) -> None:
         """Deliver until then, by monotonic seconds; `send_s` as for `StreamLeases`."""
-        leases = self._dispatcher.leases
-        assert leases is not None
-        leases.send_s = send_s
-        leases.until = until
+        self._leases.send_s = send_s
+        self._leases.until = until
         streams_here.open_stream(self._dispatcher, WHOLE_STREAM, self._subscription.state.now())
         self._subscription.schedule_flush()
 
-    def renew(self, until: float) -> None:
-        """Deliver until then; what waits goes out if it could not before."""
-        now = self._subscription.state.now()
-        lapsed = self._dispatcher.lapsed(now)
-        streams_here.renew(self._dispatcher, until, now)
-        if lapsed:
+    def renew(self, until: float, now: float) -> None:
+        """Deliver until then; what waits goes out if it could not before.
+
+        It is called every second for each of thousands: where nothing can wait for it, only the end is noted.
+        """
+        leases = self._leases
+        if now < leases.until:
+            leases.until = until
+        else:
+            streams_here.renew(self._dispatcher, until, now)
             self._subscription.schedule_flush()
 
     def hold(self) -> None:
@@ -76,6 +79,9 @@ class OwnedSubscription:
         self._subscription.schedule_flush()
 
     def give_up(self, done: Callable[[], None]) -> None:
-        """Close every worker's consumer and the gateway's; `done` is called when the broker has answered."""
-        self._subscription.disconnect_workers()
+        """Close every worker's consumer and the gateway's; `done` is called when the broker has answered.
+
+        Those that have not joined yet are led to the next owner.
+        """
+        self._subscription.disconnect_workers(OwnedElsewhere("the subscription goes to another replica; try again"))
         self._subscription.end(done)

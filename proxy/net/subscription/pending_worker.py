@@ -13,6 +13,8 @@ class PendingWorker:
 
     broker_away = False
     """It has sent no request yet."""
+    unacked = 0
+    """As the port says."""
 
     def refuse(self, request_id: int) -> None:
         """Answer a request that needs a worker."""
@@ -22,6 +24,9 @@ class PendingWorker:
         """It gets nothing."""
 
     def ack(self, command: pb.CommandAck) -> None:
+        """It has nothing."""
+
+    def acked_whole(self, ids: list[int]) -> None:
         """It has nothing."""
 
     def redeliver(self, command: pb.CommandRedeliverUnacknowledgedMessages) -> None:

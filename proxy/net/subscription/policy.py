@@ -2,13 +2,14 @@
 
 As at the broker: the first consumer's key-shared mode and out-of-order flag build the dispatcher, and a consumer that
 asks for another is refused as busy while others are connected (apache/pulsar issue 23449). The ordering mode comes
-from configuration unless the consumer property `keyline.ordering-mode` says otherwise.
+from configuration unless the consumer property `keyline.ordering-mode` says otherwise. What is asked of keys beyond
+their order comes from both, too (`proxy.key_policies`).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 from proxy.core.dispatcher import OrderingMode
 from proxy.core.selectors.auto_split import AutoSplit
@@ -17,14 +18,13 @@ from proxy.core.selectors.sticky_ranges import StickyRanges
 from proxy.core.sticky_key import consistent_slot, range_slot
 from proxy.core.worker import Worker
 from proxy.errors import ClientError
+from proxy.key_policies import PROPERTIES, PROPERTY_PREFIX, configured, number
+from proxy.subscription_patterns import read_pattern
 from proxy.wire import pulsar_pb2 as pb
 
 if TYPE_CHECKING:
     from proxy.core.selectors.base import Selector
     from proxy.net.subscription.settings import SubscriptionSettings
-
-PROPERTY_PREFIX = "keyline."
-"""Consumer properties that begin so are meant for the gateway: one it does not know is a mistake, never ignored."""
 
 ORDERING_MODE_PROPERTY = "keyline.ordering-mode"
 
@@ -61,9 +61,11 @@ def policy_of(command: pb.CommandSubscribe, settings: SubscriptionSettings) -> S
             that is one after which clients give up at once and show the text; most others they try again for a minute.
     """
     unknown = [pair.key for pair in command.metadata if pair.key.startswith(PROPERTY_PREFIX)]
-    unknown = [name for name in unknown if name != ORDERING_MODE_PROPERTY]
+    known_properties = (ORDERING_MODE_PROPERTY, *PROPERTIES)
+    unknown = [name for name in unknown if name not in known_properties]
     if unknown:
-        message = f"no such consumer property: {unknown[0]}; those for the gateway are: {ORDERING_MODE_PROPERTY}"
+        known = ", ".join(known_properties)
+        message = f"no such consumer property: {unknown[0]}; those for the gateway are: {known}"
         raise ClientError(message, pb.NotAllowedError)
     meta = command.keySharedMeta
     sticky = meta.keySharedMode == pb.STICKY
@@ -77,6 +79,41 @@ def policy_of(command: pb.CommandSubscribe, settings: SubscriptionSettings) -> S
         message = f"consumer property {ORDERING_MODE_PROPERTY}={wanted!r} is not an ordering mode; use one of {known}"
         raise ClientError(message, pb.NotAllowedError) from None
     return SubscriptionPolicy(sticky, mode, mode)
+
+
+def settings_of(
+    command: pb.CommandSubscribe, key: tuple[str, str], settings: SubscriptionSettings
+) -> SubscriptionSettings:
+    """The settings of a subscription, by topic and name: what the configuration has for it, and its first worker asks.
+
+    Raises:
+        ClientError: a property's value is none, or has no effect without order; as for `policy_of`.
+    """
+    values: dict[str, Any] = {**configured(settings.key_policies, *key), **_numbers_asked(command)}
+    return replace(settings, **values)
+
+
+def _numbers_asked(command: pb.CommandSubscribe) -> dict[str, float]:
+    """Numbers of a key policy among the consumer properties. Raises `ClientError`."""
+    asked: dict[str, float] = {}
+    for pair in command.metadata:
+        name = PROPERTIES.get(pair.key)
+        if name is None:
+            continue
+        if command.keySharedMeta.allowOutOfOrderDelivery:
+            message = f"consumer property {pair.key} has no effect with allowOutOfOrderDelivery: leave one of them out"
+            raise ClientError(message, pb.NotAllowedError)
+        try:
+            asked[name] = number(name, pair.value)
+        except ValueError as error:
+            message = f"consumer property {pair.key}={pair.value!r} {error}"
+            raise ClientError(message, pb.NotAllowedError) from None
+    return asked
+
+
+def is_migrating(key: tuple[str, str], settings: SubscriptionSettings) -> bool:
+    """Whether direct workers of the broker's may share a subscription, by topic and name."""
+    return any(read_pattern(text).matches(*key) for text in settings.migrating_subscriptions)
 
 
 def refuse_in_group(command: pb.CommandSubscribe) -> None:
@@ -100,7 +137,7 @@ def refuse_in_group(command: pb.CommandSubscribe) -> None:
 
 
 def check_agreement(present: SubscriptionPolicy, command: pb.CommandSubscribe, settings: SubscriptionSettings) -> None:
-    """Refuse a worker that asks for another policy than the connected ones.
+    """Refuse a worker that asks for another policy than the connected ones; `settings` are what those asked for.
 
     Raises:
         ClientError: ConsumerBusy, naming what differs; NotAllowedError for what no Key_Shared consumer may.
@@ -121,3 +158,8 @@ def check_agreement(present: SubscriptionPolicy, command: pb.CommandSubscribe, s
     if explicit and wanted.mode is not present.asked:
         message = f"the subscription's connected consumers use {ORDERING_MODE_PROPERTY}={present.asked.value}"
         raise ClientError(message, pb.ConsumerBusy)
+    for name, value in _numbers_asked(command).items():
+        if value != getattr(settings, name):
+            asked = next(key for key, each in PROPERTIES.items() if each == name)
+            message = f"the subscription's connected consumers use {asked}={getattr(settings, name):g}"
+            raise ClientError(message, pb.ConsumerBusy)

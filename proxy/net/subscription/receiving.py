@@ -21,6 +21,7 @@ from proxy.net.subscription.acks import bits_of
 from proxy.net.subscription.batch_slots import BATCH_MESSAGES_MAX, BatchSlots, Mixed
 from proxy.net.subscription.openings import COST_BYTES, COST_ENTRY
 from proxy.net.subscription.receive_queue import ReceiveQueue
+from proxy.wire.by_hand import PAYS, plain_key
 from proxy.wire.errors import WireError
 from proxy.wire.messages import NO_EXTRAS, MessageHead
 from proxy.wire.metadata import NONE_KEY, peek_key
@@ -135,6 +136,12 @@ class Receiving:
         now = self._run_now
         if not now:
             now = self._run_now = self._now()
+        if PAYS and not ack_set and (plain := plain_key(tail)) is not None:
+            self.last_position, self.last_key = position, plain
+            self._run_messages += 1
+            self._run_bytes += len(tail)
+            self._receive(position, self._slot_of(murmur31(plain)), 1, tail, redeliveries, now)
+            return
         try:
             metadata, key, payload_start = peek_key(tail)
         except WireError as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from proxy.core.key_policy import KeyPolicy
 from proxy.core.upstream_window import look_ahead_messages
 
 
@@ -23,16 +24,33 @@ class SubscriptionSettings:
     selector: str = "consistent_hashing"
     consistent_hashing_points: int = 100
     key_shared_unblocking_interval_ms: int = 0
+    key_window: int = 0
+    retry_delay_ms: int = 0
+    retry_multiplier: float = 1.0
+    retry_delay_max_ms: int = 600_000
+    key_policies: tuple[str, ...] = ()
+    """Rules for some subscriptions, see `proxy.key_policies`."""
     look_ahead_messages_per_worker: int = 2_000
     look_ahead_messages_per_subscription: int = 20_000
     subscription_memory_bytes: int = 64 << 20
     gateway_memory_bytes: int = 512 << 20
     max_unacked_messages_per_worker: int = 50_000
     upstream_batch_index_ack: bool = True
+    migrating_subscriptions: tuple[str, ...] = ()
+    """Of those that direct workers share for now, see `proxy.subscription_patterns`."""
     reconnect_backoff_initial_ms: int = 100
     reconnect_backoff_max_ms: int = 30_000
     batch_peek_max_bytes: int = 64 << 20
     """Largest uncompressed batch that is opened; a larger one goes whole to its first key's owner, and is counted."""
+
+    def key_policy(self) -> KeyPolicy:
+        """What is asked of keys beyond their order."""
+        return KeyPolicy(
+            window=self.key_window,
+            retry_delay_s=self.retry_delay_ms / 1_000,
+            retry_multiplier=self.retry_multiplier,
+            retry_delay_max_s=self.retry_delay_max_ms / 1_000,
+        )
 
     def look_ahead_messages(self, workers: int) -> int:
         """Messages of one subscription that may wait, by its number of workers."""

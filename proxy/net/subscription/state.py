@@ -17,7 +17,7 @@ from proxy.net.subscription.acks import UpstreamAcks
 from proxy.net.subscription.batch_contents import BatchContents
 from proxy.net.subscription.counters import Counters
 from proxy.net.subscription.cursor import CursorWatch
-from proxy.net.subscription.policy import policy_of, refuse_in_group
+from proxy.net.subscription.policy import policy_of, refuse_in_group, settings_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -90,14 +90,18 @@ class SubscriptionState:
         self.events = services.events
         self.schedule_flush = schedule_flush
         orders = services.orders.of(key)
-        self.settings = orders.limits.applied(services.settings)
-        self.policy = policy_of(command, self.settings)
+        self.policy = policy_of(command, services.settings)
+        self.asked = settings_of(command, key, services.settings)
+        """As the configuration and the first worker have it; an operator may have ordered other limits since."""
+        self.settings = orders.limits.applied(self.asked)
         if orders.mode is not None and self.policy.mode is not OrderingMode.UNORDERED:
             self.policy = replace(self.policy, mode=orders.mode)
         self.counters = Counters()
         selector = self.policy.new_selector(self.settings, streamed=streamed)
         interval_s = self.settings.key_shared_unblocking_interval_ms / 1_000
-        self.dispatcher = Dispatcher(selector, self.policy.mode, unblocking_interval_s=interval_s)
+        self.dispatcher = Dispatcher(
+            selector, self.policy.mode, unblocking_interval_s=interval_s, key_policy=self.settings.key_policy()
+        )
         if orders.paused:
             self.dispatcher.pause()
         self.cursor = CursorWatch(self.dispatcher.outstanding, self.now)
@@ -145,6 +149,8 @@ class SubscriptionState:
     def change_settings(self, settings: SubscriptionSettings) -> None:
         """Other limits from now on; what is there already beyond one stays and is not added to."""
         self.settings = settings
+        if self.dispatcher.ordered and settings.key_policy() != self.dispatcher.policy:
+            policy_change.change_key_policy(self.dispatcher, settings.key_policy(), self.now())
         for worker in self.dispatcher.workers.values():
             most = settings.max_unacked_messages_per_worker
             policy_change.change_max_unacked(self.dispatcher, worker, most, self.now())

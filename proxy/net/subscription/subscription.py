@@ -23,6 +23,7 @@ from proxy.net.subscription.closing import Closing
 from proxy.net.subscription.membership import Membership
 from proxy.net.subscription.orders import OperatorOrders
 from proxy.net.subscription.outbox import Outbox
+from proxy.net.subscription.policy import is_migrating
 from proxy.net.subscription.requests import SubscriptionRequests
 from proxy.net.subscription.state import SubscriptionState, ended_meanwhile
 from proxy.net.subscription.upstream import owner_subscribe, stream_subscribe, upstream_subscribe
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from proxy.core.worker import Worker
+    from proxy.errors import UpstreamUnavailable
     from proxy.net.ports import Timer
     from proxy.net.subscription.services import Services
     from proxy.net.subscription.upstream_consumers import StreamListener
@@ -71,7 +73,7 @@ class Subscription:
         """As `SubscriptionState`; `ended` is called once.
 
         With `streamed` there is no consumer at the broker but those of `open_stream`; with `owned` the one there is
-        lets no other in, and nothing is delivered without a lease (`owned`).
+        lets no other in, unless direct workers share it for now, and nothing is delivered without a lease (`owned`).
         """
         state = self.state = SubscriptionState(key, command, services, self.schedule_flush, streamed=streamed)
         self.services = services
@@ -89,20 +91,22 @@ class Subscription:
         self._whole: UpstreamConsumer | None = None
         """The one of an ordinary subscription, which is not looked for at each flush."""
         if not streamed:
-            subscribe = owner_subscribe if owned else upstream_subscribe
+            alone = owned and not is_migrating(key, state.settings)
+            subscribe = owner_subscribe if alone else upstream_subscribe
             template = subscribe(command, state.settings.replica_name)
             self._whole = UpstreamConsumer(state, services, self.consumers, self, template, WHOLE, self)
         self.assignment = new_assignment(self) if streamed and new_assignment is not None else None
         self._flush_due = False
-        self._unblocking: Timer | None = None
-        """Goes off when slots that came free are to be released; None where none is held."""
+        self._wake_up: Timer | None = None
+        """Goes off when slots that wait for a time are to be released; None where none does."""
+        self._wakes_at = 0.0
         self._bytes_reported = 0
 
     # ---- workers ----------------------------------------------------------------------------------------------
 
     def end_if_empty(self, done: Callable[[], None] | None = None) -> bool:
         """Without workers no messages are held: return them to the broker, once it has the acks."""
-        if self.state.ended or self.subscribers or self.admission.busy or self.state.request:
+        if self.state.ended or self.worker_count or self.admission.busy or self.state.request:
             return False
         if not self.closing.under_way:
             self._acks.hurry()
@@ -133,16 +137,19 @@ class Subscription:
         self._acks.hurry()
         self.flush()
         self.state.end()
-        if self._unblocking is not None:
-            self._unblocking.cancel()
+        if self._wake_up is not None:
+            self._wake_up.cancel()
         self.services.account(-self._bytes_reported)
         self._bytes_reported = 0
         self._on_end(self)
 
-    def disconnect_workers(self) -> None:
-        """As the broker does on seek and unsubscribe: every consumer is closed and may come again."""
+    def disconnect_workers(self, error: UpstreamUnavailable | None = None) -> None:
+        """As the broker does on seek and unsubscribe: every consumer is closed and may come again.
+
+        `error` is for those that have not joined yet.
+        """
         self.membership.disconnect()
-        self.admission.refuse_all(ended_meanwhile())
+        self.admission.refuse_all(error or ended_meanwhile())
 
     def shut(self) -> None:
         """The gateway stops: workers reconnect elsewhere, the broker gets its messages back."""
@@ -154,8 +161,8 @@ class Subscription:
 
     @property
     def worker_count(self) -> int:
-        """Workers joined and joining."""
-        return len(self.subscribers) + len(self.admission)
+        """Workers joined, excluded and joining."""
+        return len(self.subscribers) + len(self.membership.excluded) + len(self.admission)
 
     def workers_changed(self, count: int) -> None:
         """As `Lifecycle` says."""
@@ -257,13 +264,22 @@ class Subscription:
             self.end_if_empty()
         if self.assignment is not None:
             self.assignment.settle()
-        if self._unblocking is None and dispatcher.unblocking.due_at is not None:
-            delay_s = max(0.0, dispatcher.unblocking.due_at - state.now())
-            self._unblocking = state.clock.call_later(delay_s, self._unblock)
+        if dispatcher.unblocking.held or dispatcher.retries.held:
+            self._wake_in_time()
+
+    def _wake_in_time(self) -> None:
+        """Set the timer for what is due first."""
+        due_at = self._dispatcher.due_at
+        if due_at is None or (self._wake_up is not None and self._wakes_at <= due_at):
+            return
+        if self._wake_up is not None:
+            self._wake_up.cancel()
+        self._wakes_at = due_at
+        self._wake_up = self.state.clock.call_later(max(0.0, due_at - self.state.now()), self._unblock)
 
     def _unblock(self) -> None:
-        """The unblocking interval is over; or a later one is under way, if what the timer was set for was forgotten."""
-        self._unblocking = None
+        """What was due first is; or something later is, if what the timer was set for was forgotten."""
+        self._wake_up = None
         self._dispatcher.unblock(self.state.now())
         self.flush()
 
@@ -277,7 +293,7 @@ class Subscription:
             # A process that is stopped right here wakes up with frames that are another replica's to deliver.
             subscriber.link.limit(leases.end - self.state.now())
         extras = self.consumers.extras if self._whole is None else self._whole.receiving.extras
-        if self.outbox.write(subscriber.link, worker, extras):
+        if self.outbox.write(subscriber.link, worker, subscriber.stamped(extras)):
             return
         # The rest follows when the client reads again, see `SubscribedWorker.writability_changed`.
         self._dispatcher.touched.append(worker)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING
+from shlex import quote
+from typing import TYPE_CHECKING, Final
 
+from proxy.core.blame import Blame, BlamedWorker, blame
 from proxy.core.summary import DispatcherSummary, WorkerSummary, dispatcher_summary, worker_summary, workers_by_name
+from proxy.core.verdict import Surroundings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -13,6 +16,9 @@ if TYPE_CHECKING:
     from proxy.core.histogram import HistogramStatistics
     from proxy.net.subscription.state import SubscriptionState
     from proxy.net.subscription.subscription import Subscription
+
+DEFAULT_PLACE: Final = "persistent://public/default/"
+"""Left out of a topic's name on a command line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +54,13 @@ class SubscriptionSummary:
     opening_bytes: int
     budget_stops: int
     dispatch_latency: HistogramStatistics
+    blame: Blame
+    """Which workers keep messages from being worked on."""
     dispatcher: DispatcherSummary
+
+    def blamed_workers(self) -> Iterator[BlamedWorkerSummary]:
+        """Them, one by one."""
+        return (BlamedWorkerSummary(self.topic, self.subscription, worker) for worker in self.blame.workers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +72,15 @@ class SubscribedWorkerSummary:
     oldest_unacknowledged_s: float
     """As for the whole subscription."""
     worker: WorkerSummary
+
+
+@dataclass(frozen=True, slots=True)
+class BlamedWorkerSummary:
+    """A worker that keeps messages from being worked on, named however many workers metrics may name."""
+
+    topic: str
+    subscription: str
+    worker: BlamedWorker
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,8 +124,28 @@ def subscription_summary(subscription: Subscription) -> SubscriptionSummary:
         opening_bytes=consumers.queued_bytes,
         budget_stops=consumers.budget_stops,
         dispatch_latency=subscription.outbox.dispatch_latency.statistics(),
+        blame=blame(state.dispatcher, surroundings_of(subscription), state.now()),
         dispatcher=dispatcher,
         **asdict(state.counters),
+    )
+
+
+def surroundings_of(subscription: Subscription, lease: str = "") -> Surroundings:
+    """What a verdict needs besides the dispatcher; `lease` is its field of that name."""
+    state, consumers = subscription.state, subscription.consumers
+    settings, workers = state.settings, len(state.dispatcher.workers)
+    by_workers = settings.look_ahead_messages_per_worker * workers < settings.look_ahead_messages_per_subscription
+    bound = f"look_ahead_messages_per_{'worker' if by_workers else 'subscription'}"
+    topic = state.topic.removeprefix(DEFAULT_PLACE)
+    return Surroundings(
+        target=f"{quote(topic.removeprefix('persistent://'))} {quote(state.name)}",
+        upstream=consumers.state.value,
+        upstream_error=consumers.last_error,
+        behind=consumers.behind,
+        look_ahead_messages=settings.look_ahead_messages(workers),
+        more_look_ahead=f"{bound}={2 * getattr(settings, bound)}",
+        memory_bytes=settings.subscription_memory_bytes,
+        lease=lease,
     )
 
 

@@ -4,8 +4,14 @@ A state machine without IO: locate the topic's broker, subscribe, be ready; when
 gone, back off and begin again, for as long as there are workers. What the dispatcher holds survives all of that (G4).
 
 A first subscribe that fails is the workers' business: they get the broker's own error. Later failures are ours: they
-are retried for ever, counted, and shown, because the workers hold messages that must be acknowledged one day. The
-consumer of a stream is no worker's business even at first: the replica that had the stream before may be about to go.
+are retried for ever, counted, and shown, because the workers hold messages that must be acknowledged one day.
+
+A consumer of all slots for itself may be let in because the broker has found the one before it dead. It was beside that
+one then, and is given what that one had as redeliveries, in no order that batches of several keys could keep. So it
+leaves and comes again: to a subscription without consumers, which begins at its first message that is not acknowledged.
+
+The consumer of a stream is no worker's business even at first: the replica that had the stream before may be about to
+go.
 """
 
 from __future__ import annotations
@@ -37,6 +43,9 @@ if TYPE_CHECKING:
 
 STEADY_S: Final = 1.0
 """A consumer that stood so long and is lost comes back at once; one that is lost sooner backs off further."""
+
+BESIDE_S: Final = 0.05
+"""An answer to an owner's SUBSCRIBE that took so long may have waited for its former consumer's end."""
 
 STREAM_BACKOFF_MS_MAX: Final = 1_000
 """For a stream's consumer: its former owner is about to leave, and its keys wait meanwhile."""
@@ -94,6 +103,10 @@ class SubscriptionUpstream:
         self._ready_at = 0.0
         self._attempt = 0
         self._held_back = False
+        self._asked_at = 0.0
+        self._beside = False
+        """Whether the broker said that another consumer has our slots, since we were let in last."""
+        self._comes_again = False
         self.state = UpstreamState.IDLE
         self.link: BrokerLink | None = None
         """Set while ready, and only then."""
@@ -171,6 +184,7 @@ class SubscriptionUpstream:
             return
         self.state = UpstreamState.SUBSCRIBING
         self._subscribing = result
+        self._asked_at = self._clock.now()
         self.consumer_id = result.new_consumer(self._consumer)
         subscribe = pb.CommandSubscribe()
         subscribe.CopyFrom(self._template)
@@ -197,7 +211,11 @@ class SubscriptionUpstream:
             close_at(link, self.consumer_id)
             self._retry("it was held back meanwhile", at_once=True)
             return
+        if self._was_beside():
+            self._come_again(attempt, link)
+            return
         self._subscribing = None
+        self._comes_again = False
         self.link = link
         self.state = UpstreamState.READY
         self._ready_at = self._clock.now()
@@ -222,7 +240,25 @@ class SubscriptionUpstream:
 
         link.request(lambda request_id: commands.get_last_message_id(consumer_id, request_id), answered)
 
+    def _was_beside(self) -> bool:
+        """Whether another consumer of all slots may have been at the broker when it let this one in."""
+        if self._template.keySharedMeta.keySharedMode != pb.STICKY or self._persistent:
+            return False
+        late = self._clock.now() - self._asked_at >= BESIDE_S
+        return self._beside or (late and not self._comes_again)
+
+    def _come_again(self, attempt: int, link: BrokerLink) -> None:
+        self._end(UpstreamState.BACKING_OFF)
+        self._beside, self._comes_again, self._failures = False, True, 0
+
+        def closed() -> None:
+            if attempt == self._attempt and self.state is UpstreamState.BACKING_OFF and not self._held_back:
+                self.open()
+
+        close_at(link, self.consumer_id, closed)
+
     def _failed(self, error: Exception) -> None:
+        self._beside = self._beside or self._contended(error)
         if not self.connects and not self._persistent and not self._contended(error):
             self._end(UpstreamState.CLOSED)
             self._on_refused(error)

@@ -6,18 +6,19 @@ after the worker left (nothing happens), and in any order with the others.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from proxy.core import acknowledgement
 from proxy.core.entry import delivery_key
 from proxy.core.positions import is_packable, pack
 from proxy.core.worker import Worker
-from proxy.errors import ClientError, KeylineError
+from proxy.errors import ClientError, KeylineError, OwnedElsewhere
 from proxy.net.message_ids import unmask
 from proxy.net.subscription.acks import Receipt, bits_of
 from proxy.wire import commands
 from proxy.wire import pulsar_pb2 as pb
 from proxy.wire.frames import encode_command
+from proxy.wire.messages import in_epoch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -27,12 +28,13 @@ if TYPE_CHECKING:
     from proxy.net.subscription.services import Services
     from proxy.net.subscription.state import SubscriptionState
     from proxy.net.subscription.upstream_consumers import UpstreamConsumers
+    from proxy.wire.messages import Extras
 
-IDS_AT_ONCE = 2_000
+IDS_AT_ONCE: Final = 2_000
 """Messages of one ACK or REDELIVER that are looked at in one go. Clients group a thousand; a frame has room for more
 than half a million."""
 
-PERMITS_MAX = (1 << 31) - 1
+PERMITS_MAX: Final = (1 << 31) - 1
 """More than any client grants; a wire value beyond it is taken as this."""
 
 
@@ -72,7 +74,9 @@ class SubscribedWorker:
         self._requests = requests
         self._owner = owner
         self._lost = False
+        self._answered = False
         self._early_permits = 0
+        self._epoch = 0
         services.quota.worker_came()
 
     # ---- life -------------------------------------------------------------------------------------------------
@@ -82,22 +86,33 @@ class SubscribedWorker:
         """As `Asker` says."""
         return self.worker is not None
 
+    @property
+    def unacked(self) -> int:
+        """As the port says."""
+        return 0 if self.worker is None or self.ended else self.worker.unacked
+
     def joined(self, worker: Worker, owner: WorkerOwner) -> None:
         """The dispatcher took the worker: tell the client, and hand over what it granted meanwhile."""
-        self.worker, self._owner = worker, owner
-        self.tell(commands.success(self.command.request_id))
+        self.shut_out(owner)
+        self.worker = worker
         if not self.link.writable:
             self.writability_changed(writable=False)
         if self._early_permits:
             permits, self._early_permits = self._early_permits, 0
             self.flow(permits)
 
+    def shut_out(self, owner: WorkerOwner) -> None:
+        """Tell the client that it is subscribed; what it grants is kept until it has joined."""
+        self._owner = owner
+        if not self._answered:
+            self._answered = True
+            self.tell(commands.success(self.command.request_id))
+
     def refuse(self, error: Exception) -> None:
-        """The client's SUBSCRIBE fails, unless it has gone already."""
+        """The client's SUBSCRIBE fails here, unless it has gone already."""
         if not self.ended:
             self._end()
-            self.tell_error(self.command.request_id, error)
-            self.link.forget()
+            refuse(self.link, self.command.request_id, error)
 
     def end(self) -> None:
         """The gateway ends the consumer: the client reconnects by itself."""
@@ -174,11 +189,19 @@ class SubscribedWorker:
             self._state.counters.acks_refused += 1
             self._answer_ack(command, refusal)
             return
-        if len(command.message_id) <= IDS_AT_ONCE:
-            self._apply_acks(command.message_id)
-            self._acked(command)
-        else:
-            self._by_pieces(command.message_id, self._apply_acks, lambda: self._acked(command))
+        self._by_pieces(command.message_id, self._apply_acks, lambda: self._acked(command))
+
+    def acked_whole(self, ids: list[int]) -> None:
+        """As `ack`, of a command that can be meant for Key_Shared, is not long, and wants no answer."""
+        worker, state = self.worker, self._state
+        if worker is None or self.ended:
+            return
+        dispatcher, now = state.dispatcher, state.now()
+        for index in range(0, len(ids), 2):
+            ledger, entry = ids[index], ids[index + 1]
+            key = (ledger << 40) + entry if entry < 1 << 40 else delivery_key(ledger, entry, -1)
+            acknowledgement.ack(dispatcher, worker, key, now)
+        state.schedule_flush()
 
     def _acked(self, command: pb.CommandAck) -> None:
         """All of it was applied."""
@@ -194,6 +217,10 @@ class SubscribedWorker:
         done: Callable[[], None],
     ) -> None:
         """Handle very many ids of one command in slices; what the worker sends next waits for them."""
+        if len(places) <= IDS_AT_ONCE:
+            handle(places)
+            done()
+            return
         starts = range(0, len(places), IDS_AT_ONCE)
 
         def some(start: int) -> None:
@@ -233,9 +260,9 @@ class SubscribedWorker:
         self.tell(encode_command(pb.BaseCommand(type=pb.BaseCommand.ACK_RESPONSE, ackResponse=response)))
 
     def redeliver(self, command: pb.CommandRedeliverUnacknowledgedMessages) -> None:
-        """Some messages again, or all."""
-        if len(command.message_ids) <= IDS_AT_ONCE:
-            self._redeliver(command.message_ids)
+        """Some messages again, or all; with an epoch, all but some."""
+        if command.consumer_epoch:
+            self._redeliver_others(command)
         else:
             self._by_pieces(command.message_ids, self._redeliver, self._state.schedule_flush)
 
@@ -246,7 +273,36 @@ class SubscribedWorker:
         keys = [_key_of(place) for place in places] if places else None
         state = self._state
         acknowledgement.redeliver(state.dispatcher, worker, keys, state.now())
-        state.schedule_flush()
+
+    def _redeliver_others(self, command: pb.CommandRedeliverUnacknowledgedMessages) -> None:
+        """However many are named, all others are given back in one go: nothing is sent in between.
+
+        An id with an ack set is wanted again, see `commands.redeliver_unseen`.
+        """
+        kept: set[int] = set()
+        wanted: list[int] = []
+        epoch = command.consumer_epoch
+
+        def keep(places: Sequence[pb.MessageIdData]) -> None:
+            for place in places:
+                if place.ack_set:
+                    wanted.append(_key_of(place))
+                else:
+                    kept.add(_key_of(place))
+
+        def give_back() -> None:
+            worker = self.worker
+            if worker is not None and not self.ended:
+                self._epoch = epoch
+                state = self._state
+                acknowledgement.redeliver_others(state.dispatcher, worker, kept, wanted, state.now())
+                state.schedule_flush()
+
+        self._by_pieces(command.message_ids, keep, give_back)
+
+    def stamped(self, extras: Extras) -> Extras:
+        """The extras of what is sent to it now."""
+        return in_epoch(extras, self._epoch) if self._epoch else extras
 
     # ---- requests ---------------------------------------------------------------------------------------------
 
@@ -289,6 +345,13 @@ class SubscribedWorker:
             state = self._state
             state.dispatcher.set_writable(self.worker, writable, state.now())
             state.schedule_flush()
+
+
+def refuse(link: WorkerLink, request_id: int, error: Exception) -> None:
+    """Tell a client that its SUBSCRIBE failed, unless another replica is to answer it."""
+    if not (isinstance(error, OwnedElsewhere) and link.lead_on()):
+        link.send(error_frame(request_id, error))
+        link.forget()
 
 
 def error_frame(request_id: int, error: Exception) -> bytes:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from proxy.net.websocket.dead_letters import DeadLetters
     from proxy.net.websocket.message import SocketMessage
-    from proxy.net.websocket.places import Place
+    from proxy.net.websocket.message_position import MessagePosition
 
 
 class DeadLetterPublishing:
@@ -27,8 +27,8 @@ class DeadLetterPublishing:
         self,
         redeliveries_max: int | None,
         dead_letters: DeadLetters,
-        gone: Callable[[Place], None],
-        again: Callable[[set[Place]], None],
+        gone: Callable[[MessagePosition], None],
+        again: Callable[[set[MessagePosition]], None],
     ) -> None:
         """`gone` gets each published message; `again` the messages of an entry that are to be returned now.
 
@@ -38,14 +38,14 @@ class DeadLetterPublishing:
         self._dead_letters = dead_letters
         self._gone = gone
         self._again = again
-        self._last_tries: dict[Place, SocketMessage] = {}
-        self._under_way: dict[EntryKey, set[Place]] = {}
-        self._held_up: dict[EntryKey, set[Place]] = {}
+        self._last_tries: dict[MessagePosition, SocketMessage] = {}
+        self._under_way: dict[EntryKey, set[MessagePosition]] = {}
+        self._held_up: dict[EntryKey, set[MessagePosition]] = {}
         """To be returned once no message of the entry is being published."""
 
-    def __contains__(self, place: Place) -> bool:
+    def __contains__(self, position: MessagePosition) -> bool:
         """Whether it is being published."""
-        return place in self._under_way.get(entry_key(place), ())
+        return position in self._under_way.get(entry_key(position), ())
 
     def sent(self, message: SocketMessage) -> None:
         """The client has it, possibly at its last attempt."""
@@ -53,11 +53,11 @@ class DeadLetterPublishing:
         if self._redeliveries_max is None or message.encryption is not None:
             return
         if message.redelivery_count >= self._redeliveries_max:
-            self._last_tries[message.place] = message
+            self._last_tries[message.position] = message
 
-    def settled(self, place: Place) -> None:
+    def settled(self, position: MessagePosition) -> None:
         """The client has settled it."""
-        self._last_tries.pop(place, None)
+        self._last_tries.pop(position, None)
 
     def stop(self) -> None:
         """The worker has left."""
@@ -65,32 +65,32 @@ class DeadLetterPublishing:
         self._under_way.clear()
         self._dead_letters.stop()
 
-    def take(self, places: Iterable[Place]) -> set[Place]:
+    def take(self, positions: Iterable[MessagePosition]) -> set[MessagePosition]:
         """Publish messages at their last attempt; returns the others that may be returned now."""
         rest = set()
-        for place in places:
-            message = self._last_tries.pop(place, None)
+        for position in positions:
+            message = self._last_tries.pop(position, None)
             if message is None:
-                rest.add(place)
+                rest.add(position)
             else:
-                self._under_way.setdefault(entry_key(place), set()).add(place)
-                self._dead_letters.put(message, partial(self._done, place))
-        for place in list(rest):
-            if entry_key(place) in self._under_way:
-                rest.discard(place)
-                self._held_up.setdefault(entry_key(place), set()).add(place)
+                self._under_way.setdefault(entry_key(position), set()).add(position)
+                self._dead_letters.put(message, partial(self._done, position))
+        for position in list(rest):
+            if entry_key(position) in self._under_way:
+                rest.discard(position)
+                self._held_up.setdefault(entry_key(position), set()).add(position)
         return rest
 
-    def _done(self, place: Place, kept: bool) -> None:  # noqa: FBT001 - `dead_letters.Done`
-        key = entry_key(place)
+    def _done(self, position: MessagePosition, kept: bool) -> None:  # noqa: FBT001 - `dead_letters.Done`
+        key = entry_key(position)
         under_way = self._under_way.get(key)
         if under_way is None:
             return
-        under_way.discard(place)
+        under_way.discard(position)
         if kept:
-            self._gone(place)
+            self._gone(position)
         else:
-            self._held_up.setdefault(key, set()).add(place)
+            self._held_up.setdefault(key, set()).add(position)
         if not under_way:
             del self._under_way[key]
             if held_up := self._held_up.pop(key, None):

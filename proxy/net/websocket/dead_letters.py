@@ -27,8 +27,8 @@ from proxy.wire.metadata import build_tail
 if TYPE_CHECKING:
     from proxy.net.ports import Clock, Timer
     from proxy.net.websocket.message import SocketMessage
+    from proxy.net.websocket.message_position import MessagePosition
     from proxy.net.websocket.pipe import Pipe, PipeClient
-    from proxy.net.websocket.places import Place
     from proxy.socket_request import SocketRequest
 
 log = structlog.get_logger("keyline.websocket")
@@ -176,7 +176,7 @@ class DeadLetters:
         self._watch()
 
     def _send_frame(self, message: SocketMessage, sequence: int) -> bytes:
-        origin = _origin(message.place)
+        origin = _origin(message.position)
         added = {
             "REAL_TOPIC": message.topic,
             "REAL_SUBSCRIPTION": self._request.subscription,
@@ -242,8 +242,8 @@ class DeadLetters:
             pipe.leave(reason)
 
 
-def _origin(place: Place) -> str:
+def _origin(position: MessagePosition) -> str:
     """The message's entry; a slice does not know the index in the original batch."""
-    entry = pb.MessageIdData(ledgerId=place.ledger, entryId=place.entry)
+    entry = pb.MessageIdData(ledgerId=position.ledger, entryId=position.entry)
     unmask(entry)
-    return f"{entry.ledgerId}:{entry.entryId}:{place.partition}"
+    return f"{entry.ledgerId}:{entry.entryId}:{position.partition}"

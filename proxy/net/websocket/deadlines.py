@@ -7,36 +7,36 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from proxy.net.ports import Clock, Timer
-    from proxy.net.websocket.places import Place
+    from proxy.net.websocket.message_position import MessagePosition
 
 
 class Deadlines:
     """Messages in the order they are due; one timer for all of them."""
 
-    def __init__(self, clock: Clock, delay_s: float | None, due: Callable[[list[Place]], None]) -> None:
+    def __init__(self, clock: Clock, delay_s: float | None, due: Callable[[list[MessagePosition]], None]) -> None:
         """`due` gets the items whose time is over; without a delay none are due."""
         self._clock = clock
         self._delay_s = delay_s
         self._due = due
-        self._at: dict[Place, float] = {}
+        self._at: dict[MessagePosition, float] = {}
         self._timer: Timer | None = None
 
-    def __contains__(self, place: Place) -> bool:
+    def __contains__(self, position: MessagePosition) -> bool:
         """Whether its time runs."""
-        return place in self._at
+        return position in self._at
 
-    def add(self, place: Place) -> None:
+    def add(self, position: MessagePosition) -> None:
         """Start its time, or restart it."""
         if self._delay_s is None:
             return
-        self._at.pop(place, None)
-        self._at[place] = self._clock.now() + self._delay_s
+        self._at.pop(position, None)
+        self._at[position] = self._clock.now() + self._delay_s
         if self._timer is None:
             self._timer = self._clock.call_later(self._delay_s, self._look)
 
-    def discard(self, place: Place) -> bool:
+    def discard(self, position: MessagePosition) -> bool:
         """Remove one; returns whether it was here."""
-        return self._at.pop(place, None) is not None
+        return self._at.pop(position, None) is not None
 
     def stop(self) -> None:
         """Forget all."""
@@ -49,12 +49,12 @@ class Deadlines:
         self._timer = None
         now = self._clock.now()
         over = []
-        for place, at in self._at.items():
+        for position, at in self._at.items():
             if at > now:
                 self._timer = self._clock.call_later(at - now, self._look)
                 break
-            over.append(place)
-        for place in over:
-            del self._at[place]
+            over.append(position)
+        for position in over:
+            del self._at[position]
         if over:
             self._due(over)

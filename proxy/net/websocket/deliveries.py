@@ -16,6 +16,7 @@ import structlog
 from proxy.net.websocket.chunks import Chunks
 from proxy.net.websocket.in_flight import EntryKey, entry_key
 from proxy.net.websocket.link import CloseCode
+from proxy.net.websocket.message_position import WHOLE, MessagePosition
 from proxy.net.websocket.opening import (
     TooLargeError,
     UnreadableError,
@@ -24,14 +25,13 @@ from proxy.net.websocket.opening import (
     plain_payload,
     read_entry,
 )
-from proxy.net.websocket.places import WHOLE, Place
 from proxy.net.websocket.receipts import ack_frame, ack_of
 from proxy.wire import commands
 from proxy.wire import pulsar_pb2 as pb
-from proxy.wire.messages import parse_message
+from proxy.wire.messages import epoch_mark, parse_message
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 
     from proxy.net.ports import Clock
     from proxy.net.subscription.openings import Elsewhere, Openings
@@ -55,9 +55,9 @@ class _Opened:
 
     consumer_id: int
     entry: Entry
-    chunks: tuple[Place, ...]
-    """The places of a chunked message's chunks except the last."""
-    messages: Iterator[SocketMessage | Place] | None
+    chunks: tuple[MessagePosition, ...]
+    """The positions of a chunked message's chunks except the last."""
+    messages: Iterator[SocketMessage | MessagePosition] | None
     """None while the entry is decompressed in the background."""
     permits_left: int
     """Permits of messages that have not been delivered."""
@@ -77,10 +77,10 @@ class Deliveries:
         permits: Permits,
         clock: Clock,
         openings: Openings,
-        deliver: Callable[[SocketMessage, tuple[Place, ...]], int],
+        deliver: Callable[[SocketMessage, tuple[MessagePosition, ...]], int],
         failed: Callable[[int, str], None],
     ) -> None:
-        """`deliver` gets each message when there is room, with the places of its chunks except the last.
+        """`deliver` gets each message when there is room, with the positions of its chunks except the last.
 
         It returns the approximate number of bytes. `failed` gets a close code and a reason when delivery must end.
         """
@@ -92,6 +92,9 @@ class Deliveries:
         self._deliver = deliver
         self._failed = failed
         self._topics: Sequence[tuple[str, int]] = ()
+        self._epochs: list[int] = []
+        self._marks: list[bytes] = []
+        """By consumer, how what was sent in its epoch can be told from what was sent before it."""
         self._chunks = Chunks(clock, self._discard_chunks)
         self._frames: deque[bytes] = deque()
         self._current: _Opened | None = None
@@ -101,6 +104,8 @@ class Deliveries:
     def open(self, topics: Sequence[tuple[str, int]]) -> None:
         """These are the consumers' topics and partitions, in the order of their ids. Permits are granted now."""
         self._topics = topics
+        self._epochs = [0] * len(topics)
+        self._marks = [b""] * len(topics)
         self.soon()
 
     def stop(self) -> None:
@@ -115,28 +120,22 @@ class Deliveries:
         self._frames.append(frame)
         self.soon()
 
-    def take_back(self, consumer_id: int, entries: Iterable[EntryKey]) -> set[tuple[int, int]]:
-        """These entries are returned, together with the consumer's entries whose delivery has not started.
+    def start_epoch(self, consumer_id: int, entries: Container[EntryKey]) -> tuple[set[tuple[int, int]], int]:
+        """Drop these entries, and the consumer's whose delivery has not started, those on their way here included.
 
-        Otherwise later messages of a key would come first. Returns ledger and entry of all of them.
+        Otherwise later messages of a key would come before those that are returned. Gives ledger and entry of what goes
+        on being delivered, and the number of the epoch in which the dropped ones come again.
         """
-        taken = {(place.ledger, place.entry) for place in self._chunks.take_back(self._topics[consumer_id][1])}
+        self._chunks.forget(self._topics[consumer_id][1])
+        epoch = self._epochs[consumer_id] = self._epochs[consumer_id] + 1
+        self._marks[consumer_id] = epoch_mark(epoch)
         current = self._current
-        if current is not None and current.consumer_id == consumer_id:
-            key = entry_key(current.entry.place)
-            if key in entries or not current.touched:
-                taken.update((place.ledger, place.entry) for place in (current.entry.place, *current.chunks))
-                self._close_current()
-        kept: deque[bytes] = deque()
-        for frame in self._frames:
-            head = parse_message(frame)
-            if head.consumer_id != consumer_id:
-                kept.append(frame)
-                continue
-            self._permits.used(consumer_id, self._permits_of(head))
-            taken.add((head.ledger, head.entry))
-        self._frames = kept
-        return taken
+        if current is None or current.consumer_id != consumer_id:
+            return set(), epoch
+        if entry_key(current.entry.position) in entries or not current.touched:
+            self._close_current()
+            return set(), epoch
+        return {(each.ledger, each.entry) for each in (current.entry.position, *current.chunks)}, epoch
 
     def soon(self) -> None:
         """Called when there may be work: room, messages, permits to grant."""
@@ -192,7 +191,7 @@ class Deliveries:
         if message is None:
             self._close_current()
             return 0
-        if isinstance(message, Place):
+        if isinstance(message, MessagePosition):
             self._acknowledge(consumer_id, [message])
             return 0
         current.touched = True
@@ -223,14 +222,17 @@ class Deliveries:
         """Start an entry; returns the number of bytes decompressed on the event loop."""
         head = parse_message(frame)
         consumer_id = head.consumer_id
+        if not head.extras.message.endswith(self._marks[consumer_id]):
+            self._permits.used(consumer_id, self._permits_of(head))
+            return 0
         try:
             entry = read_entry(head, *self._topics[consumer_id])
         except UnreadableError as error:
             self._permits.used(consumer_id, 1)
-            place = Place(self._topics[consumer_id][1], head.ledger, head.entry, WHOLE, 0)
-            self._discard(consumer_id, [place], str(error), error.why)
+            position = MessagePosition(self._topics[consumer_id][1], head.ledger, head.entry, WHOLE, 0)
+            self._discard(consumer_id, [position], str(error), error.why)
             return 0
-        chunks: tuple[Place, ...] = ()
+        chunks: tuple[MessagePosition, ...] = ()
         payload: bytes | None = entry.payload
         if entry.encrypted and self._request.encrypted != "CONSUME":
             self._keep_from_client(entry, consumer_id)
@@ -269,36 +271,36 @@ class Deliveries:
         self.soon()
 
     def _unreadable(self, current: _Opened, error: UnreadableError) -> None:
-        self._discard(current.consumer_id, (*current.chunks, current.entry.place), str(error), error.why)
+        self._discard(current.consumer_id, (*current.chunks, current.entry.position), str(error), error.why)
         self._close_current()
 
     def _keep_from_client(self, entry: Entry, consumer_id: int) -> None:
         """For a client that takes no encrypted messages: acknowledge them if it wants that, or withhold them."""
         if self._request.encrypted == "DISCARD":
-            self._discard(consumer_id, [entry.place], "encrypted", pb.CommandAck.DecryptionError)
+            self._discard(consumer_id, [entry.position], "encrypted", pb.CommandAck.DecryptionError)
         elif not self._held_back_told:
             self._held_back_told = True
             log.warning("encrypted messages withheld", peer=self._request.peer, topic=entry.topic)
 
-    def _discard_chunks(self, places: list[Place], why: str) -> None:
+    def _discard_chunks(self, positions: list[MessagePosition], why: str) -> None:
         for consumer_id, (_, partition) in enumerate(self._topics):
-            of_it = [place for place in places if place.partition == partition]
+            of_it = [position for position in positions if position.partition == partition]
             if of_it:
                 self._discard(consumer_id, of_it, why, pb.CommandAck.BatchDeSerializeError)
 
     def _discard(
-        self, consumer_id: int, places: Iterable[Place], reason: str, why: pb.CommandAck.ValidationError
+        self, consumer_id: int, positions: Iterable[MessagePosition], reason: str, why: pb.CommandAck.ValidationError
     ) -> None:
         """Acknowledge entries that no client could read, as Pulsar's clients do."""
-        named = list(places)
-        entries = [f"{place.ledger}:{place.entry}" for place in named]
+        named = list(positions)
+        entries = [f"{position.ledger}:{position.entry}" for position in named]
         log.warning("unreadable message discarded", peer=self._request.peer, entries=entries, reason=reason)
         self._acknowledge(consumer_id, named, why)
 
     def _acknowledge(
-        self, consumer_id: int, places: list[Place], why: pb.CommandAck.ValidationError | None = None
+        self, consumer_id: int, positions: list[MessagePosition], why: pb.CommandAck.ValidationError | None = None
     ) -> None:
-        ack = ack_of(consumer_id, (place.to_acknowledge() for place in places))
+        ack = ack_of(consumer_id, (position.to_acknowledge() for position in positions))
         if why is not None:
             ack.validation_error = why
         self._pipe.send(ack_frame(ack))

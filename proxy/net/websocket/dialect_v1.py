@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from proxy.net.websocket.json_words import base64, encryption_context, place_of, read_object, to_json
+from proxy.net.websocket.json_words import base64, encryption_context, position_of, read_object, to_json
 from proxy.net.websocket.words import (
     Acknowledge,
     AskEndOfTopic,
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from proxy.net.websocket.link import Frame
     from proxy.net.websocket.message import SocketMessage
-    from proxy.net.websocket.places import Place
+    from proxy.net.websocket.message_position import MessagePosition
 
 PLACES_MAX = 1_000
 """Messages that one command may name."""
@@ -67,7 +67,7 @@ class DialectV1:
         """As the protocol says; absent values are omitted."""
         values: dict[str, Any] = {
             "type": "message",
-            "messageId": message.place.message_id,
+            "messageId": message.position.message_id,
             "topic": message.topic,
             "slot": self._slot_of(message.sticky_key),
             "attempt": message.redelivery_count + 1,
@@ -120,12 +120,12 @@ def _request_id(said: dict[str, Any]) -> int | None:
     return None if value is None else whole_number(value, "requestId")
 
 
-def _places(said: dict[str, Any], request_id: int | None) -> tuple[Place, ...]:
+def _places(said: dict[str, Any], request_id: int | None) -> tuple[MessagePosition, ...]:
     ids = said.get("messageIds")
     if not isinstance(ids, list) or not 1 <= len(ids) <= PLACES_MAX:
         message = f"messageIds should be a list of 1 to {PLACES_MAX} ids"
         raise WordError(message, request_id)
-    return tuple(place_of(value, request_id) for value in ids)
+    return tuple(position_of(value, request_id) for value in ids)
 
 
 def _decoded(message: SocketMessage) -> bytes | None:

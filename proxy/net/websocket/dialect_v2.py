@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from proxy.net.websocket.json_words import base64, encryption_context, place_of, read_object, to_json
+from proxy.net.websocket.json_words import base64, encryption_context, position_of, read_object, to_json
 from proxy.net.websocket.words import (
     Acknowledge,
     AskEndOfTopic,
@@ -38,16 +38,16 @@ class DialectV2:
             case "unsubscribe":
                 return Unsubscribe()
             case "negativeAcknowledge":
-                return Refuse((place_of(said.get("messageId")),))
+                return Refuse((position_of(said.get("messageId")),))
             case "isEndOfTopic":
                 return AskEndOfTopic()
             case _:
-                return Acknowledge((place_of(said.get("messageId")),), None)
+                return Acknowledge((position_of(said.get("messageId")),), None)
 
     def message(self, message: SocketMessage) -> Frame:
         """As the protocol says."""
         values: dict[str, Any] = {
-            "messageId": message.place.message_id,
+            "messageId": message.position.message_id,
             "payload": base64(message.payload),
             "properties": message.properties,
             "publishTime": moment(message.publish_time_ms),

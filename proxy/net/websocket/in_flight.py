@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, TypeAlias
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from proxy.net.websocket.places import Place
+    from proxy.net.websocket.message_position import MessagePosition
 
 EntryKey: TypeAlias = tuple[int, int, int]
 """Partition, ledger, entry."""
 
 
-def entry_key(place: Place) -> EntryKey:
+def entry_key(position: MessagePosition) -> EntryKey:
     """The entry of a message."""
-    return place[:3]
+    return position[:3]
 
 
 class InFlight:
@@ -27,36 +27,45 @@ class InFlight:
 
     def __init__(self) -> None:
         """Empty."""
-        self._entries: dict[EntryKey, dict[Place, tuple[Place, ...]]] = {}
+        self._entries: dict[EntryKey, dict[MessagePosition, tuple[MessagePosition, ...]]] = {}
         self._count = 0
 
     def __len__(self) -> int:
         """Count messages."""
         return self._count
 
-    def __contains__(self, place: Place) -> bool:
+    def __contains__(self, position: MessagePosition) -> bool:
         """Whether the client holds it."""
-        return place in self._entries.get(entry_key(place), ())
+        return position in self._entries.get(entry_key(position), ())
 
-    def sent(self, place: Place, chunks: Iterable[Place] = ()) -> None:
+    def sent(self, position: MessagePosition, chunks: Iterable[MessagePosition] = ()) -> None:
         """The client holds it now; `chunks` are entries that are acknowledged with it."""
-        entry = self._entries.setdefault(entry_key(place), {})
-        if place not in entry:
+        entry = self._entries.setdefault(entry_key(position), {})
+        if position not in entry:
             self._count += 1
-        entry[place] = tuple(chunks)
+        entry[position] = tuple(chunks)
 
-    def acknowledged(self, place: Place) -> tuple[Place, ...] | None:
+    def acknowledged(self, position: MessagePosition) -> tuple[MessagePosition, ...] | None:
         """Remove it; returns the chunks to acknowledge with it, None if the client does not hold it."""
-        entry = self._entries.get(entry_key(place))
-        chunks = None if entry is None else entry.pop(place, None)
+        entry = self._entries.get(entry_key(position))
+        chunks = None if entry is None else entry.pop(position, None)
         if chunks is None or entry is None:
             return None
         self._count -= 1
         if not entry:
-            del self._entries[entry_key(place)]
+            del self._entries[entry_key(position)]
         return chunks
 
-    def given_back(self, key: EntryKey) -> list[tuple[Place, tuple[Place, ...]]]:
+    def entries(self, partition: int) -> set[tuple[int, int]]:
+        """Ledger and entry of all that the client holds of a partition, chunks included."""
+        held = set()
+        for (of, ledger, entry), messages in self._entries.items():
+            if of == partition:
+                held.add((ledger, entry))
+                held.update((each.ledger, each.entry) for chunks in messages.values() for each in chunks)
+        return held
+
+    def given_back(self, key: EntryKey) -> list[tuple[MessagePosition, tuple[MessagePosition, ...]]]:
         """Remove an entry; returns every message of it that the client held, with its chunks."""
         entry = self._entries.pop(key, {})
         self._count -= len(entry)

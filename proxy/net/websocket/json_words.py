@@ -6,7 +6,7 @@ import json
 from base64 import b64encode
 from typing import TYPE_CHECKING, Any
 
-from proxy.net.websocket.places import Place, read_place
+from proxy.net.websocket.message_position import MessagePosition, read_message_position
 from proxy.net.websocket.words import WordError
 
 if TYPE_CHECKING:
@@ -44,13 +44,13 @@ def read_object(frame: Frame) -> dict[str, Any]:
     return value
 
 
-def place_of(value: object, request_id: int | None = None) -> Place:
+def position_of(value: object, request_id: int | None = None) -> MessagePosition:
     """Read a messageId. Raises `WordError`."""
     if not isinstance(value, str):
         message = f"messageId is {str(value)[:SHOWN_MAX]!r}, it should be the text that came with the message"
         raise WordError(message, request_id)
     try:
-        return read_place(value)
+        return read_message_position(value)
     except ValueError as error:
         raise WordError(str(error), request_id) from error
 

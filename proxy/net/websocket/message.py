@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from proxy.net.websocket.places import Place
+    from proxy.net.websocket.message_position import MessagePosition
 
 
 class Encryption(NamedTuple):
@@ -24,7 +24,7 @@ class Encryption(NamedTuple):
 class SocketMessage(NamedTuple):
     """One message, its payload ready to use unless it is encrypted."""
 
-    place: Place
+    position: MessagePosition
     topic: str
     payload: bytes
     key: bytes | None

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from proxy.net.subscription.batch_slots import BATCH_MESSAGES_MAX
 from proxy.net.websocket.message import Encryption, SocketMessage
-from proxy.net.websocket.places import WHOLE, Place
+from proxy.net.websocket.message_position import WHOLE, MessagePosition
 from proxy.wire import pulsar_pb2 as pb
 from proxy.wire.batch import single_sticky_key, walk_batch
 from proxy.wire.codecs import decompress
@@ -50,9 +50,9 @@ class Entry(NamedTuple):
         return not can_peek(self.metadata)
 
     @property
-    def place(self) -> Place:
+    def position(self) -> MessagePosition:
         """Of the entry as a whole."""
-        return Place(self.partition, self.head.ledger, self.head.entry, WHOLE, 0)
+        return MessagePosition(self.partition, self.head.ledger, self.head.entry, WHOLE, 0)
 
 
 class UnreadableError(Exception):
@@ -103,10 +103,10 @@ def plain_payload(entry: Entry, payload: bytes) -> bytes:
         raise UnreadableError(str(error), pb.CommandAck.DecompressionError) from error
 
 
-def open_entry(entry: Entry, plain: bytes) -> Iterator[SocketMessage | Place]:
+def open_entry(entry: Entry, plain: bytes) -> Iterator[SocketMessage | MessagePosition]:
     """Each unacknowledged message of an entry, one by one on demand.
 
-    `plain` is its plain payload. A message that was compacted away has only its place. Raises `UnreadableError`,
+    `plain` is its plain payload. A message that was compacted away has only its position. Raises `UnreadableError`,
     possibly after messages that could be read.
     """
     metadata = entry.metadata
@@ -122,7 +122,7 @@ def open_entry(entry: Entry, plain: bytes) -> Iterator[SocketMessage | Place]:
             if not unacknowledged(index):
                 continue
             single = _single(entry, index, own, plain[start:end])
-            yield single.place if own.compacted_out else single
+            yield single.position if own.compacted_out else single
     except WireError as error:
         raise UnreadableError(str(error), pb.CommandAck.BatchDeSerializeError) from error
 
@@ -138,7 +138,7 @@ def _unacknowledged(ack_set: tuple[int, ...] | None) -> Callable[[int], bool]:
 def _whole(entry: Entry, payload: bytes, encryption: Encryption | None) -> SocketMessage:
     metadata = entry.metadata
     return SocketMessage(
-        place=entry.place,
+        position=entry.position,
         topic=entry.topic,
         payload=payload,
         key=metadata.partition_key if metadata.HasField("partition_key") else None,
@@ -159,7 +159,9 @@ def _whole(entry: Entry, payload: bytes, encryption: Encryption | None) -> Socke
 def _single(entry: Entry, index: int, own: SingleMessageMetadata, payload: bytes) -> SocketMessage:
     outer = entry.metadata
     return SocketMessage(
-        place=Place(entry.partition, entry.head.ledger, entry.head.entry, index, outer.num_messages_in_batch),
+        position=MessagePosition(
+            entry.partition, entry.head.ledger, entry.head.entry, index, outer.num_messages_in_batch
+        ),
         topic=entry.topic,
         payload=b"" if own.null_value else payload,
         key=own.partition_key if own.HasField("partition_key") else None,

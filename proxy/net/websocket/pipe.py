@@ -6,7 +6,6 @@ are gathered and handed over at the end of the loop's turn, and the end of the c
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, Protocol
 
 import structlog
@@ -46,7 +45,6 @@ class Pipe:
         self._client: PipeClient | None = None
         self._to_session: list[bytes] = []
         self._to_client: list[bytes] = []
-        self._in_step: list[Callable[[], None]] = []
         self._due = False
         self._reading = True
         self._closed: str | None = None
@@ -67,18 +65,9 @@ class Pipe:
             self._to_session.append(frame)
             self._soon()
 
-    def in_step(self, act: Callable[[], None]) -> None:
-        """Call when the client has everything that the session wrote, right before the session gets what is queued.
-
-        What is sent in the call is read by the session before it writes anything more.
-        """
-        self._in_step.append(act)
-        self._soon()
-
     def leave(self, reason: str) -> None:
         """Close; the session hears of it, the client hears nothing more."""
         self._client = None
-        self._in_step.clear()
         self._end(reason)
 
     def set_writable(self, writable: bool) -> None:  # noqa: FBT001 - the port's one bit of news
@@ -161,12 +150,9 @@ class Pipe:
             self._client.frames(self._splitter.feed(data))
         if not (self._reading or closed):
             return
-        acts, self._in_step = self._in_step, []
-        for act in acts:
-            act()
         if self._to_session and self._session is not None:
             queued, self._to_session = self._to_session, []
-            # In reads that are processed at once: the session answers nothing before it has all of it.
+            # In reads that are processed at once: what the client said before it left is not dropped with its end.
             for start in range(0, len(queued), FEW):
                 if self._session is not None:
                     self._session.received(b"".join(queued[start : start + FEW]))

@@ -25,9 +25,9 @@ def pieces(named: Iterable[pb.MessageIdData]) -> Iterator[list[pb.MessageIdData]
     """Split into acknowledgements that each fit into a frame."""
     piece: list[pb.MessageIdData] = []
     words = 0
-    for place in named:
-        piece.append(place)
-        words += len(place.ack_set)
+    for position in named:
+        piece.append(position)
+        words += len(position.ack_set)
         if words >= ACK_WORDS_MAX:
             yield piece
             piece, words = [], 0

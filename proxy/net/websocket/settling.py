@@ -14,7 +14,7 @@ from proxy.net.websocket.dead_letter_publishing import DeadLetterPublishing
 from proxy.net.websocket.dead_letters import DeadLetters
 from proxy.net.websocket.deadlines import Deadlines
 from proxy.net.websocket.in_flight import EntryKey, InFlight, entry_key
-from proxy.net.websocket.places import WHOLE
+from proxy.net.websocket.message_position import WHOLE
 from proxy.net.websocket.receipts import Receipt, ack_frame, ack_of, pieces
 from proxy.wire import commands
 
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from proxy.net.ports import Clock
     from proxy.net.websocket.deliveries import Deliveries
     from proxy.net.websocket.message import SocketMessage
+    from proxy.net.websocket.message_position import MessagePosition
     from proxy.net.websocket.permits import Permits
     from proxy.net.websocket.pipe import Pipe, PipeClient
-    from proxy.net.websocket.places import Place
     from proxy.net.websocket.requests import Requests
     from proxy.socket_request import SocketRequest
     from proxy.wire import pulsar_pb2 as pb
@@ -51,7 +51,7 @@ class Settling:
         self._permits = permits
         self._deliveries = deliveries
         self._in_flight = InFlight()
-        self._given_up: set[Place] = set()
+        self._given_up: set[MessagePosition] = set()
         """Refused, with their delay over: their permits are free already."""
         self._refused = Deadlines(clock, request.nack_delay_s, self._refused_long_enough)
         self._forgotten = Deadlines(clock, request.ack_timeout_s or None, self._take_back)
@@ -70,25 +70,27 @@ class Settling:
         self._forgotten.stop()
         self._dead_letters.stop()
 
-    def sent(self, message: SocketMessage, chunks: tuple[Place, ...]) -> None:
+    def sent(self, message: SocketMessage, chunks: tuple[MessagePosition, ...]) -> None:
         """The client has it; an earlier unsettled delivery of it no longer counts."""
-        place = message.place
-        if place in self._in_flight and not self._refused.discard(place) and place not in self._given_up:
+        position = message.position
+        if position in self._in_flight and not self._refused.discard(position) and position not in self._given_up:
             self._permits.settled()
-        self._in_flight.sent(place, chunks)
-        self._forgotten.add(place)
+        self._in_flight.sent(position, chunks)
+        self._forgotten.add(position)
         self._dead_letters.sent(message)
 
-    def refuse(self, places: Iterable[Place]) -> None:
+    def refuse(self, positions: Iterable[MessagePosition]) -> None:
         """Give these again, later. What the client does not hold is none of its business."""
-        for place in places:
-            if place in self._in_flight and place not in self._dead_letters:
-                if place not in self._refused:
+        for position in positions:
+            if position in self._in_flight and position not in self._dead_letters:
+                if position not in self._refused:
                     self._permits.settled()
-                self._refused.add(place)
-                self._forgotten.discard(place)
+                self._refused.add(position)
+                self._forgotten.discard(position)
 
-    def acknowledge(self, places: Iterable[Place], told: Callable[[list[str], str | None], None] | None) -> None:
+    def acknowledge(
+        self, positions: Iterable[MessagePosition], told: Callable[[list[str], str | None], None] | None
+    ) -> None:
         """The client acknowledges these; `told` gets those it did not hold, and an error, when the broker has answered.
 
         A message that is not in flight may be from an earlier connection: the acknowledgement of a whole entry is
@@ -96,13 +98,13 @@ class Settling:
         """
         ids: dict[int, list[pb.MessageIdData]] = {}
         not_held = []
-        for place in places:
-            chunks = self._done(place)
+        for position in positions:
+            chunks = self._done(position)
             if chunks is None:
-                not_held.append(place.message_id)
-            consumer_id = self._consumers.get(place.partition)
-            if consumer_id is not None and (chunks is not None or place.batch_index == WHOLE):
-                ids.setdefault(consumer_id, []).extend(each.to_acknowledge() for each in (place, *(chunks or ())))
+                not_held.append(position.message_id)
+            consumer_id = self._consumers.get(position.partition)
+            if consumer_id is not None and (chunks is not None or position.batch_index == WHOLE):
+                ids.setdefault(consumer_id, []).extend(each.to_acknowledge() for each in (position, *(chunks or ())))
         acks = [ack_of(consumer_id, some) for consumer_id, named in ids.items() for some in pieces(named)]
         receipt = Receipt(len(acks), partial(told, not_held)) if told is not None else None
         for ack in acks:
@@ -111,52 +113,51 @@ class Settling:
             else:
                 self._requests.ask(partial(ack_frame, ack), receipt.answered)
 
-    def _done(self, place: Place) -> tuple[Place, ...] | None:
-        chunks = self._in_flight.acknowledged(place)
+    def _done(self, position: MessagePosition) -> tuple[MessagePosition, ...] | None:
+        chunks = self._in_flight.acknowledged(position)
         if chunks is not None:
-            self._settle(place)
+            self._settle(position)
         return chunks
 
-    def _settle(self, place: Place) -> None:
+    def _settle(self, position: MessagePosition) -> None:
         """The client has it no longer: there is room for another, unless there was since it refused this one."""
-        if not self._refused.discard(place) and place not in self._given_up:
+        if not self._refused.discard(position) and position not in self._given_up:
             self._permits.settled()
-        self._given_up.discard(place)
-        self._forgotten.discard(place)
-        self._dead_letters.settled(place)
+        self._given_up.discard(position)
+        self._forgotten.discard(position)
+        self._dead_letters.settled(position)
 
-    def _refused_long_enough(self, places: list[Place]) -> None:
-        self._given_up.update(places)
-        self._take_back(places)
+    def _refused_long_enough(self, positions: list[MessagePosition]) -> None:
+        self._given_up.update(positions)
+        self._take_back(positions)
 
-    def _take_back(self, places: Iterable[Place]) -> None:
-        rest = self._dead_letters.take(places)
+    def _take_back(self, positions: Iterable[MessagePosition]) -> None:
+        rest = self._dead_letters.take(positions)
         if rest:
             self._give_back(rest)
 
-    def _taken_away(self, place: Place) -> None:
+    def _taken_away(self, position: MessagePosition) -> None:
         """It is a dead letter now: done with here."""
-        self.acknowledge((place,), None)
+        self.acknowledge((position,), None)
         self._deliveries.soon()
 
-    def _give_back(self, places: Iterable[Place]) -> None:
+    def _give_back(self, positions: Iterable[MessagePosition]) -> None:
         """Ask for the entries of these again, and forget every message of them.
 
-        In step with the session: a message that is on its way here while we ask would be delivered before those that
-        were asked for again.
+        And for all that the client has not seen: what is on its way here, from the replica that owns the subscription,
+        would be delivered before those that were asked for again.
         """
-        self._pipe.in_step(partial(self._ask_again, list(places)))
-
-    def _ask_again(self, places: Iterable[Place]) -> None:
         again: dict[int, set[EntryKey]] = {}
-        for place in places:
-            again.setdefault(self._consumers[place.partition], set()).add(entry_key(place))
-        for consumer_id, keys in again.items():
-            entries = self._deliveries.take_back(consumer_id, keys)
+        for position in positions:
+            again.setdefault(position.partition, set()).add(entry_key(position))
+        for partition, keys in again.items():
+            consumer_id = self._consumers[partition]
+            wanted = {(ledger, entry) for _, ledger, entry in keys}
             for key in keys:
-                for place, chunks in self._in_flight.given_back(key):
-                    self._settle(place)
-                    entries.update((each.ledger, each.entry) for each in (place, *chunks))
-            if entries:
-                self._pipe.send(commands.redeliver(consumer_id, sorted(entries)))
+                for position, chunks in self._in_flight.given_back(key):
+                    self._settle(position)
+                    wanted.update((chunk.ledger, chunk.entry) for chunk in chunks)
+            begun, epoch = self._deliveries.start_epoch(consumer_id, keys)
+            kept = self._in_flight.entries(partition) | begun
+            self._pipe.send(commands.redeliver_unseen(consumer_id, sorted(wanted), sorted(kept), epoch))
         self._deliveries.soon()

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 if TYPE_CHECKING:
     from proxy.net.websocket.link import Frame
     from proxy.net.websocket.message import SocketMessage
-    from proxy.net.websocket.places import Place
+    from proxy.net.websocket.message_position import MessagePosition
 
 
 class Acknowledge(NamedTuple):
     """These messages are done with."""
 
-    places: tuple[Place, ...]
+    positions: tuple[MessagePosition, ...]
     request_id: int | None
     """To be told in the receipt; None for no receipt."""
 
@@ -22,7 +22,7 @@ class Acknowledge(NamedTuple):
 class Refuse(NamedTuple):
     """Give these messages again, later."""
 
-    places: tuple[Place, ...]
+    positions: tuple[MessagePosition, ...]
 
 
 class Permit(NamedTuple):

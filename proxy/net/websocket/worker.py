@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from proxy.net.subscription.openings import Openings
     from proxy.net.websocket.link import Frame, WorkerSocket
     from proxy.net.websocket.message import SocketMessage
+    from proxy.net.websocket.message_position import MessagePosition
     from proxy.net.websocket.pipe import Pipe, PipeClient
-    from proxy.net.websocket.places import Place
     from proxy.net.websocket.words import Dialect
     from proxy.socket_request import SocketRequest
 
@@ -205,11 +205,11 @@ class SocketWorker:
 
     def _obey(self, word: Word) -> None:
         match word:
-            case Acknowledge(places, request_id):
+            case Acknowledge(positions, request_id):
                 told = None if request_id is None else partial(self._receipt, request_id)
-                self._settling.acknowledge(places, told)
-            case Refuse(places):
-                self._settling.refuse(places)
+                self._settling.acknowledge(positions, told)
+            case Refuse(positions):
+                self._settling.refuse(positions)
             case Permit(messages):
                 self._permits.permitted(messages)
             case AskEndOfTopic():
@@ -239,7 +239,7 @@ class SocketWorker:
         for consumer_id in range(len(self._topics)):
             self._requests.ask(partial(commands.unsubscribe, consumer_id), answered)
 
-    def _deliver(self, message: SocketMessage, chunks: tuple[Place, ...]) -> int:
+    def _deliver(self, message: SocketMessage, chunks: tuple[MessagePosition, ...]) -> int:
         frame = self._dialect.message(message)
         self._settling.sent(message, chunks)
         self._socket.send(frame)

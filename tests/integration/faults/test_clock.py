@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 import itertools
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from pathlib import Path
@@ -21,6 +23,8 @@ WALL_CLOCK = {
     ("proxy/app/parts.py", "clock.time"),
     ("proxy/app/gateway.py", "time.time_ns"),
     ("proxy/client/waiting_producer.py", "datetime.now"),
+    ("proxy/cli/export_metrics.py", "datetime.now"),
+    ("proxy/exports/prometheus_api.py", "datetime.now"),
     ("proxy/aio/clock_and_connector.py", "time.time"),
     ("proxy/net/session/client_principal.py", "self._clock.time"),
     ("proxy/net/session/session.py", "self._clock.time"),
@@ -29,8 +33,9 @@ WALL_CLOCK = {
 }
 """Every call in the product that reads it: the port's implementation, the date since when a client is connected, that
 of a dead letter and of messages between replicas, as any producer dates its messages, that of an application's
-announcement, when a client's certificate expires, the number of a life's first event, which only a step back of more
-than the gateway's age could let come twice, and the dates of the journal's rows and of the events on its topic."""
+announcement, until when Prometheus is asked for what it has, when a client's certificate expires, the number of a
+life's first event, which only a step back of more than the gateway's age could let come twice, and the dates of the
+journal's rows and of the events on its topic."""
 
 LOOP_CLOCK = {("proxy/aio/tls_door.py", "self._loop.time")}
 """Calls of the same name that read a monotonic clock: the event loop's."""
@@ -65,12 +70,7 @@ def test_the_gateways_clock_is_stepped(line: Line, tmp_path: Path, monkeypatch: 
     offset = tmp_path / "offset"
     write(offset, "+0")
     line.gateway.stop()
-    with monkeypatch.context() as environment:
-        environment.setenv("LD_PRELOAD", str(LIBRARIES[0]))
-        environment.setenv("FAKETIME_TIMESTAMP_FILE", str(offset))
-        environment.setenv("FAKETIME_CACHE_DURATION", "1")
-        environment.setenv("FAKETIME_DONT_FAKE_MONOTONIC", "1")
-        environment.setenv("DONT_FAKE_MONOTONIC", "1")
+    with faked_time(monkeypatch, offset):
         line.gateway.start()
     steps = itertools.cycle(STEPS)
 
@@ -85,6 +85,18 @@ def test_the_gateways_clock_is_stepped(line: Line, tmp_path: Path, monkeypatch: 
         line.check(run.finish(), set())
     times = [datetime.fromisoformat(json.loads(text)["time"]) for text in line.gateway.log.read_text().splitlines()]
     assert max(times) - min(times) > timedelta(days=1), "the clock did not jump: this proves nothing"
+
+
+@contextmanager
+def faked_time(monkeypatch: pytest.MonkeyPatch, offset: Path) -> Iterator[None]:
+    """What is started in this block takes the time of day, and no other, from what a file says."""
+    with monkeypatch.context() as environment:
+        environment.setenv("LD_PRELOAD", str(LIBRARIES[0]))
+        environment.setenv("FAKETIME_TIMESTAMP_FILE", str(offset))
+        environment.setenv("FAKETIME_CACHE_DURATION", "1")
+        environment.setenv("FAKETIME_DONT_FAKE_MONOTONIC", "1")
+        environment.setenv("DONT_FAKE_MONOTONIC", "1")
+        yield
 
 
 def days_off(gateway: KeylineGateway) -> int:

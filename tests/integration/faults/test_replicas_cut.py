@@ -34,7 +34,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.broker]
 @pytest.fixture
 def cut_off(namespaces: Namespaces, broker_elsewhere: BrokerElsewhere, tmp_path: Path) -> Iterator[GatewayElsewhere]:
     """Start the replica that will be cut off from the broker."""
-    settings = {**GATEWAY_SETTINGS, "groups_enabled": "true", "replica_name": "replica-0"}
+    settings = {**GATEWAY_SETTINGS, "groups_enabled": "true", "groups_mode": "streams", "replica_name": "replica-0"}
     with GatewayElsewhere(namespaces, broker_elsewhere, tmp_path / "replica-0", settings) as gateway:
         yield gateway
 
@@ -42,7 +42,7 @@ def cut_off(namespaces: Namespaces, broker_elsewhere: BrokerElsewhere, tmp_path:
 @pytest.fixture
 def other(broker_elsewhere: BrokerElsewhere, tmp_path: Path) -> Iterator[KeylineGateway]:
     """Start one beside us."""
-    settings = {**GATEWAY_SETTINGS, "groups_enabled": "true", "replica_name": "replica-1"}
+    settings = {**GATEWAY_SETTINGS, "groups_enabled": "true", "groups_mode": "streams", "replica_name": "replica-1"}
     broker = broker_elsewhere
     with KeylineGateway(broker.service_url, broker.admin_url, tmp_path / "replica-1", settings=settings) as gateway:
         yield gateway

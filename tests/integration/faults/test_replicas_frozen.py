@@ -49,7 +49,12 @@ def frozen_with_messages_in_hand(
                     broker.service_url,
                     broker.admin_url,
                     directory / name,
-                    settings={**GATEWAY_SETTINGS, "groups_enabled": "true", "replica_name": name},
+                    settings={
+                        **GATEWAY_SETTINGS,
+                        "groups_enabled": "true",
+                        "groups_mode": "streams",
+                        "replica_name": name,
+                    },
                     program=program if name == "replica-0" else None,
                 )
             )

@@ -1,7 +1,7 @@
 """Which message an acknowledgement means: ids as clients get them, and what they stand for.
 
 An id is the Base64 of the `MessageIdData` that Pulsar's clients serialize, so that it can be logged, compared and
-handed on to them. For the worker's books it is a `Place`.
+handed on to them. For the worker's books it is a `MessagePosition`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _WORD_BITS = 64
 _SIGN_BIT = 1 << (_WORD_BITS - 1)
 
 
-class Place(NamedTuple):
+class MessagePosition(NamedTuple):
     """One message of a worker."""
 
     partition: int
@@ -36,36 +36,36 @@ class Place(NamedTuple):
     @property
     def message_id(self) -> str:
         """For the client."""
-        place = pb.MessageIdData(ledgerId=self.ledger, entryId=self.entry)
+        position = pb.MessageIdData(ledgerId=self.ledger, entryId=self.entry)
         if self.partition >= 0:
-            place.partition = self.partition
+            position.partition = self.partition
         if self.batch_index != WHOLE:
-            place.batch_index = self.batch_index
-        place.batch_size = self.batch_size
-        return b64encode(place.SerializeToString()).decode()
+            position.batch_index = self.batch_index
+        position.batch_size = self.batch_size
+        return b64encode(position.SerializeToString()).decode()
 
     def to_acknowledge(self) -> pb.MessageIdData:
         """Name this message, and of a batch no other, in an ACK."""
-        place = pb.MessageIdData(ledgerId=self.ledger, entryId=self.entry)
+        position = pb.MessageIdData(ledgerId=self.ledger, entryId=self.entry)
         if self.batch_index != WHOLE:
-            place.ack_set.extend(_all_but(self.batch_index, self.batch_size))
-        return place
+            position.ack_set.extend(_all_but(self.batch_index, self.batch_size))
+        return position
 
 
-def read_place(message_id: str) -> Place:
+def read_message_position(message_id: str) -> MessagePosition:
     """Read an id that a client sent. Raises ValueError that says what is wrong with it."""
     try:
-        place = pb.MessageIdData.FromString(b64decode(message_id, validate=True))
-        place.SerializeToString()
+        read = pb.MessageIdData.FromString(b64decode(message_id, validate=True))
+        read.SerializeToString()
     except (Base64Error, DecodeError, EncodeError, ValueError) as error:
         message = f"{message_id[:100]!r} is not a messageId as it was delivered: {error}"
         raise ValueError(message) from error
-    if not place.HasField("batch_index") or place.batch_index < 0:
-        return Place(place.partition, place.ledgerId, place.entryId, WHOLE, 0)
-    if not place.batch_index < place.batch_size <= BATCH_MESSAGES_MAX:
-        message = f"{message_id[:100]!r}: index {place.batch_index} in a batch of {place.batch_size}"
+    if not read.HasField("batch_index") or read.batch_index < 0:
+        return MessagePosition(read.partition, read.ledgerId, read.entryId, WHOLE, 0)
+    if not read.batch_index < read.batch_size <= BATCH_MESSAGES_MAX:
+        message = f"{message_id[:100]!r}: index {read.batch_index} in a batch of {read.batch_size}"
         raise ValueError(message)
-    return Place(place.partition, place.ledgerId, place.entryId, place.batch_index, place.batch_size)
+    return MessagePosition(read.partition, read.ledgerId, read.entryId, read.batch_index, read.batch_size)
 
 
 def _all_but(index: int, size: int) -> list[int]:

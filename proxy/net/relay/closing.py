@@ -29,7 +29,7 @@ _T = pb.BaseCommand
 BROKEN_S: Final = 0.2
 """How long a broker may need to take off what it has from a connection that broke. On a host with six times too much to
 do it was too short once: one epoch was given twice. A longer one holds up all that want a topic behind a fencer."""
-PARTING_S_MAX: Final = 2.0
+CLOSE_ANSWER_S_MAX: Final = 2.0
 """How long a broker may need for its next answer to a close; then the connection goes all the same."""
 TURN_S_MAX: Final = 30.0
 """How long a close may wait for its turn: to break the connection would put it beside what it is to wait for."""
@@ -51,7 +51,7 @@ class TopicGate(Protocol):
         """It is over."""
 
 
-class Leaving:
+class ProducerToClose:
     """One producer, or one close of a producer, that a client leaves at its broker."""
 
     __slots__ = ("_gate", "admitted", "created", "on_admitted", "producer_id", "request_id")
@@ -64,7 +64,7 @@ class Leaving:
         """Of its creation or its close, if the broker has not answered that."""
         self.created: Callable[[pb.CommandProducerSuccess], None] | None = None
         """Who is to hear the broker's late answer to its creation."""
-        self.on_admitted: Callable[[Leaving], None] | None = None
+        self.on_admitted: Callable[[ProducerToClose], None] | None = None
         self.admitted = gate.take_over(self, former)
         if not self.admitted:
             gate.begin(self, self._admit, alone=False)
@@ -88,18 +88,18 @@ class Leaving:
         clock.call_later(BROKEN_S, lambda: gate.end(token))
 
 
-class Leavings:
+class ProducersToClose:
     """All of one client."""
 
     def __init__(self) -> None:
         """Nothing yet."""
-        self.all: list[Leaving] = []
+        self.all: list[ProducerToClose] = []
 
-    def add(self, gate: TopicGate, former: object, producer_id: int, request_id: int | None = None) -> Leaving:
-        """One more; see `Leaving`. `former` is by what its topic's gate knows what was under way for it."""
-        leaving = Leaving(gate, former, producer_id, request_id)
-        self.all.append(leaving)
-        return leaving
+    def add(self, gate: TopicGate, former: object, producer_id: int, request_id: int | None = None) -> ProducerToClose:
+        """One more; see `ProducerToClose`. `former` is by what its topic's gate knows what was under way for it."""
+        producer = ProducerToClose(gate, former, producer_id, request_id)
+        self.all.append(producer)
+        return producer
 
     @property
     def producer_ids(self) -> frozenset[int]:
@@ -108,21 +108,21 @@ class Leavings:
 
     def left_to_broker(self, clock: Clock) -> None:
         """As for each."""
-        leavings, self.all = self.all, []
-        for each in leavings:
+        to_close, self.all = self.all, []
+        for each in to_close:
             each.left_to_broker(clock)
 
 
-class RelayParting:
+class RelayClosing:
     """Implements `LegOwner` for a leg whose client has gone."""
 
-    def __init__(self, leg: UpstreamLeg, leavings: Leavings, clock: Clock, own_id: Callable[[], int]) -> None:
+    def __init__(self, leg: UpstreamLeg, to_close: ProducersToClose, clock: Clock, own_id: Callable[[], int]) -> None:
         """Take over a leg that is ready; `own_id` gives ids that no request of the client has."""
         self._leg: UpstreamLeg | None = leg
-        self._leavings = leavings
+        self._to_close = to_close
         self._clock = clock
         self._own_id = own_id
-        self._waiting: dict[int, Leaving] = {}
+        self._waiting: dict[int, ProducerToClose] = {}
         """For an answer, by request."""
         self._timer: Timer | None = None
 
@@ -131,7 +131,7 @@ class RelayParting:
         assert self._leg is not None
         self._leg.owned_by(self)
         self._leg.resume_reading()
-        for each in self._leavings.all:
+        for each in self._to_close.all:
             if each.request_id is not None:
                 self._waiting[each.request_id] = each
             elif each.admitted:
@@ -174,15 +174,15 @@ class RelayParting:
 
     # ---- within
 
-    def _admitted(self, leaving: Leaving) -> None:
-        self._close(leaving)
+    def _admitted(self, producer: ProducerToClose) -> None:
+        self._close(producer)
         self._wait()
 
-    def _close(self, leaving: Leaving) -> None:
+    def _close(self, producer: ProducerToClose) -> None:
         assert self._leg is not None
         request_id = self._own_id()
-        self._waiting[request_id] = leaving
-        self._leg.write(commands.close_producer(leaving.producer_id, request_id))
+        self._waiting[request_id] = producer
+        self._leg.write(commands.close_producer(producer.producer_id, request_id))
 
     def _stop_timer(self) -> None:
         if self._timer is not None:
@@ -192,16 +192,16 @@ class RelayParting:
     def _wait(self) -> None:
         """For the next answer, or for the next turn."""
         self._stop_timer()
-        self._timer = self._clock.call_later(PARTING_S_MAX if self._waiting else TURN_S_MAX, self._end)
+        self._timer = self._clock.call_later(CLOSE_ANSWER_S_MAX if self._waiting else TURN_S_MAX, self._end)
 
     def _answered(self, request_id: int) -> None:
         """It is closed, or was refused: gone either way."""
-        leaving = self._waiting.pop(request_id, None)
-        if leaving is None:
+        producer = self._waiting.pop(request_id, None)
+        if producer is None:
             return
-        self._leavings.all.remove(leaving)
-        leaving.over()
-        if self._leavings.all:
+        self._to_close.all.remove(producer)
+        producer.over()
+        if self._to_close.all:
             self._wait()
         else:
             self._end()
@@ -212,4 +212,4 @@ class RelayParting:
         if leg is not None:
             leg.close()
         self._waiting.clear()
-        self._leavings.left_to_broker(self._clock)
+        self._to_close.left_to_broker(self._clock)

@@ -1,0 +1,80 @@
+"""Several gateways in owner mode, as processes of this machine."""
+
+from __future__ import annotations
+
+import secrets
+from typing import TYPE_CHECKING, Final
+
+from integration.gateway import KeylineGateway, service_url_of
+from integration.ports import LOOPBACK, free_ports
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from contextlib import ExitStack
+    from pathlib import Path
+
+    from integration.standalone import PulsarStandalone
+
+SECRET_BYTES: Final = 32
+
+
+class Replicas:
+    """Gateways in owner mode on one broker; they end with `stack`."""
+
+    def __init__(
+        self,
+        stack: ExitStack,
+        broker: PulsarStandalone,
+        directory: Path,
+        settings: Mapping[str, str] | None = None,
+        ways: Sequence[tuple[str, str]] = (),
+    ) -> None:
+        """`settings` are further ones of all of them.
+
+        `ways` are their ways to the broker, if not the direct one: a service URL, and the listener's name that leads
+        there.
+        """
+        self._stack = stack
+        self._broker = broker
+        self._directory = directory
+        self._settings = dict(settings or {})
+        self._ways = ways
+        self._secret = directory / "secret"
+        self._secret.write_text(f"{secrets.token_urlsafe(SECRET_BYTES)}\n")
+        self.gateways: list[KeylineGateway] = []
+        self.ports: list[int] = []
+        """Those for replicas, of each gateway."""
+
+    @property
+    def service_url(self) -> str:
+        """What clients connect to: all of them."""
+        return service_url_of(self.gateways)
+
+    def start(self, count: int = 1) -> KeylineGateway:
+        """So many more; the first of them."""
+        ports = free_ports(3 * count)  # all at once: nothing reserves them
+        started = [self._start(*ports[3 * number : 3 * number + 3]) for number in range(count)]
+        return started[0]
+
+    def _start(self, port: int, admin_port: int, replica_port: int) -> KeylineGateway:
+        number = len(self.gateways)
+        self.ports.append(replica_port)
+        url, listener = self._ways[number] if self._ways else (self._broker.service_url, "")
+        gateway = KeylineGateway(
+            url,
+            self._broker.admin_url,
+            self._directory / f"replica-{number}",
+            port=port,
+            admin_port=admin_port,
+            settings={
+                "replica_name": f"replica-{number}",
+                "groups_enabled": "true",
+                "groups_mode": "owner",
+                "replica_listen": f"{LOOPBACK}:{replica_port}",
+                "replica_secret_file": str(self._secret),
+            }
+            | ({"broker_listener_name": listener} if listener else {})
+            | self._settings,
+        )
+        self.gateways.append(self._stack.enter_context(gateway))
+        return gateway

@@ -1,0 +1,1 @@
+"""Metrics that Prometheus scraped, as files of the journal's table of metrics."""

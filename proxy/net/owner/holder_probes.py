@@ -1,0 +1,112 @@
+"""Lets the broker look whether the consumer of a suspected owner is alive, before the next owner asks for its place.
+
+Problem: an owner that stands still, or is cut off, keeps its consumer at the broker. A consumer beside it is refused
+unless the broker finds the owner's connection dead, and for that it waits 5 s (`connectionLivenessCheckTimeoutMillis`),
+which would begin only when the next owner asks. Rule: a replica whose clients consume at an owner asks as soon as its
+connection to that is silent, or the leader says that it hears nothing of it, with a consumer of the same slots that
+grants no permits. If the owner is well the broker refuses that within milliseconds, and nothing has happened. If its
+connection is dead the broker lets the probe in 5 s later, and the probe leaves: the place is free for the next owner.
+
+Nothing is delivered to such a consumer, and only a lease lets the next owner deliver: so G1 to G4 do not depend on it.
+
+Source: Pulsar, `connectionLivenessCheckTimeoutMillis`; seen with 4.2.4 (`faults/test_owners_frozen.py`).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Final
+
+import structlog
+
+from proxy.core.sticky_key import RANGE_SLOT_COUNT
+from proxy.net.broker.consumer import GatewayConsumer
+from proxy.wire import pulsar_pb2 as pb
+
+if TYPE_CHECKING:
+    from proxy.core.positions import Position
+    from proxy.net.ports import BrokerDirectory, Clock
+
+    Key = tuple[str, str]
+
+AGAIN_S: Final = 10.0
+"""Before the same subscription is asked for again."""
+PROBES_MAX: Final = 64
+"""At a time: what a broker finds dead is a connection, with all that is consumed on it."""
+
+log = structlog.get_logger("keyline.owner")
+
+
+class HolderProbes:
+    """Implements `broker.consumer.ConsumerOwner` for all of its probes."""
+
+    def __init__(self, replica: str, brokers: BrokerDirectory, clock: Clock) -> None:
+        """`replica` names the probes at the broker."""
+        self._replica = replica
+        self._brokers = brokers
+        self._clock = clock
+        self._consumed: dict[str, Counter[Key]] = {}
+        """What clients of this replica consume at each other one, and how many consumers do."""
+        self._asked_at: dict[Key, float] = {}
+        self._under_way: set[GatewayConsumer] = set()
+
+    def begun(self, owner: str, key: Key) -> None:
+        """A client consumes a subscription there, of those that the broker keeps: of others a probe would make one."""
+        self._consumed.setdefault(owner, Counter())[key] += 1
+
+    def ended(self, owner: str, key: Key) -> None:
+        """One consumer fewer."""
+        consumed = self._consumed[owner]
+        consumed[key] -= 1
+        if not consumed[key]:
+            del consumed[key]
+        if not consumed:
+            del self._consumed[owner]
+
+    def suspect(self, owner: str) -> None:
+        """Nothing is heard of it; to be said again while that lasts."""
+        for key in list(self._consumed.get(owner, ())):
+            self._probe(key)
+
+    # ---- ConsumerOwner
+
+    def consumer_ready(self, consumer: GatewayConsumer) -> None:
+        """The former consumer was dead; this one makes room for the next owner's."""
+        self._under_way.discard(consumer)
+        consumer.close()
+
+    def consumer_received(self, consumer: GatewayConsumer, position: Position, payload: bytes) -> None:
+        """It grants no permits."""
+
+    def consumer_lost(self, consumer: GatewayConsumer, reason: str) -> None:
+        """The owner's is alive; or the broker cannot be asked."""
+        _ = reason
+        self._under_way.discard(consumer)
+
+    # ---- within
+
+    def _probe(self, key: Key) -> None:
+        """Ask about a subscription, by topic and name, unless that was done just now."""
+        now = self._clock.now()
+        if now - self._asked_at.get(key, now - AGAIN_S) < AGAIN_S or len(self._under_way) >= PROBES_MAX:
+            return
+        if len(self._asked_at) >= PROBES_MAX:
+            self._asked_at = {each: at for each, at in self._asked_at.items() if now - at < AGAIN_S}
+        self._asked_at[key] = now
+        log.info("owner silent, its consumer is probed", topic=key[0], subscription=key[1])
+        self._under_way.add(GatewayConsumer(self._subscribe(key), self._brokers, self, fetches=False).open())
+
+    def _subscribe(self, key: Key) -> pb.CommandSubscribe:
+        """Where to begin stays unsaid: the subscription is there, and its cursor stays where it is."""
+        topic, subscription = key
+        subscribe = pb.CommandSubscribe(
+            topic=topic,
+            subscription=subscription,
+            subType=pb.CommandSubscribe.Key_Shared,
+            consumer_name=f"{self._replica}-probe",
+            durable=True,
+            force_topic_creation=False,
+        )
+        subscribe.keySharedMeta.keySharedMode = pb.STICKY
+        subscribe.keySharedMeta.hashRanges.add(start=0, end=RANGE_SLOT_COUNT - 1)
+        return subscribe

@@ -1,0 +1,63 @@
+"""A replica in owner mode stands still, as under SIGSTOP: the owner of the subscription, the leader, or neither."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from integration.gateway import KeylineGateway
+from integration.standalone import PulsarStandalone
+from tests.integration.faults.owner_waits import check_waits
+from tests.integration.owner_rig import REPLICAS, Owned, owned_subscription
+
+SHORT_S: Final = (1.0, 5.0)
+LONG_S: Final = 30.0
+VERY_LONG_S: Final = 120.0
+
+pytestmark = [pytest.mark.slow, pytest.mark.broker]
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PulsarStandalone]:
+    """One for all: each test has gateways of its own."""
+    with PulsarStandalone(data=tmp_path_factory.mktemp("pulsar")) as pulsar:
+        yield pulsar
+
+
+@pytest.fixture
+def owned(broker: PulsarStandalone, new_topic: Callable[[str], str], tmp_path: Path) -> Iterator[Owned]:
+    """Three replicas."""
+    with owned_subscription(broker, new_topic("frozen"), tmp_path) as owned:
+        yield owned
+
+
+@contextmanager
+def frozen(gateway: KeylineGateway) -> Iterator[None]:
+    """It stands still in this block."""
+    gateway.pause()
+    try:
+        yield
+    finally:
+        gateway.resume()
+
+
+@pytest.mark.parametrize("number", range(REPLICAS))
+def test_no_key_waits_for_a_frozen_replica(owned: Owned, number: int) -> None:
+    """Whichever it is: one owns the subscription, and one leads. Its keys go on at others, in order."""
+    owned.owner()
+    check_waits(owned, frozen(owned.gateways[number]), LONG_S)
+
+
+def test_no_key_waits_for_an_owner_that_is_frozen_for_long(owned: Owned) -> None:
+    """Until everybody has given its connections up, the broker too; and when it goes on it finds out."""
+    check_waits(owned, frozen(owned.owner()), VERY_LONG_S)
+
+
+@pytest.mark.parametrize("seconds", SHORT_S)
+def test_an_owner_goes_on_after_a_short_freeze(owned: Owned, seconds: float) -> None:
+    """Under its lease, or at the end of it."""
+    check_waits(owned, frozen(owned.owner()), seconds)

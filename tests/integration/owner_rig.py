@@ -1,0 +1,111 @@
+"""Three replicas in owner mode on a real broker, with workers at all of them, and a load with default batching."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from integration.certificates import Authority
+from integration.gateway import KeylineGateway, service_url_of
+from integration.load.audit import AuditResult
+from integration.load.options import SUBSCRIPTION, Batching
+from integration.load.run import LoadRun
+from integration.replicas import Replicas
+from integration.standalone import PulsarStandalone
+from tests.integration.conditions import eventually
+from tests.integration.conftest import explain
+
+REPLICAS: Final = 3
+WORKERS: Final = tuple(f"w{number}" for number in range(2 * REPLICAS))
+MESSAGES: Final = 20_000
+KEYS: Final = 300
+RATE_PER_S: Final = 2_000.0
+TAKING: Final = {"receiver_queue_size": 20, "ack_delay_ms": 2}
+"""How a worker takes messages."""
+
+
+class Owned:
+    """A subscription with workers at each of three replicas, one of which owns it."""
+
+    def __init__(self, gateways: list[KeylineGateway], run: LoadRun, new: Callable[[], KeylineGateway]) -> None:
+        self.gateways = gateways
+        self.run = run
+        self._new = new
+
+    def start_workers(self, *names: str, **options: Any) -> None:
+        """Each at the next replica."""
+        workers = [
+            self.run.start_worker(
+                name,
+                **{"service_url": service_url_of(self.gateways, number % REPLICAS), **TAKING, **options},
+            )
+            for number, name in enumerate(names)
+        ]
+        for worker in workers:
+            worker.wait_joined()
+
+    def add_replica(self) -> KeylineGateway:
+        """One more."""
+        return self._new()
+
+    def workers(self, gateway: KeylineGateway) -> frozenset[str]:
+        """Those that the replica serves, wherever they have come to."""
+        return gateway.workers(self.run.topic, SUBSCRIPTION) if gateway.running else frozenset()
+
+    def owner(self) -> KeylineGateway:
+        """The replica that serves all workers, as soon as one does."""
+        eventually(lambda: self._serving() is not None, "one replica that serves all workers")
+        owner = self._serving()
+        assert owner is not None
+        return owner
+
+    def _serving(self) -> KeylineGateway | None:
+        serving = [gateway for gateway in self.gateways if self.workers(gateway)]
+        return serving[0] if len(serving) == 1 and self.workers(serving[0]) == set(WORKERS) else None
+
+    def produce(self) -> None:
+        """As clients do by default: many keys in a batch."""
+        self.run.produce(
+            count=MESSAGES, keys=KEYS, rate_per_s=RATE_PER_S, batching=Batching.DEFAULT, batch_messages_max=100
+        )
+
+    def finish(self) -> AuditResult:
+        """All are delivered and acknowledged, in order for each key, and a key is at one worker at a time."""
+        self.run.wait_acknowledged(MESSAGES)
+        result = self.run.finish()
+        assert result.ok, explain(result, *self.gateways)
+        assert result.delivered == result.acknowledged == MESSAGES, explain(result, *self.gateways)
+        return result
+
+
+def tls_settings(directory: Path) -> dict[str, str]:
+    """A certificate for all replicas, which both ends of a connection show."""
+    authority = Authority(directory, "replicas")
+    signed = authority.sign("replica", "replicas.invalid")
+    return {
+        "replica_tls_certificate_file": str(signed.certificate),
+        "replica_tls_key_file": str(signed.key),
+        "replica_tls_ca_file": str(authority.file),
+    }
+
+
+@contextmanager
+def owned_subscription(
+    broker: PulsarStandalone,
+    topic: str,
+    directory: Path,
+    settings: Mapping[str, str] | None = None,
+    ways: Sequence[tuple[str, str]] = (),
+) -> Iterator[Owned]:
+    """Three replicas, see `Replicas`, and two workers at each."""
+    with ExitStack() as stack:
+        replicas = Replicas(stack, broker, directory, settings, ways)
+        first = replicas.start(REPLICAS)
+        run = stack.enter_context(
+            LoadRun(directory / "load", first.service_url, topic, producer_url=broker.service_url)
+        )
+        owned = Owned(replicas.gateways, run, replicas.start)
+        owned.start_workers(*WORKERS)
+        yield owned

@@ -1,0 +1,227 @@
+"""Why does this key wait? The five answers, each in the first screen of console and command line, with a real broker.
+
+The home page, too: what is in trouble comes first, before anything is chosen, also on a phone and with many of them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+from urllib.parse import urlencode
+
+import httpx
+import pulsar
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from integration.gateway import KeylineGateway
+from integration.standalone import PulsarStandalone
+from tests.integration.browser import NARROW, WIDE, chromium, fresh_page, load
+from tests.integration.causes_rig import CAUSES, Crew
+from tests.integration.clients import key_shared
+from tests.integration.conftest import StartGateway
+
+NewTopic = Callable[[str], str]
+SCREEN_LINES = 24
+COMMANDS = {
+    "stopped_acknowledging": "keyline exclude {target} billing-2",
+    "slow": "keyline preview leave {target} billing-2",
+    "look_ahead_full": "keyline exclude {target} billing-2",
+    "paused": "keyline resume {target}",
+    "draining": "keyline pending {target} billing-1 --slot ",
+}
+"""The command that helps in each of the five."""
+MANY = 500
+
+
+@pytest.fixture(scope="module")
+def chrome() -> Iterator[Browser]:
+    """One Chromium for all tests here."""
+    with chromium() as browser:
+        yield browser
+
+
+@pytest.fixture
+def crews(gateway: KeylineGateway, client: pulsar.Client, new_topic: NewTopic) -> Iterator[Callable[[str], Crew]]:
+    """Workers of a new topic."""
+    made: list[Crew] = []
+
+    def make(state: str) -> Crew:
+        made.append(Crew(gateway, client, new_topic(f"causes-{state}")))
+        return made[-1]
+
+    yield make
+    for crew in made:
+        crew.end()
+
+
+def words(state: str) -> str:
+    """As people read it."""
+    return state.replace("look_ahead", "look-ahead").replace("_", " ")
+
+
+def printed(gateway: KeylineGateway, *arguments: str) -> list[str]:
+    """The first screen of a command."""
+    command = [sys.executable, "-m", "proxy.cli", *arguments]
+    environment = os.environ | {"KEYLINE_ADMIN_URL": gateway.admin_url}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=True)
+    return done.stdout.splitlines()[:SCREEN_LINES]
+
+
+def test_each_of_five_questions_is_answered_in_the_first_screen(
+    chrome: Browser, gateway: KeylineGateway, crews: Callable[[str], Crew]
+) -> None:
+    """State, who causes it and the command that helps: at a desk, on a phone and in a terminal."""
+    asked: dict[str, tuple[Crew, str]] = {}
+    for state, make in CAUSES.items():
+        crew = crews(state)
+        asked[state] = crew, make(crew)
+    # What holds for a minute only is looked at first.
+    for state, (crew, key) in reversed(asked.items()):
+        command = COMMANDS[state].format(target=f"{crew.topic.rpartition('/')[2]} s")
+        crew.until(key, state, command)
+        told = crew.explained(key)["verdict"]
+        screen = printed(gateway, "explain", crew.topic, "s", "--key", key)
+        assert screen[0].startswith(f"{key} (slot ")
+        assert f": {words(state)}" in screen[0]
+        assert any(line.strip().startswith(command) for line in screen)
+        if told["worker"] is not None:
+            assert told["worker"] in screen[1]
+        for size in (WIDE, NARROW):
+            with fresh_page(chrome, size) as (page, complaints):
+                address = urlencode({"topic": crew.topic, "subscription": "s", "key": key})
+                load(page, complaints, f"{gateway.admin_url}/#{address}")
+                answered(page, state, command, told["worker"])
+                assert complaints.errors == []
+        print(f"{state}: {' '.join(screen[:4])}")
+
+
+def answered(page: Page, state: str, command: str, worker: str | None) -> None:
+    """The answer is seen without scrolling."""
+    answer = page.locator("#key-answer")
+    badge, code = answer.locator(".verdict .badge"), answer.locator(".command code")
+    expect(badge).to_have_text(words(state))
+    expect(code).to_have_text(re.compile("^" + re.escape(command)))
+    expect(badge).to_be_in_viewport()
+    expect(code).to_be_in_viewport()
+    if worker is not None:
+        says = answer.locator(".says")
+        expect(says).to_contain_text(worker)
+        expect(says).to_be_in_viewport()
+
+
+def test_the_home_page_begins_with_what_is_in_trouble(
+    chrome: Browser, gateway: KeylineGateway, crews: Callable[[str], Crew]
+) -> None:
+    """Before anything is chosen: the state alarms, the worker is named; a well one comes later, and can be left out."""
+    well, bad = crews("a-well"), crews("z-stopped")
+    well.join("billing-1")
+    key = CAUSES["stopped_acknowledging"](bad)
+    bad.until(key, "stopped_acknowledging")
+    for size in (WIDE, NARROW):
+        with fresh_page(chrome, size) as (page, complaints):
+            load(page, complaints, gateway.admin_url)
+            page.locator("#home-filter").fill("causes-")
+            rows = page.locator("#home-table tbody tr")
+            expect(rows).to_have_count(2)
+            expect(rows.first).to_contain_text("stopped acknowledging")
+            expect(rows.first).to_contain_text("billing-2 has acknowledged nothing for")
+            expect(rows.first.locator(".badge")).to_have_attribute("data-tone", "bad")
+            expect(rows.first).to_be_in_viewport()
+            expect(rows.last.locator(".badge")).not_to_have_attribute("data-tone", "bad")
+            page.get_by_label("Only those in trouble").check()
+            expect(rows).to_have_count(1)
+            rows.first.get_by_role("link").click()
+            expect(page.locator("#verdict")).to_contain_text("billing-2 has acknowledged nothing for")
+            page.locator("#to-subscriptions").click()
+            expect(rows).to_have_count(1)
+            assert complaints.errors == []
+
+
+def test_five_hundred_subscriptions_are_found_and_sorted(
+    chrome: Browser, gateway: KeylineGateway, client: pulsar.Client, new_topic: NewTopic
+) -> None:
+    """Fifty at first; the filter and the order are over all of them. The list is the gateway's own, copied."""
+    topic = new_topic("home-many")
+    key_shared(client, topic, "w1")
+    url = f"{gateway.admin_url}/api/v1/subscriptions?workers=false"
+    answer: dict[str, Any] = httpx.get(url, trust_env=False, timeout=30).raise_for_status().json()
+    (one,) = [item for item in answer["subscriptions"] if item["topic"] == topic]
+    assert one["dispatcher"]["workers"] == []
+    assert one["dispatcher"]["workers_count"] == 1
+    many = [json.loads(json.dumps(one)) | {"topic": f"{topic}-{number}"} for number in range(MANY)]
+    many[437]["dispatcher"] |= {"waiting_messages": 7, "verdict": one["dispatcher"]["verdict"] | {"urgency": "act"}}
+    body = json.dumps(answer | {"subscriptions": many, "subscriptions_count": MANY})
+    with fresh_page(chrome, NARROW) as (page, complaints):
+        page.route("**/api/v1/subscriptions?*", lambda route: route.fulfill(body=body, content_type="application/json"))
+        load(page, complaints, gateway.admin_url)
+        rows = page.locator("#home-table tbody tr")
+        expect(rows).to_have_count(50)
+        expect(rows.first).to_contain_text(f"{topic.rpartition('/')[2]}-437")
+        expect(page.locator("#home-count")).to_have_text(f"{MANY} subscriptions")
+        page.locator("#home-more").click()
+        expect(rows).to_have_count(100)
+        page.locator("#home-filter").fill("-499")
+        expect(rows).to_have_count(1)
+        expect(page.locator("#home-count")).to_have_text(f"1 of {MANY} subscriptions")
+        page.locator("#home-filter").fill("")
+        page.locator("#home-sort").select_option("name")
+        expect(rows.first).to_contain_text(f"{topic.rpartition('/')[2]}-0")
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), "no part is beside the screen"
+
+
+def test_an_empty_gateway_says_how_to_connect_the_first_client(
+    chrome: Browser, broker: PulsarStandalone, start_gateway: StartGateway, new_topic: NewTopic
+) -> None:
+    """With its own address, and as said there, a client appears."""
+    gateway = start_gateway(broker)
+    with fresh_page(chrome) as (page, complaints):
+        load(page, complaints, gateway.admin_url)
+        expect(page.locator("#first-url")).to_have_text(gateway.service_url)
+        expect(page.locator("#first-code")).to_contain_text(f'pulsar.Client("{gateway.service_url}")')
+        first = pulsar.Client(page.locator("#first-url").inner_text())
+        try:
+            key_shared(first, new_topic("home-first"), "w1")
+            expect(page.locator("#home-table tbody tr")).to_have_count(1)
+            expect(page.locator("#first")).to_be_hidden()
+        finally:
+            first.close()
+
+
+def test_names_are_read_to_their_last_character(
+    chrome: Browser, gateway: KeylineGateway, client: pulsar.Client, new_topic: NewTopic
+) -> None:
+    """Pods differ in their last five; beside them are buttons that evict."""
+    topic = new_topic("home-pods")
+    names = [f"billing-consumer-deployment-7f9c6b5d4c-{letter}x2k9" for letter in "abc"]
+    key_shared(client, topic, *names)
+    for size in (WIDE, NARROW):
+        with fresh_page(chrome, size) as (page, complaints):
+            load(page, complaints, f"{gateway.admin_url}/#{urlencode({'topic': topic, 'subscription': 's'})}")
+            for place in ("#workers .pick .name", "#legend .name"):
+                shown = page.locator(place)
+                expect(shown).to_have_count(len(names))
+                for name in shown.all():
+                    assert name.evaluate("each => each.scrollWidth <= each.clientWidth + 1 || !each.clientWidth")
+                    assert name.evaluate("each => getComputedStyle(each).textOverflow") == "clip"
+
+
+def test_the_api_is_shown_in_a_browser(chrome: Browser, gateway: KeylineGateway) -> None:
+    """Each operation with its parameters and fields, found by words; nothing is loaded from elsewhere."""
+    with fresh_page(chrome) as (page, complaints):
+        load(page, complaints, f"{gateway.admin_url}/docs")
+        document = httpx.get(f"{gateway.admin_url}/openapi.json", trust_env=False).json()
+        expect(page.locator(".operation")).to_have_count(sum(map(len, document["paths"].values())))
+        page.get_by_label("Filter operations").fill("stuck")
+        operation = page.locator(".operation")
+        expect(operation).to_have_count(1)
+        operation.locator("summary").click()
+        expect(operation).to_contain_text("StuckSlots")
+        expect(operation).to_contain_text("waiting_messages")
+        assert complaints.errors == []
+        assert complaints.hosts == {gateway.admin_url.removeprefix("http://")}

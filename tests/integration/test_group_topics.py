@@ -1,0 +1,185 @@
+"""Topics of groups that no longer exist go, those of groups that exist stay: on real brokers, both versions.
+
+The broker deletes what is unused within seconds here, and a minute by default.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from typing import Any
+
+import httpx
+import pulsar
+import pytest
+
+from integration.artifacts import PULSAR_VERSIONS
+from integration.gateway import KeylineGateway
+from integration.standalone import PulsarStandalone
+from proxy.aio.clock_and_connector import AioClock, AioConnector
+from proxy.groups.streams import GroupId
+from proxy.limits import Limits
+from proxy.net.broker.directory import Brokers
+from proxy.net.broker.settings import BrokerSettings
+from proxy.net.group.sweep import GroupSweep, SweepTiming
+from proxy.net.group.topic_name import group_topic_name
+from tests.integration.conditions import eventually
+from tests.integration.conftest import StartGateway
+from tests.integration.exclusive_rig import administer
+
+NAMESPACE = "public/default"
+SUBSCRIPTION = "billing"
+MESSAGES = 200
+SWEPT_S_MAX = 90.0
+TIMING = SweepTiming(first_s=0.1, every_s=1.0, alone_s=8.0)
+"""A member takes its producer back within some 5 s."""
+
+pytestmark = [pytest.mark.slow, pytest.mark.broker]
+
+
+@pytest.fixture(scope="module", params=PULSAR_VERSIONS)
+def broker(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[PulsarStandalone]:
+    """Each version in turn, deleting unused topics soon."""
+    settings = {"brokerDeleteInactiveTopicsEnabled": "true", "brokerDeleteInactiveTopicsFrequencySeconds": "1"}
+    with PulsarStandalone(request.param, data=tmp_path_factory.mktemp("pulsar"), settings=settings) as standalone:
+        yield standalone
+
+
+@pytest.fixture
+def gateways(broker: PulsarStandalone, start_gateway: StartGateway) -> list[KeylineGateway]:
+    """Two replicas."""
+    names = ["left", "right"]
+    return [start_gateway(broker, groups_enabled="true", groups_mode="streams", replica_name=name) for name in names]
+
+
+@contextmanager
+def worker(gateway: KeylineGateway, topic: str, take: Callable[[int], None] = lambda _: None) -> Iterator[None]:
+    """Consume as a worker of the group, until the end of the block."""
+    client = pulsar.Client(gateway.service_url, logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Error))
+
+    def listen(consumer: pulsar.Consumer, message: pulsar.Message) -> None:
+        take(int(message.data()))
+        consumer.acknowledge(message)
+
+    client.subscribe(
+        topic,
+        SUBSCRIPTION,
+        consumer_type=pulsar.ConsumerType.KeyShared,
+        initial_position=pulsar.InitialPosition.Earliest,
+        message_listener=listen,
+    )
+    try:
+        yield
+    finally:
+        client.close()
+
+
+def topics(broker: PulsarStandalone, domain: str = "persistent") -> list[str]:
+    """All that the broker has in the groups' namespace."""
+    names: list[str] = httpx.get(f"{broker.admin_url}/admin/v2/{domain}/{NAMESPACE}", trust_env=False).json()
+    return names
+
+
+def leading(gateway: KeylineGateway, topic: str, *, alone: bool = False) -> dict[str, Any] | None:
+    """The group of a topic, once this replica has streams of it; or all of them, and leads."""
+    groups = httpx.get(f"{gateway.admin_url}/api/v1/groups", trust_env=False).json()["groups"]
+    found = next((group for group in groups if group["topic"] == topic and group["streams_here"]), None)
+    if found is None or not alone:
+        return found
+    return found if found["leads"] and found["streams_here"] == found["streams_count"] else None
+
+
+def delete(broker: PulsarStandalone, topic: str) -> int:
+    """Delete it as `pulsar-admin topics delete` does; the broker's answer."""
+    url = f"{broker.admin_url}/admin/v2/{topic.replace('://', '/')}"
+    return httpx.delete(url, trust_env=False, timeout=30.0).status_code
+
+
+@contextmanager
+def sweeping(broker: PulsarStandalone) -> Iterator[None]:
+    """Sweep all the time, as replicas do now and then."""
+    loop = asyncio.new_event_loop()
+
+    def run() -> None:
+        settings = BrokerSettings(service_urls=(broker.service_url,), client_version="Keyline-test")
+        clock = AioClock(loop)
+        brokers = Brokers(AioConnector(loop, Limits()), clock, settings)
+        sweep = GroupSweep(NAMESPACE, "sweeper", brokers, clock, TIMING)
+        sweep.start()
+        loop.run_forever()
+        sweep.close()
+        brokers.close(loop.stop)
+        loop.run_forever()
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        yield
+    finally:
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()
+
+
+def test_the_last_one_out_removes_the_topic(
+    broker: PulsarStandalone, gateways: list[KeylineGateway], new_topic: Callable[[str], str]
+) -> None:
+    """Not the first one; and a group that comes back has a later epoch than it ever had."""
+    topic = new_topic("last-out")
+    name = group_topic_name(NAMESPACE, GroupId(topic, SUBSCRIPTION))
+    left, right = gateways
+    with worker(left, topic):
+        with worker(right, topic):
+            eventually(lambda: leading(left, topic) and leading(right, topic), "streams at both")
+        eventually(lambda: leading(right, topic) is None and leading(left, topic, alone=True), "the right one out")
+        group = leading(left, topic)
+        assert group is not None
+        assert name in topics(broker)
+    eventually(lambda: name not in topics(broker), "the group's topic to go")
+    with worker(right, topic):
+        eventually(lambda: leading(right, topic, alone=True), "streams again")
+        again = leading(right, topic)
+        assert again is not None
+        assert again["epoch"] > group["epoch"]
+    eventually(lambda: name not in topics(broker), "the group's topic to go again")
+    left.stop()
+    right.stop()
+    eventually(lambda: not [at for at in topics(broker, "non-persistent") if "keyline-groups" in at], "no inbox")
+
+
+def test_what_crashed_replicas_left_is_swept_and_nothing_else(
+    broker: PulsarStandalone, gateways: list[KeylineGateway], new_topic: Callable[[str], str]
+) -> None:
+    """A living group keeps its topic and its deliveries, although the broker has just forgotten who waits to lead."""
+    crashed, living = gateways
+    dead, deleted, alive = (new_topic(name) for name in ("dead", "deleted", "alive"))
+    names = {topic: group_topic_name(NAMESPACE, GroupId(topic, SUBSCRIPTION)) for topic in (dead, deleted, alive)}
+    taken: list[int] = []
+    with ExitStack() as ends:
+        ends.enter_context(worker(living, alive, taken.append))
+        ends.enter_context(worker(crashed, dead))
+        ends.enter_context(worker(crashed, deleted))
+        ends.enter_context(worker(crashed, alive, taken.append))
+        eventually(lambda: all(leading(crashed, topic) for topic in names) and leading(living, alive), "streams")
+        crashed.kill()
+        assert [delete(broker, names[topic]) for topic in (deleted, alive)] == [204, 412], (
+            "the broker knows what is used"
+        )
+        client = pulsar.Client(broker.service_url, logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Error))
+        ends.callback(client.close)
+        producer = client.create_producer(alive, batching_enabled=False)
+        with sweeping(broker):
+            administer(broker, "PUT", names[alive], "unload")
+            send = partial(producer.send_async, callback=lambda *_: None)
+            for number in range(MESSAGES):
+                send(b"%d" % number, partition_key=f"k{number % 20}")
+            producer.flush()
+            assert names[dead] in topics(broker), "what a crashed replica leaves nobody removes but the sweep"
+            eventually(lambda: names[dead] not in topics(broker), "the sweep", SWEPT_S_MAX)
+            eventually(lambda: len(set(taken)) == MESSAGES, "deliveries of the living group")
+            administer(broker, "PUT", names[alive], "unload")
+            eventually(lambda: leading(living, alive), "the living group")
+        assert names[alive] in topics(broker)

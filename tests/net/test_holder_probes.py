@@ -1,0 +1,88 @@
+"""What is asked of the broker about a suspected owner's consumer."""
+
+from __future__ import annotations
+
+from proxy.net.owner.holder_probes import AGAIN_S, PROBES_MAX, HolderProbes
+from proxy.wire import pulsar_pb2 as pb
+from tests.net.broker_fakes import T, error, success
+from tests.net.gateway_rig import PlayedBroker
+
+Key = tuple[str, str]
+KEY = ("persistent://public/default/orders", "billing")
+
+
+class Rig:
+    """A replica that suspects an owner."""
+
+    def __init__(self) -> None:
+        self.broker = PlayedBroker()
+        self.probes = HolderProbes("a-1", self.broker, self.broker.clock)
+
+    def suspect(self, *keys: Key) -> None:
+        """Its clients consume these there, and nothing is heard of it."""
+        for key in keys:
+            self.probes.begun("b-1", key)
+        self.probes.suspect("b-1")
+
+    def asked(self) -> pb.CommandSubscribe:
+        """The SUBSCRIBE that the broker gets."""
+        return self.broker.next(T.SUBSCRIBE).subscribe
+
+
+def test_the_broker_is_asked_for_the_whole_of_the_slots_and_gives_no_message() -> None:
+    """Beside a consumer that is alive that is refused; nothing of the subscription is changed by it."""
+    rig = Rig()
+    rig.suspect(KEY)
+    asked = rig.asked()
+    assert (asked.topic, asked.subscription, asked.subType) == (*KEY, pb.CommandSubscribe.Key_Shared)
+    assert [(span.start, span.end) for span in asked.keySharedMeta.hashRanges] == [(0, 65_535)]
+    assert asked.keySharedMeta.keySharedMode == pb.STICKY
+    assert asked.durable
+    assert not asked.force_topic_creation
+    assert not asked.HasField("start_message_id")
+    rig.broker.say(error(asked.request_id, pb.ConsumerAssignError, "no"))
+    assert rig.broker.sent() == []
+
+
+def test_one_that_is_let_in_leaves_at_once() -> None:
+    """The place is the next owner's; no permit was granted."""
+    rig = Rig()
+    rig.suspect(KEY)
+    asked = rig.asked()
+    rig.broker.say(success(asked.request_id))
+    (closed,) = rig.broker.sent()
+    assert (closed.type, closed.close_consumer.consumer_id) == (T.CLOSE_CONSUMER, asked.consumer_id)
+
+
+def test_a_subscription_is_not_asked_for_again_and_again() -> None:
+    """Every client's leg to the owner says so, at each look."""
+    rig = Rig()
+    rig.suspect(KEY)
+    rig.suspect(KEY)
+    rig.broker.say(error(rig.asked().request_id, pb.ConsumerAssignError, "no"))
+    rig.broker.clock.advance(AGAIN_S - 0.1)
+    rig.suspect(KEY)
+    assert rig.broker.sent() == []
+    rig.broker.clock.advance(0.2)
+    rig.suspect(KEY)
+    assert rig.asked().subscription == KEY[1]
+
+
+def test_probes_are_few_at_a_time() -> None:
+    """An owner may have thousands of subscriptions, on a few connections."""
+    rig = Rig()
+    rig.suspect(*((KEY[0], f"s-{number}") for number in range(2 * PROBES_MAX)))
+    assert len(rig.broker.sent()) == PROBES_MAX
+
+
+def test_what_is_consumed_there_no_more_is_not_probed() -> None:
+    """Nor what is consumed at others."""
+    rig = Rig()
+    for _ in range(2):
+        rig.probes.begun("b-1", KEY)
+    rig.probes.ended("b-1", KEY)
+    rig.probes.suspect("c-1")
+    assert rig.broker.sent() == []
+    rig.probes.ended("b-1", KEY)
+    rig.probes.suspect("b-1")
+    assert rig.broker.sent() == []

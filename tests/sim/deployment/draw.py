@@ -1,0 +1,132 @@
+"""What one seed draws for a whole deployment: see `tests.sim.swarm`."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+
+from proxy.limits import Limits
+from proxy.net.group.settings import GroupSettings
+from proxy.net.subscription.openings import OpeningLimits
+from proxy.net.subscription.settings import SubscriptionSettings
+from tests.sim.network import Weather
+from tests.sim.worker import GOOD, Temper
+
+PLANNED = ("replica_stop", "replica_add", "replica_drain", "worker_leave", "worker_crash")
+"""What may happen without anything coming twice but what a worker that crashed had."""
+FAULTS = (
+    "replica_kill",
+    "replica_pause",
+    "broker_cut",
+    "replicas_parted",
+    "replica_alone",
+    "connection_cut",
+    "worker_pause",
+    "worker_stop_reading",
+    "broker_pause",
+    "broker_restart",
+    "unload",
+)
+ONE_AT_A_TIME = ("replica_kill", "replica_pause", "broker_cut", "replicas_parted", "replica_alone")
+ORDERLY_SHARE = 0.3
+CALM_SHARE = 0.2
+SLOW = Temper(think_s=0.4)
+"""A worker that has messages when its owner gives them away, and is done with them long before that must be over."""
+SLOW_SHARE = 0.7
+KINDS = ("single", "keyless", "key_batch", "mixed_batch", "mixed_batch")
+
+
+@dataclass(frozen=True)
+class DeploymentSwarm:
+    """The options of one deployment."""
+
+    seed: str
+    steps: int
+    replicas: int
+    """At the beginning."""
+    replicas_max: int
+    topics: int
+    keys: int
+    kinds: tuple[str, ...]
+    orderly: bool
+    """Nothing but what is planned happens: then nothing may come twice."""
+    calm: bool
+    """One replica has one fault at a time, and all workers are well: then no message waits for long."""
+    faults: tuple[str, ...]
+    fault_weight: float
+    workers_max: int
+    """At each topic."""
+    tempers: tuple[Temper, ...]
+    weather: Weather
+    answer_delay_s: float
+    mail_loss: float
+    settings: SubscriptionSettings
+    groups: GroupSettings
+    limits: Limits
+    openings: OpeningLimits
+
+    def dice(self, what: str) -> random.Random:
+        """The dice of one part: what another part draws changes nothing for it."""
+        return random.Random(f"deployment/{self.seed}/{what}")  # noqa: S311 - a simulation, no secret
+
+
+def draw(seed: int | str, steps: int = 60) -> DeploymentSwarm:
+    """The options of a seed."""
+    dice = random.Random(f"deployment/{seed}/swarm")  # noqa: S311 - as above
+    how = dice.random()
+    orderly, calm = how < ORDERLY_SHARE, how > 1 - CALM_SHARE
+    replicas = 3 if calm else dice.choice((2, 3, 3))
+    among = PLANNED if orderly else ONE_AT_A_TIME if calm else PLANNED + FAULTS
+    return DeploymentSwarm(
+        seed=str(seed),
+        steps=steps,
+        replicas=replicas,
+        replicas_max=replicas + dice.choice((0, 1, 2)),
+        topics=dice.choice((1, 2, 3)),
+        keys=dice.choice((1, 3, 8, 40)),
+        kinds=tuple(dice.sample(KINDS, dice.randint(1, len(KINDS)))),
+        orderly=orderly,
+        calm=calm,
+        faults=tuple(fault for fault in among if calm or dice.random() < (0.6 if orderly else 0.3)),
+        fault_weight=dice.choice((0.5, 1.0, 3.0)),
+        workers_max=5 if calm else dice.choice((2, 3, 5)),
+        tempers=_well(seed, orderly=orderly) if orderly or calm else tuple(_temper(dice) for _ in range(3)),
+        weather=Weather(
+            delay_s=dice.choice((0.0, 0.0005, 0.005)),
+            cut_chance=dice.choice((0.0, 0.1, 0.5)),
+            high_water_bytes=dice.choice((600, 60_000)),
+            low_water_bytes=300,
+        ),
+        answer_delay_s=dice.choice((0.0, 0.002, 0.02)),
+        mail_loss=0.0 if orderly or calm else dice.choice((0.0, 0.0, 0.05)),
+        settings=SubscriptionSettings(
+            ordering_mode=dice.choice(("draining_hashes", "draining_hashes", "last_sent_position")),
+            selector=dice.choice(("consistent_hashing", "auto_split")),
+            look_ahead_messages_per_worker=dice.choice((2, 20, 2_000)),
+            # Without it what comes again of a batch is all of it, also where only what is planned happens.
+            upstream_batch_index_ack=dice.random() < 0.5 or orderly,
+            reconnect_backoff_max_ms=2_000,
+        ),
+        groups=GroupSettings(groups_enabled=True, group_bundles=8),
+        limits=Limits(unread_high_water_bytes=1 << 20),
+        openings=OpeningLimits(inline_bytes=dice.choice((0, 60, 256 << 10))),
+    )
+
+
+def _well(seed: int | str, *, orderly: bool) -> tuple[Temper, ...]:
+    """Workers that acknowledge everything; where only what is planned happens, some take their time over it."""
+    dice = random.Random(f"deployment/{seed}/well")  # noqa: S311 - as above
+    return (GOOD, SLOW, SLOW) if orderly and dice.random() < SLOW_SHARE else (GOOD,)
+
+
+def _temper(dice: random.Random) -> Temper:
+    if dice.random() < 0.5:
+        return GOOD
+    return Temper(
+        think_s=dice.choice((0.0, 0.005, 0.5)),
+        queue=dice.choice((1, 7, 50, 1_000)),
+        stuck_chance=dice.choice((0.0, 0.0, 0.02)),
+        nack_chance=dice.choice((0.0, 0.0, 0.2)),
+        by_index_chance=dice.choice((0.0, 0.5)),
+        receipt_chance=dice.choice((0.0, 0.5)),
+    )

@@ -1,0 +1,130 @@
+"""Faults put into owner mode by hand: see `tests.sim.mutants`. The simulator of deployments is asked first."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.sim.mutant import Mutant
+
+BUNDLES: Final = "proxy/net/owner/bundle_streams.py"
+LEGS: Final = "proxy/net/owner/legs.py"
+LEADER: Final = "proxy/groups/leader.py"
+
+
+def _mutant(name: str, file: str, right: str, wrong: str, tests: str = "") -> Mutant:
+    return Mutant(f"owners: {name}", file, right, wrong, tests, simulated=False, deployed=True)
+
+
+MUTANTS = (
+    _mutant(
+        "one delivers after its lease is over",
+        BUNDLES,
+        "        now, end = self._clock.now(), until - self._send_s\n",
+        "        now, end = self._clock.now(), until + 60.0\n",
+    ),
+    _mutant(
+        "a bundle that goes is delivered on",
+        BUNDLES,
+        "            held.stage = Stage.RELEASING\n"
+        "            for owned in list(held.subscriptions.values()):\n"
+        "                owned.hold()\n",
+        "            held.stage = Stage.RELEASING\n",
+    ),
+    _mutant(
+        "a bundle is handed over while workers have some of it",
+        BUNDLES,
+        "            if idle or late:\n",
+        "            if True:\n",
+    ),
+    _mutant(
+        "what is handed over stays at the broker",
+        BUNDLES,
+        "        owned.give_up(closed)\n",
+        "        closed()\n",
+    ),
+    _mutant(
+        "a replica serves what it does not own",
+        BUNDLES,
+        "        if not count or not self.open_here(bundle_of(*key, count)):\n",
+        "        if not count:\n",
+    ),
+    _mutant(
+        "a new leader does not wait for the leases of the one before",
+        LEADER,
+        "        until = now + timing.last_lease_s(memory.lease_s)\n",
+        "        until = now\n",
+    ),
+    _mutant(
+        "what is kept for a replica is free",
+        LEADER,
+        " and stream not in self._owners and stream not in self._reserved\n",
+        " and stream not in self._owners\n",
+    ),
+    _mutant(
+        "a lease is counted from its arrival",
+        "proxy/groups/session.py",
+        "                self._lease_until = sent_at + self._lease_s\n",
+        "                self._lease_until = sent_at + 3 * self._lease_s\n",
+    ),
+    _mutant(
+        "a replica that stood still passes on what it finds in its legs",
+        "proxy/net/owner/standstill.py",
+        "        if gap_s < self._gap_s:\n",
+        "        if True:\n",
+        "tests/net/test_owner_legs.py tests/net/test_owner_door.py",
+    ),
+    _mutant(
+        "replicas are as patient with each other as with clients",
+        "proxy/app/owner_parts.py",
+        "        pulse_s = min(limits.keep_alive_s, settings.group_lease_s / 2)\n",
+        "        pulse_s = limits.keep_alive_s\n",
+    ),
+    _mutant(
+        "nobody probes a silent owner's consumer",
+        "proxy/net/owner/holder_probes.py",
+        "        for key in list(self._consumed.get(owner, ())):\n",
+        "        for key in list(self._consumed.get(owner, ()))[:0]:\n",
+        "tests/net/test_holder_probes.py",
+    ),
+    _mutant(
+        "a client does not hear that its leg is lost",
+        "proxy/net/owner/leg.py",
+        "            if ready:\n                told.append(close_frame(_T.CLOSE_CONSUMER, consumer_id))\n",
+        "",
+    ),
+    _mutant(
+        "a leg to a former owner is kept",
+        LEGS,
+        "        for leg in self._lost_bundles():\n            leg.give_up",
+        "        for leg in self._lost_bundles() - self._lost_bundles():\n            leg.give_up",
+        "tests/net/test_owner_legs.py",
+    ),
+    _mutant(
+        "a refusal by a replica that owns it no more reaches the client",
+        LEGS,
+        "        if joining is None or joining.late:\n            return False\n",
+        "        if True:\n            return False\n",
+        "tests/net/test_owner_legs.py",
+    ),
+    _mutant(
+        "who waits for an owner does not hear of it",
+        "proxy/net/owner/owners.py",
+        "        if self.table.learn(record):\n            self.changed()\n",
+        "        self.table.learn(record)\n",
+        "tests/net/test_owner_legs.py",
+    ),
+    _mutant(
+        "clients of a replica that stops get more",
+        "proxy/net/owner/door.py",
+        "        for leg in legs:\n            leg.stand_down()\n",
+        "",
+        "tests/net/test_owner_door.py",
+    ),
+    _mutant(
+        "an owner lets others consume beside it",
+        "proxy/net/subscription/upstream.py",
+        "    ours.keySharedMeta.keySharedMode = pb.STICKY\n"
+        "    ours.keySharedMeta.hashRanges.add(start=0, end=RANGE_SLOT_COUNT - 1)\n",
+        "",
+    ),
+)

@@ -1,0 +1,216 @@
+"""One replica on the made-up network: every part of a gateway in owner mode but sockets, loop and clock.
+
+How a replica stops is `proxy.app.gateway`'s order, told with callbacks. What it asks of the others then goes the real
+way, by a question on their ports; only the words are the simulator's own, since the admin API needs an event loop.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from proxy.app.owner_parts import OwnerParts
+from proxy.groups.bundles import bundle_of
+from proxy.groups.timing import GroupTiming
+from proxy.net.broker.directory import Brokers
+from proxy.net.broker.names import BrokerNames
+from proxy.net.broker.settings import BrokerSettings
+from proxy.net.election.elections import ElectionSettings, ProducerElections
+from proxy.net.owner.proof import NUMBER_BYTES, Secret
+from proxy.net.session.sessions import Sessions
+from proxy.net.session.settings import SessionSettings
+from proxy.net.subscription.directory import Subscriptions
+from proxy.net.subscription.openings import Openings
+from proxy.service_url import parse_service_url
+from tests.groups.rig import deliverable
+from tests.sim.background import Background
+from tests.sim.network import Listener
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Callable
+
+    from proxy.net.owner.questions import Saying
+    from proxy.net.subscription.subscription import Subscription
+    from tests.sim.deployment.draw import DeploymentSwarm
+    from tests.sim.machine import Process
+    from tests.sim.network import Network
+
+SECRET = Secret((b"the deployment's secret, of 32 bytes and more",))
+DRAIN_S = 25.0
+"""`drain_timeout_s`: how long a replica that stops waits for its workers, and for those of others."""
+FAREWELL_S = 2.0
+ASK_S = 0.1
+
+
+def address_of(name: str) -> str:
+    """Where clients find a replica."""
+    return f"pulsar://{name}:6650"
+
+
+class Replica:
+    """One life of a replica."""
+
+    def __init__(
+        self, process: Process, network: Network, broker: str, swarm: DeploymentSwarm, dice: random.Random
+    ) -> None:
+        """Listens and takes part at once; it answers at the addresses that its process is named by."""
+        self.process = process
+        self.settings = swarm.settings
+        self.stopping = self.stopped = False
+        name = process.name
+        self.name = f"{name}-{process.number}"
+        limits = swarm.limits
+        connector = network.connector(process)
+        broker_settings = BrokerSettings((broker,), client_version="Keyline-sim", keep_alive_s=limits.keep_alive_s)
+        session_settings = SessionSettings((parse_service_url(broker),))
+        names = BrokerNames(session_settings.brokers, process)
+        self.brokers = Brokers(connector, process, broker_settings, names.add)
+        openings = Openings(process, Background(process, dice), swarm.openings)
+        port = f"pulsar://{name}:6670"
+        number = partial(dice.randbytes, NUMBER_BYTES)
+        self.parts = OwnerParts(self.name, port, connector, SECRET, number, self.brokers, process, limits, swarm.groups)
+        self.deployment = self.parts.deployment
+        self.subscriptions = Subscriptions(self.brokers, process, swarm.settings, openings)
+        self.subscriptions.ownership = self.deployment.bundles
+        self.deployment.share_orders(self.subscriptions)
+        self._elections = ProducerElections(process, self.subscriptions.events, ElectionSettings())
+        new_sessions = partial(
+            Sessions, connector, process, self.subscriptions, self._elections, names, session_settings
+        )
+        slices = self.subscriptions.slices
+        self.sessions = new_sessions(limits, slices, self.parts.ways.onward)
+        self.led_here = new_sessions(limits, slices, self.parts.ways.here_only, of_replicas=True)
+        door = self.parts.new_door(self.led_here.admit, self._answer)
+        self._network = network
+        network.listeners[address_of(name)] = Listener(process, self.sessions.admit)
+        network.listeners[port] = Listener(process, lambda _: door.knock())
+        process.call_soon(self._start)
+
+    def _start(self) -> None:
+        self.deployment.start()
+        self._elections.start()
+
+    # ---- for those who watch
+
+    def subscription(self, key: tuple[str, str]) -> Subscription | None:
+        """The one of this topic and name, if it is served here."""
+        return self.subscriptions.find(key)
+
+    def may_deliver(self, key: tuple[str, str], *, begin: bool = False) -> bool:
+        """Whether its lease lets it deliver now, by what its session says of itself.
+
+        To `begin`, it must last long enough for the message to leave.
+        """
+        session = self.deployment.member.session
+        count = session.streams_count
+        then_s = self.process.now() + begin * GroupTiming().send_s
+        return bool(count) and deliverable(session, bundle_of(*key, count), then_s)
+
+    def looked_at(self, key: tuple[str, str]) -> OneTopic:
+        """The subscription as a gateway that has nothing else."""
+        return OneTopic(self, key)
+
+    # ---- SIGTERM
+
+    def stop(self, gone: Callable[[], None]) -> None:
+        """Hand everything over, and end; `gone` is called at the end."""
+        if self.stopping:
+            return
+        self.stopping = True
+        self._network.listeners.pop(address_of(self.process.name), None)
+        under_way = 3
+        ended = False
+
+        def one_done() -> None:
+            nonlocal under_way
+            under_way -= 1
+            if not under_way:
+                end()
+
+        def end() -> None:
+            nonlocal ended
+            if not ended:
+                ended = True
+                self._close()
+                self.process.call_later(FAREWELL_S, gone)
+
+        self.subscriptions.drain(one_done)
+        self.deployment.leave(one_done)
+        _StandingDown(self, one_done).ask()
+        self.process.call_later(DRAIN_S, end)
+
+    def _close(self) -> None:
+        self._elections.close()
+        self.deployment.close()
+        self.subscriptions.close()
+        self.sessions.close_all()
+        self.led_here.close_all()
+        self.process.call_later(FAREWELL_S / 2, lambda: self.brokers.close(lambda: None))
+
+    def _answer(self, question: bytes, saying: Saying) -> Callable[[], None]:
+        """Another replica stops: how many messages its clients have of here."""
+        left = self.parts.view.stand_down(question.decode())
+
+        def say() -> None:
+            saying.say(b"%d" % left)
+            saying.end()
+
+        self.process.call_soon(say)
+        return lambda: None
+
+
+class OneTopic:
+    """Implements `tests.sim.gateway.Looked`."""
+
+    def __init__(self, replica: Replica, key: tuple[str, str]) -> None:
+        self._replica = replica
+        self._key = key
+        self.settings = replica.settings
+        self.subscriptions = replica.subscriptions
+        self.process = replica.process
+
+    @property
+    def subscription(self) -> Subscription | None:
+        """As the protocol says."""
+        return self._replica.subscription(self._key)
+
+
+class _StandingDown:
+    """Asks the others until its clients have nothing of theirs; see `admin_api.replicas.legs_drained`."""
+
+    def __init__(self, replica: Replica, done: Callable[[], None]) -> None:
+        self._replica = replica
+        self._done = done
+        self._left = list(replica.parts.others.names())
+
+    def ask(self) -> None:
+        if not self._left:
+            self._done()
+            return
+        name = self._left[0]
+        self._replica.parts.others.ask(name, self._replica.name.encode(), _Hearer(self._heard))
+
+    def _heard(self, answer: bytes) -> None:
+        if not answer or answer == b"0":
+            del self._left[0]
+        else:
+            self._left.append(self._left.pop(0))
+        self._replica.process.call_later(ASK_S, self.ask)
+
+
+class _Hearer:
+    """Implements `questions.Hearer`."""
+
+    def __init__(self, whole: Callable[[bytes], None]) -> None:
+        self._whole = whole
+        self._answer = b""
+
+    def heard(self, data: bytes) -> None:
+        """A part of the answer."""
+        self._answer += data
+
+    def ended(self, reason: str) -> None:
+        """That was all."""
+        _ = reason
+        self._whole(self._answer)

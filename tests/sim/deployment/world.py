@@ -1,0 +1,250 @@
+"""One simulated deployment: it is shaken for a number of steps, then healed, and everything must have got through.
+
+See `tests.sim.world`, which does the same with one gateway. Faults last for a while and overlap; what ends them is
+planned when they begin.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from proxy.wire import pulsar_pb2 as pb
+from tests.sim.broker import GOOD_MANNERS, Cluster, Manners
+from tests.sim.checkers import Violation
+from tests.sim.deployment.broker import DeploymentBroker
+from tests.sim.deployment.judge import Edges, OwnersModel
+from tests.sim.deployment.replica import Replica, address_of
+from tests.sim.gateway import WakeUps
+from tests.sim.machine import Process, Schedule
+from tests.sim.network import Listener, Network, Weather
+from tests.sim.storage import Producer, Storage
+from tests.sim.worker import GOOD, SUBSCRIPTION, Worker, key_shared
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Iterable
+
+    from tests.sim.deployment.draw import DeploymentSwarm
+    from tests.sim.deployment.faults import DeploymentActions
+    from tests.sim.deployment.own_topics import OwnTopic
+    from tests.sim.network import End
+
+BROKER = "pulsar://broker:6650"
+HEAL_S = 300.0
+"""Simulated seconds after which a healed deployment must have delivered everything."""
+HEAL_STEP_S = 2.0
+PART_S = 120.0
+LOOKED_AT = 0.1
+"""Of the replicas' turns."""
+
+
+@dataclass(frozen=True)
+class DeploymentOutcome:
+    """What a deployment that kept every promise has to show."""
+
+    messages: int
+    deliveries: int
+    duplicates: int
+    turns: int
+    digest: int
+    moves: int
+    """How often another owner delivered than before."""
+    passed_on: int
+    """Messages that a replica passed on for another."""
+    looked: int
+    """How often an owner was asked why something waits."""
+    longest_wait_s: float
+    """From a message until its acknowledgement, where that is bounded."""
+
+
+class Topic:
+    """One that workers consume."""
+
+    def __init__(self, world: Deployment, number: int) -> None:
+        swarm = world.swarm
+        self.name = f"persistent://public/default/orders-{number}"
+        self.key = (self.name, SUBSCRIPTION)
+        self.storage = Storage()
+        self.model = OwnersModel(
+            self.storage, lambda: world.schedule.now_s, ordered=True, mixed="mixed_batch" in swarm.kinds
+        )
+        self.model.topic, self.model.world = self, world
+        self.wake_ups = WakeUps(self.storage, self.model, swarm.kinds)
+        keys = [f"key-{key}" for key in range(swarm.keys)]
+        self.producer = Producer(self.storage, swarm.dice(f"producer/{number}"), keys, swarm.kinds)
+        manners = Manners(answer_delay_s=swarm.answer_delay_s)
+        now = lambda: world.schedule.now_s  # noqa: E731 - a clock
+        self.cluster = Cluster(self.storage, swarm.dice(f"broker/{number}"), [BROKER], manners, now)
+        self.cluster.on_close = self.model.consumer_closed
+        self.cluster.on_forgot = self.model.forgot
+        self.cluster.behind = lambda: bool(self.model.forgotten)
+        self.published_s: list[float] = []
+        """When each message was, by its number."""
+        self.seen: list[tuple[int, int, list[int]]] = []
+        self.workers: list[Worker] = []
+
+    def publish(self, now_s: float) -> None:
+        """One entry more."""
+        self.producer.publish()
+        self.published_s += [now_s] * (len(self.storage.messages) - len(self.published_s))
+
+    @property
+    def live(self) -> list[Worker]:
+        """Workers that run and mean to stay."""
+        return [worker for worker in self.workers if not worker.process.dead and not worker.closed_for_good]
+
+
+class Deployment:
+    """Everything of one seed."""
+
+    def __init__(self, swarm: DeploymentSwarm) -> None:
+        """Replicas that start, no worker yet."""
+        self.swarm = swarm
+        self.schedule = Schedule()
+        self.moves = self.passed_on = 0
+        self.longest_wait_s = 0.0
+        self._processes = 0
+        self.network = Network(self.schedule, swarm.weather, swarm.dice("network"), Edges(self))
+        self.hand = self._process("hand")
+        """What ends faults."""
+        made = [Topic(self, number) for number in range(swarm.topics)]
+        self.topics = {topic.name: topic for topic in made}
+        self.broker = self.start_broker({})
+        self.replicas: dict[str, Replica] = {}
+        """The present life of each, or the last, by the name of its process."""
+        self._by_process: dict[Process, Replica] = {}
+        self._topic_of_worker: dict[Process, Topic] = {}
+        self._look_dice = swarm.dice("look")
+        self.trace: list[str] = []
+        for number in range(swarm.replicas):
+            self.start_replica(f"replica-{number}")
+
+    # ---- who is there
+
+    @property
+    def live(self) -> list[Replica]:
+        """Replicas whose process runs, or stands still."""
+        return [replica for replica in self.replicas.values() if not replica.process.dead]
+
+    def replica_of(self, end: End) -> Replica:
+        """Whose end of a connection it is."""
+        return self._by_process[end.process]
+
+    def topic_of_worker(self, process: Process) -> Topic | None:
+        """What a worker consumes; None for any other process."""
+        return self._topic_of_worker.get(process)
+
+    def _process(self, name: str) -> Process:
+        self._processes += 1
+        return Process(self.schedule, self._processes, name)
+
+    def start_broker(self, own_topics: dict[str, OwnTopic]) -> DeploymentBroker:
+        """Another process of the broker; what is stored is there."""
+        process = self._process("broker")
+        clusters = {topic.name: topic.cluster for topic in self.topics.values()}
+        self.broker = DeploymentBroker(process, BROKER, clusters, own_topics)
+        self.network.listeners[BROKER] = Listener(process, self.broker.accept)
+        return self.broker
+
+    def start_replica(self, name: str) -> Replica:
+        """One life of it."""
+        process = self._process(name)
+        replica = Replica(process, self.network, BROKER, self.swarm, self.swarm.dice(f"replica/{process.number}"))
+        self.replicas[name] = self._by_process[process] = replica
+        process.after_turn = lambda: self._look(replica)
+        return replica
+
+    def _look(self, replica: Replica) -> None:
+        """Sometimes, at the end of a replica's turn: nothing waits at it that could go."""
+        if self._look_dice.random() >= LOOKED_AT or any(each.stopping for each in self.live):
+            return
+        for topic in self.topics.values():
+            if topic.model.owned_by(replica) and replica.may_deliver(topic.key, begin=True):
+                topic.wake_ups.look(replica.looked_at(topic.key))
+
+    def start_worker(self, topic: Topic, dice: random.Random) -> None:
+        """One worker more, which may come to any replica."""
+        name = f"worker-{dice.randrange(10)}"
+        subscribe = key_shared(topic.name, SUBSCRIPTION, name)
+        subscribe.keySharedMeta.keySharedMode = pb.AUTO_SPLIT
+        temper = dice.choice(self.swarm.tempers)
+        process = self._process(f"{name}.{self._processes}")
+        self._topic_of_worker[process] = topic
+        worker_dice = self.swarm.dice(f"worker/{process.number}")
+        addresses = [address_of(f"replica-{number}") for number in range(self.swarm.replicas_max)]
+        topic.workers.append(
+            Worker(process, self.network, worker_dice, temper, subscribe, topic.seen, topic.model.meant, addresses)
+        )
+
+    # ---- the phases
+
+    def run(self, actions: DeploymentActions, steps: Iterable[int]) -> DeploymentOutcome:
+        """All three phases. Raises `Violation`, or whatever the code under test raises."""
+        for step in steps:
+            self.trace.append(actions.step(step))
+        self.heal(actions)
+        self.part()
+        models = [topic.model for topic in self.topics.values()]
+        return DeploymentOutcome(
+            sum(len(topic.storage.messages) for topic in self.topics.values()),
+            sum(model.deliveries for model in models),
+            sum(model.duplicates for model in models),
+            self.schedule.turns,
+            self.schedule.digest,
+            self.moves,
+            self.passed_on,
+            sum(topic.wake_ups.looked for topic in self.topics.values()),
+            self.longest_wait_s,
+        )
+
+    def heal(self, actions: DeploymentActions) -> None:
+        """No more faults: every message must be acknowledged, by whoever is there."""
+        actions.undo_all()
+        self.network.weather = Weather(0.0005, 0.0, 1 << 20, 1 << 18)
+        dice = self.swarm.dice("heal")
+        for topic in self.topics.values():
+            topic.cluster.manners = GOOD_MANNERS
+            for worker in topic.workers:
+                worker.process.run(worker.read_again)
+            for worker in topic.live:
+                if worker.temper is not GOOD:  # what it is stuck with it gives back when it is gone
+                    self.network.kill(worker.process)
+            while len(topic.live) < 2:
+                self.start_worker(topic, dice)
+                topic.workers[-1].temper = GOOD
+        end_s = self.schedule.now_s + HEAL_S
+        while self.schedule.now_s < end_s:
+            self.advance(HEAL_STEP_S)
+            if not any(entry.unacked for topic in self.topics.values() for entry in topic.storage.entries):
+                break
+        else:
+            raise Violation(f"liveness: {self._left()} did not get through in {HEAL_S:g} s")
+        self.advance(HEAL_STEP_S)
+
+    def _left(self) -> dict[str, list[int]]:
+        return {
+            name: [n for e in topic.storage.entries for p, n in enumerate(e.numbers) if e.unacked >> p & 1][:20]
+            for name, topic in self.topics.items()
+        }
+
+    def part(self) -> None:
+        """Everybody leaves: nothing remains at any replica, and no consumer at the broker."""
+        for topic in self.topics.values():
+            for worker in topic.live:
+                worker.process.run(worker.close)
+        self.advance(PART_S)
+        for replica in self.live:
+            subscriptions = replica.subscriptions
+            if len(subscriptions) or subscriptions._bytes_held:
+                raise Violation(f"leak: {replica.name} holds {subscriptions._bytes_held} B, {len(subscriptions)} left")
+        for topic in self.topics.values():
+            if topic.cluster.consumers:
+                raise Violation(f"leak: a consumer of {topic.name} was left behind at the broker")
+            for worker in topic.workers:
+                if worker.unanswered and not worker.process.dead:
+                    raise Violation(f"requests of {worker.name} never answered: {sorted(worker.unanswered)}")
+
+    def advance(self, seconds: float) -> None:
+        """Let the world run."""
+        self.schedule.run_until(self.schedule.now_s + seconds)

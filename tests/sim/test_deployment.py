@@ -1,0 +1,60 @@
+"""The seeds of whole deployments: see `test_sim`."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import pytest
+
+from tests.sim.deployment.world import DeploymentOutcome
+from tests.sim.histories import histories
+from tests.sim.run import report, run_many, run_seed, shrink
+from tests.thorough import THOROUGH
+
+SEEDS: Final = 600 if THOROUGH else 20
+JOBS: Final = 2
+HISTORY_SEEDS: Final = (0, 1, 15)
+BROKEN_SEEDS: Final = (1_095,)
+"""Others that broke a promise once."""
+
+
+def test_no_seed_breaks_a_promise() -> None:
+    """Whatever becomes of replicas, networks and the broker, each owner keeps G1 to G5, and there is one at a time."""
+    moves = passed_on = 0
+    for result in run_many(range(SEEDS), JOBS, deployment=True):
+        if result.outcome is None:
+            pytest.fail(report(shrink(result)))
+        assert isinstance(result.outcome, DeploymentOutcome)
+        moves += result.outcome.moves
+        passed_on += result.outcome.passed_on
+    assert moves > SEEDS, "deployments in which nothing moves prove nothing"
+    assert passed_on > 50 * SEEDS, "nor do those in which workers are at their owners"
+
+
+@pytest.mark.parametrize("seed", BROKEN_SEEDS)
+def test_a_seed_that_broke_a_promise_does_not_again(seed: int) -> None:
+    """As in `test_sim`."""
+    result = run_seed(seed, deployment=True)
+    assert result.outcome is not None, report(result)
+
+
+def test_a_seed_has_one_history() -> None:
+    """Whatever order Python keeps its sets of text in."""
+    program = (
+        "import sys; from tests.sim.run import be_quiet, run_seed; "
+        "be_quiet(); print([run_seed(int(seed), deployment=True).outcome for seed in sys.argv[1:]])"
+    )
+    found = histories(program, HISTORY_SEEDS, ("1", "2"))
+    assert len(found) == 1, found
+
+
+def test_a_failure_is_told_with_a_short_history_that_shows_it_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An owner that delivers without a lease is noticed, in a history of a few steps."""
+    monkeypatch.setattr("proxy.core.stream_leases.StreamLeases.lapsed", lambda _leases, _now: False)
+    found = next(result for result in (run_seed(seed, deployment=True) for seed in range(60)) if not result.outcome)
+    assert found.kind == "owners"
+    short = shrink(found, 60)
+    assert short.kind == "owners"
+    assert len(short.steps) < len(found.steps)
+    assert run_seed(short.seed, short.steps, deployment=True).failure == short.failure
+    assert f"DEPLOYMENT={short.seed} STEPS=" in report(short)
