@@ -12,7 +12,8 @@ from typing import Any, Final
 from pydantic import ByteSize
 from pydantic.fields import FieldInfo
 
-from proxy.config.settings import GROUP_OF, RELATIONS
+from proxy.config.relations import RELATIONS
+from proxy.config.settings import GROUP_OF
 from proxy.config.types import expectation
 
 SIZE_PATTERN: Final = r"^[0-9]+(\.[0-9]+)?\s*([KkMmGgTt][Ii]?)?[Bb]?$"

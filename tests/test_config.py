@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from proxy.config.load import MASK, InvalidConfiguration, Loaded, is_secret, load
-from proxy.config.settings import GROUP_OF, GROUPS, RELATIONS
+from proxy.config.relations import RELATIONS
+from proxy.config.settings import GROUP_OF, GROUPS
 from proxy.config.show import documentation, effective, effective_json, mistakes, mistakes_json
 from proxy.config.types import expectation, service_urls, size_text, split_host_port
 from proxy.key_policies import configured

@@ -20,7 +20,8 @@ from proxy.net.broker.settings import (
 from proxy.service_url import TLS
 
 if TYPE_CHECKING:
-    from proxy.config.settings import Broker, Config
+    from proxy.config.broker import Broker
+    from proxy.config.settings import Config
 
 
 def client_version() -> str:

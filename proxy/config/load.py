@@ -18,7 +18,8 @@ from typing import Any, Final, Literal
 
 from pydantic import SecretStr, ValidationError
 
-from proxy.config.settings import ENVIRONMENT_PREFIX, GROUP_OF, GROUPS, RELATIONS, Config
+from proxy.config.relations import RELATIONS
+from proxy.config.settings import ENVIRONMENT_PREFIX, GROUP_OF, GROUPS, Config
 from proxy.config.types import expectation, split_host_port
 from proxy.errors import ConfigurationError
 

@@ -13,13 +13,14 @@ from pydantic import ByteSize
 from pydantic.fields import FieldInfo
 
 from proxy.config.load import InvalidConfiguration, Loaded, shown
-from proxy.config.settings import GROUP_OF, GROUPS, RELATIONS
+from proxy.config.relations import RELATIONS
+from proxy.config.settings import GROUP_OF, GROUPS
 from proxy.config.types import Group, expectation, size_text
 
 _INTRODUCTION = """\
 # Configure
 
-<!-- Written by `python -m proxy.config.show > docs/configure.md`; descriptions: `proxy/config/settings.py`. -->
+<!-- Written by `python -m proxy.config.show > docs/configure.md`; descriptions: `proxy/config/`. -->
 
 Every setting has one name. Write it in a TOML file, at the top level:
 

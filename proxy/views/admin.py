@@ -10,7 +10,7 @@ from dataclasses import asdict
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
-from proxy.config.settings import unmet
+from proxy.config.relations import unmet
 from proxy.core import pending, preview
 from proxy.core.dispatcher import OrderingMode
 from proxy.core.errors import ConsumerAssignError

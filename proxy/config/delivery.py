@@ -1,0 +1,122 @@
+"""How messages are delivered, how much of them is held, and how producers wait."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import ByteSize
+
+from proxy.config.types import Group, KeyPolicies, setting
+from proxy.key_policies import KEY_POLICY
+from proxy.limits import MIB
+
+
+def _of_keys(name: str, default: float, description: str, unit: str) -> Any:
+    """Declare a setting that key policies name, too: its bounds are theirs."""
+    bounds = KEY_POLICY[name]
+    return setting(default, description, unit=unit, ge=bounds.least, le=bounds.most)
+
+
+class Ordering(Group):
+    """How Key_Shared subscriptions keep the order of a key."""
+
+    ordering_mode: Literal["draining_hashes", "last_sent_position", "unordered"] = setting(
+        "draining_hashes",
+        "What a joining worker waits for: only the keys that move to it (PIP-379), the position last sent when it "
+        "joined (PIP-282), or nothing. A subscriber may choose another by consumer property.",
+    )
+    selector: Literal["consistent_hashing", "auto_split"] = setting(
+        "consistent_hashing",
+        "How keys are assigned to workers; use the brokers' selector, so that both name the same owner.",
+    )
+    consistent_hashing_points: int = setting(
+        100, "Points of each worker on the hash ring; the same number as the brokers' gives the same assignment.",
+        unit="points", ge=1, le=10_000,
+    )  # fmt: skip
+    key_shared_unblocking_interval_ms: int = setting(
+        0, "Interval at which unblocked keys, which waited for a former owner, are delivered together, like brokers' "
+        "`keySharedUnblockingIntervalMs` (10 there); 0 delivers each at once.",
+        unit="milliseconds", ge=0, le=60_000,
+    )  # fmt: skip
+    key_window: int = _of_keys(
+        "key_window", 0, "Unacknowledged messages of a key at a worker; 0 is no bound. With 1, nothing of a key "
+        "overtakes a message that is negatively acknowledged, times out or is delivered again for another reason.",
+        "messages",
+    )  # fmt: skip
+    retry_delay_ms: int = _of_keys(
+        "retry_delay_ms", 0, "How long a key waits, with all its messages, before one that a worker gave back "
+        "(negative acknowledgement, acknowledgement timeout) is delivered again; 0 not at all.", "milliseconds",
+    )  # fmt: skip
+    retry_multiplier: float = _of_keys(
+        "retry_multiplier", 1.0, "Factor of this delay for each time after the first; 1 keeps it the same.", "times"
+    )
+    retry_delay_max_ms: int = _of_keys("retry_delay_max_ms", 600_000, "Longest such delay.", "milliseconds")
+    key_policies: KeyPolicies = setting(
+        (), "Other values of the four settings above for some subscriptions. Topic and subscription may have wildcards "
+        "(`*`, `?`, `[...]`); the first that matches applies. A subscriber may choose others by consumer property "
+        "(`keyline.key-window`, ...), and an operator by `keyline limits`.",
+        takes="texts of topic, subscription and name=number, separated by commas: `orders* billing key_window=1`",
+    )  # fmt: skip
+    batch_peek_max_bytes: ByteSize = setting(
+        64 * MIB, "Largest batch, uncompressed, that is opened to read its keys; a larger one goes whole to the first "
+        "key's worker and is counted.",
+        unit="bytes", ge=1024, le=1 << 30,
+    )  # fmt: skip
+    upstream_batch_index_ack: bool = setting(
+        default=True,
+        description="Acknowledge single messages of a batch to the broker; needs "
+        "acknowledgmentAtBatchIndexLevelEnabled there and is harmless without.",
+    )
+
+
+class Producers(Group):
+    """Producers that wait for exclusive access to a topic (WaitForExclusive)."""
+
+    producer_return_grace_s: float = setting(
+        3.0,
+        "How long waiting producers wait for the owner to return after a broker has unloaded its topic or stopped, and "
+        "for all owners after the gateway's start; 0 promotes the next at once, which fences the owner.",
+        unit="seconds",
+        ge=0,
+        le=60,
+    )
+    waiting_producers_bytes_max: ByteSize = setting(
+        256 * MIB, "Memory of all waiting producers, some 1.2 kB each; one more is refused with TooManyRequests.",
+        unit="bytes", ge=64 * 1024, le=1 << 36,
+    )  # fmt: skip
+
+
+class Memory(Group):
+    """Limits of subscriptions, workers, look-ahead and memory."""
+
+    subscriptions_max: int = setting(
+        10_000, "Key_Shared subscriptions in all; one more is refused with NotAllowedError.",
+        unit="subscriptions", ge=1, le=1_000_000,
+    )  # fmt: skip
+    workers_max: int = setting(
+        50_000, "Workers of all subscriptions, joined or joining; one more is refused with ConsumerBusy.",
+        unit="workers", ge=1, le=10_000_000,
+    )  # fmt: skip
+    workers_per_subscription_max: int = setting(
+        5_000, "Workers of one subscription, as the brokers' maxConsumersPerSubscription; 0: only `workers_max` "
+        "applies.",
+        unit="workers", ge=0, le=1_000_000,
+    )  # fmt: skip
+
+    look_ahead_messages_per_worker: int = setting(
+        2_000, "Messages held for each connected worker while their keys wait.", unit="messages", ge=1, le=1_000_000
+    )
+    look_ahead_messages_per_subscription: int = setting(
+        20_000, "Messages held for one subscription while their keys wait.", unit="messages", ge=1, le=10_000_000
+    )
+    max_unacked_messages_per_worker: int = setting(
+        50_000, "Unacknowledged messages at which a worker gets no more; 0 is no bound.",
+        unit="messages", ge=0, le=10_000_000,
+    )  # fmt: skip
+    subscription_memory_bytes: ByteSize = setting(
+        64 * MIB, "Bytes of entries one subscription may hold before it stops reading.",
+        unit="bytes", ge=1 * MIB, le=1 << 40,
+    )  # fmt: skip
+    gateway_memory_bytes: ByteSize = setting(
+        512 * MIB, "Bytes of entries all subscriptions together may hold.", unit="bytes", ge=1 * MIB, le=1 << 40
+    )
