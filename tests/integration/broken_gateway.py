@@ -19,5 +19,5 @@ def _wrong(self: Dispatcher, *arguments: Any, **named: Any) -> None:
 
 
 if __name__ == "__main__":
-    Dispatcher.__init__ = _wrong  # type: ignore[method-assign]
+    Dispatcher.__init__ = _wrong  # type: ignore[assignment, method-assign]
     main()

@@ -30,6 +30,8 @@ TIMEOUT_S = 600.0
 
 
 DISPATCHER = "proxy/core/dispatcher.py"
+TARGETS = "proxy/core/targets.py"
+SERVING = "proxy/core/serving.py"
 UNBLOCKING = "proxy/core/unblocking.py"
 CHUNKED = "proxy/core/chunked.py"
 ACKNOWLEDGEMENT = "proxy/core/acknowledgement.py"
@@ -50,7 +52,7 @@ MUTANTS = (
     ),
     Mutant(
         "a slot with messages at another worker does not wait",
-        DISPATCHER,
+        TARGETS,
         "            if holder and (owner is None or holder != owner.index):\n",
         "            if holder and owner is None:\n",
     ),
@@ -125,7 +127,7 @@ MUTANTS = (
     ),
     Mutant(
         "what arrives meanwhile opens a slot before the interval ends",
-        DISPATCHER,
+        TARGETS,
         "            if slot in self.unblocking.held:\n                return None\n",
         "",
         tests="tests/core/test_unblocking.py",
@@ -138,7 +140,7 @@ MUTANTS = (
     ),
     Mutant(
         "a window has room for one message more",
-        DISPATCHER,
+        TARGETS,
         "        return self.window - self.slots.count(slot) if self.window",
         "        return self.window + 1 - self.slots.count(slot) if self.window",
     ),
@@ -157,21 +159,21 @@ MUTANTS = (
     ),
     Mutant(
         "what has a smaller batch overtakes one that does not fit the window",
-        DISPATCHER,
+        SERVING,
         "        if blocked is not None and blocked.parts[0].order < part.order:\n",
         "        if blocked is not None and part.attempts < 0:\n",
         tests="tests/core/test_key_policy_model.py",
     ),
     Mutant(
         "a batch that cannot be cut goes whatever is out",
-        DISPATCHER,
+        TARGETS,
         " or part.divisible or room == self.window)",
         " or part.divisible or room)",
         tests="tests/core/test_key_policy.py",
     ),
     Mutant(
         "a delivery under a key policy is of several keys",
-        DISPATCHER,
+        TARGETS,
         "            group = index if part.attempts else slot\n",
         "            group = index if part.attempts else 0\n",
     ),
@@ -210,13 +212,13 @@ MUTANTS = (
     ),
     Mutant(
         "one message too many",
-        DISPATCHER,
+        SERVING,
         "while ready and worker.open and worker.permits > 0 and",
         "while ready and worker.open and worker.permits >= 0 and",
     ),
     Mutant(
         "a paused subscription delivers",
-        DISPATCHER,
+        SERVING,
         "while ready and worker.open and worker.permits > 0 and not self.paused:",
         "while ready and worker.open and worker.permits > 0:",
     ),
@@ -238,7 +240,7 @@ MUTANTS = (
         "        holder.draining_slots -= 1\n",
         "",
     ),
-    Mutant("a batch counts once", DISPATCHER, "        worker.permits -= count\n", "        worker.permits -= 1\n"),
+    Mutant("a batch counts once", SERVING, "        worker.permits -= count\n", "        worker.permits -= 1\n"),
     Mutant(
         "a batch counts once when it goes at once",
         DISPATCHER,
@@ -260,33 +262,33 @@ MUTANTS = (
     ),
     Mutant(
         "a message of a batch overtakes",
-        DISPATCHER,
+        TARGETS,
         " else None\n            group = target.index",
         " else self.select(slot)\n            group = target.index",
     ),
     Mutant(
         "a piece of a batch overtakes what waits for its worker",
-        DISPATCHER,
+        SERVING,
         "                target.ready\n                or not target.open\n",
         "                not target.open\n",
         tests="tests/core/test_batches.py",
     ),
     Mutant(
         "a piece of a batch leaves though its worker waits for what was sent before it joined",
-        DISPATCHER,
+        SERVING,
         "                or target.join_gate is not None\n",
         "",
         tests="tests/core/test_batches.py",
     ),
     Mutant(
         "a piece of a batch leaves beyond the permits",
-        DISPATCHER,
+        SERVING,
         "                or target.permits < piece.count\n",
         "",
     ),
     Mutant(
         "a batch's messages go to their owners while a slot drains",
-        DISPATCHER,
+        TARGETS,
         "        if self.draining.count or self.blocked or (self.leases",
         "        if (self.leases",
     ),
@@ -320,14 +322,14 @@ MUTANTS = (
     ),
     Mutant(
         "messages of a batch overtake what was sent less often",
-        DISPATCHER,
+        SERVING,
         "            if ahead < part.count:\n",
         "            if ahead > part.count:\n",
         "tests/core/test_batches.py",
     ),
     Mutant(
         "a slice leaves twice",
-        DISPATCHER,
+        SERVING,
         "                join(part, ready.popleft())\n",
         "                join(part, ready[0])\n",
     ),
@@ -339,7 +341,7 @@ MUTANTS = (
     ),
     Mutant(
         "the rest of a batch that was cut is forgotten",
-        DISPATCHER,
+        SERVING,
         "                insert_all(ready, (part,))\n                part = head\n            # `_leave_queue`",
         "                part = head\n            # `_leave_queue`",
     ),
@@ -409,7 +411,7 @@ MUTANTS = (
     ),
     Mutant(
         "a join gate holds nothing back",
-        DISPATCHER,
+        SERVING,
         "            if gate is not None and ready[0].position > gate.position:\n",
         "            if gate is not None and ready[0].position < 0:\n",
         tests="tests/core/test_pip_282.py",
@@ -474,7 +476,7 @@ MUTANTS = (
     ),
     Mutant(
         "the rest of a chunked message goes to the new owner",
-        DISPATCHER,
+        TARGETS,
         "        if worker is None or not self.ordered or self.slots.holder(part.slot) == worker.index:\n",
         "        if worker is None:\n",
         tests="tests/core/test_chunks.py",
@@ -488,7 +490,7 @@ MUTANTS = (
     ),
     Mutant(
         "a worker at its limit never gets the rest of its message",
-        DISPATCHER,
+        SERVING,
         "        if self.chunked and worker.permits > 0 and worker.writable and not self.paused:\n",
         "        if self.chunked and worker.open and worker.permits > 0 and not self.paused:\n",
         tests="tests/core/test_chunks.py",
