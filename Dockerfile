@@ -24,11 +24,12 @@ RUN python3 -m venv /tools && python3 -m venv --without-pip /opt/keyline \
 WORKDIR /src
 COPY pyproject.toml hatch_build.py README.md LICENSE ./
 COPY admin_api admin_api
+COPY keyline_gateway keyline_gateway
 COPY proxy proxy
 COPY spark_reports spark_reports
 # Headers and tests of numpy and Arrow: 12 MiB that are not used.
 RUN /tools/bin/python3 -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir /own . \
- && /tools/bin/python3 -m pip --python /opt/keyline/bin/python3 install --quiet --no-deps --no-index /own/keyline-*.whl \
+ && /tools/bin/python3 -m pip --python /opt/keyline/bin/python3 install --quiet --no-deps --no-index /own/keyline_gateway-*.whl \
  && find /opt/keyline/lib -type d \( -path '*/pyarrow/include' -o -path '*/pyarrow/tests' -o -path '*/numpy/*/tests' \
       -o -path '*/numpy/tests' \) -prune -exec rm -r {} +
 
@@ -44,6 +45,6 @@ LABEL org.opencontainers.image.title=Keyline \
 USER 10000:10000
 EXPOSE 6660 8750
 # Checks the gateway, not its broker: a restart during a broker outage would close the workers' connections.
-HEALTHCHECK --interval=30s --timeout=5s --start-period=30s CMD ["python3", "-m", "proxy.app.health"]
+HEALTHCHECK --interval=30s --timeout=5s --start-period=30s CMD ["python3", "-m", "keyline_gateway.health"]
 ENTRYPOINT ["keyline"]
 CMD ["serve"]

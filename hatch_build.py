@@ -1,4 +1,9 @@
-"""Compiles with mypyc the modules that every message passes: where it is asked for, and never by default.
+"""What a build of the wheel adds to pyproject.toml: compiled modules, and the project's addresses.
+
+`KEYLINE_PROJECT_URL` is where this source is published, for the wheel's metadata; none is in it by default, because a
+build knows that place and a checkout does not.
+
+Compiles with mypyc the modules that every message passes: where it is asked for, and never by default.
 
 Pure Python is the reference: `pip install .` and `make setup` install the sources, need no compiler, and everything
 works. Compiled, the gateway takes about half of the CPU for a message (docs/performance.md). The sources stay beside
@@ -23,11 +28,16 @@ from typing import Any, Final
 
 try:
     from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+    from hatchling.metadata.plugin.interface import MetadataHookInterface
 except ModuleNotFoundError:  # this file is run as a program, by a Python that does not build wheels
     BuildHookInterface = object  # type: ignore[assignment, misc]
+    MetadataHookInterface = object  # type: ignore[assignment, misc]
 
 ROOT: Final = Path(__file__).resolve().parent
 VARIABLE: Final = "KEYLINE_COMPILE"
+URL_VARIABLE: Final = "KEYLINE_PROJECT_URL"
+PACKAGES: Final = "keyline_gateway/packages"
+"""Where a wheel has our packages, as pyproject.toml maps them: see keyline_gateway/start.py."""
 EXTRA: Final = "compile"
 """The optional dependencies that have mypyc, in pyproject.toml."""
 LIBRARY: Final = "proxy.compiled_modules"
@@ -111,13 +121,41 @@ class CompiledModules(BuildHookInterface):  # type: ignore[type-arg]  # hatchlin
         build_data["pure_python"] = False
         build_data["infer_tag"] = True
         build_data["force_include"] |= {
-            str(path): str(path.relative_to(self._made.name)) for path in built(Path(self._made.name))
+            str(path): f"{PACKAGES}/{path.relative_to(self._made.name)}" for path in built(Path(self._made.name))
         }
 
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:  # noqa: ARG002 - hatchling's form
         """After it was written."""
         if made := getattr(self, "_made", None):
             made.cleanup()
+
+
+class ProjectUrls(MetadataHookInterface):
+    """Writes where the project is published into the wheel's metadata."""
+
+    def update(self, metadata: dict[str, Any]) -> None:
+        """Before the metadata is checked."""
+        metadata["urls"] = project_urls(os.environ.get(URL_VARIABLE, ""))
+
+
+def project_urls(address: str) -> dict[str, str]:
+    """Name the pages of a repository at a code host; none without an address.
+
+    Raises:
+        ValueError: it is no https address.
+    """
+    if not address:
+        return {}
+    if not address.startswith("https://"):
+        raise ValueError(f"{URL_VARIABLE} = {address!r} must be the repository's address: https://HOST/OWNER/NAME")
+    base = address.rstrip("/")
+    return {
+        "Homepage": base,
+        "Source": base,
+        "Issues": f"{base}/issues",
+        "Changelog": f"{base}/blob/main/CHANGELOG.md",
+        "Documentation": f"{base}/tree/main/docs",
+    }
 
 
 def _wanted() -> bool:

@@ -282,7 +282,7 @@ def _duckdb() -> Any:
     try:
         from spark_reports import duckdb_audit  # noqa: PLC0415 - it needs DuckDB, which a gateway has not
     except ImportError as error:
-        typer.echo(f"keyline: {error}; --engine duckdb needs it: pip install 'keyline[reports]'", err=True)
+        typer.echo(f"keyline: {error}; --engine duckdb needs it: pip install 'keyline-gateway[reports]'", err=True)
         raise typer.Exit(EXIT_NOTHING_JUDGED) from None
     return duckdb_audit
 
@@ -294,6 +294,8 @@ def _reports() -> Any:
         import spark_reports.interrupts  # noqa: PLC0415 - likewise
         import spark_reports.live  # noqa: PLC0415 - likewise
     except ImportError as error:
-        typer.echo(f"keyline: {error}; reports need Spark: pip install 'keyline[reports]' and Java 17", err=True)
+        typer.echo(
+            f"keyline: {error}; reports need Spark: pip install 'keyline-gateway[reports]' and Java 17", err=True
+        )
         raise typer.Exit(EXIT_NOTHING_JUDGED) from None
     return spark_reports

@@ -18,7 +18,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
-from hatch_build import ROOT, SOURCES, VARIABLE
+from hatch_build import PACKAGES, ROOT, SOURCES, VARIABLE
 from proxy.app.compiled import COMPILED
 from tests.part_results import Totals, closing_totals
 
@@ -52,7 +52,8 @@ class CompiledCopy:
         if wheel.name.endswith("-any.whl"):
             return f"{wheel.name} says that it runs everywhere"
         with zipfile.ZipFile(wheel) as archive:
-            archive.extractall(self.folder)
+            archive.extractall(wheels)
+        shutil.copytree(wheels / PACKAGES, self.folder, dirs_exist_ok=True)
         modules = [name for name in SOURCES if not list(self.folder.glob(name.removesuffix(".py") + ".*.so"))]
         told = self._run(sys.executable, "-c", TOLD).stdout.strip()
         if modules or told != f"{COMPILED} {self.folder / 'proxy/app/compiled.py'}":

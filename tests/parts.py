@@ -320,9 +320,9 @@ PARTS: Final = (
     ),
     Part(
         "chart",
-        "the Helm chart: what it renders, refuses, upgrades and says",
+        "the Helm chart: what it renders, refuses, upgrades and says; the wheel, installed beside another `proxy`",
         2,
-        ("tests/helm",),
+        ("tests/helm", "tests/test_wheel.py"),
     ),
     Part(
         "image",

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 ROOT = Path(__file__).resolve().parents[1]
-PRODUCT = ("proxy", "admin_api", "spark_reports")
+PRODUCT = ("keyline_gateway", "proxy", "admin_api", "spark_reports")
 SUBROOMS = "proxy.net"
 """The folder whose own folders are rooms; elsewhere a folder's folders belong to it."""
 
@@ -25,7 +25,7 @@ Arrow = tuple[str, str]
 ROOMS: Final[dict[str, tuple[str, ...]]] = {
     "proxy.wire": (),
     "proxy.core": (),
-    "proxy.client": (),
+    "keyline_gateway.client": (),
     "proxy": ("proxy.wire",),
     "proxy.producers": ("proxy.wire", "proxy"),
     "proxy.groups": ("proxy.core",),
@@ -107,6 +107,7 @@ ROOMS: Final[dict[str, tuple[str, ...]]] = {
         "admin_api",
     ),
     "proxy.cli": ("proxy", "proxy.config", "proxy.exports", "spark_reports", "proxy.app"),
+    "keyline_gateway": ("proxy.app", "proxy.cli"),
 }
 """Every room, the lowest first, and which rooms below it may know."""
 
@@ -163,7 +164,7 @@ def _module_of(imported: str, files: Mapping[str, Path]) -> str:
 def _room(file: Path) -> str:
     """The folder that a file belongs to."""
     folders = file.parts[:-1]
-    depth = 3 if ".".join(folders[:2]) == SUBROOMS else 2 if folders[0] == "proxy" else 1
+    depth = 3 if ".".join(folders[:2]) == SUBROOMS else 2 if folders[0] in {"proxy", "keyline_gateway"} else 1
     return ".".join(folders[:depth])
 
 

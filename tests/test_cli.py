@@ -7,9 +7,9 @@ import os
 import re
 import subprocess
 import sys
-from importlib.metadata import version
 from pathlib import Path
 
+from proxy import __version__
 from proxy.app.compiled import running
 from proxy.net.owner.proof import Secret
 
@@ -24,7 +24,7 @@ def keyline(*arguments: str, **environment: str) -> subprocess.CompletedProcess[
 def test_version_prints_the_distributions_version() -> None:
     """And whether what runs is compiled; nothing else."""
     done = keyline("--version")
-    assert (done.returncode, done.stdout, done.stderr) == (0, f"keyline {version('keyline')} ({running()})\n", "")
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"keyline {__version__} ({running()})\n", "")
 
 
 def test_check_config_prints_what_is_in_effect() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pulsar
 import pytest
 
-from proxy.client.waiting_producer import (
+from keyline_gateway.client.waiting_producer import (
     ANNOUNCEMENT_PROPERTY,
     PRIORITY_MAX,
     PRIORITY_MIN,

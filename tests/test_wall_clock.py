@@ -9,7 +9,7 @@ ROOT = Path(__file__).resolve().parents[1]
 WALL_CLOCK = {
     ("proxy/app/parts.py", "clock.time"),
     ("proxy/app/gateway.py", "time.time_ns"),
-    ("proxy/client/waiting_producer.py", "datetime.now"),
+    ("keyline_gateway/client/waiting_producer.py", "datetime.now"),
     ("proxy/cli/export_metrics.py", "datetime.now"),
     ("proxy/exports/prometheus_api.py", "datetime.now"),
     ("proxy/aio/clock_and_connector.py", "time.time"),
@@ -32,7 +32,7 @@ LOOP_CLOCK = {("proxy/aio/tls_door.py", "self._loop.time")}
 def wall_clock_calls(root: Path) -> set[tuple[str, str]]:
     """Calls in the gateway that ask for the time of day, as (file, what is called)."""
     found = set()
-    for path in sorted((root / "proxy").rglob("*.py")):
+    for path in sorted([*(root / "proxy").rglob("*.py"), *(root / "keyline_gateway").rglob("*.py")]):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Call):
                 called = ast.unparse(node.func)

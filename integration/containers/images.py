@@ -26,7 +26,7 @@ PULSAR: Final = "apachepulsar/pulsar"
 CONTEXT: Final = (
     *("Dockerfile", ".dockerignore", "LICENSE", "README.md", "pyproject.toml", "hatch_build.py"),
     *("requirements.txt", "requirements-build.txt"),
-    *("admin_api", "proxy", "spark_reports", "helm/image.toml"),
+    *("admin_api", "keyline_gateway", "proxy", "spark_reports", "helm/image.toml"),
 )
 """All that a build may see of a checkout, wheels aside; `.dockerignore` says the same to those who build without us."""
 MADE_OF: Final = "keyline.made-of"

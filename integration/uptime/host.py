@@ -20,7 +20,7 @@ from typing import Final
 import pulsar
 
 from integration.load.client import log_to_stderr
-from proxy.client.waiting_producer import ANNOUNCEMENT_PROPERTY, PRIORITY_PROPERTY, WAIT_S_MAX, Announcement
+from keyline_gateway.client.waiting_producer import ANNOUNCEMENT_PROPERTY, PRIORITY_PROPERTY, WAIT_S_MAX, Announcement
 
 
 @dataclass(frozen=True)

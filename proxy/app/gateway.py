@@ -12,7 +12,6 @@ import asyncio
 import signal
 import time
 from functools import partial
-from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 import structlog
@@ -25,6 +24,7 @@ from admin_api.pulsar.proxying import BrokerAdmin
 from admin_api.replica_answers import ReplicaAnswers
 from admin_api.replicas import legs_drained
 from admin_api.server import AdminServer
+from proxy import __version__
 from proxy.aio.background import AioBackground
 from proxy.aio.clock_and_connector import AioClock, AioConnector
 from proxy.aio.tls import TlsWatch
@@ -138,7 +138,7 @@ class Gateway:
             None if owner is None else owner.view,
         )
         metrics = self._metrics = MetricsSource(
-            version("keyline"),
+            __version__,
             running(),
             self.not_ready_because,
             self._server.statistics,
@@ -165,7 +165,7 @@ class Gateway:
             admin_app(
                 admin,
                 admin,
-                version("keyline"),
+                __version__,
                 read_only=serving.admin_read_only,
                 loopback=is_loopback(split_host_port(serving.admin_listen)[0]),
                 broker=self._broker_admin,
@@ -272,7 +272,7 @@ class Gateway:
         self._listening = True
         log.info(
             "gateway started",
-            version=version("keyline"),
+            version=__version__,
             addresses=[f"{host}:{port}" for host, port in self.addresses],
             admin="{}:{}".format(*self.admin_address),
             broker_url=self._config.broker.broker_url,
@@ -290,9 +290,7 @@ class Gateway:
         """In owner mode, let other replicas in."""
         if self._owner is None or self._led_here is None:
             return
-        asked = replica_app(
-            self._operated, self._operated, version("keyline"), read_only=self._config.serving.admin_read_only
-        )
+        asked = replica_app(self._operated, self._operated, __version__, read_only=self._config.serving.admin_read_only)
         try:
             await self._owner.start(self._led_here.admit, ReplicaAnswers(asked).answer)
         except StartFailure:

@@ -1,4 +1,4 @@
-"""A container's health check of the gateway on this host: `python3 -m proxy.app.health`.
+"""A container's health check of the gateway on this host: `python3 -m keyline_gateway.health`.
 
 It uses only Python's own library, because it starts every half minute.
 """

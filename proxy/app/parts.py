@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 import uuid
 from dataclasses import fields
-from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from proxy import __version__
 from proxy.app.security import client_version, credentials
 from proxy.config.types import service_urls
 from proxy.errors import StartFailure
@@ -103,7 +103,7 @@ def journal_of(config: Config, clock: AioClock) -> JournalService | None:
     values["journal_key_secret"] = None if secret is None else secret.get_secret_value().encode()
     settings = JournalSettings(**{field.name: values[field.name] for field in fields(JournalSettings)})
     try:
-        return JournalService(settings, config.serving.replica_name, version("keyline"), clock, time.time_ns)
+        return JournalService(settings, config.serving.replica_name, __version__, clock, time.time_ns)
     except ValueError as error:
         raise StartFailure(f"journal {error}") from error
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import ssl
-from importlib.metadata import version
 from typing import TYPE_CHECKING, NamedTuple
 
 from admin_api.access.published_keys import PublishedKeys
 from admin_api.access.tokens import PUBLIC, SECRET, Roles, Tokens, public_key, secret_key
+from proxy import __version__
 from proxy.aio.tls import TlsFiles
 from proxy.errors import ConfigurationError, StartFailure
 from proxy.net.broker.settings import (
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 def client_version() -> str:
     """The gateway's name at brokers."""
-    return f"Keyline-v{version('keyline')}"
+    return f"Keyline-v{__version__}"
 
 
 class ReplicaTls(NamedTuple):

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import os
 import time
-from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from proxy import __version__
 from proxy.cli.export_metrics import EXIT_CODES as EXPORT_EXIT_CODES
 from proxy.cli.export_metrics import export_metrics
 from proxy.cli.operate import add_commands
@@ -49,7 +49,7 @@ def _print_version(wanted: bool) -> None:  # noqa: FBT001 - the form typer calls
     if wanted:
         from proxy.app.compiled import running  # noqa: PLC0415 - it loads what it tells of
 
-        typer.echo(f"keyline {version('keyline')} ({running()})")
+        typer.echo(f"keyline {__version__} ({running()})")
         raise typer.Exit
 
 

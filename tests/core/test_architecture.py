@@ -94,7 +94,12 @@ RULES = {
         rooms("proxy", "admin_api"),
         rooms("proxy.journal.schema", "proxy.core.selectors", "proxy.printable"),
     ),
-    "the product does not know its tests": Rule(("proxy", "admin_api", "spark_reports"), OUTSIDE),
+    "applications' helpers know nobody": Rule(
+        ("keyline_gateway/client",),
+        rooms("keyline_gateway", "proxy", "admin_api", "spark_reports"),
+        rooms("keyline_gateway.client"),
+    ),
+    "the product does not know its tests": Rule(("keyline_gateway", "proxy", "admin_api", "spark_reports"), OUTSIDE),
 }
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib.metadata import version
 from typing import Any
 
 import jsonschema
@@ -12,6 +11,7 @@ from pydantic import ByteSize
 
 from helm.build import CHART, rendered, values_schema
 from helm.values_model import Values
+from proxy import __version__
 from proxy.config.settings import GROUP_OF
 from proxy.config.types import size_text
 from tests.helm.chart import SCENARIOS
@@ -41,7 +41,7 @@ def test_the_chart_has_no_dashboard_that_is_not_generated() -> None:
 
 def test_the_charts_application_is_this_version() -> None:
     """Its image's tag follows from it."""
-    assert yaml.safe_load((CHART / "Chart.yaml").read_text())["appVersion"] == version("keyline")
+    assert yaml.safe_load((CHART / "Chart.yaml").read_text())["appVersion"] == __version__
 
 
 def test_values_are_few_and_commented() -> None:

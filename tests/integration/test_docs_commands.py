@@ -48,8 +48,9 @@ ELSEWHERE = {
     r"helm test\b": "tests/helm/test_smoke.py",
     r"keyline report\b": "tests/integration/test_journal.py",
     r"keyline export-metrics\b": "tests/integration/test_export_metrics.py",
-    r"(pip wheel|spark-submit)\b": "tests/reports/test_cluster.py",
+    r"(python -m zipfile|spark-submit)\b": "tests/reports/test_cluster.py",
     r"python -c .*pyarrow": "tests/journal",
+    r"python -m venv\b|KEYLINE_COMPILE=1 pip wheel\b": "tests/test_wheel.py",
 }
 """Commands that a test of their own runs, or that need more than this one has."""
 WITHIN = {"http://gateway:8750": "{gateway}", "http://127.0.0.1:8750": "{gateway}"}

@@ -98,9 +98,9 @@ def test_it_lives_and_is_ready_and_stops(client: docker.DockerClient, image: str
         PulsarContainer(ensure_pulsar(client, "4.2.4"), network, version="4.2.4") as broker,
         KeylineContainer(image, network, broker) as gateway,
     ):
-        assert gateway.execute("python3", "-m", "proxy.app.health") == (0, "")
+        assert gateway.execute("python3", "-m", "keyline_gateway.health") == (0, "")
         broker.kill()
-        assert gateway.execute("python3", "-m", "proxy.app.health") == (0, ""), "it lives without a broker"
+        assert gateway.execute("python3", "-m", "keyline_gateway.health") == (0, ""), "it lives without a broker"
         assert gateway.stop() == 0
         assert "gateway stopped" in gateway.output()
 

@@ -1,4 +1,4 @@
-"""The helper for producers that wait (`proxy.client.waiting_producer`), through a gateway in front of real brokers."""
+"""The helper for producers that wait (`keyline_gateway.client`), through a gateway in front of real brokers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from integration.gateway import KeylineGateway
 from integration.standalone import PulsarStandalone
-from proxy.client.waiting_producer import WaitingProducer, WaitingProducerClosedError, parse_announcement
+from keyline_gateway.client.waiting_producer import WaitingProducer, WaitingProducerClosedError, parse_announcement
 from tests.integration.clients import receive, subscribe
 from tests.integration.conftest import StartGateway
 from tests.integration.exclusive_rig import ANSWER_S, FENCE, SEND_MS_MAX, TopicClient, feed_of
