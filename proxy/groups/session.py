@@ -5,7 +5,7 @@ elsewhere. Rule: a stream is delivered only in `replaying` and `updating`, only 
 own clock, and only if it is in the leader's last set of streams. A session in doubt goes to `connecting`, where nothing
 is delivered; workers keep their messages, so that a leader that leases the same streams again causes no redelivery.
 
-All transitions are in `TABLE`; messages become events in `_event`; nothing else changes the state.
+All transitions are in `session_transitions.TABLE`; messages become events in `_event`; nothing else changes the state.
 
 Source: EIP-0028, "Protocol between Session and SGL"; where it is silent, see docs/streams.md.
 """
@@ -13,10 +13,10 @@ Source: EIP-0028, "Protocol between Session and SGL"; where it is silent, see do
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, replace
-from enum import Enum
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
 
+from proxy.groups.held_streams import HeldStreams, StreamAct
 from proxy.groups.messages import (
     Disconnect,
     FindLeader,
@@ -33,133 +33,14 @@ from proxy.groups.messages import (
     UpdateStreamStates,
     Version,
 )
-from proxy.groups.streams import GroupId, StreamState
+from proxy.groups.session_transitions import PROLONGING, TABLE, Action, Event, State
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from proxy.groups.held_streams import Holding
+    from proxy.groups.streams import GroupId, StreamState
     from proxy.groups.timing import GroupTiming
-
-
-class State(Enum):
-    """Of a session."""
-
-    CONNECTING = "connecting"
-    REPLAYING = "replaying"
-    UPDATING = "updating"
-    DISCONNECTED = "disconnected"
-
-
-class Event(Enum):
-    """What may happen to it. `odd` is what does not fit the set of streams that it has."""
-
-    LEASE = "lease_streams"
-    RENEW = "renew_stream_lease"
-    RENEW_ODD = "renew_stream_lease, odd"
-    RENEW_CHANGE = "renew_stream_lease of a change"
-    RENEW_CHANGE_ODD = "renew_stream_lease of a change, odd"
-    UPDATE = "update_streams"
-    UPDATE_AGAIN = "update_streams, again"
-    UPDATE_ODD = "update_streams, odd"
-    INVALIDATE = "invalidate"
-    BEGAN = "a leader began"
-    LEASE_TIMEOUT = "renew_stream_lease_timeout"
-    FIND_TIMEOUT = "find_leader_timeout"
-    GONE = "nothing left, and leaving"
-
-
-class Action(Enum):
-    """What is done in a transition."""
-
-    IGNORE = "ignore"
-    FIND = "send find_leader"
-    RESET = "stop delivering; send find_leader"
-    ADOPT = "take the leased streams, give back the others"
-    REARM = "the lease goes on"
-    CHANGE = "take the new streams, give back those that are missing"
-    SETTLE = "the change is over"
-    GOODBYE = "send disconnect"
-
-
-PROLONGING: Final = frozenset({Action.ADOPT, Action.REARM, Action.CHANGE, Action.SETTLE})
-"""What makes the lease last longer."""
-
-
-class Transition(NamedTuple):
-    """What an event leads to."""
-
-    action: Action
-    state: State
-
-
-_IGNORED: Final = {
-    state: Transition(Action.IGNORE, state) for state in (State.CONNECTING, State.REPLAYING, State.DISCONNECTED)
-}
-_RESET: Final = Transition(Action.RESET, State.CONNECTING)
-_GOODBYE: Final = Transition(Action.GOODBYE, State.DISCONNECTED)
-
-TABLE: Final[dict[State, dict[Event, Transition]]] = {
-    State.CONNECTING: {
-        Event.LEASE: Transition(Action.ADOPT, State.REPLAYING),
-        Event.FIND_TIMEOUT: Transition(Action.FIND, State.CONNECTING),
-        Event.BEGAN: Transition(Action.FIND, State.CONNECTING),
-        # Of a leader that had a lease with us before: what it says is answered by the next find_leader.
-        Event.RENEW: _IGNORED[State.CONNECTING],
-        Event.RENEW_ODD: _IGNORED[State.CONNECTING],
-        Event.RENEW_CHANGE: _IGNORED[State.CONNECTING],
-        Event.RENEW_CHANGE_ODD: _IGNORED[State.CONNECTING],
-        Event.UPDATE: _IGNORED[State.CONNECTING],
-        Event.UPDATE_AGAIN: _IGNORED[State.CONNECTING],
-        Event.UPDATE_ODD: _IGNORED[State.CONNECTING],
-        # At once it would be asked again by a leader that has invalidated it at once, and so on.
-        Event.INVALIDATE: _IGNORED[State.CONNECTING],
-        Event.LEASE_TIMEOUT: _IGNORED[State.CONNECTING],
-        Event.GONE: _GOODBYE,
-    },
-    State.REPLAYING: {
-        Event.RENEW: Transition(Action.REARM, State.REPLAYING),
-        Event.RENEW_ODD: _RESET,
-        # The update_streams before it was lost, and comes again.
-        Event.RENEW_CHANGE: Transition(Action.REARM, State.REPLAYING),
-        Event.RENEW_CHANGE_ODD: _RESET,
-        Event.UPDATE: Transition(Action.CHANGE, State.UPDATING),
-        Event.UPDATE_AGAIN: _RESET,
-        Event.UPDATE_ODD: _RESET,
-        Event.LEASE: _IGNORED[State.REPLAYING],
-        Event.INVALIDATE: _RESET,
-        Event.BEGAN: _RESET,
-        Event.LEASE_TIMEOUT: _RESET,
-        Event.FIND_TIMEOUT: _IGNORED[State.REPLAYING],
-        Event.GONE: _GOODBYE,
-    },
-    State.UPDATING: {
-        Event.RENEW: Transition(Action.SETTLE, State.REPLAYING),
-        Event.RENEW_ODD: _RESET,
-        Event.RENEW_CHANGE: Transition(Action.REARM, State.UPDATING),
-        Event.RENEW_CHANGE_ODD: _RESET,
-        Event.UPDATE: _RESET,
-        Event.UPDATE_AGAIN: Transition(Action.REARM, State.UPDATING),
-        Event.UPDATE_ODD: _RESET,
-        Event.LEASE: Transition(Action.IGNORE, State.UPDATING),
-        Event.INVALIDATE: _RESET,
-        Event.BEGAN: _RESET,
-        Event.LEASE_TIMEOUT: _RESET,
-        Event.FIND_TIMEOUT: Transition(Action.IGNORE, State.UPDATING),
-        Event.GONE: _GOODBYE,
-    },
-    State.DISCONNECTED: dict.fromkeys(Event, _IGNORED[State.DISCONNECTED]),
-}
-
-
-class Holding(Enum):
-    """What this replica has of a stream."""
-
-    OPEN = "open"
-    """It consumes it, or tries to, and delivers while the lease lasts."""
-    HELD = "held"
-    """It has it still and delivers nothing."""
-    RELEASING = "releasing"
-    """It delivers nothing more, waits for workers to acknowledge, and closes it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,32 +50,7 @@ class Send:
     message: FromSession
 
 
-@dataclass(frozen=True, slots=True)
-class Open:
-    """Consume this stream, or go on with it; nothing else of it is at this replica."""
-
-    stream: int
-
-
-@dataclass(frozen=True, slots=True)
-class Hold:
-    """Stop delivering this stream, and keep its messages."""
-
-    stream: int
-
-
-@dataclass(frozen=True, slots=True)
-class Release:
-    """Deliver nothing of this stream from now on; when nothing is pending, close it and say `released`.
-
-    When `deadline` is reached it is closed in any case.
-    """
-
-    stream: int
-    deadline: float
-
-
-SessionAct: TypeAlias = Send | Open | Hold | Release
+SessionAct: TypeAlias = Send | StreamAct
 
 
 class GroupSession:
@@ -223,15 +79,8 @@ class GroupSession:
         """Where other replicas find this one, as reports say."""
         self._timing = timing
         self._workers_count = workers_count
-        self._leaving = False
         self._leave_deadline = 0.0
-        self._holdings: dict[int, Holding] = {}
-        self._leased: frozenset[int] = frozenset()
-        self._forgetting: set[int] = set()
-        """What means something else now and has not gone yet; nothing is opened before it has."""
-        self._finished: set[int] = set()
-        """Streams released in this change."""
-        self._states: dict[int, StreamState] = {}
+        self._streams = HeldStreams(timing.drain_s)
         self._last_stamp = Stamp(-1, -1)
         self._beat = 0
         self._sent: deque[tuple[int, float]] = deque()
@@ -268,7 +117,7 @@ class GroupSession:
     def tick(self, now: float) -> list[SessionAct]:
         """Do what is due; to be called when `due` says so, or later."""
         acts = self._expire(now)
-        if self._leaving and now >= self._leave_deadline:
+        if self._streams.leaving and now >= self._leave_deadline:
             return acts + self._tear(now)
         if self.state in (State.REPLAYING, State.UPDATING) and now >= self._report_at:
             acts.append(self._report(now))
@@ -279,33 +128,32 @@ class GroupSession:
         if self.state is State.DISCONNECTED:
             return None
         times = [self._find_at] if self.state is State.CONNECTING else [self._lease_until, self._report_at]
-        return min([*times, self._leave_deadline] if self._leaving else times)
+        return min([*times, self._leave_deadline] if self._streams.leaving else times)
 
     def weigh(self, workers_count: int, now: float) -> list[SessionAct]:
         """Its workers have become more or fewer."""
-        if self._leaving or workers_count == self._workers_count:
+        if self._streams.leaving or workers_count == self._workers_count:
             return []
         self._workers_count = workers_count
         return [self._report(now)] if self.state in (State.REPLAYING, State.UPDATING) else []
 
     def leave(self, now: float) -> list[SessionAct]:
         """Give everything back and go: other replicas take over stream by stream."""
-        if self._leaving or self.state is State.DISCONNECTED:
+        if self._streams.leaving or self.state is State.DISCONNECTED:
             return []
-        self._leaving = True
+        self._streams.leaving = True
         self._workers_count = 0
         # The leader needs a moment before we may begin to drain.
         self._leave_deadline = now + self._timing.drain_s + self._lease_s
         if self.state is State.CONNECTING:
-            return self._release_all(now) + self._consider_end(now)
+            return [*self._streams.release_all(now), *self._consider_end(now)]
         return [self._report(now)]
 
     # ---- what becomes of streams here
 
     def progressed(self, state: StreamState) -> None:
         """How far a stream is; the next report says so."""
-        if state.stream in self._holdings:
-            self._states[state.stream] = state
+        self._streams.progressed(state)
 
     def refused(self, stream: int, now: float) -> list[SessionAct]:
         """The broker does not let us have it: the leader is to know. Trying again is up to the caller."""
@@ -321,17 +169,10 @@ class GroupSession:
 
     def released_each(self, streams: Iterable[int], now: float) -> list[SessionAct]:
         """The same of many at once, which one report tells of."""
-        gone = [stream for stream in streams if self._holdings.get(stream) is Holding.RELEASING]
-        if not gone:
-            return []
-        for stream in gone:
-            del self._holdings[stream]
-            self._forgetting.discard(stream)
-        acts = self._open_leased()  # also these, if they were leased again meanwhile
-        finished = [stream for stream in gone if stream not in self._leased]
-        if not finished:
+        gone = self._streams.released(streams)
+        acts: list[SessionAct] = [*self._streams.open_leased()] if gone else []  # these too, if leased again meanwhile
+        if self._streams.leased.issuperset(gone):
             return acts
-        self._finished.update(finished)
         if self.state in (State.REPLAYING, State.UPDATING):
             acts.append(self._report(now))
         return acts + self._consider_end(now)
@@ -341,7 +182,7 @@ class GroupSession:
     @property
     def leased(self) -> frozenset[int]:
         """The streams that the leader gave it last."""
-        return self._leased
+        return self._streams.leased
 
     @property
     def workers_count(self) -> int:
@@ -356,12 +197,11 @@ class GroupSession:
     @property
     def holdings(self) -> dict[int, Holding]:
         """What is here, by stream."""
-        return dict(self._holdings)
+        return self._streams.holdings
 
     def state_of(self, stream: int) -> StreamState:
         """How far a stream is, as the leader is told."""
-        state = self._states.get(stream, StreamState(stream))
-        return replace(state, finished=stream in self._finished)
+        return self._streams.state_of(stream)
 
     # ---- events
 
@@ -410,7 +250,7 @@ class GroupSession:
             return forgotten + self._adopt(message.version, message.streams, now)
         if action is Action.SETTLE:
             self.version_old = None
-            self._finished.clear()
+            self._streams.settle()
             return [self._report(now), *self._consider_end(now)]
         if action is Action.RESET:
             self.reason = message.reason if isinstance(message, Invalidate) else event.value
@@ -440,73 +280,30 @@ class GroupSession:
         if (streams_count, replays) == (self.streams_count, self.replays):
             return []
         self.streams_count, self.replays = streams_count, replays
-        self._states.clear()
-        acts: list[SessionAct] = [Release(stream, now) for stream in sorted(self._holdings)]
-        self._forgetting.update(self._holdings)
-        self._holdings = dict.fromkeys(self._holdings, Holding.RELEASING)
-        return acts
+        return [*self._streams.forget(now)]
 
     def _adopt(self, version: Version, streams: Iterable[int], now: float) -> list[SessionAct]:
         self.version = version
-        before, self._leased = self._leased, frozenset(streams)
-        self._finished |= before - self._leased - self._holdings.keys()  # never opened
-        acts: list[SessionAct] = []
-        for stream in sorted(self._holdings.keys() - self._leased):
-            acts += self._release(stream, now)
-        return [*acts, *self._open_leased(), self._report(now)]
+        return [*self._streams.adopt(streams, now), self._report(now)]
 
     def _reset(self, now: float) -> list[SessionAct]:
         self.version = self.version_old = None
-        self._leased = frozenset()
-        self._finished.clear()
-        acts: list[SessionAct] = []
-        for stream, holding in sorted(self._holdings.items()):
-            if holding is Holding.OPEN:
-                self._holdings[stream] = Holding.HELD
-                acts.append(Hold(stream))
-        if self._leaving:
-            acts += self._release_all(now) + self._consider_end(now)
+        acts: list[SessionAct] = [*self._streams.hold_all()]
+        if self._streams.leaving:
+            acts += [*self._streams.release_all(now), *self._consider_end(now)]
         return acts if self.state is State.DISCONNECTED else acts + self._find(now)
 
     def _find(self, now: float) -> list[SessionAct]:
         self._find_at = now + self._timing.find_leader_s
-        # Also what is being released: it is here until it is closed, and a leader that did not know would lease it to
-        # others, which the broker refuses, or move the cursor of what is still consumed.
-        held = tuple(self.state_of(stream) for stream in self._holdings)
-        return [Send(FindLeader(self._said(now), held))]
-
-    def _open_leased(self) -> list[SessionAct]:
-        """Open all leased streams that can be opened; who leaves opens none that it would give back at once."""
-        if self._forgetting or self._leaving:
-            return []
-        free = [stream for stream in sorted(self._leased) if self._holdings.get(stream) is not Holding.RELEASING]
-        return [act for stream in free for act in self._open(stream)]
-
-    def _open(self, stream: int) -> list[SessionAct]:
-        before = self._holdings.get(stream)
-        self._holdings[stream] = Holding.OPEN
-        self._finished.discard(stream)
-        return [] if before is Holding.OPEN else [Open(stream)]
-
-    def _release(self, stream: int, now: float) -> list[SessionAct]:
-        if self._holdings[stream] is Holding.RELEASING:
-            return []
-        self._holdings[stream] = Holding.RELEASING
-        return [Release(stream, now + self._timing.drain_s)]
-
-    def _release_all(self, now: float) -> list[SessionAct]:
-        return [act for stream in sorted(self._holdings) for act in self._release(stream, now)]
+        return [Send(FindLeader(self._said(now), self._streams.held()))]
 
     def _tear(self, now: float) -> list[SessionAct]:
         """Leave, regardless of unacknowledged messages."""
-        acts: list[SessionAct] = [Release(stream, now) for stream in sorted(self._holdings)]
-        self._holdings.clear()
-        self._forgetting.clear()
-        self._leased = frozenset()
-        return acts + self._happen(Event.GONE, None, now)
+        acts = self._streams.tear(now)
+        return [*acts, *self._happen(Event.GONE, None, now)]
 
     def _consider_end(self, now: float) -> list[SessionAct]:
-        if not self._leaving or self._holdings or self._leased or self.state is State.UPDATING:
+        if not self._streams.leaving or not self._streams.empty or self.state is State.UPDATING:
             return []
         return self._happen(Event.GONE, None, now)
 
@@ -524,19 +321,13 @@ class GroupSession:
 
     def _report(self, now: float) -> Send:
         assert self.version is not None
-        # What is not listed is not finished, and nothing is known of it: of very many streams that is most.
-        concerned = sorted((self._leased | self._holdings.keys()) & self._states.keys() | self._finished)
-        states = tuple(self.state_of(stream) for stream in concerned)
-        return Send(UpdateStreamStates(self._said(now), self.version, states, self.version_old))
+        return Send(UpdateStreamStates(self._said(now), self.version, self._streams.reported(), self.version_old))
 
     def _goodbye(self) -> Send:
         self._beat += 1
-        states = tuple(self.state_of(stream) for stream in sorted(self._finished))
-        return Send(Disconnect(Report(self.group, self.session, self._beat, 0, replays=self.replays), states))
+        report = Report(self.group, self.session, self._beat, 0, replays=self.replays)
+        return Send(Disconnect(report, self._streams.finished()))
 
     def _note(self, stream: int, now: float, *, refused: bool) -> list[SessionAct]:
-        state = self._states.get(stream, StreamState(stream))
-        if stream not in self._holdings or state.refused == refused:
-            return []
-        self._states[stream] = replace(state, refused=refused)
-        return [self._report(now)] if self.state in (State.REPLAYING, State.UPDATING) else []
+        news = self._streams.note(stream, refused=refused)
+        return [self._report(now)] if news and self.state in (State.REPLAYING, State.UPDATING) else []

@@ -7,14 +7,14 @@ from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from proxy.groups import leader_session, manager, session
+from proxy.groups import leader_session, manager, session_transitions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 DOCUMENT: Final = Path(__file__).parents[2] / "docs" / "streams.md"
 MACHINES: Final[dict[str, Mapping[Any, Mapping[Any, tuple[Enum, Enum]]]]] = {
-    "session": session.TABLE,
+    "session": session_transitions.TABLE,
     "leader's side of a session": leader_session.TABLE,
     "leader manager": manager.TABLE,
 }

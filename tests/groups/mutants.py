@@ -7,6 +7,7 @@ from typing import Final
 from tests.sim.mutant import Mutant
 
 SESSION: Final = "proxy/groups/session.py"
+HELD: Final = "proxy/groups/held_streams.py"
 LEADER: Final = "proxy/groups/leader.py"
 LEADER_SESSION: Final = "proxy/groups/leader_session.py"
 MANAGER: Final = "proxy/groups/manager.py"
@@ -44,18 +45,18 @@ MUTANTS = (
     ),
     _mutant(
         "a session without a lease goes on delivering",
-        SESSION,
+        HELD,
         "                acts.append(Hold(stream))\n",
         "",
         PROTOCOL,
     ),
     _mutant(
         "a stream of another cut is kept",
-        SESSION,
-        "        acts: list[SessionAct] = [Release(stream, now) for stream in sorted(self._holdings)]\n"
+        HELD,
+        "        acts: list[StreamAct] = [Release(stream, now) for stream in sorted(self._holdings)]\n"
         "        self._forgetting.update(self._holdings)\n"
         "        self._holdings = dict.fromkeys(self._holdings, Holding.RELEASING)\n",
-        "        acts: list[SessionAct] = []\n",
+        "        acts: list[StreamAct] = []\n",
         PROTOCOL,
     ),
     _mutant(
@@ -186,9 +187,9 @@ MUTANTS = (
     ),
     _mutant(
         "a stream is opened while others are there that have to be forgotten",
-        SESSION,
-        "        if self._forgetting or self._leaving:\n",
-        "        if self._leaving:\n",
+        HELD,
+        "        if self._forgetting or self.leaving:\n",
+        "        if self.leaving:\n",
         PROTOCOL,
     ),
     _mutant(
@@ -270,15 +271,15 @@ MUTANTS = (
     ),
     _mutant(
         "what is being closed is not told to the next leader",
-        SESSION,
-        "        held = tuple(self.state_of(stream) for stream in self._holdings)\n",
-        "        held = tuple(self.state_of(each) for each, how in self._holdings.items() if how is Holding.HELD)\n",
+        HELD,
+        "        return tuple(self.state_of(stream) for stream in self._holdings)\n",
+        "        return tuple(self.state_of(each) for each, how in self._holdings.items() if how is Holding.HELD)\n",
         "tests/groups/test_session.py",
     ),
     _mutant(
         "a replica that leaves opens what it has closed",
-        SESSION,
-        "        if self._forgetting or self._leaving:\n",
+        HELD,
+        "        if self._forgetting or self.leaving:\n",
         "        if self._forgetting:\n",
         "tests/groups/test_session.py",
     ),

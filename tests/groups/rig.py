@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from proxy.groups.held_streams import Hold, Holding, Open, Release
 from proxy.groups.leader import Announce, GroupLeader, LeaderAct, Store, Tell
 from proxy.groups.memory import GroupMemory
 from proxy.groups.messages import (
@@ -28,7 +29,8 @@ from proxy.groups.messages import (
     Version,
 )
 from proxy.groups.replay import Answer, Reposition
-from proxy.groups.session import GroupSession, Hold, Holding, Open, Release, Send, SessionAct, State
+from proxy.groups.session import GroupSession, Send, SessionAct
+from proxy.groups.session_transitions import State
 from proxy.groups.streams import GroupId, StreamState
 from proxy.groups.timing import GroupTiming
 

@@ -35,7 +35,8 @@ from proxy.groups.messages import (
     UpdateStreams,
     Version,
 )
-from proxy.groups.session import GroupSession, State
+from proxy.groups.session import GroupSession
+from proxy.groups.session_transitions import State
 from proxy.groups.streams import GroupId, StreamState
 from proxy.groups.timing import GroupTiming
 from proxy.net.group.member import GroupMember, Leading

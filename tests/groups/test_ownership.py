@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from proxy.groups.bundles import BUNDLES_DEFAULT, DEPLOYMENT, bundle_of
 from proxy.groups.encoding import encode
+from proxy.groups.held_streams import Release
 from proxy.groups.kept_orders import KeptOrders
 from proxy.groups.leader import GroupLeader, LeaderAct, Store, Tell
 from proxy.groups.memory import GroupMemory
@@ -15,7 +16,7 @@ from proxy.groups.messages import (
     UpdateStreams,
 )
 from proxy.groups.ownership import Owner, OwnershipTable
-from proxy.groups.session import GroupSession, Release, Send
+from proxy.groups.session import GroupSession, Send
 from proxy.groups.timing import GroupTiming
 from tests.groups.rig import ALICE, BOB
 

@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import pytest
 
+from proxy.groups.held_streams import Holding
 from proxy.groups.messages import FindLeader, LeaseStreams, RenewStreamLease, UpdateStreams, UpdateStreamStates
-from proxy.groups.session import TABLE, Action, Event, Holding, State
+from proxy.groups.session_transitions import TABLE, Action, Event, State
 from proxy.groups.streams import StreamState
 from tests.groups.rig import TIMING, SessionRig, deliverable, version
 

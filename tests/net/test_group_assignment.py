@@ -6,7 +6,7 @@ import pytest
 
 from proxy.core.stream_leases import StreamLeases
 from proxy.groups.messages import Disconnect, FindLeader, SessionId
-from proxy.groups.session import State
+from proxy.groups.session_transitions import State
 from proxy.net.group.progress import WALKS_SHARE_MAX, GroupProgress
 from proxy.net.group.views import group_statistics
 from proxy.wire import pulsar_pb2 as pb

@@ -10,7 +10,7 @@ import pytest
 from proxy.groups.encoding import decode_message
 from proxy.groups.memory import GroupMemory
 from proxy.groups.messages import Header, Invalidate, LeaseStreams, ReplayDone, ReplayTarget, SessionId, Stamp, Version
-from proxy.groups.session import State
+from proxy.groups.session_transitions import State
 from proxy.net.group.member import GroupMember
 from tests.groups.rig import GROUP
 from tests.net.assignment_rig import TIMING, AssignmentRig, NoTopic

@@ -17,6 +17,7 @@ from zlib import crc32
 import structlog
 
 from proxy.groups.encoding import encode
+from proxy.groups.held_streams import Hold, Open
 from proxy.groups.leader import Announce, Store, Tell
 from proxy.groups.manager import Errand, LeaderManager, ManagerAct
 from proxy.groups.manager import State as ManagerState
@@ -34,7 +35,8 @@ from proxy.groups.messages import (
     SessionId,
 )
 from proxy.groups.replay import Answer, Reposition
-from proxy.groups.session import GroupSession, Hold, Open, Send, SessionAct, State
+from proxy.groups.session import GroupSession, Send, SessionAct
+from proxy.groups.session_transitions import State
 
 if TYPE_CHECKING:
     from collections.abc import Callable
