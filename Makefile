@@ -139,7 +139,7 @@ suites: setup ## the official Go and Rust clients' own tests, direct and through
 soak: setup ## thousands of workers, rolling restarts, MINUTES=30; memory, descriptors, latency, order
 	@$(PYTHON) -m integration.soak --version $(PULSAR_VERSION) --minutes $(MINUTES) $(ARGS)
 
-chart: $(VENV)/.ready ## write the Helm chart's generated files: its schema, dashboards and rules
+chart: $(VENV)/.ready ## write the Helm chart's generated files: its schema, README, dashboards and rules
 	@$(PYTHON) -m helm.build
 
 image: setup ## build the gateway's image keyline:local, without a registry too; ARGS='--save keyline.tar'

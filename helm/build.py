@@ -1,7 +1,8 @@
 """Writes the chart's generated files: `python -m helm.build`.
 
 A test fails while a file is not what this would write. Helm packs only what lies inside a chart, so the dashboards and
-rules must be copies; the schema of values.yaml is made from `values_model` and the gateway's settings.
+rules must be copies; the schema of values.yaml is made from `values_model` and the gateway's settings, and the README
+from that schema and the comments of values.yaml.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from dashboards.build import rendered as rendered_dashboards
+from helm.readme import readme
 from helm.setting_schema import config_schema, setting_facts
 from helm.values_model import Values
 
@@ -28,6 +30,7 @@ def rendered() -> dict[Path, str]:
     }
     return {
         CHART / "values.schema.json": _json(values_schema()),
+        CHART / "README.md": readme((CHART / "values.yaml").read_text(encoding="utf-8"), values_schema()),
         files / "settings.json": _json(setting_facts()),
         files / "keyline.rules.yml": RULES.read_text(encoding="utf-8"),
         **dashboards,

@@ -31,7 +31,6 @@ class Image(Block):
     repository: Annotated[str, Field(min_length=1)]
     tag: str
     pull_policy: Literal["Always", "IfNotPresent", "Never"]
-    pull_secrets: list[str]
 
 
 class Replicas(Block):
@@ -121,7 +120,7 @@ class NetworkPolicy(Block):
 class Scrape(Block):
     """How metrics are collected."""
 
-    kind: Literal["none", "annotations", "PodMonitor", "VMPodScrape"]
+    kind: Literal["none", "annotations", "PodMonitor", "ServiceMonitor", "VMPodScrape"]
     interval: str
     timeout: str
     labels: Texts
@@ -159,12 +158,34 @@ class ServiceAccount(Block):
     annotations: Texts
 
 
-class Spread(Block):
-    """One topology spread constraint; the selector is the chart's."""
+class PullSecret(Block):
+    """A Secret with which the image is pulled."""
 
-    topology_key: Annotated[str, Field(min_length=1)]
-    max_skew: Positive
-    when_unsatisfiable: Literal["ScheduleAnyway", "DoNotSchedule"]
+    name: Annotated[str, Field(min_length=1)]
+
+
+class IngressPath(Block):
+    """A path that leads to the admin API."""
+
+    path: Annotated[str, Field(pattern="^/")]
+    path_type: Literal["Prefix", "Exact", "ImplementationSpecific"] = "Prefix"
+
+
+class IngressHost(Block):
+    """A host of the Ingress."""
+
+    host: Annotated[str, Field(min_length=1)]
+    paths: list[IngressPath] = Field(default=[])
+
+
+class Ingress(Block):
+    """An Ingress that leads to the admin API, its console and WebSockets."""
+
+    enabled: bool
+    class_name: str
+    annotations: Texts
+    hosts: list[IngressHost]
+    tls: list[Map]
 
 
 class Smoke(Block):
@@ -185,6 +206,7 @@ class Values(Block):
     kind: Literal["Deployment", "StatefulSet"]
     replica_count: Count
     image: Image
+    image_pull_secrets: list[PullSecret]
     config: Map
     pulsar: Pulsar
     broker_token: SecretKey
@@ -195,6 +217,7 @@ class Values(Block):
     listen_host: Annotated[str, Field(min_length=1)]
     replicas: Replicas
     service: Service
+    ingress: Ingress
     probes: Probes
     shutdown: Shutdown
     update_strategy: Map
@@ -206,7 +229,7 @@ class Values(Block):
     pod_security_context: Map
     container_security_context: Map
     resources: Map
-    topology_spread: list[Spread]
+    topology_spread_constraints: list[Map]
     node_selector: Texts
     tolerations: list[Map]
     affinity: Map
@@ -215,6 +238,9 @@ class Values(Block):
     pod_labels: Texts
     pod_annotations: Texts
     extra_env: list[Map]
+    extra_env_from: list[Map]
+    extra_init_containers: list[Map]
+    extra_containers: list[Map]
     extra_volumes: list[Map]
     extra_volume_mounts: list[Map]
     smoke: Smoke

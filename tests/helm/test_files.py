@@ -57,6 +57,16 @@ def test_defaults_fit_their_schema() -> None:
     assert set(Values.model_validate(VALUES).model_fields_set) == set(Values.model_fields) - {"global_"}
 
 
+def test_the_readme_has_every_value() -> None:
+    """With its type, its default and its comment."""
+    lines = (CHART / "README.md").read_text().splitlines()
+    rows = {line.split(" | ")[0].removeprefix("| "): line for line in lines if line.startswith("| `")}
+    assert len(rows) > 100
+    assert {name.strip("`").partition(".")[0] for name in rows} == set(VALUES)
+    assert rows["`service.ports.pulsar`"] == "| `service.ports.pulsar` | number from 1 to 65535 | `6650` |  |"
+    assert "the chart's appVersion if empty" in rows["`image.tag`"]
+
+
 def test_the_schema_knows_every_setting() -> None:
     """By its name, with words for an editor to show."""
     settings = values_schema()["properties"]["config"]["properties"]

@@ -35,6 +35,8 @@ SENTENCES = [
         "tls.certManager.enabled needs tls.certManager.issuerRef.name",
     ),
     ("minimal", ["journal.volume.enabled=true"], "needs kind StatefulSet"),
+    ("minimal", ["ingress.enabled=true", 'ingress.hosts=[{"host": "a"}]'], "ingress.enabled needs tokens"),
+    ("secured-release", ["ingress.hosts=[]"], "ingress.enabled needs ingress.hosts"),
     ("object-store", ['config.journal="/x"'], "name two places for one journal"),
     ("object-store", ['journal.objectStore.url="bucket"'], "must be a URL such as s3://bucket/folder"),
     ("object-store", ["networkPolicy.egress=[]"], "networkPolicy.enabled needs networkPolicy.egress"),

@@ -21,7 +21,7 @@ MODULES = {
     "github.com/cert-manager/cert-manager@v1.21.2": "deploy/crds",
 }
 """Where definitions are: `VMPodScrape`'s is in no module."""
-KINDS = ("Certificate", "PodMonitor", "PrometheusRule")
+KINDS = ("Certificate", "PodMonitor", "PrometheusRule", "ServiceMonitor")
 
 Schema = dict[str, Any]
 

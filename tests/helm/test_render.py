@@ -26,6 +26,7 @@ UID = 10_000
 CUSTOM = {
     "Certificate": ("cert-manager.io/v1", {"secretName", "issuerRef", "dnsNames"}),
     "PodMonitor": ("monitoring.coreos.com/v1", {"selector", "podMetricsEndpoints"}),
+    "ServiceMonitor": ("monitoring.coreos.com/v1", {"selector", "endpoints"}),
     "VMPodScrape": ("operator.victoriametrics.com/v1beta1", {"selector", "podMetricsEndpoints"}),
     "PrometheusRule": ("monitoring.coreos.com/v1", {"groups"}),
 }
@@ -79,11 +80,18 @@ def test_selectors_lead_to_the_pods_and_ports_exist(chart: Chart, scenario: str)
     """Services, policies and monitors mean the gateway's pods, and not that of `helm test`."""
     manifests = chart.render(scenario)
     labels = workload(manifests)["spec"]["template"]["metadata"]["labels"]
-    (container,) = pod_spec(workload(manifests))["containers"]
+    container, *_ = pod_spec(workload(manifests))["containers"]
     ports = {port["name"] for port in container["ports"]}
     for manifest in manifests:
         selector = _selector(manifest)
-        if selector is not None:
+        if manifest["kind"] == "ServiceMonitor":
+            (service,) = [
+                one
+                for one in of_kind(manifests, "Service")
+                if (selector or {}).items() <= one["metadata"]["labels"].items()
+            ]
+            assert manifest["spec"]["endpoints"][0]["port"] in {port["name"] for port in service["spec"]["ports"]}
+        elif selector is not None:
             assert selector.items() <= labels.items(), manifest["kind"]
             for smoke in of_kind(manifests, "Pod"):
                 assert not selector.items() <= smoke["metadata"]["labels"].items()
@@ -209,6 +217,34 @@ def test_a_budget_lets_one_replica_go_at_a_time(chart: Chart) -> None:
     """What is set is what an eviction is judged by."""
     assert one(chart.render(), "PodDisruptionBudget")["spec"]["maxUnavailable"] == 1
     assert one(chart.render("minimal", "pdb.maxUnavailable=2"), "PodDisruptionBudget")["spec"]["maxUnavailable"] == 2
+
+
+def test_an_ingress_leads_to_the_admin_service(chart: Chart) -> None:
+    """Each host and path; a host without paths leads there whole."""
+    manifests = chart.render("secured-release")
+    spec = one(manifests, "Ingress")["spec"]
+    port = {"service": {"name": "events-keyline-admin", "port": {"name": "http-admin"}}}
+    found = {rule["host"]: rule["http"]["paths"] for rule in spec["rules"]}
+    assert found["keyline.example.com"] == [{"path": "/", "pathType": "Prefix", "backend": port}]
+    assert [(path["path"], path["pathType"]) for path in found["ops.example.com"]] == [
+        ("/keyline", "Exact"),
+        ("/keyline/", "Prefix"),
+    ]
+    admin = named(manifests, "Service", "events-keyline-admin")["spec"]
+    assert "http-admin" in {port["name"] for port in admin["ports"]}
+    assert not of_kind(chart.render(), "Ingress")
+
+
+def test_what_is_put_beside_the_gateway_is_there(chart: Chart) -> None:
+    """Containers in their order, variables from elsewhere, Secrets to pull with, constraints with their selectors."""
+    spec = pod_spec(workload(chart.render("elsewhere")))
+    assert [container["name"] for container in spec["containers"]] == ["keyline", "logs", "metrics"]
+    assert [container["name"] for container in spec["initContainers"]] == ["wait"]
+    assert {"configMapRef": {"name": "proxies"}} in spec["containers"][0]["envFrom"]
+    assert spec["imagePullSecrets"] == [{"name": "pull-one"}, {"name": "pull-two"}]
+    selectors = [constraint["labelSelector"]["matchLabels"] for constraint in spec["topologySpreadConstraints"]]
+    own = workload(chart.render("elsewhere"))["spec"]["selector"]["matchLabels"]
+    assert selectors == [own, {"tier": "gateway"}]
 
 
 def _selector(manifest: Manifest) -> dict[str, Any] | None:

@@ -41,4 +41,6 @@ def test_nothing_immutable_has_changed(chart: Chart, scenario: str) -> None:
 def test_labels_of_the_chart_are_not_on_pods(chart: Chart) -> None:
     """Else a new version of the chart would restart every gateway, even one that changes nothing of them."""
     labels = workload(chart.render())["spec"]["template"]["metadata"]["labels"]
-    assert set(labels) == {"app.kubernetes.io/name", "app.kubernetes.io/instance", "app.kubernetes.io/component"}
+    constant = {"app.kubernetes.io/name", "app.kubernetes.io/instance", "app.kubernetes.io/component"}
+    assert set(labels) == constant | {"job"}
+    assert set(workload(chart.render("observed"))["spec"]["template"]["metadata"]["labels"]) == constant

@@ -10,6 +10,7 @@
 {{- include "keyline.check.numbers" . -}}
 {{- include "keyline.check.life" . -}}
 {{- include "keyline.check.network" . -}}
+{{- include "keyline.check.ingress" . -}}
 {{- end -}}
 
 {{- define "keyline.check.owned" -}}
@@ -168,6 +169,18 @@
 {{- end -}}
 {{- if .Values.journal.objectStore.url -}}
 {{- fail "networkPolicy.enabled needs networkPolicy.egress where the journal goes to an object store: the gateway could not reach it." -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "keyline.check.ingress" -}}
+{{- $tokens := or .Values.adminTokens.enabled (hasKey .Values.config "admin_token_jwks_url") (hasKey .Values.config "admin_token_public_key_file") (hasKey .Values.config "admin_token_secret_file") -}}
+{{- if .Values.ingress.enabled -}}
+{{- if not $tokens -}}
+{{- fail "ingress.enabled needs tokens, or everyone who reaches the Ingress could pause subscriptions and evict workers: set adminTokens.enabled or config.admin_token_jwks_url." -}}
+{{- end -}}
+{{- if not .Values.ingress.hosts -}}
+{{- fail "ingress.enabled needs ingress.hosts: an Ingress without a host would take every host's requests." -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}

@@ -4,6 +4,10 @@
 metadata:
   labels:
     {{- include "keyline.selector" . | nindent 4 }}
+    {{- if eq .Values.monitoring.scrape.kind "annotations" }}
+    # Scrape jobs for annotated pods copy pods' labels: the job is then called what alerts and dashboards call it.
+    job: keyline
+    {{- end }}
     {{- with .Values.commonLabels }}
     {{- toYaml . | nindent 4 }}
     {{- end }}
@@ -27,31 +31,36 @@ spec:
   automountServiceAccountToken: false
   enableServiceLinks: false
   terminationGracePeriodSeconds: {{ include "keyline.graceSeconds" . }}
-  {{- with .Values.image.pullSecrets }}
+  {{- with .Values.imagePullSecrets }}
   imagePullSecrets:
-    {{- range . }}
-    - name: {{ . }}
-    {{- end }}
+    {{- toYaml . | nindent 4 }}
   {{- end }}
   {{- with .Values.priorityClassName }}
   priorityClassName: {{ . }}
   {{- end }}
   securityContext:
     {{- toYaml .Values.podSecurityContext | nindent 4 }}
+  {{- with .Values.extraInitContainers }}
+  initContainers:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
   containers:
     - name: keyline
       {{- include "keyline.container" . | nindent 6 }}
+    {{- with .Values.extraContainers }}
+    {{- toYaml . | nindent 4 }}
+    {{- end }}
   volumes:
     {{- include "keyline.volumes" . | nindent 4 }}
-  {{- with .Values.topologySpread }}
+  {{- with .Values.topologySpreadConstraints }}
   topologySpreadConstraints:
     {{- range . }}
-    - topologyKey: {{ .topologyKey }}
-      maxSkew: {{ .maxSkew }}
-      whenUnsatisfiable: {{ .whenUnsatisfiable }}
+    - {{- toYaml . | nindent 6 }}
+      {{- if not .labelSelector }}
       labelSelector:
         matchLabels:
           {{- include "keyline.selector" $ | nindent 10 }}
+      {{- end }}
     {{- end }}
   {{- end }}
   {{- with .Values.nodeSelector }}
@@ -102,10 +111,15 @@ env:
   {{- with .Values.extraEnv }}
   {{- toYaml . | nindent 2 }}
   {{- end }}
-{{- with .Values.journal.objectStore.credentialsSecret }}
+{{- if or .Values.journal.objectStore.credentialsSecret .Values.extraEnvFrom }}
 envFrom:
+  {{- with .Values.journal.objectStore.credentialsSecret }}
   - secretRef:
       name: {{ . }}
+  {{- end }}
+  {{- with .Values.extraEnvFrom }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
 {{- end }}
 ports:
   {{- if include "keyline.plain" . }}
