@@ -9,10 +9,16 @@ Source: EIP-0028, "General Idea"; design section 5.
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, TypeVar
+
+from proxy.groups.leader_session import State
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
+
+    from proxy.groups.leader_session import LeaderSession
+    from proxy.groups.messages import SessionId
 
 S = TypeVar("S")
 
@@ -82,3 +88,47 @@ def granted(
         given[session].append(stream)
         load[session] = load.get(session, 0.0) + rates.get(stream, 0.0)
     return given
+
+
+def plan(
+    sessions: Collection[LeaderSession],
+    owners: Mapping[int, SessionId],
+    free: Collection[int],
+    wanted: Mapping[int, SessionId],
+    rates: Mapping[int, float],
+    streams_count: int,
+) -> list[tuple[LeaderSession, frozenset[int]]]:
+    """The streams that each session is to have next, of sessions that are not changing.
+
+    Args:
+        sessions: all of the group.
+        owners: who has each stream.
+        free: streams without an owner that may be given.
+        wanted: sessions that are to have a certain stream.
+        rates: messages a second of each stream.
+        streams_count: of the group; 0 to take everything back.
+    """
+    weights = {each.session: each.workers_count for each in sessions}
+    shares = quotas(weights, {each.session: len(each.granted) for each in sessions}, streams_count)
+    per_worker = sum(rates.get(stream, 0.0) for stream in range(streams_count)) / max(sum(weights.values()), 1)
+    stable = [each for each in sessions if each.state is State.REPLAYING]
+    due = Counter(session for stream, session in wanted.items() if owners.get(stream) != session)
+    # A session that is to get a certain stream makes room for it, so that the others keep their shares.
+    spare = {each.session: shares[each.session] - len(each.granted) - due[each.session] for each in stable}
+    lacking = {session: max(count, 0) for session, count in spare.items()}
+    loads = {
+        each.session: sum(rates.get(stream, 0.0) for stream in each.granted) / max(each.workers_count, 1)
+        for each in stable
+    }
+    given = granted([stream for stream in free if stream not in wanted], lacking, loads, rates)
+    for stream in free:
+        if wanted.get(stream) in given:
+            given[wanted[stream]].append(stream)
+    planned: list[tuple[LeaderSession, frozenset[int]]] = []
+    for each in stable:
+        elsewhere = {stream for stream in each.granted if wanted.get(stream, each.session) != each.session}
+        movable = each.granted - wanted.keys()
+        surplus = min(max(-spare[each.session] - len(elsewhere), 0), len(movable))
+        gone = elsewhere | set(surrendered(movable, rates, surplus, per_worker * each.workers_count))
+        planned.append((each, each.granted - gone | frozenset(given[each.session])))
+    return planned

@@ -7,59 +7,41 @@ change at a time. A stream whose session may still be running is *reserved*: it 
 time, and to any session later. A session does not continue a stream that another session had in between: it discards
 its state, and gets the stream like any other session.
 
-`GroupLeader` is the only one that changes owners. When its producer is lost it is discarded.
+`GroupLeader` is the only one that changes `StreamOwners`. When its producer is lost it is discarded.
 
 Source: EIP-0028, "General Idea"; facts 1.4 and 1.6 for what the text leaves out.
 """
 
 from __future__ import annotations
 
-import hashlib
-import struct
-from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 from proxy.groups import balance
-from proxy.groups.kept_orders import OrdersKept
+from proxy.groups.leader_messages import LeaderMessages, Tell
+from proxy.groups.leader_record import LeaderRecord
 from proxy.groups.leader_session import TABLE, Action, Event, LeaderSession, State
 from proxy.groups.memory import GroupMemory
 from proxy.groups.messages import (
     Disconnect,
     FindLeader,
-    FromLeader,
     FromSession,
-    Header,
-    Invalidate,
     LeaderBegan,
     LeaderRetires,
-    LeaseStreams,
-    RenewStreamLease,
     ReplayWanted,
     ReplicaSilent,
     Report,
     SessionId,
-    Stamp,
-    UpdateStreams,
     UpdateStreamStates,
-    Version,
 )
 from proxy.groups.replay import Answer, GroupReplay, ReplayAct, Reposition
-from proxy.groups.succession import successor
+from proxy.groups.stream_owners import StreamOwners
+from proxy.groups.succession import draws, successor
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from proxy.groups.kept_orders import KeptOrders
     from proxy.groups.streams import GroupId, StreamState
     from proxy.groups.timing import GroupTiming
-
-
-@dataclass(frozen=True, slots=True)
-class Tell:
-    """Let this reach the session that it names."""
-
-    message: FromLeader
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,12 +59,6 @@ class Announce:
 
 
 LeaderAct: TypeAlias = Tell | Store | Announce | ReplayAct
-
-
-@dataclass(frozen=True, slots=True)
-class _Reservation:
-    session: SessionId
-    until: float
 
 
 class GroupLeader:
@@ -105,32 +81,16 @@ class GroupLeader:
         self._replica = memory.leader
         self._timing = timing
         self._sessions: dict[SessionId, LeaderSession] = {}
-        self._owners: dict[int, SessionId] = {}
-        until = now + timing.last_lease_s(memory.lease_s)
-        self._reserved = {stream: _Reservation(owner, until) for stream, owner in memory.owners}
-        self._had_last = dict(memory.had + memory.owners)
-        """Who was the last that was given a stream, or may have been."""
-        self._states = {state.stream: state for state in memory.states}
-        self._states_stored = dict(self._states)
-        self._addresses = dict(memory.addresses)
-        self._orders = OrdersKept(memory.orders)
-        self._orders_unstored = False
-        self._owners_stored = memory.owners
+        self._owners = StreamOwners(memory, now + timing.last_lease_s(memory.lease_s))
+        self._record = LeaderRecord(memory, self._owners, timing, now)
         self._retiring = False
         self._replay = GroupReplay(timing)
-        self._replays = memory.replays
         self._to_reposition: list[LeaderAct] = []
         """What is done as soon as it is stored that the cursor is about to be moved."""
         self._announced = False
-        self._numbers = 0
-        self._stamps = 0
-        self._storing = False
-        self._unstored: list[LeaderSession] = []
-        """Whose sets of streams are not in the topic yet."""
-        self._being_stored: list[LeaderSession] = []
+        self._messages = LeaderMessages(group, memory.epoch, memory.leader, memory.streams_count, timing.lease_s)
         self._balance_at: float | None = None
         self._began_at = self._renew_at = now
-        self._checkpoint_at = now + timing.checkpoint_s
         self._idle_since: float | None = now
         self._hand_over_from = now + timing.lead_s
         self._gives_way_at: float | None = None
@@ -145,42 +105,38 @@ class GroupLeader:
         """
         acts: list[LeaderAct] = []
         report = message.report
-        if report.address:
-            self._addresses[report.session.replica] = report.address
+        self._record.note_address(report)
         session = self._sessions.get(report.session)
-        if session is not None and self._overdue(session, now):
+        if session is not None and session.overdue(self._timing, now):
             acts += self._happen(session, Event.TIMEOUT, now)
             session = None
         if isinstance(message, FindLeader):
             acts += self._find(session, message, now)
         elif session is None:
-            acts = acts or [self._invalidate(report.session, report.beat, "this leader does not know it")]
+            acts = acts or [self._messages.invalidate(report.session, report.beat, "this leader does not know it")]
         elif self._hear(session, report, now):
             acts += self._hear_known(session, message, now)
         return acts + self._work(now)
 
     def stored(self, now: float) -> list[LeaderAct]:
         """The record is in the topic: now its sets of streams may be told."""
-        self._storing = False
-        told, self._being_stored = self._being_stored, []
         acts, self._to_reposition = self._to_reposition, []
-        for session in told:
-            if session.state is not State.DROPPED and session not in self._unstored:
-                session.stored = True
-                acts.append(self._told(session))
+        acts += [self._messages.told(session, self._record.replays) for session in self._record.written()]
         return acts + self._work(now)
 
     def tick(self, now: float) -> list[LeaderAct]:
         """Do what is due; to be called when `due` says so, or later."""
         acts: list[LeaderAct] = []
         for session in list(self._sessions.values()):
-            if self._overdue(session, now):
+            if session.overdue(self._timing, now):
                 acts += self._happen(session, Event.TIMEOUT, now)
-        self._end_reservations(now)
+        if self._owners.end_reservations(now):
+            self._balance_at = now
         if now >= self._renew_at:
             self._renew_at = now + self._timing.renew_s
             acts += self._announcement()
-            acts += [renewal for session in self._sessions.values() for renewal in self._renewal(session)]
+            for session in self._sessions.values():
+                acts += self._messages.renewal(session, self._record.replays)
             acts += self._silent(now)
             acts += self._hand_over(now)
         return acts + self._work(now)
@@ -192,8 +148,7 @@ class GroupLeader:
 
     def keep_orders(self, orders: KeptOrders, now: float) -> list[LeaderAct]:
         """Have them in the next record, unless they are there."""
-        if self._orders.keep(orders):
-            self._orders_unstored = True
+        if self._record.keep_orders(orders):
             self._balance_soon(now)
         return self._work(now)
 
@@ -209,7 +164,7 @@ class GroupLeader:
         if not acts:
             return []
         if problem is None:
-            self._states.clear()
+            self._record.repositioned()
         self._balance_at = now
         return acts + self._work(now)
 
@@ -226,7 +181,7 @@ class GroupLeader:
     @property
     def owners(self) -> dict[int, SessionId]:
         """Who has which stream, or will be told that it has."""
-        return dict(self._owners)
+        return self._owners.by_stream
 
     @property
     def sessions(self) -> tuple[LeaderSession, ...]:
@@ -236,7 +191,7 @@ class GroupLeader:
     @property
     def states(self) -> dict[int, StreamState]:
         """How far each stream is, as far as it was ever said."""
-        return dict(self._states)
+        return self._record.states
 
     @property
     def settled(self) -> bool:
@@ -244,13 +199,13 @@ class GroupLeader:
         if self._replay.under_way:
             return False
         moving = any(session.state is not State.REPLAYING for session in self._sessions.values())
-        waiting = self._balance_at is not None or self._storing or self._unstored
-        return not moving and not waiting and self._owners_known() == self._owners_stored
+        waiting = self._balance_at is not None or self._record.under_way
+        return not moving and not waiting and self._record.complete
 
     @property
     def ended(self) -> bool:
         """Whether no session has a stream any more, nor may have one: the topic says nothing that is needed."""
-        return self.settled and not self._sessions and not self._owners_stored
+        return self.settled and not self._sessions and not self._record.needed
 
     def succeeded(self, now: float) -> bool:
         """Whether it has let another lead, which begins when the producer is free."""
@@ -284,13 +239,14 @@ class GroupLeader:
         held = frozenset(state.stream for state in message.held)
         answered = held <= session.granted or held == session.held
         if session.state is State.WAITING_REPLAYING and session.version is not None and answered:
-            return [self._told(session)] if session.stored else []  # the answer was lost, or is on its way
+            # The answer was lost, or is on its way.
+            return [self._messages.told(session, self._record.replays)] if session.stored else []
         if session.version is not None:
-            self._free(session)  # it delivers nothing now, so streams that it does not have are free
+            self._owners.free(session)  # it delivers nothing now, so streams that it does not have are free
         # Else the leader before may have leased it more since it said this: that stays reserved until it confirms.
         session.held = held
-        self._own(session, frozenset() if self._replay.moving else self._kept(session))
-        self._note(session, report, message.held)
+        self._owners.own(session, frozenset() if self._replay.moving else self._owners.kept(session))
+        self._record.note(report, message.held)
         self._balance_soon(now)
         return self._happen(session, Event.FIND, now)
 
@@ -299,29 +255,18 @@ class GroupLeader:
     ) -> list[LeaderAct]:
         if isinstance(message, UpdateStreamStates):
             return self._hear_states(session, message, now)
-        self._note(session, message.report, message.states)
+        self._record.note(message.report, message.states)
         return self._happen(session, Event.DISCONNECT, now)
 
     def _hear_states(self, session: LeaderSession, message: UpdateStreamStates, now: float) -> list[LeaderAct]:
         event = session.event(message)
-        self._note(session, message.report, message.states)
+        self._record.note(message.report, message.states)
         if TABLE[session.state][event].action in (Action.RELEASE, Action.SETTLE):
             for stream in session.revoked & {state.stream for state in message.states if state.finished}:
                 session.revoked.discard(stream)
-                del self._owners[stream]
+                self._owners.take_back(stream)
                 self._balance_at = now
         return self._happen(session, event, now)
-
-    def _note(self, session: LeaderSession, report: Report, states: Iterable[StreamState]) -> None:
-        """Only of what it owns; and acknowledged is acknowledged, until the cursor is moved."""
-        if report.replays != self._replays:
-            return
-        for state in states:
-            if self._owners.get(state.stream) != session.session:
-                continue
-            before = self._states.get(state.stream, state).acknowledged
-            known = [position for position in (before, state.acknowledged) if position is not None]
-            self._states[state.stream] = replace(state, acknowledged=max(known, default=None), finished=False)
 
     # ---- transitions
 
@@ -330,87 +275,32 @@ class GroupLeader:
         action, session.state = TABLE[before][event]
         if before is State.WAITING_REPLAYING and session.state is State.REPLAYING:
             session.not_replaying_since = None
-            self._unreserve(session)
+            self._owners.unreserve(session)
             self._balance_at = now if self._balance_at is None else self._balance_at
         if action is Action.LEASE:
             session.version_old = None
             session.revoked.clear()
-            self._renumber(session, now)
+            self._record.renumber(session, now)
         elif action is Action.UPDATE:
             session.version_old = session.version
-            self._renumber(session, now)
+            self._record.renumber(session, now)
         elif action is Action.SETTLE:
             session.version_old = None
-            return self._renewal(session)
+            return [*self._messages.renewal(session, self._record.replays)]
         elif action is Action.DROP:
-            self._drop(session, now)
-            return [self._invalidate(session.session, session.heard, event.value)]
+            self._owners.reserve_all(session, session.heard_at + self._timing.drop_s, now)
+            self._remove(session, now)
+            return [self._messages.invalidate(session.session, session.heard, event.value)]
         elif action is Action.FORGET:
-            self._free(session)
+            self._owners.free(session)
             self._remove(session, now)
         return []
-
-    def _renumber(self, session: LeaderSession, now: float) -> None:
-        """A new set of streams: it is told when it is stored."""
-        self._numbers += 1
-        session.version = Version(self.epoch, self._numbers)
-        session.stored = False
-        session.not_replaying_since = now
-        self._unstored.append(session)
-
-    def _drop(self, session: LeaderSession, now: float) -> None:
-        """No other session gets its streams before it has certainly stopped."""
-        until = session.heard_at + self._timing.drop_s
-        for stream in self._owned(session):
-            del self._owners[stream]
-            if until > now:
-                self._reserved[stream] = _Reservation(session.session, until)
-        self._remove(session, now)
 
     def _remove(self, session: LeaderSession, now: float) -> None:
         del self._sessions[session.session]
         self._balance_soon(now)
         if not self._sessions:
             self._idle_since = now
-
-    # ---- owners
-
-    def _owned(self, session: LeaderSession) -> list[int]:
-        return [stream for stream, owner in self._owners.items() if owner == session.session]
-
-    def _is_free(self, stream: int) -> bool:
-        return 0 <= stream < self.streams_count and stream not in self._owners and stream not in self._reserved
-
-    def _free(self, session: LeaderSession) -> None:
-        """Nothing is its own any more, nor kept for it."""
-        for stream in self._owned(session):
-            del self._owners[stream]
-        self._unreserve(session)
-        session.granted = frozenset()
-
-    def _unreserve(self, session: LeaderSession) -> None:
-        for stream, reservation in list(self._reserved.items()):
-            if reservation.session == session.session:
-                del self._reserved[stream]
-
-    def _kept(self, session: LeaderSession) -> frozenset[int]:
-        """The streams that it still has and no other session can have had; they are no longer reserved."""
-        mine = frozenset(stream for stream in session.held if self._had_last.get(stream) == session.session)
-        for stream in mine:
-            self._reserved.pop(stream, None)  # only for its last owner
-        return mine
-
-    def _own(self, session: LeaderSession, streams: frozenset[int]) -> None:
-        for stream in streams:
-            assert self._owners.get(stream, session.session) == session.session, "a stream has one owner"
-            self._owners[stream] = self._had_last[stream] = session.session
-        session.granted = streams
-
-    def _end_reservations(self, now: float) -> None:
-        for stream, reservation in list(self._reserved.items()):
-            if now >= reservation.until:
-                del self._reserved[stream]
-                self._balance_at = now
 
     # ---- balance
 
@@ -421,36 +311,17 @@ class GroupLeader:
 
     def _balance(self, now: float) -> list[LeaderAct]:
         """Begin the changes that are wanted, of sessions that are not changing; the others come when they are done."""
-        rates = {stream: state.rate for stream, state in self._states.items()}
-        weights = {each.session: each.workers_count for each in self._sessions.values()}
-        held = {each.session: len(each.granted) for each in self._sessions.values()}
-        shares = dict.fromkeys(weights, 0)
-        if not self._replay.under_way:
-            shares = balance.quotas(weights, held, self.streams_count)
-        per_worker = sum(rates.get(stream, 0.0) for stream in range(self.streams_count)) / max(sum(weights.values()), 1)
-        stable = [each for each in self._sessions.values() if each.state is State.REPLAYING]
-        wanted = self._orders.wanted(self.streams_count, self._taking())
-        due = Counter(session for stream, session in wanted.items() if self._owners.get(stream) != session)
-        # Who is to get a certain stream makes room for it, so that the others keep their shares.
-        spare = {each.session: shares[each.session] - len(each.granted) - due[each.session] for each in stable}
-        lacking = {session: max(count, 0) for session, count in spare.items()}
-        loads = {
-            each.session: sum(rates.get(stream, 0.0) for stream in each.granted) / max(each.workers_count, 1)
-            for each in stable
-        }
-        free = [stream for stream in range(self.streams_count) if self._is_free(stream)]
-        given = balance.granted([stream for stream in free if stream not in wanted], lacking, loads, rates)
-        for stream in free:
-            if wanted.get(stream) in given:
-                given[wanted[stream]].append(stream)
         acts: list[LeaderAct] = []
-        for each in stable:
-            elsewhere = {stream for stream in each.granted if wanted.get(stream, each.session) != each.session}
-            movable = each.granted - wanted.keys()
-            surplus = min(max(-spare[each.session] - len(elsewhere), 0), len(movable))
-            aim = per_worker * each.workers_count
-            gone = elsewhere | set(balance.surrendered(movable, rates, surplus, aim))
-            acts += self._change(each, each.granted - gone | frozenset(given[each.session]), now)
+        planned = balance.plan(
+            self.sessions,
+            self._owners.by_stream,
+            self._owners.free_streams(),
+            self._record.wanted(self.streams_count, self._taking()),
+            {stream: state.rate for stream, state in self._record.states.items()},
+            0 if self._replay.under_way else self.streams_count,
+        )
+        for session, streams in planned:
+            acts += self._change(session, streams, now)
         return acts
 
     def _taking(self) -> dict[str, SessionId]:
@@ -462,7 +333,7 @@ class GroupLeader:
         if streams == session.granted:
             return []
         session.revoked = set(session.granted - streams)
-        self._own(session, streams)
+        self._owners.own(session, streams)
         return self._happen(session, Event.REBALANCE, now)
 
     # ---- what is due
@@ -477,77 +348,34 @@ class GroupLeader:
     def _go_on_with_replay(self, now: float) -> list[LeaderAct]:
         if not self._replay.under_way:
             return []
-        known = self._owners_known()
-        free = not known and not self._storing and not self._unstored
+        known = self._owners.known()
+        free = not known and not self._record.under_way
         had = ", ".join(sorted({owner.replica for _, owner in known})) or "the topic is being written"
         acts = self._replay.free(free=free, had=had, now=now)
         if any(isinstance(act, Answer) for act in acts):
             self._balance_at = now
         if not any(isinstance(act, Reposition) for act in acts):
             return [*acts]
-        # Stored before it is done: who comes back to the next leader must not take what comes again for a repetition.
-        self._replays += 1
         self._to_reposition = [*acts]
-        return [self._store_all()]
+        return [Store(self._record.before_reposition(self._replicas()))]
 
     def _store(self, now: float) -> list[LeaderAct]:
-        if self._storing:
-            return []
-        if self._unstored:
-            self._being_stored, self._unstored = self._unstored, []
-            return [self._store_all()]
-        if self._orders_unstored or (self._retiring and self._owners_known() != self._owners_stored):
-            return [self._store_all()]
-        if now < self._checkpoint_at:
-            return []
-        self._checkpoint_at = now + self._timing.checkpoint_s
-        return [] if self._states == self._states_stored else [self._store_all()]
+        record = self._record.due(self._replicas(), now, retiring=self._retiring)
+        return [] if record is None else [Store(record)]
 
-    def _store_all(self) -> Store:
-        self._storing = True
-        self._states_stored = dict(self._states)
-        self._owners_stored = owners = self._owners_known()
-        states = tuple(state for _, state in sorted(self._states.items()))
-        had = tuple(sorted(self._had_last.items() - owners))
-        record = GroupMemory(
-            self.epoch, self._replica, self._numbers, self.streams_count, owners, states, self._replays, had
-        )
-        self._orders_unstored = False
-        addresses, orders = self._addresses_of(owners), self._orders.all()
-        return Store(replace(record, addresses=addresses, orders=orders, lease_s=self._timing.lease_s))
-
-    def _addresses_of(self, owners: Iterable[tuple[int, SessionId]]) -> tuple[tuple[str, str], ...]:
-        """Of these and of all sessions, once for each; those that have gone are forgotten."""
-        here = {session.replica for session in self._sessions} | {owner.replica for _, owner in owners}
-        self._addresses = {replica: at for replica, at in self._addresses.items() if replica in here}
-        return tuple(sorted(self._addresses.items()))
-
-    def _owners_known(self) -> tuple[tuple[int, SessionId], ...]:
-        """Who may have which stream, as a record says it."""
-        reserved = {stream: reservation.session for stream, reservation in self._reserved.items()}
-        return tuple(sorted((reserved | self._owners).items()))
-
-    def _overdue(self, session: LeaderSession, now: float) -> bool:
-        since = session.not_replaying_since
-        late = since is not None and now >= since + self._timing.not_replaying_s
-        return late or now >= session.heard_at + self._timing.drop_s
+    def _replicas(self) -> set[str]:
+        return {session.replica for session in self._sessions}
 
     def _hand_over(self, now: float) -> list[LeaderAct]:
         """Let a replica lead that leads fewer groups."""
         if self._retiring or self._gives_way_at is not None or now < self._hand_over_from:
             return []
         leads = {session.session.replica: session.leads_count for session in self._sessions.values()}
-        chosen = successor(leads, self._replica, self._draws())
+        chosen = successor(leads, self._replica, draws(f"{self.group} {self.epoch} {self._messages.stamps}"))
         if chosen is None or not self.settled:  # in this order: the one looks at sessions, the other at every stream
             return []
         self._gives_way_at = now + self._timing.give_way_s
         return [Announce(LeaderRetires(self.group, chosen))]
-
-    def _draws(self) -> tuple[float, float]:
-        """Chance that is the same whenever the same happens."""
-        seed = f"{self.group} {self.epoch} {self._stamps}".encode()
-        first, second = struct.unpack(">II", hashlib.blake2b(seed, digest_size=8).digest())
-        return first / 2**32, second / 2**32
 
     # ---- what is told
 
@@ -559,39 +387,12 @@ class GroupLeader:
             if each.granted and now - each.heard_at >= self._timing.silent_s
         }
         if now >= self._began_at + self._timing.renew_s:  # by then those that are well have found this leader
-            silent |= {each.session.replica for each in self._reserved.values() if each.session not in self._sessions}
+            silent |= {each.replica for each in self._owners.reserved_for if each not in self._sessions}
         return [Announce(ReplicaSilent(self.group, replica)) for replica in sorted(silent)]
 
     def _announcement(self) -> list[LeaderAct]:
         """Once, and repeated while a session with streams may not know."""
-        if self._announced and not self._reserved:
+        if self._announced and not self._owners.reserved_for:
             return []
         self._announced = True
         return [Announce(LeaderBegan(self.group, self._replica, self.epoch))]
-
-    def _told(self, session: LeaderSession) -> Tell:
-        """Its set of streams."""
-        assert session.version is not None
-        streams = tuple(sorted(session.granted))
-        header = self._header(session.session, session.heard)
-        if session.version_old is None:
-            return Tell(LeaseStreams(header, session.version, streams, self.streams_count, self._replays))
-        return Tell(UpdateStreams(header, session.version_old, session.version, streams, self._replays))
-
-    def _renewal(self, session: LeaderSession) -> list[LeaderAct]:
-        """What it is told again and again, which is the last it was told or what goes on from there."""
-        assert session.version is not None
-        if session.state is State.WAITING_UPDATING and session.stored:
-            return [self._told(session)]
-        header = self._header(session.session, session.heard)
-        if session.state is State.WAITING_UPDATING:  # the change is not sent before it is stored
-            assert session.version_old is not None
-            return [Tell(RenewStreamLease(header, session.version_old))]
-        return [Tell(RenewStreamLease(header, session.version, session.version_old))] if session.stored else []
-
-    def _invalidate(self, session: SessionId, heard: int, reason: str) -> Tell:
-        return Tell(Invalidate(self._header(session, heard), reason))
-
-    def _header(self, session: SessionId, heard: int) -> Header:
-        self._stamps += 1
-        return Header(self.group, session, self._replica, Stamp(self.epoch, self._stamps), heard, self._timing.lease_s)

@@ -16,6 +16,7 @@ from proxy.groups.messages import UpdateStreamStates, Version
 
 if TYPE_CHECKING:
     from proxy.groups.messages import Report, SessionId
+    from proxy.groups.timing import GroupTiming
 
 
 class State(Enum):
@@ -162,6 +163,11 @@ class LeaderSession:
         self.heard, self.heard_at, self.workers_count = report.beat, now, report.workers_count
         self.leads_count = report.leads_count
         return True
+
+    def overdue(self, timing: GroupTiming, now: float) -> bool:
+        """Whether it was silent, or did not replay, for too long."""
+        late = self.not_replaying_since is not None and now >= self.not_replaying_since + timing.not_replaying_s
+        return late or now >= self.heard_at + timing.drop_s
 
     def event(self, message: UpdateStreamStates) -> Event:
         """What a report of it is, given what it was told."""

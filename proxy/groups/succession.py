@@ -9,6 +9,8 @@ would move the same groups again, so the probability is a fraction of the exact 
 
 from __future__ import annotations
 
+import hashlib
+import struct
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -39,3 +41,9 @@ def successor(leads: Mapping[str, int], own: str, draws: tuple[float, float]) ->
         if place < 0:
             return replica
     return None
+
+
+def draws(seed: str) -> tuple[float, float]:
+    """Chance that is the same whenever the same happens."""
+    first, second = struct.unpack(">II", hashlib.blake2b(seed.encode(), digest_size=8).digest())
+    return first / 2**32, second / 2**32

@@ -9,6 +9,9 @@ from tests.sim.mutant import Mutant
 SESSION: Final = "proxy/groups/session.py"
 HELD: Final = "proxy/groups/held_streams.py"
 LEADER: Final = "proxy/groups/leader.py"
+LEADER_RECORD: Final = "proxy/groups/leader_record.py"
+OWNERS: Final = "proxy/groups/stream_owners.py"
+BALANCE: Final = "proxy/groups/balance.py"
 LEADER_SESSION: Final = "proxy/groups/leader_session.py"
 MANAGER: Final = "proxy/groups/manager.py"
 MEMBER: Final = "proxy/net/group/member.py"
@@ -75,44 +78,44 @@ MUTANTS = (
     ),
     _mutant(
         "what a dropped session has goes to others at once",
-        LEADER,
+        OWNERS,
         "            if until > now:\n",
         "            if False:\n",
         PROTOCOL,
     ),
     _mutant(
         "a new leader keeps nothing for those who had it",
-        LEADER,
+        OWNERS,
         "for stream, owner in memory.owners}",
         "for stream, owner in ()}",
         PROTOCOL,
     ),
     _mutant(
         "one that comes back goes on with what others had since",
-        LEADER,
+        OWNERS,
         " if self._had_last.get(stream) == session.session)",
-        " if self._is_free(stream))",
+        " if self.is_free(stream))",
         PROTOCOL,
     ),
     _mutant(
         "who looks for a leader gives up what the one before may have leased it since",
         LEADER,
-        "        if session.version is not None:\n            self._free(session)",
-        "        if True:\n            self._free(session)",
+        "        if session.version is not None:\n            self._owners.free(session)",
+        "        if True:\n            self._owners.free(session)",
         PROTOCOL,
     ),
     _mutant(
         "the next leader does not know who had what nobody has",
-        LEADER,
-        "owners, states, self._replays, had\n",
-        "owners, states, self._replays, ()\n",
+        LEADER_RECORD,
+        "            had=self._owners.had(owners),\n",
+        "            had=(),\n",
         PROTOCOL,
     ),
     _mutant(
         "a set of streams is told before it is stored",
         LEADER,
-        "            return [self._told(session)] if session.stored else []",
-        "            return [self._told(session)]",
+        "            return [self._messages.told(session, self._record.replays)] if session.stored else []",
+        "            return [self._messages.told(session, self._record.replays)]",
         PROTOCOL,
     ),
     _mutant(
@@ -131,8 +134,8 @@ MUTANTS = (
     ),
     _mutant(
         "a leader that goes leaves no record of what is free",
-        LEADER,
-        " or (self._retiring and self._owners_known() != self._owners_stored):\n",
+        LEADER_RECORD,
+        " or (retiring and not self.complete):\n",
         ":\n",
         PAUSES,
     ),
@@ -160,14 +163,14 @@ MUTANTS = (
     _mutant(
         "a stream is kept while the cursor is moved",
         LEADER,
-        "frozenset() if self._replay.moving else self._kept(session)",
-        "self._kept(session)",
+        "frozenset() if self._replay.moving else self._owners.kept(session)",
+        "self._owners.kept(session)",
         "tests/groups/test_replay.py",
     ),
     _mutant(
         "the cursor is moved before everything was given back",
         LEADER,
-        "        free = not known and not self._storing and not self._unstored\n",
+        "        free = not known and not self._record.under_way\n",
         "        free = True\n",
         "tests/groups/test_replay.py",
     ),
@@ -222,7 +225,7 @@ MUTANTS = (
     ),
     _mutant(
         "the cursor is moved before it is stored that it will be",
-        LEADER,
+        LEADER_RECORD,
         "        self._replays += 1\n",
         "        self._replays += 0\n",
         "tests/groups/test_replay.py",
@@ -306,9 +309,9 @@ MUTANTS = (
     ),
     _mutant(
         "a subscription that an operator has moved is moved back",
-        LEADER,
-        "            movable = each.granted - wanted.keys()\n",
-        "            movable = each.granted\n",
+        BALANCE,
+        "        movable = each.granted - wanted.keys()\n",
+        "        movable = each.granted\n",
         "tests/groups/test_ownership.py",
     ),
     _mutant(
@@ -475,7 +478,7 @@ MUTANTS = (
     _mutant(
         "a topic is removed that says who may deliver",
         LEADER,
-        "return self.settled and not self._sessions and not self._owners_stored",
+        "return self.settled and not self._sessions and not self._record.needed",
         "return self.settled and not self._sessions",
         "tests/groups/test_manager.py",
     ),

@@ -256,7 +256,7 @@ def test_progress_is_taken_from_the_owner_and_never_goes_back() -> None:
     rig.states(BOB, rig.number(BOB), StreamState(0, acknowledged=99))
     assert rig.leader.states[0].acknowledged == 9
     rig.auto = False
-    rig.leader._checkpoint_at = rig.now
+    rig.leader._record._checkpoint_at = rig.now
     rig.wait(0.0)
     (record,) = [act.record for act in rig.unstored]
     assert record.states == (StreamState(0, acknowledged=9),)

@@ -8,7 +8,8 @@ from dataclasses import replace
 import pytest
 
 from proxy.groups.bundles import DEPLOYMENT
-from proxy.groups.leader import Store, Tell
+from proxy.groups.leader import Store
+from proxy.groups.leader_messages import Tell
 from proxy.groups.manager import TABLE, Errand, Event, LeaderManager, ManagerAct, State
 from proxy.groups.memory import GroupMemory
 from proxy.groups.messages import FindLeader, Report, UpdateStreams, UpdateStreamStates

@@ -6,7 +6,8 @@ from proxy.groups.bundles import BUNDLES_DEFAULT, DEPLOYMENT, bundle_of
 from proxy.groups.encoding import encode
 from proxy.groups.held_streams import Release
 from proxy.groups.kept_orders import KeptOrders
-from proxy.groups.leader import GroupLeader, LeaderAct, Store, Tell
+from proxy.groups.leader import GroupLeader, LeaderAct, Store
+from proxy.groups.leader_messages import Tell
 from proxy.groups.memory import GroupMemory
 from proxy.groups.messages import (
     FromLeader,

@@ -51,12 +51,12 @@ MUTANTS = (
     _mutant(
         "a new leader does not wait for the leases of the one before",
         LEADER,
-        "        until = now + timing.last_lease_s(memory.lease_s)\n",
-        "        until = now\n",
+        "StreamOwners(memory, now + timing.last_lease_s(memory.lease_s))\n",
+        "StreamOwners(memory, now)\n",
     ),
     _mutant(
         "what is kept for a replica is free",
-        LEADER,
+        "proxy/groups/stream_owners.py",
         " and stream not in self._owners and stream not in self._reserved\n",
         " and stream not in self._owners\n",
     ),
