@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from fastapi import FastAPI
 
     from admin_api.access.tokens import Tokens
+    from admin_api.metrics.families import Histograms
     from admin_api.ports import GatewayControl, GatewayView, OtherReplicas, WorkerSockets
     from admin_api.ports_metrics import MetricsView
     from admin_api.pulsar.proxying import BrokerAdmin
@@ -57,6 +58,7 @@ def admin_app(
     metrics: MetricsView | None = None,
     metrics_workers_max: int = 0,
     metrics_pulsar_names: bool = False,
+    metrics_histograms: Histograms = "subscription",
     loopback: bool = False,
     sockets: WorkerSockets | None = None,
     socket_origins: Collection[str] = (),
@@ -97,6 +99,7 @@ def admin_app(
             metrics,
             workers_max=metrics_workers_max,
             pulsar_names=metrics_pulsar_names,
+            histograms=metrics_histograms,
             role=None if metrics_open else Role.VIEWER,
         )
         app.include_router(made)

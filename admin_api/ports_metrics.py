@@ -25,5 +25,8 @@ class MetricsView(Protocol):
     def subscriptions(self) -> Iterator[Any]:
         """Each subscription; the caller may let other work run between two of them."""
 
+    def durations(self, *, by_namespace: bool) -> Iterator[tuple[str, Any]]:
+        """Histograms of each subscription that is or was here, with its namespace or ""; to be added up by that."""
+
     def workers(self) -> Iterator[Any]:
         """Each worker of each subscription, by name; in the same way."""

@@ -99,10 +99,16 @@ def subscription_rate(counter: str) -> str:
 
 
 def quantile(share: float, histogram: str) -> str:
-    """A quantile over the subscriptions chosen."""
-    return f"histogram_quantile({share}, sum by (le) ({rate(subscription(f'{histogram}_bucket'))}))"
+    """A quantile over the subscriptions chosen, see `buckets`."""
+    return f"histogram_quantile({share}, {buckets(histogram, 'rate')})"
 
 
-def buckets(histogram: str) -> str:
-    """How many observations fell into each bucket, for a heatmap."""
-    return f"sum by (le) (increase({subscription(f'{histogram}_bucket')}[$__rate_interval]))"
+def buckets(histogram: str, function: str = "increase") -> str:
+    """How many observations fell into each bucket; of all subscriptions where they have no histograms of their own.
+
+    Which is what `metrics_histograms` says: then there is a label `namespace` or none.
+    """
+    each = subscription(f"{histogram}_bucket")
+    together = f'{histogram}_bucket{{{_INSTANCE}, topic="", namespace=~"($namespace)?"}}'
+    own, summed = (f"sum by (le) ({function}({series}[$__rate_interval]))" for series in (each, together))
+    return f"{own} or {summed}"

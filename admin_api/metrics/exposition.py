@@ -17,12 +17,19 @@ from admin_api.metrics.formats import Format, Frozen, encoded
 from admin_api.metrics.template import Template, empty_metric, escaped
 
 if TYPE_CHECKING:
-    from admin_api.metrics.families import Family
+    from admin_api.metrics.families import Family, Histograms
     from admin_api.ports_metrics import MetricsView
     from admin_api.turns import Turns
 
 GIVEN: Final = ("topic", "subscription", "namespace", "worker", "consumer_name")
 """Labels whose values a row has, in this order."""
+
+
+DURATION_LABELS: Final[dict[Histograms, Sequence[str]]] = {
+    "subscription": families.SUBSCRIPTION_LABELS,
+    "namespace": families.NAMESPACE_LABELS,
+    "gateway": (),
+}
 
 
 class Row(NamedTuple):
@@ -40,6 +47,8 @@ class Scrape(NamedTuple):
     topics: list[Row]
     groups: list[Row]
     subscriptions: list[Row]
+    durations: list[Row]
+    """Whose histograms are shown: subscriptions, namespaces or one of the whole gateway."""
     workers: list[Row]
     blamed: list[Row]
     """Workers that keep messages from being worked on."""
@@ -53,25 +62,44 @@ class Level(NamedTuple):
     rows: list[Row]
 
 
-async def gather(view: MetricsView, workers_max: int, turns: Turns) -> Scrape:
-    """Ask the gateway for everything, with at most `workers_max` workers."""
+class Summed(NamedTuple):
+    """Histograms of several subscriptions together."""
+
+    durations: Any
+
+
+async def gather(view: MetricsView, workers_max: int, turns: Turns, histograms: Histograms = "subscription") -> Scrape:
+    """Ask the gateway for everything, with at most `workers_max` workers, and one set of `histograms` for each such."""
     subscriptions = [row async for row in _in_turns(map(_subscription_row, view.subscriptions()), turns)]
     return Scrape(
         view.gateway(),
         [row async for row in _in_turns(map(_topic_row, view.topics()), turns)],
         [row async for row in _in_turns(map(_subscription_row, view.groups()), turns)],
         subscriptions,
+        subscriptions if histograms == "subscription" else await _summed(view, histograms, turns),
         [row async for row in _in_turns(map(_worker_row, islice(view.workers(), workers_max)), turns)],
         [_worker_row(blamed) for row in subscriptions for blamed in row.summary.blamed_workers()],
     )
 
 
-async def exposition(scrape: Scrape, form: Format, turns: Turns, *, pulsar_names: bool) -> AsyncIterator[str]:
+async def _summed(view: MetricsView, histograms: Histograms, turns: Turns) -> list[Row]:
+    sums: dict[str, Any] = {}
+    for namespace, durations in view.durations(by_namespace=histograms == "namespace"):
+        before = sums.get(namespace)
+        sums[namespace] = durations if before is None else before + durations
+        if turns.over:
+            await turns.next()
+    return [Row(("", "", escaped(namespace), "", ""), Summed(found)) for namespace, found in sums.items()]
+
+
+async def exposition(
+    scrape: Scrape, form: Format, turns: Turns, *, pulsar_names: bool, histograms: Histograms = "subscription"
+) -> AsyncIterator[str]:
     """The gateway's metrics in pieces of text; not the format's end, for others may follow."""
     yield encoded(Frozen(gateway_metrics(scrape)), form)
     await turns.next()
     pieces: list[str] = []
-    for level in _levels(scrape, pulsar_names=pulsar_names):
+    for level in _levels(scrape, histograms, pulsar_names=pulsar_names):
         for family in level.families:
             if not level.rows:
                 continue
@@ -129,9 +157,10 @@ def _row(summary: Any, topic: str, subscription: str, worker: str) -> Row:
     return Row(tuple(map(escaped, values)), summary)
 
 
-def _levels(scrape: Scrape, *, pulsar_names: bool) -> Iterator[Level]:
+def _levels(scrape: Scrape, histograms: Histograms, *, pulsar_names: bool) -> Iterator[Level]:
     yield Level(families.TOPIC, families.TOPIC_LABELS, scrape.topics)
     yield Level(families.GROUP, families.SUBSCRIPTION_LABELS, scrape.groups)
+    yield Level(families.DURATIONS, DURATION_LABELS[histograms], scrape.durations)
     yield Level(families.SUBSCRIPTION, families.SUBSCRIPTION_LABELS, scrape.subscriptions)
     yield Level(families.WORKER, families.WORKER_LABELS, scrape.workers)
     yield Level(families.BLAMED, families.WORKER_LABELS, scrape.blamed)

@@ -6,7 +6,7 @@ Names follow Prometheus: one prefix, then the level (gateway, topic, subscriptio
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, Literal
 
 from admin_api.metrics.deployment_families import DEPLOYMENT
 from admin_api.metrics.family import Family, counter, gauge, seconds
@@ -14,8 +14,10 @@ from admin_api.metrics.gateway_families import GATEWAY as OF_GATEWAY
 
 __all__ = [
     "BLAMED",
+    "DURATIONS",
     "GATEWAY",
     "GROUP",
+    "NAMESPACE_LABELS",
     "PULSAR_CONSUMER",
     "PULSAR_CONSUMER_LABELS",
     "PULSAR_SUBSCRIPTION",
@@ -27,6 +29,7 @@ __all__ = [
     "WORKER",
     "WORKER_LABELS",
     "Family",
+    "Histograms",
 ]
 
 GATEWAY: Final = (*OF_GATEWAY, *DEPLOYMENT)
@@ -106,27 +109,36 @@ GROUP: Final = (
 )
 """For each group of this replica; labels are the subscription's."""
 
-SUBSCRIPTION: Final = (
+Histograms = Literal["subscription", "namespace", "gateway"]
+"""What has histograms of its own."""
+
+DURATIONS: Final = (
     seconds(
         "keyline_subscription_dispatch_latency_seconds",
-        "dispatch_latency",
+        "durations.dispatch_latency",
         "Time from an entry's arrival to the write to a worker's socket, at the first attempt.",
     ),
     seconds(
         "keyline_subscription_ack_latency_seconds",
-        "dispatcher.ack_latency",
+        "durations.ack_latency",
         "Time from a delivery to the acknowledgement of its last message.",
     ),
     seconds(
         "keyline_subscription_hand_over_duration_seconds",
-        "dispatcher.hand_over_duration",
+        "durations.hand_over_duration",
         "Time from a membership change until a moved slot had nothing pending at its former owner, per slot.",
     ),
     seconds(
         "keyline_subscription_blocked_time_seconds",
-        "dispatcher.blocked_time",
+        "durations.blocked_time",
         "Waiting time of deliveries that could not be sent at once.",
     ),
+)
+"""Of each subscription, or of all those of a namespace or gateway together; labels are accordingly fewer."""
+
+NAMESPACE_LABELS: Final = ("namespace",)
+
+SUBSCRIPTION: Final = (
     gauge("keyline_subscription_workers", "dispatcher.workers", "Workers that have joined."),
     gauge("keyline_subscription_workers_joining", "joining", "Workers that wait for the broker's answer."),
     gauge(

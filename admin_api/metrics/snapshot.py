@@ -44,6 +44,7 @@ async def snapshot(view: MetricsView, workers_max: int) -> list[Sample]:
     for level, rows in (
         (families.TOPIC, scrape.topics),
         (families.GROUP, scrape.groups),
+        (families.DURATIONS, scrape.subscriptions),
         (families.SUBSCRIPTION, scrape.subscriptions),
         (families.WORKER, scrape.workers),
         (families.BLAMED, scrape.blamed),

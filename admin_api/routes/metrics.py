@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from admin_api.access.roles import Role
     from admin_api.metrics.exposition import Scrape
+    from admin_api.metrics.families import Histograms
     from admin_api.metrics.formats import Format
     from admin_api.ports_metrics import MetricsView
 
@@ -30,11 +31,19 @@ _FAST: Final = 1
 """Lines that differ in a number shrink to a tenth at the lowest level already."""
 
 
-def metrics_routes(view: MetricsView, *, workers_max: int, pulsar_names: bool, role: Role | None = None) -> APIRouter:
+def metrics_routes(
+    view: MetricsView,
+    *,
+    workers_max: int,
+    pulsar_names: bool,
+    histograms: Histograms = "subscription",
+    role: Role | None = None,
+) -> APIRouter:
     """Make ``/metrics``.
 
     At most `workers_max` workers get their own series, 0 for none; with `pulsar_names` the gateway's values are
-    also exported under the broker's names. `role` is required of callers; None means no authentication.
+    also exported under the broker's names. `histograms` are of each subscription or namespace, or of the gateway.
+    `role` is required of callers; None means no authentication.
     """
     router = APIRouter(tags=["metrics"], route_class=GuardedRoute)
     process = CollectorRegistry()
@@ -42,7 +51,7 @@ def metrics_routes(view: MetricsView, *, workers_max: int, pulsar_names: bool, r
     GCCollector(registry=process)
 
     async def text(scrape: Scrape, form: Format, turns: Turns) -> AsyncIterator[bytes]:
-        async for piece in exposition(scrape, form, turns, pulsar_names=pulsar_names):
+        async for piece in exposition(scrape, form, turns, pulsar_names=pulsar_names, histograms=histograms):
             yield piece.encode()
         # Counting the open files of a process with thousands takes milliseconds.
         yield (await run_in_threadpool(encoded, process, form) + form.end).encode()
@@ -60,7 +69,7 @@ def metrics_routes(view: MetricsView, *, workers_max: int, pulsar_names: bool, r
         """Prometheus's text format, or OpenMetrics where the request accepts it."""
         form = wanted(request.headers.get("accept", ""))
         turns = Turns()
-        pieces = text(await gather(view, workers_max, turns), form, turns)
+        pieces = text(await gather(view, workers_max, turns, histograms), form, turns)
         headers = {"Vary": "Accept, Accept-Encoding"}
         if "gzip" in request.headers.get("accept-encoding", ""):
             headers["Content-Encoding"] = "gzip"

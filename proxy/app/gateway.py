@@ -173,6 +173,7 @@ class Gateway:
                 metrics=metrics,
                 metrics_workers_max=serving.metrics_workers_max,
                 metrics_pulsar_names=serving.metrics_pulsar_names,
+                metrics_histograms=serving.metrics_histograms,
                 sockets=self._sockets(sessions, clock) if serving.websocket_workers else None,
                 socket_origins=serving.websocket_origins,
                 tokens=tokens(config),

@@ -33,6 +33,10 @@ class Serving(Group):
         0, "Workers with their own metrics, over all subscriptions; 0 for none.",
         unit="workers", ge=0, le=100_000,
     )  # fmt: skip
+    metrics_histograms: Literal["subscription", "namespace", "gateway"] = setting(
+        "subscription", "What has histograms of latencies and waits of its own: each subscription, which is more than "
+        "half of its metrics, each namespace, or the gateway as a whole.",
+    )  # fmt: skip
     metrics_pulsar_names: bool = setting(
         default=False,
         description="Also export metrics under the broker's names (`pulsar_subscription_*`, `pulsar_consumer_*`).",

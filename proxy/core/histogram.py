@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from dataclasses import dataclass
+from operator import add
 from typing import Final
 
 BOUNDS_S: Final[tuple[float, ...]] = (
@@ -29,6 +30,14 @@ class HistogramStatistics:
     counts: tuple[int, ...]
     """Observations in each bucket alone, one bucket more than there are bounds."""
     sum_s: float
+
+    def __add__(self, other: HistogramStatistics) -> HistogramStatistics:
+        """Both together."""
+        counts = tuple(map(add, self.counts, other.counts))
+        return HistogramStatistics(self.bounds_s, counts, self.sum_s + other.sum_s)
+
+
+EMPTY: Final = HistogramStatistics(BOUNDS_S, (0,) * (len(BOUNDS_S) + 1), 0.0)
 
 
 class Histogram:

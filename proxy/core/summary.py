@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from proxy.core.dispatcher import Dispatcher
-    from proxy.core.histogram import HistogramStatistics
     from proxy.core.worker import Worker
 
 
@@ -69,9 +68,6 @@ class DispatcherSummary:
     oldest_wait_since: float | None
     totals: DeliveryTotals
     """Workers that have left included."""
-    ack_latency: HistogramStatistics
-    hand_over_duration: HistogramStatistics
-    blocked_time: HistogramStatistics
 
 
 def dispatcher_summary(dispatcher: Dispatcher) -> DispatcherSummary:
@@ -105,9 +101,6 @@ def dispatcher_summary(dispatcher: Dispatcher) -> DispatcherSummary:
         window_overshoots=dispatcher.window_overshoots,
         oldest_wait_since=min((part.waits_since for part in waiting), default=None),
         totals=sum_of([dispatcher.departed, *map(totals_of, workers)]),
-        ack_latency=dispatcher.ack_latency.statistics(),
-        hand_over_duration=dispatcher.hand_over_duration.statistics(),
-        blocked_time=dispatcher.blocked_time.statistics(),
     )
 
 

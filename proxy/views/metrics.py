@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from proxy.net.group.views import GroupSummary
     from proxy.net.session.sessions import ServerStatistics
     from proxy.net.subscription.directory import Subscriptions
+    from proxy.net.subscription.durations import Durations
     from proxy.net.subscription.summary import SubscribedWorkerSummary, SubscriptionsSummary, SubscriptionSummary
     from proxy.views.deployment import DeploymentSummary
 
@@ -134,6 +135,10 @@ class MetricsSource:
     def subscriptions(self) -> Iterator[SubscriptionSummary]:
         """Each subscription as of the moment of its iteration."""
         return self._subscriptions.summaries()
+
+    def durations(self, *, by_namespace: bool) -> Iterator[tuple[str, Durations]]:
+        """Histograms of each subscription that is or was here, to be added up by what stands before them."""
+        return self._subscriptions.durations(by_namespace=by_namespace)
 
     def workers(self) -> Iterator[SubscribedWorkerSummary]:
         """Each worker of each subscription, by name, as of the moment of its iteration."""

@@ -54,6 +54,7 @@ ALL_FAMILIES = (
     *families.GATEWAY,
     *families.TOPIC,
     *families.GROUP,
+    *families.DURATIONS,
     *families.SUBSCRIPTION,
     *families.WORKER,
     *families.PULSAR_SUBSCRIPTION,
@@ -128,13 +129,17 @@ class Gateway:
         *,
         workers_max: int = 0,
         pulsar_names: bool = False,
+        histograms: families.Histograms = "subscription",
         headers: dict[str, str] | None = None,
     ) -> httpx.Response:
         """Scrape."""
 
         async def ask() -> httpx.Response:
             app = FastAPI()
-            app.include_router(metrics_routes(self.source(), workers_max=workers_max, pulsar_names=pulsar_names))
+            routes = metrics_routes(
+                self.source(), workers_max=workers_max, pulsar_names=pulsar_names, histograms=histograms
+            )
+            app.include_router(routes)
             transport = httpx.ASGITransport(app=app)
             async with httpx.AsyncClient(transport=transport, base_url="http://gateway") as client:
                 return await client.get("/metrics", headers={"accept": accept} | (headers or {}))
@@ -322,6 +327,7 @@ def test_the_docs_list_every_metric_as_it_is() -> None:
         (families.GATEWAY, ()),
         (families.TOPIC, families.TOPIC_LABELS),
         (families.GROUP, families.SUBSCRIPTION_LABELS),
+        (families.DURATIONS, families.SUBSCRIPTION_LABELS),
         (families.SUBSCRIPTION, families.SUBSCRIPTION_LABELS),
         (families.WORKER, families.WORKER_LABELS),
         (families.BLAMED, families.WORKER_LABELS),
@@ -412,6 +418,81 @@ def test_buckets_count_what_is_at_or_below_their_bounds() -> None:
     assert [float(bound) for bound, _ in buckets] == sorted(float(bound) for bound, _ in buckets)
     assert [value for _, value in buckets] == [42.0 if float(bound) >= 6 else 41.0 for bound, _ in buckets]
     assert buckets[-1] == ("+Inf", 42.0)
+
+
+HISTOGRAM = re.compile(r"keyline_\w+_seconds_(bucket|count|sum)")
+
+
+def histograms_of(numbers: Numbers) -> Numbers:
+    """Of these numbers."""
+    return {place: value for place, value in numbers.items() if HISTOGRAM.fullmatch(place[0])}
+
+
+def summed(histograms: Numbers, key: Callable[[dict[str, str]], dict[str, str]]) -> Numbers:
+    """Added up by the labels that `key` leaves of the subscription's."""
+    sums: Numbers = {}
+    for (name, labels), value in histograms.items():
+        kept = dict(labels)
+        less = key({"topic": kept.pop("topic"), "subscription": kept.pop("subscription")})
+        place = name, frozenset((kept | less).items())
+        sums[place] = sums.get(place, 0.0) + value
+    return sums
+
+
+def test_histograms_of_namespaces_and_of_the_gateway_are_the_sums_of_their_subscriptions() -> None:
+    """With fewer labels and in fewer series; all else is as it was."""
+    gateway = Gateway()
+    driven(gateway)
+    gateway.rig.subscribe("t", subscription="t")
+    each = gateway.numbers()
+    other = gateway.numbers(histograms="namespace")
+    together = gateway.numbers(histograms="gateway")
+    expected = histograms_of(each)
+    assert len(expected) == 2 * 4 * 17
+    namespace = summed(expected, lambda labels: {"namespace": labels["topic"].split("://")[1].rpartition("/")[0]})
+    assert histograms_of(other) == namespace
+    assert histograms_of(together) == summed(expected, lambda _labels: {})
+    for fewer in (other, together):
+        ours = {place for place in each if place[0].startswith("keyline_")}
+        assert ours - set(expected) == {place for place in fewer if place[0].startswith("keyline_")} - set(
+            histograms_of(fewer)
+        )
+
+
+def test_sums_of_histograms_do_not_fall_when_a_subscription_ends() -> None:
+    """A namespace's last until its last subscription has ended, the gateway's for good."""
+    gateway = Gateway()
+    workers = driven(gateway)
+    neighbour = gateway.rig.subscribe("n", subscription="neighbour")
+    count = "keyline_subscription_dispatch_latency_seconds_count"
+
+    def counted(histograms: families.Histograms) -> list[float]:
+        found = gateway.numbers(histograms=histograms)
+        return [value for (name, _), value in found.items() if name == count]
+
+    before = counted("namespace")
+    assert before == counted("gateway") == [42.0]
+    for worker in workers:
+        worker.lose()
+    assert counted("subscription") == [0.0]
+    assert counted("namespace") == counted("gateway") == before
+    neighbour.lose()
+    assert counted("namespace") == []
+    assert counted("gateway") == before
+
+
+def test_a_subscription_that_ends_during_a_scrape_counts_once() -> None:
+    """So that the next scrape's sum is not lower."""
+    gateway = Gateway()
+    workers = driven(gateway)
+    gateway.rig.subscribe("n", subscription="neighbour")
+    told = gateway.subscriptions.durations(by_namespace=False)
+    found = [next(told)]
+    for worker in workers:
+        worker.lose()
+    assert len(gateway.subscriptions) == 1
+    found += told
+    assert sum(sum(durations.dispatch_latency.counts) for _, durations in found) == 42
 
 
 def test_the_upstream_state_is_one_of_those_that_are() -> None:
@@ -576,6 +657,7 @@ class ManySubscriptions:
     def __init__(self, source: MetricsSource, count: int) -> None:
         self.gateway = source.gateway
         self.topics = source.topics
+        self.durations = source.durations
         self.groups = source.groups
         self.workers = source.workers
         self._source = source

@@ -15,6 +15,7 @@ import pytest
 
 from admin_api.metrics import families
 from dashboards.build import DASHBOARDS, FOLDER, rendered
+from dashboards.promql import quantile
 from integration.certificates import Authority
 from integration.errors import ToolMissingError
 from integration.gateway import KeylineGateway
@@ -56,6 +57,10 @@ HAPPENED: Final = (
     "keyline_topic_producer_promotions_total > 1",
     "keyline_group_streams_opened_total > 0",
 )
+
+
+ALL_NAMESPACES: Final = "[^/]+/[^/]+"
+"""As the variable stands for all."""
 
 
 @dataclass(frozen=True)
@@ -262,6 +267,43 @@ def test_rules_are_well_formed_and_fire_when_they_should() -> None:
     """`promtool check rules` and `promtool test rules` agree."""
     promtool("check", "rules", RULES)
     promtool("test", "rules", RULES_TEST)
+
+
+@pytest.mark.parametrize(
+    ("labels", "namespace", "found"),
+    [
+        ('topic="persistent://t/n/a", subscription="s"', ALL_NAMESPACES, [0.05]),
+        ('topic="persistent://t/n/a", subscription="s"', "t/other", []),
+        ('namespace="t/n"', ALL_NAMESPACES, [0.05]),
+        ('namespace="t/n"', "t/n", [0.05]),
+        ('namespace="t/n"', "t/other", []),
+        ("", ALL_NAMESPACES, [0.05]),
+        ("", "t/other", [0.05]),
+    ],
+)
+def test_latencies_are_shown_whatever_has_histograms(
+    labels: str, namespace: str, found: list[float], tmp_path: Path
+) -> None:
+    """Of the subscriptions chosen, of their namespaces, or of the gateway where it has only one set."""
+    name = "keyline_subscription_ack_latency_seconds"
+    choice: Choice = {
+        "cluster": ".*", "job": ["keyline"], "instance": ".+", "namespace": namespace, "topic": ".+",
+        "subscription": ".+", "__rate_interval": "3m",
+    }  # fmt: skip
+    separator = ", " if labels else ""
+    series = [
+        {"series": f'{name}_bucket{{job="keyline", instance="g:1", le="{le}"{separator}{labels}}}', "values": "0+60x10"}
+        for le in ("0.1", "+Inf")
+    ]
+    expected = [{"labels": "{}", "value": value} for value in found]
+    asked = {"expr": interpolated(quantile(0.5, name), choice), "eval_time": "5m", "exp_samples": expected}
+    test = {
+        "evaluation_interval": "1m",
+        "tests": [{"interval": "1m", "input_series": series, "promql_expr_test": [asked]}],
+    }
+    file = tmp_path / "quantiles.test.yml"
+    file.write_text(json.dumps(test))
+    promtool("test", "rules", file)
 
 
 def test_without_prometheus_the_tests_say_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

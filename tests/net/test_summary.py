@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.core.histogram import HistogramStatistics
+from proxy.core.histogram import Histogram, HistogramStatistics
 from proxy.net.relay.statistics import SessionCounters, counts
+from proxy.net.subscription.durations import AllDurations, Durations
 from proxy.net.subscription.summary import SubscriptionSummary
 from proxy.wire import pulsar_pb2 as pb
 from tests.net.subscription_rig import SubscriptionRig, sticky
@@ -18,6 +19,13 @@ def summary(rig: SubscriptionRig) -> SubscriptionSummary:
     """Of the one subscription."""
     (found,) = rig.subscriptions.summaries()
     return found
+
+
+def observed(duration_s: float, times: int) -> HistogramStatistics:
+    """A histogram of nothing else."""
+    histogram = Histogram()
+    histogram.observe(duration_s, times)
+    return histogram.statistics()
 
 
 def told(histogram: HistogramStatistics) -> tuple[int, float]:
@@ -33,7 +41,7 @@ def test_a_message_that_leaves_at_once_takes_no_time() -> None:
     rig = SubscriptionRig()
     rig.worker("a", permits=300)
     rig.link.deliver(*[(entry, single("k")) for entry in range(200)])
-    assert told(summary(rig).dispatch_latency) == (200, 0.0)
+    assert told(summary(rig).durations.dispatch_latency) == (200, 0.0)
 
 
 def test_dispatch_latency_runs_until_the_message_is_written() -> None:
@@ -47,11 +55,11 @@ def test_dispatch_latency_runs_until_the_message_is_written() -> None:
     worker.room = 0
     worker.writable = False
     worker.flow(10)
-    assert told(summary(rig).dispatch_latency) == (0, 0.0)
+    assert told(summary(rig).durations.dispatch_latency) == (0, 0.0)
     rig.clock.advance(4)
     worker.read_again()
     assert sorted(worker.entries()) == [0, 1, 2]
-    assert told(summary(rig).dispatch_latency) == (3, 7.0 + 5.0 + 5.0)
+    assert told(summary(rig).durations.dispatch_latency) == (3, 7.0 + 5.0 + 5.0)
 
 
 def test_a_message_that_is_sent_again_is_not_dispatched_anew() -> None:
@@ -61,14 +69,14 @@ def test_a_message_that_is_sent_again_is_not_dispatched_anew() -> None:
     rig.link.deliver((0, single("k")))
     first.redeliver(0)
     assert first.entries() == [0, 0]
-    assert told(summary(rig).dispatch_latency) == (1, 0.0)
+    assert told(summary(rig).durations.dispatch_latency) == (1, 0.0)
     first.writable = False
     rig.link.deliver((1, single("k")))
     rig.clock.advance(3)
     second = rig.worker("b", permits=10)
     first.lose()
     assert second.entries() == [0, 1]
-    assert told(summary(rig).dispatch_latency) == (2, 3.0)
+    assert told(summary(rig).durations.dispatch_latency) == (2, 3.0)
 
 
 def test_each_slice_of_a_batch_is_a_delivery_of_its_own() -> None:
@@ -78,7 +86,7 @@ def test_each_slice_of_a_batch_is_a_delivery_of_its_own() -> None:
     rig.worker("b", permits=10)
     mine, also, other = rig.key_for("a"), rig.key_for("a", 1), rig.key_for("b")
     rig.link.deliver((0, batch([(mine, b"0"), (other, b"1"), (also, b"2")])))
-    assert told(summary(rig).dispatch_latency) == (2, 0.0)
+    assert told(summary(rig).durations.dispatch_latency) == (2, 0.0)
     assert summary(rig).sliced_deliveries == 2
 
 
@@ -94,12 +102,12 @@ def test_ack_latency_runs_from_the_delivery_to_the_ack() -> None:
     worker.flow(10)
     rig.clock.advance(2)
     worker.ack(0)
-    assert told(summary(rig).dispatcher.ack_latency) == (1, 2.0)
+    assert told(summary(rig).durations.ack_latency) == (1, 2.0)
     worker.redeliver(1)
     rig.clock.advance(3)
     worker.ack(1)
     worker.ack(1)
-    assert told(summary(rig).dispatcher.ack_latency) == (2, 5.0)
+    assert told(summary(rig).durations.ack_latency) == (2, 5.0)
 
 
 def test_acks_that_come_together_are_observed_each() -> None:
@@ -111,7 +119,7 @@ def test_acks_that_come_together_are_observed_each() -> None:
     rig.link.deliver((3, single("k")), (4, single("k")))
     rig.clock.advance(2)
     worker.ack(0, 3, 1, 2, 4)
-    assert told(summary(rig).dispatcher.ack_latency) == (5, 3 * 3.0 + 2 * 2.0)
+    assert told(summary(rig).durations.ack_latency) == (5, 3 * 3.0 + 2 * 2.0)
 
 
 def test_a_batch_is_acknowledged_with_its_last_message() -> None:
@@ -123,9 +131,9 @@ def test_a_batch_is_acknowledged_with_its_last_message() -> None:
         rig.clock.advance(1)
         worker.ack(entry, ack_set=[0b10])
         rig.clock.advance(1)
-        assert told(summary(rig).dispatcher.ack_latency)[0] == entry
+        assert told(summary(rig).durations.ack_latency)[0] == entry
         worker.ack(entry, ack_set=[0b00])
-    assert told(summary(rig).dispatcher.ack_latency) == (2, 2.0 + 4.0)
+    assert told(summary(rig).durations.ack_latency) == (2, 2.0 + 4.0)
 
 
 def test_a_batch_given_back_in_part_counts_from_when_it_was_sent_again() -> None:
@@ -140,7 +148,7 @@ def test_a_batch_given_back_in_part_counts_from_when_it_was_sent_again() -> None
     (rest,) = worker.messages()
     rig.clock.advance(1)
     worker.ack(rest)
-    assert told(summary(rig).dispatcher.ack_latency) == (1, 1.0)
+    assert told(summary(rig).durations.ack_latency) == (1, 1.0)
     assert summary(rig).dispatcher.outstanding_entries == 0
 
 
@@ -160,10 +168,10 @@ def test_a_hand_over_lasts_from_the_join_to_the_last_ack_of_a_slot_that_moved() 
     assert summary(rig).dispatcher.draining_hashes_unacked_messages == len(moved)
     rig.clock.advance(2)
     first.ack(moved[0])
-    assert told(summary(rig).dispatcher.hand_over_duration) == (1, 2.0)
+    assert told(summary(rig).durations.hand_over_duration) == (1, 2.0)
     second.lose()
     first.ack(*range(40))
-    assert told(summary(rig).dispatcher.hand_over_duration) == (1, 2.0)
+    assert told(summary(rig).durations.hand_over_duration) == (1, 2.0)
     assert summary(rig).dispatcher.draining_hashes_cleared_total == len(moved)
     assert summary(rig).dispatcher.draining_hashes_count == 0
 
@@ -178,7 +186,7 @@ def test_a_hand_over_ends_as_well_when_its_former_owner_leaves() -> None:
             rig.worker(f"b-{number}", permits=10)
     rig.clock.advance(3)
     first.lose()
-    assert told(summary(rig).dispatcher.hand_over_duration) == (1, 3.0)
+    assert told(summary(rig).durations.hand_over_duration) == (1, 3.0)
 
 
 def test_what_waits_is_told_while_it_does_and_how_long_it_did_when_it_leaves() -> None:
@@ -194,11 +202,11 @@ def test_what_waits_is_told_while_it_does_and_how_long_it_did_when_it_leaves() -
     assert waiting.oldest_unacknowledged_s == 0.0, "nothing was sent"
     assert (waiting.dispatcher.waiting_messages, waiting.dispatcher.waiting_slots) == (3, 2)
     assert waiting.dispatcher.waiting_bytes == 2 * len(single("k", BODY)) + len(single("l", BODY))
-    assert told(waiting.dispatcher.blocked_time) == (0, 0.0)
+    assert told(waiting.durations.blocked_time) == (0, 0.0)
     worker.flow(2)
-    assert told(summary(rig).dispatcher.blocked_time) == (2, 9.0)
+    assert told(summary(rig).durations.blocked_time) == (2, 9.0)
     worker.flow(1)
-    assert told(summary(rig).dispatcher.blocked_time) == (3, 13.0)
+    assert told(summary(rig).durations.blocked_time) == (3, 13.0)
     rig.clock.advance(3)
     assert summary(rig).oldest_unacknowledged_s == 3.0
     worker.ack(0)
@@ -213,7 +221,7 @@ def test_what_leaves_in_the_moment_it_came_was_not_blocked(fields: dict[str, obj
     worker = rig.worker("a", permits=10)
     rig.link.deliver((0, batch([("k", b"0"), ("k", b"1")], **fields)))
     assert worker.entries() == [0]
-    assert told(summary(rig).dispatcher.blocked_time) == (0, 0.0)
+    assert told(summary(rig).durations.blocked_time) == (0, 0.0)
 
 
 # ---- gauges and counters ---------------------------------------------------------------------------------------------
@@ -248,6 +256,22 @@ def test_sums_over_sessions_are_of_every_count() -> None:
     second = SessionCounters(**{name: 3 << place for place, name in enumerate(names)})
     first.add(second)
     assert counts(first) == {name: 4 << place for place, name in enumerate(names)}
+
+
+def test_what_ended_subscriptions_counted_is_kept_as_long_as_their_namespace_is_here() -> None:
+    """Sums do not fall while it has subscriptions, and what clients name is not kept for ever."""
+    one, two, three = (Durations(ack_latency=observed(0.5, times)) for times in (1, 2, 4))
+    known = AllDurations()
+    for topic in ("persistent://t/n/a", "persistent://t/n/b", "persistent://t/n/c", "non-persistent://t/other/a"):
+        known.began(topic)
+    known.ended("persistent://t/n/b", one)
+    known.ended("persistent://t/n/a", two)
+    known.ended("non-persistent://t/other/a", three)
+    ended, by_namespace = known.of_ended()
+    assert ended == one + two + three
+    assert by_namespace == [("t/n", one + two)]
+    known.ended("persistent://t/n/c", one)
+    assert known.of_ended() == (ended + one, [])
 
 
 def test_a_scrape_may_take_its_time() -> None:

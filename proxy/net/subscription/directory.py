@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 import structlog
 
 from proxy.errors import ClientError, KeylineError, UpstreamUnavailable
+from proxy.net.subscription.durations import AllDurations, Durations, durations_of, namespace_of
 from proxy.net.subscription.owned import OwnedSubscription
 from proxy.net.subscription.pending_worker import PendingWorker
 from proxy.net.subscription.services import Services
@@ -66,6 +67,7 @@ class Subscriptions:
         """Gives a subscription that is shared its part in the group."""
         self.ownership: Ownership | None = None
         """Says which subscriptions this replica owns; None where it owns whatever comes."""
+        self._durations = AllDurations()
         self.ended_total = 0
         """Subscriptions that have ended."""
         self._subscriptions: dict[tuple[str, str], Subscription] = {}
@@ -106,6 +108,7 @@ class Subscriptions:
                     streamed=self._streamed(key),
                     owned=self.ownership is not None,
                 )
+                self._durations.began(key[0])
                 if self.ownership is not None:
                     self.ownership.began(OwnedSubscription(subscription))
                 subscription.state.happened("subscription_began", ordering_mode=subscription.state.policy.mode.value)
@@ -116,6 +119,7 @@ class Subscriptions:
     def _forget(self, subscription: Subscription) -> None:
         """The subscription has ended."""
         self.ended_total += 1
+        self._durations.ended(subscription.state.topic, durations_of(subscription))
         if self.ownership is not None:
             self.ownership.ended(subscription.state.key)
         if self._subscriptions.get(subscription.state.key) is subscription:
@@ -203,6 +207,21 @@ class Subscriptions:
         for subscription in list(self._subscriptions.values()):
             if not subscription.state.ended:
                 yield subscription_summary(subscription)
+
+    def durations(self, *, by_namespace: bool) -> Iterator[tuple[str, Durations]]:
+        """Of each subscription that is or was here, with its namespace or without (""); to be added up.
+
+        Others may run between one and the next: those that end meanwhile count once, and those that come not yet.
+        """
+        ended, ended_by_namespace = self._durations.of_ended()
+        now = list(self._subscriptions.values())
+
+        def each() -> Iterator[tuple[str, Durations]]:
+            yield from ended_by_namespace if by_namespace else [("", ended)]
+            for subscription in now:
+                yield namespace_of(subscription.state.topic) if by_namespace else "", durations_of(subscription)
+
+        return each()
 
     def worker_summaries(self) -> Iterator[SubscribedWorkerSummary]:
         """Each consumer of each, by name; in the same way."""

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Final
 from proxy.core.blame import Blame, BlamedWorker, blame
 from proxy.core.summary import DispatcherSummary, WorkerSummary, dispatcher_summary, worker_summary, workers_by_name
 from proxy.core.verdict import Surroundings
+from proxy.net.subscription.durations import Durations, durations_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from proxy.core.histogram import HistogramStatistics
     from proxy.net.subscription.state import SubscriptionState
     from proxy.net.subscription.subscription import Subscription
 
@@ -53,7 +53,7 @@ class SubscriptionSummary:
     """Messages that wait until they, or what came before them, are opened."""
     opening_bytes: int
     budget_stops: int
-    dispatch_latency: HistogramStatistics
+    durations: Durations
     blame: Blame
     """Which workers keep messages from being worked on."""
     dispatcher: DispatcherSummary
@@ -123,7 +123,7 @@ def subscription_summary(subscription: Subscription) -> SubscriptionSummary:
         opening_messages=consumers.queued_messages,
         opening_bytes=consumers.queued_bytes,
         budget_stops=consumers.budget_stops,
-        dispatch_latency=subscription.outbox.dispatch_latency.statistics(),
+        durations=durations_of(subscription),
         blame=blame(state.dispatcher, surroundings_of(subscription), state.now()),
         dispatcher=dispatcher,
         **asdict(state.counters),
