@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, fields
 from shlex import quote
 from typing import TYPE_CHECKING, Final
 
 from proxy.core.blame import Blame, BlamedWorker, blame
 from proxy.core.summary import DispatcherSummary, WorkerSummary, dispatcher_summary, worker_summary, workers_by_name
 from proxy.core.verdict import Surroundings
+from proxy.net.subscription.counters import Counters
 from proxy.net.subscription.durations import Durations, durations_of
 
 if TYPE_CHECKING:
@@ -19,6 +20,10 @@ if TYPE_CHECKING:
 
 DEFAULT_PLACE: Final = "persistent://public/default/"
 """Left out of a topic's name on a command line."""
+
+
+_COUNTERS: Final = tuple(field.name for field in fields(Counters))
+"""`asdict` would copy each value deeply, for every subscription of a scrape."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +131,7 @@ def subscription_summary(subscription: Subscription) -> SubscriptionSummary:
         durations=durations_of(subscription),
         blame=blame(state.dispatcher, surroundings_of(subscription), state.now()),
         dispatcher=dispatcher,
-        **asdict(state.counters),
+        **{name: getattr(state.counters, name) for name in _COUNTERS},
     )
 
 
