@@ -1,4 +1,7 @@
-"""Workers: permits, held messages and traffic of each. All but the first row needs `metrics_workers_max` above 0."""
+"""Workers: who is to blame, permits, held messages and traffic of each.
+
+The first two rows are of all workers; the others show as many one by one as `metrics_workers_max` lets them.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ from dashboards.promql import (
 )
 
 LEGEND: Final = "{{worker}} {{subscription}}"
-NEEDS: Final = " Needs metrics_workers_max."
+NEEDS: Final = " Of the workers that metrics_workers_max shows."
 ENOUGH_ABOVE_ZERO: Final[Thresholds] = (("orange", None), ("green", 1))
 
 
@@ -72,6 +75,67 @@ _TOGETHER: Final = Row(
             above(1),
             subscription_sum("workers_blocked_on_unacked_messages"),
             width=6,
+        ),
+    ),
+)
+
+
+def _blamed(metric: str) -> str:
+    """Of workers that keep messages from being worked on, which are named whatever metrics_workers_max is."""
+    return f"max by (topic, subscription, worker) ({subscription(f'keyline_blamed_worker_{metric}')})"
+
+
+_TO_BLAME: Final = Row(
+    "Workers to blame",
+    (
+        stat(
+            "Stopped workers",
+            "Workers that hold messages and have acknowledged none for longer than is usual, or leave their socket "
+            "unread. The table names them.",
+            "short",
+            above(red=1),
+            subscription_sum("stopped_workers"),
+            width=6,
+        ),
+        stat(
+            "Starved subscriptions",
+            "Subscriptions whose workers get nothing because messages for another have filled the look-ahead.",
+            "short",
+            above(red=1),
+            subscription_sum("starved"),
+            width=6,
+        ),
+        stat(
+            "Longest wait",
+            "Of a hash slot with waiting messages.",
+            "s",
+            above(30, red=300),
+            f"max({subscription('keyline_subscription_oldest_wait_seconds')})",
+            width=6,
+        ),
+        stat(
+            "Oldest unacknowledged",
+            "Age of the oldest delivery that no worker has acknowledged.",
+            "s",
+            above(60, red=900),
+            f"max({subscription('keyline_subscription_oldest_unacknowledged_seconds')})",
+            width=6,
+        ),
+        Panel(
+            "Workers to blame",
+            "Workers that keep messages from being worked on, now: at most ten of a subscription. Empty while all is "
+            "well. Stopped is 1 for those that have stopped acknowledging or reading.",
+            "short",
+            NO_LIMIT,
+            (
+                Query(_blamed("waiting_messages"), "Waiting for it"),
+                Query(_blamed("unacked_messages"), "Unacknowledged"),
+                Query(_blamed("silent_seconds"), "Silent"),
+                Query(_blamed("stopped"), "Stopped"),
+            ),
+            kind="table",
+            width=24,
+            units=(("Silent", "s"),),
         ),
     ),
 )
@@ -203,7 +267,8 @@ _EACH: Final = Row(
 WORKERS: Final = Dashboard(
     "workers",
     "Keyline / Workers",
-    "Permits, held messages and traffic of each worker; its share of the hash space against its share of the traffic.",
+    "Who is to blame; permits, held messages and traffic of each worker; its share of the hash space against its share "
+    "of the traffic.",
     WORKER_VARIABLES,
-    (_TOGETHER, _SHARES, _EACH),
+    (_TO_BLAME, _TOGETHER, _SHARES, _EACH),
 )

@@ -131,7 +131,7 @@ class Rules(Block):
 
     enabled: bool
     labels: Texts
-    runbook_url: Annotated[str, Field(min_length=1)]
+    runbook_url: Annotated[str, Field(pattern=r"^(https?://[^\s#\"']+)?$")]
 
 
 class Dashboards(Block):

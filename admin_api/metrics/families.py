@@ -207,6 +207,11 @@ SUBSCRIPTION: Final = (
         unit="seconds",
     ),
     gauge(
+        "keyline_subscription_oldest_wait_slot",
+        "dispatcher.oldest_wait_slot",
+        "The hash slot that has waited so long; -1 if none waits.",
+    ),
+    gauge(
         "keyline_subscription_look_ahead_limit_messages",
         "look_ahead_messages",
         "Waiting messages at which the gateway grants no more permits.",

@@ -30,7 +30,7 @@ class Serving(Group):
         "`broker_admin_url`; if false, refuse them with 405. Reads are always passed on.",
     )
     metrics_workers_max: int = setting(
-        0, "Workers with their own metrics, over all subscriptions; 0 for none.",
+        200, "Workers with their own metrics, over all subscriptions, 14 series each; 0 for none.",
         unit="workers", ge=0, le=100_000,
     )  # fmt: skip
     metrics_histograms: Literal["subscription", "namespace", "gateway"] = setting(

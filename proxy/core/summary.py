@@ -9,6 +9,7 @@ a reader that identifies them by name must see them as one.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from proxy.core.delivery_totals import DeliveryTotals, sum_of, totals_of
@@ -66,6 +67,8 @@ class DispatcherSummary:
     """Messages of which a retry was made to wait."""
     window_overshoots: int
     oldest_wait_since: float | None
+    oldest_wait_slot: int
+    """The slot that has waited so long; -1 if none waits."""
     totals: DeliveryTotals
     """Workers that have left included."""
 
@@ -75,6 +78,7 @@ def dispatcher_summary(dispatcher: Dispatcher) -> DispatcherSummary:
     workers = dispatcher.workers.values()
     outstanding = dispatcher.outstanding
     waiting = list(dispatcher.waiting_parts())
+    oldest = min(waiting, key=attrgetter("waits_since"), default=None)
     count_of = dispatcher.slots.count
     return DispatcherSummary(
         paused=dispatcher.paused,
@@ -99,7 +103,8 @@ def dispatcher_summary(dispatcher: Dispatcher) -> DispatcherSummary:
         retry_waits=len(dispatcher.retries.held),
         delayed_retries=dispatcher.retries.messages_total,
         window_overshoots=dispatcher.window_overshoots,
-        oldest_wait_since=min((part.waits_since for part in waiting), default=None),
+        oldest_wait_since=None if oldest is None else oldest.waits_since,
+        oldest_wait_slot=-1 if oldest is None else oldest.slot,
         totals=sum_of([dispatcher.departed, *map(totals_of, workers)]),
     )
 

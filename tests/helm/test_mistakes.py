@@ -36,6 +36,7 @@ SENTENCES = [
     ),
     ("minimal", ["journal.volume.enabled=true"], "needs kind StatefulSet"),
     ("minimal", ["ingress.enabled=true", 'ingress.hosts=[{"host": "a"}]'], "ingress.enabled needs tokens"),
+    ("observed", ['monitoring.rules.runbookUrl=""'], "needs monitoring.rules.runbookUrl"),
     ("secured-release", ["ingress.hosts=[]"], "ingress.enabled needs ingress.hosts"),
     ("object-store", ['config.journal="/x"'], "name two places for one journal"),
     ("object-store", ['journal.objectStore.url="bucket"'], "must be a URL such as s3://bucket/folder"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from proxy.core.histogram import Histogram, HistogramStatistics
+from proxy.core.sticky_key import murmur31
 from proxy.net.relay.statistics import SessionCounters, counts
 from proxy.net.subscription.durations import AllDurations, Durations
 from proxy.net.subscription.summary import SubscriptionSummary
@@ -299,6 +300,18 @@ def test_workers_of_one_name_are_one() -> None:
     assert (first.name, first.workers, first.available_permits) == ("a", 2, 10)
     assert (second.name, second.workers, second.available_permits) == ("b", 1, 5)
     assert first.hash_space_share + second.hash_space_share == pytest.approx(1.0)
+
+
+def test_the_slot_that_has_waited_longest_is_named() -> None:
+    """So that an alert can say which keys to look at."""
+    rig = SubscriptionRig()
+    rig.worker("a", permits=1)
+    assert summary(rig).dispatcher.oldest_wait_slot == -1
+    rig.link.deliver((1, single("sent")), (2, single("first")))
+    rig.clock.advance(1)
+    rig.link.deliver((3, single("second")))
+    slots = [rig.subscription.state.dispatcher.selector.slot(murmur31(key)) for key in (b"first", b"second")]
+    assert summary(rig).dispatcher.oldest_wait_slot == slots[0] != slots[1]
 
 
 def test_a_share_of_the_hash_space_is_of_all_of_it() -> None:

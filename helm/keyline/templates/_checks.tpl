@@ -11,6 +11,7 @@
 {{- include "keyline.check.life" . -}}
 {{- include "keyline.check.network" . -}}
 {{- include "keyline.check.ingress" . -}}
+{{- include "keyline.check.rules" . -}}
 {{- end -}}
 
 {{- define "keyline.check.owned" -}}
@@ -182,5 +183,11 @@
 {{- if not .Values.ingress.hosts -}}
 {{- fail "ingress.enabled needs ingress.hosts: an Ingress without a host would take every host's requests." -}}
 {{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "keyline.check.rules" -}}
+{{- if and .Values.monitoring.rules.enabled (not .Values.monitoring.rules.runbookUrl) -}}
+{{- fail "monitoring.rules.enabled needs monitoring.rules.runbookUrl: each alert links to its section of the page made of docs/runbook.md, https://HOST/keyline/runbook for instance." -}}
 {{- end -}}
 {{- end -}}
