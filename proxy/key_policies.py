@@ -18,6 +18,9 @@ from typing import Final, NamedTuple
 
 from proxy.subscription_patterns import SubscriptionPattern, subscription_pattern
 
+DEAD_LETTER_TOPIC: Final = "{topic}-{subscription}-DLQ"
+"""As Pulsar's clients name it."""
+
 PROPERTY_PREFIX: Final = "keyline."
 """Consumer properties that begin so are meant for the gateway."""
 
@@ -36,6 +39,7 @@ KEY_POLICY: Final[Mapping[str, Bounds]] = {
     "retry_delay_ms": Bounds(0, 86_400_000),
     "retry_multiplier": Bounds(1, 100, whole=False),
     "retry_delay_max_ms": Bounds(1, 86_400_000),
+    "dead_letter_after": Bounds(0, 1_000),
 }
 """The numbers of a policy; see the configuration for what they mean."""
 
@@ -43,6 +47,7 @@ PROPERTIES: Final[Mapping[str, str]] = {PROPERTY_PREFIX + name.replace("_", "-")
 """The consumer property of each number."""
 
 _NUMBER: Final = re.compile(r"\d{1,12}(\.\d{1,6})?", re.ASCII)
+_TOPIC: Final = re.compile(r"persistent://[\w.=:-]+/[\w.=:-]+/[^/\s{}]+", re.ASCII)
 _EXPECTED: Final = "topic, subscription and name=number, as in: orders* billing key_window=1"
 
 
@@ -62,6 +67,19 @@ def number(name: str, text: str) -> float:
         kind = "a whole number" if bounds.whole else "a number"
         raise ValueError(f"must be {kind} from {bounds.least:,} to {bounds.most:,}")
     return int(value) if bounds.whole else value
+
+
+def topic_template(text: str) -> str:
+    """Check a topic's name in which ``{topic}`` and ``{subscription}`` are filled in. Raises `ValueError`."""
+    example = text.replace("{topic}", "orders").replace("{subscription}", "billing")
+    if "://" not in text:
+        example = f"persistent://public/default/{example}"
+    if not _TOPIC.fullmatch(example):
+        raise ValueError(
+            "must be a topic's name, whole or without tenant and namespace, with {topic} and {subscription} to be "
+            f"filled in, as in: {DEAD_LETTER_TOPIC}"
+        )
+    return text
 
 
 def rule(text: str) -> Rule:

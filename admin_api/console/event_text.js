@@ -37,6 +37,10 @@ const TELLERS = {
   group_stream_released: ({ stream, streams = [stream], duration_s, overdue }) =>
     `${streamsNamed(streams)} released ${duration_s < 0.001 ? "at once" : `after ${streams.length > 1 ? "up to " : ""}${duration(duration_s)}`}${overdue ? `; workers still had messages of ${streams.length > 1 ? "them" : "it"}` : ""}`,
   group_left: () => "this replica left the group",
+  dead_letters: ({ dead_letter_topic, messages_count, messages }) =>
+    `${counted(messages_count, "message")} went to ${topicParts(dead_letter_topic).name} after ${counted(Math.max(...messages.map(({ attempts }) => attempts)), "attempt")}`,
+  dead_letters_wait: ({ dead_letter_topic, messages_count, reason }) =>
+    `${topicParts(dead_letter_topic).name} does not take ${counted(messages_count, "message")}, whose keys wait: ${reason}`,
   operator_order: ({ order, worker, mode, by }) =>
     `${by ? `ordered by ${by}` : "operator's order"}: ${order}${worker ? ` of ${worker}` : ""}${mode ? `, ${mode}` : ""}`,
 };

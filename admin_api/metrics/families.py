@@ -319,6 +319,16 @@ SUBSCRIPTION: Final = (
         "Messages that workers returned and that waited for retry_delay_ms.",
     ),
     counter(
+        "keyline_subscription_dead_letters_total",
+        "dispatcher.dead_letters",
+        "Messages that the dead letter topic has confirmed.",
+    ),
+    gauge(
+        "keyline_subscription_dead_letter_waits",
+        "dispatcher.dead_letter_waits",
+        "Slots that wait until the dead letter topic has confirmed one of their messages.",
+    ),
+    counter(
         "keyline_subscription_window_overshoots_total",
         "dispatcher.window_overshoots",
         "Deliveries larger than key_window because the entry could not be split.",

@@ -45,6 +45,7 @@ class Limits(BaseModel):
     retry_delay_ms: int | None = Field(None, ge=0, le=86_400_000)
     retry_multiplier: float | None = Field(None, ge=1, le=100, allow_inf_nan=False)
     retry_delay_max_ms: int | None = Field(None, ge=1, le=86_400_000)
+    dead_letter_after: int | None = Field(None, ge=0, le=1_000, description="Attempts; 0 is no limit.")
 
 
 class LimitValues(BaseModel):
@@ -58,6 +59,7 @@ class LimitValues(BaseModel):
     retry_delay_ms: int
     retry_multiplier: float
     retry_delay_max_ms: int
+    dead_letter_after: int
 
 
 class LimitsInForce(BaseModel):

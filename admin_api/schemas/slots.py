@@ -19,6 +19,7 @@ WaitState = Literal[
     "unblocking_interval",
     "window_full",
     "retry_wait",
+    "dead_letter",
     "no_permits",
     "not_reading",
     "unacked_limit",

@@ -124,6 +124,9 @@ class Dispatcher(BaseModel):
     full_windows: int = Field(description="Slots of which messages wait because their `key_window` is full.")
     retry_waits: int = Field(description="Slots that wait until the delay of a retry is over.")
     window_overshoots: int = Field(description="Deliveries larger than `key_window`, which could not be split.")
+    dead_letter_waits: int = Field(
+        description="Slots that wait until the dead letter topic has confirmed one of their messages."
+    )
     last_sent_position: str | None
     individually_sent_positions: str
     oldest_wait_since: float | None

@@ -21,6 +21,7 @@ LIMITS = (
     "retry_delay_ms",
     "retry_multiplier",
     "retry_delay_max_ms",
+    "dead_letter_after",
 )
 
 

@@ -6,8 +6,8 @@ from typing import Any, Literal
 
 from pydantic import ByteSize
 
-from proxy.config.types import Group, KeyPolicies, setting
-from proxy.key_policies import KEY_POLICY
+from proxy.config.types import Group, KeyPolicies, TopicTemplate, setting
+from proxy.key_policies import DEAD_LETTER_TOPIC, KEY_POLICY
 from proxy.limits import MIB
 
 
@@ -51,10 +51,20 @@ class Ordering(Group):
         "retry_multiplier", 1.0, "Factor of this delay for each time after the first; 1 keeps it the same.", "times"
     )
     retry_delay_max_ms: int = _of_keys("retry_delay_max_ms", 600_000, "Longest such delay.", "milliseconds")
+    dead_letter_after: int = _of_keys(
+        "dead_letter_after", 0, "Attempts after which a message that was not acknowledged goes to the dead letter "
+        "topic, and its key goes on; 0 is no bound.",
+        "attempts",
+    )  # fmt: skip
+    dead_letter_topic: TopicTemplate = setting(
+        DEAD_LETTER_TOPIC, "The dead letter topic of a subscription, beside its topic or by its whole name; the "
+        "gateway publishes to it with its own credentials.",
+        takes="a topic's name, with `{topic}` and `{subscription}` to be filled in",
+    )  # fmt: skip
     key_policies: KeyPolicies = setting(
-        (), "Other values of the four settings above for some subscriptions. Topic and subscription may have wildcards "
-        "(`*`, `?`, `[...]`); the first that matches applies. A subscriber may choose others by consumer property "
-        "(`keyline.key-window`, ...), and an operator by `keyline limits`.",
+        (), "Other values of the numbers above, from `key_window` on, for some subscriptions. Topic and subscription "
+        "may have wildcards (`*`, `?`, `[...]`); the first that matches applies. A subscriber may choose others by "
+        "consumer property (`keyline.key-window`, ...), and an operator by `keyline limits`.",
         takes="texts of topic, subscription and name=number, separated by commas: `orders* billing key_window=1`",
     )  # fmt: skip
     batch_peek_max_bytes: ByteSize = setting(

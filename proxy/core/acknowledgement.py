@@ -19,6 +19,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from proxy.core.delivery_log import How, note
+from proxy.core.diversions import is_last_attempt
 from proxy.core.entry import PART_BYTES, Batch, Part, bits_to_indexes, forget_acked
 
 if TYPE_CHECKING:
@@ -154,6 +155,8 @@ def take_back(
     """
     unsent = withdraw(dispatcher, worker, units) if worker.outbox else set()
     before = worker.redelivered_messages
+    max_attempts = dispatcher.policy.dead_letter_after
+    before_it: set[int] = set()
     for part in units:
         if dispatcher.endings is not None and id(part) not in unsent:
             note(dispatcher.endings, How.RETURNED, part, worker, now)
@@ -166,8 +169,11 @@ def take_back(
         else:
             part.redeliveries += 1
             worker.redelivered_messages += part.count
-            if wanted and dispatcher.policy.retry_delay_s:
+            if max_attempts and is_last_attempt(part, max_attempts) and (wanted or part.slot not in before_it):
+                dispatcher.diversions.add(part)
+            elif wanted and dispatcher.policy.retry_delay_s:
                 dispatcher.hold_for_retry(part, now)
+            before_it.add(part.slot)
         dispatcher.waiting_messages += part.count
     returned = list(units)
     dispatcher.chunked.came_back(worker, returned)

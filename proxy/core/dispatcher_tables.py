@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from proxy.core.chunked import ChunkedMessages
 from proxy.core.delivery_totals import DeliveryTotals
+from proxy.core.diversions import Diversions
 from proxy.core.draining_hashes import Change, DrainingHashes
 from proxy.core.histogram import Histogram
 from proxy.core.key_policy import NO_POLICY, KeyPolicy, RetryWaits
@@ -93,6 +94,7 @@ class DispatcherTables:
         self.draining = DrainingHashes()
         self.unblocking = Unblocking(unblocking_interval_s)
         self.retries = RetryWaits()
+        self.diversions = Diversions()
         self.blocked: dict[int, BlockedSlot] = {}
         """Slots of which something waits that no worker may have now."""
         self.waiting_messages = 0

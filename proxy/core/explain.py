@@ -51,6 +51,7 @@ class SlotState(Enum):
     UNBLOCKING_INTERVAL = WaitReason.UNBLOCKING_INTERVAL.value
     WINDOW_FULL = WaitReason.WINDOW_FULL.value
     RETRY_WAIT = WaitReason.RETRY_WAIT.value
+    DEAD_LETTER = WaitReason.DEAD_LETTER.value
     NO_PERMITS = WaitReason.NO_PERMITS.value
     NOT_READING = WaitReason.NOT_READING.value
     UNACKED_LIMIT = WaitReason.UNACKED_LIMIT.value
@@ -218,6 +219,8 @@ def _find(dispatcher: Dispatcher, slot: int, head: Part, now: float) -> _Finding
     awaited = ""
     if reason is WaitReason.NO_LEASE:
         awaited = _lease_wanted(dispatcher, slot)
+    elif reason is WaitReason.DEAD_LETTER:
+        awaited = _receipt_wanted(dispatcher, slot)
     elif reason in _TIMED and taker is not None:
         then = "the interval ends" if reason is WaitReason.UNBLOCKING_INTERVAL else "the delay of its retry ends"
         awaited = f"nothing: it goes to {taker.name} in {_released_in_s(dispatcher, slot, now):.3f} s, when {then}"
@@ -364,6 +367,15 @@ def _released_in_s(dispatcher: Dispatcher, slot: int, now: float) -> float:
     due_at = dispatcher.unblocking.due_at if slot in dispatcher.unblocking.held else dispatcher.retries.held[slot]
     assert due_at is not None
     return max(0.0, due_at - now)
+
+
+def _receipt_wanted(dispatcher: Dispatcher, slot: int) -> str:
+    """Of the first message on its way."""
+    diversions = dispatcher.diversions
+    first = min(diversions.held[slot], key=topic_order)
+    trouble = f"; it does not: {diversions.trouble}" if diversions.trouble else ""
+    tries = counted(first.redeliveries, "attempt")
+    return f"the dead letter topic must take {format_position(first.position)}, which had {tries}{trouble}"
 
 
 def _lease_wanted(dispatcher: Dispatcher, slot: int) -> str:

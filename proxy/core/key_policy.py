@@ -1,4 +1,4 @@
-"""What a subscription asks of its keys beyond their order: a window, and a pause before a message is sent again.
+"""What a subscription asks of its keys beyond their order: a window, a pause before a retry, an end of attempts.
 
 Problem: a message that a worker gives back (a negative acknowledgement, an ack timeout) comes again behind messages of
 its key that the worker had received meanwhile. Rules kept: with a window of N, a worker has at most N unacknowledged
@@ -9,7 +9,7 @@ Keys are counted by hash slot, as everything is that is kept of them: two keys o
 So that a delivery concerns one slot alone, batches are cut by slot under either rule. A client acknowledges a batch
 when it has all its messages, and gives it back whole: a slice of several keys would make each wait for the others.
 
-Neither is asked for by default, and a dispatcher without a policy never looks here.
+None is asked for by default, and a dispatcher without a policy never looks here.
 
 Source: design section 9.
 """
@@ -36,11 +36,13 @@ class KeyPolicy:
     """Of the pause, for each time after the first; 1 is the same pause each time."""
     retry_delay_max_s: float = 0.0
     """The longest pause; 0 is no bound."""
+    dead_letter_after: int = 0
+    """Attempts after which a message goes to the dead letter topic, see `diversions`; 0 is no bound."""
 
     @property
     def neutral(self) -> bool:
         """Whether it asks for nothing."""
-        return not self.window and not self.retry_delay_s
+        return not self.window and not self.retry_delay_s and not self.dead_letter_after
 
     def retry_after_s(self, redeliveries: int) -> float:
         """The pause of a message that was given back so many times, this one included; at least once."""

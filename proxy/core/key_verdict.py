@@ -12,7 +12,16 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from proxy.core.explain import SlotExplanation, SlotState, explain_slot
 from proxy.core.steps import finished
-from proxy.core.verdict import BEHIND_S, LONG_S, Surroundings, Verdict, of_worker, paused, starving
+from proxy.core.verdict import (
+    BEHIND_S,
+    LONG_S,
+    Surroundings,
+    Verdict,
+    dead_letters_wait,
+    of_worker,
+    paused,
+    starving,
+)
 from proxy.core.words import counted
 from proxy.core.worker_health import Urgency, WorkerState, checkup_steps
 
@@ -161,6 +170,10 @@ def _no_lease(case: _Case) -> Verdict:
     return case.verdict(says, "Ask the replica that leads the group:", f"keyline groups {case.around.target}")
 
 
+def _dead_letter(case: _Case) -> Verdict:
+    return dead_letters_wait(case.dispatcher) or _other(case)
+
+
 def _paused(case: _Case) -> Verdict:
     return paused(case.around)
 
@@ -177,6 +190,7 @@ SLOTS: Final[dict[SlotState, Callable[[_Case], Verdict]]] = {
     SlotState.DRAINING: _draining,
     SlotState.WINDOW_FULL: _window,
     SlotState.RETRY_WAIT: _other,
+    SlotState.DEAD_LETTER: _dead_letter,
     SlotState.UNBLOCKING_INTERVAL: _other,
     SlotState.NO_PERMITS: _at_worker,
     SlotState.NOT_READING: _at_worker,

@@ -28,6 +28,7 @@ def reset(dispatcher: Dispatcher, now: float) -> None:
     dispatcher.draining = DrainingHashes()
     dispatcher.unblocking.clear()
     dispatcher.retries.clear()
+    dispatcher.diversions.clear()
     dispatcher.blocked.clear()
     dispatcher.waiting_messages = 0
     dispatcher.chunked.clear()
@@ -97,6 +98,8 @@ def _drop_first(queue: deque[Part], position: int) -> list[Part]:
 def _drop(dispatcher: Dispatcher, part: Part) -> bool:
     """Forget a part that waited; True if nothing is left of its entry."""
     dispatcher.chunked.give_up(part)
+    dispatcher.diversions.drop(part)
+    dispatcher.diversions.drop(part)
     batch = part.batch
     if batch is None:
         dispatcher.outstanding.discard(part.position, size_of(part))

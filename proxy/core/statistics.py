@@ -93,6 +93,8 @@ class DispatcherStatistics:
     retry_waits: int
     """Slots that wait for a retry."""
     window_overshoots: int
+    dead_letter_waits: int
+    """Slots that wait until the dead letter topic has one of their messages."""
     last_sent_position: str | None
     individually_sent_positions: str
     oldest_wait_since: float | None
@@ -154,6 +156,7 @@ def dispatcher_statistics_steps(
         full_windows=dispatcher.full_windows(),
         retry_waits=len(dispatcher.retries.held),
         window_overshoots=dispatcher.window_overshoots,
+        dead_letter_waits=len(dispatcher.diversions.held),
         last_sent_position=format_position(last_sent) if last_sent is not None else None,
         individually_sent_positions=format_ranges(ranges[:POSITIONS_LISTED_MAX]),
         oldest_wait_since=min((part.waits_since for part in dispatcher.waiting_parts()), default=None),

@@ -183,6 +183,7 @@ def _discard(dispatcher: Dispatcher, dropped: Iterable[Part], span: HashRange) -
     gone: list[int] = []
     for part in dropped:
         dispatcher.chunked.give_up(part)
+        dispatcher.diversions.drop(part)
         entry = entries.get(part.position)
         if entry is not None:
             parts = entry.parts if isinstance(entry, Batch) else (entry,)

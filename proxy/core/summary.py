@@ -66,6 +66,10 @@ class DispatcherSummary:
     delayed_retries: int
     """Messages of which a retry was made to wait."""
     window_overshoots: int
+    dead_letters: int
+    """Messages that the dead letter topic has."""
+    dead_letter_waits: int
+    """Slots that wait until it has one of theirs."""
     oldest_wait_since: float | None
     oldest_wait_slot: int
     """The slot that has waited so long; -1 if none waits."""
@@ -103,6 +107,8 @@ def dispatcher_summary(dispatcher: Dispatcher) -> DispatcherSummary:
         retry_waits=len(dispatcher.retries.held),
         delayed_retries=dispatcher.retries.messages_total,
         window_overshoots=dispatcher.window_overshoots,
+        dead_letters=dispatcher.diversions.messages_total,
+        dead_letter_waits=len(dispatcher.diversions.held),
         oldest_wait_since=None if oldest is None else oldest.waits_since,
         oldest_wait_slot=-1 if oldest is None else oldest.slot,
         totals=sum_of([dispatcher.departed, *map(totals_of, workers)]),

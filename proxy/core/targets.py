@@ -102,7 +102,7 @@ class Targets(DispatcherTables):
             holder = self.slots.holder(slot)
             if holder and (owner is None or holder != owner.index):
                 return None
-            if slot in self.unblocking.held:
+            if slot in self.unblocking.held or slot in self.diversions.held:
                 return None
             if self.by_slot and (slot in self.retries.held or self._room(slot) <= 0):
                 return None
@@ -123,7 +123,7 @@ class Targets(DispatcherTables):
         """Who needs the part, a chunk, to finish a message of which it holds the beginning, and may have it."""
         if self.leases is not None and not self.leases.covers(part.slot):
             return None
-        if part.slot in self.retries.held:
+        if part.slot in self.retries.held or part.slot in self.diversions.held:
             return None
         worker = self.chunked.needed_by(part)
         if worker is None or not self.ordered or self.slots.holder(part.slot) == worker.index:
@@ -183,6 +183,8 @@ class Targets(DispatcherTables):
         return WaitReason.NO_PERMITS if target.permits <= 0 else None
 
     def _why_without_target(self, slot: int, owner: Worker) -> WaitReason:
+        if slot in self.diversions.held:
+            return WaitReason.DEAD_LETTER
         if slot in self.unblocking.held:
             return WaitReason.UNBLOCKING_INTERVAL
         if self.slots.holder(slot) not in {0, owner.index} or not self.by_slot:

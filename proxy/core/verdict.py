@@ -96,9 +96,22 @@ def _not_delivering(dispatcher: Dispatcher, around: Surroundings) -> Verdict | N
         says = "An operator excludes all workers that are connected: nothing is delivered."
         command = f"keyline exclude {around.target} WORKER --undo"
         return Verdict("excluded", Urgency.ACT, None, says, "Start another worker, or readmit one:", command)
+    if dispatcher.workers and dispatcher.diversions.trouble and dispatcher.diversions.held:
+        return dead_letters_wait(dispatcher)
     if not dispatcher.workers:
         return Verdict("no_workers", Urgency.ACT, None, "No worker has joined.", "Start one.", None)
     return None
+
+
+def dead_letters_wait(dispatcher: Dispatcher) -> Verdict | None:
+    """Keys wait because the topic of what was given up does not take it; None if it does, as far as is known."""
+    diversions = dispatcher.diversions
+    if not diversions.trouble:
+        return None
+    slots = counted(len(diversions.held), "hash slot")
+    says = f"{slots} wait because the dead letter topic does not take their messages: {diversions.trouble}."
+    advice = "Look whether that topic can be reached and the gateway may publish to it; nothing is lost meanwhile."
+    return Verdict("dead_letter", Urgency.ACT, None, says, advice, None)
 
 
 def paused(around: Surroundings) -> Verdict:

@@ -42,6 +42,8 @@ class WaitReason(Enum):
     """The owner holds as many messages of the slot as the policy lets it: ends with its next ack of one."""
     RETRY_WAIT = "retry_wait"
     """A message of the slot was given back and is sent again after a pause: ends with it (`RetryWaits.due_at`)."""
+    DEAD_LETTER = "dead_letter"
+    """A message of the slot has used its attempts: ends when the dead letter topic has it (`Diversions`)."""
     NO_PERMITS = "no_permits"
     """The owner granted no more: ends with its next FLOW."""
     NOT_READING = "not_reading"

@@ -174,10 +174,17 @@ def close_producer(producer_id: int, request_id: int) -> bytes:
     return encode_command(BaseCommand(type=BaseCommand.CLOSE_PRODUCER, close_producer=body))
 
 
-def send(producer_id: int, sequence_id: int, tail: bytes) -> bytes:
-    """Publishes one message; `tail` as `metadata.build_tail` makes it. Answered by SEND_RECEIPT or SEND_ERROR."""
+def send(producer_id: int, sequence_id: int, tail: bytes, messages: int = 1, *, chunk: bool = False) -> bytes:
+    """Publishes one entry; `tail` as `metadata.build_tail` makes it. Answered by SEND_RECEIPT or SEND_ERROR.
+
+    `messages` that are in it, as its metadata counts them; `chunk` if it is a piece of one.
+    """
     command = BaseCommand(type=BaseCommand.SEND)
     body = command.send
     body.producer_id = producer_id
     body.sequence_id = sequence_id
+    if messages > 1:
+        body.num_messages = messages
+    if chunk:
+        body.is_chunk = True
     return encode_message(command.SerializeToString(), tail)

@@ -95,6 +95,9 @@ class FakeBrokerLink:
         """Types of requests that are refused, with the broker's code and words."""
         self.mark_delete: tuple[int, int] | None = None
         self.consumers: dict[int, UpstreamConsumer] = {}
+        self.producers: dict[int, UpstreamProducer] = {}
+        self.published: list[bytes] = []
+        """Tails of the messages that were published, since the test took them."""
         self.pausing: set[int] = set()
         self.lost = False
         self._ids = itertools.count(1)
@@ -110,12 +113,14 @@ class FakeBrokerLink:
         return consumer_id
 
     def new_producer(self, producer: UpstreamProducer) -> int:
-        """As the port says; subscriptions produce nothing."""
-        raise NotImplementedError(producer)
+        """As the port says."""
+        producer_id = next(self._ids)
+        self.producers[producer_id] = producer
+        return producer_id
 
     def drop_producer(self, producer_id: int) -> None:
-        """As the port says; there is none."""
-        raise NotImplementedError(producer_id)
+        """As the port says."""
+        self.producers.pop(producer_id, None)
 
     def drop_consumer(self, consumer_id: int) -> None:
         """As the port says."""
@@ -136,7 +141,10 @@ class FakeBrokerLink:
     def send(self, frame: bytes) -> None:
         """As the port says."""
         if not self.lost:
-            self.log.append(frames.parse_command(frame))
+            command = frames.parse_command(frame)
+            self.log.append(command)
+            if command.type == T.SEND:
+                self.published.append(frame[8 + int.from_bytes(frame[4:8], "big") :])
 
     def pause_reading(self, holder: object) -> None:
         """As the port says."""
@@ -216,10 +224,13 @@ class FakeBrokerLink:
         self.lost = True
         waiting, self.waiting = self.waiting, []
         consumers, self.consumers = self.consumers, {}
+        producers, self.producers = self.producers, {}
         for asked in waiting:
             asked.answered(UpstreamUnavailable(reason))
         for consumer in consumers.values():
             consumer.connection_lost(reason)
+        for producer in producers.values():
+            producer.connection_lost(reason)
         self._clock.settle()
 
     def _answer_by_itself(self, asked: Asked) -> None:
@@ -239,6 +250,10 @@ class FakeBrokerLink:
             reply.type = T.ACK_RESPONSE
             reply.ackResponse.consumer_id = command.ack.consumer_id
             reply.ackResponse.request_id = command.ack.request_id
+        elif command.type == T.PRODUCER:
+            reply.type = T.PRODUCER_SUCCESS
+            reply.producer_success.request_id = command.producer.request_id
+            reply.producer_success.producer_name = "gateway-1"
         elif command.type == T.GET_LAST_MESSAGE_ID:
             reply.type = T.GET_LAST_MESSAGE_ID_RESPONSE
             answer = reply.getLastMessageIdResponse
@@ -253,6 +268,7 @@ class FakeBrokerLink:
                 T.UNSUBSCRIBE: "unsubscribe",
                 T.SEEK: "seek",
                 T.CLOSE_CONSUMER: "close_consumer",
+                T.CLOSE_PRODUCER: "close_producer",
             }
             reply.type = T.SUCCESS
             reply.success.request_id = getattr(command, bodies[command.type]).request_id
@@ -267,13 +283,19 @@ class FakeBrokers:
         self.link = FakeBrokerLink(clock)
         self.error: Exception | None = None
         self.held = False
+        self.others: list[str] = []
+        """Other topics that it was asked for."""
+        self.others_error: Exception | None = None
         self.asked: list[Callable[[BrokerLink | Exception], None]] = []
         self.located_at: list[float] = []
         """When it was asked."""
 
     def locate(self, topic: str, found: Callable[[BrokerLink | Exception], None]) -> None:
         """As the port says."""
-        assert topic == TOPIC
+        if topic != TOPIC:
+            self.others.append(topic)
+            self._clock.call_soon(lambda: found(self.others_error or self.link))
+            return
         self.located_at.append(self._clock.now())
         self.asked.append(found)
         if not self.held:

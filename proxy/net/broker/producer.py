@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Protocol
 from proxy.errors import UpstreamUnavailable
 from proxy.wire import commands
 from proxy.wire import pulsar_pb2 as pb
+from proxy.wire.dead_letters import Published, tail_of
 from proxy.wire.frames import encode_command
-from proxy.wire.metadata import build_tail
 
 if TYPE_CHECKING:
     from proxy.errors import UpstreamError
@@ -82,16 +82,20 @@ class GatewayProducer:
 
     def send(self, payload: bytes, key: str = "") -> int:
         """Publish, only while ready; the message's sequence id, which `producer_stored` names."""
+        metadata = pb.MessageMetadata()
+        if key:
+            metadata.partition_key = key.encode()
+        return self.publish(Published(metadata, payload))
+
+    def publish(self, message: Published) -> int:
+        """As `send`, with what the metadata has; producer, sequence id and time in it are replaced."""
         assert self.state is State.READY, self.state
         assert self._link is not None
         sequence_id = self._next_sequence_id
         self._next_sequence_id += 1
-        metadata = pb.MessageMetadata(
-            producer_name=self._name.encode(), sequence_id=sequence_id, publish_time=int(self._clock.time() * 1_000)
-        )
-        if key:
-            metadata.partition_key = key.encode()
-        self._link.send(commands.send(self._id, sequence_id, build_tail(metadata, payload)))
+        tail = tail_of(message, self._name.encode(), sequence_id, int(self._clock.time() * 1_000))
+        count, chunk = message.metadata.num_messages_in_batch, message.metadata.num_chunks_from_msg > 1
+        self._link.send(commands.send(self._id, sequence_id, tail, count, chunk=chunk))
         return sequence_id
 
     def close(self) -> None:

@@ -35,6 +35,7 @@ class LimitsWanted:
     retry_delay_ms: int | None = None
     retry_multiplier: float | None = None
     retry_delay_max_ms: int | None = None
+    dead_letter_after: int | None = None
 
     def applied(self, settings: SubscriptionSettings) -> SubscriptionSettings:
         """The settings with these limits in them."""

@@ -89,8 +89,16 @@ def settings_of(
     Raises:
         ClientError: a property's value is none, or has no effect without order; as for `policy_of`.
     """
-    values: dict[str, Any] = {**configured(settings.key_policies, *key), **_numbers_asked(command)}
-    return replace(settings, **values)
+    values: dict[str, Any] = {**configured(settings.key_policies, *key)}
+    ours = replace(settings, **values)
+    asked: dict[str, Any] = _numbers_asked(command)
+    if asked.get("dead_letter_after") and not ours.dead_letter_after:
+        message = (
+            "consumer property keyline.dead-letter-after: the gateway publishes dead letters with its own rights, so "
+            "only where its configuration has a dead_letter_after may a consumer choose another; ask its operator"
+        )
+        raise ClientError(message, pb.NotAllowedError)
+    return replace(ours, **asked)
 
 
 def _numbers_asked(command: pb.CommandSubscribe) -> dict[str, float]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from proxy.core.key_policy import KeyPolicy
 from proxy.core.upstream_window import look_ahead_messages
+from proxy.key_policies import DEAD_LETTER_TOPIC
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +29,9 @@ class SubscriptionSettings:
     retry_delay_ms: int = 0
     retry_multiplier: float = 1.0
     retry_delay_max_ms: int = 600_000
+    dead_letter_after: int = 0
+    dead_letter_topic: str = DEAD_LETTER_TOPIC
+    """With ``{topic}`` and ``{subscription}`` to be filled in."""
     key_policies: tuple[str, ...] = ()
     """Rules for some subscriptions, see `proxy.key_policies`."""
     look_ahead_messages_per_worker: int = 2_000
@@ -50,6 +54,7 @@ class SubscriptionSettings:
             retry_delay_s=self.retry_delay_ms / 1_000,
             retry_multiplier=self.retry_multiplier,
             retry_delay_max_s=self.retry_delay_max_ms / 1_000,
+            dead_letter_after=self.dead_letter_after,
         )
 
     def look_ahead_messages(self, workers: int) -> int:

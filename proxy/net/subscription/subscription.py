@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Protocol
 from proxy.core.hash_ranges import HashRange
 from proxy.net.subscription.admission import Admission
 from proxy.net.subscription.closing import Closing
+from proxy.net.subscription.dead_letters import DeadLetters
 from proxy.net.subscription.membership import Membership
 from proxy.net.subscription.orders import OperatorOrders
 from proxy.net.subscription.outbox import Outbox
@@ -87,6 +88,7 @@ class Subscription:
         self.subscribers = self.membership.subscribers
         self.requests = SubscriptionRequests(state, self.consumers, self)
         self.admission = Admission(state, services, self.consumers, self.membership, self.requests, self, command)
+        self.dead_letters = DeadLetters(state, services)
         self.orders = OperatorOrders(state, services, self.consumers, self.membership)
         self._whole: UpstreamConsumer | None = None
         """The one of an ordinary subscription, which is not looked for at each flush."""
@@ -137,6 +139,7 @@ class Subscription:
         self._acks.hurry()
         self.flush()
         self.state.end()
+        self.dead_letters.close()
         if self._wake_up is not None:
             self._wake_up.cancel()
         self.services.account(-self._bytes_reported)
@@ -254,7 +257,7 @@ class Subscription:
             # By any: the broker finds whose the entries are.
             self._acks.flush(first.upstream.link, first.upstream.consumer_id)
         if dispatcher.hand_overs or dispatcher.comebacks or dispatcher.endings:
-            state.tell_watchers()
+            self._tell_watchers()
         held = dispatcher.outstanding.bytes_held + self.consumers.queued_bytes
         if held != self._bytes_reported:
             self.services.account(held - self._bytes_reported)
@@ -266,6 +269,12 @@ class Subscription:
             self.assignment.settle()
         if dispatcher.unblocking.held or dispatcher.retries.held:
             self._wake_in_time()
+
+    def _tell_watchers(self) -> None:
+        """What came back is told of, and goes to the dead letters if it did for the last time."""
+        self.state.tell_watchers()
+        if self._dispatcher.diversions.fresh:
+            self.dead_letters.flush()
 
     def _wake_in_time(self) -> None:
         """Set the timer for what is due first."""

@@ -21,6 +21,7 @@ from proxy.net.websocket.joining import connect_frame, metadata_frame
 from proxy.net.websocket.requests import Requests
 from proxy.wire import commands
 from proxy.wire import pulsar_pb2 as pb
+from proxy.wire.dead_letters import origin_properties
 from proxy.wire.frames import encode_command, encode_message, frame_type, parse_command
 from proxy.wire.metadata import build_tail
 
@@ -177,12 +178,7 @@ class DeadLetters:
 
     def _send_frame(self, message: SocketMessage, sequence: int) -> bytes:
         origin = _origin(message.position)
-        added = {
-            "REAL_TOPIC": message.topic,
-            "REAL_SUBSCRIPTION": self._request.subscription,
-            "ORIGIN_MESSAGE_ID": origin,
-            "ORIGIN_MESSAGE_IDY_TIME": origin,  # Java's client sets both
-        }
+        added = origin_properties(message.topic, self._request.subscription, origin)
         metadata = pb.MessageMetadata(
             producer_name=self._producer.encode(),
             sequence_id=sequence,

@@ -1,0 +1,40 @@
+"""The end of a message that left for another topic: see `diversions`. A function of a dispatcher's state."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from proxy.core.acknowledgement import pass_gates
+from proxy.core.entry import PART_BYTES
+
+if TYPE_CHECKING:
+    from proxy.core.dispatcher import Dispatcher
+    from proxy.core.entry import Part
+
+
+def arrived(dispatcher: Dispatcher, part: Part, now: float) -> None:
+    """The other topic has the part: it is done, and its slot goes on. Nothing happens if it was dropped meanwhile."""
+    diversions = dispatcher.diversions
+    if not diversions.has(part):
+        return
+    diversions.remove(part)
+    diversions.messages_total += part.count
+    slot = part.slot
+    dispatcher.blocked[slot].parts.remove(part)
+    dispatcher.waiting_messages -= part.count
+    outstanding, batch = dispatcher.outstanding, part.batch
+    if batch is None:
+        outstanding.complete(part.position, len(part.tail) + PART_BYTES)
+    else:
+        batch.parts.remove(part)
+        if batch.parts:
+            outstanding.index_acks[batch.position] = batch
+        else:
+            outstanding.complete(batch.position, batch.bytes_held)
+    dispatcher.chunked.give_up(part)
+    if dispatcher.gated and (batch is None or not batch.parts):
+        pass_gates(dispatcher, part.position, now)
+    if not dispatcher.blocked[slot].parts:
+        dispatcher.forget_blocked(slot)
+    elif slot not in diversions.held:
+        dispatcher.settle((slot,), now)

@@ -1,0 +1,82 @@
+"""Messages that leave the subscription for another topic: which, and what waits until that topic has them.
+
+Problem: a message that every worker gives back blocks its key for ever, or comes again for ever. After as many attempts
+as the policy allows it goes to the dead letter topic, and its key goes on. Rules kept: the entry is acknowledged when
+the other topic's broker has confirmed the copy, and not before; until then nothing of its slot is delivered, so while
+that topic cannot be reached the key waits and nothing is lost. A message on its way stays where it is, first of what is
+blocked of its slot: so it counts, is shown and is dropped like all that waits.
+
+An attempt is a delivery that came back. Its number is the broker's count of redeliveries and ours together, whichever
+is larger (`Part.redeliveries`). Two deliveries that came back are no last attempt:
+
+- one of several messages, which a client gives back together: each of them is delivered alone once more;
+- one that a worker had when it left, if it also had an earlier message of the slot: it worked at that one.
+
+So no message is given up that no worker has had in its hands.
+
+Source: design section 9.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from proxy.core.entry import Part
+
+
+class Diversions:
+    """Messages of one subscription on their way to another topic."""
+
+    __slots__ = ("fresh", "held", "messages_total", "trouble")
+
+    def __init__(self) -> None:
+        """None."""
+        self.held: dict[int, list[Part]] = {}
+        """Slot to those of its messages that are on their way; nothing of it is delivered."""
+        self.fresh: list[Part] = []
+        """Those that the caller was not given yet; the caller takes them once a turn."""
+        self.messages_total = 0
+        """Messages that have arrived there."""
+        self.trouble = ""
+        """Why they do not arrive, if they do not; set by the caller."""
+
+    def __bool__(self) -> bool:
+        """Whether one is on its way."""
+        return bool(self.held)
+
+    def add(self, part: Part) -> None:
+        """This one goes; the caller of the dispatcher places it with its slot's other messages."""
+        self.held.setdefault(part.slot, []).append(part)
+        self.fresh.append(part)
+
+    def take_fresh(self) -> list[Part]:
+        """Those that are new, in the order in which they go."""
+        fresh, self.fresh = self.fresh, []
+        return fresh
+
+    def has(self, part: Part) -> bool:
+        """Whether it is still to go: it may have been dropped since it was taken."""
+        return any(each is part for each in self.held.get(part.slot, ()))
+
+    def remove(self, part: Part) -> None:
+        """It is on its way no more."""
+        parts = self.held[part.slot]
+        parts[:] = [each for each in parts if each is not part]
+        if not parts:
+            del self.held[part.slot]
+
+    def drop(self, part: Part) -> None:
+        """The part is here no more: if it was on its way, it is so no longer."""
+        if self.has(part):
+            self.remove(part)
+
+    def clear(self) -> None:
+        """None goes any more."""
+        self.held.clear()
+        self.fresh.clear()
+
+
+def is_last_attempt(part: Part, max_attempts: int) -> bool:
+    """Whether a part that came back is not to be delivered again."""
+    return part.redeliveries >= max_attempts and (part.count == 1 or not part.divisible)

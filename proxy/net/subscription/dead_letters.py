@@ -1,0 +1,232 @@
+"""The way of a subscription's dead letters: a producer on their topic, and the acknowledgement behind its receipt.
+
+Problem: a message that has used its attempts must be in the dead letter topic before the broker may forget it here.
+Rule: what is on its way is published in order and stays outstanding until the receipt (`proxy.core.diversions`); a
+producer that is lost, refused or unanswered is made anew after a pause, and publishes again what had no receipt. So a
+message may be in the topic twice, and never in none.
+
+The producer is the gateway's own, with its authority: the operator's configuration names the topic, and no client does.
+
+Source: design section 9.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+from urllib.parse import quote
+
+import structlog
+
+from proxy.core.diversion import arrived
+from proxy.core.positions import unpack
+from proxy.net.broker.producer import GatewayProducer, State
+from proxy.net.events import LISTED_MAX
+from proxy.wire import pulsar_pb2 as pb
+from proxy.wire.dead_letters import PLACE_BYTES, Published, origin_properties, published_again, with_properties
+from proxy.wire.errors import WireError
+from proxy.wire.metadata import peek
+
+if TYPE_CHECKING:
+    from proxy.core.entry import Part
+    from proxy.net.ports import Timer
+    from proxy.net.subscription.services import Services
+    from proxy.net.subscription.state import SubscriptionState
+
+UNCONFIRMED_MAX: Final = 100
+"""Messages published and not confirmed; the others wait here, where they are held anyway."""
+RECEIPT_S_MAX: Final = 30.0
+"""A producer that has had no receipt for so long, and waits for one, is made anew; as in Pulsar's clients."""
+
+_PARTITION: Final = re.compile(r"-partition-(\d+)\Z", re.ASCII)
+
+log = structlog.get_logger("keyline.subscription")
+
+
+def topic_by_template(template: str, topic: str, subscription: str) -> str:
+    """The topic that a configured name means for a subscription: beside its topic, unless the name is a whole one.
+
+    A subscription's name may have characters that a topic's may not, and must not lead to another namespace.
+    """
+    namespace, _, local = topic.rpartition("/")
+    made = template.replace("{topic}", local).replace("{subscription}", quote(subscription, safe=""))
+    return made if "://" in made else f"{namespace}/{made}"
+
+
+class DeadLetters:
+    """Of one subscription; implements `broker.producer.ProducerOwner`."""
+
+    def __init__(self, state: SubscriptionState, services: Services) -> None:
+        """Nothing is published, and no producer made, before the first dead letter."""
+        self._state = state
+        self._services = services
+        self.topic = topic_by_template(state.settings.dead_letter_topic, state.topic, state.name)
+        self._queue: dict[int, Part] = {}
+        """By object id, in order: what is to go and has no receipt."""
+        self._unconfirmed: dict[int, Part] = {}
+        """By sequence id: those of the queue that are published."""
+        self._producer: GatewayProducer | None = None
+        self._unpublishable = ""
+        """Which message cannot be published ever, and why; the latest."""
+        self._arrived: list[Part] = []
+        """Those of this turn."""
+        self._failures = 0
+        self._pause: Timer | None = None
+        self._receipt_due: Timer | None = None
+
+    def flush(self) -> None:
+        """Send what the dispatcher gave up in this turn."""
+        for part in self._state.dispatcher.diversions.take_fresh():
+            self._queue[id(part)] = part
+        self._go_on()
+
+    def close(self) -> None:
+        """The subscription has ended: what has no receipt is the broker's to deliver again."""
+        self._queue.clear()
+        self._stop_timers()
+        if self._producer is not None:
+            self._producer.close()
+            self._producer = None
+
+    # ---- ProducerOwner
+
+    def producer_ready(self, producer: GatewayProducer) -> None:
+        """As it says."""
+        del producer
+        self._go_on()
+
+    def producer_stored(self, producer: GatewayProducer, sequence_id: int) -> None:
+        """As it says: now the original may be acknowledged."""
+        del producer
+        part = self._unconfirmed.pop(sequence_id, None)
+        if part is None:
+            return
+        self._failures = 0
+        diversions = self._state.dispatcher.diversions
+        diversions.trouble = self._unpublishable
+        self._watch()
+        if self._queue.pop(id(part), None) is not None and diversions.has(part):
+            if not self._arrived:
+                self._state.clock.call_soon(self._tell)
+            self._arrived.append(part)
+            arrived(self._state.dispatcher, part, self._state.now())
+            self._state.schedule_flush()
+        self._go_on()
+
+    def producer_lost(self, producer: GatewayProducer, reason: str) -> None:
+        """As it says: once more, after a pause."""
+        del producer
+        self._producer = None
+        self._failed(reason)
+
+    # ---- within
+
+    def _go_on(self) -> None:
+        """Publish what may be; with a producer, which is asked for if there is none."""
+        if not self._queue or self._state.ended:
+            return
+        if self._producer is None:
+            if self._pause is None:
+                mode = pb.ProducerAccessMode.Shared
+                services = self._services
+                self._producer = GatewayProducer(self.topic, mode, services.brokers, services.clock, self).open()
+            return
+        if self._producer.state is not State.READY:
+            return
+        published = {id(part) for part in self._unconfirmed.values()}
+        diversions = self._state.dispatcher.diversions
+        for number, part in list(self._queue.items()):
+            if len(self._unconfirmed) >= UNCONFIRMED_MAX:
+                break
+            if not diversions.has(part):
+                del self._queue[number]
+            elif number not in published and (message := self._message(part)) is not None:
+                self._unconfirmed[self._producer.publish(message)] = part
+        if self._receipt_due is None:
+            self._watch()
+
+    def _message(self, part: Part) -> Published | None:
+        """What is published of it; None if it cannot be, and waits."""
+        state = self._state
+        tail, compression = part.tail, 0
+        try:
+            if part.indexes is not None and part.batch is not None:
+                compression = peek(tail).metadata.compression
+                tail = state.contents.piece(part.batch, part.indexes)
+            message = published_again(tail, state.settings.batch_peek_max_bytes, compression)
+        except WireError as error:
+            self._refuse(part, str(error))
+            return None
+        with_properties(message.metadata, origin_properties(state.topic, state.name, _origin(part, state.topic)))
+        size = message.metadata.ByteSize() + len(message.payload)
+        if size > len(part.tail) + PLACE_BYTES:
+            self._refuse(part, f"alone it has {size} bytes, its batch has {len(part.tail)}")
+            return None
+        return message
+
+    def _refuse(self, part: Part, reason: str) -> None:
+        """It cannot be published, ever: its key waits, until an operator lets the subscription skip it."""
+        del self._queue[id(part)]
+        place = _origin(part, self._state.topic)
+        self._unpublishable = f"{place} cannot be published: {reason}"
+        self._state.dispatcher.diversions.trouble = self._unpublishable
+        log.error("dead letter not publishable", topic=self.topic, message=place, reason=reason)
+
+    def _failed(self, reason: str) -> None:
+        self._unconfirmed.clear()
+        self._stop_timers()
+        state = self._state
+        diversions = state.dispatcher.diversions
+        if not diversions.trouble and self._queue:
+            log.warning("dead letter topic unavailable", topic=self.topic, reason=reason, waiting=len(self._queue))
+            facts = {"dead_letter_topic": self.topic, "messages_count": len(self._queue), "reason": reason}
+            state.happened("dead_letters_wait", **facts)
+        diversions.trouble = reason
+        settings = state.settings
+        delay_ms = settings.reconnect_backoff_initial_ms * 2 ** min(self._failures, 20)
+        self._failures += 1
+        self._pause = state.clock.call_later(min(delay_ms, settings.reconnect_backoff_max_ms) / 1_000, self._again)
+
+    def _again(self) -> None:
+        self._pause = None
+        self._go_on()
+
+    def _watch(self) -> None:
+        """A receipt is due, or none is."""
+        if self._receipt_due is not None:
+            self._receipt_due.cancel()
+            self._receipt_due = None
+        if self._unconfirmed:
+            self._receipt_due = self._state.clock.call_later(RECEIPT_S_MAX, self._too_late)
+
+    def _too_late(self) -> None:
+        self._receipt_due = None
+        assert self._producer is not None
+        self._producer.close()
+        self._producer = None
+        self._failed(f"no receipt in {RECEIPT_S_MAX:g} s")
+
+    def _stop_timers(self) -> None:
+        for timer in (self._pause, self._receipt_due):
+            if timer is not None:
+                timer.cancel()
+        self._pause = self._receipt_due = None
+
+    def _tell(self) -> None:
+        """Once a turn: a client may refuse all that it gets."""
+        parts, self._arrived = self._arrived, []
+        topic = self._state.topic
+        listed = [
+            {"message": _origin(part, topic), "slot": part.slot, "attempts": part.redeliveries}
+            for part in parts[:LISTED_MAX]
+        ]
+        facts = {"dead_letter_topic": self.topic, "messages_count": len(parts), "messages": listed}
+        self._state.happened("dead_letters", **facts)
+
+
+def _origin(part: Part, topic: str) -> str:
+    """The message's id, as Java's client prints it; of a whole entry without an index."""
+    ledger, entry = unpack(part.position)
+    found = _PARTITION.search(topic)
+    index = f":{part.indexes[0]}" if part.indexes is not None and part.count == 1 else ""
+    return f"{ledger}:{entry}:{found[1] if found is not None else -1}{index}"

@@ -1,0 +1,181 @@
+"""Messages with too many attempts, as stories: which goes, what waits for it, and that the key goes on."""
+
+from __future__ import annotations
+
+import pytest
+
+from proxy.core import policy_change, reposition
+from proxy.core.diversion import arrived
+from proxy.core.entry import Part
+from proxy.core.key_policy import NO_POLICY, KeyPolicy
+from proxy.core.positions import entry_of, pack
+from proxy.core.waiting import WaitReason
+from tests.core.test_dispatcher_rig import LEDGER, A, B, Rig
+from tests.core.test_key_policy import reason, rig_of
+
+TWICE = KeyPolicy(dead_letter_after=2)
+
+
+def given_up(rig: Rig) -> list[Part]:
+    """Parts that are to be published now."""
+    return rig.dispatcher.diversions.take_fresh()
+
+
+def numbers(parts: list[Part]) -> list[object]:
+    """What they are, as in stories."""
+    return [entry_of(p.position) if p.indexes is None else (entry_of(p.position), p.indexes) for p in parts]
+
+
+def publish(rig: Rig) -> list[object]:
+    """The other topic takes what is given up; what that was."""
+    parts = given_up(rig)
+    for part in parts:
+        arrived(rig.dispatcher, part, rig.now)
+    return numbers(parts)
+
+
+@pytest.mark.parametrize("window", [0, 1, 2])
+def test_after_its_attempts_a_message_goes_and_its_key_goes_on(window: int) -> None:
+    """It is acknowledged when the other topic has it, and nothing of the key is delivered before."""
+    rig = rig_of(KeyPolicy(window=window, dead_letter_after=3))
+    rig.entries(A, 0)
+    for _ in range(3):
+        assert rig.got("c1") == [0]
+        rig.nack("c1", 0)
+    rig.entries(A, 1, 2)
+    rig.entries(B, 3)
+    assert rig.got("c1") == [3]
+    assert rig.acked_upstream() == []
+    assert reason(rig, A) is WaitReason.DEAD_LETTER
+    assert publish(rig) == [0]
+    assert rig.acked_upstream() == [0]
+    assert rig.got("c1") == [1, 2][: window or 2]
+    assert rig.dispatcher.diversions.messages_total == 1
+
+
+def test_the_brokers_count_is_of_attempts() -> None:
+    """A gateway that took over knows by it how often a message came back from others."""
+    rig = rig_of(KeyPolicy(dead_letter_after=5))
+    rig.dispatcher.receive(pack(LEDGER, 1), A, 1, b"", 4, rig.now)
+    assert rig.got("c1") == [1]
+    rig.nack("c1", 1)
+    assert publish(rig) == [1]
+
+
+def test_what_no_worker_had_is_delivered_whatever_the_broker_counts() -> None:
+    """It counts what a gateway that was killed had in its look-ahead, too."""
+    rig = rig_of(TWICE)
+    rig.dispatcher.receive(pack(LEDGER, 1), A, 1, b"", 9, rig.now)
+    assert rig.got("c1") == [1]
+    assert given_up(rig) == []
+
+
+def test_of_a_batch_only_the_poisoned_message_goes() -> None:
+    """It is given back whole at first: each message has an attempt alone."""
+    rig = rig_of(KeyPolicy(dead_letter_after=1))
+    rig.batch(1, A, 3)
+    rig.entries(A, 2)
+    assert rig.got("c1") == [1, 2]
+    rig.nack("c1", 1)
+    assert given_up(rig) == []
+    assert rig.got("c1") == [(1, (0,)), (1, (1,)), (1, (2,))]
+    rig.nack("c1", (1, (1,)))
+    rig.ack("c1", (1, (0,)))
+    rig.ack("c1", (1, (2,)))
+    assert rig.acked_upstream() == []
+    assert publish(rig) == [(1, (1,))]
+    rig.ack("c1", 2)
+    assert rig.acked_upstream() == [1, 2]
+    assert not rig.dispatcher.outstanding.bytes_held
+
+
+def test_a_batch_that_cannot_be_opened_goes_whole() -> None:
+    """Encrypted, for instance."""
+    rig = rig_of(KeyPolicy(dead_letter_after=1))
+    rig.opaque(1, A, 3)
+    rig.got("c1")
+    rig.nack("c1", 1)
+    assert publish(rig) == [1]
+    assert rig.acked_upstream() == [1]
+    assert rig.dispatcher.waiting_messages == 0
+
+
+def test_a_worker_that_leaves_had_only_the_first_of_each_key_in_its_hands() -> None:
+    """What lay behind it in its queue is innocent, however often its worker dies."""
+    rig = rig_of(TWICE)
+    rig.entries(A, 1, 2)
+    rig.entries(B, 3)
+    for _ in range(2):
+        assert rig.got("c1") == [1, 2, 3]
+        rig.leave("c1")
+        rig.join("c1", 100)
+    assert numbers(rig.dispatcher.diversions.fresh) == [1, 3]
+    assert publish(rig) == [1, 3]
+    assert rig.got("c1") == [2]
+
+
+def test_what_was_not_sent_used_no_attempt() -> None:
+    """It lay in the outbox."""
+    rig = rig_of(KeyPolicy(dead_letter_after=1))
+    rig.entries(A, 1)
+    rig.nack("c1", 1)
+    assert given_up(rig) == []
+    assert rig.got("c1") == [1]
+
+
+def test_a_message_on_its_way_is_forgotten_with_a_seek_or_a_skip() -> None:
+    """Its receipt then changes nothing, and holds nothing up."""
+    for move in (reposition.reset, lambda d, now: reposition.discard_up_to(d, pack(LEDGER, 1), now)):
+        rig = rig_of(KeyPolicy(dead_letter_after=1))
+        rig.entries(A, 1)
+        rig.got("c1")
+        rig.nack("c1", 1)
+        (part,) = given_up(rig)
+        move(rig.dispatcher, rig.now)
+        assert not rig.dispatcher.diversions
+        arrived(rig.dispatcher, part, rig.now)
+        rig.entries(A, 2)
+        assert rig.got("c1") == [2]
+        assert rig.acked_upstream() == []
+        assert rig.dispatcher.waiting_messages == 0
+
+
+def test_a_policy_that_is_taken_back_stops_nothing_on_its_way() -> None:
+    """It has been published, perhaps."""
+    rig = rig_of(KeyPolicy(dead_letter_after=1))
+    rig.entries(A, 1)
+    rig.got("c1")
+    rig.nack("c1", 1)
+    policy_change.change_key_policy(rig.dispatcher, NO_POLICY, rig.now)
+    rig.entries(A, 2)
+    assert rig.got("c1") == []
+    assert reason(rig, A) is WaitReason.DEAD_LETTER
+    assert publish(rig) == [1]
+    assert rig.got("c1") == [2]
+
+
+def test_a_key_that_moves_meanwhile_goes_on_at_its_new_owner() -> None:
+    """Nothing of it is pending, so it need not drain; it waits for the receipt all the same."""
+    rig = rig_of(KeyPolicy(dead_letter_after=1))
+    rig.entries(A, 1, 2)
+    rig.got("c1")
+    rig.nack("c1", 1)
+    rig.join("c2", 10)
+    rig.ack("c1", 2)
+    rig.entries(A, 3)
+    assert rig.got("c2") == []
+    assert publish(rig) == [1]
+    assert rig.got("c2") == [3]
+
+
+def test_chunks_go_one_behind_another() -> None:
+    """A chunked message that was given back is given up chunk by chunk, in its order."""
+    rig = rig_of(KeyPolicy(dead_letter_after=1))
+    for index in range(2):
+        rig.chunk(1 + index, A, "u", index, 2)
+    assert rig.got("c1") == [1, 2]
+    rig.nack("c1", 1, 2)
+    assert publish(rig) == [1, 2]
+    assert rig.acked_upstream() == [1, 2]
+    rig.entries(A, 3)
+    assert rig.got("c1") == [3]

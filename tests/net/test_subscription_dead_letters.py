@@ -1,0 +1,216 @@
+"""Messages with too many attempts on the wire: what is published where, and the ack behind the receipt."""
+
+from __future__ import annotations
+
+import pytest
+
+from proxy.core.explain import SlotState, explain_slot
+from proxy.errors import UpstreamError, UpstreamUnavailable
+from proxy.net.subscription.dead_letters import RECEIPT_S_MAX, topic_by_template
+from proxy.wire import pulsar_pb2 as pb
+from proxy.wire.codecs import compress, opened_payload
+from proxy.wire.metadata import build_tail, peek, verify_checksum
+from tests.net.subscription_rig import SubscriptionRig, Worker
+from tests.net.subscription_rig_broker import LEDGER, TOPIC, T, batch, single
+from tests.net.test_subscription_join import out_of_order
+from tests.net.test_subscription_keys import asking
+
+GRAVE = TOPIC + "-s-DLQ"
+
+
+def rig_of(attempts: int = 2, **settings: object) -> tuple[SubscriptionRig, Worker]:
+    """A subscription whose messages have so many attempts, and its worker."""
+    rig = SubscriptionRig(dead_letter_after=attempts, **settings)
+    return rig, rig.worker("a", permits=50)
+
+
+def refuse(worker: Worker, entry: int = 0, times: int = 2) -> None:
+    """The worker gives back an entry, and acknowledges nothing."""
+    for _ in range(times):
+        found = next(message for message in worker.messages() if message.entry == entry)
+        worker.redeliver(found)
+
+
+def compressed(tail: bytes, compression: int) -> bytes:
+    """The same batch, as a producer that compresses sends it."""
+    metadata, _, start = peek(tail)
+    metadata.compression, metadata.uncompressed_size = compression, len(tail) - start  # type: ignore[assignment]
+    return build_tail(metadata, compress(compression, tail[start:]))
+
+
+def receipt(rig: SubscriptionRig) -> None:
+    """The broker has the oldest message that it was sent and has not confirmed."""
+    link = rig.link
+    sent = [command.send for command in link.log if command.type == T.SEND]
+    link.log = [command for command in link.log if command.type != T.SEND]
+    for command in sent:
+        if command.producer_id in link.producers:
+            link.producers[command.producer_id].stored(command.sequence_id)
+    rig.clock.settle()
+
+
+def properties(metadata: pb.MessageMetadata) -> dict[str, str]:
+    """By name."""
+    return {pair.key: pair.value for pair in metadata.properties}
+
+
+def test_the_original_is_acknowledged_when_the_copy_has_its_receipt() -> None:
+    """The copy has key, payload and properties of the original, and says where it came from as Java's client does."""
+    rig, worker = rig_of()
+    own = pb.KeyValue(key="own", value="v")
+    rig.link.deliver((0, single("k", b"poison", properties=[own], event_time=5, schema_version=b"1")), (1, single("k")))
+    refuse(worker)
+    assert rig.brokers.others == [GRAVE]
+    (tail,) = rig.link.published
+    metadata, _, start = peek(tail)
+    assert verify_checksum(tail)
+    assert (tail[start:], metadata.partition_key, metadata.event_time) == (b"poison", b"k", 5)
+    assert (metadata.producer_name, metadata.schema_version) == (b"gateway-1", b"")
+    assert properties(metadata) == {
+        "own": "v",
+        "REAL_TOPIC": TOPIC,
+        "REAL_SUBSCRIPTION": "s",
+        "ORIGIN_MESSAGE_ID": f"{LEDGER}:0:-1",
+        "ORIGIN_MESSAGE_IDY_TIME": f"{LEDGER}:0:-1",
+    }
+    worker.messages()
+    rig.link.deliver((2, single("k")))
+    assert worker.messages() == []
+    assert rig.link.acked() == []
+    receipt(rig)
+    assert rig.link.acked() == [(LEDGER, 0)]
+    assert worker.entries() == [2]
+
+
+@pytest.mark.parametrize("compression", [pb.NONE, pb.ZSTD])
+def test_a_message_of_a_batch_is_published_alone(compression: int) -> None:
+    """With its own key and payload, compressed as its batch was; its neighbours stay."""
+    rig, worker = rig_of(attempts=1, key_window=1)
+    rig.link.deliver((0, compressed(batch([("k", b"good"), ("k", b"poison"), ("k", b"fine")]), compression)))
+    seen = []
+    while messages := worker.messages():
+        (message,) = messages
+        seen += message.payloads
+        (worker.redeliver if message.payloads == [b"poison"] else worker.ack)(message)
+        if rig.link.published and seen[-1] != b"fine":
+            receipt(rig)
+    assert seen == [b"good", b"poison", b"fine"]
+    (tail,) = rig.link.published
+    metadata, _, start = peek(tail)
+    assert not metadata.HasField("num_messages_in_batch")
+    assert metadata.partition_key == b"k"
+    assert metadata.compression == compression
+    assert opened_payload(tail, start, compression, metadata.uncompressed_size, 99) == b"poison"
+    assert properties(metadata)["ORIGIN_MESSAGE_ID"] == f"{LEDGER}:0:-1:1"
+    assert rig.link.acked()[-1] == (LEDGER, 0)
+
+
+def test_while_the_topic_is_unavailable_the_key_waits_and_says_why() -> None:
+    """Others go on; it is tried again, and nothing is lost."""
+    rig, worker = rig_of()
+    rig.brokers.others_error = UpstreamError("not authorized to produce", pb.AuthorizationError)
+    rig.link.deliver((0, single("k")), (1, single("k")))
+    refuse(worker)
+    worker.messages()
+    slot = rig.subscription.state.dispatcher.diversions.held
+    (held,) = slot
+    rig.link.deliver((3, single("other")))
+    assert worker.entries() == [3]
+    told = explain_slot(rig.subscription.state.dispatcher, held, rig.clock.now())
+    assert told.state is SlotState.DEAD_LETTER
+    assert "not authorized to produce" in told.unblocks
+    rig.clock.advance(1)
+    assert len(rig.brokers.others) > 2
+    assert rig.link.acked() == []
+    rig.brokers.others_error = None
+    rig.clock.advance(3)
+    receipt(rig)
+    assert rig.link.acked() == [(LEDGER, 0)]
+    assert rig.subscription.state.dispatcher.diversions.trouble == ""
+
+
+@pytest.mark.parametrize("how", ["lost", "refused", "silent"])
+def test_what_had_no_receipt_is_published_again(how: str) -> None:
+    """The producer is made anew after a pause."""
+    rig, worker = rig_of()
+    rig.link.deliver((0, single("k", b"poison")))
+    refuse(worker)
+    ((number, producer),) = rig.link.producers.items()
+    if how == "lost":
+        rig.link.lose()
+        rig.brokers.new_link()
+    elif how == "refused":
+        producer.not_stored(0, UpstreamError("message too large", pb.NotAllowedError))
+    else:
+        rig.clock.advance(RECEIPT_S_MAX)
+    rig.clock.advance(1)
+    assert number not in rig.link.producers or how == "lost"
+    assert rig.link.acked() == []
+    receipt(rig)
+    assert rig.link.acked() == [(LEDGER, 0)]
+    assert len(rig.link.published) == (1 if how == "lost" else 2)
+
+
+def test_what_has_no_receipt_at_the_end_is_the_brokers_again() -> None:
+    """The last worker leaves: the producer is closed, and a late receipt acknowledges nothing."""
+    rig, worker = rig_of()
+    rig.link.deliver((0, single("k")))
+    refuse(worker)
+    (producer,) = rig.link.producers.values()
+    worker.close()
+    assert rig.count == 0
+    assert rig.link.producers == {}
+    producer.stored(0)
+    rig.clock.settle()
+    assert rig.link.acked() == []
+
+
+def test_events_tell_of_dead_letters_once_a_turn() -> None:
+    """Which, whence, and after how many attempts."""
+    rig, worker = rig_of(attempts=1)
+    ear = rig.subscriptions.events.listen(lambda: None)
+    rig.link.deliver((0, single("k")), (1, single("j")))
+    worker.redeliver(*worker.messages())
+    receipt(rig)
+    (event,) = [event for event in ear.take()[1] if event.kind == "dead_letters"]
+    assert event.facts["messages_count"] == 2
+    assert [told["message"] for told in event.facts["messages"]] == [f"{LEDGER}:0:-1", f"{LEDGER}:1:-1"]
+
+
+def test_a_consumer_may_choose_the_number_where_the_operator_has_dead_letters() -> None:
+    """The gateway publishes with its own rights: a client alone cannot make it do so."""
+    rig = SubscriptionRig()
+    worker = rig.subscribe("a", metadata=asking(dead_letter_after=3))
+    code, text = worker.error()
+    assert code == pb.NotAllowedError
+    assert "ask its operator" in text
+    rig = SubscriptionRig(key_policies=("orders s dead_letter_after=5",))
+    worker = rig.worker("a", permits=9, metadata=asking(dead_letter_after=1))
+    rig.link.deliver((0, single("k")))
+    refuse(worker, times=1)
+    assert len(rig.link.published) == 1
+
+
+def test_without_order_no_number_of_attempts_can_be_asked_for() -> None:
+    """As for the other policies of keys."""
+    rig = SubscriptionRig(dead_letter_after=5)
+    worker = rig.subscribe("a", keySharedMeta=out_of_order(), metadata=asking(dead_letter_after=1))
+    assert worker.error()[0] == pb.NotAllowedError
+
+
+def test_a_subscription_is_not_led_to_another_namespace_by_its_name() -> None:
+    """Its name is any text; the topic's is not."""
+    made = topic_by_template("{topic}-{subscription}-DLQ", TOPIC, "../x/y {topic}")
+    assert made == TOPIC + "-..%2Fx%2Fy%20%7Btopic%7D-DLQ"
+    assert topic_by_template("persistent://ops/dead/all", TOPIC, "s") == "persistent://ops/dead/all"
+
+
+def test_a_broker_that_went_away_is_no_receipt() -> None:
+    """A producer that could not be made is none either."""
+    rig, worker = rig_of()
+    rig.brokers.others_error = UpstreamUnavailable("no broker")
+    rig.link.deliver((0, single("k")))
+    refuse(worker)
+    rig.clock.advance(100)
+    assert rig.link.acked() == []
+    assert rig.link.published == []
