@@ -17,6 +17,7 @@ from admin_api.replicas import ReplicasKnown, pass_on_elsewhere
 from admin_api.routes.configuration import configuration_routes
 from admin_api.routes.console import console_routes
 from admin_api.routes.events import event_routes
+from admin_api.routes.group_topics import group_topic_routes
 from admin_api.routes.groups import group_routes
 from admin_api.routes.health import health_routes
 from admin_api.routes.legs import leg_routes
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 
     from admin_api.access.tokens import Tokens
     from admin_api.metrics.families import Histograms
-    from admin_api.ports import GatewayControl, GatewayView, OtherReplicas, WorkerSockets
+    from admin_api.ports import GatewayControl, GatewayView, GroupTopics, OtherReplicas, WorkerSockets
     from admin_api.ports_metrics import MetricsView
     from admin_api.pulsar.proxying import BrokerAdmin
 
@@ -65,6 +66,7 @@ def admin_app(
     tokens: Tokens | None = None,
     metrics_open: bool = True,
     others: OtherReplicas | None = None,
+    group_topics: GroupTopics | None = None,
     gateway: str = "",
 ) -> FastAPI:
     """Combine the routes; /docs shows them. FastAPI's own documentation pages are off: they load other sites' scripts.
@@ -73,7 +75,8 @@ def admin_app(
     with `broker_writes`. With `metrics` they are at ``/metrics``; see `metrics_routes`. With `loopback` (the server
     listens there) requests for other names are refused. With `sockets` there are WebSocket workers, also for pages of
     `socket_origins`. With `tokens` every caller needs a token, except for health, workers and, with `metrics_open`,
-    metrics. With `others` the answers are about all replicas. `gateway` is the name that each answer gives in a header.
+    metrics. With `others` the answers are about all replicas; `group_topics` are those of their
+    groups. `gateway` is the name that each answer gives in a header.
     """
     app = AdminApp(title="Keyline", version=version, description=DESCRIPTION, openapi_url=None, redirect_slashes=False)
     app.gateway = gateway
@@ -90,6 +93,7 @@ def admin_app(
     app.include_router(_document_routes(app))
     app.include_router(health_routes(view))
     _include_subscriptions(app, view, control, read_only=read_only)
+    app.include_router(group_topic_routes(group_topics, read_only=read_only))
     app.include_router(producer_routes(view))
     app.include_router(configuration_routes(view))
     app.include_router(login_routes(tokens))

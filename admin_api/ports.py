@@ -103,6 +103,16 @@ class GatewayView(Protocol):
         """Every setting in effect, secrets masked."""
 
 
+class GroupTopics(Protocol):
+    """The topics that replicas made for their groups."""
+
+    def page(self, after: str | None, limit: int, answered: Callable[[Any], None]) -> None:
+        """Look at some, by name; `answered` gets a page, or an error to raise."""
+
+    def remove(self, topic: str, by: str, answered: Callable[[Exception | None], None]) -> None:
+        """Remove one that no replica needs, ordered `by` someone; `answered` gets an error to raise, or None."""
+
+
 class Saying(Protocol):
     """Where an answer to another replica goes."""
 

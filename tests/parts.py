@@ -117,7 +117,7 @@ PARTS: Final = (
     Part(
         "restarts",
         "SIGKILL and rolling restarts of gateways, replicas, brokers and workers under load",
-        18,
+        20,
         (
             "tests/integration/test_kills.py",
             "tests/integration/test_rolling_restart.py",

@@ -41,6 +41,7 @@ ROOMS: Final[dict[str, tuple[str, ...]]] = {
     "proxy.net.subscription": ("proxy.wire", "proxy.core", "proxy", "proxy.net", "proxy.net.broker"),
     "proxy.net.group": (
         "proxy.wire",
+        "proxy",
         "proxy.core",
         "proxy.groups",
         "proxy.net",

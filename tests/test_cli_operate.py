@@ -13,9 +13,11 @@ from typer.testing import CliRunner, Result
 
 from admin_api.server import AdminServer
 from proxy.cli.main import app
+from proxy.errors import Conflict
 from proxy.groups.messages import FindLeader, LeaseStreams, Report, SessionId, Version
 from tests.admin_api.rig import AdminRig
 from tests.admin_api.test_deployment import OwnerRig
+from tests.admin_api.test_group_topics import TOPIC, Topics
 from tests.admin_api.test_groups import GROUP, GroupsRig
 from tests.admin_api.test_producers import ProducersRig
 from tests.admin_api.test_routes import draining_rig
@@ -152,6 +154,19 @@ def test_replicas_are_a_table_in_owner_mode() -> None:
     refused = run(AdminRig(), "replicas")
     assert refused.exit_code == 1
     assert "groups_mode=owner" in refused.output
+
+
+def test_topics_of_groups_are_a_table_and_one_can_be_removed() -> None:
+    """With what the broker says of each, and of the one that is not removed."""
+    topics = Topics()
+    rig = AdminRig(app_options={"group_topics": topics})
+    text = printed(rig, "group-topics")
+    assert "1 topics of groups in public/default" in text
+    assert f"{TOPIC} group no: `--remove` removes it" in " ".join(text.split())
+    assert f"{TOPIC} has no records any more" in printed(rig, "group-topics", "--remove", TOPIC)
+    topics.problem = Conflict("a replica uses it")
+    refused = run(rig, "group-topics", "--remove", TOPIC)
+    assert (refused.exit_code, "a replica uses it" in refused.output) == (1, True)
 
 
 def test_groups_of_the_leader_show_all_replicas() -> None:

@@ -28,6 +28,8 @@ from admin_api.schemas.problem import Problem
 from proxy.errors import Conflict
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from admin_api.ports import GatewayControl
 
 
@@ -40,16 +42,11 @@ def order_routes(control: GatewayControl, *, read_only: bool) -> APIRouter:
     """Make the routes of orders; with `read_only` all are refused."""
     errors: dict[int | str, dict[str, Any]] = {code: {"model": Problem} for code in (400, 403, 404)}
 
-    async def allowed(request: Request) -> None:
-        if read_only:
-            raise Forbidden("this gateway takes no orders: its setting admin_read_only is true")
-        check_origin(request)
-
     router = APIRouter(
         prefix="/api/v1",
         tags=["orders"],
         responses=errors,
-        dependencies=[Depends(allowed)],
+        dependencies=[Depends(orders_allowed(read_only=read_only))],
         route_class=NamesRoute,
         max_body_size=BODY_BYTES_MAX,
     )
@@ -58,6 +55,17 @@ def order_routes(control: GatewayControl, *, read_only: bool) -> APIRouter:
     _orders_to_groups(router, control)
     _orders_to_replicas(router, control)
     return router
+
+
+def orders_allowed(*, read_only: bool) -> Callable[[Request], Awaitable[None]]:
+    """Make what refuses orders: all with `read_only`, else those of other sites' pages. It raises `Forbidden`."""
+
+    async def allowed(request: Request) -> None:
+        if read_only:
+            raise Forbidden("this gateway takes no orders: its setting admin_read_only is true")
+        check_origin(request)
+
+    return allowed
 
 
 def _orders_to_subscriptions(router: APIRouter, control: GatewayControl) -> None:

@@ -177,3 +177,30 @@ class Replayed(BaseModel):
     """The subscription's cursor was moved, while no replica delivered anything."""
 
     subscription: str
+
+
+class GroupTopic(BaseModel):
+    """A topic that replicas made."""
+
+    topic: str
+    kind: Literal["group", "deployment", "mail"] = Field(
+        description="group: the records of a group; deployment: those of owner mode, with the orders of operators; "
+        "mail: messages between replicas, which are not stored."
+    )
+    in_use_because: str | None = Field(
+        description="Why it is not removed, for a group's in the broker's words; null if no replica is in its group."
+    )
+
+
+class GroupTopics(BaseModel):
+    """Topics that replicas made."""
+
+    namespace: str = Field(description="`groups_namespace`.")
+    topics: list[GroupTopic]
+    next: str | None = Field(description="`after` of the next page; null behind the last one.")
+
+
+class TopicRemoved(BaseModel):
+    """Nothing of a group is stored any more; the broker deletes the empty topic."""
+
+    topic: str

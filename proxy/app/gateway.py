@@ -35,12 +35,12 @@ from proxy.app.owner_mode import owner_mode_of
 from proxy.app.parts import (
     broker_settings,
     event_topic_of,
+    group_topics_of,
     groups_of,
     journal_of,
     picked,
     rivals_of,
     session_settings,
-    sweep_of,
 )
 from proxy.app.proxy_role import proxy_role_of
 from proxy.app.security import Certificates, tokens
@@ -115,7 +115,7 @@ class Gateway:
             events.event_recorder = self._journal.journal
         self._event_topic = event_topic_of(config, events, clock)
         replica = _replica_of(self._groups, owner)
-        self._sweep = sweep_of(config, replica, self._brokers, clock)
+        self._sweep, self._group_topics = group_topics_of(config, replica, self._brokers, clock, events)
         self._elections = ProducerElections(
             clock, events, picked(ElectionSettings, config), rivals_of(config, replica, self._brokers, clock)
         )
@@ -179,6 +179,7 @@ class Gateway:
                 tokens=tokens(config),
                 metrics_open=config.security.metrics_open,
                 others=None if owner is None else owner.others,
+                group_topics=self._group_topics,
                 gateway=serving.replica_name,
             ),
             limits.keep_alive_s,
@@ -327,6 +328,8 @@ class Gateway:
         self._elections.close()
         if self._sweep is not None:
             self._sweep.close()
+        if self._group_topics is not None:
+            self._group_topics.close()
         complete = drained.is_set()  # once the subscriptions are closed there is nothing pending either
         if self._groups is not None:
             self._groups.close()

@@ -16,6 +16,7 @@ from proxy.net.election.rivals import ProducerRivals, rivals_topic
 from proxy.net.group.groups import Groups
 from proxy.net.group.settings import GroupSettings
 from proxy.net.group.sweep import GroupSweep
+from proxy.net.group.topics import GroupTopics
 from proxy.net.handshake import TargetPolicy
 from proxy.net.mail.shared import PulsarSharedMail
 from proxy.net.session.settings import SessionSettings
@@ -85,11 +86,17 @@ def rivals_of(config: Config, replica: str | None, brokers: Brokers, clock: AioC
     return ProducerRivals(replica, PulsarSharedMail(topic, replica, brokers, clock), clock)
 
 
-def sweep_of(config: Config, replica: str | None, brokers: Brokers, clock: AioClock) -> GroupSweep | None:
-    """Make what removes topics of former groups, in both modes: a deployment may have changed its mode."""
+def group_topics_of(
+    config: Config, replica: str | None, brokers: Brokers, clock: AioClock, events: Events
+) -> tuple[GroupSweep | None, GroupTopics | None]:
+    """Make what removes topics of former groups: by itself, and for operators; None for a gateway that is alone.
+
+    In both modes: a deployment may have changed its mode.
+    """
     if replica is None:
-        return None
-    return GroupSweep(picked(GroupSettings, config).groups_namespace, replica, brokers, clock)
+        return None, None
+    namespace = picked(GroupSettings, config).groups_namespace
+    return GroupSweep(namespace, replica, brokers, clock), GroupTopics(namespace, brokers, clock, events)
 
 
 def journal_of(config: Config, clock: AioClock) -> JournalService | None:

@@ -51,6 +51,14 @@ def replicas(answer: dict[str, Any]) -> Table:
     return made
 
 
+def topics(answer: dict[str, Any]) -> Table:
+    """One row for each topic that replicas made for their groups."""
+    made = table(f"{len(answer['topics'])} topics of groups in {answer['namespace']}", ("topic", "is", "in use"))
+    for row in answer["topics"]:
+        add(made, row["topic"], row["kind"], row["in_use_because"] or "no: `--remove` removes it")
+    return made
+
+
 def streams(answer: dict[str, Any]) -> Table:
     """The streams that the replica has, or releases."""
     item = answer["summary"]

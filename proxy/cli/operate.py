@@ -31,6 +31,8 @@ from proxy.cli.orders import ORDERS
 if TYPE_CHECKING:
     from proxy.cli.admin_client import AdminClient
 
+REMOVAL_S_MAX = 60.0
+"""The gateway waits for half a minute whether a replica of the group shows itself."""
 NAME_BOTH = "name the subscription after the topic, or neither"
 
 preview_commands = typer.Typer(help="Show what a join or a leave would move. Nothing changes.", no_args_is_help=True)
@@ -122,6 +124,23 @@ def replicas(
         )
 
 
+def group_topics(
+    remove: Annotated[
+        str, typer.Option("--remove", metavar="TOPIC", help="Remove this one, if no replica is in its group.")
+    ] = "",
+    as_json: AsJson = False,  # noqa: FBT002
+    watch: Watch = 0,
+    url: Url = LOCAL,
+) -> None:
+    """Show the topics that replicas made for their groups, and why each is in use. Or remove one of a former group."""
+    if not remove:
+        show(url, _pages("/group-topics", "topics"), group_tables.topics, as_json=as_json, watch_s=watch)
+        return
+    with ordering(url) as ask:
+        ask("DELETE", f"/group-topics/{quote(remove, safe='')}", timeout_s=REMOVAL_S_MAX)
+        typer.echo(f"{remove} has no records any more; the broker deletes the empty topic")
+
+
 def explain(
     topic: Topic,
     subscription: SubscriptionName,
@@ -211,7 +230,7 @@ def preview_leave(
     show(url, lambda client: client.ask("GET", path, query={"worker": worker}), tables.preview, as_json=as_json)
 
 
-READS: tuple[Callable[..., None], ...] = (stats, explain, stuck, pending, producers, groups, replicas)
+READS: tuple[Callable[..., None], ...] = (stats, explain, stuck, pending, producers, groups, group_topics, replicas)
 
 
 def add_commands(app: typer.Typer) -> None:

@@ -148,10 +148,17 @@ def unsubscribe(consumer_id: int, request_id: int) -> bytes:
     return encode_command(BaseCommand(type=BaseCommand.UNSUBSCRIBE, unsubscribe=body))
 
 
-def list_topics(namespace: str, pattern: str, request_id: int) -> bytes:
-    """Asks for the persistent topics of a namespace whose local names match; brokers may answer with all of them."""
-    body = pb.CommandGetTopicsOfNamespace(
-        request_id=request_id, namespace=namespace, topics_pattern=f"persistent://{namespace}/{pattern}"
+def list_topics(namespace: str, prefix: str, request_id: int, *, stored: bool) -> bytes:
+    """Asks for the topics of a namespace whose local names begin so; brokers may answer with all of them.
+
+    `stored` topics are persistent, others not.
+    """
+    kind = pb.CommandGetTopicsOfNamespace
+    body = kind(
+        request_id=request_id,
+        namespace=namespace,
+        mode=kind.PERSISTENT if stored else kind.NON_PERSISTENT,
+        topics_pattern=f"{'persistent' if stored else 'non-persistent'}://{namespace}/{prefix}.*",
     )
     return encode_command(BaseCommand(type=BaseCommand.GET_TOPICS_OF_NAMESPACE, getTopicsOfNamespace=body))
 

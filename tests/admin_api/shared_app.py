@@ -9,7 +9,7 @@ from fastapi import FastAPI
 
 from admin_api.app import admin_app
 
-BEHIND = ("view", "control", "tokens", "metrics", "broker")
+BEHIND = ("view", "control", "tokens", "metrics", "broker", "group_topics")
 """What an application asks, of its arguments; all others are part of it."""
 
 _made: dict[tuple[object, ...], SharedApp] = {}

@@ -120,6 +120,8 @@ TABLE = [
     Row("PUT", f"{SUBSCRIPTION}/owner", OPERATOR, {"replica": None}),
     Row("POST", "/api/v1/deployment/replicas/here/drain", OPERATOR),
     Row("DELETE", "/api/v1/deployment/replicas/here/drain", OPERATOR),
+    Row("GET", "/api/v1/group-topics", OPERATOR),
+    Row("DELETE", "/api/v1/group-topics/{topic}", ADMIN),
     Row("POST", "/api/v1/whatever/comes", VIEWER),
     Row("TRACE", "/api/v1/subscriptions", VIEWER),
     Row("PUT", f"{SUBSCRIPTION}/ordering-mode", ADMIN, {"ordering_mode": "draining_hashes"}),

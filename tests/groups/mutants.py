@@ -18,6 +18,8 @@ MEMBER: Final = "proxy/net/group/member.py"
 ASSIGNMENT: Final = "proxy/net/group/assignment.py"
 TOPIC: Final = "proxy/net/group/topic.py"
 SWEEP: Final = "proxy/net/group/sweep.py"
+LOOK: Final = "proxy/net/group/topic_look.py"
+GROUP_TOPICS: Final = "proxy/net/group/topics.py"
 READER: Final = "proxy/net/group/topic_reader.py"
 PRODUCER: Final = "proxy/net/broker/producer.py"
 ELECTION: Final = "proxy/producers/election.py"
@@ -28,6 +30,7 @@ STREAMS_HERE: Final = "proxy/core/streams_here.py"
 PROTOCOL: Final = " ".join(f"tests/groups/test_{name}.py" for name in ("session", "leader", "manager", "lives"))
 TOPIC_TESTS: Final = "tests/net/test_group_topic.py"
 SWEEP_TESTS: Final = "tests/net/test_group_sweep.py"
+GROUP_TOPICS_TESTS: Final = "tests/net/test_group_topics.py"
 PAUSES: Final = "tests/groups/test_pauses.py"
 ASSIGNMENT_TESTS: Final = "tests/net/test_group_assignment.py"
 RIVALRY: Final = "tests/producers/test_election.py tests/producers/test_rivals.py tests/net/test_producer_rivals.py"
@@ -505,16 +508,16 @@ MUTANTS = (
     ),
     _mutant(
         "a topic is swept at once",
-        SWEEP,
-        "self._timer = self._clock.call_later(self._timing.alone_s, lambda: self._alone(due))",
-        "self._timer = self._clock.call_later(0.0, lambda: self._alone(due))",
+        LOOK,
+        "self._timer = self._clock.call_later(timing.alone_s, lambda: self._alone(due + timing.late_s))",
+        "self._timer = self._clock.call_later(0.0, lambda: self._alone(due + timing.late_s))",
         SWEEP_TESTS,
     ),
     _mutant(
         "a replica that stood still sweeps a topic",
-        SWEEP,
-        "if self._clock.now() > due + self._timing.late_s:",
-        "if self._clock.now() < due:",
+        LOOK,
+        "if self._clock.now() > latest:",
+        "if self._clock.now() > latest + 1_000:",
         SWEEP_TESTS,
     ),
     _mutant(
@@ -523,5 +526,26 @@ MUTANTS = (
         "self._done = {group_topic_name(namespace, DEPLOYMENT)}",
         "self._done: set[str] = set()",
         SWEEP_TESTS,
+    ),
+    _mutant(
+        "an operator may remove the deployment's topic",
+        GROUP_TOPICS,
+        "if kind in _KEPT:",
+        "if kind is MAIL:",
+        GROUP_TOPICS_TESTS,
+    ),
+    _mutant(
+        "a topic that is not there is made in order to remove it",
+        GROUP_TOPICS,
+        "elif self._topic not in names:",
+        "elif not names:",
+        GROUP_TOPICS_TESTS,
+    ),
+    _mutant(
+        "a list keeps the producers of the topics that it looks at",
+        LOOK,
+        "if self._removes is None:",
+        "if self._over is None:",
+        GROUP_TOPICS_TESTS,
     ),
 )

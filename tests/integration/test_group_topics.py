@@ -6,11 +6,13 @@ The broker deletes what is unused within seconds here, and a minute by default.
 from __future__ import annotations
 
 import asyncio
+import json
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Any
+from urllib.parse import quote
 
 import httpx
 import pulsar
@@ -25,6 +27,7 @@ from proxy.limits import Limits
 from proxy.net.broker.directory import Brokers
 from proxy.net.broker.settings import BrokerSettings
 from proxy.net.group.sweep import GroupSweep, SweepTiming
+from proxy.net.group.topic_look import LookTiming
 from proxy.net.group.topic_name import group_topic_name
 from tests.integration.conditions import eventually
 from tests.integration.conftest import StartGateway
@@ -34,7 +37,7 @@ NAMESPACE = "public/default"
 SUBSCRIPTION = "billing"
 MESSAGES = 200
 SWEPT_S_MAX = 90.0
-TIMING = SweepTiming(first_s=0.1, every_s=1.0, alone_s=8.0)
+TIMING = SweepTiming(first_s=0.1, every_s=1.0, look=LookTiming(alone_s=8.0))
 """A member takes its producer back within some 5 s."""
 
 pytestmark = [pytest.mark.slow, pytest.mark.broker]
@@ -183,3 +186,58 @@ def test_what_crashed_replicas_left_is_swept_and_nothing_else(
             administer(broker, "PUT", names[alive], "unload")
             eventually(lambda: leading(living, alive), "the living group")
         assert names[alive] in topics(broker)
+
+
+def test_operators_list_topics_and_remove_those_of_former_groups(
+    broker: PulsarStandalone, gateways: list[KeylineGateway], new_topic: Callable[[str], str]
+) -> None:
+    """At any replica; of a living group with the reason why not, and its deliveries go on."""
+    crashed, living = gateways
+    dead, alive = new_topic("dead"), new_topic("alive")
+    names = {topic: group_topic_name(NAMESPACE, GroupId(topic, SUBSCRIPTION)) for topic in (dead, alive)}
+    taken: list[int] = []
+    with ExitStack() as ends:
+        ends.enter_context(worker(living, alive, taken.append))
+        ends.enter_context(worker(crashed, dead))
+        eventually(lambda: leading(crashed, dead) and leading(living, alive), "streams")
+        assert all(in_use(living)[name] for name in names.values()), "both groups have a member"
+        crashed.kill()
+        eventually(lambda: in_use(living)[names[dead]] is None, "the broker to know of the crash")
+        assert in_use(living)[names[alive]]
+        refused = remove(living, names[alive])
+        assert (refused.status_code, f"{names[alive]} is not removed" in refused.text) == (409, True), refused.text
+        removed = remove(living, names[dead])
+        assert removed.status_code == 200, removed.text
+        eventually(lambda: names[dead] not in topics(broker), "the broker to delete the empty topic")
+        assert remove(living, names[dead]).status_code == 404
+        assert names[dead] not in topics(broker), "the order makes no topic"
+        assert f"order=remove topic topic={names[dead]}" in orders(living)
+        client = pulsar.Client(broker.service_url, logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Error))
+        ends.callback(client.close)
+        client.create_producer(alive).send(b"7", partition_key="k")
+        eventually(lambda: taken == [7], "deliveries of the living group")
+
+
+def in_use(gateway: KeylineGateway) -> dict[str, str | None]:
+    """All topics of groups, with why each is in use."""
+    answer = httpx.get(f"{gateway.admin_url}/api/v1/group-topics", trust_env=False, timeout=30.0).json()
+    return {row["topic"]: row["in_use_because"] for row in answer["topics"]}
+
+
+def remove(gateway: KeylineGateway, topic: str) -> httpx.Response:
+    """Order the removal of one."""
+    url = f"{gateway.admin_url}/api/v1/group-topics/{quote(topic, safe='')}"
+    return httpx.delete(url, trust_env=False, timeout=60.0)
+
+
+def orders(gateway: KeylineGateway) -> list[str]:
+    """What the gateway's events say that operators ordered."""
+    found = []
+    url = f"{gateway.admin_url}/api/v1/events"
+    with httpx.stream("GET", url, headers={"last-event-id": "0"}, trust_env=False, timeout=30.0) as answer:
+        for line in answer.iter_lines():
+            event = json.loads(line.removeprefix("data: ")) if line.startswith("data: ") else {}
+            if event.get("kind") == "operator_order":
+                found.append(f"order={event['facts']['order']} topic={event['topic']}")
+                break
+    return found

@@ -15,6 +15,7 @@ from tests.net.gateway_rig import PlayedBroker, close_producer
 
 NAMESPACE = "public/default"
 TIMING = SweepTiming()
+LOOK = TIMING.look
 TOPIC = group_topic_name(NAMESPACE, GroupId("persistent://public/default/orders", "billing"))
 
 
@@ -67,7 +68,7 @@ def test_a_topic_that_nobody_wants_is_removed(rig: Rig) -> None:
     (command,) = rig.listed("persistent://public/default/orders", group_topic_name(NAMESPACE, DEPLOYMENT), TOPIC)
     assert (command.producer.topic, command.producer.producer_access_mode) == (TOPIC, pb.Exclusive)
     rig.broker.grant(command)
-    rig.broker.live(TIMING.alone_s - 1.0)
+    rig.broker.live(LOOK.alone_s - 1.0)
     assert rig.asked() == []
     rig.broker.clock.advance(1.0)
     rig.removed()
@@ -89,8 +90,8 @@ def test_a_topic_of_a_group_with_a_member_stays(rig: Rig, how: str) -> None:
         elif how == "stopped":
             rig.sweep.close()
         else:
-            rig.broker.clock.oversleep(TIMING.alone_s + TIMING.late_s)
-    rig.broker.live(2 * TIMING.alone_s)
+            rig.broker.clock.oversleep(LOOK.alone_s + LOOK.late_s)
+    rig.broker.live(2 * LOOK.alone_s)
     assert {command.type for command in rig.asked()} <= {T.CLOSE_PRODUCER}
     if how != "stopped":
         assert [command.type for command in rig.listed(TOPIC)] == [T.PRODUCER], "it is looked at again"

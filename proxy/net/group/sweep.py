@@ -1,10 +1,7 @@
 """Removes the topics of groups that no replica is in any more, because the last ones crashed or were cut off.
 
-Problem: what a crashed replica left, no replica of the group removes, and a topic cannot be asked whose it is. Rule: of
-a group that has a member one has the topic's exclusive producer, or waits for it, and brokers refuse it to others who
-ask with access mode Exclusive. Where it is given it is kept for a while. A member that the broker forgot, as it does at
-an unload, takes it away meanwhile, as it does with a leader that says nothing (`GroupMember`). If none does, the group
-has no member, and its topic is removed. A member that comes later begins a new group.
+Problem: what a crashed replica left, no replica of the group removes, and a topic cannot be asked whose it is. So it is
+looked whether the group has a member (`topic_look`).
 
 Every replica looks now and then, at moments of its own; two that look at the same topic exclude each other.
 """
@@ -12,24 +9,19 @@ Every replica looks now and then, at moments of its own; two that look at the sa
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 from zlib import crc32
 
 import structlog
 
 from proxy.groups.bundles import DEPLOYMENT
-from proxy.net.broker.producer import GatewayProducer
+from proxy.net.group.topic_list import list_topics
+from proxy.net.group.topic_look import LookTiming, TopicLook
 from proxy.net.group.topic_name import TOPIC_PREFIX, group_topic_name
-from proxy.net.group.topic_removal import GroupTopicRemoval
-from proxy.net.mail.group_mail import topic_of_all
-from proxy.wire import commands
-from proxy.wire import pulsar_pb2 as pb
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from proxy.net.ports import BrokerDirectory, BrokerLink, Clock, Timer
+    from proxy.net.ports import BrokerDirectory, Clock, Timer
 
 log = structlog.get_logger("keyline.groups")
 
@@ -46,10 +38,7 @@ class SweepTiming:
     first_s: float = 60.0
     """From the start to the first look, and up to as much again, by the replica's name."""
     every_s: float = 3_600.0
-    alone_s: float = 30.0
-    """How long no replica takes the producer of a group that has no member. A member does within some 5 s."""
-    late_s: float = 3.0
-    """A replica that is later than that stood still, and knows nothing of what happened meanwhile."""
+    look: LookTiming = field(default_factory=LookTiming)
 
 
 class GroupSweep:
@@ -68,7 +57,7 @@ class GroupSweep:
         """What is not looked at again: a broker may be configured not to delete it."""
         self._failures = 0
         self._waiting: deque[str] = deque()
-        self._looks: set[_Look] = set()
+        self._looks: set[TopicLook] = set()
         self._timer: Timer | None = None
 
     def start(self) -> None:
@@ -88,95 +77,28 @@ class GroupSweep:
     def _ask(self) -> None:
         self._timer = self._clock.call_later(self._timing.every_s, self._ask)
         if not self._looks:
-            self._brokers.locate(topic_of_all(self._namespace), self._located)
+            list_topics(self._brokers, self._namespace, TOPIC_PREFIX, self._listed)
 
-    def _located(self, link: BrokerLink | Exception) -> None:
-        if isinstance(link, Exception):
-            self._listed(link)
-            return
-        link.request(
-            lambda request_id: commands.list_topics(self._namespace, f"{TOPIC_PREFIX}.*", request_id), self._listed
-        )
-
-    def _listed(self, reply: pb.BaseCommand | Exception) -> None:
-        if isinstance(reply, Exception):
+    def _listed(self, found: list[str] | Exception) -> None:
+        if isinstance(found, Exception):
             self._failures += 1
             last = self._failures >= FAILURES_MAX
-            log.warning("group topics not listed", namespace=self._namespace, reason=str(reply), again=not last)
+            log.warning("group topics not listed", namespace=self._namespace, reason=str(found), again=not last)
             if last:
                 self.close()
             return
         self._failures = 0
-        begin = f"persistent://{self._namespace}/{TOPIC_PREFIX}"
-        found = [topic for topic in reply.getTopicsOfNamespaceResponse.topics if topic.startswith(begin)]
         self._waiting.extend(topic for topic in found if topic not in self._done)
         self._go_on()
 
     def _go_on(self) -> None:
         while self._waiting and len(self._looks) < LOOKS_MAX:
-            self._looks.add(_Look(self._waiting.popleft(), self._brokers, self._clock, self._timing, self._looked))
+            topic = self._waiting.popleft()
+            self._looks.add(TopicLook(topic, self._brokers, self._clock, self._looked, removes=self._timing.look))
 
-    def _looked(self, look: _Look, *, removed: bool) -> None:
+    def _looked(self, look: TopicLook, problem: str | None) -> None:
         self._looks.discard(look)
-        if removed:
+        if problem is None:
             self._done.add(look.topic)
             log.info("topic of a former group removed", topic=look.topic)
         self._go_on()
-
-
-class _Look:
-    """At one topic. Implements `broker.producer.ProducerOwner`."""
-
-    def __init__(
-        self, topic: str, brokers: BrokerDirectory, clock: Clock, timing: SweepTiming, over: Callable[..., None]
-    ) -> None:
-        self.topic = topic
-        self._brokers = brokers
-        self._clock = clock
-        self._timing = timing
-        self._over = over
-        self._timer: Timer | None = None
-        self._removal: GroupTopicRemoval | None = None
-        self._producer = GatewayProducer(topic, pb.ProducerAccessMode.Exclusive, brokers, clock, self).open()
-
-    def close(self) -> None:
-        """End without a result."""
-        self._let_go()
-
-    # ---- ProducerOwner
-
-    def producer_ready(self, producer: GatewayProducer) -> None:
-        """As it says."""
-        del producer
-        due = self._clock.now() + self._timing.alone_s
-        self._timer = self._clock.call_later(self._timing.alone_s, lambda: self._alone(due))
-
-    def producer_stored(self, producer: GatewayProducer, sequence_id: int) -> None:
-        """It sends nothing."""
-
-    def producer_lost(self, producer: GatewayProducer, reason: str) -> None:
-        """The group has a member; or the broker cannot be reached."""
-        del producer, reason
-        self._end(removed=False)
-
-    # ---- within
-
-    def _alone(self, due: float) -> None:
-        if self._clock.now() > due + self._timing.late_s:
-            self._end(removed=False)
-        else:
-            self._removal = GroupTopicRemoval(self.topic, self._brokers, self._clock, self._removed)
-
-    def _removed(self, problem: str | None) -> None:
-        self._end(removed=problem is None)
-
-    def _end(self, *, removed: bool) -> None:
-        self._let_go()
-        self._over(self, removed=removed)
-
-    def _let_go(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-        if self._removal is not None:
-            self._removal.close()
-        self._producer.close()

@@ -18,15 +18,17 @@ if TYPE_CHECKING:
     from proxy.net.ports import BrokerDirectory, Clock, Timer
 
 UNUSED_S_MAX: Final = 60.0
+MAIL_PREFIX: Final = "keyline-groups-"
+"""How the names of inboxes begin, within their namespace."""
 
 
 def _prefix(namespace: str) -> str:
-    return f"non-persistent://{namespace}/keyline-groups"
+    return f"non-persistent://{namespace}/{MAIL_PREFIX}"
 
 
 def topic_of_all(namespace: str) -> str:
     """Name the topic of messages to all replicas, which is there as long as a replica is."""
-    return f"{_prefix(namespace)}-all"
+    return f"{_prefix(namespace)}all"
 
 
 class PulsarGroupMail:
@@ -71,12 +73,12 @@ class PulsarGroupMail:
 
     def send_all(self, data: bytes) -> None:
         """As the port says."""
-        self._send(f"{self._prefix}-all", data)
+        self._send(f"{self._prefix}all", data)
 
     # ---- within
 
     def _inbox(self, replica: str) -> str:
-        return f"{self._prefix}-{replica}"
+        return f"{self._prefix}{replica}"
 
     def _send(self, topic: str, data: bytes) -> None:
         outbox = self._outboxes.get(topic)
