@@ -21,6 +21,7 @@ from proxy.net.broker.directory import Brokers
 from proxy.net.broker.names import BrokerNames
 from proxy.net.broker.settings import BrokerSettings
 from proxy.net.election.elections import ElectionSettings, ProducerElections
+from proxy.net.session.services import SessionServices
 from proxy.net.session.session import ClientSession
 from proxy.net.session.settings import SessionSettings
 from proxy.net.subscription.directory import Subscriptions
@@ -197,22 +198,15 @@ class GatewayPath:
         elections = ProducerElections(clock, directory.events, ElectionSettings())
         settings = SessionSettings((parse_service_url(BROKER),), authorize_workers=False)
         names = BrokerNames(settings.brokers, clock)
+        services = SessionServices(
+            self.broker, clock, directory, elections, names, settings, Limits(), directory.slices
+        )
         self.spent_s = 0.0
         self._workers: list[Wire] = []
         self._granted: list[int] = []
         self._entry = 0
         for _ in range(worker_count):
-            session = ClientSession(
-                self.broker,
-                clock,
-                directory,
-                elections,
-                names,
-                settings,
-                Limits(),
-                lambda _ended: None,
-                directory.slices,
-            )
+            session = ClientSession(services, lambda _ended: None)
             self._workers.append(Wire(session))
             self._granted.append(0)
             self._tell([(self._workers[-1], frames_made.connect())])

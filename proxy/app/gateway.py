@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import time
-from functools import partial
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import structlog
@@ -54,6 +54,7 @@ from proxy.net.broker.directory import Brokers
 from proxy.net.broker.names import BrokerNames
 from proxy.net.broker.probe import BrokerProbe
 from proxy.net.election.elections import ElectionSettings, ProducerElections
+from proxy.net.session.services import SessionServices
 from proxy.net.session.sessions import Sessions
 from proxy.net.subscription.directory import Subscriptions
 from proxy.net.subscription.openings import Openings
@@ -119,11 +120,21 @@ class Gateway:
         self._elections = ProducerElections(
             clock, events, picked(ElectionSettings, config), rivals_of(config, replica, self._brokers, clock)
         )
-        new_sessions = partial(Sessions, connector, clock, self._subscriptions, self._elections, names, client_settings)
-        sessions = new_sessions(limits, subscriptions.slices, None if owner is None else owner.ways.onward)
+        services = SessionServices(
+            connector,
+            clock,
+            self._subscriptions,
+            self._elections,
+            names,
+            client_settings,
+            limits,
+            subscriptions.slices,
+            None if owner is None else owner.ways.onward,
+        )
+        sessions = Sessions(services)
         self._led_here: Sessions | None = None
         if owner is not None:
-            self._led_here = new_sessions(limits, subscriptions.slices, owner.ways.here_only, of_replicas=True)
+            self._led_here = Sessions(replace(services, make_elsewhere=owner.ways.here_only, of_replicas=True))
         """Of clients that other replicas led here."""
         self._server = GatewayServer(sessions, limits, loop)
         events.number_from(time.time_ns() // 1_000_000)  # more than in any earlier run

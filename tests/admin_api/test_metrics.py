@@ -29,6 +29,7 @@ from proxy.net.broker.names import BrokerNames
 from proxy.net.broker.settings import BrokerSettings
 from proxy.net.group.groups import Groups
 from proxy.net.group.settings import GroupSettings
+from proxy.net.session.services import SessionServices
 from proxy.net.session.sessions import Sessions
 from proxy.net.session.settings import SessionSettings
 from proxy.net.subscription.upstream import UpstreamState
@@ -91,14 +92,16 @@ class Gateway:
         self.elections = new_elections(self.clock, self.subscriptions.events)
         names = BrokerNames(session_settings.brokers, self.clock)
         self.sessions = Sessions(
-            connector,
-            self.clock,
-            self.subscriptions,
-            self.elections,
-            names,
-            session_settings,
-            self.limits,
-            self.subscriptions.slices,
+            SessionServices(
+                connector,
+                self.clock,
+                self.subscriptions,
+                self.elections,
+                names,
+                session_settings,
+                self.limits,
+                self.subscriptions.slices,
+            )
         )
         self.brokers = Brokers(connector, self.clock, BrokerSettings((BROKER,), "test"))
         self.collector = Collector(self.clock, lambda: 0, lambda: 0)

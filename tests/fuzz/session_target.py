@@ -14,6 +14,7 @@ from proxy.core.steps import finished
 from proxy.limits import Limits
 from proxy.net.broker.names import BrokerNames
 from proxy.net.relay.requests import OWN_REQUESTS
+from proxy.net.session.services import SessionServices
 from proxy.net.session.session import ClientSession
 from proxy.net.session.settings import SessionSettings
 from proxy.net.subscription.directory import Subscriptions
@@ -90,7 +91,7 @@ class Scene:
         )
         self.ended: list[ClientSession] = []
         session_settings = SessionSettings((parse_service_url(BROKER),), authorize_workers=False)
-        self.session = ClientSession(
+        services = SessionServices(
             self.connector,
             self.clock,
             self.subscriptions,
@@ -98,9 +99,9 @@ class Scene:
             BrokerNames(session_settings.brokers, self.clock),
             session_settings,
             LIMITS,
-            self.ended.append,
             self.subscriptions.slices,
         )
+        self.session = ClientSession(services, self.ended.append)
         self.client = FakeTransport(self.clock, self.session)
         self.client.open()
         self._entry = 0
@@ -174,9 +175,10 @@ class Scene:
         """What is held is within its limits, at every step."""
         promise(self.session._splitter._held_bytes <= FRAME_BYTES_MAX, "at most one frame is held")
         shown = self.session.statistics()
-        if shown.relay is not None and self.session._relay is not None:
+        parts = self.session._parts
+        if shown.relay is not None and parts is not None:
             promise(shown.relay.queued_bytes <= QUEUED_BYTES_MAX, "requests are queued within their bound")
-            promise(self.session._relay._requests.pending <= REQUESTS_MAX, "requests are pending within their bound")
+            promise(parts.relay._requests.pending <= REQUESTS_MAX, "requests are pending within their bound")
         self.client.take()
 
     def leave(self) -> None:

@@ -10,6 +10,7 @@ from proxy.net.election.elections import ElectionSettings, ProducerElections
 from proxy.net.events import Events
 from proxy.net.handshake import EVERY_BROKER, TargetPolicy
 from proxy.net.relay.identity import ProxyRole
+from proxy.net.session.services import SessionServices
 from proxy.net.session.session import ClientSession
 from proxy.net.session.settings import SessionSettings
 from proxy.net.slices import Slices
@@ -190,7 +191,7 @@ class SessionRig:
             self.names.add(url)
         self.events = Events(self.clock.now)
         self.elections = elections or new_elections(self.clock, self.events)
-        self.session = ClientSession(
+        services = SessionServices(
             self.connector,
             self.clock,
             self.directory,
@@ -198,12 +199,11 @@ class SessionRig:
             self.names,
             settings,
             self.limits,
-            self.ended.append,
             self.slices,
-            first_broker,
             make_elsewhere,
-            of_replica=of_replica,
+            of_replicas=of_replica,
         )
+        self.session = ClientSession(services, self.ended.append, first_broker)
         self.client = FakeTransport(self.clock, self.session, "192.0.2.7:40000")
         self.client.peer_certificate = certificate
         self.client.open()

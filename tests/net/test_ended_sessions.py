@@ -22,6 +22,7 @@ from proxy.net.broker.names import BrokerNames
 from proxy.net.heartbeat import Heartbeat
 from proxy.net.relay.leg import UpstreamLeg
 from proxy.net.relay.relay import Relay
+from proxy.net.session.services import SessionServices
 from proxy.net.session.session import ClientSession
 from proxy.net.session.sessions import Sessions
 from proxy.net.session.settings import SessionSettings
@@ -89,7 +90,9 @@ class Gateway:
         connector, clock = AioConnector(bench.loop, limits), AioClock(bench.loop)
         names = BrokerNames(settings.brokers, clock)
         sessions = Sessions(
-            connector, clock, self.subscriptions, new_elections(), names, settings, limits, Slices(clock)
+            SessionServices(
+                connector, clock, self.subscriptions, new_elections(), names, settings, limits, Slices(clock)
+            )
         )
         bench._server = GatewayServer(sessions, limits, bench.loop)
         await bench._server.listen("127.0.0.1", 0)

@@ -111,9 +111,9 @@ def test_a_lookup_and_another_request_may_share_an_id(lookup_first: bool) -> Non
     rig.broker.take()
     rig.broker.deliver(producer_success(7) + lookup_response(7, CONNECT, PLAIN))
     assert [command.type for command in rig.to_client()] == [T.PRODUCER_SUCCESS, T.LOOKUP_RESPONSE]
-    relay = rig.session._relay
-    assert relay is not None
-    assert relay._requests.pending == 0
+    parts = rig.session._parts
+    assert parts is not None
+    assert parts.relay._requests.pending == 0
 
 
 def test_an_answer_nobody_asked_for_is_dropped() -> None:
@@ -178,9 +178,9 @@ def test_a_redirect_s_connection_serves_many_lookups_and_closes_when_idle() -> N
         rig.client.deliver(encode(T.PONG))
         rig.broker.deliver(encode(T.PONG))
     assert leg.closing
-    relay = rig.session._relay
-    assert relay is not None
-    assert relay._lookups.connections == 0
+    parts = rig.session._parts
+    assert parts is not None
+    assert parts.relay._lookups.connections == 0
 
 
 def test_a_redirect_that_leads_nowhere_fails_the_lookup_and_nothing_else() -> None:

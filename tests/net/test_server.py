@@ -12,6 +12,7 @@ from proxy.aio.clock_and_connector import AioClock, AioConnector
 from proxy.app.listener import GatewayServer
 from proxy.limits import Limits
 from proxy.net.broker.names import BrokerNames
+from proxy.net.session.services import SessionServices
 from proxy.net.session.session import ClientSession
 from proxy.net.session.sessions import RefusedConnection, Sessions
 from proxy.net.session.settings import SessionSettings
@@ -107,14 +108,16 @@ class Bench:
         connector, clock = AioConnector(self.loop, limits), AioClock(self.loop)
         self._server = GatewayServer(
             Sessions(
-                connector,
-                clock,
-                FakeDirectory(),
-                new_elections(),
-                BrokerNames(settings.brokers, clock),
-                settings,
-                limits,
-                Slices(clock),
+                SessionServices(
+                    connector,
+                    clock,
+                    FakeDirectory(),
+                    new_elections(),
+                    BrokerNames(settings.brokers, clock),
+                    settings,
+                    limits,
+                    Slices(clock),
+                )
             ),
             limits,
             self.loop,
@@ -236,14 +239,16 @@ def rooms(limits: Limits) -> Sessions:
     clock = FakeClock()
     settings = SessionSettings((parse_service_url("pulsar://b:6650"),))
     return Sessions(
-        FakeConnector(clock),
-        clock,
-        FakeDirectory(),
-        new_elections(),
-        BrokerNames(settings.brokers, clock),
-        settings,
-        limits,
-        Slices(clock),
+        SessionServices(
+            FakeConnector(clock),
+            clock,
+            FakeDirectory(),
+            new_elections(),
+            BrokerNames(settings.brokers, clock),
+            settings,
+            limits,
+            Slices(clock),
+        )
     )
 
 
@@ -282,14 +287,16 @@ def test_clients_are_spread_over_the_brokers() -> None:
     connector = FakeConnector(clock)
     settings = SessionSettings(tuple(parse_service_url(f"pulsar://{name}:1") for name in "abc"))
     sessions = Sessions(
-        connector,
-        clock,
-        FakeDirectory(),
-        new_elections(),
-        BrokerNames(settings.brokers, clock),
-        settings,
-        Limits(),
-        Slices(clock),
+        SessionServices(
+            connector,
+            clock,
+            FakeDirectory(),
+            new_elections(),
+            BrokerNames(settings.brokers, clock),
+            settings,
+            Limits(),
+            Slices(clock),
+        )
     )
     for _ in range(6):
         transport = FakeTransport(clock, sessions.admit("192.0.2.1:1000"))

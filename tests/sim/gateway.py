@@ -13,6 +13,7 @@ from proxy.net.broker.names import BrokerNames
 from proxy.net.broker.settings import BrokerSettings
 from proxy.net.election.elections import ElectionSettings, ProducerElections
 from proxy.net.owner.told_transport import ToldTransport
+from proxy.net.session.services import SessionServices
 from proxy.net.session.sessions import Sessions
 from proxy.net.session.settings import SessionSettings
 from proxy.net.subscription.directory import Subscriptions
@@ -63,7 +64,7 @@ class Gateway:
         elections = ProducerElections(process, self.subscriptions.events, ElectionSettings())
         slices = self.subscriptions.slices
         self.sessions = Sessions(
-            connector, process, self.subscriptions, elections, names, session_settings, limits, slices
+            SessionServices(connector, process, self.subscriptions, elections, names, session_settings, limits, slices)
         )
         network.listeners[ADDRESS] = Listener(process, self.sessions.admit)
         self.settings = settings

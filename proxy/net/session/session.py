@@ -24,32 +24,21 @@ from proxy.net.frames_in_slices import FramesInSlices
 from proxy.net.handshake import downstream_connected, requested_broker
 from proxy.net.heartbeat import Heartbeat
 from proxy.net.ports import LEFT_UNREAD
-from proxy.net.relay.closing import ProducersToClose
-from proxy.net.relay.relay import Relay
-from proxy.net.relay.route import RelayRoute
 from proxy.net.relay.statistics import SessionCounters, counts
 from proxy.net.session.client_principal import Expiry
 from proxy.net.session.identity import introduced
-from proxy.net.session.permission import Permission
-from proxy.net.session.producers import SessionProducers
-from proxy.net.session.replica_router import ReplicaRouter
-from proxy.net.session.router import CommandRouter, Violation, command_name
+from proxy.net.session.parts import ClientParts, make_parts
+from proxy.net.session.router import Violation, command_name
 from proxy.net.session.statistics import NOT_AT_FAULT, EndCause, SessionStatistics
-from proxy.net.session.workers import SessionWorkers
 from proxy.wire import commands, frames
 from proxy.wire import pulsar_pb2 as pb
 from proxy.wire.client_commands import DATA, error_frame, parse_as
 from proxy.wire.errors import FrameError
 
 if TYPE_CHECKING:
-    from proxy.limits import Limits
-    from proxy.net.broker.names import BrokerNames
-    from proxy.net.election.elections import ProducerElections
-    from proxy.net.ports import Clock, Connector, SubscriptionDirectory, Timer, Transport
+    from proxy.net.ports import Timer, Transport
     from proxy.net.relay.requests import Pending
-    from proxy.net.session.elsewhere import Elsewhere, MakeElsewhere
-    from proxy.net.session.settings import SessionSettings
-    from proxy.net.slices import Slices
+    from proxy.net.session.services import SessionServices
     from proxy.service_url import ServiceUrl
 
 _T = pb.BaseCommand
@@ -71,56 +60,28 @@ class ClientSession:
     """Implements `ports.Receiver` towards the client and `RelayClient` towards its relay."""
 
     def __init__(
-        self,
-        connector: Connector,
-        clock: Clock,
-        directory: SubscriptionDirectory,
-        elections: ProducerElections,
-        names: BrokerNames,
-        settings: SessionSettings,
-        limits: Limits,
-        ended: Callable[[ClientSession], None],
-        slices: Slices,
-        first_broker: int = 0,
-        make_elsewhere: MakeElsewhere | None = None,
-        *,
-        of_replica: bool = False,
+        self, services: SessionServices, ended: Callable[[ClientSession], None], first_broker: int = 0
     ) -> None:
-        """`names` are the brokers that a client may be taken to. `first_broker` spreads clients over the brokers.
-
-        `ended` is called once, when the connection is gone. `make_elsewhere` leads consumers to other replicas;
-        `of_replica` says that another replica has led the client's consumers here.
-        """
-        self._connector = connector
-        self._clock = clock
-        self._directory = directory
-        self._elections = elections
-        self._names = names
-        self._settings = settings
-        self._limits = limits
+        """`ended` is called once, when the connection is gone. `first_broker` spreads clients over the brokers."""
+        self._services = services
+        self._clock = services.clock
+        self._limits = limits = services.limits
         self._ended = ended
-        self._first_broker = first_broker % len(settings.brokers)
+        self._first_broker = first_broker % len(services.settings.brokers)
         self._state = SessionState.AWAITING_CONNECT
         self._cause: EndCause | None = None
         self._counters = SessionCounters()
         self._splitter = frames.FrameSplitter(limits.max_frame_bytes)
-        self._slices = slices
-        self._incoming = FramesInSlices(slices, self._sort_guarded, self._read_or_pause, self._give_up)
+        self._incoming = FramesInSlices(services.slices, self._sort_guarded, self._read_or_pause, self._give_up)
         self._transport: Transport | None = None
         self._client_version = self._principal = ""
         self._expiry: Expiry | None = None
-        self._relay: Relay | None = None
-        self._workers: SessionWorkers | None = None
-        self._permission: Permission | None = None
-        self._producers: SessionProducers | None = None
-        self._router: CommandRouter | None = None
-        self._make_elsewhere = make_elsewhere
-        self._of_replica = of_replica
-        self._elsewhere: Elsewhere | None = None
+        self._parts: ClientParts | None = None
+        """From CONNECT on."""
         self._broker_takes = self._owners_take = True
         self._timer: Timer | None = None
         self._heartbeat = Heartbeat(
-            clock, limits.keep_alive_s, ping=self._ping, dead=self._silent, paused=lambda: not self._reads
+            self._clock, limits.keep_alive_s, ping=self._ping, dead=self._silent, paused=lambda: not self._reads
         )
 
     @property
@@ -143,8 +104,8 @@ class ClientSession:
             peer=self._transport.peer if self._transport is not None else "",
             client_version=self._client_version,
             state=self._state.value,
-            workers=len(self._workers) if self._workers is not None else 0,
-            relay=self._relay.statistics() if self._relay is not None else None,
+            workers=len(self._parts.workers) if self._parts is not None else 0,
+            relay=self._parts.relay.statistics() if self._parts is not None else None,
             counters=counts(self._counters),
         )
 
@@ -172,14 +133,8 @@ class ClientSession:
 
     def writability_changed(self, writable: bool) -> None:  # noqa: FBT001 - the port's one bit of news
         """A client that does not read gets nothing more, from the broker or from its subscriptions."""
-        if self._relay is not None:
-            self._relay.client_writable(writable)
-        if self._elsewhere is not None:
-            self._elsewhere.client_writable(writable)
-        if self._workers is not None:
-            self._workers.writability_changed(writable)
-        if self._producers is not None:
-            self._producers.writability_changed(writable)
+        if self._parts is not None:
+            self._parts.writability_changed(writable)
 
     def closed(self, reason: str) -> None:
         """The connection is gone."""
@@ -187,14 +142,14 @@ class ClientSession:
         self._stop_timer()
         self._ended(self)
         # What remains refers to us at most, not we to it: so all of it goes now, and not when a collector comes by.
-        self._relay = self._workers = self._producers = self._router = self._permission = self._elsewhere = None
+        self._parts = None
 
     # ---- RelayClient
 
     @property
     def unacked(self) -> int:
         """Messages that its workers have."""
-        return 0 if self._workers is None else self._workers.unacked
+        return 0 if self._parts is None else self._parts.workers.unacked
 
     @property
     def writable(self) -> bool:
@@ -221,36 +176,35 @@ class ClientSession:
 
     def relay_target_refused(self, target: ServiceUrl) -> None:
         """Send the client to look up again: a broker that has just left is as unknown as one that never was."""
-        self._names.refused(target.authority, self._peer, "no lookup names it")
+        self._services.names.refused(target.authority, self._peer, "no lookup names it")
         self._end(EndCause.TARGET_REFUSED, "the cluster does not name this broker; look up again", pb.ServiceNotReady)
 
     def relay_lost(self, reason: str) -> bool:
         """Stay for the workers' sake; without any, a client is told the broker is gone by a closed connection."""
-        if self._workers or self._elsewhere:
-            log.info("broker disconnected", peer=self._peer, reason=reason, workers=len(self._workers or ()))
+        parts = self._parts
+        if parts is not None and (parts.workers or parts.elsewhere):
+            log.info("broker disconnected", peer=self._peer, reason=reason, workers=len(parts.workers))
             return True
         self._end(EndCause.BROKER_LOST, reason)
         return False
 
     def relay_dropped(self) -> None:
-        """Let elections go on without what was lost, and answer who waits for a permission."""
-        if self._producers is not None:
-            self._producers.broker_lost()
-        if self._permission is not None:
-            self._permission.dropped()
+        """Let the parts know."""
+        if self._parts is not None:
+            self._parts.broker_dropped()
 
     def relay_producer_answered(self, pending: Pending, command: pb.BaseCommand) -> bool:
         """Ask the part that waits for it."""
-        return self._producers is None or self._producers.answered(pending, command)
+        return self._parts is None or self._parts.producers.answered(pending, command)
 
     def relay_own_answered(self, pending: Pending, command: pb.BaseCommand) -> None:
         """Only permissions are asked for so."""
-        if self._permission is not None:
-            self._permission.replied(pending, command)
+        if self._parts is not None and self._parts.permission is not None:
+            self._parts.permission.replied(pending, command)
 
     def relay_producer_closed(self, producer_id: int) -> bool:
         """Ask the part that waits for it."""
-        return self._producers is None or self._producers.closed_by_broker(producer_id)
+        return self._parts is None or self._parts.producers.closed_by_broker(producer_id)
 
     def relay_writable(self, writable: bool) -> None:  # noqa: FBT001 - the port's one bit of news
         """Read from the client only what the broker takes."""
@@ -279,15 +233,16 @@ class ClientSession:
     def _sort(self, incoming: list[bytes], end: float) -> int:
         now = self._clock.now
         run: list[bytes] = []
-        router = self._router if self._state is SessionState.CONNECTED else None
+        parts = self._parts
+        router = parts.router if parts is not None and self._state is SessionState.CONNECTED else None
         unparsed = _NOTHING if router is None else router.unparsed()
         for number, frame in enumerate(incoming, 1):
             kind = frames.frame_type(frame)
             if kind in unparsed:
                 run.append(frame)
                 continue
-            if run and self._relay is not None:
-                self._relay.forward(run)
+            if run and parts is not None:
+                parts.relay.forward(run)
                 run = []
             if router is not None and kind in DATA:  # changes nothing of the session or of what goes unparsed
                 router.take_data(kind, frame)
@@ -298,41 +253,41 @@ class ClientSession:
                 unparsed = _NOTHING if router is None else router.unparsed()
             if now() >= end or self._incoming.held:
                 return number
-        if run and self._relay is not None:
-            self._relay.forward(run)
+        if run and parts is not None:
+            parts.relay.forward(run)
         return len(incoming)
 
     def _command(self, kind: int, frame: bytes) -> None:
         if kind == _T.CONNECT:
             self._connect(frame)
-        elif self._relay is None or self._router is None:
+        elif self._parts is None:
             raise Violation(EndCause.NOT_CONNECTED, f"{command_name(kind)} before CONNECT")
         elif kind == _T.PING:
             self.send(commands.pong())
         elif kind == _T.PONG:
             return
         elif kind == _T.AUTH_RESPONSE:
-            self._auth_response(parse_as(kind, frame).authResponse, frame)
+            self._parts.auth_response(parse_as(kind, frame).authResponse, frame)
         elif self._state is SessionState.CONNECTING:
             raise Violation(EndCause.NOT_CONNECTED, f"{command_name(kind)} before CONNECTED")
         else:
-            self._router.take(kind, frame)
+            self._parts.router.take(kind, frame)
 
     def _connect(self, frame: bytes) -> None:
         if self._state is not SessionState.AWAITING_CONNECT:
             raise Violation(EndCause.CONNECTED_TWICE, "CONNECT was sent twice")
         assert self._transport is not None
         connect = parse_as(_T.CONNECT, frame).connect
-        settings = self._settings
+        settings, names = self._services.settings, self._services.names
         brokers = settings.brokers[self._first_broker :] + settings.brokers[: self._first_broker]
         try:
             target = requested_broker(connect, brokers[0].scheme, settings.targets)
         except ClientError as error:
-            self._names.refused(connect.proxy_to_broker_url, self._peer, str(error))
+            names.refused(connect.proxy_to_broker_url, self._peer, str(error))
             raise Violation(EndCause.TARGET_REFUSED, str(error), error.wire_code) from error
         try:
             identity, connector, principal = introduced(
-                connect, self._transport.peer_certificate, settings, self._connector, self._clock.time()
+                connect, self._transport.peer_certificate, settings, self._services.connector, self._clock.time()
             )
         except ClientError as error:
             raise Violation(EndCause.CERTIFICATE_REFUSED, str(error), error.wire_code) from error
@@ -342,44 +297,20 @@ class ClientSession:
         if principal is not None:
             self._principal = principal.role
             self._expiry = Expiry(self._clock, principal, self._expired)
-        self._workers = SessionWorkers(
+        self._parts = parts = make_parts(
+            self,
+            self._services,
             self._transport,
             connect,
-            self._directory,
-            self._counters,
-            self._slices,
-            self._incoming.first,
-            self._limits.workers_per_connection_max,
-        )
-        behind_proxy = settings.upstream_is_proxy
-        self._relay = Relay(
-            self,
-            connector,
-            self._clock,
-            self._limits,
-            RelayRoute(brokers, target, self._names, settings.listener_name, behind_proxy=behind_proxy),
+            brokers,
+            target,
             identity,
-            self._names,
+            connector,
             self._counters,
-            behind_proxy=behind_proxy,
+            self._incoming,
+            self._stuck,
         )
-        self._producers = SessionProducers(
-            self._relay, self._transport, connect.client_version, self._elections, self._clock, self._stuck
-        )
-        if settings.authorize_workers:
-            self._permission = Permission(self._relay, self._counters, self._slices)
-            self._workers.judge(self._permission, self._clock, settings.authorize_again_s)
-        if self._make_elsewhere is not None:
-            self._elsewhere = self._make_elsewhere(self, connect, self._transport)
-        router = ReplicaRouter if self._of_replica else CommandRouter
-        self._router = router(self._relay, self._workers, self._producers, self._counters, self._elsewhere)
-        self._relay.open()
-
-    def _auth_response(self, command: pb.CommandAuthResponse, frame: bytes) -> None:
-        """Fresh credentials of the client's: for an owner that asks for them too, or for the broker."""
-        assert self._relay is not None
-        if self._elsewhere is None or not self._elsewhere.auth_response(command.response, frame):
-            self._relay.auth_response(command, frame)
+        parts.relay.open()
 
     # ---- within
 
@@ -433,17 +364,8 @@ class ClientSession:
             if wire_code is not None:
                 self._transport.write(error_frame(wire_code, reason))
             self._close(self._transport, cause)
-        if self._workers is not None:
-            self._workers.lose(reason)
-        if self._elsewhere is not None:
-            self._elsewhere.close()
-        to_close = ProducersToClose()
-        if self._producers is not None:
-            if self._relay is not None and self._relay.holds_back:
-                self._producers.unsent()
-            self._producers.lose(reason, to_close, by_broker=cause is EndCause.BROKER_LOST)
-        if self._relay is not None:
-            self._relay.close(to_close)
+        if self._parts is not None:
+            self._parts.end(reason, by_broker=cause is EndCause.BROKER_LOST)
 
     def _close(self, transport: Transport, cause: EndCause) -> None:
         if cause is EndCause.SILENT:

@@ -18,13 +18,8 @@ from proxy.wire import pulsar_pb2 as pb
 from proxy.wire.client_commands import error_frame
 
 if TYPE_CHECKING:
-    from proxy.limits import Limits
-    from proxy.net.broker.names import BrokerNames
-    from proxy.net.election.elections import ProducerElections
-    from proxy.net.ports import Clock, Connector, SubscriptionDirectory, Transport
-    from proxy.net.session.elsewhere import MakeElsewhere
-    from proxy.net.session.settings import SessionSettings
-    from proxy.net.slices import Slices
+    from proxy.net.ports import Transport
+    from proxy.net.session.services import SessionServices
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,31 +68,10 @@ class RefusedConnection:
 class Sessions:
     """All client sessions of this gateway. Knows no socket: `admit` gives the receiver for a new connection."""
 
-    def __init__(
-        self,
-        connector: Connector,
-        clock: Clock,
-        directory: SubscriptionDirectory,
-        elections: ProducerElections,
-        names: BrokerNames,
-        settings: SessionSettings,
-        limits: Limits,
-        slices: Slices,
-        make_elsewhere: MakeElsewhere | None = None,
-        *,
-        of_replicas: bool = False,
-    ) -> None:
-        """Everything a session needs. `of_replicas`: other replicas have led all of these clients here."""
-        self._make_elsewhere = make_elsewhere
-        self._of_replicas = of_replicas
-        self._connector = connector
-        self._clock = clock
-        self._directory = directory
-        self._elections = elections
-        self._names = names
-        self._settings = settings
-        self._limits = limits
-        self._slices = slices
+    def __init__(self, services: SessionServices) -> None:
+        """No session yet."""
+        self._services = services
+        self._limits = services.limits
         self._sessions: dict[ClientSession, str] = {}
         self._per_address: Counter[str] = Counter()
         """Of sessions and of those that shake hands."""
@@ -120,20 +94,7 @@ class Sessions:
         refusal = self._refusal(address)
         if refusal:
             return RefusedConnection(refusal)
-        session = ClientSession(
-            self._connector,
-            self._clock,
-            self._directory,
-            self._elections,
-            self._names,
-            self._settings,
-            self._limits,
-            self._session_ended,
-            self._slices,
-            first_broker=self._connections_total,
-            make_elsewhere=self._make_elsewhere,
-            of_replica=self._of_replicas,
-        )
+        session = ClientSession(self._services, self._session_ended, self._connections_total)
         self._sessions[session] = address
         self._per_address[address] += 1
         return session

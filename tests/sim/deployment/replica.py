@@ -6,6 +6,7 @@ way, by a question on their ports; only the words are the simulator's own, since
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,7 @@ from proxy.net.broker.names import BrokerNames
 from proxy.net.broker.settings import BrokerSettings
 from proxy.net.election.elections import ElectionSettings, ProducerElections
 from proxy.net.owner.proof import NUMBER_BYTES, Secret
+from proxy.net.session.services import SessionServices
 from proxy.net.session.sessions import Sessions
 from proxy.net.session.settings import SessionSettings
 from proxy.net.subscription.directory import Subscriptions
@@ -75,12 +77,19 @@ class Replica:
         self.subscriptions.ownership = self.deployment.bundles
         self.deployment.share_orders(self.subscriptions)
         self._elections = ProducerElections(process, self.subscriptions.events, ElectionSettings())
-        new_sessions = partial(
-            Sessions, connector, process, self.subscriptions, self._elections, names, session_settings
+        services = SessionServices(
+            connector,
+            process,
+            self.subscriptions,
+            self._elections,
+            names,
+            session_settings,
+            limits,
+            self.subscriptions.slices,
+            self.parts.ways.onward,
         )
-        slices = self.subscriptions.slices
-        self.sessions = new_sessions(limits, slices, self.parts.ways.onward)
-        self.led_here = new_sessions(limits, slices, self.parts.ways.here_only, of_replicas=True)
+        self.sessions = Sessions(services)
+        self.led_here = Sessions(replace(services, make_elsewhere=self.parts.ways.here_only, of_replicas=True))
         door = self.parts.new_door(self.led_here.admit, self._answer)
         self._network = network
         network.listeners[address_of(name)] = Listener(process, self.sessions.admit)
