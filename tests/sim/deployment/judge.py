@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from proxy.net.owner.door import Knock
 from proxy.net.owner.proof import ANSWER_BYTES, HELLO_BYTES, LENGTH_BYTES, PROOF_BYTES
+from proxy.net.session.session import ClientSession
 from proxy.wire import frames
 from proxy.wire import pulsar_pb2 as pb
 from tests.sim.checkers import FRAME_BYTES_MAX, Connection, Model, Seat, Violation, numbers_in
@@ -140,7 +141,10 @@ class OwnersModel(Model):
 
 def _is_led(end: End, consumer_id: int) -> bool:
     """Whether another replica serves this consumer of a client that is connected here."""
-    elsewhere = getattr(end.receiver, "_elsewhere", None)
+    receiver = end.receiver
+    if not isinstance(receiver, ClientSession) or receiver._parts is None:
+        return False
+    elsewhere = receiver._parts.elsewhere
     return elsewhere is not None and consumer_id in elsewhere
 
 
