@@ -301,6 +301,6 @@ def test_a_second_signal_cuts_the_wait_short(undecided: Undecided) -> None:
 
 def test_what_is_not_asked_for_is_not_loaded() -> None:
     """A gateway without a journal starts without Arrow and numpy, and without the client library."""
-    loaded = "import proxy.app.gateway, sys; print([m for m in ('numpy', 'pulsar', 'pyarrow') if m in sys.modules])"
+    loaded = "import proxy.app.run, sys; print([m for m in ('numpy', 'pulsar', 'pyarrow') if m in sys.modules])"
     said = subprocess.run([sys.executable, "-c", loaded], capture_output=True, text=True, check=True).stdout
     assert said == "[]\n"

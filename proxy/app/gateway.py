@@ -9,13 +9,11 @@ on them. The wait is bounded: messages not acknowledged by then are redelivered 
 from __future__ import annotations
 
 import asyncio
-import signal
 import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import structlog
-import uvloop
 
 from admin_api.app import admin_app, replica_app
 from admin_api.metrics.snapshot import snapshot
@@ -28,10 +26,10 @@ from proxy import __version__
 from proxy.aio.background import AioBackground
 from proxy.aio.clock_and_connector import AioClock, AioConnector
 from proxy.aio.tls import TlsWatch
-from proxy.app.collector import Collector, spare_the_collector
+from proxy.app.collector import Collector
 from proxy.app.compiled import running
 from proxy.app.listener import GatewayServer
-from proxy.app.owner_mode import owner_mode_of
+from proxy.app.owner_mode import owner_mode_of, replica_of
 from proxy.app.parts import (
     broker_settings,
     event_topic_of,
@@ -43,8 +41,7 @@ from proxy.app.parts import (
     session_settings,
 )
 from proxy.app.proxy_role import proxy_role_of
-from proxy.app.security import Certificates, tokens
-from proxy.config.load import ADMIN_KEYS
+from proxy.app.security import Certificates, tokens, warn_of_access
 from proxy.config.show import effective_json
 from proxy.config.types import split_host_port
 from proxy.core.sticky_key import consistent_slot, murmur31, range_slot
@@ -69,10 +66,8 @@ if TYPE_CHECKING:
 
     from proxy.aio.tls import TlsFiles
     from proxy.app.log_limiter import LineLimiter
-    from proxy.app.owner_mode import OwnerMode
     from proxy.config.load import Loaded
     from proxy.journal.service import JournalService
-    from proxy.net.group.groups import Groups
 
 FAREWELL_S = 2.0
 """Time for clients to read sent data before their connections are aborted."""
@@ -115,7 +110,7 @@ class Gateway:
         if self._journal is not None:
             events.event_recorder = self._journal.journal
         self._event_topic = event_topic_of(config, events, clock)
-        replica = _replica_of(self._groups, owner)
+        replica = replica_of(self._groups, owner)
         self._sweep, self._group_topics = group_topics_of(config, replica, self._brokers, clock, events)
         self._elections = ProducerElections(
             clock, events, picked(ElectionSettings, config), rivals_of(config, replica, self._brokers, clock)
@@ -267,7 +262,7 @@ class Gateway:
         if self._config.security.listen_tls is not None:
             await self._listen("listen_tls", self._config.security.listen_tls, self._tls.clients)
         await self._take_part()
-        self._warn()
+        warn_of_access(self._config)
         self._tls_watch.start()
         self._probe.start()
         self._collector.start()
@@ -310,20 +305,6 @@ class Gateway:
             self._server.stop_accepting()
             await self._admin.stop()
             raise
-
-    def _warn(self) -> None:
-        """Warn of the access that the configuration gives to others on the network."""
-        config = self._config
-        if not is_loopback(split_host_port(config.serving.listen)[0]):
-            log.warning("client port not encrypted", listen=config.serving.listen)
-        security, admin = config.security, config.serving.admin_listen
-        if not is_loopback(split_host_port(admin)[0]):
-            if not any(getattr(security, name) for name in ADMIN_KEYS):
-                log.warning("admin API not authenticated", admin_listen=admin)
-            elif not security.admin_tls:
-                log.warning("admin API not encrypted", admin_listen=admin)
-        if not config.security.authorize_workers:
-            log.warning("worker authorization disabled", detail="any connected client may consume what the gateway may")
 
     async def drain_and_stop(self, hurry: asyncio.Event | None = None) -> bool:
         """Stop in order; false if something delivered was not acknowledged in time, or `hurry` cut the wait short."""
@@ -405,35 +386,6 @@ class Gateway:
         if self._owner is not None:
             self._legs = asyncio.create_task(legs_drained(self._owner.others))
             self._legs.add_done_callback(lambda _: one_done())
-
-
-def run(loaded: Loaded, log_limiter: LineLimiter) -> None:
-    """Serve until a signal, then drain. Raises `StartFailure`."""
-    uvloop.run(_serve(loaded, log_limiter))
-
-
-async def _serve(loaded: Loaded, log_limiter: LineLimiter) -> None:
-    loop = asyncio.get_running_loop()
-    stop, hurry = asyncio.Event(), asyncio.Event()
-
-    def signalled(name: str) -> None:
-        log.info("signal received", signal=name, again=stop.is_set())
-        (hurry if stop.is_set() else stop).set()
-
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, signalled, number.name)
-    gateway = Gateway(loaded, loop, log_limiter)
-    await gateway.start()
-    spare_the_collector()
-    await stop.wait()
-    await gateway.drain_and_stop(hurry)
-
-
-def _replica_of(groups: Groups | None, owner: OwnerMode | None) -> str | None:
-    """Name of this process among its replicas; None for a gateway that is alone."""
-    if owner is not None:
-        return owner.deployment.replica
-    return None if groups is None else groups.replica
 
 
 async def _first_of(timeout_s: float, *events: asyncio.Event | None) -> None:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from proxy.app.security import ReplicaTls
     from proxy.config.settings import Config
     from proxy.limits import Limits
+    from proxy.net.group.groups import Groups
     from proxy.net.owner.door import Led, ReplicaDoor
     from proxy.net.owner.questions import AnswerQuestion
     from proxy.net.ports import BrokerDirectory, Clock, Receiver
@@ -140,3 +141,10 @@ def _secret(config: Config) -> Secret:
 
 def _number() -> bytes:
     return secrets.token_bytes(NUMBER_BYTES)
+
+
+def replica_of(groups: Groups | None, owner: OwnerMode | None) -> str | None:
+    """Name of this process among its replicas; None for a gateway that is alone."""
+    if owner is not None:
+        return owner.deployment.replica
+    return None if groups is None else groups.replica

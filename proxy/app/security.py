@@ -5,10 +5,15 @@ from __future__ import annotations
 import ssl
 from typing import TYPE_CHECKING, NamedTuple
 
+import structlog
+
 from admin_api.access.published_keys import PublishedKeys
 from admin_api.access.tokens import PUBLIC, SECRET, Roles, Tokens, public_key, secret_key
+from admin_api.origins import is_loopback
 from proxy import __version__
 from proxy.aio.tls import TlsFiles
+from proxy.config.load import ADMIN_KEYS
+from proxy.config.types import split_host_port
 from proxy.errors import ConfigurationError, StartFailure
 from proxy.net.broker.settings import (
     CredentialsProvider,
@@ -22,6 +27,9 @@ from proxy.service_url import TLS
 if TYPE_CHECKING:
     from proxy.config.broker import Broker
     from proxy.config.settings import Config
+
+
+log = structlog.get_logger("keyline.gateway")
 
 
 def client_version() -> str:
@@ -141,3 +149,17 @@ def _broker_tls(broker: Broker) -> TlsFiles:
         authorities=broker.broker_tls_ca_file,
         server=False,
     )
+
+
+def warn_of_access(config: Config) -> None:
+    """Warn of the access that the configuration gives to others on the network."""
+    if not is_loopback(split_host_port(config.serving.listen)[0]):
+        log.warning("client port not encrypted", listen=config.serving.listen)
+    security, admin = config.security, config.serving.admin_listen
+    if not is_loopback(split_host_port(admin)[0]):
+        if not any(getattr(security, name) for name in ADMIN_KEYS):
+            log.warning("admin API not authenticated", admin_listen=admin)
+        elif not security.admin_tls:
+            log.warning("admin API not encrypted", admin_listen=admin)
+    if not config.security.authorize_workers:
+        log.warning("worker authorization disabled", detail="any connected client may consume what the gateway may")

@@ -95,9 +95,9 @@ app.command("export-metrics", epilog=EXPORT_EXIT_CODES)(export_metrics)
 
 
 def _run(loaded: Loaded) -> None:
-    from proxy.app.gateway import run  # noqa: PLC0415 - `check-config` and `--version` need not load the gateway
     from proxy.app.log import configure_logging  # noqa: PLC0415
     from proxy.app.log_limiter import LineLimiter  # noqa: PLC0415
+    from proxy.app.run import run  # noqa: PLC0415 - `check-config` and `--version` need not load the gateway
 
     serving = loaded.config.serving
     limiter = LineLimiter(time.monotonic, serving.log_lines_per_s)

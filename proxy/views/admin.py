@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from proxy.config.relations import unmet
 from proxy.core import pending, preview
@@ -16,7 +16,6 @@ from proxy.core.dispatcher import OrderingMode
 from proxy.core.errors import ConsumerAssignError
 from proxy.core.key_verdict import explained
 from proxy.core.statistics import draining_hash, worker_statistics_steps
-from proxy.core.sticky_key import RANGE_SLOT_COUNT, murmur31
 from proxy.core.stuck import stuck_steps
 from proxy.errors import ClientError, Conflict, NotFound
 from proxy.groups.messages import ReplayTarget
@@ -28,6 +27,7 @@ from proxy.net.subscription.batch_contents import key_of
 from proxy.net.subscription.order_book import LimitsWanted
 from proxy.net.subscription.summary import surroundings_of
 from proxy.views.answers import connected_steps, is_of, ring_steps, standing
+from proxy.views.lookup import AdminLookup
 from proxy.views.subscriptions import lease_of, subscription_statistics_steps, subscriptions_statistics_steps
 from proxy.views.values import ConnectedSubscription, DrainingPage, LimitsInForce, Ring, StandingOrders
 
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from proxy.core.statistics import WorkerStatistics
     from proxy.core.steps import Steps
     from proxy.core.stuck import StuckSlots
-    from proxy.core.worker import Worker
     from proxy.net.election.elections import ProducerElections
     from proxy.net.election.statistics import ElectionPage, ElectionsPage
     from proxy.net.events import Event, Listener
@@ -55,11 +54,7 @@ if TYPE_CHECKING:
     """Topic, with everything before its name, and subscription."""
 
 
-NAMES_TOLD_MAX: Final = 20
-"""Names of workers in an error's text."""
-
-
-class Admin:
+class Admin(AdminLookup):
     """Reads and orders of operators."""
 
     def __init__(
@@ -78,10 +73,8 @@ class Admin:
         entry from a broker is larger than `max_frame_bytes`.
         """
         self._max_frame_bytes = max_frame_bytes
-        self._subscriptions = subscriptions
+        super().__init__(subscriptions, groups, deployment)
         self._elections = elections
-        self._groups = groups
-        self._deployment = deployment
         self._replica = None if deployment is None else deployment.replica
         self._configuration = configuration
         self.not_ready_because = not_ready_because
@@ -378,61 +371,6 @@ class Admin:
             GroupId(*key), ReplayTarget(position, published_ms), answered
         ):
             raise self._no_group(key)
-
-    # ---- within
-
-    def _part(self) -> DeploymentView:
-        if self._deployment is None:
-            raise NotFound("this gateway has no part in a deployment of owners (groups_enabled, groups_mode=owner)")
-        return self._deployment
-
-    def _no_group(self, key: Key) -> NotFound:
-        shares = "groups are not enabled (groups_enabled)" if self._groups is None else "`keyline groups` lists them"
-        if self._deployment is not None:
-            shares = (
-                "in owner mode a subscription has one owner and no streams: `keyline replicas` shows all replicas. To "
-                "replay its messages, let a worker seek, or use `pulsar-admin topics reset-cursor` at the broker"
-            )
-        topic, subscription = key
-        return NotFound(f"this replica has no group of subscription {subscription!r} on topic {topic}; {shares}")
-
-    def _find(self, key: Key) -> Subscription:
-        found = self._subscriptions.find(key)
-        if found is not None:
-            return found
-        self._check_owner(key)
-        topic, name = key
-        others = sorted(subscription for of, subscription in self._subscriptions.all_keys() if of == topic)
-        if others:
-            raise NotFound(f"topic {topic} has no Key_Shared subscription {name} here; it has: {', '.join(others)}")
-        raise NotFound(
-            f"no worker of this gateway consumes topic {topic}; `keyline stats` lists the topics that are consumed"
-        )
-
-    def _check_owner(self, key: Key) -> None:
-        """Raise `NotFound` for what another replica serves: an order of before it moved may stand here still."""
-        topic, name = key
-        owner = None if self._deployment is None else self._deployment.owner_of(topic, name)
-        if owner is not None and self._subscriptions.find(key) is None:
-            raise NotFound(f"subscription {name} on topic {topic} is owned by replica {owner}: ask that one")
-
-    @staticmethod
-    def _workers(subscription: Subscription, name: str) -> list[Worker]:
-        workers = subscription.state.dispatcher.workers.values()
-        found = [worker for worker in workers if worker.name == name]
-        if not found:
-            names = ", ".join(sorted(worker.name for worker in workers)[:NAMES_TOLD_MAX]) or "none"
-            raise NotFound(f"subscription {subscription.state.name} has no worker {name} here; it has: {names}")
-        return found
-
-    @staticmethod
-    def _slot(subscription: Subscription, message_key: bytes | None, slot: int | None) -> int:
-        selector = subscription.state.dispatcher.selector
-        if message_key is not None:
-            return selector.slot(murmur31(message_key))
-        if slot is None or not 0 <= slot < RANGE_SLOT_COUNT:
-            raise ClientError(f"slot {slot} is out of range: 0 to {RANGE_SLOT_COUNT - 1}")
-        return slot
 
 
 def _check_limits(settings: SubscriptionSettings, max_frame_bytes: int) -> None:

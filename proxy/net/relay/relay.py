@@ -23,13 +23,14 @@ producers it throttles. It cannot last forever: a broker that is silent for two 
 from __future__ import annotations
 
 import enum
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from proxy.errors import LimitExceeded, UpstreamUnavailable
 from proxy.net.relay.closing import RelayClosing
 from proxy.net.relay.leg import UpstreamLeg
 from proxy.net.relay.lookups import RelayedLookups
 from proxy.net.relay.redirects import RedirectedLookups
+from proxy.net.relay.request_queue import RequestQueue
 from proxy.net.relay.requests import OWN_REQUESTS, RelayedRequests
 from proxy.net.relay.route import topic_of
 from proxy.net.relay.statistics import RelayStatistics
@@ -41,56 +42,18 @@ if TYPE_CHECKING:
     from proxy.limits import Limits
     from proxy.net.broker.names import BrokerNames
     from proxy.net.ports import Clock, Connector, Timer
+    from proxy.net.relay.client import RelayClient
     from proxy.net.relay.closing import ProducersToClose
     from proxy.net.relay.identity import Identity
     from proxy.net.relay.requests import Pending
     from proxy.net.relay.route import RelayRoute
     from proxy.net.relay.statistics import SessionCounters
-    from proxy.service_url import ServiceUrl
 
 _T = pb.BaseCommand
 
 _OF_PRODUCERS: Final = frozenset({_T.PRODUCER, _T.CLOSE_PRODUCER})
 
 _UNKNOWN_TARGET: Final = "the broker of this connection must be looked up again"
-
-
-class RelayClient(Protocol):
-    """The client's side, as its relay needs it."""
-
-    def relay_connected(self, connected: pb.CommandConnected) -> None:
-        """The first leg stands; said once."""
-
-    def relay_refused(self, reason: str, refusal: pb.CommandError | None) -> None:
-        """There is no first leg; `refusal` is the broker's own word, if it said one."""
-
-    def relay_target_refused(self, target: ServiceUrl) -> None:
-        """The broker that the client named is none that the cluster names."""
-
-    def relay_lost(self, reason: str) -> bool:
-        """A leg that stood is lost; answer whether the client's connection is to stay."""
-
-    def relay_dropped(self) -> None:
-        """The client was told of everything that was open on a lost leg, or asked for."""
-
-    def relay_producer_answered(self, pending: Pending, command: pb.BaseCommand) -> bool:
-        """The broker answered PRODUCER or CLOSE_PRODUCER; answer whether the client is to hear it."""
-
-    def relay_own_answered(self, pending: Pending, command: pb.BaseCommand) -> None:
-        """The broker answered any other request of the gateway's own (`requests.OWN_REQUESTS`)."""
-
-    def relay_producer_closed(self, producer_id: int) -> bool:
-        """The broker closed a producer; answer whether the client is to hear it."""
-
-    def send(self, frame: bytes) -> None:
-        """Queue whole frames to the client."""
-
-    @property
-    def writable(self) -> bool:
-        """False while the client leaves its socket unread."""
-
-    def relay_writable(self, writable: bool) -> None:  # noqa: FBT001 - the port's one bit of news
-        """The broker began or ceased to leave too much unread."""
 
 
 class RelayState(enum.Enum):
@@ -147,10 +110,7 @@ class Relay:
         )
         self._state = RelayState.OPENING
         self._leg: UpstreamLeg | None = None
-        self._queued: list[bytes] = []
-        self._queued_bytes = 0
-        self._topic: str | None = None
-        """Of the first queued request that has one."""
+        self._queue = RequestQueue(limits.queued_while_connecting_bytes)
         self._asking_timer: Timer | None = None
 
     @property
@@ -213,7 +173,7 @@ class Relay:
             state=self._state.value,
             producers=self._requests.producers,
             consumers=self._requests.consumers,
-            queued_bytes=self._queued_bytes,
+            queued_bytes=self._queue.bytes_held,
         )
 
     # ---- from the client
@@ -262,7 +222,7 @@ class Relay:
             self._client.send(refusal_frame(kind, body, str(error), error.wire_code))
             return False
         if self._state is not RelayState.OPEN:
-            self._queue(frame, topic)
+            self._wait(frame, topic)
             return True
         if kind == _T.ACK and self._leg is not None:
             self._leg.expect_ack_receipts(True)
@@ -294,7 +254,7 @@ class Relay:
         if self._state is RelayState.ASKING:
             self._ask_for_target()
             return
-        queued = self._take_queue()
+        queued = self._queue.take()
         if queued:
             self.forward(queued)
 
@@ -344,7 +304,7 @@ class Relay:
         if state is RelayState.OPEN:
             self._route.lost()
         self._state = RelayState.DOWN
-        self._take_queue()
+        self._queue.take()
         self._stop_asking()
         if stood:
             self._client.relay_writable(True)
@@ -359,9 +319,9 @@ class Relay:
         """Go there if it is known by now; else ask the broker of the configuration for the one of the first topic."""
         if self._route.known:
             self._move()
-        elif self._topic is not None and self._asking_timer is None:
+        elif self._queue.topic is not None and self._asking_timer is None:
             self._counters.targets_asked_total += 1
-            lookup = pb.CommandLookupTopic(topic=self._topic, request_id=self.own_id(), authoritative=False)
+            lookup = pb.CommandLookupTopic(topic=self._queue.topic, request_id=self.own_id(), authoritative=False)
             self._route.lookup(lookup)
             self._requests.asked(_T.LOOKUP, lookup)
             self._write(frames.encode_command(_T(type=_T.LOOKUP, lookupTopic=lookup)))
@@ -416,27 +376,18 @@ class Relay:
         """Raise `LimitExceeded` or `UpstreamUnavailable` for a request that cannot wait."""
         if self._state is RelayState.OPEN:
             return
-        bound = self._limits.queued_while_connecting_bytes
-        if self._queued_bytes + len(frame) > bound:
-            message = f"{bound} bytes of requests wait for the broker, no more are taken"
-            raise LimitExceeded(message)
-        if topic is None and self._topic is None and not self._route.known:
+        self._queue.check(frame)
+        if topic is None and self._queue.topic is None and not self._route.known:
             raise UpstreamUnavailable(_UNKNOWN_TARGET)
 
-    def _queue(self, frame: bytes, topic: str | None) -> None:
-        self._queued.append(frame)
-        self._queued_bytes += len(frame)
-        self._topic = self._topic or topic
+    def _wait(self, frame: bytes, topic: str | None) -> None:
+        self._queue.add(frame, topic)
         if self._state is RelayState.DOWN:
             self._state = RelayState.REOPENING
             self._counters.broker_reconnects_total += 1
             self.open()
         elif self._state is RelayState.ASKING:
             self._ask_for_target()
-
-    def _take_queue(self) -> list[bytes]:
-        queued, self._queued, self._queued_bytes, self._topic = self._queued, [], 0, None
-        return queued
 
 
 def _without_assigned_broker(command: pb.BaseCommand) -> pb.BaseCommand:

@@ -6,8 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from proxy.net.relay.client import RelayClient
 from proxy.net.relay.closing import ProducersToClose
-from proxy.net.relay.relay import Relay, RelayClient
+from proxy.net.relay.relay import Relay
 from proxy.net.relay.route import RelayRoute
 from proxy.net.session.elsewhere import ElsewhereClient
 from proxy.net.session.permission import Permission
