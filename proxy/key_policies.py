@@ -40,6 +40,7 @@ KEY_POLICY: Final[Mapping[str, Bounds]] = {
     "retry_multiplier": Bounds(1, 100, whole=False),
     "retry_delay_max_ms": Bounds(1, 86_400_000),
     "dead_letter_after": Bounds(0, 1_000),
+    "ack_lease_ms": Bounds(0, 86_400_000),
 }
 """The numbers of a policy; see the configuration for what they mean."""
 

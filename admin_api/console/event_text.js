@@ -41,6 +41,8 @@ const TELLERS = {
     `${counted(messages_count, "message")} went to ${topicParts(dead_letter_topic).name} after ${counted(Math.max(...messages.map(({ attempts }) => attempts)), "attempt")}`,
   dead_letters_wait: ({ dead_letter_topic, messages_count, reason }) =>
     `${topicParts(dead_letter_topic).name} does not take ${counted(messages_count, "message")}, whose keys wait: ${reason}`,
+  ack_lease_lost: ({ worker, messages, position, held_s }) =>
+    `${worker} loses ${counted(messages, "message")}: it held ${position} for ${duration(held_s)}`,
   operator_order: ({ order, worker, mode, by }) =>
     `${by ? `ordered by ${by}` : "operator's order"}: ${order}${worker ? ` of ${worker}` : ""}${mode ? `, ${mode}` : ""}`,
 };

@@ -273,6 +273,16 @@ SUBSCRIPTION: Final = (
         "ACK frames refused: cumulative, or of a transaction.",
     ),
     counter(
+        "keyline_subscription_ack_leases_lost_total",
+        "ack_leases_lost",
+        "Workers that lost their keys because they held a message longer than ack_lease_ms.",
+    ),
+    counter(
+        "keyline_subscription_ack_lease_extensions_total",
+        "ack_lease_extensions",
+        "Times that a worker asked for more time to acknowledge (GET_LAST_MESSAGE_ID).",
+    ),
+    counter(
         "keyline_subscription_repeated_entries_total",
         "dispatcher.repeated_entries",
         "Entries that the broker sent again and the gateway discarded.",

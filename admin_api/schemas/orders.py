@@ -46,6 +46,7 @@ class Limits(BaseModel):
     retry_multiplier: float | None = Field(None, ge=1, le=100, allow_inf_nan=False)
     retry_delay_max_ms: int | None = Field(None, ge=1, le=86_400_000)
     dead_letter_after: int | None = Field(None, ge=0, le=1_000, description="Attempts; 0 is no limit.")
+    ack_lease_ms: int | None = Field(None, ge=0, le=86_400_000, description="0 is no limit.")
 
 
 class LimitValues(BaseModel):
@@ -60,6 +61,7 @@ class LimitValues(BaseModel):
     retry_multiplier: float
     retry_delay_max_ms: int
     dead_letter_after: int
+    ack_lease_ms: int
 
 
 class LimitsInForce(BaseModel):

@@ -92,6 +92,10 @@ class Explanation(BaseModel):
     released_in_s: float | None = Field(
         description="Until it is released, in the states `unblocking_interval` and `retry_wait`."
     )
+    ack_lease_ends_in_s: float | None = Field(
+        description="Until the holder loses the slot and all else that it has, unless it acknowledges or asks for more "
+        "time; null where `ack_lease_ms` is not set."
+    )
     unblocks: str = Field(
         description="One sentence: who must do what.",
         examples=["w1 must acknowledge, give back or lose 3 messages, the oldest 17:3 sent 12.1 s ago to w1"],

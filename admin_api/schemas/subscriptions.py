@@ -160,6 +160,8 @@ class Subscription(BaseModel):
         description="Consumer name and client address."
     )
     acks_refused: int
+    ack_leases_lost: int = Field(description="Workers whose consumer was closed because they held a message too long.")
+    ack_lease_extensions: int = Field(description="Times that a worker asked for more time.")
     opaque_batches: int
     unreadable_entries: int
     mixed_batches: int

@@ -22,6 +22,7 @@ LIMITS = (
     "retry_multiplier",
     "retry_delay_max_ms",
     "dead_letter_after",
+    "ack_lease_ms",
 )
 
 

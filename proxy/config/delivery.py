@@ -61,6 +61,11 @@ class Ordering(Group):
         "gateway publishes to it with its own credentials.",
         takes="a topic's name, with `{topic}` and `{subscription}` to be filled in",
     )  # fmt: skip
+    ack_lease_ms: int = _of_keys(
+        "ack_lease_ms", 0, "How long a worker may hold a message without acknowledging it or asking for more time "
+        "(GET_LAST_MESSAGE_ID). Then its consumer is closed, and its keys and messages go to other workers; 0 as long "
+        "as it likes.", "milliseconds",
+    )  # fmt: skip
     key_policies: KeyPolicies = setting(
         (), "Other values of the numbers above, from `key_window` on, for some subscriptions. Topic and subscription "
         "may have wildcards (`*`, `?`, `[...]`); the first that matches applies. A subscriber may choose others by "

@@ -117,6 +117,8 @@ class DispatcherTables:
         """Deliveries larger than the permits because the entry could not be cut."""
         self.window_overshoots = 0
         """Deliveries larger than the key's window for the same reason."""
+        self.ack_lease_s = 0.0
+        """How long a worker may hold a message, see `ack_lease`; 0 as long as it likes."""
         self.departed = DeliveryTotals()
         """Counts of the workers that have left."""
         self.ack_latency = Histogram()

@@ -63,6 +63,11 @@ class Chunk:
         self.index = index
         self.total = total
 
+    @property
+    def is_last(self) -> bool:
+        """Whether a worker that has the ones before it has the message whole now."""
+        return self.index + 1 >= self.total
+
 
 class Batch:
     """An entry that is more than one part, or was: what its parts share."""

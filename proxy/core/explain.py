@@ -21,6 +21,7 @@ from heapq import nsmallest
 from itertools import islice
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from proxy.core.ack_lease import lease_end
 from proxy.core.entry import Batch, Part, topic_order
 from proxy.core.positions import format_position
 from proxy.core.sticky_key import RANGE_SLOT_COUNT
@@ -121,6 +122,8 @@ class SlotExplanation:
     """What must go first, at most `BLOCKING_LISTED_MAX`: before a join position in topic order, else as sent."""
     released_in_s: float | None
     """Until it is released, where the state is `UNBLOCKING_INTERVAL` or `RETRY_WAIT`."""
+    ack_lease_ends_in_s: float | None
+    """Until the holder loses the slot and all else that it has, unless it acts; None where no ack lease runs."""
     unblocks: str
     """One sentence: who must do what."""
     verdict: Verdict | None = None
@@ -150,6 +153,8 @@ class _Findings(NamedTuple):
     blocking: tuple[BlockingDelivery, ...]
     unfinished: str
     """What a chunked message wants that the blocking worker has begun: it cannot acknowledge it before. Or nothing."""
+    lease_left_s: float | None
+    """Until the taker loses what it holds, if it holds some and an ack lease runs."""
     awaited: str
     """What must happen, if the reason is one that no worker and no operator ends. Or nothing."""
 
@@ -192,6 +197,7 @@ def explain_slot(dispatcher: Dispatcher, slot: int, now: float, *, upstream_back
         join_position_entries=gate.outstanding if gate is not None else 0,
         blocking=found.blocking if waiting else (),
         released_in_s=_released_in_s(dispatcher, slot, now) if waiting and found.reason in _TIMED else None,
+        ack_lease_ends_in_s=_lease_left_s(dispatcher, holder, now),
         unblocks=_sentence(found) if waiting else _sentence_for_next(state, found),
     )
 
@@ -224,7 +230,8 @@ def _find(dispatcher: Dispatcher, slot: int, head: Part, now: float) -> _Finding
     elif reason in _TIMED and taker is not None:
         then = "the interval ends" if reason is WaitReason.UNBLOCKING_INTERVAL else "the delay of its retry ends"
         awaited = f"nothing: it goes to {taker.name} in {_released_in_s(dispatcher, slot, now):.3f} s, when {then}"
-    return _Findings(reason, slot, owner, taker, pending, gate, blocking, unfinished, awaited)
+    lease_left_s = _lease_left_s(dispatcher, taker, now)
+    return _Findings(reason, slot, owner, taker, pending, gate, blocking, unfinished, lease_left_s, awaited)
 
 
 def _state(found: _Findings, *, waits: bool, upstream_backlog: bool) -> SlotState:
@@ -378,6 +385,11 @@ def _receipt_wanted(dispatcher: Dispatcher, slot: int) -> str:
     return f"the dead letter topic must take {format_position(first.position)}, which had {tries}{trouble}"
 
 
+def _lease_left_s(dispatcher: Dispatcher, worker: Worker | None, now: float) -> float | None:
+    end = None if worker is None else lease_end(dispatcher, worker)
+    return None if end is None else max(0.0, end - now)
+
+
 def _lease_wanted(dispatcher: Dispatcher, slot: int) -> str:
     leases = dispatcher.leases
     assert leases is not None
@@ -403,8 +415,14 @@ def _sentence_for_drain(holder: Worker, found: _Findings) -> str:
         messages = f"one of {messages}"  # as many as its window has room for
     return (
         f"{unread}{holder.name} must acknowledge or give back {messages} of the slot, or leave"
-        f"{_the_oldest(found.blocking)}{found.unfinished}"
+        f"{_the_oldest(found.blocking)}{found.unfinished}{_else_taken_away(found)}"
     )
+
+
+def _else_taken_away(found: _Findings) -> str:
+    if found.lease_left_s is None:
+        return ""
+    return f"; else it loses them in {found.lease_left_s:.1f} s, unless it extends its ack lease"
 
 
 def _sentence_for_limit(worker: Worker, found: _Findings) -> str:
@@ -412,6 +430,7 @@ def _sentence_for_limit(worker: Worker, found: _Findings) -> str:
     return (
         f"{worker.name} must acknowledge or give back {above} of its {counted(worker.unacked, 'message')} "
         f"(its limit is {worker.max_unacked}){_the_oldest(found.blocking)}{found.unfinished}"
+        f"{_else_taken_away(found)}"
     )
 
 

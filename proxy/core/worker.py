@@ -35,6 +35,7 @@ class Worker:
         "last_flow_at",
         "last_sent_at",
         "last_sent_position_when_joining",
+        "lease_extended_at",
         "link",
         "max_unacked",
         "name",
@@ -87,6 +88,8 @@ class Worker:
         self.last_sent_at = 0.0
         self.last_acked_at = 0.0
         self.last_flow_at = 0.0
+        self.lease_extended_at = 0.0
+        """When it last asked for more time, see `ack_lease`."""
         self.sent_messages = 0
         self.sent_bytes = 0
         self.acked_messages = 0

@@ -46,6 +46,8 @@ class SubscriptionStatistics:
     joining: int
     addresses: tuple[tuple[str, str], ...]
     acks_refused: int
+    ack_leases_lost: int
+    ack_lease_extensions: int
     opaque_batches: int
     unreadable_entries: int
     mixed_batches: int

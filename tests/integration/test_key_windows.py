@@ -1,4 +1,4 @@
-"""Key windows with a real broker and the official clients of three languages, through one gateway and through replicas.
+"""Key windows and ack leases with a real broker and official clients of three languages, through one gateway and three.
 
 The case is the one that users report: of five messages of a key, the first is given back twice. Directly the worker
 sees the others first; with a window of 1 it sees them behind it.
@@ -22,6 +22,8 @@ from integration.compatibility.runs import ROOT
 from integration.errors import ToolMissingError
 
 IN_ORDER: Final = "0 0 0 1 2 3 4"
+LEASED: Final = "extended, then lost after 1"
+"""Redeliveries of the message that comes again."""
 OVERTAKEN: Final = "0 1 2 3 4 0 0"
 TRIALS: Final = {
     "python": ("window_nack", "window_batch", "window_timeout"),
@@ -63,3 +65,11 @@ def test_nothing_of_a_key_overtakes_what_is_given_back(client: str, place: Place
     """By a negative ack, an ack timeout or a redelivery backoff, batches included; directly the others come first."""
     assert tried(client, place.service_url, place, TRIALS[client]) == dict.fromkeys(TRIALS[client], IN_ORDER)
     assert tried(client, place.broker.service_url, place, ["window_nack"]) == {"window_nack": OVERTAKEN}
+
+
+@pytest.mark.slow
+@pytest.mark.broker
+@pytest.mark.parametrize("client", TRIALS)
+def test_a_message_is_kept_for_as_long_as_its_worker_asks_for_more_time(client: str, place: Place) -> None:
+    """By an ordinary call: the last message id. Without it, it comes again after the lease."""
+    assert tried(client, place.service_url, place, ["ack_lease"]) == {"ack_lease": LEASED}

@@ -154,3 +154,17 @@ def test_v2_hears_of_the_end_of_a_topic_when_it_asks() -> None:
     assert rig.heard() == [{"endOfTopic": False}]
     rig.say(type="isEndOfTopic")
     assert rig.heard() == [{"endOfTopic": True}]
+
+
+@pytest.mark.parametrize("dialect", ["v1", "v2"])
+def test_asking_for_the_end_of_a_topic_extends_ack_leases(dialect: str) -> None:
+    """By the call that native clients have for it, at each partition's consumer; its answer is of no interest."""
+    rig = WebsocketRig(dialect=dialect).join(2)
+    rig.take()
+    rig.say(type="isEndOfTopic")
+    asked = rig.take()
+    assert [command.type for command in asked] == [pb.BaseCommand.GET_LAST_MESSAGE_ID] * 2
+    assert [command.getLastMessageId.consumer_id for command in asked] == [0, 1]
+    rig.heard()
+    rig.tell(*(commands.error(command.getLastMessageId.request_id, pb.ServiceNotReady, "later") for command in asked))
+    assert rig.heard() == []

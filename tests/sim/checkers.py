@@ -20,7 +20,7 @@ from tests.sim.storage import bits_of, number_of
 from tests.wire.batches import index_batch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
     from tests.sim.network import End
     from tests.sim.storage import Entry, Storage
@@ -47,6 +47,10 @@ class Seat:
     received: int = 0
     held: dict[tuple[int, int], list[int]] = field(default_factory=dict)
     """Message id to the numbers in it, in the order delivered, -1 where acknowledged."""
+    sent_at: dict[tuple[int, int], float] = field(default_factory=dict)
+    """When each of them was written; not of chunked messages' chunks, but for their last ones."""
+    extended_at: float = 0.0
+    """When it last asked for more time to acknowledge."""
 
     @property
     def permits(self) -> int:
@@ -127,6 +131,10 @@ class Model:
     def cursor_moved(self) -> None:
         """A seek was carried out: until the gateway begins anew because of it, what it sends may be old or new."""
         self._moves += 1
+
+    def seats(self) -> Iterator[Seat]:
+        """All that the gateway knows of."""
+        return (seat for connection in self.connections.values() for seat in connection.seats.values())
 
     @property
     def unsettled(self) -> bool:
@@ -213,6 +221,8 @@ class Model:
             self.holder[number] = seat
             self.by_key.setdefault(self._storage.messages[number].key, set()).add(number)
         seat.held[place] = list(numbers)
+        if not self._goes_further(max(numbers)):
+            seat.sent_at[place] = self._now()
         if opaque:
             self.opaque_in_life.add(place)
         self.deliveries += len(numbers)
@@ -234,6 +244,11 @@ class Model:
             there = len(self.by_key.get(key, ()))
             if self.keys.window and there + len(numbers) > self.keys.window:
                 raise Violation(f"window: {key}: {numbers} for {seat.name}, of which {there} are out already")
+
+    def _goes_further(self, number: int) -> bool:
+        """Whether it is a piece of a chunked message, and not the last."""
+        messages = self._storage.messages
+        return number + 1 < len(messages) and messages[number + 1].follows
 
     def _goes_on(self, seat: Seat, number: int) -> bool:
         """Whether the worker has an earlier piece of the same chunked message."""
@@ -319,6 +334,8 @@ class Model:
     def _said(self, connection: Connection, seat: Seat, kind: int, body: Any) -> None:
         if kind == T.FLOW:
             seat.granted += body.messagePermits
+        elif kind == T.GET_LAST_MESSAGE_ID:
+            seat.extended_at = self._now()
         elif kind == T.CLOSE_CONSUMER:
             self._end(connection, seat)
         elif kind == T.ACK:
@@ -354,6 +371,7 @@ class Model:
                 done.append(number)
         if all(number < 0 for number in numbers):
             del seat.held[place]
+            seat.sent_at.pop(place, None)
         return done
 
     def _done(self, number: int) -> None:
@@ -379,6 +397,7 @@ class Model:
             self.retry_at.update((number, self._now() + self.keys.retry_delay_s) for number in numbers if number >= 0)
 
     def _release(self, seat: Seat, place: tuple[int, int]) -> None:
+        seat.sent_at.pop(place, None)
         for number in seat.held.pop(place, ()):
             if number >= 0:
                 self._free(number)
@@ -405,6 +424,7 @@ class Model:
 
 _ABOUT_CONSUMER: dict[int, str] = {
     T.FLOW: "flow",
+    T.GET_LAST_MESSAGE_ID: "getLastMessageId",
     T.ACK: "ack",
     T.CLOSE_CONSUMER: "close_consumer",
     T.REDELIVER_UNACKNOWLEDGED_MESSAGES: "redeliverUnacknowledgedMessages",

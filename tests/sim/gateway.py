@@ -19,6 +19,7 @@ from proxy.net.session.settings import SessionSettings
 from proxy.net.subscription.directory import Subscriptions
 from proxy.service_url import parse_service_url
 from tests.sim.checkers import Violation
+from tests.sim.leases import check_leases
 from tests.sim.network import Listener
 
 if TYPE_CHECKING:
@@ -105,6 +106,8 @@ class WakeUps:
         held = gateway.subscriptions._bytes_held
         if held > settings.gateway_memory_bytes + BURST_BYTES:
             raise Violation(f"G7: {held} bytes held, {settings.gateway_memory_bytes} allowed")
+        process = gateway.process
+        check_leases(self._model.seats(), settings.ack_lease_ms / 1_000, process.now(), process.went_on_s)
         subscription = gateway.subscription
         if subscription is None or self._model.unsettled:
             return

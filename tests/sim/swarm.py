@@ -6,7 +6,7 @@ A world with every fault at once hides some of them behind others; so each seed 
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from proxy.limits import Limits
 from proxy.net.subscription.openings import OpeningLimits
@@ -85,6 +85,7 @@ def draw(seed: int | str, steps: int = 100) -> Swarm:
     dice = random.Random(f"{seed}/swarm")  # noqa: S311 - as above
     mode, selector = dice.choice(MODES), dice.choice(SELECTORS)
     small = dice.random() < 0.3
+    lease_ms = random.Random(f"{seed}/lease").choice((0, 0, 0, 200, 3_000))  # noqa: S311 - as above
     return Swarm(
         seed=str(seed),
         steps=steps,
@@ -98,7 +99,7 @@ def draw(seed: int | str, steps: int = 100) -> Swarm:
         workers_max=dice.choice((1, 2, 4, 7)),
         backlog=dice.choice((0, 0, 0, 400)),
         names=dice.choice((2, 10)),
-        tempers=tuple(_temper(dice) for _ in range(3)),
+        tempers=tuple(_patient(_temper(dice), lease_ms) for _ in range(3)),
         weather=Weather(
             delay_s=dice.choice((0.0, 0.0005, 0.02)),
             cut_chance=dice.choice((0.0, 0.1, 0.5)),
@@ -118,6 +119,7 @@ def draw(seed: int | str, steps: int = 100) -> Swarm:
             key_shared_unblocking_interval_ms=_interval_ms(seed),
             key_window=random.Random(f"{seed}/window").choice((0, 0, 0, 1, 1, 2, 5)),  # noqa: S311 - as above
             retry_delay_ms=random.Random(f"{seed}/retry").choice((0, 0, 0, 5, 400)),  # noqa: S311 - as above
+            ack_lease_ms=0 if mode == "unordered" else lease_ms,
         ),
         limits=Limits(unread_high_water_bytes=1 << 20),
         openings=_openings(random.Random(f"{seed}/openings")),  # noqa: S311 - as above
@@ -162,6 +164,11 @@ def _temper(dice: random.Random) -> Temper:
         by_index_chance=some(1.0),
         receipt_chance=some(1.0),
     )
+
+
+def _patient(temper: Temper, lease_ms: int) -> Temper:
+    """Where there is a lease, some of what is never acknowledged is not for want of asking."""
+    return replace(temper, extends_s=0.7 * lease_ms / 1_000) if lease_ms else temper
 
 
 def _manners(dice: random.Random) -> Manners:

@@ -28,6 +28,8 @@ COME_BACK_S = 0.3
 OPERATION_S = 30.0
 """After so long without an answer to its SUBSCRIBE a client closes the consumer and tries again."""
 KEEP_ALIVE_S = 30.0
+EXTENSIONS = 3
+"""How often more time is asked for."""
 PIECES_EXPIRE_S = 60.0
 """After so long clients give a chunked message up, and acknowledge what they have of it."""
 
@@ -65,6 +67,8 @@ class Temper:
     """That a batch is acknowledged message by message."""
     receipt_chance: float = 0.0
     """That the ack asks for a receipt."""
+    extends_s: float = 0.0
+    """How often it asks for more time, some times, for a delivery that it never acknowledges; 0 for not at all."""
 
 
 GOOD = Temper()
@@ -224,6 +228,8 @@ class Worker:
                 self._flow(self.temper.queue)
         elif command.type == T.ACK_RESPONSE:
             self.unanswered.discard(command.ackResponse.request_id)
+        elif command.type == T.GET_LAST_MESSAGE_ID_RESPONSE:
+            self.unanswered.discard(command.getLastMessageIdResponse.request_id)
         elif command.type == T.ERROR:
             self._refused(command.error)
 
@@ -319,6 +325,8 @@ class Worker:
         dice, temper = self._dice, self.temper
         draw = dice.random()
         if draw < temper.stuck_chance:
+            if temper.extends_s:
+                self._later(temper.extends_s, partial(self._extend, EXTENSIONS))
             return
         think_s = dice.expovariate(1.0) * temper.think_s
         for delivery in deliveries:
@@ -377,6 +385,14 @@ class Worker:
             if not self._joined:  # of a consumer that is no more: a broker's to answer, which may owe it
                 self.unanswered.discard(body.request_id)
         self._send(frames.encode_command(command))
+
+    def _extend(self, times: int) -> None:
+        if not self._joined:
+            return
+        ask = pb.CommandGetLastMessageId(consumer_id=1, request_id=self._new_request())
+        self._send(frames.encode_command(pb.BaseCommand(type=T.GET_LAST_MESSAGE_ID, getLastMessageId=ask)))
+        if times > 1:
+            self._later(self.temper.extends_s, partial(self._extend, times - 1))
 
     def _nack(self, delivery: Delivery) -> None:
         self._send(commands.redeliver(1, [(delivery.ledger, delivery.entry)]))

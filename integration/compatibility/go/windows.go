@@ -12,12 +12,15 @@ import (
 const (
 	windowMessages = 5
 	givenBack      = 2
+	leaseTime      = 2 * time.Second
+	extensions     = 5
 )
 
-// windows are trials of key windows; each tries what the Python program's of that name tries.
+// windows are trials of key windows and ack leases; each tries what the Python program's of that name tries.
 var windows = map[string]trial{
 	"window_nack":  func(s *scene) (string, error) { return seenInWindow(s, single()) },
 	"window_batch": func(s *scene) (string, error) { return seenInWindow(s, inOneBatch()) },
+	"ack_lease":    lease,
 }
 
 func inOneBatch() pulsar.ProducerOptions {
@@ -63,4 +66,29 @@ func seenInWindow(s *scene, producing pulsar.ProducerOptions) (string, error) {
 		acknowledged[number] = true
 	}
 	return strings.Join(seen, " "), nil
+}
+
+func lease(s *scene) (string, error) {
+	options := s.worker()
+	options.Properties = map[string]string{"keyline.ack-lease-ms": strconv.FormatInt(leaseTime.Milliseconds(), 10)}
+	consumer, _, err := s.begin(options, 1)
+	if err != nil {
+		return "", err
+	}
+	if _, err := receive(consumer); err != nil {
+		return "", err
+	}
+	for range extensions {
+		if _, err := receiveWithin(consumer, leaseTime/2); err == nil {
+			return "lost though extended", nil
+		}
+		if _, err := consumer.GetLastMessageIDs(); err != nil {
+			return "", err
+		}
+	}
+	again, err := receive(consumer)
+	if err != nil {
+		return "", err
+	}
+	return "extended, then lost after " + strconv.FormatUint(uint64(again.RedeliveryCount()), 10), consumer.Ack(again)
 }

@@ -15,11 +15,13 @@ import org.apache.pulsar.client.api.ProducerBuilder;
 import org.apache.pulsar.client.api.SubscriptionType;
 import org.apache.pulsar.client.impl.MultiplierRedeliveryBackoff;
 
-/** Key windows; each method tries what the Python program's of that name tries, and some what only this client has. */
+/** Key windows and ack leases; each method tries what the Python program's of that name tries, and some what only this client has. */
 final class Windows {
     private static final int MESSAGES = 5;
     private static final int GIVEN_BACK = 2;
     private static final int ACK_TIMEOUT_MS = 1_000;
+    private static final int LEASE_MS = 2_000;
+    private static final int EXTENSIONS = 5;
 
     static final Map<String, Probe.Trial> FEATURES = Map.of(
             "window_nack", scene -> seen(scene, false, Windows::soon, Consumer::negativeAcknowledge),
@@ -28,7 +30,8 @@ final class Windows {
                     builder -> soon(builder).enableBatchIndexAcknowledgment(true), Consumer::negativeAcknowledge),
             "window_backoff", scene -> seen(scene, true, Windows::backoff, Consumer::negativeAcknowledge),
             "window_timeout", scene -> seen(scene, false,
-                    builder -> builder.ackTimeout(ACK_TIMEOUT_MS, TimeUnit.MILLISECONDS), (consumer, message) -> { }));
+                    builder -> builder.ackTimeout(ACK_TIMEOUT_MS, TimeUnit.MILLISECONDS), (consumer, message) -> { }),
+            "ack_lease", Windows::lease);
 
     private Windows() {
     }
@@ -65,6 +68,22 @@ final class Windows {
             }
         }
         return String.join(" ", seen);
+    }
+
+    private static String lease(Scene scene) throws Exception {
+        Consumer<byte[]> consumer = scene.consumer(SubscriptionType.Key_Shared)
+                .property("keyline.ack-lease-ms", String.valueOf(LEASE_MS)).subscribe();
+        scene.producer(builder -> { }).newMessage().key("k").value(Scene.bytes("0")).send();
+        Scene.receive(consumer);
+        for (int time = 0; time < EXTENSIONS; time++) {
+            if (consumer.receive(LEASE_MS / 2, TimeUnit.MILLISECONDS) != null) {
+                return "lost though extended";
+            }
+            consumer.getLastMessageIds();
+        }
+        Message<byte[]> again = Scene.receive(consumer);
+        consumer.acknowledge(again);
+        return "extended, then lost after " + again.getRedeliveryCount();
     }
 
     private static void batches(ProducerBuilder<byte[]> builder, boolean batched) {

@@ -1,8 +1,12 @@
-"""Key windows, which only a gateway has: what a worker sees of a key whose first message it gives back twice."""
+"""Key windows and ack leases, which only a gateway has.
+
+What a worker sees of a key whose first message it gives back twice, and of a message that it holds too long.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Final
 
 import pulsar
@@ -20,6 +24,9 @@ BATCH: Final[dict[str, Any]] = {
 }
 ACK_TIMEOUT_MS: Final = 10_000
 """The least that this client allows."""
+LEASE_MS: Final = 2_000
+EXTENSIONS: Final = 5
+"""Times that more time is asked for, each after half of the lease."""
 
 
 def _seen(scene: Scene, producing: dict[str, Any], give_back: Callable[[pulsar.Consumer, pulsar.Message], None]) -> str:
@@ -57,8 +64,24 @@ def _in_time(_consumer: pulsar.Consumer, _message: pulsar.Message) -> None:
     """It is not acknowledged."""
 
 
+def _lease(scene: Scene) -> str:
+    """It is kept for as long as more time is asked for, and comes again when it is not."""
+    consumer = scene.subscribe(properties={"keyline.ack-lease-ms": str(LEASE_MS)})
+    scene.producer().send(b"0", partition_key="k")
+    receive(consumer)
+    for _ in range(EXTENSIONS):
+        with suppress(pulsar.Timeout):
+            consumer.receive(timeout_millis=LEASE_MS // 2)
+            return "lost though extended"
+        consumer.get_last_message_id()
+    again = receive(consumer)
+    consumer.acknowledge(again)
+    return f"extended, then lost after {again.redelivery_count()}"
+
+
 WINDOWS: Final[dict[str, Callable[[Scene], str]]] = {
     "window_nack": lambda scene: _seen(scene, {}, _negatively),
     "window_batch": lambda scene: _seen(scene, BATCH, _negatively),
     "window_timeout": lambda scene: _seen(scene, {}, _in_time),
+    "ack_lease": _lease,
 }

@@ -46,7 +46,7 @@ class Membership:
         self.excluded: dict[SubscribedWorker, None] = {}
         """Workers that an operator excluded and that came again, in this order: connected, and without slots."""
         self._lost: deque[tuple[SubscribedWorker, str]] = deque()
-        """Those whose connection is gone and who have not left yet."""
+        """Those whose connection is gone, or consumer closed, and who have not left yet."""
         self._losing = False
 
     def join(self, coming: Iterable[SubscribedWorker]) -> None:
@@ -100,9 +100,7 @@ class Membership:
             self.leave(subscriber, reason)
             return
         self._lost.append((subscriber, reason))
-        if not self._losing:
-            self._losing = True
-            self._services.slices.do(self._lose_some)
+        self._begin_losing()
 
     def disconnect(self) -> None:
         """Every consumer is closed and may come again."""
@@ -122,6 +120,14 @@ class Membership:
             subscriber.end()
             self.leave(subscriber, reason)
         return len(found)
+
+    def close_each(self, workers: Iterable[Worker], reason: str) -> None:
+        """Close the consumers of these workers, in groups: what they held goes to none of the same group."""
+        for worker in workers:
+            subscriber = self.subscribers[worker.index]
+            subscriber.end()
+            self._lost.append((subscriber, reason))
+        self._begin_losing()
 
     def readmit(self, name: str) -> int:
         """Excluded workers of this name join; returns how many there were."""
@@ -144,6 +150,11 @@ class Membership:
     def _let_go(self, subscriber: SubscribedWorker) -> None:
         del self.excluded[subscriber]
         self._state.dispatcher.excluded = len(self.excluded)
+
+    def _begin_losing(self) -> None:
+        if self._lost and not self._losing:
+            self._losing = True
+            self._services.slices.do(self._lose_some)
 
     def _lose_some(self, end: float) -> bool:
         """A step: those that are lost leave."""

@@ -36,6 +36,7 @@ class LimitsWanted:
     retry_multiplier: float | None = None
     retry_delay_max_ms: int | None = None
     dead_letter_after: int | None = None
+    ack_lease_ms: int | None = None
 
     def applied(self, settings: SubscriptionSettings) -> SubscriptionSettings:
         """The settings with these limits in them."""

@@ -11,6 +11,7 @@ from proxy.core.dispatcher import OrderingMode
 from proxy.errors import ClientError
 
 if TYPE_CHECKING:
+    from proxy.net.subscription.ack_leases import AckLeases
     from proxy.net.subscription.membership import Membership
     from proxy.net.subscription.order_book import LimitsWanted, Orders
     from proxy.net.subscription.services import Services
@@ -24,13 +25,19 @@ class OperatorOrders:
     """To one subscription; `by` is who gives an order, for events and the log."""
 
     def __init__(
-        self, state: SubscriptionState, services: Services, consumers: UpstreamConsumers, membership: Membership
+        self,
+        state: SubscriptionState,
+        services: Services,
+        consumers: UpstreamConsumers,
+        membership: Membership,
+        ack_leases: AckLeases,
     ) -> None:
         """Nothing is asked yet, but for what the order book has."""
         self._state = state
         self._services = services
         self._consumers = consumers
         self._membership = membership
+        self._ack_leases = ack_leases
 
     def pause(self, *, by: str = "") -> None:
         """Deliver nothing until `resume`; acks and joins go on."""
@@ -149,6 +156,7 @@ class OperatorOrders:
         settings = limits.applied(self._state.asked)
         self._consumers.bound(settings)
         self._state.change_settings(settings)
+        self._ack_leases.look_again()
         self._tell("limits", by, **limits.named())
 
     def _tell(self, what: str, by: str, **more: object) -> None:

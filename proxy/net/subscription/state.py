@@ -102,6 +102,7 @@ class SubscriptionState:
         self.dispatcher = Dispatcher(
             selector, self.policy.mode, unblocking_interval_s=interval_s, key_policy=self.settings.key_policy()
         )
+        self._set_ack_lease()
         if orders.paused:
             self.dispatcher.pause()
         self.cursor = CursorWatch(self.dispatcher.outstanding, self.now)
@@ -151,10 +152,15 @@ class SubscriptionState:
         self.settings = settings
         if self.dispatcher.ordered and settings.key_policy() != self.dispatcher.policy:
             policy_change.change_key_policy(self.dispatcher, settings.key_policy(), self.now())
+        self._set_ack_lease()
         for worker in self.dispatcher.workers.values():
             most = settings.max_unacked_messages_per_worker
             policy_change.change_max_unacked(self.dispatcher, worker, most, self.now())
         self.schedule_flush()
+
+    def _set_ack_lease(self) -> None:
+        """Without order no key waits for a worker that holds it."""
+        self.dispatcher.ack_lease_s = self.settings.ack_lease_ms / 1_000 if self.dispatcher.ordered else 0.0
 
     def request_began(self, what: str) -> None:
         """The broker is asked for a seek or an unsubscribe."""

@@ -18,6 +18,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from proxy.core.hash_ranges import HashRange
+from proxy.net.subscription.ack_leases import AckLeases
 from proxy.net.subscription.admission import Admission
 from proxy.net.subscription.closing import Closing
 from proxy.net.subscription.dead_letters import DeadLetters
@@ -89,7 +90,8 @@ class Subscription:
         self.requests = SubscriptionRequests(state, self.consumers, self)
         self.admission = Admission(state, services, self.consumers, self.membership, self.requests, self, command)
         self.dead_letters = DeadLetters(state, services)
-        self.orders = OperatorOrders(state, services, self.consumers, self.membership)
+        self.ack_leases = AckLeases(state, self.membership)
+        self.orders = OperatorOrders(state, services, self.consumers, self.membership, self.ack_leases)
         self._whole: UpstreamConsumer | None = None
         """The one of an ordinary subscription, which is not looked for at each flush."""
         if not streamed:
@@ -142,6 +144,7 @@ class Subscription:
         self.dead_letters.close()
         if self._wake_up is not None:
             self._wake_up.cancel()
+        self.ack_leases.stop()
         self.services.account(-self._bytes_reported)
         self._bytes_reported = 0
         self._on_end(self)
@@ -169,6 +172,7 @@ class Subscription:
 
     def workers_changed(self, count: int) -> None:
         """As `Lifecycle` says."""
+        self.ack_leases.look_again()
         if self.assignment is not None:
             self.assignment.workers_changed(count)
 

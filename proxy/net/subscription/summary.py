@@ -47,6 +47,10 @@ class SubscriptionSummary:
     oldest_unacknowledged_s: float
     """How long ago the delivery was sent that has been unacknowledged longest; 0 without any."""
     acks_refused: int
+    ack_leases_lost: int
+    """Workers that lost their keys because they held a message longer than the ack lease."""
+    ack_lease_extensions: int
+    """Times that a worker asked for more time."""
     opaque_batches: int
     unreadable_entries: int
     mixed_batches: int

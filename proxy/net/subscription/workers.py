@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Protocol
 
-from proxy.core import acknowledgement
+from proxy.core import ack_lease, acknowledgement
 from proxy.core.entry import delivery_key
 from proxy.core.positions import is_packable, pack
 from proxy.core.worker import Worker
@@ -319,7 +319,10 @@ class SubscribedWorker:
         self._requests.seek(self, seek)
 
     def get_last_message_id(self, command: pb.CommandGetLastMessageId) -> None:
-        """Answered by the broker."""
+        """Answered by the broker; and the call by which a client that works on gets more time (`ack_lease`)."""
+        if self.worker is not None and not self.ended:
+            state = self._state
+            state.counters.ack_lease_extensions += ack_lease.extend(state.dispatcher, self.worker, state.now())
         self._requests.get_last_message_id(self, command)
 
     def consumer_stats(self, command: pb.CommandConsumerStats) -> None:

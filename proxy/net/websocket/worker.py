@@ -214,12 +214,18 @@ class SocketWorker:
                 self._permits.permitted(messages)
             case AskEndOfTopic():
                 self._say(self._dialect.end_of_topic(reached=self._at_end, asked=True))
+                self._ask_for_time()
             case _:
                 self._unsubscribe()
         self._deliveries.soon()
 
     def _receipt(self, request_id: int, not_held: list[str], error: str | None) -> None:
         self._say(self._dialect.receipt(request_id, not_held, error))
+
+    def _ask_for_time(self) -> None:
+        """Extend the ack leases of all that the client holds, by the call that other clients have for it."""
+        for consumer_id in range(len(self._topics)):
+            self._requests.ask(partial(commands.get_last_message_id, consumer_id), lambda _: None)
 
     def _unsubscribe(self) -> None:
         """Delete the subscription of every partition; the connection ends with it, or says why it was refused."""
