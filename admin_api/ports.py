@@ -228,6 +228,9 @@ class GatewayControl(Protocol):
     ) -> None:
         """Replay a group from a position or time, exactly one of them; `answered` gets the error, or None."""
 
+    def reload(self, *, by: str) -> Any:
+        """Read the configuration again; returns what changed and what needs a restart, or refuses all of it."""
+
     def change_limits(self, key: Key, limits: Mapping[str, Any], *, keep: bool, by: str) -> Any:
         """Set limits by name, None for the configuration's; those not named stay if `keep`, else are reset.
 

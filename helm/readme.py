@@ -25,8 +25,8 @@ $ helm install events helm/keyline --namespace pulsar --set pulsar.release=pulsa
 $ helm test events --namespace pulsar --logs
 ```
 
-`docs/deploy.md` tells how replicas, tokens, TLS, the network and monitoring go together. Unknown values are refused, and so are
-combinations that cannot work. Settings of the gateway (`docs/configure.md`) go below `config`.
+`docs/deploy.md` tells how replicas, tokens, TLS, the network and monitoring go together. Unknown values are refused,
+and so are combinations that cannot work. Settings of the gateway (`docs/configure.md`) go below `config`.
 
 ## Values
 

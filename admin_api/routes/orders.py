@@ -23,7 +23,16 @@ from admin_api.names import (
 from admin_api.origins import check_origin
 from admin_api.problems import Forbidden
 from admin_api.schemas.groups import Replayed, ReplayFrom
-from admin_api.schemas.orders import Concerned, Limits, LimitsInForce, LimitValues, Mode, Owner
+from admin_api.schemas.orders import (
+    ChangedSetting,
+    Concerned,
+    Limits,
+    LimitsInForce,
+    LimitValues,
+    Mode,
+    Owner,
+    ReloadedSettings,
+)
 from admin_api.schemas.problem import Problem
 from proxy.errors import Conflict
 
@@ -54,6 +63,7 @@ def order_routes(control: GatewayControl, *, read_only: bool) -> APIRouter:
     _orders_to_workers(router, control)
     _orders_to_groups(router, control)
     _orders_to_replicas(router, control)
+    _orders_to_the_gateway(router, control)
     return router
 
 
@@ -186,6 +196,21 @@ def _orders_to_replicas(router: APIRouter, control: GatewayControl) -> None:
         """Let it own its share again."""
         _ = replica
         control.drain_replica(drained=False)
+
+
+def _orders_to_the_gateway(router: APIRouter, control: GatewayControl) -> None:
+    @router.post("/configuration/reload", responses=CONFLICTS, summary="Reload the configuration")
+    @needs(Role.ADMIN)
+    async def reload(by: OrderedBy) -> ReloadedSettings:
+        """Read the configuration again, as SIGHUP does, and put into effect what a running gateway can take.
+
+        With a mistake in it nothing changes; the answer names the mistakes.
+        """
+        done = control.reload(by=by)
+        return ReloadedSettings(
+            changed={name: ChangedSetting(before=each.before, now=each.now) for name, each in done.changed.items()},
+            needs_restart=list(done.needs_restart),
+        )
 
 
 def _position(place: ReplayFrom) -> tuple[int, int] | None:

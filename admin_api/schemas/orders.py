@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -89,3 +89,17 @@ class StandingOrders(BaseModel):
     ordering_mode: str | None = Field(description="Null is what the clients or the configuration say.")
     limits: dict[str, float] = Field(description="What is not named is the configuration's.")
     replica: str | None = Field(description="Which is to serve it, in owner mode; null is any.")
+
+
+class ChangedSetting(BaseModel):
+    """A setting before a reload and now; secrets are masked."""
+
+    before: Any
+    now: Any
+
+
+class ReloadedSettings(BaseModel):
+    """What a reload did."""
+
+    changed: dict[str, ChangedSetting] = Field(description="Settings that are now in effect.")
+    needs_restart: list[str] = Field(description="Settings that differ and take effect only with a restart.")

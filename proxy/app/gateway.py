@@ -41,6 +41,7 @@ from proxy.app.parts import (
     session_settings,
 )
 from proxy.app.proxy_role import proxy_role_of
+from proxy.app.reloadable import Reloadable
 from proxy.app.security import Certificates, tokens, warn_of_access
 from proxy.config.show import effective_json
 from proxy.config.types import split_host_port
@@ -80,6 +81,8 @@ class Gateway:
 
     _legs: asyncio.Task[None] | None = None
     """Waits, as it stops, for what its clients have of other replicas."""
+    _snapshots: asyncio.Task[None] | None = None
+    _sending: asyncio.Task[None] | None = None
 
     def __init__(self, loaded: Loaded, loop: asyncio.AbstractEventLoop, log_limiter: LineLimiter) -> None:
         """Create every part; nothing listens or connects yet. Raises `StartFailure`."""
@@ -134,7 +137,7 @@ class Gateway:
         self._server = GatewayServer(sessions, limits, loop)
         events.number_from(time.time_ns() // 1_000_000)  # more than in any earlier run
         collector = self._collector = Collector(clock, subscriptions.__len__, lambda: subscriptions.ended_total)
-        admin = self._operated = Admin(
+        admin = self.admin = Admin(
             subscriptions,
             self._elections,
             self.not_ready_because,
@@ -159,9 +162,8 @@ class Gateway:
             lambda: log_limiter.left_out_total,
             self._deployment,
         )
-        self._snapshots: asyncio.Task[None] | None = None
-        self._sending: asyncio.Task[None] | None = None
         serving = config.serving
+        self.reloadable = Reloadable(subscriptions, sessions, tokens(config), log_limiter)
         self._broker_admin = BrokerAdmin(
             config.broker.broker_admin_url,
             timeout_s=config.broker.upstream_request_timeout_s,
@@ -182,7 +184,7 @@ class Gateway:
                 metrics_histograms=serving.metrics_histograms,
                 sockets=self._sockets(sessions, clock) if serving.websocket_workers else None,
                 socket_origins=serving.websocket_origins,
-                tokens=tokens(config),
+                tokens=self.reloadable.callers,
                 metrics_open=config.security.metrics_open,
                 others=None if owner is None else owner.others,
                 group_topics=self._group_topics,
@@ -241,6 +243,11 @@ class Gateway:
             reasons.append(f"broker: {self._probe.unreachable_because}")
         return reasons
 
+    def configured(self, loaded: Loaded) -> None:
+        """Other settings are in effect."""
+        self._config = loaded.config
+        self.admin.configured(effective_json(loaded)["settings"])
+
     # ------------------------------------------------------------------ start and stop
 
     @property
@@ -298,7 +305,7 @@ class Gateway:
         """In owner mode, let other replicas in."""
         if self._owner is None or self._led_here is None:
             return
-        asked = replica_app(self._operated, self._operated, __version__, read_only=self._config.serving.admin_read_only)
+        asked = replica_app(self.admin, self.admin, __version__, read_only=self._config.serving.admin_read_only)
         try:
             await self._owner.start(self._led_here.admit, ReplicaAnswers(asked).answer)
         except StartFailure:

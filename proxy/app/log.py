@@ -78,6 +78,11 @@ def configure_logging(
     )
 
 
+def set_level(level: str) -> None:
+    """Write events of at least this level from now on."""
+    logging.getLogger().setLevel(level.upper())
+
+
 def _limit(limiter: LineLimiter) -> structlog.types.Processor:
     """Drop the gateway's events beyond the limit, before they are formatted."""
 

@@ -42,6 +42,11 @@ class LineLimiter:
         self._lock = threading.Lock()
         self.left_out_total = 0
 
+    def bound(self, lines_per_s: int) -> None:
+        """Another rate from now on."""
+        with self._lock:
+            self._per_s = lines_per_s
+
     def admit(self, logger: str, event: str) -> int | None:
         """The number of omitted lines before this one if it is written; None if it is omitted too."""
         if not self._per_s or event in ALWAYS:

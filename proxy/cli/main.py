@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -72,7 +74,7 @@ def serve(config: ConfigFile = None) -> None:
     except InvalidConfiguration as error:
         typer.echo(f"keyline: {mistakes(error)}", err=True)
         raise typer.Exit(EXIT_MISCONFIGURED) from None
-    _run(loaded)
+    _run(loaded, partial(load, config, os.environ))
 
 
 @app.command("check-config", epilog=_EXIT_CODES)
@@ -94,7 +96,7 @@ add_report(app)
 app.command("export-metrics", epilog=EXPORT_EXIT_CODES)(export_metrics)
 
 
-def _run(loaded: Loaded) -> None:
+def _run(loaded: Loaded, read: Callable[[], Loaded]) -> None:
     from proxy.app.log import configure_logging  # noqa: PLC0415
     from proxy.app.log_limiter import LineLimiter  # noqa: PLC0415
     from proxy.app.run import run  # noqa: PLC0415 - `check-config` and `--version` need not load the gateway
@@ -103,7 +105,7 @@ def _run(loaded: Loaded) -> None:
     limiter = LineLimiter(time.monotonic, serving.log_lines_per_s)
     configure_logging(serving.log_level, serving.log_format, serving.replica_name, limiter)
     try:
-        run(loaded, limiter)
+        run(loaded, limiter, read)
     except StartFailure as error:
         typer.echo(f"keyline: {error}", err=True)
         raise typer.Exit(EXIT_FAILED) from None

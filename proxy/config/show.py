@@ -14,6 +14,7 @@ from pydantic.fields import FieldInfo
 
 from proxy.config.load import InvalidConfiguration, Loaded, shown
 from proxy.config.relations import RELATIONS
+from proxy.config.reloadable import RELOADABLE
 from proxy.config.settings import GROUP_OF, GROUPS
 from proxy.config.types import Group, expectation, size_text
 
@@ -38,8 +39,12 @@ keyline serve --config keyline.toml        # or KEYLINE_CONFIG=keyline.toml
 
 `keyline check-config` prints the settings that would be in effect and the origin of each value (`--json` for programs).
 If the configuration is invalid, it prints all errors and exits with 2. An unknown setting or `KEYLINE_` variable is an
-error too; only the variables that Kubernetes sets for a Service named `keyline` are ignored. A running gateway does not
-read its configuration again; it rereads `broker_token_file` at every handshake, and certificates when they change.
+error too; only the variables that Kubernetes sets for a Service named `keyline` are ignored. A running gateway reads
+`broker_token_file` again at every handshake, and certificates when they change.
+
+At SIGHUP, or `POST /api/v1/configuration/reload`, it reads the configuration again
+([operate](operate.md#change-settings)). What it takes then has a `↻` below; the log and the answer name what else
+differs, and needs a restart. With a mistake in it nothing changes.
 """
 
 
@@ -58,7 +63,8 @@ def _group_section(group: type[Group]) -> str:
     lines = [f"## {title}", "", inspect.cleandoc(group.__doc__ or ""), "", "| Setting | Default | Takes | Meaning |"]
     lines.append("|---|---|---|---|")
     for name, field in group.model_fields.items():
-        lines.append(f"| `{name}` | {_default_cell(field)} | {expectation(field)} | {field.description} |")
+        mark = " ↻" if name in RELOADABLE else ""
+        lines.append(f"| `{name}`{mark} | {_default_cell(field)} | {expectation(field)} | {field.description} |")
     return "\n".join(lines) + "\n"
 
 

@@ -77,6 +77,8 @@ class Admin(AdminLookup):
         self._elections = elections
         self._replica = None if deployment is None else deployment.replica
         self._configuration = configuration
+        self.reloads: Callable[[str], Any] | None = None
+        """Reads the configuration again, for who orders it."""
         self.not_ready_because = not_ready_because
 
     # ---- reads
@@ -342,6 +344,16 @@ class Admin(AdminLookup):
         else:
             self._find(key).orders.change_limits(wanted, by=by)
         return self._limits(key, wanted)
+
+    def configured(self, configuration: dict[str, Any]) -> None:
+        """Another configuration is in effect."""
+        self._configuration = configuration
+
+    def reload(self, *, by: str) -> Any:
+        """Read the configuration again; returns what changed. Raises `ConfigurationError` if nothing did."""
+        if self.reloads is None:
+            raise Conflict("this gateway was started without a configuration that it could read again")
+        return self.reloads(by)
 
     def _asked(self, key: Key) -> SubscriptionSettings:
         """What the configuration says, or the workers' consumer properties."""

@@ -122,6 +122,7 @@ TABLE = [
     Row("DELETE", "/api/v1/deployment/replicas/here/drain", OPERATOR),
     Row("GET", "/api/v1/group-topics", OPERATOR),
     Row("DELETE", "/api/v1/group-topics/{topic}", ADMIN),
+    Row("POST", "/api/v1/configuration/reload", ADMIN),
     Row("POST", "/api/v1/whatever/comes", VIEWER),
     Row("TRACE", "/api/v1/subscriptions", VIEWER),
     Row("PUT", f"{SUBSCRIPTION}/ordering-mode", ADMIN, {"ordering_mode": "draining_hashes"}),

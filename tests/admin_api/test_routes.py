@@ -357,9 +357,18 @@ def test_another_sites_page_can_order_nothing_over_plain_http(method: str, path:
     assert rig.ask(method, SUBSCRIPTION + path, json=body, headers={"Origin": "http://gateway"}).status_code != 403
 
 
+def test_a_reload_is_an_order_too() -> None:
+    """Not for pages of other sites, nor where no orders are taken; what it does is in `tests/test_reload.py`."""
+    path = "/api/v1/configuration/reload"
+    assert AdminRig(read_only=True).ask("POST", path).status_code == 403
+    rig = AdminRig()
+    assert rig.ask("POST", path, headers={"Sec-Fetch-Site": "cross-site"}).status_code == 403
+    assert rig.ask("POST", path).json()["detail"].startswith("this gateway was started without a configuration")
+
+
 @pytest.mark.parametrize(("method", "path", "body"), ORDERS)
 def test_every_order_has_a_test_here(method: str, path: str, body: object) -> None:
-    """Whatever is no GET is in the list above, a preview, of groups (`test_groups`) or replicas (`test_replicas`)."""
+    """Whatever is no GET is in the list above, a preview, or of groups, replicas or settings, which have their own."""
     del body
     paths = AdminRig().app.openapi()["paths"]
     orders = {
@@ -368,8 +377,8 @@ def test_every_order_has_a_test_here(method: str, path: str, body: object) -> No
         for verb in verbs
         if verb != "get"
         and not path.endswith("/preview/join")
-        and not path.startswith(("/api/v1/groups/", "/api/v1/deployment/"))
-        and not path.endswith("/owner")
+        and not path.startswith(("/api/v1/groups/", "/api/v1/deployment/", "/api/v1/group-topics"))
+        and not path.endswith(("/owner", "/configuration/reload"))
     }
     template = "/api/v1/subscriptions/{tenant}/{namespace}/{topic}/{subscription}"
     assert (method, template + path.replace("/a/", "/{worker}/")) in orders

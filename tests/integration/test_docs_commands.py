@@ -50,6 +50,7 @@ ELSEWHERE = {
     r"keyline export-metrics\b": "tests/integration/test_export_metrics.py",
     r"(python -m zipfile|spark-submit)\b": "tests/reports/test_cluster.py",
     r"python -c .*pyarrow": "tests/journal",
+    r"curl -X POST .*/configuration/reload": "tests/test_reload.py",
     r"python -m venv\b|KEYLINE_COMPILE=1 pip wheel\b": "tests/test_wheel.py",
 }
 """Commands that a test of their own runs, or that need more than this one has."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from proxy.net.relay.statistics import SessionCounters, counts
@@ -132,6 +132,12 @@ class Sessions:
         self._per_address[address] -= 1
         if not self._per_address[address]:
             del self._per_address[address]
+
+    def bound(self, connections_max: int, connections_per_address_max: int) -> None:
+        """Other bounds for connections from now on; those that stand stay."""
+        self._limits = replace(
+            self._limits, connections_max=connections_max, connections_per_address_max=connections_per_address_max
+        )
 
     def close_all(self) -> None:
         """End every session; their clients come back to another replica."""

@@ -155,6 +155,21 @@ class Subscriptions:
         for subscription in self._subscriptions.values():
             subscription.schedule_flush()
 
+    # ---- the configuration changes ----------------------------------------------------------------------------
+
+    def configured(self, settings: SubscriptionSettings) -> Iterator[tuple[tuple[str, str], SubscriptionSettings]]:
+        """What each subscription that is here would have in effect with these settings, by topic and name."""
+        for key, subscription in self._subscriptions.items():
+            yield key, subscription.orders.configured(settings)
+
+    def reconfigure(self, settings: SubscriptionSettings) -> None:
+        """Bound all subscriptions so from now on, those that are here too; what is beyond a bound already stays."""
+        services = self.services
+        services.settings = services.quota.settings = settings
+        for subscription in list(self._subscriptions.values()):
+            subscription.orders.reconfigure(settings)
+        self._account(0)
+
     # ---- shutting down ----------------------------------------------------------------------------------------
 
     def drain(self, done: Callable[[], None]) -> None:

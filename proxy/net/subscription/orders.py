@@ -9,12 +9,14 @@ import structlog
 
 from proxy.core.dispatcher import OrderingMode
 from proxy.errors import ClientError
+from proxy.net.subscription.policy import settings_again
 
 if TYPE_CHECKING:
     from proxy.net.subscription.ack_leases import AckLeases
     from proxy.net.subscription.membership import Membership
     from proxy.net.subscription.order_book import LimitsWanted, Orders
     from proxy.net.subscription.services import Services
+    from proxy.net.subscription.settings import SubscriptionSettings
     from proxy.net.subscription.state import SubscriptionState
     from proxy.net.subscription.upstream_consumers import UpstreamConsumers
 
@@ -158,6 +160,21 @@ class OperatorOrders:
         self._state.change_settings(settings)
         self._ack_leases.look_again()
         self._tell("limits", by, **limits.named())
+
+    def configured(self, settings: SubscriptionSettings) -> SubscriptionSettings:
+        """What would be in effect with these settings of the configuration: with the workers' properties and orders."""
+        state = self._state
+        asked = settings_again(state.numbers_asked, state.key, settings)
+        return self._services.orders.of(state.key).limits.applied(asked)
+
+    def reconfigure(self, settings: SubscriptionSettings) -> None:
+        """The configuration has changed to these: they hold from now on, as for `change_limits`."""
+        state = self._state
+        state.asked = settings_again(state.numbers_asked, state.key, settings)
+        in_effect = self.configured(settings)
+        if in_effect != state.settings:
+            self._consumers.bound(in_effect)
+            state.change_settings(in_effect)
 
     def _tell(self, what: str, by: str, **more: object) -> None:
         state = self._state

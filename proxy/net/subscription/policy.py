@@ -91,7 +91,7 @@ def settings_of(
     """
     values: dict[str, Any] = {**configured(settings.key_policies, *key)}
     ours = replace(settings, **values)
-    asked: dict[str, Any] = _numbers_asked(command)
+    asked: dict[str, Any] = numbers_asked(command)
     if asked.get("dead_letter_after") and not ours.dead_letter_after:
         message = (
             "consumer property keyline.dead-letter-after: the gateway publishes dead letters with its own rights, so "
@@ -101,7 +101,22 @@ def settings_of(
     return replace(ours, **asked)
 
 
-def _numbers_asked(command: pb.CommandSubscribe) -> dict[str, float]:
+def settings_again(
+    asked: dict[str, float], key: tuple[str, str], settings: SubscriptionSettings
+) -> SubscriptionSettings:
+    """The same after the configuration changed: its values, and over them what the workers `asked` for.
+
+    Dead letters that the configuration no longer has are no worker's to ask for: then there are none.
+    """
+    values: dict[str, Any] = {**configured(settings.key_policies, *key)}
+    ours = replace(settings, **values)
+    kept: dict[str, Any] = dict(asked)
+    if not ours.dead_letter_after:
+        kept.pop("dead_letter_after", None)
+    return replace(ours, **kept)
+
+
+def numbers_asked(command: pb.CommandSubscribe) -> dict[str, float]:
     """Numbers of a key policy among the consumer properties. Raises `ClientError`."""
     asked: dict[str, float] = {}
     for pair in command.metadata:
@@ -166,7 +181,7 @@ def check_agreement(present: SubscriptionPolicy, command: pb.CommandSubscribe, s
     if explicit and wanted.mode is not present.asked:
         message = f"the subscription's connected consumers use {ORDERING_MODE_PROPERTY}={present.asked.value}"
         raise ClientError(message, pb.ConsumerBusy)
-    for name, value in _numbers_asked(command).items():
+    for name, value in numbers_asked(command).items():
         if value != getattr(settings, name):
             asked = next(key for key, each in PROPERTIES.items() if each == name)
             message = f"the subscription's connected consumers use {asked}={getattr(settings, name):g}"

@@ -67,7 +67,7 @@ class Quota:
 
     def __init__(self, settings: SubscriptionSettings) -> None:
         """No worker is here."""
-        self._settings = settings
+        self.settings = settings
         self.workers = 0
         """Workers that are here, joined or joining."""
         self.workers_refused_total = 0
@@ -80,7 +80,7 @@ class Quota:
         Raises:
             ClientError: a bound is reached; that was counted.
         """
-        settings = self._settings
+        settings = self.settings
         if self.workers >= settings.workers_max:
             self.workers_refused_total += 1
             raise ClientError(f"Gateway reached max consumers limit: {settings.workers_max}", pb.ConsumerBusy)

@@ -17,7 +17,7 @@ from proxy.net.subscription.acks import UpstreamAcks
 from proxy.net.subscription.batch_contents import BatchContents
 from proxy.net.subscription.counters import Counters
 from proxy.net.subscription.cursor import CursorWatch
-from proxy.net.subscription.policy import policy_of, refuse_in_group, settings_of
+from proxy.net.subscription.policy import numbers_asked, policy_of, refuse_in_group, settings_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -93,6 +93,7 @@ class SubscriptionState:
         self.policy = policy_of(command, services.settings)
         self.asked = settings_of(command, key, services.settings)
         """As the configuration and the first worker have it; an operator may have ordered other limits since."""
+        self.numbers_asked = numbers_asked(command)
         self.settings = orders.limits.applied(self.asked)
         if orders.mode is not None and self.policy.mode is not OrderingMode.UNORDERED:
             self.policy = replace(self.policy, mode=orders.mode)
