@@ -91,7 +91,7 @@ _REASONS: Final = {
     "literal_error": "must be {expected}",
     "json_invalid": "is no JSON: {error}",
 }
-"""In the words of those who read them; for others, the validator's own."""
+"""Texts for a reader of the API; other errors keep the validator's text."""
 
 
 def _reason(item: Any) -> str:

@@ -1,1 +1,1 @@
-"""Real parts for tests, the demo and the bench: Pulsar from its published artifacts, its tools, Go's load client."""
+"""Real parts for tests, demo and bench: Pulsar from its published artifacts, its tools, and Go's load client."""

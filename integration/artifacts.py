@@ -4,7 +4,7 @@ Problem: tests and the demo need real brokers of several versions on machines th
 nothing else: no container images, no distribution archives. Rule kept: a directory of jars in the cache is whole or
 absent. It is filled under another name and renamed when Maven has succeeded, and one process fetches at a time.
 
-Why Maven and not our own downloader: the 330 jars follow from the versions that Pulsar's own POM pins, and Maven is
+Why Maven and not a downloader here: the 330 jars follow from the versions that Pulsar's own POM pins, and Maven is
 the only program that reads those rules right. `python -m integration.artifacts` fetches everything (`make test`
 does so first, in order that a test's time limit never pays for a download).
 """

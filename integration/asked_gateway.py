@@ -1,4 +1,4 @@
-"""What a gateway's admin API says, in one piece: for whatever runs one, as a process or in a container."""
+"""Reads a gateway's admin API, for gateways that run as a process or in a container."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ HERE: Final = {"here": "true"}
 
 
 class AskedGateway:
-    """Asks one gateway; whoever runs it makes `_http`, a client of its admin API."""
+    """Asks one gateway; the subclass that runs it makes `_http`, a client of its admin API."""
 
     _http: httpx.Client
 

@@ -23,7 +23,7 @@ def run_build(
         command: program and arguments.
         what: is being done, for messages: "building Go's probe".
         seconds_max: after which it is ended.
-        environment: added to ours.
+        environment: added to this process's environment.
 
     Raises:
         DownloadError: it failed or took longer; the text has the end of what it said.

@@ -1,4 +1,4 @@
-"""An authority of a test's own, and what it signs, as the PEM files that brokers, gateways and clients want."""
+"""A test's certificate authority, and what it signs, as PEM files for brokers, gateways and clients."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Signed(NamedTuple):
 
 
 class Authority:
-    """One root, known to whoever is given its file."""
+    """One root certificate; a program that gets its file trusts it."""
 
     def __init__(self, directory: Path, name: str = "authority") -> None:
         """Make it, and the directory if it is missing."""

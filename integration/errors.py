@@ -1,4 +1,4 @@
-"""What can go wrong while real parts are fetched and run, by what the reader has to do about it."""
+"""Errors while real parts are fetched and run, by what the reader has to do about them."""
 
 from __future__ import annotations
 

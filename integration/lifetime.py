@@ -1,4 +1,4 @@
-"""What is started by a `with` and closed at its end, whatever happens inside: brokers, gateways, proxies."""
+"""Starts brokers, gateways and proxies in a `with`, and closes them at its end in any case."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Self
 
 
 class Lifetime(ABC):
-    """Gives whoever can `start` and `close` the `with` that does both."""
+    """Gives a class with `start` and `close` the `with` that calls both."""
 
     @abstractmethod
     def start(self) -> Self:
@@ -16,7 +16,7 @@ class Lifetime(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """End it, and whatever it made; harmless if it has ended."""
+        """End it and what it made; harmless if it has ended."""
 
     def __enter__(self) -> Self:
         """Start it."""

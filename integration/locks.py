@@ -1,4 +1,4 @@
-"""One process at a time for a piece of work, over a file that the kernel unlocks when its holder dies."""
+"""Lets one process at a time do a piece of work, by a file lock that the kernel releases when its holder dies."""
 
 from __future__ import annotations
 

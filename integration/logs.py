@@ -1,4 +1,4 @@
-"""The end of a log file, for error messages: a person should not have to look for the file to see the cause."""
+"""Reads the end of a log file for error messages, so that the cause is in the message."""
 
 from __future__ import annotations
 

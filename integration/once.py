@@ -1,4 +1,4 @@
-"""What is fetched or built into the cache is made once, and is there whole or not at all."""
+"""Creates a cache entry exactly once, atomically."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def made_once(target: Path, lock: Path, when_held: str, make: Callable[[Path], P
 
     Args:
         target: its final name, which only something whole gets.
-        lock: one process at a time makes whatever has this lock.
+        lock: one process at a time makes entries with this lock.
         when_held: said to a person while another does.
         make: gets an empty directory beside `target` and returns what it made: something in it, or the directory
             itself. What it raises is passed on, and nothing half is kept.

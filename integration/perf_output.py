@@ -1,4 +1,4 @@
-"""Reads what load clients print: Java's `pulsar-perf` and Go's `perf`.
+"""Parses the output of load clients: Java's `pulsar-perf` and Go's `perf`.
 
 Both print a line every ten seconds; the Java one also prints totals at its end. The clients' own statistics
 (`ProducerStatsRecorderImpl`) are left out: they repeat the same numbers at another pace.

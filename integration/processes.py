@@ -1,4 +1,4 @@
-"""A child process that is surely ended: on request, when the block is left, and when we die ourselves.
+"""A child process that always ends: on request, when the block is left, and when this process dies.
 
 Problem: a broker that outlives a killed test run holds a gigabyte and its ports. Rule kept: the child has a session of
 its own, all of which is killed, and a guard watches us over a pipe. The kernel closes the pipe however we die,
@@ -46,7 +46,7 @@ class OwnedProcess:
             command: program and arguments.
             log: file for its standard output and error.
             cwd: where it runs.
-            environment: added to ours.
+            environment: added to this process's environment.
         """
         self.log = log
         with log.open("ab") as output:
@@ -106,7 +106,7 @@ class OwnedProcess:
         self._reap()
 
     def release(self) -> None:
-        """Let it run on without us. It is not ours to end afterwards."""
+        """Let it run on by itself; afterwards nothing here ends it."""
         self._dismiss_guard()
         # Popen warns about a child that it thinks running when it is collected; here that is what we want.
         self.process.returncode = 0

@@ -1,4 +1,4 @@
-"""When a broker serves: its admin API lists the cluster, and a topic of `public/default` is looked up.
+"""Waits until a broker serves: its admin API lists the cluster, and a topic of `public/default` is looked up.
 
 The API answers some seconds before namespaces are owned, and a client that connects in between is refused.
 """

@@ -1,4 +1,4 @@
-"""A broker that knows who asks: tokens for its clients, and permissions of its namespaces.
+"""A broker with authentication: tokens for its clients, and permissions of its namespaces.
 
 Everything is as Pulsar's own `conf/standalone.conf` has it for token authentication with a symmetric key.
 """
@@ -71,7 +71,7 @@ class SecuredPulsar(PulsarStandalone):
             http.post(f"/admin/v2/namespaces/{namespace}/permissions/{role}", json=list(actions)).raise_for_status()
 
     def revoke(self, namespace: str, role: str) -> None:
-        """Take back whatever it was granted there."""
+        """Take back everything it was granted there."""
         with self.admin() as http:
             http.delete(f"/admin/v2/namespaces/{namespace}/permissions/{role}").raise_for_status()
 

@@ -65,10 +65,10 @@ class PulsarStandalone(Lifetime):
             data: directory of configuration, ledgers, metadata and log; by default a temporary one.
             port: of the binary protocol on loopback; by default a free one.
             web_port: of the admin API on loopback; by default a free one.
-            settings: lines of `standalone.conf`, stronger than our own.
+            settings: lines of `standalone.conf`, which override the defaults here.
             transactions: whether to run the transaction coordinator.
             heap_mib: largest heap of the virtual machine.
-            token: of a superuser, for a broker that lets nobody else ask whether it is ready.
+            token: of a superuser, for a broker that answers no other whether it is ready.
             options: further options of the virtual machine.
         """
         free = free_ports(3)

@@ -41,7 +41,7 @@ _OF_THE_GATEWAY: Final = frozenset(
 )  # fmt: skip
 """What this server says itself, and the broker cannot say of it; cookies would be taken for its own."""
 _CROSS_ORIGIN: Final = "access-control-"
-"""Pages of other sites may not read what the gateway answers, whatever the broker allows them."""
+"""Pages of other sites may not read what the gateway answers, even if the broker allows it."""
 _HEADER_VALUE: Final = re.compile(r"[\t -~\x80-\xff]*")
 """RFC 9110, section 5.5: the meaning of non-ASCII bytes is up to the two ends, so they are passed on unchanged."""
 _HEADER_ENCODING: Final = "latin-1"

@@ -1,4 +1,4 @@
-"""The backlogs that are drained, written once, and the subscriptions that each drain one of them.
+"""Backlogs for drains, written once, and the subscriptions that each drain one of them.
 
 Every subscription stands at the topic's first message, so that each repetition drains the same bytes from the same
 ledger. Key-batched means entries that hold several messages of one key, as a producer with KeyBased batching makes

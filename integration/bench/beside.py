@@ -1,4 +1,4 @@
-"""What asking the gateway something, over and over, does to messages that pass meanwhile.
+"""Measures how repeated questions to the gateway delay messages that pass meanwhile.
 
 Their latency is measured second by second, with calls beside every second one: what the calls add is told from
 neighbouring seconds.

@@ -1,4 +1,4 @@
-"""What an attack on the gateway does to those who have no part in it: another subscription's messages, and /livez.
+"""Measures what an attack on the gateway does to others: to another subscription's messages, and to /livez.
 
 Each round has seconds without the attack and then as many with it, on the same connections, so that what the attack
 adds is told from one run. The attack is a process of its own (`attacks`). The p99 is that of all messages of a phase

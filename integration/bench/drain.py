@@ -1,4 +1,4 @@
-"""How fast 4 workers drain a backlog, direct and through the gateway, and what each process spends on it.
+"""Measures how fast 4 workers drain a backlog, direct and through the gateway, and the CPU of each process.
 
 The workers are one `pulsar-perf consume` with 4 Key_Shared consumers: an independent, official client. One virtual
 machine and not four, since on a small machine four would spend the drain on compiling the same code four times.

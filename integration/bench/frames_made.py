@@ -1,4 +1,4 @@
-"""Frames as brokers and clients write them, for measurements that play their parts."""
+"""Writes frames as brokers and clients do, for measurements that replace them."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""What idle groups cost two replicas and the broker: heartbeats, CPU time and memory.
+"""Measures what idle groups cost two replicas and the broker: heartbeats, CPU time and memory.
 
 The first replica has a worker in every group before the second has any, so that it leads all of them, and hands leading
 over until each leads about half: that is what is measured. The same subscriptions at the gateway that is alone are what
-sharing adds to. Nobody sends a message meanwhile; one connection carries all workers of a replica.
+sharing adds to. No message is sent meanwhile; one connection carries all workers of a replica.
 """
 
 from __future__ import annotations

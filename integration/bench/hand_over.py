@@ -1,4 +1,4 @@
-"""How long a key is with nobody: from its last acknowledgement at the old worker to its next message at the new one.
+"""Measures how long a key has no worker: from its last acknowledgement at the old one to its next message at the new.
 
 One worker gets a message of every key and keeps them. A second joins, so half the keys move; then a second message of
 every key is sent. What goes to neither is a key that drains. These are acknowledged one after the other, and the time

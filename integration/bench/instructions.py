@@ -1,4 +1,4 @@
-"""How many of Python's instructions the gateway's code carries out for a message: a count that no busy machine changes.
+"""Counts the Python instructions that the gateway executes for a message; the count does not depend on the machine.
 
 The path of `path` is fed and every bytecode instruction in a module of the gateway is counted. So the count is the
 same on every machine with the same minor version of Python, and a rise of a few percent is the code's. Why not the

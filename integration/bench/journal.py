@@ -1,4 +1,4 @@
-"""What the journal adds to a drain: a backlog through a gateway without one and one that records each message, in turn.
+"""Measures what the journal adds to a drain: gateways without one, and with one that records each message, in turn.
 
 In this section's rows "direct" is the gateway without a journal. The files go to the bench's own directory; CPU is that
 of the gateway's whole process, the writer's thread included.

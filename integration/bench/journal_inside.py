@@ -1,4 +1,4 @@
-"""What a record of each message costs inside one process, where a tenth of a microsecond does not hide in the noise.
+"""Measures what the record of a message costs inside one process, where 0.1 microseconds can be seen.
 
 The event loop's part is the whole path of `path` with it and without, in turn; the thread's is to make files of what
 that gathered. `journal` measures both at once on a real drain.

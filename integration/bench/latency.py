@@ -1,4 +1,4 @@
-"""End-to-end latency at a steady rate: from the producer's call to the worker's listener.
+"""Measures end-to-end latency at a steady rate: from the producer's call to the worker's listener.
 
 The producer sends directly to the broker on both sides, so that the difference is the way to the workers alone. Each
 message carries the moment of its sending by the monotonic clock, which all processes of a machine share. On either

@@ -1,4 +1,4 @@
-"""Four Key_Shared workers that write down how old each message was: `latency_worker URL TOPIC COUNT RESULT_FILE`.
+"""Runs four Key_Shared workers that record the age of each message: `latency_worker URL TOPIC COUNT RESULT_FILE`.
 
 A process of its own, so that the producer's interpreter does not stand in its way. When all have subscribed it makes
 the file RESULT.ready; when COUNT messages have come it writes RESULT_FILE as JSON: [sent at, age], in nanoseconds.

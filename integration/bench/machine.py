@@ -1,4 +1,4 @@
-"""What the machine is, what it was busy with, and how fast it was meanwhile.
+"""Describes the machine: its hardware, its load and its speed during a measurement.
 
 Problem: the bench runs on small, shared machines. Seconds depend on who else runs, and even CPU seconds do: with both
 cores busy a virtual machine's core did half the work a second that it did alone. So each repetition notes the share
@@ -38,7 +38,7 @@ class Usage:
     cpu_s: dict[str, float]
     """By the names given to the processes."""
     others_share: float
-    """Of all cores, taken by processes that are none of ours."""
+    """Share of all cores used by processes that do not belong to the measurement."""
     reference_ns: float
     """Time of one step of the reference, in CPU time, as the interval ended."""
 
@@ -47,7 +47,7 @@ class Meter:
     """Reads CPU times of processes that live as long as the meter is used."""
 
     def __init__(self, **pids: int) -> None:
-        """Begin now; the measuring process itself counts as one of ours."""
+        """Begin now; the measuring process belongs to the measurement."""
         self._processes = {name: psutil.Process(pid) for name, pid in pids.items()}
         self._own = psutil.Process()
         self._began_at = time.monotonic()

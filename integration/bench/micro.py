@@ -1,4 +1,4 @@
-"""CPU per message of each station inside the gateway, without broker or sockets: a slow-down is found at its place.
+"""Measures CPU per message of each step inside the gateway, without broker or sockets, to locate a slow-down.
 
 Each station is run a number of times over the same input and its best time counts: what is slower was the machine.
 `path` runs all stations together. Memory and time of a worker's join are measured here as well, at the sizes that

@@ -1,4 +1,4 @@
-"""Batches whose messages have many keys, as clients with default batching make them.
+"""Measures batches whose messages have many keys, as clients with default batching make them.
 
 Direct, the broker gives such a batch whole to the worker of its first key, so order of keys is lost; the gateway cuts
 it. One backlog is drained by turns direct and through the gateway, as in `drain`. What batches of other sizes, fewer

@@ -1,4 +1,4 @@
-"""Backlogs of batches whose messages have many keys, written by an official client's default batching.
+"""Writes backlogs of batches whose messages have many keys, by an official client's default batching.
 
 Payloads are hexadecimal digits, which compress to about half as text does: compressed zeros would show nothing.
 """

@@ -1,4 +1,4 @@
-"""What workers that make trouble cost the gateway with default batching: the CPU of each message, beside none.
+"""Measures what nacking and slow workers cost the gateway with default batching: the CPU of each message.
 
 One backlog is drained in turns by four workers of the official Python client that acknowledge everything, by four that
 negatively acknowledge one message in twenty, and by four of which one is slow. The client asks for the whole batch it

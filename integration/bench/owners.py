@@ -1,4 +1,4 @@
-"""Several replicas in owner mode: what a leg adds to a message, what more replicas carry, and what idle ones cost."""
+"""Measures owner mode: what a leg adds to a message, what more replicas carry, and what idle replicas cost."""
 
 from __future__ import annotations
 

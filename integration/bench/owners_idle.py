@@ -1,4 +1,4 @@
-"""What three replicas cost while nobody sends anything, and what they say to each other.
+"""Measures what three idle replicas cost, and what they say to each other.
 
 Workers are spread over the replicas, all of a replica on one connection, so that two of three are led to another one.
 In the end each has a connection of its own, as separate processes have, for what a leg costs. Replicas speak by

@@ -1,4 +1,4 @@
-"""What a message costs whose worker is at another replica than the owner of its subscription.
+"""Measures the cost of a message whose worker is connected to a replica that is not the owner.
 
 One backlog is drained by turns with all workers at the owner and with all at another replica, which leads them there
 by a leg. The owner of a subscription cannot be chosen: it is asked for, and the workers go where the turn wants them.

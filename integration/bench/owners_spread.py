@@ -1,4 +1,4 @@
-"""What one, two and three replicas carry together: partitions that they share, and workers at each of them.
+"""Measures what one, two and three replicas carry together, with partitions and workers on each.
 
 Always the same six workers in three processes drain eight partitions; they connect to as many replicas as take part.
 The others are drained by an operator's order, so that they own nothing. Where all processes share two cores, more

@@ -1,4 +1,4 @@
-"""Three replicas in owner mode, which of them owns a subscription, and what each spends while a backlog is drained."""
+"""Runs three replicas in owner mode, finds the owner of a subscription, and measures each replica during a drain."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What went through the gateway while workers drained a backlog: its CPU, its slices and the bytes on either side.
+"""Counts what passed the gateway during a drain: CPU, slices, and the bytes on either side.
 
 The gateway's own count of bytes sent takes a slice for its share of the batch, so it cannot tell what cutting adds.
 The kernel counts what each connection carried, and `ss` tells it.

@@ -47,7 +47,7 @@ WORKER_PERMITS = 1_000
 
 
 class StillClock:
-    """Time that stands still for timers and runs for those who ask; calls of this turn are made by `settle`."""
+    """A clock that stands still for timers and runs for `now`; `settle` makes the calls of this turn."""
 
     def __init__(self) -> None:
         """Nothing is due."""

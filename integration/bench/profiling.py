@@ -1,4 +1,4 @@
-"""Where the gateway's time goes: `--profile`, by py-spy on a real drain if it is installed, else by cProfile inside.
+"""Profiles the gateway: `--profile`, by py-spy on a real drain if it is installed, else by cProfile inside.
 
 py-spy samples the running process from outside and slows it little; it is not among our dependencies
 (`pip install py-spy`). cProfile counts every call and so makes small functions look dear; it runs the path of

@@ -1,4 +1,4 @@
-"""A worker that speaks the binary protocol itself, to know the moment an acknowledgement leaves.
+"""A worker that implements the binary protocol, to know the moment at which an acknowledgement leaves.
 
 The official clients gather acknowledgements for about 100 ms before they send them, which would hide everything a
 hand-over takes. No client is to be written here: one connection, one consumer, blocking, and nothing is retried.
@@ -175,7 +175,7 @@ class RawWorker(RawConnection):
 
 @contextmanager
 def kept_alive(worker: RawWorker) -> Iterator[None]:
-    """Answer what the other side pings, in a thread, as long as nobody takes anything."""
+    """Answer the broker's pings in a thread while no message is taken."""
     over = threading.Event()
 
     def listen() -> None:

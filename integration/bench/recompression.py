@@ -1,4 +1,4 @@
-"""Whether slices of a compressed batch should be compressed anew: the bytes that saves, and the CPU it costs.
+"""Measures whether slices of a compressed batch should be compressed again: bytes saved, and CPU spent.
 
 A batch of default batching is cut for four workers, as it is, and with each slice compressed again as clients do. A
 worker's decompression is timed too, by the same libraries in C that clients use.

@@ -1,4 +1,4 @@
-"""What passing through costs: a producer's messages, relayed frame by frame, beside the same sent directly.
+"""Measures the relay's cost: a producer's messages relayed frame by frame, and the same sent directly.
 
 Everything that is no Key_Shared worker takes this way: producers, readers, other subscription types.
 """

@@ -1,4 +1,4 @@
-"""How long a key is without a worker while three replicas are restarted one after another.
+"""Measures how long a key has no worker while three replicas are restarted one after another.
 
 Six workers with the official client share a subscription over three replicas (`groups_mode=streams`), messages come at
 a steady rate, and each replica is stopped as an operator stops it and started again. A key's pause shows as the longest

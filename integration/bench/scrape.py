@@ -1,4 +1,4 @@
-"""How long Prometheus waits for `/metrics` of many subscriptions, and what that does to messages meanwhile.
+"""Measures how long `/metrics` of many subscriptions takes, and how it delays messages.
 
 One connection carries a consumer for each subscription, since what a scrape tells grows with subscriptions; the first
 of them has 200 more, so many as `metrics_workers_max` lets have metrics of their own. The gateway of the drain shows no

@@ -1,4 +1,4 @@
-"""How fast one WebSocket worker drains a backlog: at the broker's own service, and at the gateway in both languages.
+"""Measures how fast a WebSocket worker drains a backlog: at the broker's service, and at the gateway in both dialects.
 
 The client is the same everywhere and acknowledges each message by itself, but in Keyline's own language, which has a
 word for many. It costs about as much as the servers do; so what counts is the gateway's CPU time.

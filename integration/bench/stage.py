@@ -1,4 +1,4 @@
-"""What every section with real servers stands on: one broker, one gateway in front of it, and how long to measure."""
+"""The servers of a section: one broker, one gateway in front of it, and how long to measure."""
 
 from __future__ import annotations
 

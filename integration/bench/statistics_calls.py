@@ -1,4 +1,4 @@
-"""Whether asking for statistics delays messages: the latency of one subscription while those of another are read.
+"""Measures whether statistics delay messages: one subscription's latency while another's statistics are read.
 
 The other has so many draining hashes that telling them takes a while: a worker holds a message of every key, then
 others join. The calls come several times a second, as from several open consoles.

@@ -1,4 +1,4 @@
-"""What thousands of producers that wait for one topic cost the gateway: to take one in, to promote one, to hold it.
+"""Measures thousands of producers that wait for one topic: the cost of an arrival, of a promotion, and of memory.
 
 All of them are on one connection, which no application does, so that nothing is measured but their waiting. Promotions
 are made one after another: each owner closes, and the time until the next one is told includes the broker, which writes
@@ -63,7 +63,7 @@ class Waiters(RawConnection):
         deadline = time.monotonic() + ANSWER_S_MAX
         while not self.ready:
             if time.monotonic() > deadline:
-                raise IntegrationError("nobody was promoted")
+                raise IntegrationError("no waiting producer was promoted")
             self._read(ANSWER_S_MAX)
         return self.ready.popleft()
 

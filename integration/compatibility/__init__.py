@@ -1,1 +1,1 @@
-"""What official clients can do through the gateway, found out by doing it, and the table of it in the documentation."""
+"""Tries the features of official clients through the gateway, and writes the documentation's table of them."""

@@ -93,7 +93,7 @@ def rust_program() -> list[str]:
 
 
 def node_program() -> list[str]:
-    """There is none: a program that nobody can run here would prove nothing."""
+    """There is none: a program that cannot be run here would prove nothing."""
     raise ToolMissingError(LEFT_OUT["Node.js"])
 
 

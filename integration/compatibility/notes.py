@@ -99,4 +99,4 @@ NOTES: Final = {
     "transactions": "Go 0.19.0 marks the command that sends a message, not the message, so consumers are shown what an "
     "aborted transaction wrote (apache/pulsar-client-go issue 1498). Its acknowledgements in transactions work.",
 }
-"""By feature. Whatever is neither served nor simply not offered needs one."""
+"""By feature. A feature that is neither served nor simply not offered needs one."""

@@ -1,4 +1,4 @@
-"""Where a run takes place: a broker that knows who asks, a gateway in front of it, and what that tells of each topic.
+"""The servers of a run: a broker with authentication, a gateway in front of it, and its statistics of each topic.
 
 The broker has transactions, and takes messages of 128 KiB at most, so that small ones are chunked.
 """

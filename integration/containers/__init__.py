@@ -1,1 +1,1 @@
-"""Broker and gateway in containers, over testcontainers: what is deployed, and not only what runs."""
+"""Runs broker and gateway in containers, as they are deployed, with testcontainers."""

@@ -1,4 +1,4 @@
-"""One container that lives as a server of ours does: started, stopped, killed and started again with what it has."""
+"""One container as a server: started, stopped, killed, and started again with its data."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""A Docker daemon to talk to: the machine's, or one of our own where it is installed and nobody runs it.
+"""Finds a Docker daemon: the machine's, or one started here if Docker is installed and does not run.
 
-Ours changes nothing at the machine: no firewall rule, no forwarding, published ports on loopback only. What it keeps
-(layers of images) is in the cache, so that an image is built once.
+A daemon started here changes nothing at the machine: no firewall rule, no forwarding, published ports on loopback
+only. What it keeps (layers of images) is in the cache, so that an image is built once.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def docker_daemon() -> Iterator[docker.DockerClient]:
 
     Raises:
         ToolMissingError: none answers and none can be started; the text is fit for a skip's reason.
-        StartError: ours did not start; the text has the end of its log.
+        StartError: the daemon did not start; the text has the end of its log.
     """
     # The reaper is an image of a registry's; what we start ends with the block in any case.
     testcontainers_config.ryuk_disabled = True
@@ -111,14 +111,14 @@ def _bridge() -> Iterator[None]:
     """A bridge of another name than the usual, which somebody else's daemon may need."""
     ip = shutil.which("ip")
     if ip is None:
-        raise ToolMissingError("a Docker daemon of our own needs `ip` (iproute2)")
+        raise ToolMissingError("to start a Docker daemon, `ip` (iproute2) is needed")
     subprocess.run([ip, "link", "delete", BRIDGE], capture_output=True, check=False)  # of one that was killed
     try:
         for words in (["link", "add", BRIDGE, "type", "bridge"], ["address", "add", BRIDGE_NETWORK, "dev", BRIDGE]):
             subprocess.run([ip, *words], capture_output=True, check=True)
         subprocess.run([ip, "link", "set", BRIDGE, "up"], capture_output=True, check=True)
     except subprocess.CalledProcessError as error:
-        raise ToolMissingError(f"a Docker daemon of our own needs a bridge: {error.stderr.decode().strip()}") from None
+        raise ToolMissingError(f"a Docker daemon needs a network bridge: {error.stderr.decode().strip()}") from None
     try:
         yield
     finally:

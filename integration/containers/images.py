@@ -1,4 +1,4 @@
-"""Builds our images: the gateway's, by the Dockerfile that everybody uses, and a broker's where none can be pulled."""
+"""Builds images: the gateway's, by the published Dockerfile, and a broker's where none can be pulled."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ CONTEXT: Final = (
     *("requirements.txt", "requirements-build.txt"),
     *("admin_api", "keyline_gateway", "proxy", "spark_reports", "helm/image.toml"),
 )
-"""All that a build may see of a checkout, wheels aside; `.dockerignore` says the same to those who build without us."""
+"""All that a build may see of a checkout, wheels aside; `.dockerignore` says the same for builds by hand."""
 MADE_OF: Final = "keyline.made-of"
 """Label of an image that was built here: a digest of everything it was made of."""
 LOCAL_PULSAR: Final = Path(__file__).parent / "pulsar_image"
@@ -138,7 +138,7 @@ def _build(
             tag=tag,
             buildargs=arguments,
             labels=labels or {},
-            network_mode="none",  # whatever a step needs is there, so that nothing else gets in
+            network_mode="none",  # every step has what it needs, so that nothing else gets in
             rm=True,
             forcerm=True,
         )

@@ -1,4 +1,4 @@
-"""The gateway in a container, as it is deployed: no user's rights, a file system it cannot write to."""
+"""Runs the gateway in a container as it is deployed: without privileges, on a read-only file system."""
 
 from __future__ import annotations
 

@@ -98,11 +98,11 @@ class Cluster:
         return frozenset(worker for worker, door in self.doors.items() if door == number)
 
     def roll(self, number: int) -> None:
-        """Restart a replica in peace, beside whatever goes on."""
+        """Restart a replica gracefully while the demo goes on."""
         self._begin(number, self.gateways[number].restart)
 
     def kill(self, number: int) -> None:
-        """Kill a replica, and start it again beside whatever goes on."""
+        """Kill a replica, and start it again while the demo goes on."""
         self.gateways[number].kill()
         self._begin(number, self.gateways[number].start)
 

@@ -1,4 +1,4 @@
-"""Which replica each worker is connected to: in owner mode the one that serves it may be another."""
+"""Finds the replica that each worker is connected to; in owner mode another replica may serve it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What there is to show, taken from the gateway's statistics once in a while: values only, no drawing.
+"""What the demo shows, read from the gateway's statistics at intervals: values only, no drawing.
 
 The gateway speaks of slots; people speak of keys. The demo knows its keys, so it turns each slot back into the key
 that has it. Two of a few hundred keys may share a slot; then they share their fate too, and both are named.

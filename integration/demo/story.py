@@ -1,4 +1,4 @@
-"""What happens in the demo and when: a fixed round of workers that leave, die and come, repeated as long as it runs.
+"""The events of the demo: a fixed round of workers that leave, die and join, repeated until its end.
 
 Steps are told in sentences before they are done. Each step is quick to order; joining takes its own time, and the
 next scene shows when it is done.

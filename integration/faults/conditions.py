@@ -1,4 +1,4 @@
-"""What one direction of a network suffers, as a value; the default is a network without faults."""
+"""The faults of one direction of a network, as a value; the default has none."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Conditions:
     bytes_per_s: float | None = None
     """Of each connection; None is no bound."""
     stalled: bool = False
-    """Connections stand and are accepted, and nothing moves: buffers fill, nobody is told."""
+    """Connections stand and are accepted, and nothing moves: buffers fill, and neither end is told."""
 
     def __post_init__(self) -> None:
         """Assert what makes sense."""

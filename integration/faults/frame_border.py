@@ -1,4 +1,4 @@
-"""Where in Pulsar's stream of frames a byte lies, for cuts that shall strike inside of one.
+"""Finds where a byte lies in Pulsar's stream of frames, to cut a connection inside of a frame.
 
 A cut between two frames is no more than a closed connection; what a receiver makes of half a frame shows only when the
 cut is inside. Each frame is its length in four bytes, big endian, and as many bytes as that (Pulsar binary protocol,

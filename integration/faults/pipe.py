@@ -106,7 +106,7 @@ class Pipe:
                 data = data[portion:]
 
     def half_close(self) -> None:
-        """Send FIN to the sink, as if the source had; whatever the source sends from now on is thrown away."""
+        """Send FIN to the sink, as if the source had; what the source sends from now on is discarded."""
         if not self._closed:
             self._closed = True
             _quietly(lambda: self.sink.shutdown(socket.SHUT_WR))

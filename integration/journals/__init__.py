@@ -1,1 +1,1 @@
-"""Journals of any size whose answers are known, for reports to be tried and measured on."""
+"""Makes journals of any size whose audit result is known, to test and measure reports."""

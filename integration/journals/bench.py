@@ -1,4 +1,4 @@
-"""How long an audit takes and how much memory: `python -m integration.journals.bench`.
+"""Measures the time and memory of an audit: `python -m integration.journals.bench`.
 
 Journals of several sizes are made. Each is audited on one core and on two, by Spark and, for orientation, by DuckDB;
 every answer is compared with what was planted. The engine `report` is the audit and all other jobs, step by step.
@@ -88,7 +88,7 @@ def _measure(engine: str, root: str, cores: int, millions: int, known: dict[str,
 
 @dataclass(slots=True)
 class Used:
-    """What a process and its children have used, as far as was seen: a JVM is nobody's child when it has ended."""
+    """What a process and its children have used, as far as was seen: a JVM that has ended is no child any more."""
 
     peak_bytes: int = 0
     cpu_s: dict[int, float] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""Rows that must not be, each fault on a key of its own, so that a right report finds exactly one violation for it."""
+"""Adds invalid rows, each fault on its own key, so that a correct report finds exactly one violation for it."""
 
 from __future__ import annotations
 

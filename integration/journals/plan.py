@@ -1,4 +1,4 @@
-"""What a made journal is to have in it, and what a right report must find there."""
+"""The content of a made journal, and what a correct report must find in it."""
 
 from __future__ import annotations
 

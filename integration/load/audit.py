@@ -1,4 +1,4 @@
-"""The judge: from what producers sent and workers wrote down, what was lost, repeated, reordered or shared.
+"""The judge: finds what was lost, repeated, reordered or shared, from the records of producers and workers.
 
 Only the clients' side is looked at. Five questions, each with its evidence:
 
@@ -282,7 +282,7 @@ def _reason(before: Delivery, again: Delivery, batch: Sequence[Delivery]) -> Rea
 def _unfinished(before: Delivery, batch: Iterable[Delivery], broken: Interruption) -> bool:
     """Whether the worker had not acknowledged some other message of the batch when something broke.
 
-    That is one it had received, or one that nobody had received by then and that was in its client's queue. A
+    That is one it had received, or one that no worker had received by then and that was in its client's queue. A
     message of the batch that was at another worker by then does not count: batches are cut by key.
     """
     for item in batch:

@@ -1,4 +1,4 @@
-"""What producers and workers share about the official client: its log, and how a process that used it ends.
+"""What producers and workers share: the official client's log, and how a process that used it ends.
 
 The library tells of a lost and a regained connection in its log only, so two of its lines are watched for.
 """

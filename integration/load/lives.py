@@ -2,12 +2,12 @@
 
 A life is one subscription of one worker process, from its start to its close or its death; a worker that is started
 again under its name begins a new one. What ends a holding is an acknowledgement, the worker's close or death, or an
-interruption: the death of whatever the worker's client was connected to. An end is always put at the earliest moment
-it can have happened (before the kill was sent, before the acknowledgement was handed over), so that two holdings that
-overlap here overlapped in truth.
+interruption: the death of the server that the worker's client was connected to. An end is always put at the earliest
+moment it can have happened (before the kill was sent, before the acknowledgement was handed over), so that two holdings
+that overlap here overlapped in truth.
 
 A delivery is stale when its client had lost the connection it came over: it was fetched before, and read from the
-client library's own queue. Such a message is held by nobody's leave; the record cannot tell when it was fetched.
+client library's own queue. Such a message is held without permission; the record cannot tell when it was fetched.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What one producer and one worker are told, as frozen values that travel to their processes as JSON."""
+"""Options of one producer and of one worker: frozen values that their processes get as JSON."""
 
 from __future__ import annotations
 

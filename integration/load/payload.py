@@ -1,4 +1,4 @@
-"""The number every message of a load carries: who sent it, which key, the how-manieth of that key, and when.
+"""The number that every message of a load carries: its sender, key, place in the key's sequence, and time.
 
 Fixed size and packed: the load shares two cores with the broker, the gateway and the workers, so a payload must cost
 less than a microsecond on either side. The key travels twice, as the message's key and in here, in order that a
@@ -36,7 +36,7 @@ def decode(payload: bytes) -> Number:
     """Read a payload.
 
     Raises:
-        struct.error: it is too short to be one of ours.
+        struct.error: it is too short for a message of a load.
     """
     return Number._make(_FORMAT.unpack_from(payload))
 

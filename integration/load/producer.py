@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 SEND_TIMEOUT_MS: Final = 180_000
-"""Longer than any restart: a message is given up by nobody, so each key's sequence has no holes."""
+"""Longer than any restart: no producer gives a message up, so each key's sequence has no gaps."""
 PENDING_MESSAGES_MAX: Final = 2_000
 CHOICES_AT_ONCE: Final = 1_000
 FLUSH_S_MAX: Final = 240.0
@@ -166,7 +166,7 @@ class NumberedSender:
 
 
 class ProducerThread:
-    """A producer in a thread of ours."""
+    """A producer in a thread of this process."""
 
     def __init__(self, options: ProducerOptions) -> None:
         """Start sending."""
@@ -197,7 +197,7 @@ class ProducerThread:
     def _run(self) -> None:
         try:
             self._record = self._sender.run()
-        except Exception as error:  # noqa: BLE001 - handed to whoever asks for the record
+        except Exception as error:  # noqa: BLE001 - raised when the record is asked for
             self._error = error
 
 
@@ -239,7 +239,7 @@ class ProducerProcess:
         )
 
     def close(self) -> None:
-        """End it, whatever it is doing."""
+        """End it at once."""
         self._process.kill()
 
 

@@ -1,4 +1,4 @@
-"""How far a run is, read from the workers' records while they grow."""
+"""The progress of a run, read from the workers' records while they grow."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Progress:
         return len(self._acknowledged)
 
     def outstanding(self, producers: Iterable[ProducerRecord]) -> int:
-        """Count the confirmed messages that nobody has acknowledged."""
+        """Count the confirmed messages that no worker has acknowledged."""
         return sum(
             (record.producer, key, sequence) not in self._acknowledged and (key, sequence) not in record.unconfirmed
             for record in producers

@@ -1,4 +1,4 @@
-"""How long keys waited: from the producer's call to the first worker that got the message, by one machine's clock."""
+"""Measures how long keys waited: from the producer's call to the first delivery, by one machine's clock."""
 
 from __future__ import annotations
 

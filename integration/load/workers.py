@@ -91,7 +91,7 @@ class WorkerProcess:
             raise self._failure(f"ended with code {code}")
 
     def kill(self) -> None:
-        """End it with SIGKILL at whatever it is doing. Harmless when it has ended."""
+        """End it with SIGKILL. Harmless when it has ended."""
         if self.running and self._killed_at_ns is None:
             # Before the signal: what it held is given up from now on at the earliest.
             self._killed_at_ns = time.monotonic_ns()

@@ -1,4 +1,4 @@
-"""What every helper process of a soak has: a file of samples, and an end that is asked for.
+"""What every child process of a soak has: a file of samples, and a graceful end.
 
 A sample is a line of JSON. SIGUSR1 asks for the end: what is under way is finished, the last line says all, and the
 process waits until it is stopped.

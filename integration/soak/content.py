@@ -1,4 +1,4 @@
-"""What the soak's messages hold, and how they are packed: unbatched, or several keys in one batch."""
+"""The content of the soak's messages, and how they are packed: unbatched, or several keys in one batch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Latencies as counts of a few hundred classes, so that processes can add theirs up."""
+"""Latencies as counts in a few hundred classes, so that those of several processes can be added."""
 
 from __future__ import annotations
 

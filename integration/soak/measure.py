@@ -1,4 +1,4 @@
-"""The gateway's process from outside: memory, descriptors, health, and what its log complained of."""
+"""Measures the gateway's process from outside: memory, descriptors, health, and warnings in its log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How large a soak is, and who does what in it: one value, passed to every process as JSON."""
+"""The size of a soak and the role of each process: one value, passed to every process as JSON."""
 
 from __future__ import annotations
 

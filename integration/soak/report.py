@@ -1,4 +1,4 @@
-"""What a soak found, and whether that is good enough."""
+"""The result of a soak, and whether it passes."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ class Crowd:
     """All workers of this process, and what they saw together."""
 
     def __init__(self, plan: Plan, kind: str, number: int) -> None:
-        """Nobody has come yet."""
+        """No worker yet."""
         self.plan = plan
         self.audit = KeyAudit()
         self.latencies = Histogram()

@@ -1,4 +1,4 @@
-"""One way of all tests: a broker and the tests' processes in a network namespace of their own.
+"""One way of the tests, direct or through the gateway: a broker and the tests, in their own network namespace.
 
 Problem: the tests have localhost's ports 6650 and 8080 written into them. Another program may use these ports, and the
 two ways cannot share them. Rule kept: this program is started in a namespace that has nothing but loopback, so the

@@ -1,4 +1,4 @@
-"""What became of a test on each of two ways, and what the two say together. Nothing here runs anything."""
+"""Compares a test's outcomes on both ways. Nothing here runs anything."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a person reads after a run: each difference, and totals for each suite."""
+"""Prints the result of a run: each difference, and totals for each suite."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from integration.uptime.scenario import Record
 
 GATEWAY_SETTINGS = {"producer_return_grace_s": "0"}
-"""Nobody returns to a gateway that has just been made, so nobody needs to be waited for."""
+"""No owner returns to a gateway that has just been made, so it needs to wait for none."""
 
 
 def main(arguments: list[str] | None = None) -> int:

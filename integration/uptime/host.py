@@ -2,7 +2,7 @@
 
 The plan is a list of two waves of endpoints (`Wish`). The second one starts on SIGUSR1, when the other hosts are where
 the scenario wants them. The report has a line of JSON for each promotion, written when the broker has stored the
-producer's first record: only then the topic is surely ours. The host ends by being killed.
+producer's first record: only then does this producer certainly own the topic. The host ends by being killed.
 """
 
 from __future__ import annotations

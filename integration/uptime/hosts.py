@@ -43,7 +43,7 @@ class HostProcess:
         self._process.signal(signal.SIGUSR1)
 
     def fail(self) -> None:
-        """End it with SIGKILL: the kernel closes its connections, nobody says goodbye."""
+        """End it with SIGKILL: the kernel closes its connections without a goodbye."""
         self._failed = True
         self._process.kill()
 

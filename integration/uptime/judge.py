@@ -1,4 +1,4 @@
-"""What must hold in the record of a run, told in sentences where it does not."""
+"""Checks the record of a run, and describes what does not hold."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which host prefers which endpoint, so that work spreads evenly over the survivors whoever fails.
+"""Which host prefers which endpoint, so that work spreads evenly over the survivors of any failure.
 
 Each endpoint has an order of all hosts. Read the endpoint's number in a mixed base: its remainder by M says who of
 the M hosts comes first, the quotient's remainder by M-1 who of the other hosts follows, and so on. Endpoints that lose

@@ -1,4 +1,4 @@
-"""The picture: how much each host owns, failure by failure, with priorities above and without below."""
+"""Draws how much each host owns after each failure, with priorities (above) and without (below)."""
 
 from __future__ import annotations
 

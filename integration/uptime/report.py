@@ -1,4 +1,4 @@
-"""Who owns how much after each failure, as a table for a terminal."""
+"""Prints how much each host owns after each failure, as a table."""
 
 from __future__ import annotations
 

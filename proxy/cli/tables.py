@@ -31,7 +31,7 @@ HELD = {
 }
 
 WIDTH_PIPED = 100_000
-"""Width without a terminal: rows are lines, whatever they hold."""
+"""Width without a terminal: each row is one line, however long."""
 
 
 def console() -> Console:

@@ -27,7 +27,7 @@ class Chunk(Protocol):
         """Memory that they take, about."""
 
     def counted(self) -> Mapping[str, int]:
-        """How many rows there are, by kind, for those who have to say what is lost."""
+        """How many rows there are, by kind, for messages about lost rows."""
 
     def batch(self) -> pa.RecordBatch:
         """All of them, in the order in which they happened."""

@@ -1,7 +1,7 @@
 """The event loop's side of the journal: rows are gathered here and handed to the writer's thread once a second.
 
-Whoever has something to tell calls a method and goes on: nothing here waits, and what the thread does not take in time
-is lost and counted (`spool`).
+A part that has something to tell calls a method and goes on: nothing here waits, and what the thread does not take in
+time is lost and counted (`spool`).
 """
 
 from __future__ import annotations

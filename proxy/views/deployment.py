@@ -122,7 +122,7 @@ class DeploymentView:
         return self._deployment.owners.table.shares()
 
     def owner_of(self, topic: str, subscription: str) -> str | None:
-        """The other replica that owns a subscription; None if this one does, or nobody is known to."""
+        """The other replica that owns a subscription; None if this one does, or if none is known."""
         table = self._deployment.owners.table
         count = table.bundles_count
         owner = table.owner(bundle_of(topic, subscription, count)) if count else None

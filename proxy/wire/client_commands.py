@@ -2,7 +2,7 @@
 
 A client waits for the answer its request calls for: a lookup that is answered with ERROR hangs until its time-out,
 because clients keep lookups and requests apart. So every request has one row here that says what its refusal looks
-like, and nobody else builds one.
+like, and no other module builds one.
 
 Specification: Pulsar binary protocol; `ServerCnx` and `PulsarDecoder` for what a broker takes from a client.
 """

@@ -2,7 +2,7 @@
 
 Rule: an ordinary client reads there what it would have read here: the same key, properties, event time and payload. A
 message of a batch is published alone, since its neighbours are not meant; it is compressed as its batch was. What is
-encrypted stays so, with its keys: nobody here can open it, and a batch of it goes whole. What belongs to the first
+encrypted stays so, with its keys: the gateway cannot open it, and a batch of it goes whole. What belongs to the first
 publishing is left out: its transaction, its delay, its schema version, which counts that topic's schemas.
 
 The names of the properties that tell where a message came from are the Java client's, so that tools know them.

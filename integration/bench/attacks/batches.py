@@ -1,4 +1,4 @@
-"""60 batches of 65 kB that open to 64 MiB each, which a worker takes, never acknowledges, and comes back for."""
+"""Sends 60 batches of 65 kB that open to 64 MiB each; a worker takes them, never acknowledges, and reconnects."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A client that asks for 2,000 consumers of one subscription in one go, waits for the answers, leaves, comes again."""
+"""A client asks for 2,000 consumers of one subscription at once, waits for the answers, leaves and repeats."""
 
 from __future__ import annotations
 

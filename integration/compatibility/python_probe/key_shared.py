@@ -101,7 +101,7 @@ def sticky(scene: Scene) -> str:
 
 
 def out_of_order(scene: Scene) -> str:
-    """Workers that allow any order; while nobody comes or goes there is one all the same."""
+    """Workers that allow any order; while no worker joins or leaves there is one all the same."""
     policy = pulsar.ConsumerKeySharedPolicy(pulsar.KeySharedMode.AutoSplit, allow_out_of_order_delivery=True)
     return deal(scene, consuming={"key_shared_policy": policy})
 

@@ -70,7 +70,7 @@ def _who_receives(consumers: dict[str, pulsar.Consumer]) -> str:
             except pulsar.Timeout:
                 continue
             return name
-    raise pulsar.Timeout("nobody got the message")
+    raise pulsar.Timeout("no consumer got the message")
 
 
 def cumulative_exclusive(scene: Scene) -> str:

@@ -1,4 +1,4 @@
-"""What every feature's trial needs: a client and topics of its own, and keyed messages dealt to two workers."""
+"""What the trial of a feature needs: a client, topics, and keyed messages that two workers share."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ class GroupTopic(Protocol):
         """Ask whether the producer is free: a broker may have forgotten the waiting producer (it does at an unload)."""
 
     def fence(self) -> None:
-        """Take the producer from whoever has it and does not lead; `granted` follows, or nothing."""
+        """Take the producer from a replica that has it and does not lead; `granted` follows, or nothing."""
 
     def read(self) -> None:
         """Read everything; the answer is `GroupTopicListener.read`. Only while holding the producer."""

@@ -45,7 +45,7 @@ log = structlog.get_logger("keyline.groups")
 RETRY_S: Final = 0.5
 """Between two attempts to wait for the producer, where the broker refuses."""
 FENCED_S: Final = 3.0
-"""After the broker has refused who waits nobody is fenced: another candidate has done so, and begins to lead."""
+"""Time after the broker refused a waiting producer in which none is fenced: another candidate begins to lead."""
 STORE_S_MAX: Final = 5.0
 TIDY_RECORDS: Final = 500
 """So many more records are there at most before those that newer ones replace are let go."""

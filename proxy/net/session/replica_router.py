@@ -1,7 +1,8 @@
 """Which way commands go on a connection that another replica opened for its client.
 
-Only Key_Shared consumers come this way: all else of the client goes from its own replica to the broker. So whatever is
-neither for one of them nor an answer to the owner's challenge is a mistake of the other replica, and ends the leg.
+Only Key_Shared consumers come this way: all else of the client goes from its own replica to the broker. So
+everything that is neither for one of them nor an answer to the owner's challenge is a mistake of the other replica, and
+ends the leg.
 """
 
 from __future__ import annotations

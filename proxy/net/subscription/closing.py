@@ -28,7 +28,7 @@ log = structlog.get_logger("keyline.subscription")
 
 
 class Closing:
-    """Owner of those who wait for the end of one subscription without workers."""
+    """Holds callbacks that wait for the end of one subscription without workers."""
 
     def __init__(self, state: SubscriptionState, consumers: UpstreamConsumers, lifecycle: Lifecycle) -> None:
         """Not under way."""
