@@ -146,7 +146,7 @@ image: setup ## build the gateway's image keyline:local, without a registry too;
 	@$(PYTHON) -m integration.containers $(ARGS)
 
 pins: $(VENV)/.ready ## update the image's pins: each package with its hashes, its base with its digest
-	@$(PINS) pyproject.toml -o requirements.txt
+	@$(PINS) --extra tracing pyproject.toml -o requirements.txt
 	@$(PYTHON) -c "import tomllib; from pathlib import Path; made = tomllib.loads(Path('pyproject.toml').read_text()); \
 		print(*made['build-system']['requires'], *made['project']['optional-dependencies']['compile'], sep='\n')" \
 		| $(PINS) - -o requirements-build.txt

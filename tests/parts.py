@@ -237,10 +237,11 @@ PARTS: Final = (
     ),
     Part(
         "journal",
-        "the journal and its reports: rolling and killed gateways, an object store, a Spark cluster, days, live ones",
+        "the journal, its reports, and traces: rolling and killed gateways, an object store, a Spark cluster",
         12,
         (
             "tests/integration/test_export_metrics.py",
+            "tests/integration/test_tracing.py",
             "tests/integration/test_journal.py",
             "tests/integration/test_journal_store.py",
             "tests/reports/test_capacity.py",

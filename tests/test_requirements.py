@@ -29,7 +29,7 @@ def test_every_dependency_is_pinned_to_what_the_project_allows() -> None:
     """A dependency that is added, or a bound that is moved, must reach the image too."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     pinned = pins("requirements.txt")
-    for line in project["dependencies"]:
+    for line in project["dependencies"] + project["optional-dependencies"]["tracing"]:
         wanted = Requirement(line)
         version = pinned.get(canonicalize_name(wanted.name))
         assert version is not None, f"{wanted.name} is not pinned: run `make pins`"

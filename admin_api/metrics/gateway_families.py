@@ -267,6 +267,17 @@ GATEWAY: Final = (
         "event_topic.well",
         "1 if events reach `journal_topic`, or if it is not set.",
     ),
+    counter(
+        "keyline_gateway_traces_exported_total",
+        "traces.exported_total",
+        "Sampled entries whose traces a collector took, or of which their producers wanted none.",
+    ),
+    counter(
+        "keyline_gateway_traces_lost_total",
+        "traces.lost",
+        "Sampled entries without a trace, by cause: too many followed at once, the queue was full, export failed.",
+        label="cause",
+    ),
     gauge(
         "keyline_gateway_certificate_expires_timestamp_seconds",
         "certificates.expire_at_s",

@@ -35,6 +35,7 @@ from integration.bench import (
     scrape,
     sockets,
     statistics_calls,
+    tracing_inside,
     waiters,
 )
 from integration.bench.machine import describe, note
@@ -145,6 +146,7 @@ def _measure(options: argparse.Namespace) -> int:
             note("inside:")
             rows += micro.measure(sizes)
             rows += journal_inside.measure(sizes)
+            rows += tracing_inside.measure(sizes)
             rows += instructions.measure()
             rows += recompression.measure()
     show(rows, machine)

@@ -35,7 +35,7 @@ from proxy.wire.metadata import peek
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from proxy.net.events import EventRecorder
+    from proxy.net.events import EventRecorder, Tracers
     from proxy.net.ports import Receiver
 
 T = TypeVar("T")
@@ -184,8 +184,12 @@ class GatewayPath:
         event_recorder: EventRecorder | None = None,
         clock: StillClock | None = None,
         subscriptions: SubscriptionSettings | None = None,
+        tracers: Tracers | None = None,
     ) -> None:
-        """Connect and subscribe the workers, each on a connection of its own; `event_recorder` keeps the journal."""
+        """Connect and subscribe the workers, each on a connection of its own.
+
+        `event_recorder` keeps the journal, `tracers` follow messages.
+        """
         clock = self._clock = clock or StillClock()
         self.broker = ScriptedBroker(clock)
         directory = Subscriptions(
@@ -194,7 +198,7 @@ class GatewayPath:
             subscriptions or SubscriptionSettings(),
             Openings(clock, StillBackground(clock)),
         )
-        directory.events.event_recorder = event_recorder
+        directory.events.event_recorder, directory.events.tracers = event_recorder, tracers
         elections = ProducerElections(clock, directory.events, ElectionSettings())
         settings = SessionSettings((parse_service_url(BROKER),), authorize_workers=False)
         names = BrokerNames(settings.brokers, clock)

@@ -39,6 +39,7 @@ from proxy.app.parts import (
     picked,
     rivals_of,
     session_settings,
+    tracing_of,
 )
 from proxy.app.proxy_role import proxy_role_of
 from proxy.app.reloadable import Reloadable
@@ -109,9 +110,8 @@ class Gateway:
             self._subscriptions.ownership = owner.deployment.bundles
             owner.deployment.share_orders(subscriptions)
         events = self._subscriptions.events
-        self._journal = journal_of(config, clock)
-        if self._journal is not None:
-            events.event_recorder = self._journal.journal
+        self._journal = journal_of(config, events, clock)
+        self._tracing = tracing_of(config, events, clock)
         self._event_topic = event_topic_of(config, events, clock)
         replica = replica_of(self._groups, owner)
         self._sweep, self._group_topics = group_topics_of(config, replica, self._brokers, clock, events)
@@ -161,6 +161,7 @@ class Gateway:
             self._certificates,
             lambda: log_limiter.left_out_total,
             self._deployment,
+            self._tracing,
         )
         serving = config.serving
         self.reloadable = Reloadable(subscriptions, sessions, tokens(config), log_limiter)
@@ -273,6 +274,8 @@ class Gateway:
         self._tls_watch.start()
         self._probe.start()
         self._collector.start()
+        if self._tracing is not None:
+            self._tracing.start()
         if self._journal is not None:
             self._journal.start()
             if self._config.journaling.journal_snapshot_s:
@@ -348,6 +351,8 @@ class Gateway:
         await _first_of(farewell_s, gone)
         self._subscriptions.events.close()  # otherwise the streams would keep the admin API open
         await self._close_journal()
+        if self._tracing is not None:
+            await asyncio.to_thread(self._tracing.close)
         await self._admin.stop()
         await self._broker_admin.close()
         log.info("gateway stopped", drained=complete)

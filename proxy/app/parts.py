@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from proxy.net.broker.directory import Brokers
     from proxy.net.events import Events
     from proxy.net.relay.identity import ProxyRole
+    from proxy.tracing.service import TracingService
 
 T = TypeVar("T")
 
@@ -99,8 +100,8 @@ def group_topics_of(
     return GroupSweep(namespace, replica, brokers, clock), GroupTopics(namespace, brokers, clock, events)
 
 
-def journal_of(config: Config, clock: AioClock) -> JournalService | None:
-    """Make the journal, if it is enabled; only then load Arrow and numpy. Raises `StartFailure`."""
+def journal_of(config: Config, events: Events, clock: AioClock) -> JournalService | None:
+    """Make the journal of these events, if it is enabled; only then load Arrow and numpy. Raises `StartFailure`."""
     if config.journaling.journal is None:
         return None
     from proxy.journal.service import JournalService, JournalSettings  # noqa: PLC0415
@@ -110,9 +111,27 @@ def journal_of(config: Config, clock: AioClock) -> JournalService | None:
     values["journal_key_secret"] = None if secret is None else secret.get_secret_value().encode()
     settings = JournalSettings(**{field.name: values[field.name] for field in fields(JournalSettings)})
     try:
-        return JournalService(settings, config.serving.replica_name, __version__, clock, time.time_ns)
+        service = JournalService(settings, config.serving.replica_name, __version__, clock, time.time_ns)
     except ValueError as error:
         raise StartFailure(f"journal {error}") from error
+    events.event_recorder = service.journal
+    return service
+
+
+def tracing_of(config: Config, events: Events, clock: AioClock) -> TracingService | None:
+    """Make the tracer of messages, if it is enabled; only then load OpenTelemetry's SDK. Raises `StartFailure`."""
+    url = config.tracing.tracing_url
+    if url is None:
+        return None
+    try:
+        from proxy.tracing.service import TracingService  # noqa: PLC0415
+    except ModuleNotFoundError as error:
+        right = "pip install 'keyline-gateway[tracing]'"
+        raise StartFailure(f"tracing_url {url} needs OpenTelemetry's SDK ({error}): {right}") from error
+    name, ratio = config.serving.replica_name, config.tracing.tracing_sample
+    service = TracingService(url, ratio, name, __version__, clock, time.time_ns)
+    events.tracers = service.tracing
+    return service
 
 
 def event_topic_of(config: Config, events: Events, clock: AioClock) -> EventTopic | None:

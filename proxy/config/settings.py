@@ -16,6 +16,7 @@ from proxy.config.delivery import Memory, Ordering, Producers
 from proxy.config.journaling import Journaling
 from proxy.config.replicas import Replicas
 from proxy.config.serving import Security, Serving
+from proxy.config.tracing import Tracing
 from proxy.config.types import Group
 
 ENVIRONMENT_PREFIX = "KEYLINE_"
@@ -32,6 +33,7 @@ class Config:
     producers: Producers
     replicas: Replicas
     journaling: Journaling
+    tracing: Tracing
     memory: Memory
     client_side: ClientSide
 
@@ -48,6 +50,7 @@ GROUPS: dict[str, type[Group]] = {
     "producers": Producers,
     "replicas": Replicas,
     "journaling": Journaling,
+    "tracing": Tracing,
     "memory": Memory,
     "client_side": ClientSide,
 }

@@ -15,10 +15,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from proxy.core.delivery_log import Ending
-    from proxy.core.dispatcher import HandOver
+    from proxy.core.dispatcher import Dispatcher, HandOver
     from proxy.core.entry import Part
     from proxy.core.hash_ranges import RangeMove
     from proxy.core.worker import Worker
+    from proxy.wire.messages import MessageHead
 
     Key = tuple[str, str]
 
@@ -50,14 +51,52 @@ class Event:
 class DeliveryRecorder(Protocol):
     """Keeps a record of each message of one subscription."""
 
-    def digest(self, key: bytes) -> int:
-        """The key's digest in the record; 0 for a key that is not recorded."""
+    @property
+    def digest(self) -> Callable[[bytes], int] | None:
+        """Gives a key's digest in the record, 0 for a key that is not recorded; None if there are no digests in it."""
 
     def sent(self, worker: Worker, units: Sequence[Part], now: float) -> None:
         """These were written to the worker's socket."""
 
     def ended(self, endings: Sequence[Ending]) -> None:
         """These ended."""
+
+
+class DeliveryTracer(DeliveryRecorder, Protocol):
+    """Follows some entries of one subscription. It never fails."""
+
+    def received(self, head: MessageHead) -> None:
+        """This entry came from the broker."""
+
+    def closed(self) -> None:
+        """The subscription has ended here."""
+
+
+class Tracers(Protocol):
+    """Makes them."""
+
+    def tracer(self, key: tuple[str, str], dispatcher: Dispatcher) -> DeliveryTracer:
+        """For one subscription."""
+
+
+class RecorderAndTracer:
+    """Both, told of the same. Implements `DeliveryRecorder`."""
+
+    def __init__(self, recorder: DeliveryRecorder, tracer: DeliveryTracer) -> None:
+        """The tracer needs no digests."""
+        self._recorder = recorder
+        self._tracer = tracer
+        self.digest = recorder.digest
+
+    def sent(self, worker: Worker, units: Sequence[Part], now: float) -> None:
+        """As the port says."""
+        self._recorder.sent(worker, units, now)
+        self._tracer.sent(worker, units, now)
+
+    def ended(self, endings: Sequence[Ending]) -> None:
+        """As the port says."""
+        self._recorder.ended(endings)
+        self._tracer.ended(endings)
 
 
 class EventRecorder(Protocol):
@@ -129,6 +168,8 @@ class Events:
         self._kept: deque[Event] = deque(maxlen=KEPT_MAX)
         self._first = self._latest = 0
         self.listeners: set[Listener] = set()
+        self.tracers: Tracers | None = None
+        """Follow some entries on their way, if that is wanted."""
         self.event_recorder: EventRecorder | None = None
         """Records everything, including facts that listeners do not get, with or without listeners."""
         self.closed = False

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from proxy.journal.summary import NO_JOURNAL, JournalSummary, TopicSummary
+from proxy.tracing.summary import NO_TRACES, TracesSummary
 from proxy.views.deployment import NO_DEPLOYMENT
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from proxy.net.subscription.directory import Subscriptions
     from proxy.net.subscription.durations import Durations
     from proxy.net.subscription.summary import SubscribedWorkerSummary, SubscriptionsSummary, SubscriptionSummary
+    from proxy.tracing.service import TracingService
     from proxy.views.deployment import DeploymentSummary
 
 
@@ -49,6 +51,7 @@ class GatewaySummary:
     event_topic: TopicSummary
     certificates: CertificatesSummary
     deployment: DeploymentSummary
+    traces: TracesSummary
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +86,7 @@ class MetricsSource:
         certificates: Callable[[], CertificatesSummary] = lambda: NO_CERTIFICATES,
         log_lines_left_out: Callable[[], int] = lambda: 0,
         deployment: Callable[[], DeploymentSummary] = lambda: NO_DEPLOYMENT,
+        tracing: TracingService | None = None,
     ) -> None:
         """All parts of one gateway; `groups` and `journal` are None if they are not enabled.
 
@@ -90,6 +94,7 @@ class MetricsSource:
         """
         self._certificates = certificates
         self._deployment = deployment
+        self._tracing = tracing
         self._log_lines_left_out = log_lines_left_out
         self._journal = journal
         self._event_topic = event_topic or TopicSummary()
@@ -122,6 +127,7 @@ class MetricsSource:
             event_topic=self._event_topic,
             certificates=self._certificates(),
             deployment=self._deployment(),
+            traces=NO_TRACES if self._tracing is None else self._tracing.summary(),
         )
 
     def topics(self) -> Iterator[ElectionSummary]:

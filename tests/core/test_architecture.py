@@ -82,6 +82,11 @@ RULES = {
         rooms("proxy", "admin_api", "spark_reports"),
         rooms("proxy.journal", "proxy.core", "proxy.net.events", "proxy.net.ports"),
     ),
+    "traces know the core, the wire and what net tells": Rule(
+        ("proxy/tracing",),
+        rooms("proxy", "admin_api", "spark_reports"),
+        rooms("proxy.tracing", "proxy.core", "proxy.wire", "proxy.net.events", "proxy.net.ports"),
+    ),
     "the journal's schema knows nobody": Rule(
         ("proxy/journal/schema.py",), IMPURE | rooms("proxy", "pyarrow", "numpy")
     ),

@@ -248,7 +248,7 @@ def test_every_alert_leads_to_its_section_of_the_runbook(scraped: Scraped) -> No
     for alert in alerts:
         assert alert["labels"]["severity"] in {"critical", "warning"}
         assert alert["annotations"]["summary"].endswith(".")
-        assert alert["annotations"]["description"].endswith(".")
+        assert alert["annotations"]["description"].removesuffix("{{ end }}").endswith(".")
         assert alert["annotations"]["runbook_url"] == f"docs/runbook.md#{alert['name'].lower()}"
         assert f'alertname="{alert["name"]}"' in RULES_TEST.read_text() or alert["name"] == "KeylineUpstreamNotReady"
     sections = re.findall(r"^## (\w+)\n\n(\w+)\.", RUNBOOK.read_text(), re.MULTILINE)

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from proxy.core.dispatcher import Dispatcher
     from proxy.core.hash_ranges import HashRange
     from proxy.core.upstream_window import UpstreamWindow
+    from proxy.net.events import DeliveryTracer
     from proxy.net.subscription.batch_contents import BatchContents
     from proxy.net.subscription.batch_slots import Slots
     from proxy.net.subscription.counters import Counters
@@ -62,6 +63,7 @@ class Receiving:
         "_slots",
         "_spend",
         "_step_messages",
+        "_tracer",
         "_true_slot_of",
         "_window",
         "extras",
@@ -84,8 +86,9 @@ class Receiving:
         failed: Callable[[str], None],
         slots: HashRange | None = None,
         digest: Callable[[bytes], int] | None = None,
+        tracer: DeliveryTracer | None = None,
     ) -> None:
-        """`digest` is of a `DeliveryRecorder`, for `recorded`.
+        """`digest` is of a `DeliveryRecorder`, for `recorded`; `tracer` is for `traced`.
 
         `taken` and `failed` are as for `ReceiveQueue`.
 
@@ -103,6 +106,7 @@ class Receiving:
         self._slot_of = self._true_slot_of if slots is None else self._slot_within
         self._slots = slots
         self._digest = digest
+        self._tracer = tracer
         self._receive = dispatcher.receive
         limits = openings.limits
         self._spend = openings.spend
@@ -184,6 +188,15 @@ class Receiving:
         self.message(head)
         if not self._queued:
             self._record()
+
+    def traced(self, head: MessageHead) -> None:
+        """One entry, of which a tracer is told: it is noted before anything can happen to it."""
+        assert self._tracer is not None
+        self._tracer.received(head)
+        if self._digest is None:
+            self.message(head)
+        else:
+            self.recorded(head)
 
     def _record(self) -> None:
         """Of the entry that was taken last."""

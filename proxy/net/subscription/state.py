@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from proxy.core import policy_change
 from proxy.core.dispatcher import Dispatcher, HandOver, OrderingMode
 from proxy.errors import UpstreamUnavailable
+from proxy.net.events import RecorderAndTracer
 from proxy.net.subscription.acks import UpstreamAcks
 from proxy.net.subscription.batch_contents import BatchContents
 from proxy.net.subscription.counters import Counters
@@ -22,6 +23,7 @@ from proxy.net.subscription.policy import numbers_asked, policy_of, refuse_in_gr
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from proxy.net.events import DeliveryRecorder
     from proxy.net.subscription.services import Services
     from proxy.net.subscription.settings import SubscriptionSettings
     from proxy.wire import pulsar_pb2 as pb
@@ -115,8 +117,12 @@ class SubscriptionState:
             with_indexes=self.settings.upstream_batch_index_ack,
         )
         event_recorder = services.events.event_recorder
-        self.recorder = None if event_recorder is None else event_recorder.recorder(key)
-        """Keeps a record of each message, if that is wanted."""
+        self.recorder: DeliveryRecorder | None = None if event_recorder is None else event_recorder.recorder(key)
+        """Keeps a record of each message, if that is wanted; and tells the tracer."""
+        tracers = services.events.tracers
+        self.tracer = None if tracers is None else tracers.tracer(key, self.dispatcher)
+        if self.tracer is not None:
+            self.recorder = self.tracer if self.recorder is None else RecorderAndTracer(self.recorder, self.tracer)
         if self.recorder is not None:
             self.dispatcher.endings = []
         self.contents = BatchContents(
@@ -202,6 +208,8 @@ class SubscriptionState:
     def end(self) -> None:
         """It is over here: no receipt comes any more."""
         self.ended = True
+        if self.tracer is not None:
+            self.tracer.closed()
         self.happened("subscription_ended")
         self.acks.fail_receipts(ended_meanwhile())
 

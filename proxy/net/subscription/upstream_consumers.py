@@ -87,6 +87,7 @@ class UpstreamConsumer:
             look_ahead_per_worker=settings.look_ahead_messages_per_worker,
             look_ahead_total=settings.look_ahead_messages_per_subscription,
         )
+        digest = None if state.recorder is None else state.recorder.digest
         self.receiving = Receiving(
             state.dispatcher,
             state.contents,
@@ -98,9 +99,12 @@ class UpstreamConsumer:
             self.messages_end,
             self._entry_failed,
             slots,
-            None if state.recorder is None else state.recorder.digest,
+            digest,
+            state.tracer,
         )
-        self.message = self.receiving.message if state.recorder is None else self.receiving.recorded
+        self.message = self.receiving.message if digest is None else self.receiving.recorded
+        if state.tracer is not None:
+            self.message = self.receiving.traced
         """`ports.UpstreamConsumer.message`, without a call in between."""
         self.upstream = SubscriptionUpstream(
             template,

@@ -1,0 +1,1 @@
+"""OpenTelemetry: the way of sampled messages through the gateway, as traces."""
