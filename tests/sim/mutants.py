@@ -128,8 +128,8 @@ MUTANTS = (
     Mutant(
         "what arrives meanwhile opens a slot before the interval ends",
         TARGETS,
-        "            if slot in self.unblocking.held:\n                return None\n",
-        "",
+        "if slot in self.unblocking.held or slot in self.diversions.held:\n",
+        "if slot in self.diversions.held:\n",
         tests="tests/core/test_unblocking.py",
     ),
     Mutant(
@@ -180,8 +180,8 @@ MUTANTS = (
     Mutant(
         "what is given back has no delay",
         ACKNOWLEDGEMENT,
-        "            if wanted and dispatcher.policy.retry_delay_s:\n",
-        "            if not wanted and dispatcher.policy.retry_delay_s:\n",
+        "            elif wanted and dispatcher.policy.retry_delay_s:\n",
+        "            elif not wanted and dispatcher.policy.retry_delay_s:\n",
     ),
     Mutant(
         "a retry that is due wakes nobody",
