@@ -270,7 +270,7 @@ SUBSCRIPTION: Final = (
     counter(
         "keyline_subscription_refused_acks_total",
         "acks_refused",
-        "ACK frames refused: cumulative, or of a transaction.",
+        "ACK frames refused: cumulative, or in a transaction and in conflict.",
     ),
     counter(
         "keyline_subscription_ack_leases_lost_total",
@@ -322,6 +322,11 @@ SUBSCRIPTION: Final = (
         "keyline_subscription_retry_waits",
         "dispatcher.retry_waits",
         "Slots that wait until the delay of a retry is over.",
+    ),
+    gauge(
+        "keyline_subscription_in_transaction_messages",
+        "dispatcher.in_transaction_messages",
+        "Messages that workers acknowledged in transactions that have not ended.",
     ),
     counter(
         "keyline_subscription_delayed_retries_total",

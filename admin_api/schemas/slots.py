@@ -16,6 +16,7 @@ WaitState = Literal[
     "no_owner",
     "excluded",
     "draining",
+    "in_transaction",
     "unblocking_interval",
     "window_full",
     "retry_wait",

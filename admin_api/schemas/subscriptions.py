@@ -123,6 +123,9 @@ class Dispatcher(BaseModel):
     permit_overshoots: int
     full_windows: int = Field(description="Slots of which messages wait because their `key_window` is full.")
     retry_waits: int = Field(description="Slots that wait until the delay of a retry is over.")
+    in_transaction_messages: int = Field(
+        description="Messages that workers acknowledged in transactions that have not ended."
+    )
     window_overshoots: int = Field(description="Deliveries larger than `key_window`, which could not be split.")
     dead_letter_waits: int = Field(
         description="Slots that wait until the dead letter topic has confirmed one of their messages."

@@ -91,8 +91,9 @@ NOTES: Final = {
     "cumulative_ack": "It would acknowledge other workers' messages, so most clients refuse before they send anything. "
     "Rust's sends it, and nothing is acknowledged, with the gateway or without. Acknowledge each message; clients "
     "group that by themselves.",
-    "transactional_ack": "The gateway answers `NotAllowedError`. Acknowledge outside the transaction, or consume in it "
-    "with another type of subscription.",
+    "transactional_ack": "Directly, a broker goes on with a key whose first message is in a transaction, and sends "
+    "that one behind later ones after an abort; the gateway [keeps the order](concepts.md#transactions). Go's client "
+    "acknowledges a batch as a whole, with its last message.",
     "non_persistent": "Nothing of such a topic is stored or sent again; the gateway leaves it to the broker.",
     "reader": "Python's program does not seek with its reader: on a busy machine one that did waited in vain for a "
     "message, once directly and once through the gateway. The cause was not found.",

@@ -55,7 +55,7 @@ def ack(dispatcher: Dispatcher, worker: Worker, key: int, now: float) -> bool:
     if worker.over_unacked:
         reopen(dispatcher, worker, now)
     if unit.redeliveries and worker.outbox:
-        _forget_unsent(dispatcher, worker, unit, key, now)
+        forget_unsent(dispatcher, worker, unit, key, now)
     return True
 
 
@@ -80,7 +80,7 @@ def ack_indexes(dispatcher: Dispatcher, worker: Worker, key: int, unacked: int, 
         dispatcher.ack_latency.observe(now - unit.sent_at)
     reopen(dispatcher, worker, now)
     if unit.redeliveries and worker.outbox:
-        _forget_unsent(dispatcher, worker, unit, key, now)
+        forget_unsent(dispatcher, worker, unit, key, now)
     return True
 
 
@@ -182,7 +182,7 @@ def take_back(
     return returned
 
 
-def _forget_unsent(dispatcher: Dispatcher, worker: Worker, unit: Part, key: int, now: float) -> None:
+def forget_unsent(dispatcher: Dispatcher, worker: Worker, unit: Part, key: int, now: float) -> None:
     """A late ack of an earlier delivery: what lies in the outbox to be sent once more is needed no more, or not all."""
     if not any(unsent is unit for unsent in worker.outbox):
         return
@@ -227,6 +227,17 @@ def forget_limit(worker: Worker) -> bool:
 
 def _finish(dispatcher: Dispatcher, part: Part, worker: Worker, now: float) -> None:
     """The part's last message was acknowledged: the entry may be done, slots may be free."""
+    complete(dispatcher, part, now)
+    free = dispatcher.release(part, worker, now)
+    if free:
+        dispatcher.settle(free, now)
+    if dispatcher.chunked.give_up(part):
+        # The worker gave up a message it has not got whole: it needs the rest no more than others do.
+        dispatcher.settle((part.slot,), now)
+
+
+def complete(dispatcher: Dispatcher, part: Part, now: float) -> None:
+    """The part's last message was acknowledged: the entry may be done."""
     outstanding = dispatcher.outstanding
     batch = part.batch
     if batch is None:
@@ -239,12 +250,6 @@ def _finish(dispatcher: Dispatcher, part: Part, worker: Worker, now: float) -> N
             outstanding.complete(batch.position, batch.bytes_held)
     if dispatcher.gated and (batch is None or not batch.parts):
         pass_gates(dispatcher, part.position, now)
-    free = dispatcher.release(part, worker, now)
-    if free:
-        dispatcher.settle(free, now)
-    if dispatcher.chunked.give_up(part):
-        # The worker gave up a message it has not got whole: it needs the rest no more than others do.
-        dispatcher.settle((part.slot,), now)
 
 
 def _finish_at_once(dispatcher: Dispatcher, part: Part, worker: Worker, now: float) -> None:  # noqa: C901, PLR0912 - on purpose

@@ -25,6 +25,7 @@ Specifications: PIP-379 (draining hashes), PIP-282 (join positions), design sect
 
 from __future__ import annotations
 
+from heapq import heappush
 from typing import TYPE_CHECKING
 
 from proxy.core.dispatcher_tables import HandOver, OrderingMode
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from proxy.core.hash_ranges import HashRange
+    from proxy.core.transactions import Held
     from proxy.core.worker import Worker
 
 __all__ = ["Dispatcher", "HandOver", "OrderingMode"]
@@ -50,6 +52,8 @@ class Dispatcher(Serving):
         """An entry whose messages all belong to one slot."""
         outstanding = self.outstanding
         if position <= outstanding.highest and outstanding.is_repeat(position, redeliveries):
+            if position in self.in_transaction:
+                self.in_transaction.offered_again(self, position, None, now)
             return
         part = Part(position, slot, count, tail, redeliveries, now)
         outstanding.add(position, part, len(tail) + PART_BYTES)
@@ -93,6 +97,8 @@ class Dispatcher(Serving):
         outstanding = self.outstanding
         position = part.position
         if position <= outstanding.highest and outstanding.is_repeat(position, part.redeliveries):
+            if position in self.in_transaction:
+                self.in_transaction.offered_again(self, position, part.indexes, now)
             return
         entry = part.batch or part
         outstanding.add(position, entry, size_of(entry))
@@ -195,6 +201,22 @@ class Dispatcher(Serving):
                     free.append(slot)
             elif self.window and slot in self.blocked:
                 free.append(slot)
+        return free
+
+    def holder_at(self, index: int) -> Worker:
+        """The worker that holds slots under this index: it is here, or has left in the middle of a transaction."""
+        return self.workers.get(index) or self.in_transaction.departed[index]
+
+    def release_held(self, held: Held, now: float) -> list[int]:
+        """The slots of what is held in a transaction do not wait for it any more; as `release_messages`."""
+        if held.released:
+            return []
+        held.released = True
+        worker = held.worker
+        free = self.release(held.part, worker, now)
+        worker.held_in_transactions -= 1
+        if not worker.held_in_transactions and self.in_transaction.departed.pop(worker.index, None) is not None:
+            heappush(self.free_indexes, worker.index)
         return free
 
     def drain_ended(self, holder: Worker) -> None:

@@ -21,6 +21,7 @@ from proxy.core.histogram import Histogram
 from proxy.core.key_policy import NO_POLICY, KeyPolicy, RetryWaits
 from proxy.core.outstanding import Outstanding
 from proxy.core.slots import SlotTable
+from proxy.core.transactions import OpenTransactions
 from proxy.core.unblocking import Unblocking
 
 if TYPE_CHECKING:
@@ -99,6 +100,7 @@ class DispatcherTables:
         """Slots of which something waits that no worker may have now."""
         self.waiting_messages = 0
         self.chunked = ChunkedMessages()
+        self.in_transaction = OpenTransactions()
         self.touched: list[Worker] = []
         """Workers with something in their outbox, each of them: one whose socket is full stays in it."""
         self.gated: list[Worker] = []

@@ -295,6 +295,21 @@ def split(part: Part, groups: Sequence[tuple[int, ...]]) -> list[Part]:
     return [*parts, part]
 
 
+def take_acked(part: Part, bits: int) -> Part:
+    """Take messages off a pending part, as bits in its own order: it counts them as acknowledged, the result does not.
+
+    The part must have a batch, which loses the part if nothing of it is left.
+    """
+    other = _another(part, tuple(bits_to_indexes(bits, part.message_indexes())))
+    other.sent_at = part.sent_at
+    part.acked |= bits
+    if part.acked == (1 << part.count) - 1:
+        assert part.batch is not None
+        part.batch.parts.remove(part)
+        part.holder = None
+    return other
+
+
 def _another(part: Part, indexes: tuple[int, ...]) -> Part:
     """A part of the same batch with these of its messages."""
     batch = part.batch

@@ -19,3 +19,11 @@ class ConsumerAssignError(Exception):
         """Say which range is refused and why."""
         super().__init__(message)
         self.conflicting = conflicting
+
+
+class NotHeldError(Exception):
+    """A worker acknowledged inside a transaction what it does not have; the broker's TransactionConflictException."""
+
+
+class OpaqueBatchError(Exception):
+    """A worker acknowledged single messages of a batch that only goes whole inside a transaction."""

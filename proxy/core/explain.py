@@ -49,6 +49,7 @@ class SlotState(Enum):
     NO_OWNER = WaitReason.NO_OWNER.value
     EXCLUDED = WaitReason.EXCLUDED.value
     DRAINING = WaitReason.DRAINING.value
+    IN_TRANSACTION = WaitReason.IN_TRANSACTION.value
     UNBLOCKING_INTERVAL = WaitReason.UNBLOCKING_INTERVAL.value
     WINDOW_FULL = WaitReason.WINDOW_FULL.value
     RETRY_WAIT = WaitReason.RETRY_WAIT.value
@@ -182,7 +183,8 @@ def explain_slot(dispatcher: Dispatcher, slot: int, now: float, *, upstream_back
     found = _find(dispatcher, slot, head, now)
     gate = found.gate if waiting else None
     state = _state(found, waits=bool(waiting), upstream_backlog=upstream_backlog)
-    holder = dispatcher.workers.get(dispatcher.slots.holder(slot))
+    holder_index = dispatcher.slots.holder(slot)
+    holder = dispatcher.holder_at(holder_index) if holder_index else None
     return SlotExplanation(
         slot=slot,
         owner=found.owner.name if found.owner is not None else None,
@@ -227,6 +229,10 @@ def _find(dispatcher: Dispatcher, slot: int, head: Part, now: float) -> _Finding
         awaited = _lease_wanted(dispatcher, slot)
     elif reason is WaitReason.DEAD_LETTER:
         awaited = _receipt_wanted(dispatcher, slot)
+    elif reason is WaitReason.IN_TRANSACTION:
+        messages = counted(dispatcher.in_transaction.count_of(slot), "message")
+        name = dispatcher.holder_at(dispatcher.slots.holder(slot)).name
+        awaited = f"the transaction must end in which {name} acknowledged {messages} of the slot"
     elif reason in _TIMED and taker is not None:
         then = "the interval ends" if reason is WaitReason.UNBLOCKING_INTERVAL else "the delay of its retry ends"
         awaited = f"nothing: it goes to {taker.name} in {_released_in_s(dispatcher, slot, now):.3f} s, when {then}"

@@ -189,6 +189,7 @@ SLOTS: Final[dict[SlotState, Callable[[_Case], Verdict]]] = {
     SlotState.EXCLUDED: _excluded,
     SlotState.DRAINING: _draining,
     SlotState.WINDOW_FULL: _window,
+    SlotState.IN_TRANSACTION: _other,
     SlotState.RETRY_WAIT: _other,
     SlotState.DEAD_LETTER: _dead_letter,
     SlotState.UNBLOCKING_INTERVAL: _other,

@@ -83,7 +83,10 @@ class Changes:
         self._last_sent = None
         moves = dispatcher.selector.remove(worker)
         del dispatcher.workers[worker.index]
-        heapq.heappush(dispatcher.free_indexes, worker.index)
+        if worker.held_in_transactions:
+            dispatcher.in_transaction.departed[worker.index] = worker
+        else:
+            heapq.heappush(dispatcher.free_indexes, worker.index)
         self._returned += worker.ready
         worker.ready.clear()
         if worker.join_gate is not None:
@@ -96,7 +99,7 @@ class Changes:
         worker.outbox.clear()
         dispatcher.chunked.forget_worker(worker)
         assert worker.unacked == 0
-        assert worker.draining_slots == 0
+        assert worker.draining_slots == 0 or worker.held_in_transactions
         self._move(moves, Change(self.now, worker.name, joined=False))
         return moves
 
@@ -168,7 +171,8 @@ def _lost(dispatcher: Dispatcher, worker: Worker, part: Part) -> bool:
 def _take_index(dispatcher: Dispatcher) -> int:
     """Give the lowest free index; 0 means no holder."""
     free = dispatcher.free_indexes
-    index = heapq.heappop(free) if free else len(dispatcher.workers) + 1
+    taken = len(dispatcher.workers) + len(dispatcher.in_transaction.departed)
+    index = heapq.heappop(free) if free else taken + 1
     assert index <= MAX_HOLDER, "more workers on one subscription than a slot's holder can name"
     return index
 
@@ -192,5 +196,5 @@ def _move(dispatcher: Dispatcher, moves: Iterable[RangeMove[Worker]], cause: Cha
             if draining.end(slot) is not None:
                 dispatcher.drain_ended(dispatcher.workers[owner])
         for holder, slots in held.items():
-            dispatcher.workers[holder].draining_slots += draining.begin(slots, change)
+            dispatcher.holder_at(holder).draining_slots += draining.begin(slots, change)
     draining.end_of_change(change)

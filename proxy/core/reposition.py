@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from heapq import heappush
 from typing import TYPE_CHECKING
 
 from proxy.core.acknowledgement import pass_gates
@@ -32,6 +33,8 @@ def reset(dispatcher: Dispatcher, now: float) -> None:
     dispatcher.blocked.clear()
     dispatcher.waiting_messages = 0
     dispatcher.chunked.clear()
+    for index in dispatcher.in_transaction.clear():
+        heappush(dispatcher.free_indexes, index)
     dispatcher.gated.clear()
     for worker in dispatcher.workers.values():
         if dispatcher.endings is not None:

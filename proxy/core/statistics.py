@@ -92,6 +92,8 @@ class DispatcherStatistics:
     """Slots that wait because their window is full."""
     retry_waits: int
     """Slots that wait for a retry."""
+    in_transaction_messages: int
+    """Messages acknowledged in transactions that have not ended."""
     window_overshoots: int
     dead_letter_waits: int
     """Slots that wait until the dead letter topic has one of their messages."""
@@ -155,6 +157,7 @@ def dispatcher_statistics_steps(
         permit_overshoots=dispatcher.opaque_overshoots,
         full_windows=dispatcher.full_windows(),
         retry_waits=len(dispatcher.retries.held),
+        in_transaction_messages=dispatcher.in_transaction.messages,
         window_overshoots=dispatcher.window_overshoots,
         dead_letter_waits=len(dispatcher.diversions.held),
         last_sent_position=format_position(last_sent) if last_sent is not None else None,
@@ -203,7 +206,7 @@ def _draining_by_worker(dispatcher: Dispatcher, listed_max: int) -> Steps[dict[i
     for run in in_steps(dispatcher.draining.slots()):
         for slot in run:
             if slot in dispatcher.draining:
-                holder = dispatcher.workers[slots.holder(slot)]
+                holder = dispatcher.holder_at(slots.holder(slot))
                 found = by_worker.setdefault(id(holder), _Draining([], []))
                 found.pending.append(slots.count(slot))
                 if len(found.listed) < listed_max:

@@ -63,6 +63,7 @@ class DispatcherSummary:
     permit_overshoots: int
     full_windows: int
     retry_waits: int
+    in_transaction_messages: int
     delayed_retries: int
     """Messages of which a retry was made to wait."""
     window_overshoots: int
@@ -105,6 +106,7 @@ def dispatcher_summary(dispatcher: Dispatcher) -> DispatcherSummary:
         permit_overshoots=dispatcher.opaque_overshoots,
         full_windows=dispatcher.full_windows(),
         retry_waits=len(dispatcher.retries.held),
+        in_transaction_messages=dispatcher.in_transaction.messages,
         delayed_retries=dispatcher.retries.messages_total,
         window_overshoots=dispatcher.window_overshoots,
         dead_letters=dispatcher.diversions.messages_total,

@@ -187,6 +187,8 @@ class Targets(DispatcherTables):
             return WaitReason.DEAD_LETTER
         if slot in self.unblocking.held:
             return WaitReason.UNBLOCKING_INTERVAL
+        if 0 < self.in_transaction.count_of(slot) == self.slots.count(slot):
+            return WaitReason.IN_TRANSACTION
         if self.slots.holder(slot) not in {0, owner.index} or not self.by_slot:
             return WaitReason.DRAINING
         return WaitReason.RETRY_WAIT if slot in self.retries.held else WaitReason.WINDOW_FULL

@@ -36,6 +36,8 @@ class WaitReason(Enum):
     """The same, while an operator excludes a worker: ends also when one is readmitted that covers it."""
     DRAINING = "draining"
     """Another worker still holds messages of the slot: ends with its last ack, nack or departure (PIP-379)."""
+    IN_TRANSACTION = "in_transaction"
+    """All that its holder has of the slot is acknowledged in transactions: ends with these (`transactions`)."""
     UNBLOCKING_INTERVAL = "unblocking_interval"
     """The slot has drained and is released with others that do: ends with the interval (`Unblocking.due_at`)."""
     WINDOW_FULL = "window_full"

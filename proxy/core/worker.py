@@ -28,6 +28,7 @@ class Worker:
         "draining_slots",
         "drained_by_operator",
         "first_sent_at",
+        "held_in_transactions",
         "index",
         "join_gate",
         "joined_at",
@@ -83,6 +84,8 @@ class Worker:
         self.last_sent_position_when_joining: int | None = None
         self.draining_slots = 0
         self.draining_cleared = 0
+        self.held_in_transactions = 0
+        """Parts that it acknowledged in transactions that have not ended, and whose slots it still holds."""
         self.joined_at = 0.0
         self.first_sent_at = 0.0
         self.last_sent_at = 0.0

@@ -225,6 +225,9 @@ class SubscriptionDirectory(Protocol):
     def subscribe(self, link: WorkerLink, command: pb.CommandSubscribe) -> WorkerPort:
         """A client's SUBSCRIBE of type Key_Shared; Success or Error reaches it through the link."""
 
+    def transaction_ended(self, transaction: tuple[int, int], *, committed: bool) -> None:
+        """The coordinator has ended a transaction, at every topic; by its most and least significant bits."""
+
 
 class UpstreamConsumer(Protocol):
     """One of the gateway's consumers, from the view of its broker connection."""

@@ -132,7 +132,7 @@ class Admin(AdminLookup):
             now=subscription.state.now(),
             draining_hashes_count=worker.draining_slots if worker is not None else len(dispatcher.draining),
             draining_hashes=tuple(draining_hash(dispatcher, slot) for slot in listed),
-            holders=tuple(dispatcher.workers[holder(slot)].name for slot in listed),
+            holders=tuple(dispatcher.holder_at(holder(slot)).name for slot in listed),
             next=listed[-1] if len(page) > limit else None,
         )
 

@@ -86,6 +86,39 @@ def ack(consumer_id: int, ids: Iterable[tuple[int, int]], request_id: int | None
     return encode_command(command)
 
 
+def ack_in_transaction(
+    consumer_id: int, transaction: tuple[int, int], places: Iterable[tuple[int, int, int, list[int]]], request_id: int
+) -> bytes:
+    """Acknowledges messages inside a transaction, by the most and least significant bits of its id.
+
+    Each place is ledger, entry, how many messages the entry has, and its ack set; an empty one for the whole entry.
+    The broker compares ack sets bit by bit, for which it must know the number of messages.
+    """
+    most, least = transaction
+    body = CommandAck(
+        consumer_id=consumer_id,
+        ack_type=CommandAck.Individual,
+        txnid_most_bits=most,
+        txnid_least_bits=least,
+        request_id=request_id,
+    )
+    for ledger, entry, messages, ack_set in places:
+        place = body.message_id.add(ledgerId=ledger, entryId=entry, ack_set=ack_set)
+        if messages > 1:
+            place.batch_size = messages
+    return encode_command(BaseCommand(type=BaseCommand.ACK, ack=body))
+
+
+def add_subscription_to_transaction(
+    transaction: tuple[int, int], topic: str, subscription: str, request_id: int
+) -> bytes:
+    """Tells a transaction's coordinator that the subscription has a part in it; once more changes nothing."""
+    most, least = transaction
+    body = pb.CommandAddSubscriptionToTxn(request_id=request_id, txnid_most_bits=most, txnid_least_bits=least)
+    body.subscription.add(topic=topic, subscription=subscription)
+    return encode_command(BaseCommand(type=BaseCommand.ADD_SUBSCRIPTION_TO_TXN, addSubscriptionToTxn=body))
+
+
 def ack_up_to(consumer_id: int, ledger: int, entry: int) -> bytes:
     """Acknowledges every entry up to this one."""
     command = BaseCommand(type=BaseCommand.ACK)

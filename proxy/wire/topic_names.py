@@ -11,6 +11,8 @@ from __future__ import annotations
 from typing import Final
 
 PERSISTENT: Final = "persistent://"
+COORDINATOR_TOPIC: Final = "persistent://pulsar/system/transaction_coordinator_assign-partition-{}"
+"""The topic whose broker runs a transaction coordinator (`SystemTopicNames`)."""
 _PARTS_SHORT: Final = 1
 _PARTS_FULL: Final = 3
 _PARTS_WITH_CLUSTER: Final = 4

@@ -1,7 +1,7 @@
-"""Transactions on relayed subscriptions, with Java's client, which is the one that has them: `pulsar-perf transaction`.
+"""Transactions under load, with the tool of Java's client: `pulsar-perf transaction`.
 
 Each of its transactions takes messages from one topic, acknowledges them and writes to another topic, through
-the coordinator that the client looks up through the gateway. On a Key_Shared subscription such an ack is refused.
+the coordinator that the client looks up through the gateway.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ import httpx
 import pulsar
 import pytest
 
-from integration.errors import IntegrationError
 from integration.gateway import KeylineGateway
 from integration.standalone import PulsarStandalone
 from integration.tools import pulsar_perf
@@ -96,11 +95,11 @@ def test_committed_transactions_take_and_write_and_aborted_ones_do_neither(excha
     eventually(lambda: exchange.backlog() <= SENT - TRANSACTIONS * EACH, "a smaller backlog after commits")
 
 
-def test_a_transactional_ack_on_key_shared_is_refused_in_words(exchange: Exchange) -> None:
-    """The client hears that the gateway does not do it; nothing is acknowledged."""
-    try:
-        printed = exchange.run("-time", "15", kind="Key_Shared")
-    except IntegrationError as error:
-        printed = str(error)
-    assert "inside a transaction are not supported on Key_Shared" in printed
-    assert exchange.backlog() == SENT
+def test_key_shared_takes_part_in_transactions_as_shared_does(exchange: Exchange) -> None:
+    """The client's load tool, many transactions one after another: aborts take nothing, commits what they say."""
+    exchange.run("-abort", kind="Key_Shared")
+    assert exchange.written() == 0
+    eventually(lambda: exchange.backlog() == SENT, "the whole backlog after aborts")
+    exchange.run(kind="Key_Shared")
+    assert exchange.written() == TRANSACTIONS * EACH
+    eventually(lambda: exchange.backlog() <= SENT - TRANSACTIONS * EACH, "a smaller backlog after commits")

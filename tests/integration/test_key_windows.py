@@ -6,20 +6,15 @@ sees the others first; with a window of 1 it sees them behind it.
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
 import pytest
 
 from integration.artifacts import PULSAR_VERSIONS
-from integration.compatibility.clients import CLIENTS
-from integration.compatibility.place import NAMESPACE, Place
-from integration.compatibility.runs import ROOT
-from integration.errors import ToolMissingError
+from integration.compatibility.place import Place
+from tests.integration.probes import tried
 
 IN_ORDER: Final = "0 0 0 1 2 3 4"
 LEASED: Final = "extended, then lost after 1"
@@ -30,7 +25,6 @@ TRIALS: Final = {
     "java": ("window_nack", "window_batch", "window_index", "window_backoff", "window_timeout"),
     "go": ("window_nack", "window_batch"),
 }
-PROBE_S_MAX: Final = 300
 
 
 @pytest.fixture(scope="module", params=[1, 3], ids=["gateway", "replicas"])
@@ -39,23 +33,6 @@ def place(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     directory: Path = tmp_path_factory.mktemp("windows")
     with Place(PULSAR_VERSIONS[0], directory, request.param) as made:
         yield made
-
-
-def tried(client: str, url: str, place: Place, trials: Sequence[str]) -> dict[str, str]:
-    """What the client's program saw, by trial."""
-    try:
-        program = next(each for each in CLIENTS if each.name == client).prepare()
-    except ToolMissingError as missing:
-        pytest.skip(str(missing))
-    environment = {**os.environ, "KEYLINE_PROBE_TOKEN": place.token}
-    way = "direct" if url == place.broker.service_url else "through"
-    command = [*program, url, f"{NAMESPACE}windows-{client}-{way}-", str(place.directory), *trials]
-    done = subprocess.run(
-        command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=PROBE_S_MAX
-    )
-    assert not done.returncode, done.stderr
-    lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
-    return {line["feature"]: line["detail"] for line in lines if "feature" in line}
 
 
 @pytest.mark.slow

@@ -387,9 +387,15 @@ class FakeDirectory:
     def __init__(self) -> None:
         """Nobody subscribed yet."""
         self.workers: list[FakeWorkerPort] = []
+        self.transactions: list[tuple[tuple[int, int], bool]] = []
+        """Ids of those that have ended, and whether they were committed."""
 
     def subscribe(self, link: WorkerLink, command: pb.CommandSubscribe) -> FakeWorkerPort:
         """As the port says; the answer is the test's to send."""
         port = FakeWorkerPort(link, command)
         self.workers.append(port)
         return port
+
+    def transaction_ended(self, transaction: tuple[int, int], *, committed: bool) -> None:
+        """As the port says."""
+        self.transactions.append((transaction, committed))

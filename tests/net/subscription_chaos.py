@@ -17,7 +17,15 @@ from tests.net.subscription_rig import Delivered, SubscriptionRig, Worker
 from tests.net.subscription_rig_broker import FakeBrokerLink, T, batch, single
 
 KEYS = [f"key-{number}" for number in range(12)]
-ALL_REQUESTS = {T.SUBSCRIBE, T.ACK, T.SEEK, T.UNSUBSCRIBE, T.CLOSE_CONSUMER, T.GET_LAST_MESSAGE_ID}
+ALL_REQUESTS = {
+    T.SUBSCRIBE,
+    T.ACK,
+    T.SEEK,
+    T.UNSUBSCRIBE,
+    T.CLOSE_CONSUMER,
+    T.GET_LAST_MESSAGE_ID,
+    T.ADD_SUBSCRIPTION_TO_TXN,
+}
 
 
 @dataclass

@@ -262,6 +262,9 @@ class FakeBrokerLink:
             if self.mark_delete is not None:
                 place = answer.consumer_mark_delete_position
                 place.ledgerId, place.entryId = self.mark_delete[0], self.mark_delete[1] % (1 << 64)
+        elif command.type == T.ADD_SUBSCRIPTION_TO_TXN:
+            reply.type = T.ADD_SUBSCRIPTION_TO_TXN_RESPONSE
+            reply.addSubscriptionToTxnResponse.request_id = command.addSubscriptionToTxn.request_id
         else:
             bodies = {
                 T.SUBSCRIBE: "subscribe",

@@ -6,8 +6,8 @@ import pytest
 
 from proxy.limits import Limits
 from proxy.net.broker.names import NAMED_FOR_S
-from proxy.net.relay.route import COORDINATOR_TOPIC
 from proxy.wire import pulsar_pb2 as pb
+from proxy.wire.topic_names import COORDINATOR_TOPIC
 from tests.net.fakes import FakeTransport
 from tests.net.session_rig import (
     SessionRig,

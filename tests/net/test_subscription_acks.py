@@ -93,19 +93,6 @@ def test_a_cumulative_ack_is_refused(request_id: int | None) -> None:
     assert rig.statistics().subscriptions[0].acks_refused == 1
 
 
-def test_an_ack_inside_a_transaction_is_refused_with_the_transactions_id() -> None:
-    """Nothing is acknowledged outside the transaction, and the client can tell which one was refused."""
-    rig, worker = ready(1)
-    command = pb.CommandAck(consumer_id=worker.consumer_id, ack_type=pb.CommandAck.Individual, request_id=9)
-    command.message_id.add(ledgerId=LEDGER, entryId=0)
-    command.txnid_most_bits, command.txnid_least_bits = 0, 5
-    worker.port.ack(command)
-    rig.clock.settle()
-    receipt = worker.receipt()
-    assert (receipt.error, receipt.txnid_most_bits, receipt.txnid_least_bits) == (pb.NotAllowedError, 0, 5)
-    assert rig.link.acked() == []
-
-
 # ---- single messages of a batch --------------------------------------------------------------------------------------
 
 

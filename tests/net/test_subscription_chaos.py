@@ -20,14 +20,18 @@ class Walk:
 
     def __init__(self, seed: int) -> None:
         self.dice = random.Random(seed)  # noqa: S311 - a walk, no secret
-        self.rig = SubscriptionRig(
-            look_ahead_messages_per_worker=self.dice.choice((3, 30)),
-            upstream_batch_index_ack=self.dice.random() < 0.7,
-        )
+        self.rig = self.new_rig()
         self.broker = BrokerModel(self.rig, self.dice)
         self.checker = Checker(self.rig, self.broker)
         self._request_ids = 5_000
         self.trace: list[str] = []
+
+    def new_rig(self) -> SubscriptionRig:
+        """With settings that are drawn."""
+        return SubscriptionRig(
+            look_ahead_messages_per_worker=self.dice.choice((3, 30)),
+            upstream_batch_index_ack=self.dice.random() < 0.7,
+        )
 
     # ---- what workers do
 
@@ -61,7 +65,7 @@ class Walk:
             return
         chosen = client.held[self.dice.choice(list(client.held))]
         numbers = [int(body) for body in chosen.payloads]
-        left = [number for number in numbers if number in client.held]
+        left = [number for number in numbers if client.held.get(number) is chosen]
         request_id = self.request_id(client) if self.dice.random() < 0.3 else None
         if len(numbers) > 1 and self.dice.random() < 0.5:
             done = self.dice.sample(left, self.dice.randint(1, len(left)))
@@ -85,7 +89,8 @@ class Walk:
 
     def _give_back(self, client: Client, chosen: Delivered) -> None:
         for number in [int(body) for body in chosen.payloads]:
-            client.held.pop(number, None)
+            if client.held.get(number) is chosen:
+                del client.held[number]
 
     def close(self, client: Client) -> None:
         """Close the consumer."""
@@ -218,7 +223,8 @@ class Walk:
         client.worker.flow(100)
         self.checker.look()
         for delivered in dict.fromkeys(client.held.values()):
-            self.checker.acked(client, [int(body) for body in delivered.payloads if int(body) in client.held])
+            numbers = [int(body) for body in delivered.payloads]
+            self.checker.acked(client, [number for number in numbers if client.held.get(number) is delivered])
             client.worker.ack(delivered)
 
     def part(self) -> None:

@@ -31,6 +31,7 @@ func main() {
 	known := maps.Clone(keyShared)
 	maps.Copy(known, others)
 	maps.Copy(known, windows)
+	maps.Copy(known, inTransactions)
 	var printing sync.Mutex
 	report := func(line any) {
 		text, _ := json.Marshal(line)

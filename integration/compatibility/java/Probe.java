@@ -23,6 +23,7 @@ public final class Probe {
         Map<String, Trial> known = new LinkedHashMap<>(KeyShared.FEATURES);
         known.putAll(Others.FEATURES);
         known.putAll(Windows.FEATURES);
+        known.putAll(Transactions.FEATURES);
         report(Map.of("library", "pulsar-client " + PulsarVersion.getVersion()));
         try (Scene hello = new Scene(place, "hello")) {
             hello.producer(builder -> { });

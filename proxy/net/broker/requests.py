@@ -31,6 +31,7 @@ REPLY_FIELDS: dict[int, str] = {
     _Type.GET_TOPICS_OF_NAMESPACE_RESPONSE: "getTopicsOfNamespaceResponse",
     _Type.GET_SCHEMA_RESPONSE: "getSchemaResponse",
     _Type.GET_OR_CREATE_SCHEMA_RESPONSE: "getOrCreateSchemaResponse",
+    _Type.ADD_SUBSCRIPTION_TO_TXN_RESPONSE: "addSubscriptionToTxnResponse",
 }
 """Reply command -> its field in BaseCommand; every one of them has a `request_id`."""
 
@@ -42,6 +43,7 @@ _ERROR_FIELDS: dict[int, tuple[str, str]] = {
     _Type.CONSUMER_STATS_RESPONSE: ("error_code", "error_message"),
     _Type.GET_SCHEMA_RESPONSE: ("error_code", "error_message"),
     _Type.GET_OR_CREATE_SCHEMA_RESPONSE: ("error_code", "error_message"),
+    _Type.ADD_SUBSCRIPTION_TO_TXN_RESPONSE: ("error", "message"),
 }
 """Reply command -> the fields that carry the broker's refusal.
 

@@ -29,6 +29,7 @@ from proxy.net.relay.identity import OwnIdentity
 from proxy.wire import commands
 from proxy.wire import pulsar_pb2 as pb
 from proxy.wire.client_commands import error_frame, refusal_frame
+from proxy.wire.frames import encode_command
 
 if TYPE_CHECKING:
     from proxy.limits import Limits
@@ -165,6 +166,13 @@ class ClientLegs:
             self._client.send(commands.success(body.request_id))
         else:
             self._client.send(refusal_frame(kind, body, "the owner of this subscription is not known yet"))
+
+    def transaction_ended(self, request: pb.CommandEndTxn) -> None:
+        """As it says: in the client's own words, which an owner takes from a replica only, and does not answer."""
+        if self._legs:
+            frame = encode_command(_T(type=_T.END_TXN, endTxn=request))
+            for leg in self._legs.values():
+                leg.write(frame)
 
     def auth_response(self, response: pb.AuthData, frame: bytes) -> bool:
         """As it says. A client answers challenges in turn; which is whose it does not say: owners come first."""

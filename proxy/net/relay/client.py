@@ -34,6 +34,9 @@ class RelayClient(Protocol):
     def relay_own_answered(self, pending: Pending, command: pb.BaseCommand) -> None:
         """The broker answered any other request of the gateway's own (`requests.OWN_REQUESTS`)."""
 
+    def relay_transaction_ended(self, request: pb.CommandEndTxn) -> None:
+        """The coordinator has done what the client asked for."""
+
     def relay_producer_closed(self, producer_id: int) -> bool:
         """The broker closed a producer; answer whether the client is to hear it."""
 

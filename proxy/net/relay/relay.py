@@ -36,7 +36,7 @@ from proxy.net.relay.route import topic_of
 from proxy.net.relay.statistics import RelayStatistics
 from proxy.wire import commands, frames
 from proxy.wire import pulsar_pb2 as pb
-from proxy.wire.client_commands import CLOSURES, parse_as, refusal_frame
+from proxy.wire.client_commands import CLOSURES, body_of, parse_as, refusal_frame
 
 if TYPE_CHECKING:
     from proxy.limits import Limits
@@ -280,6 +280,8 @@ class Relay:
             pending = self._requests.answered(command)
             if command.type == _T.ACK_RESPONSE and not self._requests.acks_pending and self._leg is not None:
                 self._leg.expect_ack_receipts(False)
+            if command.type == _T.END_TXN_RESPONSE and pending is not None and not body_of(command).HasField("error"):
+                self._client.relay_transaction_ended(pending.body)
             if pending is None or self._is_for_client(pending, command):
                 self._deliver(frame)
 

@@ -15,18 +15,16 @@ Why not share names between replicas: they would need a channel and a secret whe
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from proxy.wire import pulsar_pb2 as pb
+from proxy.wire.topic_names import COORDINATOR_TOPIC
 
 if TYPE_CHECKING:
     from proxy.net.broker.names import BrokerNames
     from proxy.service_url import ServiceUrl
 
 _T = pb.BaseCommand
-
-COORDINATOR_TOPIC: Final = "persistent://pulsar/system/transaction_coordinator_assign-partition-{}"
-"""The topic whose broker runs a transaction coordinator (`SystemTopicNames`)."""
 
 
 class RelayRoute:

@@ -49,6 +49,9 @@ class Elsewhere(Protocol):
     def request(self, kind: int, body: Any, frame: bytes) -> None:
         """Pass on a command with a request id, and see to it that it is answered."""
 
+    def transaction_ended(self, request: pb.CommandEndTxn) -> None:
+        """The coordinator has ended a transaction of the client's: the owners of its consumers hear so."""
+
     def auth_response(self, response: pb.AuthData, frame: bytes) -> bool:
         """Record a client's fresh credentials; returns whether only an owner had asked for them."""
 

@@ -51,6 +51,12 @@ class ClientParts:
         self.workers.writability_changed(writable)
         self.producers.writability_changed(writable)
 
+    def transaction_ended(self, request: pb.CommandEndTxn) -> None:
+        """The coordinator has ended a transaction: subscriptions here, and the owners of its consumers, hear so."""
+        self.workers.transaction_ended(request)
+        if self.elsewhere is not None:
+            self.elsewhere.transaction_ended(request)
+
     def broker_dropped(self) -> None:
         """Let elections go on without what was lost, and answer who waits for a permission."""
         self.producers.broker_lost()

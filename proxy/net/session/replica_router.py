@@ -2,7 +2,8 @@
 
 Only Key_Shared consumers come this way: all else of the client goes from its own replica to the broker. So
 everything that is neither for one of them nor an answer to the owner's challenge is a mistake of the other replica, and
-ends the leg.
+ends the leg. One exception is news: END_TXN says that the coordinator has ended a transaction of the client's, and is
+not answered.
 """
 
 from __future__ import annotations
@@ -43,6 +44,9 @@ class ReplicaRouter(CommandRouter):
 
     def take(self, kind: int, frame: bytes) -> None:
         """To its consumer. Raises `Violation`."""
+        if kind == _T.END_TXN:
+            self._workers.transaction_ended(parse_as(kind, frame).endTxn)
+            return
         _check(kind)
         if kind == _T.SUBSCRIBE:
             body = parse_as(kind, frame).subscribe

@@ -202,6 +202,11 @@ class ClientSession:
         if self._parts is not None and self._parts.permission is not None:
             self._parts.permission.replied(pending, command)
 
+    def relay_transaction_ended(self, request: pb.CommandEndTxn) -> None:
+        """Tell the subscriptions, here and at the owners that the client's consumers are led to."""
+        if self._parts is not None:
+            self._parts.transaction_ended(request)
+
     def relay_producer_closed(self, producer_id: int) -> bool:
         """Ask the part that waits for it."""
         return self._parts is None or self._parts.producers.closed_by_broker(producer_id)

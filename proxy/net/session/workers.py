@@ -221,6 +221,12 @@ class SessionWorkers:
         self._forget(worker)
         self._transport.write(error_frame(error.wire_code, str(error), command.request_id))
 
+    def transaction_ended(self, request: pb.CommandEndTxn) -> None:
+        """Tell the subscriptions of the gateway that the coordinator has done what was asked for."""
+        self._directory.transaction_ended(
+            (request.txnid_most_bits, request.txnid_least_bits), committed=request.txn_action == pb.COMMIT
+        )
+
     def port(self, consumer_id: int) -> WorkerPort | None:
         """The port for this consumer's commands; None if the gateway does not serve it."""
         worker = self._workers.get(consumer_id)

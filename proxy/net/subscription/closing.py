@@ -45,10 +45,11 @@ class Closing:
 
     @property
     def owes(self) -> bool:
-        """Whether there are acks that the broker has not confirmed."""
-        outstanding = self._state.dispatcher.outstanding
+        """Whether there are acks that the broker has not confirmed, or whose transaction has not ended."""
+        dispatcher = self._state.dispatcher
+        outstanding = dispatcher.outstanding
         unconfirmed = outstanding.unconfirmed or outstanding.acks or outstanding.index_acks
-        return bool(unconfirmed) and self._consumers.stands
+        return bool(unconfirmed or dispatcher.in_transaction) and self._consumers.stands
 
     def begin(self, done: Callable[[], None] | None) -> None:
         """The last worker left; `done` is called when the broker knows it, or cannot be told now. May be repeated."""

@@ -31,6 +31,7 @@ from proxy.wire import commands
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from proxy.core.transactions import TransactionId
     from proxy.net.ports import BrokerDirectory, BrokerLink, Clock, WorkerLink, WorkerPort
     from proxy.net.subscription.openings import Openings
     from proxy.net.subscription.owned import Ownership
@@ -115,6 +116,10 @@ class Subscriptions:
         except (ClientError, UpstreamUnavailable) as error:
             return _Refused(self._clock, link, command, error)
         return subscription.admission.add(link, command)
+
+    def transaction_ended(self, transaction: TransactionId, *, committed: bool) -> None:
+        """As the port says."""
+        self.services.transactions.ended(transaction, committed=committed)
 
     def _forget(self, subscription: Subscription) -> None:
         """The subscription has ended."""

@@ -148,6 +148,7 @@ class SubscriptionRequests:
         if what == "unsubscribe":
             asker.deleted()
         state.acks.fail_receipts(ended_meanwhile())
+        state.transactions.end()
         reposition.reset(state.dispatcher, state.now())
         self._lifecycle.disconnect_workers()
         asker.tell(commands.success(wanted))

@@ -14,6 +14,7 @@ from proxy.errors import ClientError
 from proxy.net.events import Events
 from proxy.net.slices import Slices
 from proxy.net.subscription.order_book import OrderBook
+from proxy.net.subscription.transactions import TransactionRegistry
 from proxy.wire import pulsar_pb2 as pb
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ class Services:
         self.account = openings.account = account
         self.quota = Quota(settings)
         self.orders = OrderBook()
+        self.transactions = TransactionRegistry()
         self.events = Events(clock.now)
         self.slices = Slices(clock)
         """What joins and leaves by the thousand, or is read in one go, takes turns here."""

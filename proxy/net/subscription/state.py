@@ -16,9 +16,11 @@ from proxy.errors import UpstreamUnavailable
 from proxy.net.events import RecorderAndTracer
 from proxy.net.subscription.acks import UpstreamAcks
 from proxy.net.subscription.batch_contents import BatchContents
+from proxy.net.subscription.coordinators import Coordinators
 from proxy.net.subscription.counters import Counters
 from proxy.net.subscription.cursor import CursorWatch
 from proxy.net.subscription.policy import numbers_asked, policy_of, refuse_in_group, settings_of
+from proxy.net.subscription.transactions import TransactionalAcks
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -116,6 +118,15 @@ class SubscriptionState:
             self.clock.call_later,
             with_indexes=self.settings.upstream_batch_index_ack,
         )
+        coordinators = Coordinators(services.brokers, self.topic, self.name)
+        self.transactions = TransactionalAcks(
+            self.dispatcher,
+            services.transactions,
+            coordinators,
+            self.clock,
+            schedule_flush,
+            with_indexes=self.settings.upstream_batch_index_ack,
+        )
         event_recorder = services.events.event_recorder
         self.recorder: DeliveryRecorder | None = None if event_recorder is None else event_recorder.recorder(key)
         """Keeps a record of each message, if that is wanted; and tells the tracer."""
@@ -140,8 +151,8 @@ class SubscriptionState:
 
     @property
     def idle(self) -> bool:
-        """Nothing is pending at any worker and every ack is confirmed."""
-        busy = any(worker.pending for worker in self.dispatcher.workers.values())
+        """Nothing is pending at any worker, no transaction is open and every ack is confirmed."""
+        busy = self.dispatcher.in_transaction or any(worker.pending for worker in self.dispatcher.workers.values())
         return not busy and not self.dispatcher.outstanding.unconfirmed
 
     def happened(self, what: str, **facts: Any) -> None:
@@ -212,6 +223,7 @@ class SubscriptionState:
             self.tracer.closed()
         self.happened("subscription_ended")
         self.acks.fail_receipts(ended_meanwhile())
+        self.transactions.end()
 
 
 def ended_meanwhile() -> UpstreamUnavailable:

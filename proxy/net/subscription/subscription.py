@@ -260,6 +260,7 @@ class Subscription:
         if first is not None and not first.waits_for_cursor:
             # By any: the broker finds whose the entries are.
             self._acks.flush(first.upstream.link, first.upstream.consumer_id)
+            state.transactions.flush(first.upstream.link, first.upstream.consumer_id, first.window.outstanding)
         if dispatcher.hand_overs or dispatcher.comebacks or dispatcher.endings:
             self._tell_watchers()
         held = dispatcher.outstanding.bytes_held + self.consumers.queued_bytes

@@ -232,7 +232,7 @@ class SubscriptionUpstream:
             if isinstance(reply, Exception):
                 self._clock.call_soon(untold)  # with a connection that breaks, requests end before consumers
             elif attempt == self._attempt and self.link is link:
-                self._on_mark_delete(_mark_delete(reply))
+                self._on_mark_delete(mark_delete_of(reply))
 
         def untold() -> None:
             if attempt == self._attempt and self.link is link:
@@ -294,7 +294,8 @@ class SubscriptionUpstream:
             self._timer = None
 
 
-def _mark_delete(reply: pb.BaseCommand) -> int | None:
+def mark_delete_of(reply: pb.BaseCommand) -> int | None:
+    """The position in a GET_LAST_MESSAGE_ID_RESPONSE up to which all is acknowledged; None if it has none."""
     answer = reply.getLastMessageIdResponse
     if not answer.HasField("consumer_mark_delete_position"):
         return None

@@ -184,6 +184,8 @@ class UpstreamConsumer:
     def _mark_delete_told(self, position: int | None) -> None:
         """What was acknowledged at the broker meanwhile is not delivered any more."""
         state = self._state
+        if position is not None:
+            state.transactions.committed_up_to(position)  # before that is taken for a move of the cursor
         state.cursor.told(position, since_closed=self.waits_for_cursor)
         self.waits_for_cursor = False
         state.schedule_flush()

@@ -184,10 +184,14 @@ class SubscribedWorker:
 
     def ack(self, command: pb.CommandAck) -> None:
         """CommandAck: refused if it cannot be meant for Key_Shared, else applied id by id."""
-        refusal = _refuse_ack(command)
+        in_transaction = command.HasField("txnid_most_bits") or command.HasField("txnid_least_bits")
+        refusal = _refuse_ack(command, in_group=in_transaction and self._state.streamed)
         if refusal is not None:
             self._state.counters.acks_refused += 1
             self._answer_ack(command, refusal)
+            return
+        if in_transaction:
+            self._ack_in_transaction(command)
             return
         self._by_pieces(command.message_id, self._apply_acks, lambda: self._acked(command))
 
@@ -202,6 +206,19 @@ class SubscribedWorker:
             key = (ledger << 40) + entry if entry < 1 << 40 else delivery_key(ledger, entry, -1)
             acknowledgement.ack(dispatcher, worker, key, now)
         state.schedule_flush()
+
+    def _ack_in_transaction(self, command: pb.CommandAck) -> None:
+        """The broker's answer is the worker's."""
+        if self.worker is None or self.ended:
+            return
+        wanted = [(_key_of(each), bits_of(each.ack_set) if each.ack_set else None) for each in command.message_id]
+        transaction = command.txnid_most_bits, command.txnid_least_bits
+
+        def answer(error: Exception | None) -> None:
+            self._state.counters.acks_refused += error is not None
+            self._answer_ack(command, error)
+
+        self._state.transactions.take(self.worker, transaction, wanted, answer)
 
     def _acked(self, command: pb.CommandAck) -> None:
         """All of it was applied."""
@@ -373,12 +390,13 @@ def _key_of(place: pb.MessageIdData) -> int:
     return pack(ledger, entry) if is_packable(ledger, entry) else delivery_key(ledger, entry, -1)
 
 
-def _refuse_ack(command: pb.CommandAck) -> ClientError | None:
+def _refuse_ack(command: pb.CommandAck, *, in_group: bool) -> ClientError | None:
+    """`in_group` for one inside a transaction of a subscription whose streams replicas share."""
     if command.ack_type == pb.CommandAck.Cumulative:
         return ClientError("a Key_Shared subscription takes individual acks only, not cumulative ones")
-    if command.HasField("txnid_most_bits") or command.HasField("txnid_least_bits"):
+    if in_group:
         return ClientError(
-            "acks inside a transaction are not supported on Key_Shared subscriptions through this gateway; "
-            "acknowledge outside the transaction or use another subscription type"
+            "acks inside a transaction are not supported on subscriptions that replicas share by streams; "
+            "acknowledge outside the transaction"
         )
     return None

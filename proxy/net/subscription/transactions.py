@@ -1,0 +1,329 @@
+"""Acknowledgements inside transactions: to the broker with their ids, and what becomes of them.
+
+The broker learns from the coordinator how a transaction ends, and tells the consumer only of an abort, by sending its
+messages again. So the gateway learns it in one of four ways:
+
+1. The coordinator's answer to END_TXN, which passes the gateway, or the replica that has the client's connection.
+2. The broker sends the messages again: aborted, by whoever did it, or timed out.
+3. The broker's mark-delete position, asked every `ASK_S` while something is held, is at or behind them: committed.
+4. The coordinator, asked every `COORDINATOR_S`, knows the transaction no more (`coordinators`). An abort would have had
+   the broker send the messages again, so it was a commit, most likely: keys do not wait for it any more. But nothing is
+   acknowledged on a likelihood, and the messages remain in wait for 2 or 3. So they do after `HELD_S_MAX` without news.
+
+An acknowledgement that a lost connection left without an answer is sent again; that the broker knows it already
+(TransactionConflict) is success then. One whose transaction has ended before it was sent is not sent: it would be
+pending at the broker until that notices. One that was not answered before the end may have come too late to be a part
+of it, so its messages are delivered again; clients end a transaction when all its acknowledgements are answered.
+
+Known gap: what is pending at the broker when a gateway is killed, the next one does not know. If such a transaction is
+aborted then, its messages come after newer ones of their keys, as they always may without a gateway.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from proxy.core import transactional_acks
+from proxy.core.errors import NotHeldError, OpaqueBatchError
+from proxy.core.positions import unpack
+from proxy.errors import ClientError, UpstreamError, UpstreamUnavailable
+from proxy.net.subscription.acks import words_of
+from proxy.net.subscription.upstream import mark_delete_of
+from proxy.wire import commands
+from proxy.wire import pulsar_pb2 as pb
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from proxy.core.dispatcher import Dispatcher
+    from proxy.core.transactions import Held, TransactionId
+    from proxy.core.worker import Worker
+    from proxy.net.ports import BrokerLink, Clock, Timer
+    from proxy.net.subscription.coordinators import Coordinators
+
+IDS_MAX: Final = 2_000
+"""Messages of one acknowledgement inside a transaction: all of them are taken in one go, or none."""
+
+ASK_S: Final = 1.0
+"""Interval at which the broker is asked for its mark-delete position while something is held for longer."""
+
+COORDINATOR_S: Final = 5.0
+"""Interval at which a coordinator is asked for each transaction that is open for so long."""
+
+ASKED_MAX: Final = 20
+"""Transactions that are asked for at once."""
+
+RESEND_S: Final = 2.0
+"""So long after a transaction's end what was aborted is awaited; a broker sends it within milliseconds."""
+
+HELD_S_MAX: Final = 900.0
+"""So long keys wait for a transaction's end that is not seen."""
+
+
+class Request:
+    """One acknowledgement on its way."""
+
+    __slots__ = ("again", "answer", "helds", "late", "transaction")
+
+    def __init__(
+        self, transaction: TransactionId, helds: list[Held], answer: Callable[[Exception | None], None]
+    ) -> None:
+        """`answer` is called once."""
+        self.transaction = transaction
+        self.helds = helds
+        self.answer = answer
+        self.again = False
+        """Whether it was sent before, and no answer came."""
+        self.late = False
+        """Whether the transaction has ended meanwhile."""
+
+
+class TransactionRegistry:
+    """Which subscriptions of a gateway hold something in a transaction."""
+
+    def __init__(self) -> None:
+        """None does."""
+        self._open: dict[TransactionId, dict[TransactionalAcks, None]] = {}
+
+    def __len__(self) -> int:
+        """How many transactions."""
+        return len(self._open)
+
+    def began(self, transaction: TransactionId, acks: TransactionalAcks) -> None:
+        """It has a part in the transaction."""
+        self._open.setdefault(transaction, {})[acks] = None
+
+    def forget(self, transaction: TransactionId, acks: TransactionalAcks) -> None:
+        """It has none any more."""
+        parts = self._open.get(transaction)
+        if parts is not None:
+            parts.pop(acks, None)
+            if not parts:
+                del self._open[transaction]
+
+    def ended(self, transaction: TransactionId, *, committed: bool) -> None:
+        """The coordinator said so."""
+        for acks in self._open.pop(transaction, {}):
+            acks.ended(transaction, committed=committed)
+
+
+class TransactionalAcks:
+    """Those of one subscription."""
+
+    def __init__(
+        self,
+        dispatcher: Dispatcher,
+        registry: TransactionRegistry,
+        coordinators: Coordinators,
+        clock: Clock,
+        wake: Callable[[], None],
+        *,
+        with_indexes: bool,
+    ) -> None:
+        """`wake` asks for a flush soon; `with_indexes` as for `UpstreamAcks`."""
+        self._with_indexes = with_indexes
+        self._coordinators = coordinators
+        self._asked_at: dict[TransactionId, float] = {}
+        self._gone_at: dict[TransactionId, float] = {}
+        """When a coordinator was found not to know a transaction any more."""
+        self._granted = False
+        """Whether the broker may send something."""
+        self._dispatcher = dispatcher
+        self._registry = registry
+        self._clock = clock
+        self._wake = wake
+        self._unsent: list[Request] = []
+        self._in_flight: list[Request] = []
+        self._transactions: dict[TransactionId, list[Held]] = {}
+        self._timer: Timer | None = None
+        self._ask_due = False
+        self.committed_messages_total = 0
+        self.aborted_messages_total = 0
+
+    def take(
+        self,
+        worker: Worker,
+        transaction: TransactionId,
+        wanted: Sequence[tuple[int, int | None]],
+        answer: Callable[[Exception | None], None],
+    ) -> None:
+        """A worker's acknowledgement, as for `hold`; `answer` is called when the broker has answered, or at once."""
+        if len(wanted) > IDS_MAX:
+            text = f"an acknowledgement inside a transaction has at most {IDS_MAX} messages, not {len(wanted)}"
+            answer(ClientError(text))
+            return
+        now = self._clock.now()
+        try:
+            helds = transactional_acks.hold(
+                self._dispatcher, worker, wanted, transaction, now, in_parts=self._with_indexes
+            )
+        except NotHeldError as error:
+            answer(ClientError(f"{error}; it is acknowledged, or has been delivered again", pb.TransactionConflict))
+            return
+        except OpaqueBatchError as error:
+            answer(ClientError(str(error)))
+            return
+        self._transactions.setdefault(transaction, []).extend(helds)
+        self._registry.began(transaction, self)
+        self._unsent.append(Request(transaction, helds, answer))
+        self._watch()
+        self._wake()
+
+    def flush(self, link: BrokerLink | None, consumer_id: int, permits: int) -> None:
+        """Send what there is; without a link it keeps waiting. `permits` are those that the broker has."""
+        self._granted = link is not None and permits > 0
+        if link is None:
+            return
+        unsent, self._unsent = self._unsent, []
+        for request in unsent:
+            self._send(link, consumer_id, request)
+        if self._ask_due:
+            self._ask_due = False
+            self._ask(link, consumer_id)
+
+    def ended(self, transaction: TransactionId, *, committed: bool) -> None:
+        """The coordinator has ended a transaction, here and at every topic."""
+        for request in [request for request in self._unsent if request.transaction == transaction]:
+            self._unsent.remove(request)
+            self._refused(request, ClientError("the transaction has ended", pb.TransactionConflict))
+        waiting: set[int] = set()
+        for request in self._in_flight:
+            if request.transaction == transaction:
+                request.late = True
+                waiting.update(map(id, request.helds))
+        helds = [held for held in self._transactions.get(transaction, ()) if id(held) not in waiting]
+        self._settle(helds, committed=committed)
+
+    def committed_up_to(self, position: int) -> None:
+        """The broker's mark-delete position."""
+        if self._dispatcher.in_transaction:
+            confirmed = [held for held in self._dispatcher.in_transaction.all() if held.confirmed]
+            self._settle([held for held in confirmed if held.part.position <= position], committed=True)
+
+    def end(self) -> None:
+        """The subscription has ended here, or its cursor was moved."""
+        error = UpstreamUnavailable("the subscription was closed on this gateway meanwhile; try again")
+        requests, self._unsent, self._in_flight = [*self._unsent, *self._in_flight], [], []
+        for request in requests:
+            request.answer(error)
+        for transaction in self._transactions:
+            self._registry.forget(transaction, self)
+        self._transactions.clear()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    # ---- within
+
+    def _send(self, link: BrokerLink, consumer_id: int, request: Request) -> None:
+        places = [_place(held) for held in request.helds]
+
+        def build(request_id: int) -> bytes:
+            return commands.ack_in_transaction(consumer_id, request.transaction, places, request_id)
+
+        self._in_flight.append(request)
+        link.request(build, lambda reply: self._answered(request, reply))
+
+    def _answered(self, request: Request, reply: pb.BaseCommand | Exception) -> None:
+        if request not in self._in_flight:
+            return
+        self._in_flight.remove(request)
+        if isinstance(reply, UpstreamUnavailable) and not request.late:
+            request.again = True
+            self._unsent.append(request)
+            self._wake()
+            return
+        known = isinstance(reply, UpstreamError) and reply.wire_code == pb.TransactionConflict
+        if isinstance(reply, Exception) and not (request.again and known):
+            self._refused(request, reply)
+            return
+        for held in request.helds:
+            held.confirmed = True
+        request.answer(None)
+        if request.late:
+            self._settle(request.helds, committed=False)
+
+    def _refused(self, request: Request, error: Exception) -> None:
+        self._settle(request.helds, committed=False)
+        request.answer(error)
+
+    def _settle(self, helds: Sequence[Held], *, committed: bool) -> None:
+        """How these end is known; nothing is done about those that came back already."""
+        now, transactions = self._clock.now(), self._dispatcher.in_transaction
+        before = transactions.messages
+        if committed:
+            transactional_acks.commit(self._dispatcher, helds, now)
+            self.committed_messages_total += before - transactions.messages
+        else:
+            transactional_acks.abort(self._dispatcher, helds, now)
+            self.aborted_messages_total += before - transactions.messages
+        self._tidy()
+        self._wake()
+
+    def _tidy(self) -> None:
+        """Forget transactions of which nothing is held."""
+        open_here = {held.transaction for held in self._dispatcher.in_transaction.all()}
+        for transaction in [each for each in self._transactions if each not in open_here]:
+            del self._transactions[transaction]
+            self._asked_at.pop(transaction, None)
+            self._gone_at.pop(transaction, None)
+            self._registry.forget(transaction, self)
+
+    def _watch(self) -> None:
+        if self._timer is None:
+            self._timer = self._clock.call_later(ASK_S, self._look)
+
+    def _look(self) -> None:
+        """Ask the broker, and give up what is held too long."""
+        self._timer = None
+        self._tidy()
+        transactions = self._dispatcher.in_transaction
+        if not transactions:
+            return
+        now = self._clock.now()
+        helds = transactions.all()
+        late = [held for held in helds if held.since + HELD_S_MAX <= now or self._is_over(held, now)]
+        transactional_acks.wait_no_more(self._dispatcher, late, now)
+        self._ask_coordinators([held for held in helds if held.confirmed and not held.released], now)
+        self._ask_due = any(held.confirmed and held.since + ASK_S <= now for held in helds)
+        self._watch()
+        self._wake()
+
+    def _is_over(self, held: Held, now: float) -> bool:
+        """Whether its transaction has ended, and the broker would have sent it again by now if that was an abort."""
+        gone_at = self._gone_at.get(held.transaction)
+        return gone_at is not None and self._granted and held.confirmed and gone_at + RESEND_S <= now
+
+    def _ask_coordinators(self, helds: Sequence[Held], now: float) -> None:
+        asked = 0
+        for held in helds:
+            transaction = held.transaction
+            if transaction in self._gone_at or asked == ASKED_MAX:
+                continue
+            if max(held.since, self._asked_at.get(transaction, 0.0)) + COORDINATOR_S <= now:
+                self._asked_at[transaction] = now
+                asked += 1
+                self._coordinators.ask(transaction, partial(self._gone, transaction))
+
+    def _gone(self, transaction: TransactionId) -> None:
+        if transaction in self._transactions:
+            self._gone_at[transaction] = self._clock.now()
+
+    def _ask(self, link: BrokerLink, consumer_id: int) -> None:
+        def answered(reply: pb.BaseCommand | Exception) -> None:
+            if not isinstance(reply, Exception):
+                position = mark_delete_of(reply)
+                if position is not None:
+                    self.committed_up_to(position)
+
+        link.request(lambda request_id: commands.get_last_message_id(consumer_id, request_id), answered)
+
+
+def _place(held: Held) -> tuple[int, int, int, list[int]]:
+    """As `commands.ack_in_transaction` wants it."""
+    part = held.part
+    ledger, entry = unpack(part.position)
+    total = part.batch.total if part.batch is not None else part.count
+    left = ((1 << total) - 1) & ~sum(1 << index for index in part.message_indexes())
+    return ledger, entry, total, words_of(left) if left else []
