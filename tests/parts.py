@@ -219,6 +219,7 @@ PARTS: Final = (
             "tests/integration/test_features_chunks.py",
             "tests/integration/test_features_transactions.py",
             "tests/integration/test_transactional_acks.py",
+            "tests/integration/test_transaction_restarts.py",
             "tests/integration/test_exclusive_java.py",
             "tests/integration/test_websocket_order.py",
             "tests/integration/test_ring.py::test_ranges_split_in_halves_are_the_brokers",

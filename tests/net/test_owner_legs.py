@@ -206,6 +206,30 @@ def test_what_is_not_of_such_a_consumer_goes_to_the_broker_as_ever() -> None:
     assert not leg.take()
 
 
+def end_transaction(request_id: int) -> bytes:
+    """Build END_TXN, a commit."""
+    body = pb.CommandEndTxn(request_id=request_id, txnid_most_bits=0, txnid_least_bits=5, txn_action=pb.COMMIT)
+    return encode(T.END_TXN, body)
+
+
+@pytest.mark.parametrize("refused", [False, True])
+def test_owners_hear_of_the_transactions_that_their_clients_end(refused: bool) -> None:  # noqa: FBT001 - a parameter
+    """And so does this replica; not before the coordinator has done it, nor if it did not."""
+    rig = Rig()
+    rig.own((3, "b"))
+    leg = rig.consumer(1, 3)
+    rig.client.deliver(end_transaction(8))
+    assert rig.broker.take() == end_transaction(8)
+    assert not leg.take()
+    answer = pb.CommandEndTxnResponse(request_id=8)
+    if refused:
+        answer.error = pb.InvalidTxnStatus
+    rig.broker.deliver(encode(T.END_TXN_RESPONSE, answer))
+    assert [command.type for command in rig.to_client()] == [T.END_TXN_RESPONSE]
+    assert leg.take() == (b"" if refused else end_transaction(8))
+    assert rig.directory.transactions == ([] if refused else [((0, 5), True)])
+
+
 def test_an_owner_that_is_not_known_yet_is_waited_for() -> None:
     """A bundle that moves is somebody's again soon: then the consumer goes there, unseen by the client."""
     rig = Rig()
@@ -653,6 +677,14 @@ def test_nothing_else_is_served_between_replicas(frame: bytes) -> None:
     rig.client.deliver(frame)
     assert rig.cause == "unknown_command"
     assert not rig.broker.take()
+
+
+def test_the_end_of_a_transaction_is_news_from_a_replica() -> None:
+    """It has been carried out: the broker hears nothing of it, and nothing is answered."""
+    rig = Rig(of_replica=True)
+    rig.client.deliver(end_transaction(8))
+    assert rig.directory.transactions == [((0, 5), True)]
+    assert (rig.cause, rig.broker.take(), rig.client.take()) == (None, b"", b"")
 
 
 def test_late_commands_of_a_consumer_that_has_ended_are_harmless() -> None:

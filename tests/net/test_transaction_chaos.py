@@ -254,7 +254,7 @@ class TransactionWalk(Walk):
         super().heal()
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", range(20))
 def test_a_walk_with_transactions_keeps_the_guarantees(seed: int) -> None:
     """However they end, whoever ends them, and whoever is there to see it; then all gets through."""
     walk = TransactionWalk(seed)

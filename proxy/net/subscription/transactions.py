@@ -138,8 +138,6 @@ class TransactionalAcks:
         self._transactions: dict[TransactionId, list[Held]] = {}
         self._timer: Timer | None = None
         self._ask_due = False
-        self.committed_messages_total = 0
-        self.aborted_messages_total = 0
 
     def take(
         self,
@@ -250,14 +248,8 @@ class TransactionalAcks:
 
     def _settle(self, helds: Sequence[Held], *, committed: bool) -> None:
         """How these end is known; nothing is done about those that came back already."""
-        now, transactions = self._clock.now(), self._dispatcher.in_transaction
-        before = transactions.messages
-        if committed:
-            transactional_acks.commit(self._dispatcher, helds, now)
-            self.committed_messages_total += before - transactions.messages
-        else:
-            transactional_acks.abort(self._dispatcher, helds, now)
-            self.aborted_messages_total += before - transactions.messages
+        settle = transactional_acks.commit if committed else transactional_acks.abort
+        settle(self._dispatcher, helds, self._clock.now())
         self._tidy()
         self._wake()
 

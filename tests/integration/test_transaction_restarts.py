@@ -1,0 +1,167 @@
+"""Transactions with a restart in their middle, and with an end that the gateway does not see, with Java's client.
+
+A worker acknowledges a key's first message in a transaction and leaves; another has the key by then. Whatever happens
+before the end, it gets nothing of the key until then, and after an abort the first message first. A gateway that was
+killed is the exception: it loses nothing, and does not know the order.
+"""
+
+from __future__ import annotations
+
+import json
+import queue
+import subprocess
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Self
+
+import pulsar
+import pytest
+
+from integration import artifacts
+from integration.gateway import KeylineGateway
+from integration.java import java
+from integration.standalone import PulsarStandalone
+from tests.conftest import StartPulsar
+from tests.integration.conftest import StartGateway
+
+PROGRAM = Path(__file__).parent / "java" / "TransactionalWorker.java"
+WORD_S = 120.0
+
+pytestmark = [pytest.mark.slow, pytest.mark.broker]
+
+
+class JavaWorker:
+    """The program in a process of its own."""
+
+    def __init__(self, service_url: str, topic: str, coordinator_url: str) -> None:
+        """Start it; transactions are begun and ended by way of `coordinator_url`."""
+        libraries = artifacts.ensure(artifacts.TOOLS)
+        arguments = [service_url, topic, coordinator_url]
+        self._process = subprocess.Popen(
+            [str(java()), "-Xmx256m", "-XX:TieredStopAtLevel=1", "-cp", f"{libraries}/*", str(PROGRAM), *arguments],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+        self._said: queue.Queue[str] = queue.Queue()
+        self._reader = threading.Thread(target=self._read)
+        self._reader.start()
+
+    def __enter__(self) -> Self:
+        """It is running."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End it, however the test went."""
+        self._process.kill()
+        self._process.wait()
+        self._reader.join()
+        for pipe in (self._process.stdin, self._process.stdout):
+            assert pipe is not None
+            pipe.close()
+
+    def do(self, *orders: str) -> list[str]:
+        """Let it do these, one after another; what it said to each."""
+        assert self._process.stdin is not None
+        for order in orders:
+            print(order, file=self._process.stdin, flush=True)
+        return [self._said.get(timeout=WORD_S) for _ in orders]
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            if line.startswith("{"):
+                self._said.put(json.loads(line)["said"])
+
+
+class Scene:
+    """A broker with a coordinator, a gateway, and two workers of one topic."""
+
+    def __init__(self, broker: PulsarStandalone, gateway: KeylineGateway, stack: ExitStack, *, unseen: bool) -> None:
+        """With `unseen`, transactions end past the gateway."""
+        self.broker, self.gateway = broker, gateway
+        self.topic = "persistent://public/default/restarts"
+        coordinator = broker.service_url if unseen else gateway.service_url
+        self.first, self.second = (
+            stack.enter_context(JavaWorker(gateway.service_url, self.topic, coordinator)) for _ in range(2)
+        )
+
+    def send(self, *texts: str, key: str = "k") -> None:
+        """Messages of a key."""
+        client = pulsar.Client(self.broker.service_url, logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Error))
+        producer = client.create_producer(self.topic)
+        for text in texts:
+            producer.send(text.encode(), partition_key=key)
+        client.close()
+
+    def begin(self) -> None:
+        """The first message is in a transaction, its worker has left, and newer ones wait for the second."""
+        assert self.first.do("join", "begin") == ["joined", "begun"]
+        self.send("0")
+        assert self.first.do("receive", "ack") == ["0", "acknowledged"]
+        assert self.second.do("join") == ["joined"]
+        assert self.first.do("leave") == ["left"]
+        self.send("1", "2")
+        assert self.second.do("soon") == ["nothing"]
+
+
+@pytest.fixture
+def stack() -> Iterator[ExitStack]:
+    """What ends with the test."""
+    with ExitStack() as made:
+        yield made
+
+
+@pytest.mark.parametrize("end", ["abort", "commit"])
+def test_a_broker_is_killed_in_the_middle(
+    end: str, start_pulsar: StartPulsar, start_gateway: StartGateway, stack: ExitStack
+) -> None:
+    """It keeps what is pending, and so does the gateway."""
+    broker = start_pulsar(transactions=True)
+    scene = Scene(broker, start_gateway(broker), stack, unseen=False)
+    scene.begin()
+    broker.kill()
+    broker.start()
+    assert scene.second.do("soon") == ["nothing"]
+    assert scene.first.do(end)[0] in {"aborted", "committed"}
+    wanted = ["0", "1", "2"] if end == "abort" else ["1", "2"]
+    assert scene.second.do(*["receive", "plain"] * len(wanted))[::2] == wanted
+    assert scene.second.do("soon") == ["nothing"]
+
+
+@pytest.mark.parametrize("end", ["abort", "commit"])
+def test_an_end_past_the_gateway_is_seen_at_the_broker(
+    end: str, start_pulsar: StartPulsar, start_gateway: StartGateway, stack: ExitStack
+) -> None:
+    """Also a commit that an older message, unacknowledged, hides below the mark-delete position."""
+    broker = start_pulsar(transactions=True)
+    scene = Scene(broker, start_gateway(broker), stack, unseen=True)
+    scene.send("older", key="other")
+    assert scene.first.do("join", "receive", "begin") == ["joined", "older", "begun"]
+    scene.send("0")
+    assert scene.first.do("receive", "ack") == ["0", "acknowledged"]
+    assert scene.second.do("join") == ["joined"]
+    assert scene.first.do("leave") == ["left"]
+    assert scene.second.do("receive") == ["older"]
+    scene.send("1", "2")
+    assert scene.second.do("soon") == ["nothing"]
+    scene.first.do(end)
+    wanted = ["0", "1", "2"] if end == "abort" else ["1", "2"]
+    assert scene.second.do(*["receive"] * len(wanted)) == wanted
+
+
+def test_a_killed_gateway_loses_nothing(
+    start_pulsar: StartPulsar, start_gateway: StartGateway, stack: ExitStack
+) -> None:
+    """The next one does not know what is in transactions: what is aborted comes, and behind newer ones."""
+    broker = start_pulsar(transactions=True)
+    scene = Scene(broker, start_gateway(broker), stack, unseen=False)
+    scene.begin()
+    scene.gateway.kill()
+    scene.gateway.start()
+    assert scene.second.do("receive", "plain", "receive", "plain")[::2] == ["1", "2"]
+    assert scene.first.do("abort") == ["aborted"]
+    assert scene.second.do("receive", "plain") == ["0", "acknowledged"]
