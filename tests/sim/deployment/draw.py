@@ -27,8 +27,12 @@ FAULTS = (
     "broker_restart",
     "unload",
 )
+ORDERS = ("operator_pause", "operator_drain", "operator_exclude", "operator_window", "operator_move")
 ONE_AT_A_TIME = ("replica_kill", "replica_pause", "broker_cut", "replicas_parted", "replica_alone")
 ORDERLY_SHARE = 0.3
+NO_ORDERS_SHARE = 0.5
+ORDER_SHARE = 0.5
+"""Of the kinds of orders, where there are any."""
 CALM_SHARE = 0.2
 SLOW = Temper(think_s=0.4)
 """A worker that has messages when its owner gives them away, and is done with them long before that must be over."""
@@ -87,7 +91,8 @@ def draw(seed: int | str, steps: int = 60) -> DeploymentSwarm:
         kinds=tuple(dice.sample(KINDS, dice.randint(1, len(KINDS)))),
         orderly=orderly,
         calm=calm,
-        faults=tuple(fault for fault in among if calm or dice.random() < (0.6 if orderly else 0.3)),
+        faults=tuple(fault for fault in among if calm or dice.random() < (0.6 if orderly else 0.3))
+        + _orders(seed, orderly=orderly, calm=calm),
         fault_weight=dice.choice((0.5, 1.0, 3.0)),
         workers_max=5 if calm else dice.choice((2, 3, 5)),
         tempers=_well(seed, orderly=orderly) if orderly or calm else tuple(_temper(dice) for _ in range(3)),
@@ -106,11 +111,27 @@ def draw(seed: int | str, steps: int = 60) -> DeploymentSwarm:
             # Without it what comes again of a batch is all of it, also where only what is planned happens.
             upstream_batch_index_ack=dice.random() < 0.5 or orderly,
             reconnect_backoff_max_ms=2_000,
+            key_window=_apart(seed, "window").choice((0, 0, 0, 1, 1, 2, 5)),
+            retry_delay_ms=_apart(seed, "retry").choice((0, 0, 5, 400)),
         ),
         groups=GroupSettings(groups_enabled=True, group_bundles=8),
         limits=Limits(unread_high_water_bytes=1 << 20),
         openings=OpeningLimits(inline_bytes=dice.choice((0, 60, 256 << 10))),
     )
+
+
+def _apart(seed: int | str, what: str) -> random.Random:
+    """Dice for what came later, so that the other draws of a seed stay what they were."""
+    return random.Random(f"deployment/{seed}/{what}")  # noqa: S311 - as above
+
+
+def _orders(seed: int | str, *, orderly: bool, calm: bool) -> tuple[str, ...]:
+    """What operators order; one that closes consumers which have messages is not according to plan."""
+    dice = _apart(seed, "order")
+    if calm or dice.random() < NO_ORDERS_SHARE:
+        return ()
+    among = [order for order in ORDERS if not (orderly and order == "operator_exclude")]
+    return tuple(order for order in among if dice.random() < ORDER_SHARE)
 
 
 def _well(seed: int | str, *, orderly: bool) -> tuple[Temper, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from tests.sim.machine import Order
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from tests.sim.deployment.world import Deployment, Topic
 
 Action = Callable[["random.Random"], None]
+Give = Callable[["Topic", "random.Random"], None]
 LASTS_S = (0.3, 1.0, 3.0, 6.0, 12.0, 30.0)
 """How long a fault may last: below a lease, about one, above the drop time."""
 RESTART_S = 2.0
@@ -32,6 +34,14 @@ class DeploymentActions:
         self._parted: set[tuple[str, str]] = set()
         self._fault_ends_s = world.schedule.now_s
         self._victim: Replica | None = None
+        operators = world.operators
+        orders: dict[str, Give] = {
+            "operator_pause": operators.pause,
+            "operator_drain": operators.drain,
+            "operator_exclude": operators.exclude,
+            "operator_window": operators.window,
+            "operator_move": operators.move,
+        }
         faults: dict[str, tuple[float, Action]] = {
             "worker_crash": (2, self._worker_crash),
             "worker_leave": (2, self._worker_leave),
@@ -49,6 +59,7 @@ class DeploymentActions:
             "broker_pause": (0.5, self._broker_pause),
             "broker_restart": (0.5, self._broker_restart),
             "unload": (1, self._unload),
+            **{name: (1, partial(self._operator, give)) for name, give in orders.items()},
         }
         weight = world.swarm.fault_weight
         chosen = [(name, weight * faults[name][0], faults[name][1]) for name in world.swarm.faults]
@@ -226,6 +237,9 @@ class DeploymentActions:
             order = dice.choice(list(Order))
             self._later(dice.choice(LASTS_S), lambda: replica.process.go_on(order))
 
+    def _operator(self, give: Give, dice: random.Random) -> None:
+        give(self._topic(dice), dice)
+
     # ---- the network
 
     def _broker_cut(self, dice: random.Random) -> None:
@@ -234,8 +248,12 @@ class DeploymentActions:
             self._part(replica.process.name, BROKER, dice.choice(LASTS_S))
 
     def _replicas_parted(self, dice: random.Random) -> None:
+        """Both reach the broker. Workers at the one wait for what the other owns, unless there are some elsewhere."""
         names = sorted(self._world.replicas)
-        if len(names) > 1:
+        if self._victim is not None:  # of whom it is known that there are
+            names.remove(self._victim.process.name)
+            self._part(self._victim.process.name, dice.choice(names), dice.choice(LASTS_S))
+        elif len(names) > 1:
             one, other = dice.sample(names, 2)
             self._part(one, other, dice.choice(LASTS_S))
 

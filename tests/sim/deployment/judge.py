@@ -116,6 +116,7 @@ class OwnersModel(Model):
         self._past.append(life)
         self._life = life
         self.world.moves += len(self._past) > 1
+        self.topic.standing.delivers(life)
         if not self.world.swarm.orderly:
             self.new_life()
             for connection in self.connections.values():

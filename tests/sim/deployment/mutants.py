@@ -9,6 +9,7 @@ from tests.sim.mutant import Mutant
 BUNDLES: Final = "proxy/net/owner/bundle_streams.py"
 LEGS: Final = "proxy/net/owner/legs.py"
 LEADER: Final = "proxy/groups/leader.py"
+SHARED_ORDERS: Final = "proxy/net/owner/shared_orders.py"
 
 
 def _mutant(name: str, file: str, right: str, wrong: str, tests: str = "") -> Mutant:
@@ -126,5 +127,17 @@ MUTANTS = (
         "    ours.keySharedMeta.keySharedMode = pb.STICKY\n"
         "    ours.keySharedMeta.hashRanges.add(start=0, end=RANGE_SLOT_COUNT - 1)\n",
         "",
+    ),
+    _mutant(
+        "an order ends with the owner that took it",
+        SHARED_ORDERS,
+        "        self._book.changed = self._changed\n",
+        "",
+    ),
+    _mutant(
+        "a new owner lets workers have as many messages of a key as they like",
+        "proxy/net/subscription/order_book.py",
+        "        wanted: dict[str, Any] = {**self.named()}\n",
+        "        wanted: dict[str, Any] = {}\n",
     ),
 )

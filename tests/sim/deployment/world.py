@@ -14,6 +14,7 @@ from tests.sim.broker import GOOD_MANNERS, Cluster, Manners
 from tests.sim.checkers import Violation
 from tests.sim.deployment.broker import DeploymentBroker
 from tests.sim.deployment.judge import Edges, OwnersModel
+from tests.sim.deployment.orders import Operators, Standing
 from tests.sim.deployment.replica import Replica, address_of
 from tests.sim.gateway import WakeUps
 from tests.sim.machine import Process, Schedule
@@ -56,6 +57,8 @@ class DeploymentOutcome:
     """How often an owner was asked why something waits."""
     longest_wait_s: float
     """From a message until its acknowledgement, where that is bounded."""
+    outlived: int
+    """How often an owner had to carry out what the one before it was ordered."""
 
 
 class Topic:
@@ -70,6 +73,8 @@ class Topic:
             self.storage, lambda: world.schedule.now_s, ordered=True, mixed="mixed_batch" in swarm.kinds
         )
         self.model.topic, self.model.world = self, world
+        self.model.keys = swarm.settings.key_policy()
+        self.standing = Standing(self, self.model.keys)
         self.wake_ups = WakeUps(self.storage, self.model, swarm.kinds)
         keys = [f"key-{key}" for key in range(swarm.keys)]
         self.producer = Producer(self.storage, swarm.dice(f"producer/{number}"), keys, swarm.kinds)
@@ -115,6 +120,7 @@ class Deployment:
         """The present life of each, or the last, by the name of its process."""
         self._by_process: dict[Process, Replica] = {}
         self._topic_of_worker: dict[Process, Topic] = {}
+        self.operators = Operators(self)
         self._look_dice = swarm.dice("look")
         self.trace: list[str] = []
         for number in range(swarm.replicas):
@@ -156,11 +162,13 @@ class Deployment:
         return replica
 
     def _look(self, replica: Replica) -> None:
-        """Sometimes, at the end of a replica's turn: nothing waits at it that could go."""
+        """At the end of a replica's turn; sometimes also whether nothing waits at it that could go."""
+        for topic in self.topics.values():
+            topic.standing.look(replica)
         if self._look_dice.random() >= LOOKED_AT or any(each.stopping for each in self.live):
             return
         for topic in self.topics.values():
-            if topic.model.owned_by(replica) and replica.may_deliver(topic.key, begin=True):
+            if topic.standing.known and topic.model.owned_by(replica) and replica.may_deliver(topic.key, begin=True):
                 topic.wake_ups.look(replica.looked_at(topic.key))
 
     def start_worker(self, topic: Topic, dice: random.Random) -> None:
@@ -196,6 +204,7 @@ class Deployment:
             self.passed_on,
             sum(topic.wake_ups.looked for topic in self.topics.values()),
             self.longest_wait_s,
+            sum(topic.standing.outlived for topic in self.topics.values()),
         )
 
     def heal(self, actions: DeploymentActions) -> None:
@@ -216,6 +225,7 @@ class Deployment:
         end_s = self.schedule.now_s + HEAL_S
         while self.schedule.now_s < end_s:
             self.advance(HEAL_STEP_S)
+            self.operators.take_back()
             if not any(entry.unacked for topic in self.topics.values() for entry in topic.storage.entries):
                 break
         else:
