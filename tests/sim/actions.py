@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import random
 
     from proxy.net.subscription.subscription import Subscription
-    from tests.sim.network import End
+    from tests.sim.connection import End
     from tests.sim.world import World
 
 Action = Callable[["random.Random"], None]

@@ -10,183 +10,22 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from proxy.wire import commands, frames
 from proxy.wire import pulsar_pb2 as pb
+from tests.sim.cluster import Consumer
 
 if TYPE_CHECKING:
-    import random
-
     from proxy.net.ports import Transport
+    from tests.sim.cluster import Cluster
     from tests.sim.machine import Event, Process
-    from tests.sim.storage import Entry, Storage
+    from tests.sim.storage import Storage
 
 T = pb.BaseCommand
-LEDGER_MADE_S = 0.3
-"""From the first ack after a topic was loaded until the cursor has a ledger, in which acknowledgements are stored."""
 FRAME_BYTES_MAX = 8 << 20
 KEEP_ALIVE_S = 30.0
 PROTOCOL_VERSION = 21
-
-
-@dataclass(frozen=True)
-class Manners:
-    """How well the brokers behave; all chances are 0 in the liveness phase."""
-
-    refuse_chance: float = 0.0
-    """That a request is answered with an error."""
-    forget_answer_chance: float = 0.0
-    """That a request is carried out and never answered."""
-    answer_delay_s: float = 0.0
-    unacked_max: int = 0
-    """Entries a consumer may leave unacknowledged; 0 is no limit."""
-
-
-GOOD_MANNERS = Manners()
-
-
-class Cluster:
-    """What the brokers of one world share: the topic, its consumers, and who serves it."""
-
-    def __init__(
-        self, storage: Storage, dice: random.Random, addresses: list[str], manners: Manners, now: Callable[[], float]
-    ) -> None:
-        self._now = now
-        self.storage = storage
-        self.dice = dice
-        self.addresses = addresses
-        self.owner = addresses[0]
-        """Address of the broker that serves the topic."""
-        self.manners = manners
-        self.consumers: list[Consumer] = []
-        self.on_close: Callable[[], object] = list
-        """Called when consumers are closed by the broker's own will, or it does not tell where the cursor stands."""
-        self.on_forgot: Callable[[list[int]], object] = list
-        """Called with messages whose acknowledgement it forgot by that."""
-        self.subscribed = 0
-        """How often one subscription of the gateway came; the first time it takes any place of the cursor for news."""
-        self.behind: Callable[[], bool] = bool
-        """Whether a broker that was killed lost acknowledgements that it did not get again: the cursor stands lower
-        than the gateway knows, which takes that for a move."""
-        self._behind = False
-        """Whether that was so when the topic was loaded."""
-        self._told = False
-        """Whether it knows where the cursor stood when the topic was loaded."""
-        self._acked_at: float | None = None
-        """When something was acknowledged first since the topic was loaded."""
-
-    def asked_where(self, *, told: bool) -> None:
-        """The gateway asked where the cursor stands; one that is not told takes it for moved, now and the next time."""
-        if not told:
-            self.on_close()
-        elif self._acked_at is None:
-            self._told = True
-
-    def load(self) -> None:
-        """The topic is served, by the same broker as before or by another."""
-        self._acked_at = None
-        self._told = False
-        self._behind = self.behind()
-        self.storage.load()
-
-    def acked(self) -> None:
-        """Something was acknowledged."""
-        if self._acked_at is None:
-            self._acked_at = self._now()
-
-    def move(self) -> None:
-        """The topic is unloaded: consumers are closed, and another broker serves it, or the same again."""
-        early = self._acked_at is not None and self._now() - self._acked_at < LEDGER_MADE_S
-        self.storage.store_cursor()
-        self.close_consumers()
-        if early and self.subscribed > 1:
-            self.on_forgot(self.storage.go_back())
-            if self._behind or not self._told:
-                self.on_close()
-        self.owner = self.dice.choice(self.addresses)
-        self.load()
-
-    def close_consumers(self) -> None:
-        """Tell every consumer that it is closed."""
-        consumers, self.consumers = self.consumers, []
-        self.on_close()
-        for consumer in consumers:
-            consumer.returned()
-            consumer.session.send(commands.close_consumer(consumer.consumer_id, 0))
-
-    def dispatch(self) -> None:
-        """Send what may go: every consumer its keys, in order, none that another consumer still holds."""
-        blocked: set[str] = set()
-        holders = {entry.outer_key: consumer for consumer in self.consumers for entry in consumer.pending.values()}
-        if len(self.consumers) > 1:
-            self.storage.astray.update(n for entry in self.storage.open_entries() for n in entry.numbers)
-        if not self._any_ready():
-            return
-        for entry in self.storage.open_entries():
-            if entry.held or not entry.unacked:
-                continue
-            consumer = self._owner_of(entry.outer_key)
-            holder = holders.get(entry.outer_key, consumer)
-            if holder is not consumer or not consumer.ready or entry.outer_key in blocked:
-                blocked.add(entry.outer_key)
-                continue
-            consumer.send(entry)
-            holders[entry.outer_key] = consumer
-            if not self._any_ready():
-                return
-
-    def _any_ready(self) -> bool:
-        return any(consumer.ready for consumer in self.consumers)
-
-    def _owner_of(self, key: str) -> Consumer:
-        return self.consumers[sum(key.encode()) % len(self.consumers)]
-
-
-class Consumer:
-    """A consumer of the subscription, at its session."""
-
-    def __init__(self, cluster: Cluster, session: BrokerSession, consumer_id: int) -> None:
-        self.cluster = cluster
-        self.session = session
-        self.consumer_id = consumer_id
-        self.permits = 0
-        self.probes = False
-        """It only asks for the place of another."""
-        self.shares = True
-        """Others may consume beside it."""
-        self.pending: dict[tuple[int, int], Entry] = {}
-
-    @property
-    def ready(self) -> bool:
-        """Whether an entry may be sent to it."""
-        limit = self.cluster.manners.unacked_max
-        return self.permits > 0 and not (limit and len(self.pending) >= limit)
-
-    def send(self, entry: Entry) -> None:
-        """A MESSAGE."""
-        self.permits -= entry.unacked.bit_count()
-        self.pending[entry.ledger, entry.entry] = entry
-        entry.held = True
-        self.cluster.storage.opaque_sent += entry.opaque
-        command = pb.BaseCommand(type=T.MESSAGE)
-        body = command.message
-        body.consumer_id = self.consumer_id
-        body.message_id.ledgerId, body.message_id.entryId = entry.ledger, entry.entry
-        body.message_id.partition = -1
-        if entry.redeliveries:
-            body.redelivery_count = entry.redeliveries
-        if entry.unacked != entry.whole:
-            body.ack_set.append(entry.unacked)
-        self.session.send(frames.encode_message(command.SerializeToString(), entry.tail))
-
-    def returned(self) -> None:
-        """It is gone: what it had will be sent again."""
-        for entry in self.pending.values():
-            entry.redeliveries += 1
-            entry.held = False
-        self.pending.clear()
 
 
 class BrokerSession:

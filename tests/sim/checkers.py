@@ -22,7 +22,7 @@ from tests.wire.batches import index_batch
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from tests.sim.network import End
+    from tests.sim.connection import End
     from tests.sim.storage import Entry, Storage
 
 T = pb.BaseCommand

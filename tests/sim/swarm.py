@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from proxy.limits import Limits
 from proxy.net.subscription.openings import OpeningLimits
 from proxy.net.subscription.settings import SubscriptionSettings
-from tests.sim.broker import Manners
-from tests.sim.network import Weather
+from tests.sim.cluster import Manners
+from tests.sim.connection import Weather
 from tests.sim.worker import GOOD, Temper
 
 MODES = (

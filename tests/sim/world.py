@@ -14,11 +14,13 @@ from proxy.core.key_policy import NO_POLICY
 from proxy.net.subscription.openings import Openings
 from proxy.wire import pulsar_pb2 as pb
 from tests.sim.background import Background
-from tests.sim.broker import GOOD_MANNERS, Broker, Cluster
+from tests.sim.broker import Broker
 from tests.sim.checkers import Model, Violation
+from tests.sim.cluster import GOOD_MANNERS, Cluster
+from tests.sim.connection import End, Tap, Weather
 from tests.sim.gateway import Gateway, WakeUps
 from tests.sim.machine import Process, Schedule
-from tests.sim.network import End, Listener, Network, Tap, Weather
+from tests.sim.network import Listener, Network
 from tests.sim.statistics import Numbers
 from tests.sim.storage import Producer, Storage
 from tests.sim.worker import GOOD, SUBSCRIPTION, TOPIC, Worker, key_shared

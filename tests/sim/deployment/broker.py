@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 from proxy.wire import commands, frames
 from proxy.wire import pulsar_pb2 as pb
-from tests.sim.broker import Broker, BrokerSession, Cluster, Consumer
+from tests.sim.broker import Broker, BrokerSession
+from tests.sim.cluster import Cluster, Consumer
 from tests.sim.deployment.own_topics import OwnTopic, Reader
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from proxy.limits import Limits
 from proxy.net.group.settings import GroupSettings
 from proxy.net.subscription.openings import OpeningLimits
 from proxy.net.subscription.settings import SubscriptionSettings
-from tests.sim.network import Weather
+from tests.sim.connection import Weather
 from tests.sim.worker import GOOD, Temper
 
 PLANNED = ("replica_stop", "replica_add", "replica_drain", "worker_leave", "worker_crash")

@@ -20,8 +20,8 @@ from proxy.net.session.session import ClientSession
 from proxy.wire import frames
 from proxy.wire import pulsar_pb2 as pb
 from tests.sim.checkers import FRAME_BYTES_MAX, Connection, Model, Seat, Violation, numbers_in
+from tests.sim.connection import End, Tap
 from tests.sim.machine import ORIGIN_S
-from tests.sim.network import End, Tap
 
 if TYPE_CHECKING:
     from proxy.net.subscription.subscription import Subscription

@@ -10,15 +10,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from proxy.wire import pulsar_pb2 as pb
-from tests.sim.broker import GOOD_MANNERS, Cluster, Manners
 from tests.sim.checkers import Violation
+from tests.sim.cluster import GOOD_MANNERS, Cluster, Manners
+from tests.sim.connection import Weather
 from tests.sim.deployment.broker import DeploymentBroker
 from tests.sim.deployment.judge import Edges, OwnersModel
 from tests.sim.deployment.orders import Operators, Standing
 from tests.sim.deployment.replica import Replica, address_of
 from tests.sim.gateway import WakeUps
 from tests.sim.machine import Process, Schedule
-from tests.sim.network import Listener, Network, Weather
+from tests.sim.network import Listener, Network
 from tests.sim.storage import Producer, Storage
 from tests.sim.worker import GOOD, SUBSCRIPTION, Worker, key_shared
 
@@ -26,10 +27,10 @@ if TYPE_CHECKING:
     import random
     from collections.abc import Iterable
 
+    from tests.sim.connection import End
     from tests.sim.deployment.draw import DeploymentSwarm
     from tests.sim.deployment.faults import DeploymentActions
     from tests.sim.deployment.own_topics import OwnTopic
-    from tests.sim.network import End
 
 BROKER = "pulsar://broker:6650"
 HEAL_S = 300.0
