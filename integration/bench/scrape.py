@@ -12,9 +12,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 import httpx
+import psutil
 
 from integration.bench import frames_made
 from integration.bench.beside import Calls, measure_beside
+from integration.bench.machine import cpu_s
 from integration.bench.raw_worker import RawWorker, kept_alive
 from integration.bench.report import Row, Spread
 from integration.gateway import KeylineGateway
@@ -28,6 +30,7 @@ SCRAPES_PER_S: Final = 1
 TARGET_S: Final = 0.3
 ADDED_TARGET_MS: Final = 5.0
 SCRAPE_S_MAX: Final = 60.0
+SCRAPES_ALONE: Final = 10
 WORKERS_SHARE: Final = 5
 """Subscriptions are so many times more than workers that have metrics of their own: 1,000 and 200."""
 HISTOGRAMS: Final = ("subscription", "namespace", "gateway")
@@ -51,11 +54,24 @@ def _measure(stage: Stage, histograms: str) -> list[Row]:
         ends.enter_context(_subscriptions(scraped, count, workers))
         calls = Calls("scrape", f"{TOPIC}-{histograms}", f"{gateway.admin_url}/metrics", SCRAPES_PER_S, ADDED_TARGET_MS)
         rows, took = measure_beside(scraped, calls)
-        size = len(httpx.get(calls.url, trust_env=False, timeout=SCRAPE_S_MAX).content)
+        size, used_s = _alone(calls.url, gateway.pid)
     what = f"/metrics of {count:,} subscriptions, {workers:,} workers; histograms: {histograms}"
     time = Row("scrape", what, "s", gateway=Spread.of(took)).with_limit(TARGET_S)
     length = Row("scrape", f"{what}, before compression", "MB", gateway=Spread.of([size / 1e6]))
-    return [time, length, *(replace(row, measured=f"{row.measured}; histograms: {histograms}") for row in rows)]
+    cpu = Row("scrape", f"{what}, gateway CPU", "s", gateway=Spread.of(used_s))
+    return [time, cpu, length, *(replace(row, measured=f"{row.measured}; histograms: {histograms}") for row in rows)]
+
+
+def _alone(url: str, gateway_pid: int) -> tuple[int, list[float]]:
+    """Scrape while no message passes: bytes before compression, and the gateway's CPU for each scrape."""
+    gateway = psutil.Process(gateway_pid)
+    size, used = 0, []
+    with httpx.Client(trust_env=False, timeout=SCRAPE_S_MAX) as http:
+        for _ in range(SCRAPES_ALONE):
+            before = cpu_s(gateway)
+            size = len(http.get(url).content)
+            used.append(cpu_s(gateway) - before)
+    return size, used
 
 
 @contextmanager
