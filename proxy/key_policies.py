@@ -41,6 +41,8 @@ KEY_POLICY: Final[Mapping[str, Bounds]] = {
     "retry_delay_max_ms": Bounds(1, 86_400_000),
     "dead_letter_after": Bounds(0, 1_000),
     "ack_lease_ms": Bounds(0, 86_400_000),
+    "quarantine_after": Bounds(0, 1_000),
+    "quarantine_ms": Bounds(1, 86_400_000),
 }
 """The numbers of a policy; see the configuration for what they mean."""
 

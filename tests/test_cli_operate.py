@@ -227,6 +227,21 @@ def test_orders_are_carried_out_and_taken_back() -> None:
     assert "a takes part again (1 connected)" in printed(rig, "exclude", *TARGET, "a", "--undo")
 
 
+def test_a_quarantine_is_shown_and_ended() -> None:
+    """By the command that the verdict names, and which readmits an excluded worker."""
+    rig = AdminRig(ack_lease_ms=2_000, quarantine_after=1)
+    rig.worker("a", permits=9)
+    rig.worker("b")
+    rig.link.deliver((0, single(rig.key_for("a"))))
+    rig.clock.advance(2.0)
+    rig.subscribe("a")
+    told = printed(rig, "stats", *TARGET)
+    assert "a lost its ack lease too often" in told
+    assert "keyline exclude orders s a --undo" in told
+    assert "a takes part again (1 connected)" in printed(rig, "exclude", *TARGET, "a", "--undo")
+    assert "too often" not in printed(rig, "stats", *TARGET)
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

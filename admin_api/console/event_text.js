@@ -43,6 +43,9 @@ const TELLERS = {
     `${topicParts(dead_letter_topic).name} does not take ${counted(messages_count, "message")}, whose keys wait: ${reason}`,
   ack_lease_lost: ({ worker, messages, position, held_s }) =>
     `${worker} loses ${counted(messages, "message")}: it held ${position} for ${duration(held_s)}`,
+  worker_quarantined: ({ worker, lasts_s }) =>
+    `${worker} lost its ack lease too often, and gets no keys for ${duration(lasts_s)}`,
+  quarantine_ended: ({ worker }) => `the quarantine of ${worker} is over`,
   operator_order: ({ order, worker, mode, by }) =>
     `${by ? `ordered by ${by}` : "operator's order"}: ${order}${worker ? ` of ${worker}` : ""}${mode ? `, ${mode}` : ""}`,
 };

@@ -283,6 +283,16 @@ SUBSCRIPTION: Final = (
         "Times that a worker asked for more time to acknowledge (GET_LAST_MESSAGE_ID).",
     ),
     counter(
+        "keyline_subscription_quarantines_total",
+        "quarantines",
+        "Times that a worker was quarantined because it had lost its ack lease too often.",
+    ),
+    gauge(
+        "keyline_subscription_quarantined_workers",
+        "dispatcher.quarantined_workers",
+        "Workers that are connected and get no keys because of that.",
+    ),
+    counter(
         "keyline_subscription_repeated_entries_total",
         "dispatcher.repeated_entries",
         "Entries that the broker sent again and the gateway discarded.",

@@ -47,6 +47,8 @@ class Limits(BaseModel):
     retry_delay_max_ms: int | None = Field(None, ge=1, le=86_400_000)
     dead_letter_after: int | None = Field(None, ge=0, le=1_000, description="Attempts; 0 is no limit.")
     ack_lease_ms: int | None = Field(None, ge=0, le=86_400_000, description="0 is no limit.")
+    quarantine_after: int | None = Field(None, ge=0, le=1_000, description="Lost ack leases; 0 is never.")
+    quarantine_ms: int | None = Field(None, ge=1, le=86_400_000)
 
 
 class LimitValues(BaseModel):
@@ -62,6 +64,8 @@ class LimitValues(BaseModel):
     retry_delay_max_ms: int
     dead_letter_after: int
     ack_lease_ms: int
+    quarantine_after: int
+    quarantine_ms: int
 
 
 class LimitsInForce(BaseModel):

@@ -15,6 +15,7 @@ WaitState = Literal[
     "upstream_behind",
     "no_owner",
     "excluded",
+    "quarantined",
     "draining",
     "in_transaction",
     "unblocking_interval",

@@ -23,6 +23,8 @@ LIMITS = (
     "retry_delay_max_ms",
     "dead_letter_after",
     "ack_lease_ms",
+    "quarantine_after",
+    "quarantine_ms",
 )
 
 

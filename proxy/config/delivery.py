@@ -66,6 +66,11 @@ class Ordering(Group):
         "(GET_LAST_MESSAGE_ID). Then its consumer is closed, and its keys and messages go to other workers; 0 as long "
         "as it likes.", "milliseconds",
     )  # fmt: skip
+    quarantine_after: int = _of_keys(
+        "quarantine_after", 0, "Ack leases after whose loss a worker, known by its name, gets no keys for a time; no "
+        "more than half of a subscription's workers at once. 0 is never.", "leases",
+    )  # fmt: skip
+    quarantine_ms: int = _of_keys("quarantine_ms", 300_000, "How long it gets none.", "milliseconds")
     key_policies: KeyPolicies = setting(
         (), "Other values of the numbers above, from `key_window` on, for some subscriptions. Topic and subscription "
         "may have wildcards (`*`, `?`, `[...]`); the first that matches applies. A subscriber may choose others by "

@@ -107,6 +107,8 @@ class DispatcherTables:
         """Workers with a join gate, in join order."""
         self.excluded = 0
         """Workers that an operator keeps from taking part."""
+        self.quarantined: dict[str, float] = {}
+        """Names of workers that lost their ack lease too often and are here without slots, and when that ends."""
         self.paused = False
         self.set_policy(key_policy)
         self.hand_overs: list[HandOver] = []
@@ -119,8 +121,8 @@ class DispatcherTables:
         """Deliveries larger than the permits because the entry could not be cut."""
         self.window_overshoots = 0
         """Deliveries larger than the key's window for the same reason."""
+        # How long a worker may hold a message, see `ack_lease`; 0 as long as it likes.
         self.ack_lease_s = 0.0
-        """How long a worker may hold a message, see `ack_lease`; 0 as long as it likes."""
         self.departed = DeliveryTotals()
         """Counts of the workers that have left."""
         self.ack_latency = Histogram()

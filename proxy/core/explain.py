@@ -48,6 +48,7 @@ class SlotState(Enum):
     """Nothing of the slot is here, and the broker has a backlog that was not read yet."""
     NO_OWNER = WaitReason.NO_OWNER.value
     EXCLUDED = WaitReason.EXCLUDED.value
+    QUARANTINED = WaitReason.QUARANTINED.value
     DRAINING = WaitReason.DRAINING.value
     IN_TRANSACTION = WaitReason.IN_TRANSACTION.value
     UNBLOCKING_INTERVAL = WaitReason.UNBLOCKING_INTERVAL.value
@@ -162,6 +163,11 @@ class _Findings(NamedTuple):
 
 _TIMED: Final = frozenset({WaitReason.UNBLOCKING_INTERVAL, WaitReason.RETRY_WAIT})
 """Reasons that end by themselves."""
+_JOINING: Final[dict[WaitReason | None, str]] = {
+    WaitReason.EXCLUDED: "join or be readmitted by an operator",
+    WaitReason.QUARANTINED: "join, or come out of its quarantine,",
+}
+"""What a worker must do where a slot has no owner."""
 _NOTHING_PENDING: Final = _Pending(0, 0, ())
 
 
@@ -357,7 +363,7 @@ def _sentence(found: _Findings) -> str:
     if found.awaited:
         return found.awaited
     if found.reason is WaitReason.NO_OWNER or owner is None or taker is None:
-        how = "join or be readmitted by an operator" if found.reason is WaitReason.EXCLUDED else "join"
+        how = _JOINING.get(found.reason, "join")
         return f"a worker must {how} that covers slot {found.slot}"
     match found.reason:
         case WaitReason.JOIN_POSITION:

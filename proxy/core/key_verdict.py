@@ -20,6 +20,7 @@ from proxy.core.verdict import (
     dead_letters_wait,
     of_worker,
     paused,
+    quarantined,
     starving,
 )
 from proxy.core.words import counted
@@ -165,6 +166,10 @@ def _excluded(case: _Case) -> Verdict:
     return Verdict("excluded", Urgency.ACT, None, says, "Start another worker, or readmit the one:", command)
 
 
+def _quarantined(case: _Case) -> Verdict:
+    return quarantined(case.dispatcher, case.around)
+
+
 def _no_lease(case: _Case) -> Verdict:
     says = "Another replica delivers its stream, or none does; this one has no lease for it."
     return case.verdict(says, "Ask the replica that leads the group:", f"keyline groups {case.around.target}")
@@ -187,6 +192,7 @@ SLOTS: Final[dict[SlotState, Callable[[_Case], Verdict]]] = {
     SlotState.UPSTREAM_BEHIND: _flowing,
     SlotState.NO_OWNER: _no_owner,
     SlotState.EXCLUDED: _excluded,
+    SlotState.QUARANTINED: _quarantined,
     SlotState.DRAINING: _draining,
     SlotState.WINDOW_FULL: _window,
     SlotState.IN_TRANSACTION: _other,

@@ -67,6 +67,8 @@ class DispatcherSummary:
     delayed_retries: int
     """Messages of which a retry was made to wait."""
     window_overshoots: int
+    quarantined_workers: int
+    """Names of workers that are connected and own no slots because they lost their ack lease too often."""
     dead_letters: int
     """Messages that the dead letter topic has."""
     dead_letter_waits: int
@@ -109,6 +111,7 @@ def dispatcher_summary(dispatcher: Dispatcher) -> DispatcherSummary:
         in_transaction_messages=dispatcher.in_transaction.messages,
         delayed_retries=dispatcher.retries.messages_total,
         window_overshoots=dispatcher.window_overshoots,
+        quarantined_workers=len(dispatcher.quarantined),
         dead_letters=dispatcher.diversions.messages_total,
         dead_letter_waits=len(dispatcher.diversions.held),
         oldest_wait_since=None if oldest is None else oldest.waits_since,

@@ -166,6 +166,8 @@ class Targets(DispatcherTables):
             return WaitReason.NO_LEASE
         owner = self.select(slot)
         if owner is None:
+            if self.quarantined:
+                return WaitReason.QUARANTINED
             return WaitReason.EXCLUDED if self.excluded else WaitReason.NO_OWNER
         begun = self._needed_by(head)
         gate = owner.join_gate

@@ -75,6 +75,8 @@ def subscription_verdict(dispatcher: Dispatcher, checkup: Checkup, around: Surro
     verdict = verdict or _of_workers(
         checkup, around, (WorkerState.SLOW, WorkerState.UNACKED_LIMIT, WorkerState.DRAINED_BY_OPERATOR)
     )
+    if verdict is None and dispatcher.quarantined:
+        verdict = quarantined(dispatcher, around)
     return verdict or _moving(dispatcher, checkup, around, now)
 
 
@@ -92,6 +94,8 @@ def _not_delivering(dispatcher: Dispatcher, around: Surroundings) -> Verdict | N
     if around.lease:
         says = "Other replicas deliver all streams of the subscription; this one stands by."
         return Verdict(around.lease, Urgency.NONE, None, says, "", None)
+    if not dispatcher.workers and dispatcher.quarantined:
+        return quarantined(dispatcher, around)
     if not dispatcher.workers and dispatcher.excluded:
         says = "An operator excludes all workers that are connected: nothing is delivered."
         command = f"keyline exclude {around.target} WORKER --undo"
@@ -112,6 +116,16 @@ def dead_letters_wait(dispatcher: Dispatcher) -> Verdict | None:
     says = f"{slots} wait because the dead letter topic does not take their messages: {diversions.trouble}."
     advice = "Look whether that topic can be reached and the gateway may publish to it; nothing is lost meanwhile."
     return Verdict("dead_letter", Urgency.ACT, None, says, advice, None)
+
+
+def quarantined(dispatcher: Dispatcher, around: Surroundings) -> Verdict:
+    """Workers are here and get nothing, because they lost their ack lease too often."""
+    names = sorted(dispatcher.quarantined)
+    says = f"{listed(names)} lost {'their' if len(names) > 1 else 'its'} ack lease too often, and get"
+    says += f"{'' if len(names) > 1 else 's'} no keys for a time (quarantine_ms)."
+    advice = f"Look what keeps {names[0]} from acknowledging; this gives it keys again at once:"
+    command = f"keyline exclude {around.target} {quote(names[0])} --undo"
+    return Verdict("quarantined", Urgency.WATCH, names[0], says, advice, command)
 
 
 def paused(around: Surroundings) -> Verdict:

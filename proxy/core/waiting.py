@@ -34,6 +34,8 @@ class WaitReason(Enum):
     """No worker covers the slot: ends when one joins that does."""
     EXCLUDED = "excluded"
     """The same, while an operator excludes a worker: ends also when one is readmitted that covers it."""
+    QUARANTINED = "quarantined"
+    """The same, while a worker is quarantined that lost its ack lease too often: ends also with that."""
     DRAINING = "draining"
     """Another worker still holds messages of the slot: ends with its last ack, nack or departure (PIP-379)."""
     IN_TRANSACTION = "in_transaction"

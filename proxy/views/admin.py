@@ -256,7 +256,7 @@ class Admin(AdminLookup):
         subscription = self._to_order(key, name, lambda orders: orders.excluded, undo=not excluded)
         if subscription is None:
             return 0
-        if not stands:
+        if not stands and (excluded or name not in subscription.state.dispatcher.quarantined):
             self._workers(subscription, name)
         return subscription.orders.exclude(name, excluded=excluded, by=by)
 

@@ -48,6 +48,7 @@ class SubscriptionStatistics:
     acks_refused: int
     ack_leases_lost: int
     ack_lease_extensions: int
+    quarantines: int
     opaque_batches: int
     unreadable_entries: int
     mixed_batches: int

@@ -17,8 +17,7 @@ from integration.compatibility.place import Place
 from tests.integration.probes import tried
 
 IN_ORDER: Final = "0 0 0 1 2 3 4"
-LEASED: Final = "extended, then lost after 1"
-"""Redeliveries of the message that comes again."""
+LEASED: Final = "extended, then lost"
 OVERTAKEN: Final = "0 1 2 3 4 0 0"
 TRIALS: Final = {
     "python": ("window_nack", "window_batch", "window_timeout"),

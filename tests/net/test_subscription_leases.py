@@ -9,6 +9,7 @@ import pytest
 from proxy.core import ack_lease
 from proxy.net.subscription.ack_leases import GRACE_S, LATE_S
 from proxy.net.subscription.order_book import LimitsWanted
+from proxy.net.subscription.settings import SubscriptionSettings
 from proxy.wire import pulsar_pb2 as pb
 from tests.net.subscription_rig import SubscriptionRig
 from tests.net.subscription_rig_broker import LEDGER, T, single
@@ -182,6 +183,16 @@ def test_an_operator_changes_the_lease() -> None:
     assert a.answers() == []
     rig.subscription.orders.change_limits(LimitsWanted(ack_lease_ms=1_000))
     rig.clock.advance(0.0)
+    assert a.answers() == [T.CLOSE_CONSUMER]
+    assert b.entries() == held
+
+
+def test_a_lease_that_the_configuration_brings_later_holds_at_once() -> None:
+    """For what is held already, too."""
+    rig = SubscriptionRig()
+    a, b, held = held_by_two(rig)
+    rig.subscription.orders.reconfigure(SubscriptionSettings(ack_lease_ms=2_000))
+    rig.clock.advance(2.0)
     assert a.answers() == [T.CLOSE_CONSUMER]
     assert b.entries() == held
 

@@ -20,6 +20,7 @@ from typing import NamedTuple
 
 from tests.groups.mutants import MUTANTS as OF_GROUPS
 from tests.sim.deployment.mutants import MUTANTS as OF_OWNERS
+from tests.sim.lease_mutants import MUTANTS as LEASE_MUTANTS
 from tests.sim.mutant import Mutant
 
 ROOT = Path(__file__).parents[2]
@@ -135,9 +136,10 @@ MUTANTS = (
     Mutant(
         "an excluded worker that comes again takes part",
         COMING_AND_GOING,
-        "            if subscriber.command.consumer_name in self._services.orders.of(state.key).excluded:\n",
-        "            if subscriber.command.consumer_name in self._services.orders.of(state.key).drained:\n",
+        "        if name in services.orders.of(key).excluded:\n",
+        "        if name in services.orders.of(key).drained:\n",
     ),
+    *LEASE_MUTANTS,
     Mutant(
         "a window has room for one message more",
         TARGETS,

@@ -120,6 +120,8 @@ def draw(seed: int | str, steps: int = 100) -> Swarm:
             key_window=random.Random(f"{seed}/window").choice((0, 0, 0, 1, 1, 2, 5)),  # noqa: S311 - as above
             retry_delay_ms=random.Random(f"{seed}/retry").choice((0, 0, 0, 5, 400)),  # noqa: S311 - as above
             ack_lease_ms=0 if mode == "unordered" else lease_ms,
+            quarantine_after=random.Random(f"{seed}/quarantine").choice((0, 1, 3)),  # noqa: S311 - as above
+            quarantine_ms=5_000,
         ),
         limits=Limits(unread_high_water_bytes=1 << 20),
         openings=_openings(random.Random(f"{seed}/openings")),  # noqa: S311 - as above

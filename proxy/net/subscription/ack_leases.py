@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from proxy.core.worker import Worker
     from proxy.net.ports import Timer
     from proxy.net.subscription.membership import Membership
+    from proxy.net.subscription.quarantines import Quarantines
     from proxy.net.subscription.state import SubscriptionState
 
 LATE_S: Final = 0.5
@@ -41,10 +42,11 @@ def apart_s(lease_s: float) -> float:
 class AckLeases:
     """Of one subscription's workers."""
 
-    def __init__(self, state: SubscriptionState, membership: Membership) -> None:
+    def __init__(self, state: SubscriptionState, membership: Membership, quarantines: Quarantines) -> None:
         """No worker has joined."""
         self._state = state
         self._membership = membership
+        self._quarantines = quarantines
         self._timer: Timer | None = None
         self._due_at = 0.0
         self._earliest = 0.0
@@ -81,6 +83,7 @@ class AckLeases:
         for worker in workers:
             self._tell(worker, now)
         self._earliest = now + apart_s(self._state.dispatcher.ack_lease_s)
+        self._quarantines.lost_leases(workers, now)
         self._membership.close_each(workers, REASON)
         self.look_again()
 

@@ -15,6 +15,7 @@ import structlog
 
 from proxy.core import membership
 from proxy.core.errors import ConsumerAssignError
+from proxy.core.quarantine import WorkerName
 from proxy.core.worker import Worker
 from proxy.errors import ClientError
 from proxy.wire import pulsar_pb2 as pb
@@ -44,7 +45,9 @@ class Membership:
         self.subscribers: dict[int, SubscribedWorker] = {}
         """Joined workers by dispatcher index."""
         self.excluded: dict[SubscribedWorker, None] = {}
-        """Workers that an operator excluded and that came again, in this order: connected, and without slots."""
+        """Those that came again and own no slots, in this order: an operator excluded them, or they are quarantined."""
+        self.shut_out_changed: Callable[[], None] = lambda: None
+        """Who hears that there are more of them, or fewer."""
         self._lost: deque[tuple[SubscribedWorker, str]] = deque()
         """Those whose connection is gone, or consumer closed, and who have not left yet."""
         self._losing = False
@@ -58,7 +61,7 @@ class Membership:
         for subscriber in coming:
             if subscriber.ended or state.ended:
                 continue
-            if subscriber.command.consumer_name in self._services.orders.of(state.key).excluded:
+            if self._is_kept_out(subscriber.command.consumer_name):
                 self._shut_out(subscriber)
                 continue
             worker = self._new_worker(subscriber)
@@ -130,7 +133,7 @@ class Membership:
         self._begin_losing()
 
     def readmit(self, name: str) -> int:
-        """Excluded workers of this name join; returns how many there were."""
+        """Workers of this name that own no slots join; returns how many there were."""
         coming = [subscriber for subscriber in self.excluded if subscriber.command.consumer_name == name]
         for subscriber in coming:
             self._let_go(subscriber)
@@ -140,16 +143,35 @@ class Membership:
     def _shut_out(self, subscriber: SubscribedWorker) -> None:
         """It is connected like any other, and gets nothing: it is none of the dispatcher's workers."""
         self.excluded[subscriber] = None
-        self._state.dispatcher.excluded = len(self.excluded)
+        self.count_shut_out()
         self._closing.end()
         self._closing.release()
         subscriber.shut_out(self)
         state, name = self._state, subscriber.command.consumer_name
-        log.info("excluded worker gets no keys", topic=state.topic, subscription=state.name, worker=name)
+        log.info("excluded or quarantined worker gets no keys", topic=state.topic, subscription=state.name, worker=name)
 
     def _let_go(self, subscriber: SubscribedWorker) -> None:
         del self.excluded[subscriber]
-        self._state.dispatcher.excluded = len(self.excluded)
+        self.count_shut_out()
+
+    def _is_kept_out(self, name: str) -> bool:
+        services, key = self._services, self._state.key
+        if name in services.orders.of(key).excluded:
+            return True
+        return services.quarantine.ends_at(WorkerName(*key, name), self._state.now()) is not None
+
+    def count_shut_out(self) -> None:
+        """Tell the dispatcher who is here without slots, and why: some have come or gone, or an order was given."""
+        services, (key, now) = self._services, (self._state.key, self._state.now())
+        names = [subscriber.command.consumer_name for subscriber in self.excluded]
+        excluded = services.orders.of(key).excluded
+        ends = {
+            name: services.quarantine.ends_at(WorkerName(*key, name), now) for name in names if name not in excluded
+        }
+        dispatcher = self._state.dispatcher
+        dispatcher.excluded = sum(name in excluded for name in names)
+        dispatcher.quarantined = {name: end if end is not None else now for name, end in ends.items()}
+        self.shut_out_changed()
 
     def _begin_losing(self) -> None:
         if self._lost and not self._losing:

@@ -37,6 +37,8 @@ class LimitsWanted:
     retry_delay_max_ms: int | None = None
     dead_letter_after: int | None = None
     ack_lease_ms: int | None = None
+    quarantine_after: int | None = None
+    quarantine_ms: int | None = None
 
     def applied(self, settings: SubscriptionSettings) -> SubscriptionSettings:
         """The settings with these limits in them."""

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from proxy.net.subscription.ack_leases import AckLeases
     from proxy.net.subscription.membership import Membership
     from proxy.net.subscription.order_book import LimitsWanted, Orders
+    from proxy.net.subscription.quarantines import Quarantines
     from proxy.net.subscription.services import Services
     from proxy.net.subscription.settings import SubscriptionSettings
     from proxy.net.subscription.state import SubscriptionState
@@ -33,6 +34,7 @@ class OperatorOrders:
         consumers: UpstreamConsumers,
         membership: Membership,
         ack_leases: AckLeases,
+        quarantines: Quarantines,
     ) -> None:
         """Nothing is asked yet, but for what the order book has."""
         self._state = state
@@ -40,6 +42,7 @@ class OperatorOrders:
         self._consumers = consumers
         self._membership = membership
         self._ack_leases = ack_leases
+        self._quarantines = quarantines
 
     def pause(self, *, by: str = "") -> None:
         """Deliver nothing until `resume`; acks and joins go on."""
@@ -88,7 +91,7 @@ class OperatorOrders:
         """Workers of this name lose their slots and what they hold to others, or take part again.
 
         Their consumers are closed. Whenever their clients come again they are connected and own no slot, until they are
-        readmitted. Returns how many of them are here.
+        readmitted, which ends their quarantine too. Returns how many of them are here.
         """
         with self._services.orders.changing(self._state.key) as orders:
             if excluded:
@@ -97,7 +100,9 @@ class OperatorOrders:
                 orders.excluded.discard(name)
         self._tell("exclude" if excluded else "readmit", by, worker=name)
         if excluded:
+            self._membership.count_shut_out()
             return self._membership.close_all(name, "excluded by an operator")
+        self._quarantines.release(name)
         return self._membership.readmit(name)
 
     def change_mode(self, mode: OrderingMode, *, by: str = "") -> None:
@@ -175,6 +180,7 @@ class OperatorOrders:
         if in_effect != state.settings:
             self._consumers.bound(in_effect)
             state.change_settings(in_effect)
+            self._ack_leases.look_again()
 
     def _tell(self, what: str, by: str, **more: object) -> None:
         state = self._state

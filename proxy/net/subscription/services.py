@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from proxy.core.quarantine import Quarantine
 from proxy.errors import ClientError
 from proxy.net.events import Events
 from proxy.net.slices import Slices
@@ -45,6 +46,7 @@ class Services:
         self.quota = Quota(settings)
         self.orders = OrderBook()
         self.transactions = TransactionRegistry()
+        self.quarantine = Quarantine()
         self.events = Events(clock.now)
         self.slices = Slices(clock)
         """What joins and leaves by the thousand, or is read in one go, takes turns here."""

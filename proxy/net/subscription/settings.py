@@ -33,6 +33,8 @@ class SubscriptionSettings:
     dead_letter_topic: str = DEAD_LETTER_TOPIC
     """With ``{topic}`` and ``{subscription}`` to be filled in."""
     ack_lease_ms: int = 0
+    quarantine_after: int = 0
+    quarantine_ms: int = 300_000
     key_policies: tuple[str, ...] = ()
     """Rules for some subscriptions, see `proxy.key_policies`."""
     look_ahead_messages_per_worker: int = 2_000

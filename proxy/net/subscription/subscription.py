@@ -26,6 +26,7 @@ from proxy.net.subscription.membership import Membership
 from proxy.net.subscription.orders import OperatorOrders
 from proxy.net.subscription.outbox import Outbox
 from proxy.net.subscription.policy import is_migrating
+from proxy.net.subscription.quarantines import Quarantines
 from proxy.net.subscription.requests import SubscriptionRequests
 from proxy.net.subscription.state import SubscriptionState, ended_meanwhile
 from proxy.net.subscription.upstream import owner_subscribe, stream_subscribe, upstream_subscribe
@@ -90,8 +91,12 @@ class Subscription:
         self.requests = SubscriptionRequests(state, self.consumers, self)
         self.admission = Admission(state, services, self.consumers, self.membership, self.requests, self, command)
         self.dead_letters = DeadLetters(state, services)
-        self.ack_leases = AckLeases(state, self.membership)
-        self.orders = OperatorOrders(state, services, self.consumers, self.membership, self.ack_leases)
+        self.quarantines = Quarantines(state, services, self.membership)
+        self.membership.shut_out_changed = self.quarantines.look_again
+        self.ack_leases = AckLeases(state, self.membership, self.quarantines)
+        self.orders = OperatorOrders(
+            state, services, self.consumers, self.membership, self.ack_leases, self.quarantines
+        )
         self._whole: UpstreamConsumer | None = None
         """The one of an ordinary subscription, which is not looked for at each flush."""
         if not streamed:
@@ -145,6 +150,7 @@ class Subscription:
         if self._wake_up is not None:
             self._wake_up.cancel()
         self.ack_leases.stop()
+        self.quarantines.stop()
         self.services.account(-self._bytes_reported)
         self._bytes_reported = 0
         self._on_end(self)
@@ -173,6 +179,7 @@ class Subscription:
     def workers_changed(self, count: int) -> None:
         """As `Lifecycle` says."""
         self.ack_leases.look_again()
+        self.quarantines.look_again()
         if self.assignment is not None:
             self.assignment.workers_changed(count)
 

@@ -51,6 +51,8 @@ class SubscriptionSummary:
     """Workers that lost their keys because they held a message longer than the ack lease."""
     ack_lease_extensions: int
     """Times that a worker asked for more time."""
+    quarantines: int
+    """Times that a worker was quarantined."""
     opaque_batches: int
     unreadable_entries: int
     mixed_batches: int
