@@ -69,6 +69,12 @@ class GatewayView(Protocol):
     def stuck(self, key: Key, limit: int) -> Steps:
         """Slots that wait, oldest first."""
 
+    def parked(self, key: Key, limit: int) -> Any:
+        """What is parked, slot by slot."""
+
+    def parked_messages(self, key: Key, *, message_key: bytes | None, slot: int | None, limit: int) -> Any:
+        """The parked messages of a key's slot, in order."""
+
     def preview_join(self, key: Key, name: str, sticky_ranges: Sequence[tuple[int, int]]) -> Steps:
         """What a join would move."""
 
@@ -206,6 +212,11 @@ class GatewayControl(Protocol):
 
     def exclude(self, key: Key, name: str, *, excluded: bool, by: str) -> int:
         """Give a worker's slots to others until it is readmitted, or readmit it; how many are concerned."""
+
+    def take_out(
+        self, key: Key, *, message_key: bytes | None, slot: int | None, redrive: bool, by: str
+    ) -> tuple[int, int]:
+        """Redrive or drop what is parked of a key's slot; the slot, and how many messages are parked of it."""
 
     def drain_replica(self, *, drained: bool) -> None:
         """Let this replica own nothing, or its share again (owner mode)."""

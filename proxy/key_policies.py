@@ -21,6 +21,8 @@ from proxy.subscription_patterns import SubscriptionPattern, subscription_patter
 DEAD_LETTER_TOPIC: Final = "{topic}-{subscription}-DLQ"
 """As Pulsar's clients name it."""
 
+PARKING_TOPIC: Final = "{topic}-{subscription}-PARKED"
+
 PROPERTY_PREFIX: Final = "keyline."
 """Consumer properties that begin so are meant for the gateway."""
 
@@ -43,11 +45,14 @@ KEY_POLICY: Final[Mapping[str, Bounds]] = {
     "ack_lease_ms": Bounds(0, 86_400_000),
     "quarantine_after": Bounds(0, 1_000),
     "quarantine_ms": Bounds(1, 86_400_000),
+    "park_after": Bounds(0, 1_000),
 }
 """The numbers of a policy; see the configuration for what they mean."""
 
-PROPERTIES: Final[Mapping[str, str]] = {PROPERTY_PREFIX + name.replace("_", "-"): name for name in KEY_POLICY}
-"""The consumer property of each number."""
+PROPERTIES: Final[Mapping[str, str]] = {
+    PROPERTY_PREFIX + name.replace("_", "-"): name for name in KEY_POLICY if name != "park_after"
+}
+"""The consumer property of each number; keys are parked where the operator says so."""
 
 _NUMBER: Final = re.compile(r"\d{1,12}(\.\d{1,6})?", re.ASCII)
 _TOPIC: Final = re.compile(r"persistent://[\w.=:-]+/[\w.=:-]+/[^/\s{}]+", re.ASCII)
@@ -85,6 +90,13 @@ def topic_template(text: str) -> str:
     return text
 
 
+def own_topic_template(text: str) -> str:
+    """The same for a topic that no two subscriptions may share. Raises `ValueError`."""
+    if "{topic}" not in text or "{subscription}" not in text:
+        raise ValueError(f"must have {{topic}} and {{subscription}} in it, as in: {PARKING_TOPIC}")
+    return topic_template(text)
+
+
 def rule(text: str) -> Rule:
     """Read a rule. Raises `ValueError`, which says what is wrong."""
     topic, *rest = text.split()
@@ -102,6 +114,8 @@ def rule(text: str) -> Rule:
             raise ValueError(f"{name} {error}") from None
     if numbers.get("retry_delay_ms", 0) > numbers.get("retry_delay_max_ms", numbers.get("retry_delay_ms", 0)):
         raise ValueError("retry_delay_ms must be at most retry_delay_max_ms: pauses only grow")
+    if numbers.get("park_after") and numbers.get("dead_letter_after"):
+        raise ValueError("park_after and dead_letter_after exclude each other: a message goes to one topic")
     return Rule(pattern, numbers)
 
 

@@ -39,6 +39,13 @@ const TELLERS = {
   group_left: () => "this replica left the group",
   dead_letters: ({ dead_letter_topic, messages_count, messages }) =>
     `${counted(messages_count, "message")} went to ${topicParts(dead_letter_topic).name} after ${counted(Math.max(...messages.map(({ attempts }) => attempts)), "attempt")}`,
+  parked: ({ dead_letter_topic, messages_count }) =>
+    `${counted(messages_count, "message")} parked in ${topicParts(dead_letter_topic).name}`,
+  parked_wait: ({ dead_letter_topic, messages_count, reason }) =>
+    `${topicParts(dead_letter_topic).name} does not take ${counted(messages_count, "message")}, whose keys wait: ${reason}`,
+  redriven: ({ slot }) => `slot ${whole(slot)} is not parked any more: all that was parked is acknowledged`,
+  parked_dropped: ({ slot }) => `slot ${whole(slot)} is not parked any more: what was parked was deleted`,
+  redrive_failed: ({ slot }) => `the redrive of slot ${whole(slot)} ended: the rest is still parked`,
   dead_letters_wait: ({ dead_letter_topic, messages_count, reason }) =>
     `${topicParts(dead_letter_topic).name} does not take ${counted(messages_count, "message")}, whose keys wait: ${reason}`,
   ack_lease_lost: ({ worker, messages, position, held_s }) =>

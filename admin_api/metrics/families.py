@@ -346,12 +346,17 @@ SUBSCRIPTION: Final = (
     counter(
         "keyline_subscription_dead_letters_total",
         "dispatcher.dead_letters",
-        "Messages that the dead letter topic has confirmed.",
+        "Messages that the dead letter or parking topic has confirmed.",
     ),
     gauge(
         "keyline_subscription_dead_letter_waits",
         "dispatcher.dead_letter_waits",
         "Slots that wait until the dead letter topic has confirmed one of their messages.",
+    ),
+    gauge(
+        "keyline_subscription_parked_slots",
+        "dispatcher.parked_slots",
+        "Slots whose messages go to the parking topic.",
     ),
     counter(
         "keyline_subscription_window_overshoots_total",

@@ -16,6 +16,7 @@ from admin_api.names import (
     WORKER_PATH,
     AtReplica,
     Key,
+    MessageKey,
     NamesRoute,
     ReplicaName,
     WorkerName,
@@ -33,6 +34,7 @@ from admin_api.schemas.orders import (
     Owner,
     ReloadedSettings,
 )
+from admin_api.schemas.parked import TakenOut
 from admin_api.schemas.problem import Problem
 from proxy.errors import Conflict
 
@@ -138,6 +140,18 @@ def _orders_to_workers(router: APIRouter, control: GatewayControl) -> None:
         """Resume deliveries to it."""
         return Concerned(workers=control.drain(key, worker, drained=False, by=by))
 
+    @router.post(SUBSCRIPTION_PATH + "/parked/redrive", summary="Deliver what is parked of a key")
+    @needs(Role.OPERATOR)
+    async def redrive(key: Key, of: MessageKey, by: OrderedBy) -> TakenOut:
+        """In order, and before anything newer of its slot, which waits meanwhile."""
+        return _take_out(control, key, of, by, redrive=True)
+
+    @router.post(SUBSCRIPTION_PATH + "/parked/drop", summary="Delete what is parked of a key")
+    @needs(Role.ADMIN)
+    async def drop(key: Key, of: MessageKey, by: OrderedBy) -> TakenOut:
+        """The slot goes on with what is newer."""
+        return _take_out(control, key, of, by, redrive=False)
+
     @router.post(WORKER_PATH + "/exclude", summary="Exclude a worker")
     @needs(Role.OPERATOR)
     async def exclude(key: Key, worker: WorkerName, by: OrderedBy) -> Concerned:
@@ -221,3 +235,9 @@ def _position(place: ReplayFrom) -> tuple[int, int] | None:
 
 def _published_ms(place: ReplayFrom) -> int | None:
     return None if place.published_at is None else int(place.published_at.timestamp() * 1_000)
+
+
+def _take_out(control: GatewayControl, key: Any, of: Any, by: str, *, redrive: bool) -> TakenOut:
+    named = of.required()
+    slot, messages = control.take_out(key, message_key=named.message_key, slot=named.slot, redrive=redrive, by=by)
+    return TakenOut(slot=slot, messages=messages)

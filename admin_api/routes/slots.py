@@ -9,6 +9,7 @@ from fastapi import APIRouter, Body, Query, Response
 from admin_api.access.roles import Role, needs
 from admin_api.json_response import snapshot_response, steps_response
 from admin_api.names import BODY_BYTES_MAX, SUBSCRIPTION_PATH, Key, MessageKey, NamesRoute
+from admin_api.schemas.parked import ParkedMessage, ParkedSlots
 from admin_api.schemas.problem import Problem
 from admin_api.schemas.slots import Explanation, JoinAsked, Preview, StuckSlots
 
@@ -47,6 +48,26 @@ def slot_routes(view: GatewayView) -> APIRouter:
     async def stuck(key: Key, limit: StuckLimit = 100) -> Response:
         """Hash slots with messages that wait, those first that have waited longest: why, and for which worker."""
         return await steps_response(view.stuck(key, limit))
+
+    @router.get(
+        SUBSCRIPTION_PATH + "/parked", responses=errors | {200: {"model": ParkedSlots}}, summary="Which keys are parked"
+    )
+    @needs(Role.VIEWER)
+    async def parked(key: Key, limit: StuckLimit = 100) -> Response:
+        """Hash slots whose messages go to the parking topic, and how many of each are there."""
+        return await snapshot_response(view.parked(key, limit))
+
+    @router.get(
+        SUBSCRIPTION_PATH + "/parked/messages",
+        responses=errors | {200: {"model": list[ParkedMessage]}},
+        summary="What is parked of a key",
+    )
+    @needs(Role.VIEWER)
+    async def parked_messages(key: Key, of: MessageKey, limit: StuckLimit = 100) -> Response:
+        """The parked messages of the key's slot, in order; their contents are in the parking topic."""
+        named = of.required()
+        found = view.parked_messages(key, message_key=named.message_key, slot=named.slot, limit=limit)
+        return await snapshot_response(found)
 
     @router.post(
         SUBSCRIPTION_PATH + "/preview/join",

@@ -22,6 +22,7 @@ WaitState = Literal[
     "window_full",
     "retry_wait",
     "dead_letter",
+    "parked",
     "no_permits",
     "not_reading",
     "unacked_limit",

@@ -130,6 +130,7 @@ class Dispatcher(BaseModel):
     dead_letter_waits: int = Field(
         description="Slots that wait until the dead letter topic has confirmed one of their messages."
     )
+    parked_slots: int = Field(description="Slots whose messages go to the parking topic.")
     last_sent_position: str | None
     individually_sent_positions: str
     oldest_wait_since: float | None

@@ -184,6 +184,30 @@ def stuck(
     )
 
 
+def parked(
+    topic: Topic,
+    subscription: SubscriptionName,
+    key: Key = None,
+    slot: Slot = None,
+    limit: Annotated[int, typer.Option(metavar="N", min=1, max=1_000, help="Most slots or messages shown.")] = 100,
+    as_json: AsJson = False,  # noqa: FBT002
+    watch: Watch = 0,
+    url: Url = LOCAL,
+) -> None:
+    """List the keys that are parked, or the parked messages of one."""
+    with refusals_told():
+        query = key_or_slot(key, slot, required=False)
+        one = key is not None or slot is not None
+        path = subscription_path(topic, subscription) + ("/parked/messages" if one else "/parked")
+    show(
+        url,
+        lambda client: client.ask("GET", path, query=query | {"limit": limit}),
+        subscription_tables.parked_messages if one else subscription_tables.parked,
+        as_json=as_json,
+        watch_s=watch,
+    )
+
+
 def pending(
     topic: Topic,
     subscription: SubscriptionName,
@@ -230,7 +254,17 @@ def preview_leave(
     show(url, lambda client: client.ask("GET", path, query={"worker": worker}), tables.preview, as_json=as_json)
 
 
-READS: tuple[Callable[..., None], ...] = (stats, explain, stuck, pending, producers, groups, group_topics, replicas)
+READS: tuple[Callable[..., None], ...] = (
+    stats,
+    explain,
+    stuck,
+    parked,
+    pending,
+    producers,
+    groups,
+    group_topics,
+    replicas,
+)
 
 
 def add_commands(app: typer.Typer) -> None:

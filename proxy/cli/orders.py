@@ -8,7 +8,20 @@ import typer
 
 from proxy.cli import tables
 from proxy.cli.admin_client import WrongUsage, group_path, subscription_path, worker_path
-from proxy.cli.asking import LOCAL, AsJson, SubscriptionName, Topic, Url, Worker, ordering, refusals_told, show
+from proxy.cli.asking import (
+    LOCAL,
+    AsJson,
+    Key,
+    Slot,
+    SubscriptionName,
+    Topic,
+    Url,
+    Worker,
+    key_or_slot,
+    ordering,
+    refusals_told,
+    show,
+)
 
 REPLAY_S_MAX = 120.0
 """Replicas first wait for workers, then a broker searches the message."""
@@ -50,6 +63,27 @@ def exclude(
     """Give a worker's slots and messages to other workers, and keep it from taking part until it is readmitted."""
     path = worker_path(topic, subscription, worker) + "/exclude"
     _stand(url, path, worker, "takes part again" if undo else "owns no slots", undo=undo)
+
+
+def redrive(topic: Topic, subscription: SubscriptionName, key: Key = None, slot: Slot = None, url: Url = LOCAL) -> None:
+    """Deliver what is parked of a key, in order and before anything newer of it."""
+    _take_out(topic, subscription, key, slot, "redrive", url)
+
+
+def drop(topic: Topic, subscription: SubscriptionName, key: Key = None, slot: Slot = None, url: Url = LOCAL) -> None:
+    """Delete what is parked of a key, which goes on with what is newer."""
+    _take_out(topic, subscription, key, slot, "drop", url)
+
+
+def _take_out(topic: str, subscription: str, key: str | None, slot: int | None, order: str, url: str) -> None:
+    with ordering(url) as ask:
+        done = ask(
+            "POST",
+            f"{subscription_path(topic, subscription)}/parked/{order}",
+            query=key_or_slot(key, slot, required=True),
+        )
+        verb = "delivers" if order == "redrive" else "deletes"
+        typer.echo(f"slot {done['slot']} {verb} {done['messages']} parked messages")
 
 
 def _stand(url: str, path: str, worker: str, state: str, *, undo: bool) -> None:
@@ -184,4 +218,4 @@ def _place(text: str) -> dict[str, Any]:
     return {"published_at": text}
 
 
-ORDERS = (drain, exclude, evict, move, pause, resume, mode, limits, replay)
+ORDERS = (drain, exclude, evict, redrive, drop, move, pause, resume, mode, limits, replay)

@@ -226,3 +226,27 @@ def stuck(answer: dict[str, Any]) -> RenderableType:
     if rest > 0:
         made.caption = f"and {rest} more; --limit shows them"
     return made
+
+
+def parked(answer: dict[str, Any]) -> RenderableType:
+    """Slots that are parked."""
+    if not answer["slots"]:
+        return Text("No key is parked.")
+    count = answer["parked_slots"]
+    title = f"{count} hash slot{'s are' if count != 1 else ' is'} parked, with {answer['parked_messages']} messages"
+    made = table(title, ("#slot", "keys", "state", "#messages", "#attempts"))
+    for row in answer["slots"]:
+        add(made, row["slot"], ", ".join(row["keys"]) or "-", row["state"], row["messages"], row["attempts"])
+    made.caption = f"in {answer['parking_topic']}" + (f"; {answer['trouble']}" if answer["trouble"] else "")
+    return made
+
+
+def parked_messages(answer: list[dict[str, Any]]) -> RenderableType:
+    """Messages of a slot, in order."""
+    if not answer:
+        return Text("Nothing of it is parked.")
+    made = table("parked", ("position", "#batch index", "key", "#attempts", "#bytes", "in the parking topic"))
+    for row in answer:
+        index = "-" if row["batch_index"] is None else row["batch_index"]
+        add(made, row["position"], index, row["key"], row["attempts"], row["size_bytes"], row["parked_position"])
+    return made

@@ -6,8 +6,8 @@ from typing import Any, Literal
 
 from pydantic import ByteSize
 
-from proxy.config.types import Group, KeyPolicies, TopicTemplate, setting
-from proxy.key_policies import DEAD_LETTER_TOPIC, KEY_POLICY
+from proxy.config.types import Group, KeyPolicies, OwnTopicTemplate, TopicTemplate, setting
+from proxy.key_policies import DEAD_LETTER_TOPIC, KEY_POLICY, PARKING_TOPIC
 from proxy.limits import MIB
 
 
@@ -71,6 +71,16 @@ class Ordering(Group):
         "more than half of a subscription's workers at once. 0 is never.", "leases",
     )  # fmt: skip
     quarantine_ms: int = _of_keys("quarantine_ms", 300_000, "How long it gets none.", "milliseconds")
+    park_after: int = _of_keys(
+        "park_after", 0, "Attempts after which a key is parked: the message and every later one of the key go to the "
+        "parking topic until an operator redrives or drops them; 0 is no bound. Where both are set, "
+        "`dead_letter_after` has no effect.",
+        "attempts",
+    )  # fmt: skip
+    parking_topic: OwnTopicTemplate = setting(
+        PARKING_TOPIC, "The parking topic of a subscription, like `dead_letter_topic`; the gateway also reads it.",
+        takes="a topic's name with `{topic}` and `{subscription}`",
+    )  # fmt: skip
     key_policies: KeyPolicies = setting(
         (), "Other values of the numbers above, from `key_window` on, for some subscriptions. Topic and subscription "
         "may have wildcards (`*`, `?`, `[...]`); the first that matches applies. A subscriber may choose others by "

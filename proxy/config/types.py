@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ByteSize, ConfigDict, Field
 from pydantic.fields import FieldInfo
 
-from proxy.key_policies import rule, topic_template
+from proxy.key_policies import own_topic_template, rule, topic_template
 from proxy.service_url import parse_service_url
 from proxy.subscription_patterns import read_pattern
 
@@ -139,6 +139,7 @@ HttpUrl = Annotated[str, AfterValidator(_check_http_url)]
 JournalPlace = Annotated[str, AfterValidator(_check_journal_place)]
 Name = Annotated[str, AfterValidator(_check_name)]
 Namespace = Annotated[str, AfterValidator(_check_namespace)]
+OwnTopicTemplate = Annotated[str, AfterValidator(own_topic_template)]
 TopicTemplate = Annotated[str, AfterValidator(topic_template)]
 Topic = Annotated[str, AfterValidator(_check_topic)]
 SubscriptionPatterns = Annotated[

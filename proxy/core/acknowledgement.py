@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from proxy.core import parking
 from proxy.core.delivery_log import How, note
 from proxy.core.diversions import is_last_attempt
 from proxy.core.entry import PART_BYTES, Batch, Part, bits_to_indexes, forget_acked
@@ -155,7 +156,7 @@ def take_back(
     """
     unsent = withdraw(dispatcher, worker, units) if worker.outbox else set()
     before = worker.redelivered_messages
-    max_attempts = dispatcher.policy.dead_letter_after
+    max_attempts = dispatcher.policy.max_attempts
     before_it: set[int] = set()
     for part in units:
         if dispatcher.endings is not None and id(part) not in unsent:
@@ -170,7 +171,7 @@ def take_back(
             part.redeliveries += 1
             worker.redelivered_messages += part.count
             if max_attempts and is_last_attempt(part, max_attempts) and (wanted or part.slot not in before_it):
-                dispatcher.diversions.add(part)
+                parking.give_up(dispatcher, part)
             elif wanted and dispatcher.policy.retry_delay_s:
                 dispatcher.hold_for_retry(part, now)
             before_it.add(part.slot)
@@ -244,11 +245,13 @@ def complete(dispatcher: Dispatcher, part: Part, now: float) -> None:
         outstanding.complete(part.position, len(part.tail) + PART_BYTES)
     else:
         batch.parts.remove(part)
-        if batch.parts:
+        if batch.foreign:
+            _finish_foreign(dispatcher, batch)
+        elif batch.parts:
             outstanding.index_acks[batch.position] = batch
         else:
             outstanding.complete(batch.position, batch.bytes_held)
-    if dispatcher.gated and (batch is None or not batch.parts):
+    if dispatcher.gated and (batch is None or not (batch.parts or batch.foreign)):
         pass_gates(dispatcher, part.position, now)
 
 
@@ -270,6 +273,8 @@ def _finish_at_once(dispatcher: Dispatcher, part: Part, worker: Worker, now: flo
         batch.parts.remove(part)
     if batch is not None and batch.parts:
         outstanding.index_acks[position] = batch
+    elif batch is not None and batch.foreign:
+        _finish_foreign(dispatcher, batch)
     else:
         del outstanding.entries[position]
         outstanding.bytes_held -= len(part.tail) + PART_BYTES if batch is None else batch.bytes_held
@@ -296,6 +301,12 @@ def _finish_at_once(dispatcher: Dispatcher, part: Part, worker: Worker, now: flo
                 dispatcher.settle((slot,), now)
         elif dispatcher.window and slot in dispatcher.blocked:
             dispatcher.settle((slot,), now)
+
+
+def _finish_foreign(dispatcher: Dispatcher, batch: Batch) -> None:
+    """What was read from another topic is not outstanding here: the caller acknowledges it there."""
+    dispatcher.outstanding.bytes_held -= batch.bytes_held
+    dispatcher.diversions.done.append(batch)
 
 
 def pass_gates(dispatcher: Dispatcher, position: int, now: float) -> None:

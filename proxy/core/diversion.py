@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from proxy.core.acknowledgement import pass_gates
-from proxy.core.entry import PART_BYTES
+from proxy.core.acknowledgement import complete
 
 if TYPE_CHECKING:
     from proxy.core.dispatcher import Dispatcher
@@ -22,18 +21,8 @@ def arrived(dispatcher: Dispatcher, part: Part, now: float) -> None:
     slot = part.slot
     dispatcher.blocked[slot].parts.remove(part)
     dispatcher.waiting_messages -= part.count
-    outstanding, batch = dispatcher.outstanding, part.batch
-    if batch is None:
-        outstanding.complete(part.position, len(part.tail) + PART_BYTES)
-    else:
-        batch.parts.remove(part)
-        if batch.parts:
-            outstanding.index_acks[batch.position] = batch
-        else:
-            outstanding.complete(batch.position, batch.bytes_held)
+    complete(dispatcher, part, now)
     dispatcher.chunked.give_up(part)
-    if dispatcher.gated and (batch is None or not batch.parts):
-        pass_gates(dispatcher, part.position, now)
     if not dispatcher.blocked[slot].parts:
         dispatcher.forget_blocked(slot)
     elif slot not in diversions.held:

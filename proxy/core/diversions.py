@@ -22,32 +22,63 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from proxy.core.entry import Part
+    from proxy.core.entry import Batch, Part
 
 
 class Diversions:
     """Messages of one subscription on their way to another topic."""
 
-    __slots__ = ("fresh", "held", "messages_total", "trouble")
+    __slots__ = (
+        "done",
+        "dirty",
+        "failed",
+        "fresh",
+        "held",
+        "messages_total",
+        "parked",
+        "redriving",
+        "stray",
+        "trouble",
+    )
 
     def __init__(self) -> None:
         """None."""
-        self.held: dict[int, list[Part]] = {}
-        """Slot to those of its messages that are on their way; nothing of it is delivered."""
+        self.held: dict[int, dict[int, Part]] = {}
+        """Slot to those of its messages that are on their way, by object id; nothing of it is delivered."""
         self.fresh: list[Part] = []
         """Those that the caller was not given yet; the caller takes them once a turn."""
         self.messages_total = 0
         """Messages that have arrived there."""
         self.trouble = ""
         """Why they do not arrive, if they do not; set by the caller."""
+        self.parked: set[int] = set()
+        """Slots of which everything goes, as it comes: see `parking`. Each is in `held`."""
+        self.redriving: set[int] = set()
+        """Parked slots of which what was parked is delivered; what comes meanwhile waits behind it."""
+        self.dirty: dict[int, None] = {}
+        """Parked slots of which something may wait that is to go; the caller looks at them once a turn."""
+        self.stray: set[int] = set()
+        """Those of which something may wait for its worker's permits still."""
+        self.done: list[Batch] = []
+        """What was parked and is acknowledged, for the caller to take."""
+        self.failed: dict[int, None] = {}
+        """Slots of which something has used its attempts once more, for the caller to take."""
 
     def __bool__(self) -> bool:
         """Whether one is on its way."""
         return bool(self.held)
 
+    def holds(self, part: Part) -> bool:
+        """Whether the part may not be delivered now."""
+        slot = part.slot
+        if slot not in self.held:
+            return False
+        batch = part.batch
+        return slot not in self.redriving or batch is None or not batch.foreign
+
     def add(self, part: Part) -> None:
         """This one goes; the caller of the dispatcher places it with its slot's other messages."""
-        self.held.setdefault(part.slot, []).append(part)
+        self.held.setdefault(part.slot, {})[id(part)] = part
         self.fresh.append(part)
 
     def take_fresh(self) -> list[Part]:
@@ -57,13 +88,13 @@ class Diversions:
 
     def has(self, part: Part) -> bool:
         """Whether it is still to go: it may have been dropped since it was taken."""
-        return any(each is part for each in self.held.get(part.slot, ()))
+        return id(part) in self.held.get(part.slot, ())
 
     def remove(self, part: Part) -> None:
         """It is on its way no more."""
         parts = self.held[part.slot]
-        parts[:] = [each for each in parts if each is not part]
-        if not parts:
+        del parts[id(part)]
+        if not parts and part.slot not in self.parked:
             del self.held[part.slot]
 
     def drop(self, part: Part) -> None:
@@ -73,8 +104,13 @@ class Diversions:
 
     def clear(self) -> None:
         """None goes any more."""
-        self.held.clear()
+        self.held = {slot: {} for slot in self.parked}
+        self.stray.clear()
+        self.redriving.clear()
+        self.dirty.clear()
         self.fresh.clear()
+        self.done.clear()
+        self.failed.clear()
 
 
 def is_last_attempt(part: Part, max_attempts: int) -> bool:

@@ -72,7 +72,7 @@ class Chunk:
 class Batch:
     """An entry that is more than one part, or was: what its parts share."""
 
-    __slots__ = ("bytes_held", "content", "parts", "position", "slots", "tail", "total")
+    __slots__ = ("bytes_held", "content", "foreign", "parts", "position", "slots", "tail", "total")
 
     def __init__(self, position: int, tail: bytes, total: int, slots: Sequence[int] | None = None) -> None:
         """`total` messages as the entry's metadata counts them, with the slot of each; parts are added by their maker.
@@ -89,6 +89,8 @@ class Batch:
         """What the entry costs until it is acknowledged: its bytes, its messages' slots, its parts, done or not."""
         self.content: object = None
         """Data of the opened batch for the code that cuts slices."""
+        self.foreign = False
+        """Whether it was read from another topic, and is to be acknowledged there: see `parking`."""
 
     def add(self, part: Part) -> None:
         """One more part."""

@@ -55,6 +55,8 @@ class SlotState(Enum):
     WINDOW_FULL = WaitReason.WINDOW_FULL.value
     RETRY_WAIT = WaitReason.RETRY_WAIT.value
     DEAD_LETTER = WaitReason.DEAD_LETTER.value
+    PARKED = WaitReason.PARKED.value
+    """Also while nothing waits: the slot's next message goes to the parking topic."""
     NO_PERMITS = WaitReason.NO_PERMITS.value
     NOT_READING = WaitReason.NOT_READING.value
     UNACKED_LIMIT = WaitReason.UNACKED_LIMIT.value
@@ -239,6 +241,8 @@ def _find(dispatcher: Dispatcher, slot: int, head: Part, now: float) -> _Finding
         messages = counted(dispatcher.in_transaction.count_of(slot), "message")
         name = dispatcher.holder_at(dispatcher.slots.holder(slot)).name
         awaited = f"the transaction must end in which {name} acknowledged {messages} of the slot"
+    elif reason is WaitReason.PARKED:
+        awaited = _redrive_wanted(dispatcher, slot)
     elif reason in _TIMED and taker is not None:
         then = "the interval ends" if reason is WaitReason.UNBLOCKING_INTERVAL else "the delay of its retry ends"
         awaited = f"nothing: it goes to {taker.name} in {_released_in_s(dispatcher, slot, now):.3f} s, when {then}"
@@ -247,7 +251,7 @@ def _find(dispatcher: Dispatcher, slot: int, head: Part, now: float) -> _Finding
 
 
 def _state(found: _Findings, *, waits: bool, upstream_backlog: bool) -> SlotState:
-    if waits or found.reason is WaitReason.NO_LEASE:
+    if waits or found.reason in {WaitReason.NO_LEASE, WaitReason.PARKED}:
         return SlotState(found.reason.value) if found.reason is not None else SlotState.FLOWING
     behind = upstream_backlog and not found.pending.deliveries
     return SlotState.UPSTREAM_BEHIND if behind else SlotState.FLOWING
@@ -391,7 +395,7 @@ def _released_in_s(dispatcher: Dispatcher, slot: int, now: float) -> float:
 def _receipt_wanted(dispatcher: Dispatcher, slot: int) -> str:
     """Of the first message on its way."""
     diversions = dispatcher.diversions
-    first = min(diversions.held[slot], key=topic_order)
+    first = min(diversions.held[slot].values(), key=topic_order)
     trouble = f"; it does not: {diversions.trouble}" if diversions.trouble else ""
     tries = counted(first.redeliveries, "attempt")
     return f"the dead letter topic must take {format_position(first.position)}, which had {tries}{trouble}"
@@ -400,6 +404,14 @@ def _receipt_wanted(dispatcher: Dispatcher, slot: int) -> str:
 def _lease_left_s(dispatcher: Dispatcher, worker: Worker | None, now: float) -> float | None:
     end = None if worker is None else lease_end(dispatcher, worker)
     return None if end is None else max(0.0, end - now)
+
+
+def _redrive_wanted(dispatcher: Dispatcher, slot: int) -> str:
+    diversions = dispatcher.diversions
+    if slot in diversions.redriving:
+        return "what is parked of the slot must be acknowledged first: it is being redriven, or dropped"
+    trouble = f"; the parking topic takes nothing: {diversions.trouble}" if diversions.trouble else ""
+    return f"an operator must redrive or drop what is parked of the slot; this goes behind it{trouble}"
 
 
 def _lease_wanted(dispatcher: Dispatcher, slot: int) -> str:

@@ -38,11 +38,18 @@ class KeyPolicy:
     """The longest pause; 0 is no bound."""
     dead_letter_after: int = 0
     """Attempts after which a message goes to the dead letter topic, see `diversions`; 0 is no bound."""
+    park_after: int = 0
+    """Attempts after which a key is parked, see `parking`; 0 is no bound. Not both."""
 
     @property
     def neutral(self) -> bool:
         """Whether it asks for nothing."""
-        return not self.window and not self.retry_delay_s and not self.dead_letter_after
+        return not self.window and not self.retry_delay_s and not self.max_attempts
+
+    @property
+    def max_attempts(self) -> int:
+        """Deliveries of a message, whatever follows; 0 is no bound."""
+        return self.dead_letter_after or self.park_after
 
     def retry_after_s(self, redeliveries: int) -> float:
         """The pause of a message that was given back so many times, this one included; at least once."""

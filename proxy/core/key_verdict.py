@@ -179,6 +179,14 @@ def _dead_letter(case: _Case) -> Verdict:
     return dead_letters_wait(case.dispatcher) or _other(case)
 
 
+def _parked(case: _Case) -> Verdict:
+    says = f"A message of hash slot {case.told.slot} has used its attempts, so the slot is parked."
+    advice = (
+        "Remove the cause, then deliver what is parked (keyline redrive), or delete it (keyline drop). This lists it:"
+    )
+    return case.verdict(says, advice, f"keyline parked {case.around.target}")
+
+
 def _paused(case: _Case) -> Verdict:
     return paused(case.around)
 
@@ -198,6 +206,7 @@ SLOTS: Final[dict[SlotState, Callable[[_Case], Verdict]]] = {
     SlotState.IN_TRANSACTION: _other,
     SlotState.RETRY_WAIT: _other,
     SlotState.DEAD_LETTER: _dead_letter,
+    SlotState.PARKED: _parked,
     SlotState.UNBLOCKING_INTERVAL: _other,
     SlotState.NO_PERMITS: _at_worker,
     SlotState.NOT_READING: _at_worker,

@@ -91,17 +91,19 @@ def discard_up_to(dispatcher: Dispatcher, position: int, now: float) -> int:
 
 
 def _drop_first(queue: deque[Part], position: int) -> list[Part]:
-    """Take out of a queue in topic order what lies at or below the position."""
+    """Take out of a queue in topic order what lies at or below the position, but for what came from elsewhere."""
     dropped: list[Part] = []
+    kept: list[Part] = []
     while queue and queue[0].position <= position:
-        dropped.append(queue.popleft())
+        part = queue.popleft()
+        (kept if part.batch is not None and part.batch.foreign else dropped).append(part)
+    queue.extendleft(reversed(kept))
     return dropped
 
 
 def _drop(dispatcher: Dispatcher, part: Part) -> bool:
     """Forget a part that waited; True if nothing is left of its entry."""
     dispatcher.chunked.give_up(part)
-    dispatcher.diversions.drop(part)
     dispatcher.diversions.drop(part)
     batch = part.batch
     if batch is None:

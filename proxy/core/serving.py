@@ -80,6 +80,8 @@ class Serving(Targets):
         entry = self.blocked.get(slot)
         if entry is None:
             return []
+        if slot in self.diversions.parked:
+            self.diversions.dirty[slot] = None
         freed: list[Part] = []
         room = self._room(slot)
         while entry.parts and self._fits(entry.parts[0], room) and self._target(slot, entry.parts[0]) is not None:
@@ -173,7 +175,7 @@ class Serving(Targets):
             if freed:  # it came when this stood here already: brokers send again what they have forgotten
                 insert_all(worker.ready, freed)
             return None
-        room = 0 if slot in self.retries.held or slot in self.diversions.held else self._room(slot)
+        room = 0 if slot in self.retries.held or self.diversions.holds(part) else self._room(slot)
         if not self._fits(part, room):
             insert_all(self._blocked_slot(slot).parts, (part,))
             return None

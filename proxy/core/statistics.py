@@ -97,6 +97,8 @@ class DispatcherStatistics:
     window_overshoots: int
     dead_letter_waits: int
     """Slots that wait until the dead letter topic has one of their messages."""
+    parked_slots: int
+    """Slots whose messages go to the parking topic."""
     last_sent_position: str | None
     individually_sent_positions: str
     oldest_wait_since: float | None
@@ -159,7 +161,8 @@ def dispatcher_statistics_steps(
         retry_waits=len(dispatcher.retries.held),
         in_transaction_messages=dispatcher.in_transaction.messages,
         window_overshoots=dispatcher.window_overshoots,
-        dead_letter_waits=len(dispatcher.diversions.held),
+        dead_letter_waits=len(dispatcher.diversions.held) - len(dispatcher.diversions.parked),
+        parked_slots=len(dispatcher.diversions.parked),
         last_sent_position=format_position(last_sent) if last_sent is not None else None,
         individually_sent_positions=format_ranges(ranges[:POSITIONS_LISTED_MAX]),
         oldest_wait_since=min((part.waits_since for part in dispatcher.waiting_parts()), default=None),

@@ -73,6 +73,8 @@ class DispatcherSummary:
     """Messages that the dead letter topic has."""
     dead_letter_waits: int
     """Slots that wait until it has one of theirs."""
+    parked_slots: int
+    """Slots whose messages go to the parking topic."""
     oldest_wait_since: float | None
     oldest_wait_slot: int
     """The slot that has waited so long; -1 if none waits."""
@@ -113,7 +115,8 @@ def dispatcher_summary(dispatcher: Dispatcher) -> DispatcherSummary:
         window_overshoots=dispatcher.window_overshoots,
         quarantined_workers=len(dispatcher.quarantined),
         dead_letters=dispatcher.diversions.messages_total,
-        dead_letter_waits=len(dispatcher.diversions.held),
+        dead_letter_waits=len(dispatcher.diversions.held) - len(dispatcher.diversions.parked),
+        parked_slots=len(dispatcher.diversions.parked),
         oldest_wait_since=None if oldest is None else oldest.waits_since,
         oldest_wait_slot=-1 if oldest is None else oldest.slot,
         totals=sum_of([dispatcher.departed, *map(totals_of, workers)]),

@@ -102,7 +102,7 @@ class Targets(DispatcherTables):
             holder = self.slots.holder(slot)
             if holder and (owner is None or holder != owner.index):
                 return None
-            if slot in self.unblocking.held or slot in self.diversions.held:
+            if slot in self.unblocking.held or (slot in self.diversions.held and self.diversions.holds(head)):
                 return None
             if self.by_slot and (slot in self.retries.held or self._room(slot) <= 0):
                 return None
@@ -123,7 +123,7 @@ class Targets(DispatcherTables):
         """Who needs the part, a chunk, to finish a message of which it holds the beginning, and may have it."""
         if self.leases is not None and not self.leases.covers(part.slot):
             return None
-        if part.slot in self.retries.held or part.slot in self.diversions.held:
+        if part.slot in self.retries.held or self.diversions.holds(part):
             return None
         worker = self.chunked.needed_by(part)
         if worker is None or not self.ordered or self.slots.holder(part.slot) == worker.index:
@@ -138,6 +138,8 @@ class Targets(DispatcherTables):
         if entry is None:
             entry = self.blocked[slot] = BlockedSlot()
             self.outstanding.bytes_held += BLOCKED_SLOT_BYTES
+        if slot in self.diversions.parked:
+            self.diversions.dirty[slot] = None
         return entry
 
     def forget_blocked(self, slot: int) -> None:
@@ -186,7 +188,7 @@ class Targets(DispatcherTables):
 
     def _why_without_target(self, slot: int, owner: Worker) -> WaitReason:
         if slot in self.diversions.held:
-            return WaitReason.DEAD_LETTER
+            return WaitReason.PARKED if slot in self.diversions.parked else WaitReason.DEAD_LETTER
         if slot in self.unblocking.held:
             return WaitReason.UNBLOCKING_INTERVAL
         if 0 < self.in_transaction.count_of(slot) == self.slots.count(slot):

@@ -77,7 +77,16 @@ def subscription_verdict(dispatcher: Dispatcher, checkup: Checkup, around: Surro
     )
     if verdict is None and dispatcher.quarantined:
         verdict = quarantined(dispatcher, around)
-    return verdict or _moving(dispatcher, checkup, around, now)
+    return verdict or _parked(dispatcher, around) or _moving(dispatcher, checkup, around, now)
+
+
+def _parked(dispatcher: Dispatcher, around: Surroundings) -> Verdict | None:
+    count = len(dispatcher.diversions.parked)
+    if not count:
+        return None
+    says = f"{counted(count, 'hash slot')} {'is' if count == 1 else 'are'} parked; the others are delivered."
+    advice = "Remove the cause, then redrive or drop what is parked. This lists it:"
+    return Verdict("parked", Urgency.WATCH, None, says, advice, f"keyline parked {around.target}")
 
 
 def _not_delivering(dispatcher: Dispatcher, around: Surroundings) -> Verdict | None:
@@ -113,8 +122,10 @@ def dead_letters_wait(dispatcher: Dispatcher) -> Verdict | None:
     if not diversions.trouble:
         return None
     slots = counted(len(diversions.held), "hash slot")
-    says = f"{slots} wait because the dead letter topic does not take their messages: {diversions.trouble}."
-    advice = "Look whether that topic can be reached and the gateway may publish to it; nothing is lost meanwhile."
+    says = f"{slots} wait because their messages cannot be published to another topic: {diversions.trouble}."
+    advice = (
+        "Look whether the dead letter or parking topic can be reached, and the gateway may use it; nothing is lost."
+    )
     return Verdict("dead_letter", Urgency.ACT, None, says, advice, None)
 
 

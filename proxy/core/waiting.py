@@ -48,6 +48,8 @@ class WaitReason(Enum):
     """A message of the slot was given back and is sent again after a pause: ends with it (`RetryWaits.due_at`)."""
     DEAD_LETTER = "dead_letter"
     """A message of the slot has used its attempts: ends when the dead letter topic has it (`Diversions`)."""
+    PARKED = "parked"
+    """Its key is parked: it goes to the parking topic, or waits behind what is redriven from there."""
     NO_PERMITS = "no_permits"
     """The owner granted no more: ends with its next FLOW."""
     NOT_READING = "not_reading"

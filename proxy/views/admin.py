@@ -28,6 +28,7 @@ from proxy.net.subscription.order_book import LimitsWanted
 from proxy.net.subscription.summary import surroundings_of
 from proxy.views.answers import connected_steps, is_of, ring_steps, standing
 from proxy.views.lookup import AdminLookup
+from proxy.views.parked import ParkedMessage, ParkedSlots, parked_messages, parked_slots
 from proxy.views.subscriptions import lease_of, subscription_statistics_steps, subscriptions_statistics_steps
 from proxy.views.values import ConnectedSubscription, DrainingPage, LimitsInForce, Ring, StandingOrders
 
@@ -148,6 +149,18 @@ class Admin(AdminLookup):
         state = self._find(key).state
         return stuck_steps(state.dispatcher, limit, key_of, state.now())
 
+    def parked(self, key: Key, limit: int) -> ParkedSlots:
+        """What is parked, slot by slot. Raises `NotFound`."""
+        found = self._find(key)
+        return parked_slots(found.lot, found.state.dispatcher.diversions.trouble, limit)
+
+    def parked_messages(
+        self, key: Key, *, message_key: bytes | None, slot: int | None, limit: int
+    ) -> tuple[ParkedMessage, ...]:
+        """The parked messages of a key's slot, in order. Raises `NotFound`, and `ClientError` for no slot."""
+        found = self._find(key)
+        return parked_messages(found.lot, self._slot(found, message_key, slot), limit)
+
     def preview_join(
         self, key: Key, name: str, sticky_ranges: Sequence[tuple[int, int]]
     ) -> Steps[preview.MembershipPreview]:
@@ -259,6 +272,19 @@ class Admin(AdminLookup):
         if not stands and (excluded or name not in subscription.state.dispatcher.quarantined):
             self._workers(subscription, name)
         return subscription.orders.exclude(name, excluded=excluded, by=by)
+
+    def take_out(
+        self, key: Key, *, message_key: bytes | None, slot: int | None, redrive: bool, by: str = ""
+    ) -> tuple[int, int]:
+        """Redrive or drop what is parked of a key's slot; the slot, and how many messages that are at present.
+
+        Raises `NotFound`, also if nothing of it is parked, and `ClientError` for a slot that cannot be.
+        """
+        found = self._find(key)
+        place = self._slot(found, message_key, slot)
+        if found.lot is None or place not in found.lot.parked_slots:
+            raise NotFound(f"hash slot {place} is not parked")
+        return place, found.orders.take_out(found.lot, place, redrive=redrive, by=by)
 
     def _to_order(self, key: Key, name: str, names: Callable[[Orders], set[str]], *, undo: bool) -> Subscription | None:
         """The subscription of a worker to order something; None if without one an order of it was undone.

@@ -368,7 +368,7 @@ def test_a_reload_is_an_order_too() -> None:
 
 @pytest.mark.parametrize(("method", "path", "body"), ORDERS)
 def test_every_order_has_a_test_here(method: str, path: str, body: object) -> None:
-    """Whatever is no GET is in the list above, a preview, or of groups, replicas or settings, which have their own."""
+    """What is no GET is in the list above, a preview, or has its own list: groups, replicas, settings, parked keys."""
     del body
     paths = AdminRig().app.openapi()["paths"]
     orders = {
@@ -378,7 +378,7 @@ def test_every_order_has_a_test_here(method: str, path: str, body: object) -> No
         if verb != "get"
         and not path.endswith("/preview/join")
         and not path.startswith(("/api/v1/groups/", "/api/v1/deployment/", "/api/v1/group-topics"))
-        and not path.endswith(("/owner", "/configuration/reload"))
+        and not path.endswith(("/owner", "/configuration/reload", "/parked/redrive", "/parked/drop"))
     }
     template = "/api/v1/subscriptions/{tenant}/{namespace}/{topic}/{subscription}"
     assert (method, template + path.replace("/a/", "/{worker}/")) in orders

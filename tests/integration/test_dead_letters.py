@@ -7,9 +7,10 @@ from collections.abc import Callable
 import pulsar
 import pytest
 
+from integration.gateway import KeylineGateway
 from integration.standalone import PulsarStandalone
 from proxy.cli.admin_client import AdminClient, subscription_path
-from tests.integration.clients import RECEIVE_MS
+from tests.integration.clients import RECEIVE_MS, available
 from tests.integration.conditions import eventually
 from tests.integration.conftest import StartGateway
 
@@ -54,5 +55,79 @@ def test_a_poisoned_message_goes_to_the_dead_letters_and_its_key_goes_on(
         return not told["outstanding_entries"] and not told["unconfirmed_acks"]
 
     eventually(all_acknowledged, "the broker has the acknowledgement of every message")
+    client.close()
+    direct.close()
+
+
+def worked(consumer: pulsar.Consumer, until: str, *, poisoned: str = "") -> list[str]:
+    """Payloads in the order in which they come, up to one; all but the poisoned one are acknowledged."""
+    seen: list[str] = []
+    while until not in seen:
+        message = consumer.receive(RECEIVE_MS)
+        seen.append(message.data().decode())
+        (consumer.negative_acknowledge if seen[-1] == poisoned else consumer.acknowledge)(message)
+    return seen
+
+
+@pytest.mark.slow
+@pytest.mark.broker
+@pytest.mark.parametrize("batching", [False, True], ids=["single", "batch"])
+def test_a_parked_key_is_redriven_in_order_also_by_the_next_gateway(
+    start_gateway: StartGateway, broker: PulsarStandalone, new_topic: NewTopic, *, batching: bool
+) -> None:
+    """The poisoned message and all later ones are parked; the next gateway knows; redriven they come first."""
+    settings = {"park_after": str(ATTEMPTS), "key_window": "1"}
+    first = start_gateway(broker, **settings)
+    topic = new_topic("parked")
+    direct = pulsar.Client(broker.service_url)
+
+    def consumed(gateway: KeylineGateway) -> tuple[pulsar.Client, pulsar.Consumer]:
+        client = pulsar.Client(gateway.service_url)
+        kind = pulsar.ConsumerType.KeyShared
+        return client, client.subscribe(topic, "s", consumer_type=kind, negative_ack_redelivery_delay_ms=50)
+
+    client, consumer = consumed(first)
+    producer = direct.create_producer(
+        topic, batching_enabled=batching, batching_type=pulsar.BatchingType.KeyBased, batching_max_publish_delay_ms=50
+    )
+
+    def send(key: str, *payloads: str) -> None:
+        for payload in payloads:
+            producer.send_async(payload.encode(), None, partition_key=key, properties={"own": payload})
+        producer.flush()
+
+    def parked(gateway: KeylineGateway, key: str = "k") -> list[str]:
+        path = subscription_path(topic, "s") + "/parked/messages"
+        found = AdminClient(gateway.admin_url).ask("GET", path, query={"key": key})
+        return [each["position"] for each in found]
+
+    send("k", "0", "1", "2")
+    send("other", "x")
+    send("k", "3")
+    assert {"0", "x"} <= set(worked(consumer, "x", poisoned="1"))
+
+    def refused_to_the_end() -> bool:
+        for message in available(consumer):
+            assert message.data() == b"1"
+            consumer.negative_acknowledge(message)
+        return len(parked(first)) == len("123")
+
+    eventually(refused_to_the_end, "three messages are parked")
+    send("k", "4")
+    eventually(lambda: len(parked(first)) == 4, "what comes later is parked behind them")
+    first.kill()
+    client.close()
+    second = start_gateway(broker, **settings)
+    client, consumer = consumed(second)
+    send("k", "5")
+    send("other", "y")
+    assert worked(consumer, "y") == ["y"]
+    eventually(lambda: len(parked(second)) == 5, "the next gateway parks on")
+    api = AdminClient(second.admin_url)
+    done = api.ask("POST", subscription_path(topic, "s") + "/parked/redrive", query={"key": "k"})
+    assert done["messages"] == 5
+    send("k", "6")
+    assert worked(consumer, "6") == ["1", "2", "3", "4", "5", "6"]
+    eventually(lambda: not api.ask("GET", subscription_path(topic, "s") + "/parked")["slots"], "nothing is parked")
     client.close()
     direct.close()

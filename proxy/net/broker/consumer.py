@@ -16,7 +16,7 @@ from proxy.wire.frames import encode_command
 from proxy.wire.metadata import peek, verify_checksum
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from proxy.core.positions import Position
     from proxy.net.ports import BrokerDirectory, BrokerLink
@@ -49,9 +49,16 @@ class GatewayConsumer:
         owner: ConsumerOwner,
         *,
         fetches: bool = True,
+        whole: bool = False,
+        permits: int = PERMITS,
     ) -> None:
-        """`subscribe` without its ids; `open` begins. One that does not fetch is there for its requests."""
+        """`subscribe` without its ids; `open` begins. One that does not fetch is there for its requests.
+
+        With `whole` the owner gets what stands before the payload, too. `permits` messages may be on their way.
+        """
         self._fetches = fetches
+        self._whole = whole
+        self._permits_most = permits
         self._subscribe = subscribe
         self._brokers = brokers
         self._owner = owner
@@ -105,6 +112,19 @@ class GatewayConsumer:
             lambda request_id: commands.unsubscribe(self._id, request_id), lambda reply: answered(_problem(reply))
         )
 
+    def fetch(self, *, fetches: bool) -> None:
+        """Stop asking for messages, only while ready, or go on; those that are on their way come."""
+        self._fetches = fetches
+        self._grant()
+
+    def acknowledge(self, positions: Sequence[Position], answered: Callable[[str | None], None]) -> None:
+        """Acknowledge these, only while ready; `answered` hears what was wrong, None if nothing."""
+        assert self._link is not None
+        ids = [unpack(position) for position in positions]
+        self._link.request(
+            lambda request_id: commands.ack(self._id, ids, request_id), lambda reply: answered(_problem(reply))
+        )
+
     def acknowledge_up_to(self, position: Position) -> None:
         """Acknowledge everything up to there, only while ready; the broker does not answer, and may not have heard."""
         assert self._link is not None
@@ -124,7 +144,9 @@ class GatewayConsumer:
             return
         self._permits -= 1
         self._grant()
-        self._owner.consumer_received(self, pack(head.ledger, head.entry), _payload(head.tail))
+        self._owner.consumer_received(
+            self, pack(head.ledger, head.entry), head.tail if self._whole else _payload(head.tail)
+        )
 
     def messages_end(self) -> None:
         """Each was passed on as it came."""
@@ -174,10 +196,11 @@ class GatewayConsumer:
         self._owner.consumer_ready(self)
 
     def _grant(self) -> None:
-        if self._fetches and self._permits <= PERMITS // 2:
+        most = self._permits_most
+        if self._fetches and self._permits <= most // 2:
             assert self._link is not None
-            self._link.send(commands.flow(self._id, PERMITS - self._permits))
-            self._permits = PERMITS
+            self._link.send(commands.flow(self._id, most - self._permits))
+            self._permits = most
 
     def _lose(self, reason: str) -> None:
         if self._over:

@@ -70,7 +70,8 @@ class GatewayProducer:
         self._unwanted = False
         self._link: BrokerLink | None = None
         self._id = 0
-        self._name = ""
+        self.name = ""
+        """As the broker gave it, once ready."""
         self._next_sequence_id = 0
 
     def open(self) -> GatewayProducer:
@@ -93,7 +94,7 @@ class GatewayProducer:
         assert self._link is not None
         sequence_id = self._next_sequence_id
         self._next_sequence_id += 1
-        tail = tail_of(message, self._name.encode(), sequence_id, int(self._clock.time() * 1_000))
+        tail = tail_of(message, self.name.encode(), sequence_id, int(self._clock.time() * 1_000))
         count, chunk = message.metadata.num_messages_in_batch, message.metadata.num_chunks_from_msg > 1
         self._link.send(commands.send(self._id, sequence_id, tail, count, chunk=chunk))
         return sequence_id
@@ -162,7 +163,7 @@ class GatewayProducer:
             self._lose(str(reply))
             return
         self.state = State.READY
-        self._name = reply.producer_success.producer_name
+        self.name = reply.producer_success.producer_name
         if self._unwanted:
             self.close()
         else:

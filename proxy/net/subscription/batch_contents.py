@@ -59,6 +59,8 @@ class BatchContents:
         Raises:
             WireError: it cannot be opened; not if it was once.
         """
+        if batch.foreign:
+            return batch.tail
         opened = batch.content
         if not isinstance(opened, OpenedBatch):
             opened = self._open(batch)

@@ -13,7 +13,8 @@ Source: design section 9.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final
+from collections import deque
+from typing import TYPE_CHECKING, ClassVar, Final
 from urllib.parse import quote
 
 import structlog
@@ -56,15 +57,18 @@ def topic_by_template(template: str, topic: str, subscription: str) -> str:
 class DeadLetters:
     """Of one subscription; implements `broker.producer.ProducerOwner`."""
 
-    def __init__(self, state: SubscriptionState, services: Services) -> None:
+    went: ClassVar[str] = "dead_letters"
+    """The event that tells which messages did."""
+
+    def __init__(self, state: SubscriptionState, services: Services, template: str = "") -> None:
         """Nothing is published, and no producer made, before the first dead letter."""
         self._state = state
         self._services = services
-        self.topic = topic_by_template(state.settings.dead_letter_topic, state.topic, state.name)
-        self._queue: dict[int, Part] = {}
-        """By object id, in order: what is to go and has no receipt."""
+        self.topic = topic_by_template(template or state.settings.dead_letter_topic, state.topic, state.name)
+        self._queue: deque[Part] = deque()
+        """What is to be published, in order."""
         self._unconfirmed: dict[int, Part] = {}
-        """By sequence id: those of the queue that are published."""
+        """What is published and has no receipt, by sequence id."""
         self._producer: GatewayProducer | None = None
         self._unpublishable = ""
         """Which message cannot be published ever, and why; the latest."""
@@ -74,10 +78,14 @@ class DeadLetters:
         self._pause: Timer | None = None
         self._receipt_due: Timer | None = None
 
+    def turn(self) -> None:
+        """The end of a turn of the subscription."""
+        if self._state.dispatcher.diversions.fresh:
+            self.flush()
+
     def flush(self) -> None:
         """Send what the dispatcher gave up in this turn."""
-        for part in self._state.dispatcher.diversions.take_fresh():
-            self._queue[id(part)] = part
+        self._queue += self._state.dispatcher.diversions.take_fresh()
         self._go_on()
 
     def close(self) -> None:
@@ -105,12 +113,12 @@ class DeadLetters:
         diversions = self._state.dispatcher.diversions
         diversions.trouble = self._unpublishable
         self._watch()
-        if self._queue.pop(id(part), None) is not None and diversions.has(part):
+        if diversions.has(part):
             if not self._arrived:
                 self._state.clock.call_soon(self._tell)
             self._arrived.append(part)
-            arrived(self._state.dispatcher, part, self._state.now())
-            self._state.schedule_flush()
+            self._has(part)
+            self._arrive(part)
         self._go_on()
 
     def producer_lost(self, producer: GatewayProducer, reason: str) -> None:
@@ -127,23 +135,26 @@ class DeadLetters:
             return
         if self._producer is None:
             if self._pause is None:
-                mode = pb.ProducerAccessMode.Shared
-                services = self._services
-                self._producer = GatewayProducer(self.topic, mode, services.brokers, services.clock, self).open()
+                self._make_producer()
             return
         if self._producer.state is not State.READY:
             return
-        published = {id(part) for part in self._unconfirmed.values()}
         diversions = self._state.dispatcher.diversions
-        for number, part in list(self._queue.items()):
-            if len(self._unconfirmed) >= UNCONFIRMED_MAX:
-                break
-            if not diversions.has(part):
-                del self._queue[number]
-            elif number not in published and (message := self._message(part)) is not None:
+        while self._queue and len(self._unconfirmed) < UNCONFIRMED_MAX and self._has_room():
+            part = self._queue.popleft()
+            if diversions.has(part) and (message := self._message(part)) is not None:
                 self._unconfirmed[self._producer.publish(message)] = part
         if self._receipt_due is None:
             self._watch()
+
+    def _has_room(self) -> bool:
+        """Whether the topic may have more."""
+        return True
+
+    def _make_producer(self) -> None:
+        services = self._services
+        mode = pb.ProducerAccessMode.Shared
+        self._producer = GatewayProducer(self.topic, mode, services.brokers, services.clock, self).open()
 
     def _message(self, part: Part) -> Published | None:
         """What is published of it; None if it cannot be, and waits."""
@@ -157,22 +168,34 @@ class DeadLetters:
         except WireError as error:
             self._refuse(part, str(error))
             return None
-        with_properties(message.metadata, origin_properties(state.topic, state.name, _origin(part, state.topic)))
+        with_properties(message.metadata, self._properties(part, tail))
         size = message.metadata.ByteSize() + len(message.payload)
         if size > len(part.tail) + PLACE_BYTES:
             self._refuse(part, f"alone it has {size} bytes, its batch has {len(part.tail)}")
             return None
         return message
 
+    def _properties(self, part: Part, tail: bytes) -> dict[str, str]:
+        """What is added to those that the message has; `tail` is its own."""
+        del tail
+        return origin_properties(self._state.topic, self._state.name, _origin(part, self._state.topic))
+
+    def _arrive(self, part: Part) -> None:
+        arrived(self._state.dispatcher, part, self._state.now())
+        self._state.schedule_flush()
+
+    def _has(self, part: Part) -> None:
+        """The topic has it; called before it is acknowledged."""
+
     def _refuse(self, part: Part, reason: str) -> None:
         """It cannot be published, ever: its key waits, until an operator lets the subscription skip it."""
-        del self._queue[id(part)]
         place = _origin(part, self._state.topic)
         self._unpublishable = f"{place} cannot be published: {reason}"
         self._state.dispatcher.diversions.trouble = self._unpublishable
         log.error("dead letter not publishable", topic=self.topic, message=place, reason=reason)
 
     def _failed(self, reason: str) -> None:
+        self._queue.extendleft(reversed(self._unconfirmed.values()))
         self._unconfirmed.clear()
         self._stop_timers()
         state = self._state
@@ -180,8 +203,8 @@ class DeadLetters:
         if not diversions.trouble and self._queue:
             log.warning("dead letter topic unavailable", topic=self.topic, reason=reason, waiting=len(self._queue))
             facts = {"dead_letter_topic": self.topic, "messages_count": len(self._queue), "reason": reason}
-            state.happened("dead_letters_wait", **facts)
-        diversions.trouble = reason
+            state.happened(f"{self.went}_wait", **facts)
+        diversions.trouble = reason if self._queue else self._unpublishable
         settings = state.settings
         delay_ms = settings.reconnect_backoff_initial_ms * 2 ** min(self._failures, 20)
         self._failures += 1
@@ -221,7 +244,7 @@ class DeadLetters:
             for part in parts[:LISTED_MAX]
         ]
         facts = {"dead_letter_topic": self.topic, "messages_count": len(parts), "messages": listed}
-        self._state.happened("dead_letters", **facts)
+        self._state.happened(self.went, **facts)
 
 
 def _origin(part: Part, topic: str) -> str:

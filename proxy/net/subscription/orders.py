@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from proxy.net.subscription.ack_leases import AckLeases
     from proxy.net.subscription.membership import Membership
     from proxy.net.subscription.order_book import LimitsWanted, Orders
+    from proxy.net.subscription.parking import ParkingLot
     from proxy.net.subscription.quarantines import Quarantines
     from proxy.net.subscription.services import Services
     from proxy.net.subscription.settings import SubscriptionSettings
@@ -104,6 +105,11 @@ class OperatorOrders:
             return self._membership.close_all(name, "excluded by an operator")
         self._quarantines.release(name)
         return self._membership.readmit(name)
+
+    def take_out(self, lot: ParkingLot, slot: int, *, redrive: bool, by: str = "") -> int:
+        """Redrive or drop what is parked of a slot; how many messages that are at present."""
+        self._tell("redrive" if redrive else "drop", by, slot=slot)
+        return lot.order(slot, redrive=redrive)
 
     def change_mode(self, mode: OrderingMode, *, by: str = "") -> None:
         """Order by another mode from now on.

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from proxy.core.key_policy import KeyPolicy
 from proxy.core.upstream_window import look_ahead_messages
-from proxy.key_policies import DEAD_LETTER_TOPIC
+from proxy.key_policies import DEAD_LETTER_TOPIC, PARKING_TOPIC
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +35,8 @@ class SubscriptionSettings:
     ack_lease_ms: int = 0
     quarantine_after: int = 0
     quarantine_ms: int = 300_000
+    park_after: int = 0
+    parking_topic: str = PARKING_TOPIC
     key_policies: tuple[str, ...] = ()
     """Rules for some subscriptions, see `proxy.key_policies`."""
     look_ahead_messages_per_worker: int = 2_000
@@ -57,7 +59,8 @@ class SubscriptionSettings:
             retry_delay_s=self.retry_delay_ms / 1_000,
             retry_multiplier=self.retry_multiplier,
             retry_delay_max_s=self.retry_delay_max_ms / 1_000,
-            dead_letter_after=self.dead_letter_after,
+            dead_letter_after=0 if self.park_after else self.dead_letter_after,
+            park_after=self.park_after,
         )
 
     def look_ahead_messages(self, workers: int) -> int:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from proxy.core import policy_change
 from proxy.core.dispatcher import Dispatcher, HandOver, OrderingMode
-from proxy.errors import UpstreamUnavailable
+from proxy.errors import ClientError, UpstreamUnavailable
 from proxy.net.events import RecorderAndTracer
 from proxy.net.subscription.acks import UpstreamAcks
 from proxy.net.subscription.batch_contents import BatchContents
@@ -99,6 +99,11 @@ class SubscriptionState:
         """As the configuration and the first worker have it; an operator may have ordered other limits since."""
         self.numbers_asked = numbers_asked(command)
         self.settings = orders.limits.applied(self.asked)
+        if streamed and self.settings.park_after:
+            raise ClientError(
+                "park_after is not for a subscription that a group of replicas shares: each key's messages are parked "
+                "and redriven in one place; let one replica own the subscription, or set dead_letter_after"
+            )
         if orders.mode is not None and self.policy.mode is not OrderingMode.UNORDERED:
             self.policy = replace(self.policy, mode=orders.mode)
         self.counters = Counters()
@@ -167,6 +172,9 @@ class SubscriptionState:
 
     def change_settings(self, settings: SubscriptionSettings) -> None:
         """Other limits from now on; what is there already beyond one stays and is not added to."""
+        if bool(settings.park_after) != bool(self.settings.park_after):
+            # What is parked is read before the first worker is let in: so parking begins and ends with a subscription.
+            settings = replace(settings, park_after=self.settings.park_after)
         self.settings = settings
         if self.dispatcher.ordered and settings.key_policy() != self.dispatcher.policy:
             policy_change.change_key_policy(self.dispatcher, settings.key_policy(), self.now())

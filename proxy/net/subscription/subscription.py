@@ -18,6 +18,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from proxy.core.hash_ranges import HashRange
+from proxy.errors import UpstreamUnavailable
 from proxy.net.subscription.ack_leases import AckLeases
 from proxy.net.subscription.admission import Admission
 from proxy.net.subscription.closing import Closing
@@ -25,6 +26,7 @@ from proxy.net.subscription.dead_letters import DeadLetters
 from proxy.net.subscription.membership import Membership
 from proxy.net.subscription.orders import OperatorOrders
 from proxy.net.subscription.outbox import Outbox
+from proxy.net.subscription.parking import ParkingLot
 from proxy.net.subscription.policy import is_migrating
 from proxy.net.subscription.quarantines import Quarantines
 from proxy.net.subscription.requests import SubscriptionRequests
@@ -36,7 +38,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from proxy.core.worker import Worker
-    from proxy.errors import UpstreamUnavailable
     from proxy.net.ports import Timer
     from proxy.net.subscription.services import Services
     from proxy.net.subscription.upstream_consumers import StreamListener
@@ -90,7 +91,9 @@ class Subscription:
         self.subscribers = self.membership.subscribers
         self.requests = SubscriptionRequests(state, self.consumers, self)
         self.admission = Admission(state, services, self.consumers, self.membership, self.requests, self, command)
-        self.dead_letters = DeadLetters(state, services)
+        self.lot = ParkingLot(state, services, self._lot_failed) if state.dispatcher.policy.park_after else None
+        """Where keys are parked, if that is wanted."""
+        self.dead_letters = self.lot or DeadLetters(state, services)
         self.quarantines = Quarantines(state, services, self.membership)
         self.membership.shut_out_changed = self.quarantines.look_again
         self.ack_leases = AckLeases(state, self.membership, self.quarantines)
@@ -105,6 +108,7 @@ class Subscription:
             template = subscribe(command, state.settings.replica_name)
             self._whole = UpstreamConsumer(state, services, self.consumers, self, template, WHOLE, self)
         self.assignment = new_assignment(self) if streamed and new_assignment is not None else None
+        self._lot_opens = False
         self._flush_due = False
         self._wake_up: Timer | None = None
         """Goes off when slots that wait for a time are to be released; None where none does."""
@@ -217,7 +221,17 @@ class Subscription:
     def stream_opened(self, stream: int) -> None:
         """The one consumer of an ordinary subscription stands: let the first workers in."""
         assert stream == WHOLE
-        self.admission.admit()
+        if self.lot is None or self.lot.is_open:
+            self.admission.admit()
+        elif not self._lot_opens:
+            self._lot_opens = True
+            self.lot.open(self.admission.admit)
+
+    def _lot_failed(self, reason: str) -> None:
+        """What is parked cannot be known, so nothing may be delivered."""
+        if not self.state.ended:
+            self.disconnect_workers(UpstreamUnavailable(reason))
+            self.end()
 
     def stream_refused(self, stream: int, error: Exception) -> None:
         """The broker does not let us: the workers that asked get its words."""
@@ -268,7 +282,7 @@ class Subscription:
             # By any: the broker finds whose the entries are.
             self._acks.flush(first.upstream.link, first.upstream.consumer_id)
             state.transactions.flush(first.upstream.link, first.upstream.consumer_id, first.window.outstanding)
-        if dispatcher.hand_overs or dispatcher.comebacks or dispatcher.endings:
+        if dispatcher.hand_overs or dispatcher.comebacks or dispatcher.endings or dispatcher.diversions.parked:
             self._tell_watchers()
         held = dispatcher.outstanding.bytes_held + self.consumers.queued_bytes
         if held != self._bytes_reported:
@@ -283,10 +297,9 @@ class Subscription:
             self._wake_in_time()
 
     def _tell_watchers(self) -> None:
-        """What came back is told of, and goes to the dead letters if it did for the last time."""
+        """What came back is told of, and goes to another topic if it did for the last time."""
         self.state.tell_watchers()
-        if self._dispatcher.diversions.fresh:
-            self.dead_letters.flush()
+        self.dead_letters.turn()
 
     def _wake_in_time(self) -> None:
         """Set the timer for what is due first."""

@@ -1,0 +1,170 @@
+"""Parked keys: a poisoned message and every later one of its slot go to a parking topic, in order, until it is empty.
+
+Problem: what follows a poisoned message may not be worked on before it, and must not hold up the others. Rules kept:
+
+- Into the lot: everything of the slot, in topic order and one message at a time, once no worker has any of it. Each
+  entry is acknowledged behind the receipt of its copy, as with dead letters (`diversions`).
+- Out of it: what is redriven is delivered under the position that it had, so before all that is newer; it is
+  acknowledged in the parking topic (`Batch.foreign`) and is not outstanding here. What comes of the slot meanwhile
+  waits. When the lot has nothing more of it, the slot goes on.
+- If something that is redriven uses its attempts again, the rest stays in the lot and the slot is parked as before.
+
+So at every moment what the parking topic has of a slot is older than what the original topic has of it, and the slot is
+parked as long as there is any: whoever reads the parking topic knows which slots are parked.
+
+Functions of a dispatcher's state.
+
+Source: design section 9.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from proxy.core.entry import PART_BYTES, Batch, Part, batch_of, split
+from proxy.core.waiting import insert_all
+
+if TYPE_CHECKING:
+    from collections import deque
+
+    from proxy.core.dispatcher import Dispatcher
+    from proxy.core.entry import Chunk
+
+
+def give_up(dispatcher: Dispatcher, part: Part) -> None:
+    """A part that came back has used its attempts; the caller places it."""
+    diversions = dispatcher.diversions
+    if part.batch is not None and part.batch.foreign:
+        diversions.redriving.discard(part.slot)
+        diversions.stray.add(part.slot)
+        diversions.failed[part.slot] = None
+    elif dispatcher.policy.dead_letter_after:
+        diversions.add(part)
+    else:
+        mark(dispatcher, part.slot)
+
+
+def mark(dispatcher: Dispatcher, slot: int) -> None:
+    """The slot is parked: nothing of it is delivered, and what waits goes."""
+    diversions = dispatcher.diversions
+    diversions.parked.add(slot)
+    diversions.held.setdefault(slot, {})
+    diversions.stray.add(slot)
+    diversions.dirty[slot] = None
+
+
+def collect(dispatcher: Dispatcher, now: float) -> None:
+    """Find what is to go, of slots of which something came: it is `Diversions.fresh` then."""
+    diversions = dispatcher.diversions
+    dirty, diversions.dirty = diversions.dirty, {}
+    for slot in dirty:
+        if slot not in diversions.parked or slot in diversions.redriving:
+            continue
+        if slot in diversions.stray:
+            _gather(dispatcher, slot, now)
+        _leave_in_lot(dispatcher, slot)
+        entry = dispatcher.blocked.get(slot)
+        if entry is None or dispatcher.slots.holder(slot):
+            continue  # a worker may give something back that goes before these
+        for part in _new_of(entry.parts, diversions.held[slot]):
+            for piece in _pieces_of(dispatcher, part, entry.parts):
+                diversions.add(piece)
+
+
+def begin_redrive(dispatcher: Dispatcher, slot: int) -> None:
+    """What comes of the slot waits from now on; what is on its way to the lot arrives there yet."""
+    assert slot in dispatcher.diversions.parked
+    dispatcher.diversions.redriving.add(slot)
+
+
+def feed(dispatcher: Dispatcher, part: Part, now: float) -> None:
+    """Deliver what was parked, a part that `restored` made: in the order of the lot, and before what is newer."""
+    batch = part.batch
+    assert batch is not None
+    assert batch.foreign
+    dispatcher.outstanding.bytes_held += batch.bytes_held
+    dispatcher.waiting_messages += part.count
+    dispatcher.place((part,), now)
+    dispatcher.settle((part.slot,), now)
+
+
+def release(dispatcher: Dispatcher, slot: int, now: float) -> None:
+    """Nothing of the slot is in the lot: it goes on, with what waits."""
+    diversions = dispatcher.diversions
+    diversions.parked.discard(slot)
+    diversions.redriving.discard(slot)
+    diversions.dirty.pop(slot, None)
+    if not diversions.held[slot]:
+        del diversions.held[slot]
+    dispatcher.settle((slot,), now)
+
+
+def restored(
+    position: int, index: int | None, count: int, slot: int, tail: bytes, now: float, chunk: Chunk | None
+) -> Part:
+    """A message as it was parked: by its former position, and its index in its batch if it was in one."""
+    batch = Batch(position, tail, count)
+    batch.foreign = True
+    part = Part(position, slot, count, tail, 0, now)
+    part.batch = batch
+    part.chunk = chunk
+    part.opaque = count > 1
+    if index is not None:
+        part.indexes = (index,)
+    batch.add(part)
+    return part
+
+
+def _gather(dispatcher: Dispatcher, slot: int, now: float) -> None:
+    """What waits for its worker's permits waits with the rest of the slot."""
+    diversions = dispatcher.diversions
+    diversions.stray.discard(slot)
+    for worker in dispatcher.workers.values():
+        moved = [part for part in worker.ready if part.slot == slot]
+        if moved:
+            kept = [part for part in worker.ready if part.slot != slot]
+            worker.ready.clear()
+            worker.ready.extend(kept)
+            dispatcher.place(moved, now)
+    diversions.dirty.pop(slot, None)
+
+
+def _leave_in_lot(dispatcher: Dispatcher, slot: int) -> None:
+    """What was redriven and waits again, first of its slot, is in the lot still, and is not to be delivered now."""
+    entry = dispatcher.blocked.get(slot)
+    if entry is None:
+        return
+    parts = entry.parts
+    while parts and (batch := parts[0].batch) is not None and batch.foreign:
+        part = parts.popleft()
+        dispatcher.waiting_messages -= part.count
+        dispatcher.outstanding.bytes_held -= batch.bytes_held
+        dispatcher.chunked.give_up(part)
+    if not parts:
+        dispatcher.forget_blocked(slot)
+
+
+def _new_of(parts: deque[Part], held: dict[int, Part]) -> list[Part]:
+    """Those that do not go yet, in order; most are the last, and thousands may stand before them."""
+    count = len(parts) - len(held)
+    found: list[Part] = []
+    for part in reversed(parts):
+        if len(found) >= count:
+            break
+        if id(part) not in held:
+            found.append(part)
+    found.reverse()
+    return found
+
+
+def _pieces_of(dispatcher: Dispatcher, part: Part, parts: deque[Part]) -> list[Part]:
+    """Its messages, each alone if it has several: so each can be redriven alone."""
+    if part.count == 1 or not part.divisible:
+        return [part]
+    if part.batch is None:
+        dispatcher.outstanding.replace(part.position, batch_of(part))
+    parts.remove(part)
+    pieces = split(part, [(index,) for index in part.message_indexes()])
+    dispatcher.outstanding.grew(PART_BYTES * (len(pieces) - 1))
+    insert_all(parts, pieces)
+    return pieces

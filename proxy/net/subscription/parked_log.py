@@ -1,0 +1,160 @@
+"""What the parking topic has of a subscription: an index, read when the subscription begins and kept up to date.
+
+The parking topic is the only record of what is parked: messages that its one subscription has not acknowledged. Its
+consumer is exclusive, so that two gateways never believe that they own the lot. It reads everything there is once, up
+to a mark that it publishes itself: a topic's last message may be acknowledged, and would never come. Contents are not
+kept: a redrive reads them again (`redrive`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from proxy.net.broker.consumer import GatewayConsumer
+from proxy.wire import pulsar_pb2 as pb
+from proxy.wire.parked import Parked, mark_of, read
+
+if TYPE_CHECKING:
+    from proxy.core.positions import Position
+    from proxy.net.ports import BrokerDirectory, Clock, Timer
+
+SUBSCRIPTION: Final = "keyline-parked"
+RETRY_S: Final = 1.0
+
+
+class ParkedLog:
+    """Implements `broker.consumer.ConsumerOwner`."""
+
+    def __init__(
+        self,
+        topic: str,
+        brokers: BrokerDirectory,
+        clock: Clock,
+        slot_of: Callable[[int], int],
+        marked: Callable[[str], None],
+        changed: Callable[[], None],
+        failed: Callable[[str], None],
+    ) -> None:
+        """`marked` hears the name of each mark, `changed` that something came or is acknowledged."""
+        self._topic = topic
+        self._brokers = brokers
+        self._clock = clock
+        self._slot_of = slot_of
+        self._marked = marked
+        self._changed = changed
+        self._failed = failed
+        self.slots: dict[int, dict[Position, Parked]] = {}
+        """By slot, in the order in which they were parked."""
+        self.origins: set[tuple[int, int | None]] = set()
+        """Entry and index of what is parked."""
+        self.count = 0
+        self._slot_at: dict[Position, int] = {}
+        self._to_acknowledge: dict[Position, None] = {}
+        self._consumer: GatewayConsumer | None = None
+        self.news = False
+        """Whether something came since the owner looked."""
+        self.ready = False
+        """Whether its consumer stands."""
+        self._timer: Timer | None = None
+        self._over = False
+
+    def open(self) -> None:
+        """Begin, or begin again."""
+        self._timer = None
+        subscribe = pb.CommandSubscribe(
+            topic=self._topic,
+            subscription=SUBSCRIPTION,
+            subType=pb.CommandSubscribe.Exclusive,
+            initialPosition=pb.CommandSubscribe.Earliest,
+        )
+        self._consumer = GatewayConsumer(subscribe, self._brokers, self, whole=True).open()
+
+    def close(self) -> None:
+        """It is read no more."""
+        self._over, self.ready = True, False
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._consumer is not None:
+            self._consumer.close()
+
+    def is_leaving(self, position: Position) -> bool:
+        """Whether its acknowledgement is on its way."""
+        return position in self._to_acknowledge
+
+    def acknowledge(self, position: Position) -> None:
+        """It is parked no more, once the broker knows."""
+        self._to_acknowledge[position] = None
+        if self.ready:
+            self._send((position,))
+
+    # ---- ConsumerOwner
+
+    def consumer_ready(self, consumer: GatewayConsumer) -> None:
+        """As it says."""
+        del consumer
+        self.ready = True
+        if self._to_acknowledge:
+            self._send(tuple(self._to_acknowledge))
+        self._changed()
+
+    def consumer_received(self, consumer: GatewayConsumer, position: Position, payload: bytes) -> None:
+        """As it says; `payload` is the whole message."""
+        del consumer
+        if position in self._slot_at:
+            return
+        parked = read(payload)
+        if parked is None:
+            name = mark_of(payload)
+            if name is not None:
+                self.acknowledge(position)
+                self._marked(name)
+            return
+        if (parked.position, parked.place) in self.origins:
+            self.acknowledge(position)  # its receipt was lost, and it was published again
+            return
+        slot = self._slot_of(parked.hashed)
+        self._slot_at[position] = slot
+        self.slots.setdefault(slot, {})[position] = parked
+        self.origins.add((parked.position, parked.place))
+        self.count += 1
+        self.news = True
+        self._changed()
+
+    def consumer_lost(self, consumer: GatewayConsumer, reason: str) -> None:
+        """As it says: again, after a pause."""
+        del consumer
+        self.ready = False
+        self._failed(reason)
+        if not self._over:
+            self._timer = self._clock.call_later(RETRY_S, self.open)
+
+    # ---- within
+
+    def _send(self, positions: tuple[Position, ...]) -> None:
+        assert self._consumer is not None
+
+        def answered(problem: str | None) -> None:
+            if problem is None:
+                self._acknowledged(positions)
+            else:
+                self._clock.call_later(RETRY_S, self._send_again)
+
+        self._consumer.acknowledge(positions, answered)
+
+    def _send_again(self) -> None:
+        if self.ready and self._to_acknowledge and not self._over:
+            self._send(tuple(self._to_acknowledge))
+
+    def _acknowledged(self, positions: tuple[Position, ...]) -> None:
+        for position in positions:
+            self._to_acknowledge.pop(position, None)
+            slot = self._slot_at.pop(position, None)
+            if slot is None:
+                continue
+            parked = self.slots[slot].pop(position)
+            self.origins.discard((parked.position, parked.place))
+            self.count -= 1
+            if not self.slots[slot]:
+                del self.slots[slot]
+        self._changed()

@@ -1,0 +1,292 @@
+"""The parking lot of a subscription: keys that are parked, and the way in and out of it (`proxy.core.parking`).
+
+Messages go in as dead letters do, by a producer, each acknowledged behind its receipt. What is in it tells the parking
+topic (`parked_log`), which is read before the first worker is let in: so a gateway that was killed, or another replica,
+knows which keys are parked before it delivers anything.
+
+An order, redrive or drop, takes a slot's messages out. From then on nothing of the slot goes in. When what was on its
+way has arrived and no worker has anything of the slot, its messages are delivered in order, or acknowledged; each is
+acknowledged in the parking topic, and when the broker has confirmed the last, the slot goes on. If the gateway ends in
+between, the rest is still parked.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar, Final
+
+from proxy.core import parking
+from proxy.core.entry import Chunk
+from proxy.core.sticky_key import murmur31
+from proxy.net.subscription.dead_letters import DeadLetters
+from proxy.net.subscription.parked_log import ParkedLog
+from proxy.net.subscription.redrive import Redrive
+from proxy.wire.dead_letters import Published
+from proxy.wire.metadata import peek_key
+from proxy.wire.parked import Parked, keep, mark, read, restored_tail
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from proxy.core.entry import Batch, Part
+    from proxy.core.positions import Position
+    from proxy.net.broker.producer import GatewayProducer
+    from proxy.net.subscription.services import Services
+    from proxy.net.subscription.state import SubscriptionState
+
+PARKED_MAX: Final = 100_000
+"""Messages in one subscription's lot, some 500 bytes each here; then its keys wait."""
+
+
+class ParkingLot(DeadLetters):
+    """Of one subscription."""
+
+    went: ClassVar[str] = "parked"
+
+    def __init__(self, state: SubscriptionState, services: Services, failed: Callable[[str], None]) -> None:
+        """`open` begins; `failed` hears why it does not, until it is open."""
+        super().__init__(state, services, state.settings.parking_topic)
+        self._on_failure = failed
+        self._opened: Callable[[], None] | None = None
+        self.is_open = False
+        self._mark = ""
+        """Up to which message the log is read first: the producer's name, which a broker gives no other."""
+        slot_of = state.dispatcher.selector.slot
+        self.log = ParkedLog(
+            self.topic, services.brokers, state.clock, slot_of, self._marked, self._log_changed, self._log_failed
+        )
+        self._log_trouble = ""
+        """Why the log could not be read last; empty while it is."""
+        self._coming: dict[tuple[int, int | None], int] = {}
+        """Slot of what has its receipt and was not read yet, by entry and index."""
+        self._orders: dict[int, bool] = {}
+        """Slots that are taken out, and whether they are redriven."""
+        self._redrives: dict[int, Redrive] = {}
+        self._fed: dict[int, tuple[int, Position, Batch]] = {}
+        """By its object id, what was handed on: its slot, and where it is in the log."""
+
+    def open(self, opened: Callable[[], None]) -> None:
+        """Read what is parked, then call `opened`, once."""
+        self._opened = opened
+        self.log.open()
+        self._make_producer()
+
+    def close(self) -> None:
+        """As for dead letters; what is parked stays so."""
+        super().close()
+        self.log.close()
+        for redrive in self._redrives.values():
+            redrive.close()
+
+    def order(self, slot: int, *, redrive: bool) -> int:
+        """Take a slot out: deliver what is parked of it, or delete it. Returns how many messages that are by now."""
+        self.turn()
+        if slot in self._state.dispatcher.diversions.parked:
+            self._orders[slot] = redrive
+            parking.begin_redrive(self._state.dispatcher, slot)
+            self._state.schedule_flush()
+        return len(self.log.slots.get(slot, ()))
+
+    @property
+    def parked_slots(self) -> set[int]:
+        """Those that are parked, to be read."""
+        return self._state.dispatcher.diversions.parked
+
+    def state_of(self, slot: int) -> str:
+        """In a word."""
+        order = self._orders.get(slot)
+        return "parked" if order is None else "redriving" if order else "dropping"
+
+    def turn(self) -> None:
+        """The end of a turn of the subscription: what is to go in goes, what came out is acknowledged."""
+        dispatcher = self._state.dispatcher
+        diversions = dispatcher.diversions
+        if diversions.done:
+            done, diversions.done = diversions.done, []
+            for batch in done:
+                self._acknowledged(batch)
+        if self.log.news:
+            self._look_at_log()
+        if self._orders:
+            self._give_up_orders()
+        if diversions.dirty:
+            parking.collect(dispatcher, self._state.now())
+        if self._fed:
+            self._forget_returned()
+        for slot in list(self._orders):
+            self._carry_out(slot)
+        if diversions.fresh or self._queue:
+            self.flush()
+        if dispatcher.touched:
+            self._state.schedule_flush()
+
+    # ---- opening
+
+    def producer_ready(self, producer: GatewayProducer) -> None:
+        """As it says."""
+        if not self.is_open:
+            self._mark = producer.name
+            producer.publish(Published(mark(self._mark), b""))
+        super().producer_ready(producer)
+
+    def producer_lost(self, producer: GatewayProducer, reason: str) -> None:
+        """As it says."""
+        super().producer_lost(producer, reason)
+        self._failed_to_open(reason)
+
+    def _log_failed(self, reason: str) -> None:
+        self._state.dispatcher.diversions.trouble = self._log_trouble = reason
+        for slot in list(self._redrives):
+            self._redrives.pop(slot).close()
+        self._failed_to_open(reason)
+
+    def _log_changed(self) -> None:
+        diversions = self._state.dispatcher.diversions
+        if self.log.ready and self._log_trouble:
+            if diversions.trouble == self._log_trouble:
+                diversions.trouble = self._unpublishable
+            self._log_trouble = ""
+        self._state.schedule_flush()
+
+    def _failed_to_open(self, reason: str) -> None:
+        if not self.is_open:
+            self._on_failure(f"the parking topic {self.topic} cannot be used: {reason}")
+
+    def _marked(self, name: str) -> None:
+        if name != self._mark or self.is_open:
+            return
+        self.is_open = True
+        self.turn()
+        if self._opened is not None:
+            self._opened()
+
+    # ---- in
+
+    def _properties(self, part: Part, tail: bytes) -> dict[str, str]:
+        """As for dead letters, which see; what is kept besides is added by `_message`."""
+        del part, tail
+        return {}
+
+    def _message(self, part: Part) -> Published | None:
+        """As for dead letters; what is there already is acknowledged only."""
+        origin = _origin_of(part)
+        if origin in self.log.origins or origin in self._coming:
+            self._state.clock.call_soon(lambda: self._arrive(part))
+            return None
+        message = super()._message(part)
+        if message is not None:
+            tail = part.tail
+            if part.indexes is not None and part.batch is not None:
+                tail = self._state.contents.piece(part.batch, part.indexes)
+            metadata, key, _ = peek_key(tail)
+            keep(message.metadata, origin, murmur31(key), part.redeliveries, metadata.schema_version)
+        return message
+
+    def _has_room(self) -> bool:
+        has_room = self.log.count + len(self._coming) < PARKED_MAX
+        if not has_room:
+            self._state.dispatcher.diversions.trouble = f"it has {PARKED_MAX:,} messages, as many as it may"
+        return has_room
+
+    def _has(self, part: Part) -> None:
+        """It will be read."""
+        origin = _origin_of(part)
+        if origin not in self.log.origins:
+            self._coming[origin] = part.slot
+
+    # ---- out
+
+    def _look_at_log(self) -> None:
+        """What was read is parked."""
+        self.log.news = False
+        for origin in [origin for origin in self._coming if origin in self.log.origins]:
+            del self._coming[origin]
+        parked = self._state.dispatcher.diversions.parked
+        for slot in [slot for slot in self.log.slots if slot not in parked]:
+            parking.mark(self._state.dispatcher, slot)
+
+    def _give_up_orders(self) -> None:
+        diversions = self._state.dispatcher.diversions
+        failed, diversions.failed = diversions.failed, {}
+        for slot in [slot for slot in self._orders if slot in failed or slot not in diversions.redriving]:
+            del self._orders[slot]
+            diversions.redriving.discard(slot)
+            diversions.dirty[slot] = None
+            if slot in self._redrives:
+                self._redrives.pop(slot).close()
+            self._state.happened("redrive_failed", slot=slot, parking_topic=self.topic)
+
+    def _forget_returned(self) -> None:
+        """What was redriven and came back for good, or was forgotten by a seek, is in the lot only."""
+        dispatcher = self._state.dispatcher
+        for number, (slot, _, batch) in list(self._fed.items()):
+            if slot in dispatcher.diversions.redriving or not batch.parts:
+                continue
+            part = batch.parts[0]
+            worker = None if part.holder is None else dispatcher.workers.get(part.holder.index)
+            if worker is None or worker.pending.get(part.key) is not part:
+                del self._fed[number]
+
+    def _carry_out(self, slot: int) -> None:
+        """The next step of an order, if it can be taken now."""
+        dispatcher, log = self._state.dispatcher, self.log
+        if dispatcher.diversions.held[slot] or slot in self._coming.values():
+            return
+        left = [position for position in log.slots.get(slot, ()) if not log.is_leaving(position)]
+        if slot not in log.slots:
+            self._finish(slot)
+        elif not self._orders[slot]:
+            for position in left:
+                log.acknowledge(position)
+        elif slot not in self._redrives and left and log.ready and not self._busy(slot):
+            self._redrives[slot] = self._new_redrive(slot, left)
+
+    def _busy(self, slot: int) -> bool:
+        """Whether a worker has something of the slot, or is to get something that was read already."""
+        fed = any(each == slot for each, _, _ in self._fed.values())
+        return fed or bool(self._state.dispatcher.slots.holder(slot))
+
+    def _finish(self, slot: int) -> None:
+        redriven = self._orders.pop(slot)
+        if slot in self._redrives:
+            self._redrives.pop(slot).close()
+        self._state.happened("redriven" if redriven else "parked_dropped", slot=slot, parking_topic=self.topic)
+        parking.release(self._state.dispatcher, slot, self._state.now())
+
+    def _new_redrive(self, slot: int, wanted: list[Position]) -> Redrive:
+        name = f"keyline-redrive-{slot}"
+
+        def lost(reason: str) -> None:
+            self._redrives.pop(slot, None)
+            self._state.dispatcher.diversions.trouble = reason
+            self._state.clock.call_later(1.0, self._state.schedule_flush)
+
+        return Redrive(self.topic, name, wanted, self._services.brokers, self._found, lost)
+
+    def _found(self, at: Position, tail: bytes) -> None:
+        state = self._state
+        parked = read(tail)
+        if parked is None or state.ended:
+            return
+        part = _part_of(parked, state.dispatcher.selector.slot(parked.hashed), tail, state.now())
+        assert part.batch is not None
+        self._fed[id(part.batch)] = part.slot, at, part.batch
+        parking.feed(state.dispatcher, part, state.now())
+        state.schedule_flush()
+
+    def _acknowledged(self, batch: Batch) -> None:
+        fed = self._fed.pop(id(batch), None)
+        if fed is None:
+            return
+        slot, at, _ = fed
+        self.log.acknowledge(at)
+        if slot in self._redrives:
+            self._redrives[slot].one_done()
+
+
+def _origin_of(part: Part) -> tuple[int, int | None]:
+    return part.position, part.indexes[0] if part.indexes is not None and part.count == 1 else None
+
+
+def _part_of(parked: Parked, slot: int, tail: bytes, now: float) -> Part:
+    chunk = None if parked.chunk is None else Chunk(*parked.chunk)
+    return parking.restored(parked.position, parked.place, parked.messages, slot, restored_tail(tail), now, chunk)

@@ -1,0 +1,117 @@
+"""A parked message: what its copy in the parking topic says besides, and the message as it was.
+
+Rule: a worker gets a redriven message with what its producer sent: payload, key, properties, event time, and the
+producer's name, sequence id and time of publishing, which the copy keeps among its properties. These have names that no
+producer may bring along: what a message has under them is dropped before it is parked.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from proxy.wire.errors import WireError
+from proxy.wire.metadata import build_encoded_tail, peek, peek_key
+from proxy.wire.pulsar_pb2 import KeyValue, MessageMetadata
+
+PREFIX: Final = "keyline.parked."
+ORIGIN: Final = PREFIX + "origin"
+HASH: Final = PREFIX + "hash"
+PRODUCER: Final = PREFIX + "producer"
+SEQUENCE: Final = PREFIX + "sequence-id"
+TIME: Final = PREFIX + "publish-time"
+SCHEMA: Final = PREFIX + "schema-version"
+ATTEMPTS: Final = PREFIX + "attempts"
+MARK: Final = PREFIX + "mark"
+
+
+class Parked(NamedTuple):
+    """What is known of one."""
+
+    position: int
+    """Packed, of the entry that it was in."""
+    place: int | None
+    """In its batch; None if it was not in one, or is a whole one."""
+    hashed: int
+    """Of its key, before it is brought into the range of slots."""
+    key: str
+    attempts: int
+    publish_time_ms: int
+    size: int
+    messages: int
+    chunk: tuple[str, int, int] | None
+    """Of a chunked message: its uuid, which chunk, of how many."""
+
+
+def keep(
+    metadata: MessageMetadata, origin: tuple[int, int | None], hashed: int, attempts: int, schema_version: bytes
+) -> None:
+    """Say in a copy's metadata what it is a copy of; before its producer is replaced."""
+    others = [pair for pair in metadata.properties if not pair.key.startswith(PREFIX)]
+    position, index = origin
+    said = {
+        ORIGIN: f"{position}:{-1 if index is None else index}",
+        HASH: str(hashed),
+        PRODUCER: metadata.producer_name.decode(errors="replace"),
+        SEQUENCE: str(metadata.sequence_id),
+        TIME: str(metadata.publish_time),
+        SCHEMA: schema_version.hex(),
+        ATTEMPTS: str(attempts),
+    }
+    others += [KeyValue(key=name, value=value) for name, value in said.items()]
+    del metadata.properties[:]
+    metadata.properties.extend(others)
+
+
+def mark(name: str) -> MessageMetadata:
+    """The metadata of a message that only says that its reader has come so far."""
+    return MessageMetadata(properties=[KeyValue(key=MARK, value=name)])
+
+
+def mark_of(tail: bytes) -> str | None:
+    """The name, if it is such a message."""
+    try:
+        return _said(peek(tail).metadata).get(MARK)
+    except WireError:
+        return None
+
+
+def read(tail: bytes) -> Parked | None:
+    """What a copy says of itself; None for what somebody else published there."""
+    try:
+        metadata, key, start = peek_key(tail)
+        said = _said(metadata)
+        position, index = map(int, said[ORIGIN].split(":"))
+        keyed = metadata.HasField("partition_key") or metadata.HasField("ordering_key")
+        chunked = metadata.num_chunks_from_msg > 1
+        return Parked(
+            position,
+            None if index < 0 else index,
+            int(said[HASH]),
+            key.decode(errors="replace") if keyed else "",
+            int(said[ATTEMPTS]),
+            int(said[TIME]),
+            len(tail) - start,
+            max(metadata.num_messages_in_batch, 1),
+            (metadata.uuid, metadata.chunk_id, metadata.num_chunks_from_msg) if chunked else None,
+        )
+    except (WireError, KeyError, ValueError):
+        return None
+
+
+def restored_tail(tail: bytes) -> bytes:
+    """The message as it was, of a copy that `read` could read."""
+    metadata, _, start = peek(tail)
+    said = _said(metadata)
+    metadata.producer_name = said[PRODUCER].encode()
+    metadata.sequence_id = int(said[SEQUENCE])
+    metadata.publish_time = int(said[TIME])
+    if said.get(SCHEMA):
+        metadata.schema_version = bytes.fromhex(said[SCHEMA])
+    others = [pair for pair in metadata.properties if not pair.key.startswith(PREFIX)]
+    del metadata.properties[:]
+    metadata.properties.extend(others)
+    return build_encoded_tail(metadata.SerializePartialToString(), tail[start:])
+
+
+def _said(metadata: MessageMetadata) -> dict[str, str]:
+    return {pair.key: pair.value for pair in metadata.properties if pair.key.startswith(PREFIX)}

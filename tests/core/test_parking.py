@@ -1,0 +1,195 @@
+"""Parked keys, as stories: what goes into the lot, in which order, and how it comes out."""
+
+from __future__ import annotations
+
+import pytest
+
+from proxy.core import parking, reposition
+from proxy.core.diversion import arrived
+from proxy.core.entry import Part
+from proxy.core.explain import SlotState, explain_slot
+from proxy.core.key_policy import KeyPolicy
+from proxy.core.positions import entry_of, pack
+from proxy.core.waiting import WaitReason
+from tests.core.test_dead_letters import numbers
+from tests.core.test_dispatcher_rig import LEDGER, A, B, Rig
+from tests.core.test_key_policy import reason, rig_of
+
+ONCE = KeyPolicy(window=1, park_after=1)
+
+
+class Lot:
+    """The parking topic, played: it has what was stored, in order."""
+
+    def __init__(self, rig: Rig) -> None:
+        self.rig = rig
+        self.has: list[Part] = []
+
+    def turn(self) -> list[object]:
+        """The end of a turn: what goes into the lot is stored at once; what that was."""
+        dispatcher = self.rig.dispatcher
+        parking.collect(dispatcher, self.rig.now)
+        fresh = dispatcher.diversions.take_fresh()
+        for part in fresh:
+            self.has.append(part)
+            arrived(dispatcher, part, self.rig.now)
+        return numbers(fresh)
+
+    def feed(self, count: int = 100) -> None:
+        """Hand on what is parked."""
+        for part in self.has[:count]:
+            copy = parking.restored(
+                part.position, part.indexes[0] if part.indexes else None, 1, part.slot, b"tail", self.rig.now, None
+            )
+            parking.feed(self.rig.dispatcher, copy, self.rig.now)
+
+    def acknowledged(self) -> list[int]:
+        """Entries of what was worked off since the last look; it leaves the lot."""
+        done, self.rig.dispatcher.diversions.done = self.rig.dispatcher.diversions.done, []
+        positions = [batch.position for batch in done]
+        self.has = [part for part in self.has if part.position not in positions]
+        return [entry_of(position) for position in positions]
+
+
+def poisoned(policy: KeyPolicy = ONCE) -> tuple[Rig, Lot]:
+    """A slot whose first message, 0, has used its attempts, and with it 1 and 2; all are stored."""
+    rig = rig_of(policy)
+    rig.entries(A, 0, 1, 2)
+    rig.got("c1")
+    rig.nack("c1", 0)
+    lot = Lot(rig)
+    return rig, lot
+
+
+def test_the_message_and_every_later_one_go_in_order_and_no_other_key_waits() -> None:
+    """Each is acknowledged when the lot has it; what comes later goes behind them."""
+    rig, lot = poisoned()
+    rig.entries(B, 3)
+    assert rig.got("c1") == [3]
+    assert reason(rig, A) is WaitReason.PARKED
+    assert lot.turn() == [0, 1, 2]
+    assert rig.acked_upstream() == [0, 1, 2]
+    rig.entries(A, 4)
+    assert lot.turn() == [4]
+    assert rig.got("c1") == []
+    assert rig.dispatcher.waiting_messages == 0
+
+
+def test_nothing_goes_while_a_worker_has_something_of_the_slot() -> None:
+    """It may give that back, and then it must go first."""
+    rig = rig_of(KeyPolicy(park_after=1))
+    lot = Lot(rig)
+    rig.entries(A, 0, 1)
+    rig.got("c1")
+    rig.nack("c1", 1)
+    rig.entries(A, 2)
+    assert lot.turn() == []
+    rig.leave("c1")
+    assert lot.turn() == [0, 1, 2]
+
+
+def test_a_batch_goes_message_by_message() -> None:
+    """Each can be redriven alone, and keeps its index."""
+    rig, lot = poisoned()
+    assert lot.turn() == [0, 1, 2]
+    rig.batch(3, A, 3)
+    rig.mixed(4, A, B, A)
+    assert lot.turn() == [(3, (0,)), (3, (1,)), (3, (2,)), (4, (0,)), (4, (2,))]
+    assert rig.got("c1") == [(4, (1,))]
+    rig.ack("c1", (4, (1,)))
+    assert rig.acked_upstream() == [0, 1, 2, 3, 4]
+    assert not rig.dispatcher.outstanding.bytes_held
+
+
+@pytest.mark.parametrize("window", [0, 1, 2])
+def test_what_is_redriven_comes_before_what_is_newer(window: int) -> None:
+    """Under its own position; it is not acknowledged in the original topic again, and the slot goes on behind it."""
+    rig, lot = poisoned(KeyPolicy(window=window, park_after=1))
+    for number in {0: [1, 2], 1: [], 2: [1]}[window]:
+        rig.ack("c1", number)
+    rig.entries(A, 3, 4)
+    lot.turn()
+    parked = numbers(lot.has)
+    rig.acked_upstream()
+    parking.begin_redrive(rig.dispatcher, A)
+    rig.entries(A, 7, 8)
+    assert lot.turn() == []
+    lot.feed()
+    seen: list[object] = []
+    while fresh := rig.got("c1"):
+        seen += fresh
+        rig.ack("c1", *fresh)
+    assert seen == parked
+    assert lot.acknowledged() == parked
+    assert rig.acked_upstream() == []
+    parking.release(rig.dispatcher, A, rig.now)
+    assert rig.got("c1") == [7, 8][: window or 2]
+    assert rig.dispatcher.waiting_messages == (1 if window == 1 else 0)
+
+
+def test_a_redriven_message_that_fails_again_leaves_the_rest_in_the_lot() -> None:
+    """The slot is parked as before, and what came meanwhile goes behind the rest."""
+    rig, lot = poisoned()
+    lot.turn()
+    parking.begin_redrive(rig.dispatcher, A)
+    rig.entries(A, 5)
+    lot.feed()
+    assert rig.got("c1") == [0]
+    rig.nack("c1", 0)
+    assert list(rig.dispatcher.diversions.failed) == [A]
+    rig.dispatcher.diversions.dirty[A] = None
+    assert lot.turn() == [5]
+    assert rig.got("c1") == []
+    assert numbers(lot.has) == [0, 1, 2, 5]
+    assert rig.dispatcher.waiting_messages == 0
+    assert not rig.dispatcher.outstanding.bytes_held
+
+
+def test_what_is_redriven_is_not_the_original_topics() -> None:
+    """A broker that tells how far its cursor is means what it sent, not what is redriven."""
+    rig, lot = poisoned()
+    lot.turn()
+    parking.begin_redrive(rig.dispatcher, A)
+    lot.feed()
+    reposition.discard_up_to(rig.dispatcher, pack(LEDGER, 9), rig.now)
+    assert rig.got("c1") == [0]
+    rig.ack("c1", 0)
+    assert rig.got("c1") == [1]
+    assert lot.acknowledged() == [0]
+
+
+def test_a_redriven_message_moves_with_its_key() -> None:
+    """Its worker leaves: it goes to the next, before all that is newer."""
+    rig, lot = poisoned()
+    lot.turn()
+    parking.begin_redrive(rig.dispatcher, A)
+    lot.feed()
+    assert rig.got("c1") == [0]
+    rig.join("c2", 10)
+    rig.entries(A, 5)
+    rig.ack("c1", 0)
+    assert rig.got("c1") == []
+    assert rig.got("c2") == [1]
+
+
+def test_a_seek_ends_a_redrive_and_the_slot_stays_parked() -> None:
+    """What is in the lot is there still."""
+    rig, lot = poisoned()
+    lot.turn()
+    parking.begin_redrive(rig.dispatcher, A)
+    lot.feed()
+    reposition.reset(rig.dispatcher, rig.now)
+    assert rig.dispatcher.diversions.parked == {A}
+    assert not rig.dispatcher.diversions.redriving
+    rig.entries(A, 3)
+    assert rig.got("c1") == []
+    assert lot.turn() == [3]
+
+
+def test_an_empty_parked_slot_says_so() -> None:
+    """Who asks why a key's messages do not come must hear it, though none waits here."""
+    rig, lot = poisoned()
+    lot.turn()
+    told = explain_slot(rig.dispatcher, A, rig.now)
+    assert told.state is SlotState.PARKED
+    assert "redrive or drop" in told.unblocks

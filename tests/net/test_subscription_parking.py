@@ -1,0 +1,253 @@
+"""Parked keys on the wire: one topic that is both log and lot, played by the test."""
+
+from __future__ import annotations
+
+import pytest
+
+from proxy.errors import UpstreamError
+from proxy.wire import pulsar_pb2 as pb
+from proxy.wire.metadata import peek
+from tests.net.subscription_rig import SubscriptionRig, Worker
+from tests.net.subscription_rig_broker import LEDGER, TOPIC, T, batch, single
+from tests.net.test_subscription_keys import asking
+
+PARKING = TOPIC + "-s-PARKED"
+LOT = 50
+"""Its ledger."""
+
+
+class Lot:
+    """The parking topic at the broker: entries, and the one subscription's acknowledgements."""
+
+    def __init__(self) -> None:
+        self.entries: list[bytes] = []
+        self.acked: set[int] = set()
+        self.sent: dict[int, int] = {}
+        """How far each consumer is."""
+
+    def pump(self, rig: SubscriptionRig) -> None:
+        """Do what a broker does, until nothing is left to be done."""
+        busy = True
+        while busy:
+            busy = self._store(rig) | self._deliver(rig) | self._hear_acks(rig)
+
+    def left(self) -> list[int]:
+        """Entries that are parked."""
+        return [entry for entry in range(len(self.entries)) if entry not in self.acked and parked(self.entries[entry])]
+
+    def _store(self, rig: SubscriptionRig) -> bool:
+        link = rig.link
+        sends = [command.send for command in link.log if command.type == T.SEND]
+        link.log = [command for command in link.log if command.type != T.SEND]
+        self.entries += link.published
+        link.published.clear()
+        for command in sends:
+            link.producers[command.producer_id].stored(command.sequence_id)
+        rig.clock.settle()
+        return bool(sends)
+
+    def _deliver(self, rig: SubscriptionRig) -> bool:
+        done = False
+        for command in [each.subscribe for each in rig.link.log if each.type == T.SUBSCRIBE]:
+            number = command.consumer_id
+            if command.topic != PARKING or number not in rig.link.consumers:
+                continue
+            start = self.sent.get(number, command.start_message_id.entryId + 1 if not command.durable else 0)
+            fresh = [entry for entry in range(start % (1 << 64), len(self.entries)) if entry not in self.acked]
+            self.sent[number] = len(self.entries)
+            for entry in fresh:
+                if number in rig.link.consumers:
+                    rig.link.deliver((entry, self.entries[entry]), ledger=LOT, to=number)
+                    done = True
+        return done
+
+    def _hear_acks(self, rig: SubscriptionRig) -> bool:
+        before = len(self.acked)
+        for command in rig.link.log:
+            if command.type == T.ACK:
+                self.acked |= {place.entryId for place in command.ack.message_id if place.ledgerId == LOT}
+        return len(self.acked) > before
+
+
+def parked(tail: bytes) -> bool:
+    """Whether it is a message, and no mark."""
+    return any(pair.key.endswith("parked.origin") for pair in peek(tail).metadata.properties)
+
+
+def payload(tail: bytes) -> bytes:
+    """Its payload."""
+    return tail[peek(tail).payload_start :]
+
+
+def opened(lot: Lot, **settings: object) -> tuple[SubscriptionRig, Worker]:
+    """A subscription that parks after the first attempt, and its worker, which is let in when the lot is read."""
+    rig = SubscriptionRig(park_after=1, key_window=1, **settings)
+    lot.sent.clear()
+    worker = rig.subscribe("a")
+    assert worker.commands() == []
+    lot.pump(rig)
+    (answer,) = worker.commands()
+    assert answer.type == T.SUCCESS, answer
+    worker.flow(50)
+    return rig, worker
+
+
+def upstream(rig: SubscriptionRig) -> int:
+    """The consumer of the original topic."""
+    return next(each.subscribe.consumer_id for each in rig.link.log if each.subscribe.topic == TOPIC)
+
+
+def arrive(rig: SubscriptionRig, *entries: tuple[int, bytes]) -> None:
+    """Messages of the original topic."""
+    rig.link.deliver(*entries, to=upstream(rig))
+
+
+def acked(rig: SubscriptionRig) -> list[int]:
+    """Entries of the original topic that were acknowledged."""
+    return sorted({entry for ledger, entry in rig.link.acked() if ledger == LEDGER})
+
+
+def test_a_poisoned_message_and_the_later_ones_of_its_key_are_parked() -> None:
+    """Their copies have key and payload; the originals are acknowledged behind the receipts; others go on."""
+    lot = Lot()
+    rig, worker = opened(lot)
+    arrive(rig, (0, single("k", b"0")), (1, single("k", b"1")), (2, single("other", b"2")))
+    (first, other) = worker.messages()
+    worker.ack(other)
+    worker.redeliver(first)
+    assert acked(rig) == [2]
+    lot.pump(rig)
+    arrive(rig, (3, single("k", b"3")))
+    lot.pump(rig)
+    assert [payload(lot.entries[entry]) for entry in lot.left()] == [b"0", b"1", b"3"]
+    assert acked(rig) == [0, 1, 3]
+    assert worker.messages() == []
+
+
+def redriven(rig: SubscriptionRig, lot: Lot, worker: Worker) -> list[bytes]:
+    """Payloads that the worker gets, which it acknowledges one by one."""
+    seen: list[bytes] = []
+    lot.pump(rig)
+    while messages := worker.messages():
+        for message in messages:
+            seen += message.payloads
+            worker.ack(message)
+        lot.pump(rig)
+    return seen
+
+
+@pytest.mark.parametrize("killed", [False, True])
+def test_a_redrive_delivers_what_is_parked_before_what_is_newer(*, killed: bool) -> None:
+    """Also by the next gateway, which knows by the parking topic alone what is parked."""
+    lot = Lot()
+    rig, worker = opened(lot)
+    arrive(rig, (0, single("k", b"0")), (1, batch([("k", b"1"), ("k", b"2")])))
+    worker.redeliver(*worker.messages())
+    lot.pump(rig)
+    if killed:
+        rig, worker = opened(lot)
+    arrive(rig, (3, single("k", b"3")))
+    lot.pump(rig)
+    assert worker.messages() == []
+    (slot,) = rig.subscription.state.dispatcher.diversions.parked
+    assert rig.subscription.lot is not None
+    assert rig.subscription.lot.order(slot, redrive=True) == 4
+    arrive(rig, (4, single("k", b"4")))
+    assert redriven(rig, lot, worker) == [b"0", b"1", b"2", b"3", b"4"]
+    assert lot.left() == []
+    assert 4 in acked(rig)
+    dispatcher = rig.subscription.state.dispatcher
+    assert not dispatcher.diversions.parked
+    assert not dispatcher.outstanding.bytes_held
+    assert not dispatcher.waiting_messages
+
+
+def test_a_redriven_message_is_what_its_producer_sent() -> None:
+    """Producer, sequence id, time and schema version, and under the id that it had."""
+    lot = Lot()
+    rig, worker = opened(lot)
+    spoofed = pb.KeyValue(key="keyline.parked.origin", value="9:9")
+    sent = single("k", b"0", properties=[pb.KeyValue(key="own", value="v"), spoofed], schema_version=b"\7")
+    arrive(rig, (0, sent))
+    (first,) = worker.messages()
+    worker.redeliver(first)
+    lot.pump(rig)
+    (slot,) = rig.subscription.state.dispatcher.diversions.parked
+    assert rig.subscription.lot is not None
+    rig.subscription.lot.order(slot, redrive=True)
+    lot.pump(rig)
+    (again,) = worker.messages()
+    assert (again.ledger, again.entry) == (first.ledger, first.entry)
+    metadata, original = peek(again.tail).metadata, peek(sent).metadata
+    assert [pair.key for pair in metadata.properties] == ["own"]
+    del metadata.properties[:], original.properties[:]
+    assert metadata == original
+
+
+def test_a_dropped_key_goes_on_with_what_is_newer() -> None:
+    """What was parked is acknowledged in the parking topic, and is gone."""
+    lot = Lot()
+    rig, worker = opened(lot)
+    arrive(rig, (0, single("k", b"0")), (1, single("k", b"1")))
+    worker.redeliver(*worker.messages())
+    lot.pump(rig)
+    (slot,) = rig.subscription.state.dispatcher.diversions.parked
+    assert rig.subscription.lot is not None
+    assert rig.subscription.lot.order(slot, redrive=False) == 2
+    arrive(rig, (2, single("k", b"2")))
+    assert redriven(rig, lot, worker) == [b"2"]
+    assert lot.left() == []
+
+
+def test_a_redrive_that_a_crash_cuts_short_leaves_the_rest_parked() -> None:
+    """The next gateway has the rest in its lot, and delivers it before what is newer."""
+    lot = Lot()
+    rig, worker = opened(lot)
+    arrive(rig, *((entry, single("k", b"%d" % entry)) for entry in range(4)))
+    worker.redeliver(*worker.messages())
+    lot.pump(rig)
+    (slot,) = rig.subscription.state.dispatcher.diversions.parked
+    assert rig.subscription.lot is not None
+    rig.subscription.lot.order(slot, redrive=True)
+    lot.pump(rig)
+    worker.ack(*worker.messages())
+    lot.pump(rig)
+    assert [payload(lot.entries[entry]) for entry in lot.left()] == [b"1", b"2", b"3"]
+    rig, worker = opened(lot)
+    arrive(rig, (9, single("k", b"9")))
+    assert redriven(rig, lot, worker) == []
+    assert rig.subscription.lot is not None
+    rig.subscription.lot.order(slot, redrive=True)
+    assert redriven(rig, lot, worker) == [b"1", b"2", b"3", b"9"]
+
+
+def test_what_comes_again_though_it_is_parked_is_acknowledged_only() -> None:
+    """A gateway that was killed between receipt and acknowledgement: the broker sends the original once more."""
+    lot = Lot()
+    rig, worker = opened(lot)
+    arrive(rig, (0, single("k", b"0")))
+    worker.redeliver(*worker.messages())
+    lot.pump(rig)
+    rig, worker = opened(lot)
+    arrive(rig, (0, single("k", b"0")), (1, single("k", b"1")))
+    lot.pump(rig)
+    assert [payload(lot.entries[entry]) for entry in lot.left()] == [b"0", b"1"]
+    assert acked(rig) == [0, 1]
+
+
+def test_a_worker_is_refused_where_the_parking_topic_cannot_be_used() -> None:
+    """With the broker's reason: what is parked is not known, so nothing may be delivered."""
+    rig = SubscriptionRig(park_after=1)
+    rig.brokers.others_error = UpstreamError("not authorized to produce", pb.AuthorizationError)
+    worker = rig.subscribe("a")
+    _, text = worker.error()
+    assert PARKING in text
+    assert "not authorized to produce" in text
+    assert rig.count == 0
+
+
+def test_no_client_can_have_keys_parked() -> None:
+    """The parking topic is read and written with the gateway's own rights."""
+    rig = SubscriptionRig()
+    worker = rig.subscribe("a", metadata=asking(park_after=1))
+    assert worker.error()[0] == pb.NotAllowedError
