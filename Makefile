@@ -44,7 +44,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup test-tools artifacts pulsar pulsar-stop pulsar-status test test-all parts sim lives rooms mutants fuzz compile compile-clean lint types fmt demo report uptime comparison bench suites soak chart console-screenshots proto clean
+.PHONY: help setup test-tools artifacts pulsar pulsar-stop pulsar-status test test-all parts sim lives rooms mutants fuzz compile compile-clean lint types fmt demo report uptime comparison bench suites soak chart site console-screenshots proto clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-20s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -138,6 +138,9 @@ suites: setup ## the official Go and Rust clients' own tests, direct and through
 
 soak: setup ## thousands of workers, rolling restarts, MINUTES=30; memory, descriptors, latency, order
 	@$(PYTHON) -m integration.soak --version $(PULSAR_VERSION) --minutes $(MINUTES) $(ARGS)
+
+site: $(VENV)/.ready ## build the documentation as a site into build/site; a broken link fails it
+	@$(VENV)/bin/mkdocs build --quiet
 
 chart: $(VENV)/.ready ## write the Helm chart's generated files: its schema, README, dashboards and rules
 	@$(PYTHON) -m helm.build

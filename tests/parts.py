@@ -324,9 +324,9 @@ PARTS: Final = (
     ),
     Part(
         "chart",
-        "the Helm chart: what it renders, refuses, upgrades and says; the wheel, installed beside another `proxy`",
+        "the Helm chart: what it renders, refuses, upgrades and says; the wheel beside another `proxy`; the site",
         2,
-        ("tests/helm", "tests/test_wheel.py"),
+        ("tests/helm", "tests/test_wheel.py", "tests/test_site.py"),
     ),
     Part(
         "image",

@@ -89,3 +89,9 @@ def test_something_is_looked_at() -> None:
     assert len(TESTS) > 20
     assert len([c for c in COMMANDS if "keyline " in c.line]) > 50
     assert len([c for c in COMMANDS if c.line.startswith("make ")]) > 10
+
+
+def test_every_document_is_on_the_site() -> None:
+    """In its navigation, or its build fails (`tests/test_site.py`)."""
+    shown_there = set(re.findall(r"^ +- (?:\w+: )?(\S+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE))
+    assert {document.name for document in ROOT.glob("docs/*.md")} <= shown_there

@@ -95,6 +95,7 @@ def test_it_has_one_name_among_packages(wheel: Path) -> None:
     """Everything else would be in the way of somebody's."""
     with zipfile.ZipFile(wheel) as archive:
         tops = {name.partition("/")[0] for name in archive.namelist()}
+    assert "keyline_gateway/keyline.service" in archive.namelist()
     assert tops == {"keyline_gateway", f"keyline_gateway-{__version__}.dist-info"}
 
 

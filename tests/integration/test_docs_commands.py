@@ -40,6 +40,7 @@ ELSEWHERE = {
     r"make (lint|types|fmt|parts)\b": "Makefile",
     r"make pulsar(-stop)?\b": "tests/integration/test_launcher.py",
     r"head -c 32 |export KEYLINE_GROUPS_ENABLED=|.*KEYLINE_REPLICA_LISTEN=": "tests/integration/test_owners.py",
+    r"make site\b": "tests/test_site.py",
     r"docker network\b": "tests/integration/test_image.py",
     r"make image\b": "tests/integration/test_image.py",
     r"docker build\b": "tests/integration/test_image.py",
@@ -51,6 +52,7 @@ ELSEWHERE = {
     r"(python -m zipfile|spark-submit)\b": "tests/reports/test_cluster.py",
     r"python -c .*pyarrow": "tests/journal",
     r"curl -X POST .*/configuration/reload": "tests/test_reload.py",
+    r"cp /opt/keyline/|systemctl\b": "tests/test_service.py",
     r"python -m venv\b|KEYLINE_COMPILE=1 pip wheel\b": "tests/test_wheel.py",
 }
 """Commands that a test of their own runs, or that need more than this one has."""
