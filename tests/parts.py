@@ -334,6 +334,7 @@ PARTS: Final = (
         12,
         (
             "tests/integration/test_image.py",
+            "tests/integration/test_compose.py",
             "tests/integration/test_image_base.py",
             "tests/integration/test_story.py[containers]",
         ),

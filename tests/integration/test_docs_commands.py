@@ -53,6 +53,7 @@ ELSEWHERE = {
     r"python -c .*pyarrow": "tests/journal",
     r"curl -X POST .*/configuration/reload": "tests/test_reload.py",
     r"cp /opt/keyline/|systemctl\b": "tests/test_service.py",
+    r"docker compose\b": "tests/integration/test_compose.py",
     r"python -m venv\b|KEYLINE_COMPILE=1 pip wheel\b": "tests/test_wheel.py",
 }
 """Commands that a test of their own runs, or that need more than this one has."""
