@@ -129,8 +129,8 @@ MUTANTS = (
     Mutant(
         "what arrives meanwhile opens a slot before the interval ends",
         TARGETS,
-        "if slot in self.unblocking.held or slot in self.diversions.held:\n",
-        "if slot in self.diversions.held:\n",
+        "if slot in self.unblocking.held or (slot in self.diversions.held and self.diversions.holds(head)):\n",
+        "if slot in self.diversions.held and self.diversions.holds(head):\n",
         tests="tests/core/test_unblocking.py",
     ),
     Mutant(
@@ -395,8 +395,8 @@ MUTANTS = (
     Mutant(
         "an entry is done with a message left",
         ACKNOWLEDGEMENT,
-        "        if batch.parts:\n            outstanding",
-        "        if len(batch.parts) > 1:\n            outstanding",
+        "        elif batch.parts:\n            outstanding",
+        "        elif len(batch.parts) > 1:\n            outstanding",
     ),
     Mutant(
         "an ack by one who does not hold it counts",
@@ -514,7 +514,7 @@ MUTANTS = (
     Mutant(
         "draining is not noted",
         MEMBERSHIP,
-        "            dispatcher.workers[holder].draining_slots += draining.begin(slots, change)\n",
+        "            dispatcher.holder_at(holder).draining_slots += draining.begin(slots, change)\n",
         "            draining.begin(slots[:0], change)\n",
         tests="tests/core/test_pip_379.py",
     ),
