@@ -177,6 +177,8 @@ def test_a_redriven_message_is_what_its_producer_sent() -> None:
     rig.subscription.lot.order(slot, redrive=True)
     lot.pump(rig)
     (again,) = worker.messages()
+    kept = [pair.value for pair in peek(lot.entries[-1]).metadata.properties if pair.key == spoofed.key]
+    assert kept == [f"{(LEDGER << 40)}:-1"]
     assert (again.ledger, again.entry) == (first.ledger, first.entry)
     metadata, original = peek(again.tail).metadata, peek(sent).metadata
     assert [pair.key for pair in metadata.properties] == ["own"]
@@ -232,7 +234,40 @@ def test_what_comes_again_though_it_is_parked_is_acknowledged_only() -> None:
     arrive(rig, (0, single("k", b"0")), (1, single("k", b"1")))
     lot.pump(rig)
     assert [payload(lot.entries[entry]) for entry in lot.left()] == [b"0", b"1"]
+    assert sum(map(parked, lot.entries)) == 2
     assert acked(rig) == [0, 1]
+
+
+def test_what_is_parked_twice_is_redriven_once() -> None:
+    """A receipt was lost, so the message was published again: the second copy is acknowledged on sight."""
+    lot = Lot()
+    rig, worker = opened(lot)
+    arrive(rig, (0, single("k", b"0")), (1, single("k", b"1")))
+    worker.redeliver(*worker.messages())
+    lot.pump(rig)
+    lot.entries += [lot.entries[entry] for entry in lot.left()]
+    rig, worker = opened(lot)
+    (slot,) = rig.subscription.state.dispatcher.diversions.parked
+    assert rig.subscription.lot is not None
+    assert rig.subscription.lot.order(slot, redrive=True) == 2
+    assert redriven(rig, lot, worker) == [b"0", b"1"]
+    assert lot.left() == []
+
+
+@pytest.mark.parametrize(("redrive", "seen"), [(True, [b"0", b"1"]), (False, [b"1"])])
+def test_an_order_waits_for_what_is_on_its_way_into_the_lot(*, redrive: bool, seen: list[bytes]) -> None:
+    """Else it would find the lot empty, and what is newer would go first."""
+    lot = Lot()
+    rig, worker = opened(lot)
+    arrive(rig, (0, single("k", b"0")))
+    worker.redeliver(*worker.messages())
+    (slot,) = rig.subscription.state.dispatcher.diversions.parked
+    assert rig.subscription.lot is not None
+    assert rig.subscription.lot.order(slot, redrive=redrive) == 0
+    arrive(rig, (1, single("k", b"1")))
+    assert worker.messages() == []
+    assert redriven(rig, lot, worker) == seen
+    assert lot.left() == []
 
 
 def test_a_worker_is_refused_where_the_parking_topic_cannot_be_used() -> None:
