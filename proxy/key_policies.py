@@ -46,6 +46,7 @@ KEY_POLICY: Final[Mapping[str, Bounds]] = {
     "quarantine_after": Bounds(0, 1_000),
     "quarantine_ms": Bounds(1, 86_400_000),
     "park_after": Bounds(0, 1_000),
+    "key_share_percent": Bounds(0, 37, whole=False),
 }
 """The numbers of a policy; see the configuration for what they mean."""
 

@@ -297,6 +297,16 @@ SUBSCRIPTION: Final = (
         "dispatcher.repeated_entries",
         "Entries that the broker sent again and the gateway discarded.",
     ),
+    gauge(
+        "keyline_subscription_spilled_messages",
+        "dispatcher.spilled_messages",
+        "Waiting messages beyond their share, of which only the broker has the bytes.",
+    ),
+    counter(
+        "keyline_subscription_fetched_entries_total",
+        "dispatcher.fetched_entries",
+        "Entries that the broker was asked for again because they had been beyond their share.",
+    ),
     counter(
         "keyline_subscription_opaque_batches_total",
         "opaque_batches",

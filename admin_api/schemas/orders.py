@@ -49,6 +49,7 @@ class Limits(BaseModel):
     ack_lease_ms: int | None = Field(None, ge=0, le=86_400_000, description="0 is no limit.")
     quarantine_after: int | None = Field(None, ge=0, le=1_000, description="Lost ack leases; 0 is never.")
     quarantine_ms: int | None = Field(None, ge=1, le=86_400_000)
+    key_share_percent: float | None = Field(None, ge=0, le=37, allow_inf_nan=False, description="0 is no limit.")
 
 
 class LimitValues(BaseModel):
@@ -66,6 +67,7 @@ class LimitValues(BaseModel):
     ack_lease_ms: int
     quarantine_after: int
     quarantine_ms: int
+    key_share_percent: float
 
 
 class LimitsInForce(BaseModel):

@@ -23,6 +23,7 @@ WaitState = Literal[
     "retry_wait",
     "dead_letter",
     "parked",
+    "beyond_share",
     "no_permits",
     "not_reading",
     "unacked_limit",

@@ -114,12 +114,14 @@ class Dispatcher(BaseModel):
     outstanding_entries: int
     held_bytes: int
     waiting_messages: int
+    spilled_messages: int = Field(description="Those of them that only the broker has the bytes of.")
     waiting_slots: int
     draining_hashes_count: int
     draining_hashes_unacked_messages: int
     draining_hashes_cleared_total: int
     unconfirmed_acks: int = Field(description="Sent to the broker, which has not answered yet.")
     repeated_entries: int = Field(description="Came again from the broker and were known.")
+    fetched_entries: int = Field(description="Came again because the gateway asked, see `key_share_percent`.")
     permit_overshoots: int
     full_windows: int = Field(description="Slots of which messages wait because their `key_window` is full.")
     retry_waits: int = Field(description="Slots that wait until the delay of a retry is over.")

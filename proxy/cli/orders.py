@@ -38,6 +38,7 @@ LIMITS = (
     "ack_lease_ms",
     "quarantine_after",
     "quarantine_ms",
+    "key_share_percent",
 )
 
 

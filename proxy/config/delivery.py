@@ -81,6 +81,11 @@ class Ordering(Group):
         PARKING_TOPIC, "The parking topic of a subscription, like `dead_letter_topic`; the gateway also reads it.",
         takes="a topic's name with `{topic}` and `{subscription}`",
     )  # fmt: skip
+    key_share_percent: float = _of_keys(
+        "key_share_percent", 0.0, "Part of the look-ahead, and of `subscription_memory_bytes`, that waiting messages "
+        "of a key keep when another worker would get none: what is beyond it is fetched again from the broker when its "
+        "turn comes; 0 is no bound.", "percent",
+    )  # fmt: skip
     key_policies: KeyPolicies = setting(
         (), "Other values of the numbers above, from `key_window` on, for some subscriptions. Topic and subscription "
         "may have wildcards (`*`, `?`, `[...]`); the first that matches applies. A subscriber may choose others by "

@@ -170,12 +170,15 @@ def take_back(
         else:
             part.redeliveries += 1
             worker.redelivered_messages += part.count
-            if max_attempts and is_last_attempt(part, max_attempts) and (wanted or part.slot not in before_it):
+            # One without bytes, which may be since the policy was another, is delivered once more.
+            last = max_attempts and is_last_attempt(part, max_attempts) and not dispatcher.outstanding.spill.lacks(part)
+            if last and (wanted or part.slot not in before_it):
                 parking.give_up(dispatcher, part)
             elif wanted and dispatcher.policy.retry_delay_s:
                 dispatcher.hold_for_retry(part, now)
             before_it.add(part.slot)
         dispatcher.waiting_messages += part.count
+        dispatcher.outstanding.spill.waits((part,))
     returned = list(units)
     dispatcher.chunked.came_back(worker, returned)
     if worker.redelivered_messages > before:
@@ -280,6 +283,8 @@ def _finish_at_once(dispatcher: Dispatcher, part: Part, worker: Worker, now: flo
         outstanding.bytes_held -= len(part.tail) + PART_BYTES if batch is None else batch.bytes_held
         if outstanding.index_acks:
             outstanding.index_acks.pop(position, None)
+        if outstanding.spill.times:
+            outstanding.spill.gone(position)
         outstanding.acks.append(position)
         outstanding.unconfirmed.add(position)
     if part.slots is not None:

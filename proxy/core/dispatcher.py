@@ -32,6 +32,7 @@ from proxy.core.dispatcher_tables import HandOver, OrderingMode
 from proxy.core.entry import PART_BYTES, Batch, Part
 from proxy.core.outstanding import size_of
 from proxy.core.serving import Serving
+from proxy.core.spilling import fill
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -54,6 +55,7 @@ class Dispatcher(Serving):
         if position <= outstanding.highest and outstanding.is_repeat(position, redeliveries):
             if position in self.in_transaction:
                 self.in_transaction.offered_again(self, position, None, now)
+            fill(self, position, tail, now)
             return
         part = Part(position, slot, count, tail, redeliveries, now)
         outstanding.add(position, part, len(tail) + PART_BYTES)
@@ -99,6 +101,7 @@ class Dispatcher(Serving):
         if position <= outstanding.highest and outstanding.is_repeat(position, part.redeliveries):
             if position in self.in_transaction:
                 self.in_transaction.offered_again(self, position, part.indexes, now)
+            fill(self, position, part.tail, now)
             return
         entry = part.batch or part
         outstanding.add(position, entry, size_of(entry))

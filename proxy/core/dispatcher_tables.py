@@ -157,6 +157,10 @@ class DispatcherTables:
         """Messages that the workers would take at once."""
         return sum(worker.permits for worker in self.workers.values() if worker.open and worker.permits > 0)
 
+    def _lacks(self, part: Part) -> bool:
+        """Whether only the broker has the bytes of a part: see `spill`."""
+        return self.outstanding.spill.lacks(part)
+
     def waiting_queues(self) -> Iterator[Iterable[Part]]:
         """All that waits: each queue in topic order."""
         for worker in self.workers.values():

@@ -69,6 +69,14 @@ class Chunk:
         return self.index + 1 >= self.total
 
 
+class Content(Protocol):
+    """What is kept of an opened batch, as far as the core looks at it."""
+
+    @property
+    def bytes_held(self) -> int:
+        """What it costs at present beside the entry."""
+
+
 class Batch:
     """An entry that is more than one part, or was: what its parts share."""
 
@@ -87,7 +95,7 @@ class Batch:
         """Those with something unacknowledged. A message in none of them is acknowledged."""
         self.bytes_held = len(tail) + (MIXED_MESSAGE_BYTES * total if slots is not None else 0)
         """What the entry costs until it is acknowledged: its bytes, its messages' slots, its parts, done or not."""
-        self.content: object = None
+        self.content: Content | None = None
         """Data of the opened batch for the code that cuts slices."""
         self.foreign = False
         """Whether it was read from another topic, and is to be acknowledged there: see `parking`."""
@@ -173,6 +181,11 @@ class Part:
     def remaining(self) -> int:
         """Messages not yet acknowledged one by one."""
         return self.count - self.acked.bit_count()
+
+    @property
+    def total(self) -> int:
+        """Messages of its entry, as the entry's metadata counts them."""
+        return self.batch.total if self.batch is not None else self.count
 
     @property
     def divisible(self) -> bool:

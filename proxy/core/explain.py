@@ -57,6 +57,7 @@ class SlotState(Enum):
     DEAD_LETTER = WaitReason.DEAD_LETTER.value
     PARKED = WaitReason.PARKED.value
     """Also while nothing waits: the slot's next message goes to the parking topic."""
+    BEYOND_SHARE = WaitReason.BEYOND_SHARE.value
     NO_PERMITS = WaitReason.NO_PERMITS.value
     NOT_READING = WaitReason.NOT_READING.value
     UNACKED_LIMIT = WaitReason.UNACKED_LIMIT.value
@@ -232,22 +233,29 @@ def _find(dispatcher: Dispatcher, slot: int, head: Part, now: float) -> _Finding
     elif reason in {WaitReason.UNACKED_LIMIT, WaitReason.NO_PERMITS} and taker is not None:
         blocking = _oldest_of(taker, now)
         unfinished = _unfinished(dispatcher, taker, dispatcher.chunked.slots_of(taker))
-    awaited = ""
-    if reason is WaitReason.NO_LEASE:
-        awaited = _lease_wanted(dispatcher, slot)
-    elif reason is WaitReason.DEAD_LETTER:
-        awaited = _receipt_wanted(dispatcher, slot)
-    elif reason is WaitReason.IN_TRANSACTION:
-        messages = counted(dispatcher.in_transaction.count_of(slot), "message")
-        name = dispatcher.holder_at(dispatcher.slots.holder(slot)).name
-        awaited = f"the transaction must end in which {name} acknowledged {messages} of the slot"
-    elif reason is WaitReason.PARKED:
-        awaited = _redrive_wanted(dispatcher, slot)
-    elif reason in _TIMED and taker is not None:
-        then = "the interval ends" if reason is WaitReason.UNBLOCKING_INTERVAL else "the delay of its retry ends"
-        awaited = f"nothing: it goes to {taker.name} in {_released_in_s(dispatcher, slot, now):.3f} s, when {then}"
+    awaited = _awaited(dispatcher, reason, slot, taker, now)
     lease_left_s = _lease_left_s(dispatcher, taker, now)
     return _Findings(reason, slot, owner, taker, pending, gate, blocking, unfinished, lease_left_s, awaited)
+
+
+def _awaited(dispatcher: Dispatcher, reason: WaitReason | None, slot: int, taker: Worker | None, now: float) -> str:
+    """What must happen, if no worker and no operator ends it; or nothing."""
+    if reason is WaitReason.NO_LEASE:
+        return _lease_wanted(dispatcher, slot)
+    if reason is WaitReason.DEAD_LETTER:
+        return _receipt_wanted(dispatcher, slot)
+    if reason is WaitReason.IN_TRANSACTION:
+        messages = counted(dispatcher.in_transaction.count_of(slot), "message")
+        name = dispatcher.holder_at(dispatcher.slots.holder(slot)).name
+        return f"the transaction must end in which {name} acknowledged {messages} of the slot"
+    if reason is WaitReason.PARKED:
+        return _redrive_wanted(dispatcher, slot)
+    if reason is WaitReason.BEYOND_SHARE:
+        return "the broker must send it again, which it was asked for: it lay beyond its share of the look-ahead"
+    if reason in _TIMED and taker is not None:
+        then = "the interval ends" if reason is WaitReason.UNBLOCKING_INTERVAL else "the delay of its retry ends"
+        return f"nothing: it goes to {taker.name} in {_released_in_s(dispatcher, slot, now):.3f} s, when {then}"
+    return ""
 
 
 def _state(found: _Findings, *, waits: bool, upstream_backlog: bool) -> SlotState:

@@ -40,10 +40,13 @@ class KeyPolicy:
     """Attempts after which a message goes to the dead letter topic, see `diversions`; 0 is no bound."""
     park_after: int = 0
     """Attempts after which a key is parked, see `parking`; 0 is no bound. Not both."""
+    share: float = 0.0
+    """Of the look-ahead and of the bytes held, what one slot's waiting messages may have while others want them, from
+    0 to 1; 0 is no bound, for them and for what waits for one worker: see `spilling`."""
 
     @property
     def neutral(self) -> bool:
-        """Whether it asks for nothing."""
+        """Whether it asks for nothing of a delivery. A share is of what waits."""
         return not self.window and not self.retry_delay_s and not self.max_attempts
 
     @property

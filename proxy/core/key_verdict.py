@@ -208,6 +208,7 @@ SLOTS: Final[dict[SlotState, Callable[[_Case], Verdict]]] = {
     SlotState.DEAD_LETTER: _dead_letter,
     SlotState.PARKED: _parked,
     SlotState.UNBLOCKING_INTERVAL: _other,
+    SlotState.BEYOND_SHARE: _other,
     SlotState.NO_PERMITS: _at_worker,
     SlotState.NOT_READING: _at_worker,
     SlotState.UNACKED_LIMIT: _at_worker,

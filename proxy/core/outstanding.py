@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Final
 
 from proxy.core.entry import PART_BYTES, Batch, Part
 from proxy.core.position_ranges import PositionRanges
+from proxy.core.spill import SPILLED_BYTES, Spill
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -47,6 +48,7 @@ class Outstanding:
         "highest",
         "index_acks",
         "repeated",
+        "spill",
         "unconfirmed",
     )
 
@@ -65,8 +67,17 @@ class Outstanding:
         self._confirmed_fresh: set[int] = set()
         self._confirmed_ranges = PositionRanges(CONFIRMED_RANGES_MAX)
         self._shelved_ranges = PositionRanges(CONFIRMED_RANGES_MAX)
+        self.spill = Spill()
         self.repeated = 0
         """Entries the broker sent again that went no further."""
+
+    @property
+    def bytes_counted(self) -> int:
+        """Of `bytes_held`, what counts against a bound: not what is left of entries that only the broker has.
+
+        Those leave when they were read again, which a bound that they count against would prevent.
+        """
+        return max(0, self.bytes_held - self.spill.messages * SPILLED_BYTES)
 
     def add(self, position: int, entry: Part | Batch, size: int) -> None:
         """A new entry; `size` bytes as `size_of` tells, which callers that know it need not ask."""
@@ -79,6 +90,7 @@ class Outstanding:
         """Whether the broker sent this entry before; if it is acknowledged already, acknowledge it again."""
         known = self.entries.get(position)
         if known is not None:
+            redeliveries -= self.spill.caused(position)
             for part in known.parts if isinstance(known, Batch) else (known,):
                 part.redeliveries = max(part.redeliveries, redeliveries)
         elif position in self.unconfirmed or self.was_confirmed(position):
@@ -112,6 +124,8 @@ class Outstanding:
         self.bytes_held -= size
         if self.index_acks:
             self.index_acks.pop(position, None)
+        if self.spill.times:
+            self.spill.gone(position)
 
     def confirmed(self, positions: Iterable[int]) -> None:
         """The broker confirmed these acks."""
@@ -168,6 +182,7 @@ class Outstanding:
     def reset(self) -> None:
         """The subscription was moved elsewhere (seek): nothing of what was known holds any more."""
         self.entries.clear()
+        self.spill.clear()
         self.bytes_held = 0
         self.highest = -1
         self.acks.clear()

@@ -67,6 +67,10 @@ def collect(dispatcher: Dispatcher, now: float) -> None:
         if entry is None or dispatcher.slots.holder(slot):
             continue  # a worker may give something back that goes before these
         for part in _new_of(entry.parts, diversions.held[slot]):
+            if dispatcher.outstanding.spill.lacks(part):
+                if not dispatcher.outstanding.spill.ask(part.position, part.total):
+                    diversions.dirty[slot] = None
+                break  # it and what is behind it go when the broker has sent it again
             for piece in _pieces_of(dispatcher, part, entry.parts):
                 diversions.add(piece)
 

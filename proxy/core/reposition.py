@@ -82,6 +82,7 @@ def discard_up_to(dispatcher: Dispatcher, position: int, now: float) -> int:
             dispatcher.forget_blocked(slot)
     messages = sum(part.count for part in dropped)
     dispatcher.waiting_messages -= messages
+    dispatcher.outstanding.spill.waits_no_more(dropped)
     gone = [part.position for part in dropped if _drop(dispatcher, part)]
     if dispatcher.gated:
         for discarded in gone:

@@ -8,7 +8,7 @@ starves: behind any message stand only later ones.
 from __future__ import annotations
 
 from bisect import bisect_left
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from proxy.core.entry import PART_BYTES, Part, cut, join, may_join, slice_key
 from proxy.core.targets import Targets
@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from proxy.core.worker import Worker
+
+ASKED_AHEAD: Final = 64
+"""Messages of a slot that has begun to move again which are asked for before they are needed."""
 
 
 class Serving(Targets):
@@ -84,12 +87,32 @@ class Serving(Targets):
             self.diversions.dirty[slot] = None
         freed: list[Part] = []
         room = self._room(slot)
-        while entry.parts and self._fits(entry.parts[0], room) and self._target(slot, entry.parts[0]) is not None:
+        while entry.parts and self._fits(entry.parts[0], room):
+            target = self._target(slot, entry.parts[0])
+            if target is None or (self._lacks(entry.parts[0]) and self._is_awaited(entry.parts[0], target)):
+                break
             freed.append(entry.parts.popleft())
             room -= freed[-1].count
         if not entry.parts:
             self.forget_blocked(slot)
+        elif freed and self._lacks(entry.parts[0]):
+            self._ask_for(entry.parts, ASKED_AHEAD)
         return freed
+
+    def _is_awaited(self, head: Part, target: Worker) -> bool:
+        """Whether a slot's head that could leave at once, had it its bytes, is asked for: others pass it meanwhile."""
+        at_once = target.open and target.permits > 0 and not target.ready
+        return at_once and self._ask_for((head,), head.count)
+
+    def _ask_for(self, queue: Iterable[Part], messages: int) -> bool:
+        """Have the broker asked for what it alone has of the next so many messages; False if it cannot be for all."""
+        for part in queue:
+            if messages <= 0:
+                break
+            messages -= part.count
+            if self._lacks(part) and not self.outstanding.spill.ask(part.position, part.total):
+                return False
+        return True
 
     def settle_waiting(self, now: float, returned: Iterable[Part] = (), changed: Sequence[int] | None = None) -> None:
         """Queue all waiting and `returned` messages again, and serve all workers.
@@ -100,13 +123,14 @@ class Serving(Targets):
         moved = list(returned)
         for worker in self.workers.values():
             moved += self._misplaced(worker, changed)
-        if self.by_slot:
+        in_part = self.by_slot or bool(self.outstanding.spill.sizes)
+        if in_part:
             # What is blocked of a slot may be freed in part only, and not before what comes back of it.
             self.place(moved, now)
             moved = []
         for slot in list(self.blocked):
             moved += self._unblock(slot)
-        self.place(moved, now, ahead=self.by_slot)
+        self.place(moved, now, ahead=in_part)
         for worker in self.workers.values():
             if worker.ready:
                 self.serve(worker, now)
@@ -129,7 +153,7 @@ class Serving(Targets):
 
     # ---- sending ----------------------------------------------------------------------------------------------
 
-    def serve(self, worker: Worker, now: float) -> None:
+    def serve(self, worker: Worker, now: float) -> None:  # noqa: C901 - a call for each message would cost more
         """Send from the worker's ready queue while it has permits."""
         if self.leases is not None and self.leases.lapsed(now):
             return
@@ -144,6 +168,10 @@ class Serving(Targets):
                 if taken is None:
                     continue
                 part = taken
+            if not part.tail and part.position in self.outstanding.spill.sizes:
+                insert_all(ready, (part,))
+                self._ask_for(ready, worker.permits)
+                break
             if part.chunk is not None and not self.ordered and self._needed_by(part) not in {None, worker}:
                 # It is a piece of what another has begun meanwhile.
                 insert_all(self._blocked_slot(part.slot).parts, (part,))
@@ -182,7 +210,7 @@ class Serving(Targets):
         if part.count <= room:
             return part
         if not part.divisible:
-            self.window_overshoots += 1
+            self.window_overshoots += not self._lacks(part)
             return part
         head = self._cut(part, room)
         insert_all(self._blocked_slot(slot).parts, (part,))
@@ -218,12 +246,14 @@ class Serving(Targets):
         for slot in self.chunked.slots_of(worker):
             blocked = self.blocked.get(slot)
             queues = (worker.ready, blocked.parts) if blocked is not None else (worker.ready,)
-            for queue in queues:
-                for part in [part for part in queue if part.slot == slot and self._needed_by(part) is worker]:
-                    if worker.permits > 0 and self._needed_by(part) is worker:
-                        queue.remove(part)
-                        self._leave_queue(part, now)
-                        self._send(worker, part, now)
+            for queue, part in [(each, part) for each in queues for part in each if part.slot == slot]:
+                if worker.permits > 0 and self._needed_by(part) is worker:
+                    if self._lacks(part):
+                        self._ask_for((part,), part.count)
+                        break
+                    queue.remove(part)
+                    self._leave_queue(part, now)
+                    self._send(worker, part, now)
             if blocked is not None:
                 if not blocked.parts:
                     self.forget_blocked(slot)

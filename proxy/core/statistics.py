@@ -81,12 +81,16 @@ class DispatcherStatistics:
     outstanding_entries: int
     held_bytes: int
     waiting_messages: int
+    spilled_messages: int
+    """Those of them that only the broker has the bytes of."""
     waiting_slots: int
     draining_hashes_count: int
     draining_hashes_unacked_messages: int
     draining_hashes_cleared_total: int
     unconfirmed_acks: int
     repeated_entries: int
+    fetched_entries: int
+    """Entries that the broker was asked for again, and sent."""
     permit_overshoots: int
     full_windows: int
     """Slots that wait because their window is full."""
@@ -150,12 +154,14 @@ def dispatcher_statistics_steps(
         outstanding_entries=len(outstanding.entries),
         held_bytes=outstanding.bytes_held,
         waiting_messages=dispatcher.waiting_messages,
+        spilled_messages=outstanding.spill.messages,
         waiting_slots=len(dispatcher.waiting_by_slot()),
         draining_hashes_count=len(dispatcher.draining),
         draining_hashes_unacked_messages=sum(sum(each.pending) for each in draining.values()),
         draining_hashes_cleared_total=dispatcher.draining_cleared_total,
         unconfirmed_acks=len(outstanding.unconfirmed),
         repeated_entries=outstanding.repeated,
+        fetched_entries=outstanding.spill.fetched_entries,
         permit_overshoots=dispatcher.opaque_overshoots,
         full_windows=dispatcher.full_windows(),
         retry_waits=len(dispatcher.retries.held),

@@ -150,6 +150,7 @@ def _drop_waiting(dispatcher: Dispatcher, stream: int) -> list[Part]:
             worker.ready.clear()
             worker.ready.extend(kept)
     dispatcher.waiting_messages -= sum(part.count for part in dropped)
+    dispatcher.outstanding.spill.waits_no_more(dropped)
     return dropped
 
 

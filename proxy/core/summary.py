@@ -53,6 +53,8 @@ class DispatcherSummary:
     outstanding_entries: int
     held_bytes: int
     waiting_messages: int
+    spilled_messages: int
+    """Those of them that only the broker has the bytes of."""
     waiting_bytes: int
     waiting_slots: int
     draining_hashes_count: int
@@ -60,6 +62,8 @@ class DispatcherSummary:
     draining_hashes_cleared_total: int
     unconfirmed_acks: int
     repeated_entries: int
+    fetched_entries: int
+    """Entries that the broker was asked for again, and sent."""
     permit_overshoots: int
     full_windows: int
     retry_waits: int
@@ -100,6 +104,7 @@ def dispatcher_summary(dispatcher: Dispatcher) -> DispatcherSummary:
         outstanding_entries=len(outstanding.entries),
         held_bytes=outstanding.bytes_held,
         waiting_messages=dispatcher.waiting_messages,
+        spilled_messages=outstanding.spill.messages,
         waiting_bytes=sum(part.wire_bytes for part in waiting),
         waiting_slots=len(dispatcher.waiting_by_slot()),
         draining_hashes_count=len(dispatcher.draining),
@@ -107,6 +112,7 @@ def dispatcher_summary(dispatcher: Dispatcher) -> DispatcherSummary:
         draining_hashes_cleared_total=dispatcher.draining_cleared_total,
         unconfirmed_acks=len(outstanding.unconfirmed),
         repeated_entries=outstanding.repeated,
+        fetched_entries=outstanding.spill.fetched_entries,
         permit_overshoots=dispatcher.opaque_overshoots,
         full_windows=dispatcher.full_windows(),
         retry_waits=len(dispatcher.retries.held),

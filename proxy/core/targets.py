@@ -168,9 +168,7 @@ class Targets(DispatcherTables):
             return WaitReason.NO_LEASE
         owner = self.select(slot)
         if owner is None:
-            if self.quarantined:
-                return WaitReason.QUARANTINED
-            return WaitReason.EXCLUDED if self.excluded else WaitReason.NO_OWNER
+            return self._why_without_owner()
         begun = self._needed_by(head)
         gate = owner.join_gate
         if begun is None and gate is not None and head.position > gate.position:
@@ -184,7 +182,14 @@ class Targets(DispatcherTables):
             return WaitReason.NOT_READING
         if target.over_unacked and begun is None:
             return WaitReason.UNACKED_LIMIT
-        return WaitReason.NO_PERMITS if target.permits <= 0 else None
+        if target.permits <= 0:
+            return WaitReason.NO_PERMITS
+        return WaitReason.BEYOND_SHARE if self._lacks(head) else None
+
+    def _why_without_owner(self) -> WaitReason:
+        if self.quarantined:
+            return WaitReason.QUARANTINED
+        return WaitReason.EXCLUDED if self.excluded else WaitReason.NO_OWNER
 
     def _why_without_target(self, slot: int, owner: Worker) -> WaitReason:
         if slot in self.diversions.held:

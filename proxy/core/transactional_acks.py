@@ -123,6 +123,7 @@ def abort(dispatcher: Dispatcher, helds: Iterable[Held], now: float) -> None:
         worker.redelivered_messages += part.count
         dispatcher.comebacks.append((worker.name, part.count))
         dispatcher.waiting_messages += part.count
+        dispatcher.outstanding.spill.waits((part,))
         dispatcher.chunked.came_back(worker, (part,))
         returned.append(part)
     blocked = dispatcher.blocked

@@ -81,8 +81,19 @@ class UpstreamWindow:
         else:
             self._mean_bytes += (mean - self._mean_bytes) * _SHRINK
 
-    def grant(self, *, workers: int, free_permits: int, waiting_messages: int, bytes_held: int, shares: int = 1) -> int:
+    def grant(
+        self,
+        *,
+        workers: int,
+        free_permits: int,
+        waiting_messages: int,
+        bytes_held: int,
+        shares: int = 1,
+        asked_messages: int = 0,
+    ) -> int:
         """Permits to grant now, 0 for none; they count as outstanding from here on.
+
+        `asked_messages` are on their way whatever there is room for: the broker was asked for them again (`spill`).
 
         All but `shares` is about the whole subscription, which has so many windows. Each gets its part, and at least
         one message where anything may be granted at all, or a stream without messages would never get its first.
@@ -107,6 +118,7 @@ class UpstreamWindow:
                 window, spent = affordable, True
         if window > 0 and shares > 1:
             window = max(window // shares, 1)
+        window = max(window, asked_messages)
         # Where nothing may come no debt is paid either: those permits would let the broker send nothing.
         if window <= max(self.outstanding, 0):
             self.budget_stops += spent

@@ -50,6 +50,8 @@ class WaitReason(Enum):
     """A message of the slot has used its attempts: ends when the dead letter topic has it (`Diversions`)."""
     PARKED = "parked"
     """Its key is parked: it goes to the parking topic, or waits behind what is redriven from there."""
+    BEYOND_SHARE = "beyond_share"
+    """Only the broker has its bytes, since it lay beyond its key's or worker's share: ends when they come again."""
     NO_PERMITS = "no_permits"
     """The owner granted no more: ends with its next FLOW."""
     NOT_READING = "not_reading"

@@ -11,7 +11,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from proxy.core import acknowledgement, membership, policy_change, reposition
+from proxy.core import acknowledgement, membership, policy_change, reposition, spilling
 from proxy.core.dispatcher import Dispatcher, OrderingMode
 from proxy.core.entry import Batch, Part
 from proxy.core.key_policy import NO_POLICY, KeyPolicy
@@ -26,6 +26,10 @@ if TYPE_CHECKING:
     from proxy.core.selectors.base import Selector
     from proxy.core.worker import Worker
 
+LOOK_AHEAD = 8
+BUDGET_BYTES = 12_000
+"""Bounds of a subscription in which keys may be beyond their share."""
+
 Message = tuple[int, int]
 """Position of the entry, index in it."""
 
@@ -39,6 +43,8 @@ class Entry:
     """Slot of each message; None for one that is no concern of ours (acknowledged in an earlier life)."""
     opaque: bool
     redeliveries: int = 0
+    asked: int = 0
+    """How often the dispatcher asked for it again, as the broker counts."""
 
     def messages(self) -> list[Message]:
         """The messages that must be delivered; all of them if the entry only goes whole."""
@@ -73,6 +79,8 @@ class World:
         mode: OrderingMode,
         unblocking_interval_s: float = 0.0,
         policy: KeyPolicy = NO_POLICY,
+        *,
+        recorded: bool = True,
     ) -> None:
         """Nobody joined, nothing arrived. The policy's pauses are all as long as the first."""
         self.dispatcher = Dispatcher(selector, mode, unblocking_interval_s=unblocking_interval_s, key_policy=policy)
@@ -85,7 +93,7 @@ class World:
         self.released_at: float | None = None
         """When the slots that came free must go on, as it was seen when the first of them did."""
         self.looked_at = 0.0
-        self.dispatcher.endings = []
+        self.dispatcher.endings = [] if recorded else None
         self.record = Record()
         self.ordered = mode is not OrderingMode.UNORDERED
         self.now = 0.0
@@ -103,6 +111,8 @@ class World:
         self.acked_at_broker: set[int] = set()
         self.turn_open = False
         """Within a turn nothing is sent yet."""
+        self.asked: list[int] = []
+        """Entries that the broker is to send again, since the dispatcher has let their bytes go."""
 
     # ---- broker -----------------------------------------------------------------------------------------------
 
@@ -123,8 +133,16 @@ class World:
         assert slot is not None
         return slot
 
+    def answer(self, count: int) -> None:
+        """The broker sends the first of what it was asked for again, but for what is acknowledged or skipped since."""
+        sent, self.asked = self.asked[:count], self.asked[count:]
+        for position in sent:
+            if position not in self.acked_at_broker and position > self.mark_deleted:
+                self._offer(self.entries[position])
+
     def _offer(self, entry: Entry) -> None:
         """As the intake would hand it to the dispatcher."""
+        redeliveries = entry.redeliveries + entry.asked
         position, total, tail = entry.position, len(entry.slots), b"x" * (10 + 7 * len(entry.slots))
         groups: dict[int, tuple[int, ...]] = {}
         for index, slot in enumerate(entry.slots):
@@ -133,13 +151,13 @@ class World:
                 groups[key] = (*groups.get(key, ()), index)
         whole = len(groups) == 1 and None not in entry.slots
         if entry.opaque and whole:
-            part = Part(position, next(iter(groups)), total, tail, entry.redeliveries, self.now)
+            part = Part(position, next(iter(groups)), total, tail, redeliveries, self.now)
             part.opaque = True
             self.dispatcher.receive_part(part, self.now)
         elif whole:
-            self.dispatcher.receive(position, next(iter(groups)), total, tail, entry.redeliveries, self.now)
+            self.dispatcher.receive(position, next(iter(groups)), total, tail, redeliveries, self.now)
         else:
-            batch = by_slot(position, tail, total, list(groups.items()), entry.redeliveries, self.now)
+            batch = by_slot(position, tail, total, list(groups.items()), redeliveries, self.now)
             for part in batch.parts:
                 part.opaque = entry.opaque
             self.dispatcher.receive_batch(batch, self.now)
@@ -158,7 +176,9 @@ class World:
         expected = sorted(self.dispatcher.outstanding.unconfirmed)
         self.dispatcher.outstanding.acks = expected
         self._take_acks()
+        self.asked.clear()
         for position, entry in self.entries.items():
+            entry.asked = 0
             if position not in self.acked_at_broker and position > self.mark_deleted:
                 entry.redeliveries += 1
                 self._offer(entry)
@@ -290,8 +310,8 @@ class World:
 
     def flush(self) -> None:
         """The end of a turn: outboxes leave, if they may."""
-        assert self.dispatcher.endings is not None
-        self.record.read(self.dispatcher.endings)
+        if self.dispatcher.endings is not None:
+            self.record.read(self.dispatcher.endings)
         if not self.may_deliver():
             return
         by_worker = {id(client.worker): client for client in self.clients}
@@ -303,6 +323,7 @@ class World:
     def _deliver(self, client: Client, unit: Part) -> None:
         entry = self.entries[unit.position]
         messages = [(unit.position, index) for index in unit.message_indexes()]
+        assert unit.position not in self.dispatcher.outstanding.spill.sizes, "sent without its bytes"
         assert messages == sorted(messages)
         assert unit.count == len(messages)
         assert (unit.key == unit.position) == (len(messages) == len(entry.slots)), "a real id means the whole entry"
@@ -317,7 +338,8 @@ class World:
             self._deliver_message(client, message)
         returned = max(self.delivered[message] for message in messages) - 1
         assert bool(returned) <= bool(unit.redeliveries) <= bool(returned or entry.redeliveries)
-        self.record.sent(client.worker, messages, unit.attempts)
+        if self.dispatcher.endings is not None:
+            self.record.sent(client.worker, messages, unit.attempts)
         self._check_policy(client, messages, opaque=entry.opaque)
         client.held[unit.key] = messages
         client.seen[unit.key] = messages
@@ -359,9 +381,15 @@ class World:
         if not self.turn_open:
             self.flush()
             if self.may_deliver():
-                self.record.compare({client.worker: self.unended(client) for client in self.clients})
+                if self.dispatcher.endings is not None:
+                    self.record.compare({client.worker: self.unended(client) for client in self.clients})
                 assert not any(client.worker.outbox for client in self.clients)
         self._take_acks()
+        if self.policy.share:
+            spilling.spill(self.dispatcher, LOOK_AHEAD, BUDGET_BYTES)
+        for position in spilling.take_wants(self.dispatcher, self.now):
+            self.entries[position].asked += 1
+            self.asked.append(position)
         check_tables(self)
         check_wake_ups(self)
 
@@ -399,6 +427,9 @@ class World:
             if not self.unfinished:
                 break
             self.now += 1.0
+            self.answer(len(self.asked))
+            if self.dispatcher.outstanding.spill.asked and not self.asked:
+                self.mark_delete(self.mark_deleted)  # as when the broker, asked in vain, tells where the cursor stands
             for client in self.clients:
                 self.flow(client, 3)
                 self.check()
@@ -417,6 +448,7 @@ class World:
         assert dispatcher.outstanding.bytes_held == dispatcher.waiting_messages == 0
         assert len(dispatcher.slots) == len(dispatcher.draining) == len(dispatcher.unblocking.held) == 0
         assert dispatcher.due_at is None
+        assert dispatcher.outstanding.spill.messages == len(dispatcher.outstanding.spill.times) == 0
         assert not dispatcher.retries.held
         for client in self.clients:
             assert client.worker.unacked == 0
@@ -466,6 +498,12 @@ def check_tables(world: World) -> None:
     held = sum(map(size_of, entries.values())) + BLOCKED_SLOT_BYTES * len(dispatcher.blocked)
     assert dispatcher.outstanding.bytes_held == held, "G7"
     assert dispatcher.waiting_messages == sum(part.count for part in waiting), "G7"
+    spill = dispatcher.outstanding.spill
+    assert spill.messages == sum(part.count for part in waiting if not part.tail)
+    assert {position for position, entry in entries.items() if not entry.tail} == set(spill.sizes)
+    assert all(part.tail is e.tail for e in entries.values() if isinstance(e, Batch) for part in e.parts)
+    assert set(spill.asked) <= set(spill.sizes)
+    assert set(spill.times) <= set(entries)
     by_slot = Counter(slot for part in waiting for slot, _ in slots_in(part))
     assert dispatcher.waiting_by_slot() == by_slot
     assert all(sum(part.unacked_of(slot) for part in dispatcher.waiting_in(slot)) == by_slot[slot] for slot in by_slot)
@@ -546,7 +584,8 @@ def check_wake_ups(world: World) -> None:
     for slot, blocked in dispatcher.blocked.items():
         target = target_of(slot)
         if target is not None:
-            assert beyond_window(world, slot, target, blocked.parts[0]), "G6: a slot waits for nothing"
+            awaited = blocked.parts[0].position in dispatcher.outstanding.spill.asked
+            assert awaited or beyond_window(world, slot, target, blocked.parts[0]), "G6: a slot waits for nothing"
     assert all(slot in dispatcher.blocked for slot in dispatcher.unblocking.held)
     for worker in dispatcher.workers.values():
         if not dispatcher.retries.held:
@@ -556,7 +595,8 @@ def check_wake_ups(world: World) -> None:
         gate = gates[worker.index]
         stopped = dispatcher.paused or not world.may_deliver()
         if worker.ready and (gate is None or worker.ready[0].position <= gate):
-            assert stopped or not willing or worker.permits <= 0, "G6: a message lies before an open door"
+            awaited = worker.ready[0].position in dispatcher.outstanding.spill.asked
+            assert stopped or not willing or worker.permits <= 0 or awaited, "G6: a message lies before an open door"
         if worker.max_unacked:
             assert worker.over_unacked >= (worker.unacked >= worker.max_unacked)
             assert worker.over_unacked <= (worker.unacked > worker.max_unacked // 2)

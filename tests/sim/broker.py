@@ -77,8 +77,10 @@ class BrokerSession:
             self.send(commands.connected("sim", PROTOCOL_VERSION, 5 << 20, None))
         elif command.type == T.PING:
             self.send(commands.pong())
-        elif command.type in {T.PONG, T.REDELIVER_UNACKNOWLEDGED_MESSAGES}:
-            return  # the gateway never asks for one; what it relays is for a consumer that is no more
+        elif command.type == T.PONG:
+            return
+        elif command.type == T.REDELIVER_UNACKNOWLEDGED_MESSAGES:
+            self._redeliver(command.redeliverUnacknowledgedMessages)
         elif command.type == T.FLOW:
             consumer = self._consumer(command.flow.consumer_id)
             if consumer is not None:
@@ -189,6 +191,18 @@ class BrokerSession:
     }
 
     # ---- within
+
+    def _redeliver(self, body: pb.CommandRedeliverUnacknowledgedMessages) -> None:
+        """Only what the consumer has: what is relayed may be for one that is no more."""
+        consumer = self._consumer(body.consumer_id)
+        if consumer is None:
+            return
+        for place in body.message_ids:
+            entry = consumer.pending.pop((place.ledgerId, place.entryId), None)
+            if entry is not None:
+                entry.held = False
+                entry.redeliveries += 1
+        self.broker.dispatch_soon()
 
     def _asked_where(self, consumer_id: int, *, told: bool) -> None:
         _ = consumer_id

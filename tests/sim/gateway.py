@@ -132,6 +132,10 @@ class WakeUps:
     def _could_go(self, gateway: Looked, subscription: Subscription, number: int) -> None:
         dispatcher = subscription.state.dispatcher
         slot = slot_of(subscription, self._storage.messages[number].key)
+        entry = self._storage.messages[number].entry
+        asked = dispatcher.outstanding.spill.asked
+        if (entry.ledger << 40) + entry.entry in asked:
+            return  # only the broker has its bytes, and will send them
         beginner = self._began(number)
         if beginner is not None:
             if self._waits_for_retry(gateway, subscription, slot):
@@ -142,6 +146,10 @@ class WakeUps:
         owner = dispatcher.select(slot)
         if owner is None or owner.join_gate is not None or not _takes(owner):
             return
+        blocked = dispatcher.blocked.get(slot)
+        before = [*list(owner.ready)[:1], *([blocked.parts[0]] if blocked is not None else [])]
+        if any(part.position in asked for part in before):
+            return  # what comes before it
         seat = seat_of(subscription, owner, self._model)
         if seat is None or seat.permits <= 0 or not seat.end.writable:
             return

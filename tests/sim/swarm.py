@@ -122,6 +122,7 @@ def draw(seed: int | str, steps: int = 100) -> Swarm:
             ack_lease_ms=0 if mode == "unordered" else lease_ms,
             quarantine_after=random.Random(f"{seed}/quarantine").choice((0, 1, 3)),  # noqa: S311 - as above
             quarantine_ms=5_000,
+            key_share_percent=random.Random(f"{seed}/share").choice((0, 0, 0.1, 5, 37)),  # noqa: S311 - as above
         ),
         limits=Limits(unread_high_water_bytes=1 << 20),
         openings=_openings(random.Random(f"{seed}/openings")),  # noqa: S311 - as above

@@ -39,6 +39,7 @@ class LimitsWanted:
     ack_lease_ms: int | None = None
     quarantine_after: int | None = None
     quarantine_ms: int | None = None
+    key_share_percent: float | None = None
 
     def applied(self, settings: SubscriptionSettings) -> SubscriptionSettings:
         """The settings with these limits in them."""

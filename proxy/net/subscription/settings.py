@@ -37,6 +37,7 @@ class SubscriptionSettings:
     quarantine_ms: int = 300_000
     park_after: int = 0
     parking_topic: str = PARKING_TOPIC
+    key_share_percent: float = 0.0
     key_policies: tuple[str, ...] = ()
     """Rules for some subscriptions, see `proxy.key_policies`."""
     look_ahead_messages_per_worker: int = 2_000
@@ -61,6 +62,7 @@ class SubscriptionSettings:
             retry_delay_max_s=self.retry_delay_max_ms / 1_000,
             dead_letter_after=0 if self.park_after else self.dead_letter_after,
             park_after=self.park_after,
+            share=self.key_share_percent / 100,
         )
 
     def look_ahead_messages(self, workers: int) -> int:

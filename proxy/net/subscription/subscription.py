@@ -29,6 +29,7 @@ from proxy.net.subscription.outbox import Outbox
 from proxy.net.subscription.parking import ParkingLot
 from proxy.net.subscription.policy import is_migrating
 from proxy.net.subscription.quarantines import Quarantines
+from proxy.net.subscription.refetch import Refetch
 from proxy.net.subscription.requests import SubscriptionRequests
 from proxy.net.subscription.state import SubscriptionState, ended_meanwhile
 from proxy.net.subscription.upstream import owner_subscribe, stream_subscribe, upstream_subscribe
@@ -100,6 +101,7 @@ class Subscription:
         self.orders = OperatorOrders(
             state, services, self.consumers, self.membership, self.ack_leases, self.quarantines
         )
+        self.refetch = Refetch(state, self.consumers)
         self._whole: UpstreamConsumer | None = None
         """The one of an ordinary subscription, which is not looked for at each flush."""
         if not streamed:
@@ -155,6 +157,7 @@ class Subscription:
             self._wake_up.cancel()
         self.ack_leases.stop()
         self.quarantines.stop()
+        self.refetch.end()
         self.services.account(-self._bytes_reported)
         self._bytes_reported = 0
         self._on_end(self)
@@ -277,6 +280,7 @@ class Subscription:
         if dispatcher.touched and not dispatcher.lapsed(state.now()):
             for worker in dispatcher.take_touched():
                 self._send(worker)
+        self.refetch.end_turn()
         first = self._whole or self.consumers.first_ready()
         if first is not None and not first.waits_for_cursor:
             # By any: the broker finds whose the entries are.
@@ -284,11 +288,12 @@ class Subscription:
             state.transactions.flush(first.upstream.link, first.upstream.consumer_id, first.window.outstanding)
         if dispatcher.hand_overs or dispatcher.comebacks or dispatcher.endings or dispatcher.diversions.parked:
             self._tell_watchers()
-        held = dispatcher.outstanding.bytes_held + self.consumers.queued_bytes
-        if held != self._bytes_reported:
-            self.services.account(held - self._bytes_reported)
-            self._bytes_reported = held
-        self._grant(held)
+        held, queued = dispatcher.outstanding.bytes_counted, self.consumers.queued_bytes
+        reported = self.refetch.reported(held) + queued
+        if reported != self._bytes_reported:
+            self.services.account(reported - self._bytes_reported)
+            self._bytes_reported = reported
+        self._grant(held + queued)
         if self.closing.under_way and not self.closing.owes:
             self.end_if_empty()
         if self.assignment is not None:
@@ -350,12 +355,14 @@ class Subscription:
         if consumer.upstream.link is None or consumer.waits_for_cursor:
             return
         dispatcher = self._dispatcher
+        spill = dispatcher.outstanding.spill
         permits = consumer.window.grant(
             workers=len(dispatcher.workers),
             free_permits=free_permits,
-            waiting_messages=dispatcher.waiting_messages + self.consumers.queued_messages,
+            waiting_messages=dispatcher.waiting_messages - spill.messages + self.consumers.queued_messages,
             bytes_held=bytes_held,
             shares=shares,
+            asked_messages=0 if consumer.receiving.queue.entries else spill.asked_messages,
         )
         if permits:
             consumer.send_permits(permits)

@@ -82,6 +82,7 @@ class UpstreamConsumer:
         """
         settings = state.settings
         self.stream = stream
+        self.slots = slots
         self.window = UpstreamWindow(
             budget_bytes=settings.subscription_memory_bytes,
             look_ahead_per_worker=settings.look_ahead_messages_per_worker,

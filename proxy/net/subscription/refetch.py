@@ -1,0 +1,116 @@
+"""Entries that only the broker has the bytes of: lets them go, and asks for them when they are next.
+
+The dispatcher says which (`proxy.core.spilling`); here is when, by which consumer, and what if nothing comes. An entry
+that was asked for can be gone: skipped, or expired, while it waited. The broker says nothing of that. So after a while
+the consumer begins anew, by which the broker tells where the cursor stands and sends all again that is not
+acknowledged, as after any loss. Each time in a row that did not help, the next is put off for longer.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import structlog
+
+from proxy.core import spilling
+from proxy.core.entry import Batch
+from proxy.core.positions import unpack
+from proxy.wire import commands
+
+if TYPE_CHECKING:
+    from proxy.net.ports import Timer
+    from proxy.net.subscription.state import SubscriptionState
+    from proxy.net.subscription.upstream_consumers import UpstreamConsumer, UpstreamConsumers
+
+OVERDUE_S: Final = 30.0
+"""A broker answers in milliseconds; after so long without an answer to the oldest question it has none."""
+OVERDUE_MAX_S: Final = 600.0
+
+log = structlog.get_logger("keyline.subscription")
+
+
+class Refetch:
+    """Of one subscription."""
+
+    def __init__(self, state: SubscriptionState, consumers: UpstreamConsumers) -> None:
+        """Nothing is asked for yet."""
+        self._state = state
+        self._consumers = consumers
+        self._timer: Timer | None = None
+        self._oldest: int | None = None
+        """What was the first of those asked for when the timer was set."""
+        self._patience_s = OVERDUE_S
+
+    def end_turn(self) -> None:
+        """What can leave has left: let go of what is beyond its share, and ask for what is next."""
+        state = self._state
+        dispatcher, settings = state.dispatcher, state.settings
+        spill = dispatcher.outstanding.spill
+        if not dispatcher.policy.share and not spill.times:
+            return
+        if dispatcher.policy.share:
+            look_ahead = settings.look_ahead_messages(len(dispatcher.workers))
+            spilling.spill(dispatcher, look_ahead, settings.subscription_memory_bytes)
+        full = len(dispatcher.touched)
+        wants = spilling.take_wants(dispatcher, state.now())
+        if len(dispatcher.touched) > full:
+            state.schedule_flush()
+        if wants:
+            self._ask(wants)
+        if spill.asked and self._timer is None:
+            self._watch()
+
+    def reported(self, held_bytes: int) -> int:
+        """What of the bytes of entries counts for the gateway, which reads nothing while it has too many.
+
+        While an entry is on its way that others wait behind, no more than half of what the subscription may have: not
+        to read would keep all of them. What may come besides is bounded by what was asked for.
+        """
+        if not self._state.dispatcher.outstanding.spill.asked:
+            return held_bytes
+        return min(held_bytes, self._state.settings.subscription_memory_bytes // 2)
+
+    def end(self) -> None:
+        """The subscription is over here."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _ask(self, positions: list[int]) -> None:
+        """Ask the consumers that have them. One that is on its way back is not asked: it gets all again."""
+        by_consumer: dict[UpstreamConsumer, list[tuple[int, int]]] = {}
+        for position in positions:
+            consumer = self._consumer_of(position)
+            if consumer is not None:
+                by_consumer.setdefault(consumer, []).append(unpack(position))
+        for consumer, ids in by_consumer.items():
+            link = consumer.upstream.link
+            if link is not None:
+                link.send(commands.redeliver(consumer.upstream.consumer_id, ids))
+
+    def _consumer_of(self, position: int) -> UpstreamConsumer | None:
+        entry = self._state.dispatcher.outstanding.entries[position]
+        slot = entry.parts[0].slot if isinstance(entry, Batch) else entry.slot
+        for consumer in self._consumers:
+            if consumer.slots is None or consumer.slots.start <= slot <= consumer.slots.end:
+                return consumer
+        return None
+
+    def _watch(self) -> None:
+        self._oldest = next(iter(self._state.dispatcher.outstanding.spill.asked))
+        self._timer = self._state.clock.call_later(self._patience_s, self._look)
+
+    def _look(self) -> None:
+        """Begin anew if what was asked for first then has not come."""
+        self._timer = None
+        state = self._state
+        asked = state.dispatcher.outstanding.spill.asked
+        if self._oldest not in asked:
+            self._patience_s = OVERDUE_S
+        elif not state.dispatcher.paused:
+            consumer = self._consumer_of(self._oldest)
+            if consumer is not None and consumer.upstream.link is not None:
+                self._patience_s = min(self._patience_s * 2, OVERDUE_MAX_S)
+                log.warning("entries not sent again", topic=state.topic, subscription=state.name, entries=len(asked))
+                consumer.lost("the broker did not send entries again that it was asked for", tell_broker=True)
+        if asked:
+            self._watch()

@@ -1,0 +1,193 @@
+"""What is beyond its share waits without bytes, told as stories: who goes on, what is asked for, in which order."""
+
+from __future__ import annotations
+
+import pytest
+
+from proxy.core import spilling
+from proxy.core.dispatcher import OrderingMode
+from proxy.core.entry import PART_BYTES
+from proxy.core.key_policy import KeyPolicy
+from proxy.core.positions import entry_of, pack
+from proxy.core.spill import ASKED_BYTES_MAX, ASKED_MESSAGES_MAX, Spill
+from proxy.core.waiting import WaitReason
+from tests.core.test_dispatcher_rig import LEDGER, A, B, C, Rig
+
+LOOK_AHEAD = 80
+BUDGET_BYTES = 1 << 20
+SHARE = KeyPolicy(share=0.05)
+"""Four messages of the look-ahead."""
+
+
+def rig_of(policy: KeyPolicy = SHARE, **claims: list[int]) -> Rig:
+    """A subscription under the policy; nobody is there yet."""
+    rig = Rig(OrderingMode.DRAINING_HASHES, **claims)
+    rig.dispatcher.set_policy(policy)
+    return rig
+
+
+def end_turn(rig: Rig) -> list[int]:
+    """What is asked for at the end of a turn, by number."""
+    spilling.spill(rig.dispatcher, LOOK_AHEAD, BUDGET_BYTES)
+    return [entry_of(position) for position in spilling.take_wants(rig.dispatcher, rig.now)]
+
+
+def send_again(rig: Rig, slot: int, *numbers: int, redeliveries: int = 1) -> None:
+    """The broker answers."""
+    for number in numbers:
+        rig.dispatcher.receive(pack(LEDGER, number), slot, 1, b"%d" % number, redeliveries, rig.now)
+
+
+def a_hung_worker() -> Rig:
+    """c1 has one message of key A and takes no more; c2 takes everything of key B."""
+    rig = rig_of(c1=[A, C], c2=[B])
+    rig.join("c1", 1)
+    rig.join("c2", 500)
+    rig.entries(A, *range(100))
+    assert rig.got("c1") == [0]
+    return rig
+
+
+def test_what_waits_for_a_hung_worker_leaves_the_look_ahead_to_the_others() -> None:
+    """Its queue keeps its part with bytes, from the head; the rest counts no more."""
+    rig = a_hung_worker()
+    assert end_turn(rig) == []
+    dispatcher = rig.dispatcher
+    here = [entry_of(part.position) for part in dispatcher.waiting_parts() if part.tail]
+    assert here == list(range(1, 16)), "three eighths of the look-ahead, for two workers"
+    assert dispatcher.waiting_messages - dispatcher.outstanding.spill.messages == len(here)
+    assert dispatcher.outstanding.bytes_held == 100 * PART_BYTES + sum(len(b"%d" % number) for number in range(16))
+
+
+def test_it_comes_again_in_order_and_once_when_the_worker_goes_on() -> None:
+    """It is asked for at once, leaves when it is there, and bears the count of redeliveries that clients caused."""
+    rig = a_hung_worker()
+    end_turn(rig)
+    rig.flow("c1", 30)
+    assert rig.got("c1") == list(range(1, 16))
+    assert end_turn(rig) == list(range(16, 31))
+    rig.entries(B, 200)
+    assert rig.got("c2") == [200], "others pass"
+    send_again(rig, A, 17)
+    assert rig.got("c1") == []
+    send_again(rig, A, 16, 18)
+    units = rig.units("c1")
+    assert [entry_of(unit.position) for unit in units] == [16, 17, 18]
+    assert [unit.redeliveries for unit in units] == [0, 0, 0]
+    send_again(rig, A, 16)
+    assert rig.got("c1") == []
+
+
+def test_a_redelivery_that_a_client_caused_is_counted() -> None:
+    """Only what the gateway asked for is subtracted."""
+    rig = a_hung_worker()
+    end_turn(rig)
+    rig.flow("c1", 16)
+    rig.got("c1")
+    assert end_turn(rig) == [16]
+    send_again(rig, A, 16, redeliveries=3)
+    assert [unit.redeliveries for unit in rig.units("c1")] == [2]
+
+
+def test_a_stuck_key_keeps_its_share_and_moves_again_by_itself() -> None:
+    """Its other messages are asked for ahead of their turn; nothing of it is overtaken, and its worker goes on."""
+    rig = rig_of(KeyPolicy(window=1, share=0.05), c1=[A, B])
+    rig.join("c1", 500)
+    rig.entries(A, *range(100))
+    assert rig.got("c1") == [0]
+    end_turn(rig)
+    assert [entry_of(part.position) for part in rig.dispatcher.waiting_in(A) if part.tail] == [1, 2, 3, 4]
+    for number in range(1, 5):
+        rig.ack("c1", number - 1)
+        assert rig.got("c1") == [number]
+    asked = end_turn(rig)
+    assert asked == list(range(5, 69))
+    rig.ack("c1", 4)
+    assert rig.dispatcher.wait_reason(A, rig.dispatcher.waiting_in(A)[0], rig.now) is WaitReason.BEYOND_SHARE
+    rig.entries(B, 200)
+    assert rig.got("c1") == [200]
+    send_again(rig, A, *asked)
+    assert rig.got("c1") == [5]
+
+
+@pytest.mark.parametrize("policy", [KeyPolicy(), KeyPolicy(window=1)])
+def test_nothing_loses_its_bytes_without_a_share(policy: KeyPolicy) -> None:
+    """By default nothing is fetched twice."""
+    rig = rig_of(policy, c1=[A], c2=[B])
+    rig.join("c1", 1)
+    rig.join("c2", 500)
+    rig.entries(A, *range(100))
+    rig.got("c1")
+    if rig.dispatcher.policy.share:
+        end_turn(rig)
+    assert not rig.dispatcher.outstanding.spill.times
+
+
+def test_nothing_loses_its_bytes_while_all_workers_have_enough() -> None:
+    """To read on would help none of them."""
+    rig = rig_of(c1=[A], c2=[B])
+    rig.join("c1", 1)
+    rig.join("c2", 1)
+    rig.entries(A, *range(100))
+    rig.entries(B, 100, 101)
+    end_turn(rig)
+    assert not rig.dispatcher.outstanding.spill.times
+
+
+def test_a_batch_of_many_keys_is_fetched_whole_and_what_waits_of_it_goes() -> None:
+    """Its other messages are at a worker, or acknowledged: they do not come a second time."""
+    rig = rig_of(c1=[A], c2=[B])
+    rig.join("c1", 1)
+    rig.join("c2", 500)
+    rig.entries(A, *range(70))
+    rig.got("c1")
+    rig.mixed(80, A, B, A, B)
+    rig.mixed(81, A, B)
+    assert rig.got("c2") == [(80, (1, 3)), (81, (1,))]
+    rig.ack("c2", (80, (1, 3)))
+    end_turn(rig)
+    assert pack(LEDGER, 80) in rig.dispatcher.outstanding.spill.sizes
+    rig.flow("c1", 200)
+    rig.got("c1")
+    asked = end_turn(rig)
+    assert asked[-2:] == [80, 81]
+    send_again(rig, A, *asked[:-2])
+    rig.got("c1")
+    rig.mixed(80, A, B, A, B)
+    assert rig.got("c1") == [(80, (0, 2))]
+    rig.mixed(81, A, B)
+    assert rig.got("c1") == [(81, (0,))]
+    assert rig.got("c2") == []
+    rig.ack("c1", (80, (0, 2)))
+    assert rig.dispatcher.outstanding.acks[-1] == pack(LEDGER, 80)
+
+
+def test_a_worker_that_leaves_hands_over_what_only_the_broker_has() -> None:
+    """In the same order."""
+    rig = a_hung_worker()
+    end_turn(rig)
+    rig.leave("c1")
+    rig.join("c1", 500)
+    got = rig.got("c1")
+    while asked := end_turn(rig):
+        send_again(rig, A, *asked)
+        got += rig.got("c1")
+    assert got == list(range(100))
+
+
+def test_what_is_asked_for_at_a_time_is_bounded() -> None:
+    """It comes whether there is room or not. One entry may always be asked for."""
+    spill = Spill()
+    for position in range(5):
+        spill.dropped(position, ASKED_BYTES_MAX // 3)
+    assert [spill.ask(position, 1) for position in range(4)] == [True, True, True, False]
+    assert spill.refused
+    states = [spill.has_room]
+    for position in range(2):
+        assert spill.came(position)
+        states.append(spill.has_room)
+    assert states == [False, False, True]
+    assert not spill.ask(3, ASKED_MESSAGES_MAX)
+    assert spill.came(2)
+    assert spill.ask(3, 5 * ASKED_MESSAGES_MAX)
+    assert not spill.came(4), "it was not asked for"
