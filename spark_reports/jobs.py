@@ -6,7 +6,17 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
-from spark_reports import capacity, drains, key_skew, latency, leases, metrics_summary, redeliveries, service
+from spark_reports import (
+    capacity,
+    drains,
+    interventions,
+    key_skew,
+    latency,
+    leases,
+    metrics_summary,
+    redeliveries,
+    service,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -118,6 +128,12 @@ SECTIONS: Final = (
             Job("poisoned_keys", "Keys with such messages", lambda of: redeliveries.poisoned_keys(of.deliveries)),
             Job("poisoned", "Messages", lambda of: redeliveries.poisoned(of.deliveries)),
         ),
+    ),
+    Section(
+        "Policies and orders",
+        "What was taken from workers, and by what: ack leases that ended, quarantines, dead letters, parked "
+        "keys, operators' orders. Messages that a worker had then came again, to it or to others.",
+        (Job("interventions", "By cause and worker", lambda of: interventions.by_worker(of.events)),),
     ),
     Section(
         "Capacity",
