@@ -10,7 +10,7 @@ RELOADABLE: Final = frozenset({
     *("subscriptions_max", "workers_max", "workers_per_subscription_max"),
     *("gateway_memory_bytes", "subscription_memory_bytes", "max_unacked_messages_per_worker"),
     *("look_ahead_messages_per_worker", "look_ahead_messages_per_subscription"),
-    *("key_window", "retry_delay_ms", "retry_multiplier", "retry_delay_max_ms"),
+    *("key_window", "retry_delay_ms", "retry_multiplier", "retry_delay_max_ms", "key_share_percent"),
     *("dead_letter_after", "ack_lease_ms", "quarantine_after", "quarantine_ms", "key_policies"),
     *("admin_viewers", "admin_operators", "admin_admins"),
     *("admin_token_secret_file", "admin_token_public_key_file", "admin_token_jwks_url"),
