@@ -175,6 +175,25 @@ def test_a_worker_that_leaves_hands_over_what_only_the_broker_has() -> None:
     assert got == list(range(100))
 
 
+def test_large_messages_at_a_hung_worker_leave_the_bytes_to_the_others() -> None:
+    """Only what comes back is fetched again."""
+    rig = rig_of(c1=[A], c2=[B])
+    rig.join("c1", 100)
+    rig.join("c2", 500)
+    for number in range(30):
+        rig.dispatcher.receive(pack(LEDGER, number), A, 1, b"x" * 50_000, 0, rig.now)
+    assert rig.got("c1") == list(range(30))
+    end_turn(rig)
+    spill, held = rig.dispatcher.outstanding.spill, rig.dispatcher.outstanding.bytes_counted
+    assert held < BUDGET_BYTES // 4
+    assert spill.messages == 0, "none of them waits"
+    rig.leave("c1")
+    assert spill.messages == len(spill.sizes) == 27
+    rig.join("c1", 100)
+    assert rig.got("c1") == [0, 1, 2]
+    assert end_turn(rig) == list(range(3, 30))
+
+
 def test_what_is_asked_for_at_a_time_is_bounded() -> None:
     """It comes whether there is room or not. One entry may always be asked for."""
     spill = Spill()

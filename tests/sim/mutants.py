@@ -46,6 +46,34 @@ SELECTORS = "proxy/core/selectors"
 
 MUTANTS = (
     Mutant(
+        "what only the broker has leaves without its bytes",
+        SERVING,
+        "            if not part.tail and part.position in self.outstanding.spill.sizes:\n",
+        "            if not part.position:\n",
+        tests="tests/core/test_spilling.py",
+    ),
+    Mutant(
+        "redeliveries that the gateway asked for are told to clients",
+        OUTSTANDING,
+        "            redeliveries -= self.spill.caused(position)\n",
+        "",
+        tests="tests/core/test_spilling.py",
+    ),
+    Mutant(
+        "what a worker gives back without its bytes is in the look-ahead again",
+        ACKNOWLEDGEMENT,
+        "        dispatcher.outstanding.spill.waits((part,))\n",
+        "",
+        tests="tests/core/test_spilling.py",
+    ),
+    Mutant(
+        "a slot that waits for bytes is not looked at when they are here",
+        "proxy/core/spilling.py",
+        "    dispatcher.settle([slot for slot in slots if slot in dispatcher.blocked], now)\n",
+        "",
+        tests="tests/core/test_spilling.py",
+    ),
+    Mutant(
         "a batch goes beyond the permits",
         DISPATCHER,
         "                and owner.permits >= count\n",
