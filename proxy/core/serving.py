@@ -87,15 +87,16 @@ class Serving(Targets):
             self.diversions.dirty[slot] = None
         freed: list[Part] = []
         room = self._room(slot)
+        spilled = self.outstanding.spill.sizes
         while entry.parts and self._fits(entry.parts[0], room):
             target = self._target(slot, entry.parts[0])
-            if target is None or (self._lacks(entry.parts[0]) and self._is_awaited(entry.parts[0], target)):
+            if target is None or (spilled and self._lacks(entry.parts[0]) and self._is_awaited(entry.parts[0], target)):
                 break
             freed.append(entry.parts.popleft())
             room -= freed[-1].count
         if not entry.parts:
             self.forget_blocked(slot)
-        elif freed and self._lacks(entry.parts[0]):
+        elif spilled and freed and self._lacks(entry.parts[0]):
             self._ask_for(entry.parts, ASKED_AHEAD)
         return freed
 
