@@ -77,7 +77,9 @@ class Outstanding:
 
         Those leave when they were read again, which a bound that they count against would prevent.
         """
-        return max(0, self.bytes_held - self.spill.messages * SPILLED_BYTES)
+        if self.spill.messages:
+            return max(0, self.bytes_held - self.spill.messages * SPILLED_BYTES)
+        return self.bytes_held
 
     def add(self, position: int, entry: Part | Batch, size: int) -> None:
         """A new entry; `size` bytes as `size_of` tells, which callers that know it need not ask."""

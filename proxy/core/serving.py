@@ -88,12 +88,15 @@ class Serving(Targets):
         freed: list[Part] = []
         room = self._room(slot)
         spilled = self.outstanding.spill.sizes
-        while entry.parts and self._fits(entry.parts[0], room):
-            target = self._target(slot, entry.parts[0])
-            if target is None or (spilled and self._lacks(entry.parts[0]) and self._is_awaited(entry.parts[0], target)):
+        while entry.parts:
+            head = entry.parts[0]
+            if not self._fits(head, room):
+                break
+            target = self._target(slot, head)
+            if target is None or (spilled and self._lacks(head) and self._is_awaited(head, target)):
                 break
             freed.append(entry.parts.popleft())
-            room -= freed[-1].count
+            room -= head.count
         if not entry.parts:
             self.forget_blocked(slot)
         elif spilled and freed and self._lacks(entry.parts[0]):

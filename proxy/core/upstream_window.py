@@ -118,7 +118,8 @@ class UpstreamWindow:
                 window, spent = affordable, True
         if window > 0 and shares > 1:
             window = max(window // shares, 1)
-        window = max(window, asked_messages)
+        if asked_messages:
+            window = max(window, asked_messages)
         # Where nothing may come no debt is paid either: those permits would let the broker send nothing.
         if window <= max(self.outstanding, 0):
             self.budget_stops += spent

@@ -36,6 +36,8 @@ class Refetch:
         """Nothing is asked for yet."""
         self._state = state
         self._consumers = consumers
+        self._dispatcher = state.dispatcher
+        self._spill = state.dispatcher.outstanding.spill
         self._timer: Timer | None = None
         self._oldest: int | None = None
         """What was the first of those asked for when the timer was set."""
@@ -43,11 +45,10 @@ class Refetch:
 
     def end_turn(self) -> None:
         """What can leave has left: let go of what is beyond its share, and ask for what is next."""
-        state = self._state
-        dispatcher, settings = state.dispatcher, state.settings
-        spill = dispatcher.outstanding.spill
-        if not dispatcher.policy.share and not spill.times:
+        if not self._dispatcher.policy.share and not self._spill.times:
             return
+        dispatcher, spill = self._dispatcher, self._spill
+        state, settings = self._state, self._state.settings
         if dispatcher.policy.share:
             look_ahead = settings.look_ahead_messages(len(dispatcher.workers))
             spilling.spill(dispatcher, look_ahead, settings.subscription_memory_bytes)
@@ -66,7 +67,7 @@ class Refetch:
         While an entry is on its way that others wait behind, no more than half of what the subscription may have: not
         to read would keep all of them. What may come besides is bounded by what was asked for.
         """
-        if not self._state.dispatcher.outstanding.spill.asked:
+        if not self._spill.asked:
             return held_bytes
         return min(held_bytes, self._state.settings.subscription_memory_bytes // 2)
 

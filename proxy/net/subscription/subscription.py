@@ -362,7 +362,7 @@ class Subscription:
             waiting_messages=dispatcher.waiting_messages - spill.messages + self.consumers.queued_messages,
             bytes_held=bytes_held,
             shares=shares,
-            asked_messages=0 if consumer.receiving.queue.entries else spill.asked_messages,
+            asked_messages=spill.asked_messages and (0 if consumer.receiving.queue.entries else spill.asked_messages),
         )
         if permits:
             consumer.send_permits(permits)
