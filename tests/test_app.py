@@ -17,6 +17,7 @@ import httpx
 import pulsar as pulsar_client
 import pytest
 
+from integration.ports import free_ports
 from integration.standalone import PulsarStandalone
 from proxy.app.log import MASK
 from proxy.app.parts import broker_settings, session_settings
@@ -123,16 +124,9 @@ def little_broker() -> Iterator[LittleBroker]:
     little.close()
 
 
-def free_port() -> int:
-    """Find a port where nobody listens."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port: int = listener.getsockname()[1]
-        return port
-
-
 def test_without_a_broker_it_lives_but_is_not_ready() -> None:
     """The reason names the broker; SIGTERM ends it with 0."""
-    with running(broker_url=f"pulsar://127.0.0.1:{free_port()}") as (gateway, admin, _):
+    with running(broker_url=f"pulsar://127.0.0.1:{free_ports(1)[0]}") as (gateway, admin, _):
         assert httpx.get(f"{admin}/livez").status_code == 200
         assert "cannot connect" in gateway.until("brokers not reached")["reason"]
         answer = httpx.get(f"{admin}/readyz")

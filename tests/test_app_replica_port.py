@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from integration.certificates import Authority, Signed
+from integration.ports import free_ports
 from proxy.net.owner.proof import MAGIC, hello
-from tests.test_app import LittleBroker, free_port, running
+from tests.test_app import LittleBroker, running
 
 HOST = "127.0.0.1"
 TIMEOUT_S = 10.0
@@ -23,7 +24,7 @@ class Port:
 
     def __init__(self, directory: Path) -> None:
         self.authority = Authority(directory, "replicas")
-        self.number = free_port()
+        self.number = free_ports(1)[0]
         self.directory = directory
         secret = directory / "secret"
         secret.write_text("a secret of the replicas of this test\n")
