@@ -26,6 +26,8 @@ _LEDGER_SHIFT: Final = 63
 WIRE_ENTRY_MASK: Final = (1 << _LEDGER_SHIFT) - 1
 """Of a slice's key without its sign: the entry id by which a client knows it."""
 _BIT: Final = (1).__lshift__
+_BEFORE_ALL: Final = 1 << 128
+"""More than any position."""
 
 PART_BYTES: Final = 380
 """What one part costs beside its entry's bytes: itself, its numbers, its places in the tables (measured, 64-bit)."""
@@ -174,8 +176,14 @@ class Part:
 
     @property
     def order(self) -> tuple[int, int]:
-        """Sort key of what waits: topic order, then order inside the entry."""
-        return self.position, self.indexes[0] if self.indexes else 0
+        """Sort key of what waits: topic order, then order inside the entry; what was parked before all of it.
+
+        The topic may have older messages for a second time, after a seek or a crash.
+        """
+        position = self.position
+        if self.batch is not None and self.batch.foreign:
+            position -= _BEFORE_ALL
+        return position, self.indexes[0] if self.indexes else 0
 
     @property
     def remaining(self) -> int:

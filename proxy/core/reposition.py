@@ -95,9 +95,12 @@ def _drop_first(queue: deque[Part], position: int) -> list[Part]:
     """Take out of a queue in topic order what lies at or below the position, but for what came from elsewhere."""
     dropped: list[Part] = []
     kept: list[Part] = []
-    while queue and queue[0].position <= position:
-        part = queue.popleft()
-        (kept if part.batch is not None and part.batch.foreign else dropped).append(part)
+    while queue:
+        part = queue[0]
+        foreign = part.batch is not None and part.batch.foreign
+        if part.position > position and not foreign:
+            break
+        (kept if foreign else dropped).append(queue.popleft())
     queue.extendleft(reversed(kept))
     return dropped
 

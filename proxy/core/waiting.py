@@ -86,8 +86,10 @@ def insert_all(queue: deque[Part], parts: Sequence[Part]) -> None:
     Most come alone and behind all that waits.
     """
     if len(parts) == 1 and (not queue or queue[-1].position < parts[0].position):
-        queue.append(parts[0])
-        return
+        batch = parts[0].batch
+        if batch is None or not batch.foreign:
+            queue.append(parts[0])
+            return
     ordered = sorted(parts, key=topic_order)
     if not queue or queue[-1].order < ordered[0].order:
         queue.extend(ordered)

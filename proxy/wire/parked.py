@@ -46,7 +46,7 @@ def keep(
     metadata: MessageMetadata, origin: tuple[int, int | None], hashed: int, attempts: int, schema_version: bytes
 ) -> None:
     """Say in a copy's metadata what it is a copy of; before its producer is replaced."""
-    others = [pair for pair in metadata.properties if not pair.key.startswith(PREFIX)]
+    others = [pair for pair in metadata.properties if not _is_said(pair)]
     position, index = origin
     said = {
         ORIGIN: f"{position}:{-1 if index is None else index}",
@@ -94,7 +94,7 @@ def read(tail: bytes) -> Parked | None:
             max(metadata.num_messages_in_batch, 1),
             (metadata.uuid, metadata.chunk_id, metadata.num_chunks_from_msg) if chunked else None,
         )
-    except (WireError, KeyError, ValueError):
+    except (WireError, KeyError, TypeError, ValueError):
         return None
 
 
@@ -107,11 +107,16 @@ def restored_tail(tail: bytes) -> bytes:
     metadata.publish_time = int(said[TIME])
     if said.get(SCHEMA):
         metadata.schema_version = bytes.fromhex(said[SCHEMA])
-    others = [pair for pair in metadata.properties if not pair.key.startswith(PREFIX)]
+    others = [pair for pair in metadata.properties if not _is_said(pair)]
     del metadata.properties[:]
     metadata.properties.extend(others)
     return build_encoded_tail(metadata.SerializePartialToString(), tail[start:])
 
 
 def _said(metadata: MessageMetadata) -> dict[str, str]:
-    return {pair.key: pair.value for pair in metadata.properties if pair.key.startswith(PREFIX)}
+    return {pair.key: pair.value for pair in metadata.properties if _is_said(pair)}
+
+
+def _is_said(pair: KeyValue) -> bool:
+    """A producer's key may be no text: protobuf gives it as bytes then."""
+    return isinstance(pair.key, str) and pair.key.startswith(PREFIX)

@@ -193,3 +193,32 @@ def test_an_empty_parked_slot_says_so() -> None:
     told = explain_slot(rig.dispatcher, A, rig.now)
     assert told.state is SlotState.PARKED
     assert "redrive or drop" in told.unblocks
+
+
+@pytest.mark.parametrize("window", [0, 1])
+def test_older_messages_that_come_again_do_not_stop_a_redrive(window: int) -> None:
+    """After a seek, or after a crash before their acknowledgement: they go on behind what is parked."""
+    rig, lot = poisoned(KeyPolicy(window=window, park_after=1))
+    for number in [] if window else [1, 2]:
+        rig.ack("c1", number)
+    rig.entries(A, 5, 6)
+    lot.turn()
+    parked = numbers(lot.has)
+    reposition.reset(rig.dispatcher, rig.now)
+    parking.begin_redrive(rig.dispatcher, A)
+    rig.entries(A, 0, 1, 2)
+    lot.feed()
+    rig.entries(A, 3)
+    reposition.discard_up_to(rig.dispatcher, pack(LEDGER, 0), rig.now)
+    seen: list[object] = []
+    while fresh := rig.got("c1"):
+        seen += fresh
+        rig.ack("c1", *fresh)
+    assert seen == parked
+    parking.release(rig.dispatcher, A, rig.now)
+    while fresh := rig.got("c1"):
+        seen += fresh
+        rig.ack("c1", *fresh)
+    assert seen == [*parked, 1, 2, 3]
+    assert rig.dispatcher.waiting_messages == 0
+    assert not rig.dispatcher.outstanding.bytes_held

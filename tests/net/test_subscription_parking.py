@@ -286,3 +286,21 @@ def test_no_client_can_have_keys_parked() -> None:
     rig = SubscriptionRig()
     worker = rig.subscribe("a", metadata=asking(park_after=1))
     assert worker.error()[0] == pb.NotAllowedError
+
+
+def test_a_message_whose_properties_are_no_text_is_parked_as_it_is() -> None:
+    """Any producer can send such bytes: they must not end what others wait for."""
+    lot = Lot()
+    rig, worker = opened(lot)
+    strange = pb.KeyValue.FromString(b"\x0a\x02\xff\xfe\x12\x02\xff\xfe")
+    sent = single("k", b"0", properties=[strange])
+    arrive(rig, (0, sent))
+    worker.redeliver(*worker.messages())
+    lot.pump(rig)
+    assert acked(rig) == [0]
+    (slot,) = rig.subscription.state.dispatcher.diversions.parked
+    assert rig.subscription.lot is not None
+    rig.subscription.lot.order(slot, redrive=True)
+    lot.pump(rig)
+    (again,) = worker.messages()
+    assert list(peek(again.tail).metadata.properties) == [strange]
