@@ -103,7 +103,7 @@ def drop(dispatcher: Serving, part: Part) -> None:
     outstanding = dispatcher.outstanding
     size = len(part.tail)
     outstanding.spill.dropped(part.position, size)
-    outstanding.spill.messages += sum(each.count for each in parts if each.holder is None)
+    outstanding.spill.messages += sum(each.count for each in parts if _waits(dispatcher, each))
     if batch is not None:
         if batch.content is not None:
             size += batch.content.bytes_held
@@ -113,6 +113,11 @@ def drop(dispatcher: Serving, part: Part) -> None:
     for each in parts:
         each.tail = b""
     outstanding.grew(-size)
+
+
+def _waits(dispatcher: Serving, part: Part) -> bool:
+    """Whether it is at no worker, and not held in a transaction."""
+    return part.holder is None and not dispatcher.in_transaction.holds(part)
 
 
 def _is_needed(dispatcher: Serving, part: Part) -> bool:
@@ -142,7 +147,7 @@ def fill(dispatcher: Serving, position: int, tail: bytes, now: float) -> None:
     waiting: list[Part] = []
     for part in entry.parts if isinstance(entry, Batch) else (entry,):
         part.tail = tail
-        if part.holder is None:
+        if _waits(dispatcher, part):
             waiting.append(part)
             outstanding.spill.messages -= part.count
     slots = dict.fromkeys(chain.from_iterable(part.message_slots() for part in waiting))

@@ -70,6 +70,10 @@ class OpenTransactions:
         indexes = part.message_indexes()
         return any(held.part.message_indexes()[0] in indexes for held in self._by_position.get(part.position, ()))
 
+    def holds(self, part: Part) -> bool:
+        """Whether this very part is held, and so neither waits nor is pending."""
+        return any(held.part is part for held in self._by_position.get(part.position, ()))
+
     def count_of(self, slot: int) -> int:
         """How many messages of the slot are held, and waited for. Walks all that is held."""
         return sum(held.part.unacked_of(slot) for held in self.all() if not held.released)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
-from proxy.core import spilling
+from proxy.core import spilling, transactional_acks
 from proxy.core.dispatcher import OrderingMode
 from proxy.core.entry import PART_BYTES
 from proxy.core.key_policy import KeyPolicy
@@ -12,6 +14,12 @@ from proxy.core.positions import entry_of, pack
 from proxy.core.spill import ASKED_BYTES_MAX, ASKED_MESSAGES_MAX, Spill
 from proxy.core.waiting import WaitReason
 from tests.core.test_dispatcher_rig import LEDGER, A, B, C, Rig
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from proxy.core.dispatcher import Dispatcher
+    from proxy.core.transactions import Held
 
 LOOK_AHEAD = 80
 BUDGET_BYTES = 1 << 20
@@ -210,3 +218,24 @@ def test_what_is_asked_for_at_a_time_is_bounded() -> None:
     assert spill.came(2)
     assert spill.ask(3, 5 * ASKED_MESSAGES_MAX)
     assert not spill.came(4), "it was not asked for"
+
+
+@pytest.mark.parametrize("end", [transactional_acks.commit, transactional_acks.abort])
+def test_what_a_transaction_holds_does_not_wait(end: Callable[[Dispatcher, list[Held], float], None]) -> None:
+    """An entry in which it has messages loses its bytes, and gets them back: only the others count as waiting."""
+    rig = rig_of(KeyPolicy(share=0.05), c1=[A])
+    rig.join("c1", 3)
+    rig.batch(1, A, 3)
+    dispatcher, worker = rig.dispatcher, rig.workers["c1"]
+    (part,) = rig.units("c1")
+    helds = transactional_acks.hold(dispatcher, worker, [(part.key, 0b100)], (0, 1), rig.now)
+    rig.leave("c1")
+    spilling.drop(dispatcher, next(iter(dispatcher.waiting_parts())))
+    spill = dispatcher.outstanding.spill
+    assert spill.messages == dispatcher.waiting_messages == 1
+    end(dispatcher, helds, rig.now)
+    assert spill.messages == dispatcher.waiting_messages
+    rig.join("c1", 3)
+    assert end_turn(rig) == [1]
+    rig.batch(1, A, 3)
+    assert spill.messages == dispatcher.waiting_messages == 0
