@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from proxy.core import spilling
 from proxy.errors import UpstreamError
+from proxy.net.subscription import parking
 from proxy.wire import pulsar_pb2 as pb
 from proxy.wire.metadata import peek
 from tests.net.subscription_rig import SubscriptionRig, Worker
@@ -304,3 +306,86 @@ def test_a_message_whose_properties_are_no_text_is_parked_as_it_is() -> None:
     lot.pump(rig)
     (again,) = worker.messages()
     assert list(peek(again.tail).metadata.properties) == [strange]
+
+
+def test_an_acknowledgement_that_the_broker_forgot_does_not_park_the_key_again() -> None:
+    """A broker that is killed sends what it had confirmed once more: it is acknowledged on sight."""
+    lot = Lot()
+    rig, worker = opened(lot)
+    arrive(rig, (0, single("k", b"0")), (1, single("k", b"1")))
+    worker.redeliver(*worker.messages())
+    lot.pump(rig)
+    (slot,) = rig.subscription.state.dispatcher.diversions.parked
+    assert rig.subscription.lot is not None
+    rig.subscription.lot.order(slot, redrive=True)
+    first = lot.left()[0]
+    lot.pump(rig)
+    worker.ack(*worker.messages())
+    lot.pump(rig)
+    lot.acked.remove(first)
+    reader = next(each.subscribe.consumer_id for each in rig.link.log if each.subscribe.topic == PARKING)
+    rig.link.log = [command for command in rig.link.log if command.type != T.ACK]
+    rig.link.deliver((first, lot.entries[first]), ledger=LOT, to=reader)
+    arrive(rig, (2, single("k", b"2")))
+    assert redriven(rig, lot, worker) == [b"1", b"2"]
+    assert lot.left() == []
+
+
+def test_a_copy_that_is_read_late_is_redriven_too() -> None:
+    """Its first one was redriven already: once more is right, and to wait for ever would not be."""
+    lot = Lot()
+    rig, worker = opened(lot)
+    arrive(rig, (0, single("k", b"0")), (1, single("k", b"1")))
+    worker.redeliver(*worker.messages())
+    lot.pump(rig)
+    (slot,) = rig.subscription.state.dispatcher.diversions.parked
+    assert rig.subscription.lot is not None
+    rig.subscription.lot.order(slot, redrive=True)
+    first = lot.left()[0]
+    lot.pump(rig)
+    worker.ack(*worker.messages())
+    lot.pump(rig)
+    lot.entries.append(lot.entries[first])
+    arrive(rig, (2, single("k", b"2")))
+    assert redriven(rig, lot, worker) == [b"1", b"0", b"2"]
+    assert lot.left() == []
+
+
+@pytest.mark.parametrize(("redrive", "seen"), [(True, [b"0", b"1", b"2"]), (False, [b"1", b"2"])])
+def test_a_full_lot_can_be_emptied(monkeypatch: pytest.MonkeyPatch, *, redrive: bool, seen: list[bytes]) -> None:
+    """What would still go in waits here, behind what comes out."""
+    monkeypatch.setattr(parking, "PARKED_MAX", 1)
+    lot = Lot()
+    rig, worker = opened(lot)
+    arrive(rig, (0, single("k", b"0")))
+    worker.redeliver(*worker.messages())
+    lot.pump(rig)
+    arrive(rig, (1, single("k", b"1")), (2, single("k", b"2")))
+    lot.pump(rig)
+    assert [payload(lot.entries[entry]) for entry in lot.left()] == [b"0"]
+    (slot,) = rig.subscription.state.dispatcher.diversions.parked
+    assert rig.subscription.lot is not None
+    rig.subscription.lot.order(slot, redrive=redrive)
+    assert redriven(rig, lot, worker) == seen
+    assert lot.left() == []
+    assert not rig.subscription.state.dispatcher.diversions.parked
+
+
+def test_what_only_the_broker_has_is_asked_for_before_it_is_parked() -> None:
+    """At once: on a quiet subscription nothing else may happen for long."""
+    lot = Lot()
+    rig, worker = opened(lot, key_share_percent=1)
+    arrive(rig, (0, single("k", b"0")), (1, single("k", b"1")))
+    dispatcher = rig.subscription.state.dispatcher
+    (waiting,) = dispatcher.waiting_parts()
+    spilling.drop(dispatcher, waiting)
+    worker.redeliver(*worker.messages())
+    asked = [
+        command.redeliverUnacknowledgedMessages
+        for command in rig.link.log
+        if command.type == T.REDELIVER_UNACKNOWLEDGED_MESSAGES
+    ]
+    assert [place.entryId for each in asked for place in each.message_ids] == [1]
+    arrive(rig, (1, single("k", b"1")))
+    lot.pump(rig)
+    assert [payload(lot.entries[entry]) for entry in lot.left()] == [b"0", b"1"]

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 SUBSCRIPTION: Final = "keyline-parked"
 RETRY_S: Final = 1.0
+LEFT_MAX: Final = 10_000
+"""Acknowledged positions that are remembered."""
 
 
 class ParkedLog:
@@ -51,6 +53,8 @@ class ParkedLog:
         self.count = 0
         self._slot_at: dict[Position, int] = {}
         self._to_acknowledge: dict[Position, None] = {}
+        self._left: dict[Position, None] = {}
+        """What was acknowledged last: a broker that is killed forgets the latest acknowledgements that it confirmed."""
         self._consumer: GatewayConsumer | None = None
         self.news = False
         """Whether something came since the owner looked."""
@@ -103,6 +107,9 @@ class ParkedLog:
         del consumer
         if position in self._slot_at:
             return
+        if position in self._left:
+            self.acknowledge(position)
+            return
         parked = read(payload)
         if parked is None:
             name = mark_of(payload)
@@ -149,6 +156,7 @@ class ParkedLog:
     def _acknowledged(self, positions: tuple[Position, ...]) -> None:
         for position in positions:
             self._to_acknowledge.pop(position, None)
+            self._left[position] = None
             slot = self._slot_at.pop(position, None)
             if slot is None:
                 continue
@@ -157,4 +165,6 @@ class ParkedLog:
             self.count -= 1
             if not self.slots[slot]:
                 del self.slots[slot]
+        while len(self._left) > LEFT_MAX:
+            del self._left[next(iter(self._left))]
         self._changed()

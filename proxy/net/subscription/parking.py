@@ -12,6 +12,7 @@ between, the rest is still parked.
 
 from __future__ import annotations
 
+from collections import deque
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from proxy.core import parking
@@ -116,7 +117,7 @@ class ParkingLot(DeadLetters):
             self._carry_out(slot)
         if diversions.fresh or self._queue:
             self.flush()
-        if dispatcher.touched:
+        if dispatcher.touched or dispatcher.outstanding.spill.wants:
             self._state.schedule_flush()
 
     # ---- opening
@@ -229,7 +230,10 @@ class ParkingLot(DeadLetters):
     def _carry_out(self, slot: int) -> None:
         """The next step of an order, if it can be taken now."""
         dispatcher, log = self._state.dispatcher, self.log
-        if dispatcher.diversions.held[slot] or slot in self._coming.values():
+        held = dispatcher.diversions.held[slot]
+        if held and not self._has_room():
+            self._keep_back(slot)
+        if held or slot in self._coming.values():
             return
         left = [position for position in log.slots.get(slot, ()) if not log.is_leaving(position)]
         if slot not in log.slots:
@@ -237,8 +241,23 @@ class ParkingLot(DeadLetters):
         elif not self._orders[slot]:
             for position in left:
                 log.acknowledge(position)
-        elif slot not in self._redrives and left and log.ready and not self._busy(slot):
+        elif left and log.ready and not self._reads(slot) and not self._busy(slot):
             self._redrives[slot] = self._new_redrive(slot, left)
+
+    def _keep_back(self, slot: int) -> None:
+        """What would go in waits here instead: the lot is full, and is to become emptier by this slot's order."""
+        diversions = self._state.dispatcher.diversions
+        queue, self._queue = self._queue, deque()
+        for part in queue:
+            if part.slot != slot:
+                self._queue.append(part)
+            elif diversions.has(part):
+                diversions.remove(part)
+
+    def _reads(self, slot: int) -> bool:
+        """Whether what was found of it is not all yet. What is there still then, the log had later."""
+        redrive = self._redrives.get(slot)
+        return redrive is not None and not redrive.found_all
 
     def _busy(self, slot: int) -> bool:
         """Whether a worker has something of the slot, or is to get something that was read already."""

@@ -48,6 +48,11 @@ class Redrive:
         self.wanted_in_all = len(wanted)
         self._consumer = GatewayConsumer(subscribe, brokers, self, whole=True, permits=AHEAD_MAX).open()
 
+    @property
+    def found_all(self) -> bool:
+        """Whether all that was wanted was handed on."""
+        return not self._wanted
+
     def one_done(self) -> None:
         """One of those that were found is acknowledged."""
         self._ahead -= 1
