@@ -21,6 +21,8 @@ SEQUENCE: Final = PREFIX + "sequence-id"
 TIME: Final = PREFIX + "publish-time"
 SCHEMA: Final = PREFIX + "schema-version"
 ATTEMPTS: Final = PREFIX + "attempts"
+TOPIC: Final = PREFIX + "topic"
+SUBSCRIPTION: Final = PREFIX + "subscription"
 MARK: Final = PREFIX + "mark"
 
 
@@ -38,12 +40,19 @@ class Parked(NamedTuple):
     publish_time_ms: int
     size: int
     messages: int
+    whose: tuple[str, str]
+    """Topic and subscription that it is parked of."""
     chunk: tuple[str, int, int] | None
     """Of a chunked message: its uuid, which chunk, of how many."""
 
 
 def keep(
-    metadata: MessageMetadata, origin: tuple[int, int | None], hashed: int, attempts: int, schema_version: bytes
+    metadata: MessageMetadata,
+    whose: tuple[str, str],
+    origin: tuple[int, int | None],
+    hashed: int,
+    attempts: int,
+    schema_version: bytes,
 ) -> None:
     """Say in a copy's metadata what it is a copy of; before its producer is replaced."""
     others = [pair for pair in metadata.properties if not _is_said(pair)]
@@ -56,6 +65,8 @@ def keep(
         TIME: str(metadata.publish_time),
         SCHEMA: schema_version.hex(),
         ATTEMPTS: str(attempts),
+        TOPIC: whose[0],
+        SUBSCRIPTION: whose[1],
     }
     others += [KeyValue(key=name, value=value) for name, value in said.items()]
     del metadata.properties[:]
@@ -92,6 +103,7 @@ def read(tail: bytes) -> Parked | None:
             int(said[TIME]),
             len(tail) - start,
             max(metadata.num_messages_in_batch, 1),
+            (said[TOPIC], said[SUBSCRIPTION]),
             (metadata.uuid, metadata.chunk_id, metadata.num_chunks_from_msg) if chunked else None,
         )
     except (WireError, KeyError, TypeError, ValueError):

@@ -8,7 +8,7 @@ from proxy.core import spilling
 from proxy.errors import UpstreamError
 from proxy.net.subscription import parking
 from proxy.wire import pulsar_pb2 as pb
-from proxy.wire.metadata import peek
+from proxy.wire.metadata import build_tail, peek
 from tests.net.subscription_rig import SubscriptionRig, Worker
 from tests.net.subscription_rig_broker import LEDGER, TOPIC, T, batch, single
 from tests.net.test_subscription_keys import asking
@@ -389,3 +389,23 @@ def test_what_only_the_broker_has_is_asked_for_before_it_is_parked() -> None:
     arrive(rig, (1, single("k", b"1")))
     lot.pump(rig)
     assert [payload(lot.entries[entry]) for entry in lot.left()] == [b"0", b"1"]
+
+
+def test_what_is_parked_of_another_subscription_is_left_alone() -> None:
+    """Names may come together: of `a-b` and `c` as of `a` and `b-c`. Clients choose both."""
+    lot = Lot()
+    rig, worker = opened(lot)
+    arrive(rig, (0, single("k", b"0")))
+    worker.redeliver(*worker.messages())
+    lot.pump(rig)
+    copy = peek(lot.entries[-1])
+    for pair in copy.metadata.properties:
+        if pair.key == "keyline.parked.subscription":
+            assert pair.value == "s"
+            pair.value = "another"
+    lot.entries[-1] = build_tail(copy.metadata, b"0")
+    rig, worker = opened(lot)
+    assert not rig.subscription.state.dispatcher.diversions.parked
+    arrive(rig, (1, single("k", b"1")))
+    assert redriven(rig, lot, worker) == [b"1"]
+    assert lot.left() == [1]

@@ -31,6 +31,7 @@ class ParkedLog:
     def __init__(
         self,
         topic: str,
+        whose: tuple[str, str],
         brokers: BrokerDirectory,
         clock: Clock,
         slot_of: Callable[[int], int],
@@ -38,8 +39,12 @@ class ParkedLog:
         changed: Callable[[], None],
         failed: Callable[[str], None],
     ) -> None:
-        """`marked` hears the name of each mark, `changed` that something came or is acknowledged."""
+        """`whose` messages, by topic and subscription, are read; others may go to the same topic by its name.
+
+        `marked` hears the name of each mark, `changed` that something came or is acknowledged.
+        """
         self._topic = topic
+        self._whose = whose
         self._brokers = brokers
         self._clock = clock
         self._slot_of = slot_of
@@ -116,6 +121,8 @@ class ParkedLog:
             if name is not None:
                 self.acknowledge(position)
                 self._marked(name)
+            return
+        if parked.whose != self._whose:
             return
         if (parked.position, parked.place) in self.origins:
             self.acknowledge(position)  # its receipt was lost, and it was published again

@@ -53,7 +53,14 @@ class ParkingLot(DeadLetters):
         """Up to which message the log is read first: the producer's name, which a broker gives no other."""
         slot_of = state.dispatcher.selector.slot
         self.log = ParkedLog(
-            self.topic, services.brokers, state.clock, slot_of, self._marked, self._log_changed, self._log_failed
+            self.topic,
+            state.key,
+            services.brokers,
+            state.clock,
+            slot_of,
+            self._marked,
+            self._log_changed,
+            self._log_failed,
         )
         self._log_trouble = ""
         """Why the log could not be read last; empty while it is."""
@@ -179,7 +186,7 @@ class ParkingLot(DeadLetters):
             if part.indexes is not None and part.batch is not None:
                 tail = self._state.contents.piece(part.batch, part.indexes)
             metadata, key, _ = peek_key(tail)
-            keep(message.metadata, origin, murmur31(key), part.redeliveries, metadata.schema_version)
+            keep(message.metadata, self._state.key, origin, murmur31(key), part.redeliveries, metadata.schema_version)
         return message
 
     def _has_room(self) -> bool:
