@@ -131,4 +131,4 @@ def _said(metadata: MessageMetadata) -> dict[str, str]:
 
 def _is_said(pair: KeyValue) -> bool:
     """A producer's key may be no text: protobuf gives it as bytes then."""
-    return isinstance(pair.key, str) and pair.key.startswith(PREFIX)
+    return str(pair.key).startswith(PREFIX)
