@@ -2,7 +2,8 @@
 
 The replica that serves a subscription changes its orders and tells the leader, again and again until a record has them.
 Each change has a number above the one before: a repetition that is late changes nothing. So an order that was taken
-back is remembered for a while as one that asks for nothing.
+back is remembered for a while as one that asks for nothing. A replica that was cut off may have counted on beyond what
+the next one had kept meanwhile; so each says which change of others it knew, and is refused if there is a later one.
 """
 
 from __future__ import annotations
@@ -37,6 +38,14 @@ class KeptOrders:
     """What is asked; empty if nothing is. Only those that carry it out read it."""
     replica: str = ""
     """Where the subscription is to be served, as operators name replicas; empty if anywhere."""
+    by: str = ""
+    """The replica that says so; empty from a release that does not tell it."""
+    after: int = 0
+    """Number of the last kept change that it knew."""
+
+    def overlooks(self, kept: KeptOrders) -> bool:
+        """Whether another replica had this one kept, and it is not known here."""
+        return bool(self.by and kept.by) and kept.by != self.by and kept.number > self.after
 
 
 def names_of(replica: str) -> tuple[str, str]:
@@ -55,7 +64,7 @@ class OrdersKept:
         """Whether it is news, and kept. What is too much is not; its replica tells so."""
         key = orders.topic, orders.subscription
         before = self._kept.get(key)
-        if before is not None and orders.number <= before.number:
+        if before is not None and (orders.number <= before.number or orders.overlooks(before)):
             return False
         full = sum(1 for each in self._kept.values() if each.text) >= ORDERS_MAX
         if len(orders.text) > TEXT_MAX or (full and orders.text and (before is None or not before.text)):

@@ -67,7 +67,7 @@ class Deployment:
 
     def share_orders(self, subscriptions: Subscriptions) -> None:
         """Keep operators' orders for all replicas; before `start`."""
-        self._orders = SharedOrders(subscriptions, self._clock, self._tell_leader)
+        self._orders = SharedOrders(self.replica, subscriptions, self._clock, self._tell_leader)
 
     def start(self) -> None:
         """Take part."""

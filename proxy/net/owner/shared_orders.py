@@ -36,14 +36,19 @@ log = structlog.get_logger("keyline.owner")
 class SharedOrders:
     """The order book of one replica, kept equal to that of all."""
 
-    def __init__(self, subscriptions: Subscriptions, clock: Clock, tell_leader: Callable[[bytes], None]) -> None:
-        """`tell_leader` sends a message to the replica that leads, if there is one."""
+    def __init__(
+        self, replica: str, subscriptions: Subscriptions, clock: Clock, tell_leader: Callable[[bytes], None]
+    ) -> None:
+        """`replica` is the name of this one; `tell_leader` sends a message to the replica that leads, if there is one."""
+        self._replica = replica
         self._subscriptions = subscriptions
         self._book = subscriptions.orders
         self._clock = clock
         self._tell_leader = tell_leader
         self._numbers: dict[Key, int] = {}
         """Of the last change that is known, by subscription."""
+        self._kept: dict[Key, int] = {}
+        """Of the last change that a record had, by subscription."""
         self._unkept: dict[Key, KeptOrders] = {}
         """Changes of this replica that no record has yet."""
         self._timer: Timer | None = None
@@ -60,7 +65,9 @@ class SharedOrders:
         for kept in record.orders:
             key = kept.topic, kept.subscription
             mine = self._unkept.get(key)
-            if kept.number > self._numbers.get(key, 0) or (mine is not None and kept.number >= mine.number):
+            self._kept[key] = kept.number
+            known = self._numbers.get(key, 0)
+            if kept.number > known or (mine is not None and (kept.number >= mine.number or mine.overlooks(kept))):
                 self._take(key, kept)
 
     def _take(self, key: Key, kept: KeptOrders) -> None:
@@ -101,7 +108,8 @@ class SharedOrders:
             log.warning("orders not kept", topic=key[0], subscription=key[1], reason="they name too many workers")
             return
         self._numbers[key] = self._numbers.get(key, 0) + 1
-        self._unkept[key] = KeptOrders(*key, self._numbers[key], text, self._book.of(key).replica)
+        wanted_at, after = self._book.of(key).replica, self._kept.get(key, 0)
+        self._unkept[key] = KeptOrders(*key, self._numbers[key], text, wanted_at, self._replica, after)
         self._say()
 
     def _text(self, key: Key) -> str:
