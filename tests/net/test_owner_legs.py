@@ -221,13 +221,28 @@ def test_owners_hear_of_the_transactions_that_their_clients_end(refused: bool) -
     rig.client.deliver(end_transaction(8))
     assert rig.broker.take() == end_transaction(8)
     assert not leg.take()
-    answer = pb.CommandEndTxnResponse(request_id=8)
+    answer = pb.CommandEndTxnResponse(request_id=8, txnid_most_bits=0, txnid_least_bits=5)
     if refused:
         answer.error = pb.InvalidTxnStatus
     rig.broker.deliver(encode(T.END_TXN_RESPONSE, answer))
     assert [command.type for command in rig.to_client()] == [T.END_TXN_RESPONSE]
     assert leg.take() == (b"" if refused else end_transaction(8))
     assert rig.directory.transactions == ([] if refused else [((0, 5), True)])
+
+
+@pytest.mark.parametrize("kind", [T.END_TXN, T.ADD_PARTITION_TO_TXN])
+def test_an_answer_for_one_transaction_is_no_end_of_another(kind: int) -> None:
+    """A client that uses a request id twice must not have others' acknowledgements taken for committed."""
+    rig = Rig()
+    rig.own((3, "b"))
+    leg = rig.consumer(1, 3)
+    rig.client.deliver(encode(T.END_TXN, pb.CommandEndTxn(request_id=8, txnid_least_bits=6, txn_action=pb.ABORT)))
+    others = pb.CommandAddPartitionToTxn(request_id=8, txnid_least_bits=5)
+    rig.client.deliver(end_transaction(8) if kind == T.END_TXN else encode(kind, others))
+    rig.broker.deliver(encode(T.END_TXN_RESPONSE, pb.CommandEndTxnResponse(request_id=8, txnid_least_bits=6)))
+    assert [command.type for command in rig.to_client()] == [T.END_TXN_RESPONSE]
+    assert leg.take() == b""
+    assert rig.directory.transactions == []
 
 
 def test_an_owner_that_is_not_known_yet_is_waited_for() -> None:

@@ -280,7 +280,7 @@ class Relay:
             pending = self._requests.answered(command)
             if command.type == _T.ACK_RESPONSE and not self._requests.acks_pending and self._leg is not None:
                 self._leg.expect_ack_receipts(False)
-            if command.type == _T.END_TXN_RESPONSE and pending is not None and not body_of(command).HasField("error"):
+            if command.type == _T.END_TXN_RESPONSE and pending is not None and _has_ended(pending, body_of(command)):
                 self._client.relay_transaction_ended(pending.body)
             if pending is None or self._is_for_client(pending, command):
                 self._deliver(frame)
@@ -390,6 +390,20 @@ class Relay:
             self.open()
         elif self._state is RelayState.ASKING:
             self._ask_for_target()
+
+
+def _has_ended(pending: Pending, response: pb.CommandEndTxnResponse) -> bool:
+    """Whether the coordinator did what was asked for, for this transaction.
+
+    A client may use a request id twice: then the answer for its own transaction must not pass for that of another's.
+    """
+    request = pending.body
+    return (
+        pending.kind == _T.END_TXN
+        and not response.HasField("error")
+        and request.txnid_most_bits == response.txnid_most_bits
+        and request.txnid_least_bits == response.txnid_least_bits
+    )
 
 
 def _without_assigned_broker(command: pb.BaseCommand) -> pb.BaseCommand:
