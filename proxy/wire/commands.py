@@ -109,13 +109,10 @@ def ack_in_transaction(
     return encode_command(BaseCommand(type=BaseCommand.ACK, ack=body))
 
 
-def add_subscription_to_transaction(
-    transaction: tuple[int, int], topic: str, subscription: str, request_id: int
-) -> bytes:
-    """Tells a transaction's coordinator that the subscription has a part in it; once more changes nothing."""
+def add_no_subscription_to_transaction(transaction: tuple[int, int], request_id: int) -> bytes:
+    """Tells a transaction's coordinator that no more subscriptions have a part in it, which changes nothing."""
     most, least = transaction
     body = pb.CommandAddSubscriptionToTxn(request_id=request_id, txnid_most_bits=most, txnid_least_bits=least)
-    body.subscription.add(topic=topic, subscription=subscription)
     return encode_command(BaseCommand(type=BaseCommand.ADD_SUBSCRIPTION_TO_TXN, addSubscriptionToTxn=body))
 
 

@@ -39,7 +39,7 @@ class SharedOrders:
     def __init__(
         self, replica: str, subscriptions: Subscriptions, clock: Clock, tell_leader: Callable[[bytes], None]
     ) -> None:
-        """`replica` is the name of this one; `tell_leader` sends a message to the replica that leads, if there is one."""
+        """`replica` is this one's name; `tell_leader` sends a message to the replica that leads, if there is one."""
         self._replica = replica
         self._subscriptions = subscriptions
         self._book = subscriptions.orders

@@ -1,8 +1,11 @@
 """Whether transactions have ended whose end nobody told of: their coordinators are asked.
 
-A coordinator has no command for it. But it is told again that the subscription has a part in the transaction, which
-changes nothing while that is open, and is answered TransactionNotFound once it has ended at all its topics. How it
-ended, that does not tell. A coordinator refuses a stranger's word with other codes, which are no answer here.
+A coordinator has no command for it. But it is told that these subscriptions have a part in the transaction: none. That
+changes nothing, and is answered TransactionNotFound once the transaction has ended at all its topics. How it ended,
+that does not tell. A coordinator refuses a stranger's word with other codes, which are no answer here.
+
+Why no subscription is named, though the worker's own has a part: clients make ids up, and a gateway that is superuser
+would add a subscription to a transaction that is not the client's.
 
 Source: `ServerCnx.handleAddSubscriptionToTxn`, `MLTransactionMetadataStore`.
 """
@@ -29,11 +32,9 @@ COORDINATORS_MAX: Final = 1_024
 class Coordinators:
     """Asked for one subscription."""
 
-    def __init__(self, brokers: BrokerDirectory, topic: str, subscription: str) -> None:
+    def __init__(self, brokers: BrokerDirectory) -> None:
         """`brokers` leads to them."""
         self._brokers = brokers
-        self._topic = topic
-        self._subscription = subscription
 
     def ask(self, transaction: TransactionId, ended: Callable[[], None]) -> None:
         """Call `ended` in a later turn if the transaction has ended; nothing otherwise, or if it cannot be told."""
@@ -45,7 +46,7 @@ class Coordinators:
                 ended()
 
         def build(request_id: int) -> bytes:
-            return commands.add_subscription_to_transaction(transaction, self._topic, self._subscription, request_id)
+            return commands.add_no_subscription_to_transaction(transaction, request_id)
 
         def found(link: BrokerLink | Exception) -> None:
             if not isinstance(link, Exception):

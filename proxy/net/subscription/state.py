@@ -123,7 +123,7 @@ class SubscriptionState:
             self.clock.call_later,
             with_indexes=self.settings.upstream_batch_index_ack,
         )
-        coordinators = Coordinators(services.brokers, self.topic, self.name)
+        coordinators = Coordinators(services.brokers)
         self.transactions = TransactionalAcks(
             self.dispatcher,
             services.transactions,
