@@ -17,6 +17,7 @@ from proxy.core.acknowledgement import forget_limit, take_back
 from proxy.core.delivery_totals import sum_of, totals_of
 from proxy.core.dispatcher import Dispatcher, OrderingMode
 from proxy.core.draining_hashes import Change
+from proxy.core.errors import ConsumerAssignError
 from proxy.core.last_sent_position import last_sent_position
 from proxy.core.slots import MAX_HOLDER, SLOT_COUNT
 from proxy.core.worker import JoinGate
@@ -54,11 +55,12 @@ class Changes:
         """The worker takes its share of the slots.
 
         Raises:
-            ConsumerAssignError: the selector has no place for it; nothing changed.
+            ConsumerAssignError: the selector or the slots' table has no place for it; nothing changed.
         """
         dispatcher = self._dispatcher
         if self._returned:  # it counts for the join position
             self.settle()
+        _check_index(dispatcher)
         moves = dispatcher.selector.add(worker)
         others = bool(dispatcher.workers)
         worker.index = _take_index(dispatcher)
@@ -168,11 +170,21 @@ def _lost(dispatcher: Dispatcher, worker: Worker, part: Part) -> bool:
     return any(dispatcher.select(slot) is not worker for slot in part.slots_of(part.unacked_indexes()))
 
 
+def _indexes_taken(dispatcher: Dispatcher) -> int:
+    return len(dispatcher.workers) + len(dispatcher.in_transaction.departed)
+
+
+def _check_index(dispatcher: Dispatcher) -> None:
+    """Raise `ConsumerAssignError` if no index is free: one who comes and goes may leave transactions without end."""
+    if _indexes_taken(dispatcher) >= MAX_HOLDER:
+        message = f"{MAX_HOLDER} workers are here, or have left transactions open; try again when some have ended"
+        raise ConsumerAssignError(message)
+
+
 def _take_index(dispatcher: Dispatcher) -> int:
     """Give the lowest free index; 0 means no holder."""
     free = dispatcher.free_indexes
-    taken = len(dispatcher.workers) + len(dispatcher.in_transaction.departed)
-    index = heapq.heappop(free) if free else taken + 1
+    index = heapq.heappop(free) if free else _indexes_taken(dispatcher) + 1
     assert index <= MAX_HOLDER, "more workers on one subscription than a slot's holder can name"
     return index
 

@@ -45,13 +45,15 @@ class Held:
 class OpenTransactions:
     """All that is held so, of one subscription; false while there is nothing."""
 
-    __slots__ = ("_by_position", "abort", "departed", "messages")
+    __slots__ = ("_by_position", "abort", "departed", "messages", "open")
 
     def __init__(self) -> None:
         """Nothing is held."""
         self._by_position: dict[int, list[Held]] = {}
         self.messages = 0
         """How many messages."""
+        self.open: dict[TransactionId, int] = {}
+        """Transactions in which something is held, and in how many pieces."""
         self.departed: dict[int, Worker] = {}
         """Workers that have left and still count as holders, by index."""
         self.abort: Callable[[Any, list[Held], float], None] | None = None
@@ -86,6 +88,7 @@ class OpenTransactions:
         """One more."""
         self._by_position.setdefault(held.part.position, []).append(held)
         self.messages += held.part.count
+        self.open[held.transaction] = self.open.get(held.transaction, 0) + 1
         held.worker.held_in_transactions += 1
 
     def take(self, helds: Iterable[Held]) -> list[Held]:
@@ -102,6 +105,9 @@ class OpenTransactions:
             else:
                 del self._by_position[position]
             self.messages -= held.part.count
+            self.open[held.transaction] -= 1
+            if not self.open[held.transaction]:
+                del self.open[held.transaction]
             taken.append(held)
         return taken
 
@@ -125,6 +131,7 @@ class OpenTransactions:
         for held in self.all():
             held.worker.held_in_transactions = 0
         self._by_position.clear()
+        self.open.clear()
         self.messages = 0
         indexes = list(self.departed)
         self.departed.clear()

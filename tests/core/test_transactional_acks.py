@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 
 from proxy.core import reposition, transactional_acks
-from proxy.core.errors import NotHeldError, OpaqueBatchError
+from proxy.core.errors import ConsumerAssignError, NotHeldError, OpaqueBatchError
 from proxy.core.explain import SlotState, explain_slot
 from proxy.core.key_policy import KeyPolicy
 from proxy.core.positions import pack
+from proxy.core.slots import MAX_HOLDER
 from proxy.core.transactions import Held
 from tests.core.test_dispatcher_rig import LEDGER, A, B, Got, Rig
 
@@ -319,3 +320,18 @@ def test_a_seek_forgets_it() -> None:
     assert rig.acked_upstream() == []
     rig.entries(A, 1)
     assert rig.got("c1")[-1:] == [1]
+
+
+def test_those_who_left_transactions_open_are_no_more_than_a_slot_can_name() -> None:
+    """One who comes, acknowledges and goes, again and again: the next is refused, and nothing has changed."""
+    rig = Rig(c1=[A], c2=[B])
+    worker = rig.join("c1", 9)
+    departed = rig.dispatcher.in_transaction.departed
+    departed.update(dict.fromkeys(range(2, MAX_HOLDER + 1), worker))
+    with pytest.raises(ConsumerAssignError, match="transactions"):
+        rig.join("c2", 9)
+    assert rig.dispatcher.workers == {1: worker}
+    departed.clear()
+    rig.join("c2", 9)
+    rig.entries(B, 1)
+    assert rig.got("c2") == [1]

@@ -8,6 +8,7 @@ import pytest
 
 from proxy.core import ack_lease
 from proxy.net.subscription.ack_leases import GRACE_S, LATE_S
+from proxy.net.subscription.membership import Membership
 from proxy.net.subscription.order_book import LimitsWanted
 from proxy.net.subscription.settings import SubscriptionSettings
 from proxy.wire import pulsar_pb2 as pb
@@ -137,6 +138,21 @@ def test_several_that_hold_too_long_get_nothing_of_each_other() -> None:
     assert [message.entry for message in came] == list(range(KEYS))
     rig.clock.advance(1.0)
     assert c.answers() == []
+
+
+def test_a_lease_is_lost_once_however_long_its_worker_takes_to_leave() -> None:
+    """Thousands leave in slices: a look in between must not count for a quarantine once more."""
+    rig = SubscriptionRig(**LEASE)
+    a, b, held = held_by_two(rig)
+    other = rig.worker("c")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Membership, "_begin_losing", lambda _: None)
+        rig.clock.advance(3.0)
+    assert a.answers() == [T.CLOSE_CONSUMER]
+    assert rig.statistics().subscriptions[0].ack_leases_lost == 1
+    other.lose()
+    rig.clock.settle()
+    assert b.entries() == held
 
 
 def test_the_last_worker_that_loses_its_lease_ends_the_subscription() -> None:

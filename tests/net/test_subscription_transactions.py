@@ -6,7 +6,14 @@ import pytest
 
 from proxy.net.subscription.acks import bits_of
 from proxy.net.subscription.closing import CLOSING_S_MAX
-from proxy.net.subscription.transactions import ASK_S, COORDINATOR_S, HELD_S_MAX, IDS_MAX, RESEND_S
+from proxy.net.subscription.transactions import (
+    ASK_S,
+    COORDINATOR_S,
+    HELD_S_MAX,
+    IDS_MAX,
+    RESEND_S,
+    TransactionalAcks,
+)
 from proxy.wire import pulsar_pb2 as pb
 from tests.net.subscription_rig import SubscriptionRig, Worker
 from tests.net.subscription_rig_broker import LEDGER, T, batch, single
@@ -110,6 +117,38 @@ def test_too_many_at_once_are_refused() -> None:
     receipt = worker.receipt()
     assert receipt.error == pb.NotAllowedError
     assert str(IDS_MAX) in receipt.message
+
+
+def test_one_of_no_messages_is_answered_at_once() -> None:
+    """Ids may be made up, as fast as a client sends: the broker is not asked, and none is remembered."""
+    rig, worker = holding()
+    ack(rig, worker)
+    assert not worker.receipt().HasField("error")
+    assert rig.link.sent(T.ACK) == []
+    assert len(rig.subscriptions.services.transactions) == 0
+
+
+def test_an_answer_costs_the_same_however_much_is_held() -> None:
+    """Thousands of them come in one read: looking at all that is held for each would stop the gateway for seconds."""
+    rig, worker = holding(9)
+    rig.link.held.add(T.ACK)
+    for entry in range(9):
+        ack(rig, worker, entry, transaction=(0, entry))
+    looked: list[set[tuple[int, int]]] = []
+    tidy = TransactionalAcks._tidy
+
+    def noted(acks: TransactionalAcks, transactions: set[tuple[int, int]]) -> None:
+        looked.append(transactions)
+        tidy(acks, transactions)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(TransactionalAcks, "_tidy", noted)
+        rig.link.answer(T.ACK)
+        rig.link.refuse(T.ACK, pb.TransactionConflict, "in pending ack status")
+        end(rig, committed=True, transaction=(0, 0))
+    assert looked == [{(0, 1)}, {(0, 0)}]
+    assert len(rig.subscriptions.services.transactions) == 7
+    assert worker.entries() == [1]
 
 
 def test_single_messages_of_a_batch_have_their_places_in_the_original() -> None:

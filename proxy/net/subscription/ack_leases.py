@@ -79,7 +79,11 @@ class AckLeases:
             self._earliest = now + GRACE_S
             self._set(self._earliest, now)
             return
-        workers = ack_lease.overdue(self._state.dispatcher, now)
+        workers = [
+            worker
+            for worker in ack_lease.overdue(self._state.dispatcher, now)
+            if not self._membership.subscribers[worker.index].ended  # else it is on its way out, and counted
+        ]
         for worker in workers:
             self._tell(worker, now)
         self._earliest = now + apart_s(self._state.dispatcher.ack_lease_s)

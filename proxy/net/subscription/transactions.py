@@ -34,7 +34,7 @@ from proxy.wire import commands
 from proxy.wire import pulsar_pb2 as pb
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from proxy.core.dispatcher import Dispatcher
     from proxy.core.transactions import Held, TransactionId
@@ -59,6 +59,13 @@ RESEND_S: Final = 2.0
 
 HELD_S_MAX: Final = 900.0
 """So long keys wait for a transaction's end that is not seen."""
+
+
+def too_many(ids: int) -> ClientError | None:
+    """Why so many ids of one acknowledgement are refused; None if they are not."""
+    if ids <= IDS_MAX:
+        return None
+    return ClientError(f"an acknowledgement inside a transaction has at most {IDS_MAX} messages, not {ids}")
 
 
 class Request:
@@ -134,8 +141,9 @@ class TransactionalAcks:
         self._clock = clock
         self._wake = wake
         self._unsent: list[Request] = []
-        self._in_flight: list[Request] = []
-        self._transactions: dict[TransactionId, list[Held]] = {}
+        self._in_flight: dict[Request, None] = {}
+        self._transactions: dict[TransactionId, dict[Held, None]] = {}
+        """What was taken in each and is not known to have ended."""
         self._timer: Timer | None = None
         self._ask_due = False
 
@@ -146,11 +154,11 @@ class TransactionalAcks:
         wanted: Sequence[tuple[int, int | None]],
         answer: Callable[[Exception | None], None],
     ) -> None:
-        """A worker's acknowledgement, as for `hold`; `answer` is called when the broker has answered, or at once."""
-        if len(wanted) > IDS_MAX:
-            text = f"an acknowledgement inside a transaction has at most {IDS_MAX} messages, not {len(wanted)}"
-            answer(ClientError(text))
-            return
+        """A worker's acknowledgement, as for `hold`; `answer` is called when the broker has answered, or at once.
+
+        `wanted` has `IDS_MAX` at most, see `too_many`.
+        """
+        assert len(wanted) <= IDS_MAX, len(wanted)
         now = self._clock.now()
         try:
             helds = transactional_acks.hold(
@@ -162,7 +170,10 @@ class TransactionalAcks:
         except OpaqueBatchError as error:
             answer(ClientError(str(error)))
             return
-        self._transactions.setdefault(transaction, []).extend(helds)
+        if not helds:
+            answer(None)
+            return
+        self._transactions.setdefault(transaction, {}).update(dict.fromkeys(helds))
         self._registry.began(transaction, self)
         self._unsent.append(Request(transaction, helds, answer))
         self._watch()
@@ -182,8 +193,9 @@ class TransactionalAcks:
 
     def ended(self, transaction: TransactionId, *, committed: bool) -> None:
         """The coordinator has ended a transaction, here and at every topic."""
-        for request in [request for request in self._unsent if request.transaction == transaction]:
-            self._unsent.remove(request)
+        unsent = self._unsent
+        self._unsent = [request for request in unsent if request.transaction != transaction]
+        for request in [request for request in unsent if request.transaction == transaction]:
             self._refused(request, ClientError("the transaction has ended", pb.TransactionConflict))
         waiting: set[int] = set()
         for request in self._in_flight:
@@ -202,7 +214,7 @@ class TransactionalAcks:
     def end(self) -> None:
         """The subscription has ended here, or its cursor was moved."""
         error = UpstreamUnavailable("the subscription was closed on this gateway meanwhile; try again")
-        requests, self._unsent, self._in_flight = [*self._unsent, *self._in_flight], [], []
+        requests, self._unsent, self._in_flight = [*self._unsent, *self._in_flight], [], {}
         for request in requests:
             request.answer(error)
         for transaction in self._transactions:
@@ -220,13 +232,13 @@ class TransactionalAcks:
         def build(request_id: int) -> bytes:
             return commands.ack_in_transaction(consumer_id, request.transaction, places, request_id)
 
-        self._in_flight.append(request)
+        self._in_flight[request] = None
         link.request(build, lambda reply: self._answered(request, reply))
 
     def _answered(self, request: Request, reply: pb.BaseCommand | Exception) -> None:
         if request not in self._in_flight:
             return
-        self._in_flight.remove(request)
+        del self._in_flight[request]
         if isinstance(reply, UpstreamUnavailable) and not request.late:
             request.again = True
             self._unsent.append(request)
@@ -250,14 +262,16 @@ class TransactionalAcks:
         """How these end is known; nothing is done about those that came back already."""
         settle = transactional_acks.commit if committed else transactional_acks.abort
         settle(self._dispatcher, helds, self._clock.now())
-        self._tidy()
+        for held in helds:
+            self._transactions.get(held.transaction, {}).pop(held, None)
+        self._tidy({held.transaction for held in helds})
         self._wake()
 
-    def _tidy(self) -> None:
-        """Forget transactions of which nothing is held."""
-        open_here = {held.transaction for held in self._dispatcher.in_transaction.all()}
-        for transaction in [each for each in self._transactions if each not in open_here]:
-            del self._transactions[transaction]
+    def _tidy(self, transactions: Iterable[TransactionId]) -> None:
+        """Forget those of these of which nothing is held."""
+        open_here = self._dispatcher.in_transaction.open
+        for transaction in [each for each in transactions if each not in open_here]:
+            self._transactions.pop(transaction, None)
             self._asked_at.pop(transaction, None)
             self._gone_at.pop(transaction, None)
             self._registry.forget(transaction, self)
@@ -269,7 +283,7 @@ class TransactionalAcks:
     def _look(self) -> None:
         """Ask the broker, and give up what is held too long."""
         self._timer = None
-        self._tidy()
+        self._tidy(self._transactions)
         transactions = self._dispatcher.in_transaction
         if not transactions:
             return

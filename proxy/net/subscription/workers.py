@@ -15,6 +15,7 @@ from proxy.core.worker import Worker
 from proxy.errors import ClientError, KeylineError, OwnedElsewhere
 from proxy.net.message_ids import unmask
 from proxy.net.subscription.acks import Receipt, bits_of
+from proxy.net.subscription.transactions import too_many
 from proxy.wire import commands
 from proxy.wire import pulsar_pb2 as pb
 from proxy.wire.frames import encode_command
@@ -210,6 +211,11 @@ class SubscribedWorker:
     def _ack_in_transaction(self, command: pb.CommandAck) -> None:
         """The broker's answer is the worker's."""
         if self.worker is None or self.ended:
+            return
+        refusal = too_many(len(command.message_id))  # a frame has room for a million, which are not looked at in a turn
+        if refusal is not None:
+            self._state.counters.acks_refused += 1
+            self._answer_ack(command, refusal)
             return
         wanted = [(_key_of(each), bits_of(each.ack_set) if each.ack_set else None) for each in command.message_id]
         transaction = command.txnid_most_bits, command.txnid_least_bits
