@@ -214,7 +214,7 @@ class Dispatcher(Serving):
         """The slots of what is held in a transaction do not wait for it any more; as `release_messages`."""
         if held.released:
             return []
-        held.released = True
+        self.in_transaction.release(held)
         worker = held.worker
         free = self.release(held.part, worker, now)
         worker.held_in_transactions -= 1

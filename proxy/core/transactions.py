@@ -45,11 +45,13 @@ class Held:
 class OpenTransactions:
     """All that is held so, of one subscription; false while there is nothing."""
 
-    __slots__ = ("_by_position", "abort", "departed", "messages", "open")
+    __slots__ = ("_by_position", "_by_slot", "abort", "departed", "messages", "open")
 
     def __init__(self) -> None:
         """Nothing is held."""
         self._by_position: dict[int, list[Held]] = {}
+        self._by_slot: dict[int, int] = {}
+        """How many messages are held, and waited for."""
         self.messages = 0
         """How many messages."""
         self.open: dict[TransactionId, int] = {}
@@ -77,8 +79,8 @@ class OpenTransactions:
         return any(held.part is part for held in self._by_position.get(part.position, ()))
 
     def count_of(self, slot: int) -> int:
-        """How many messages of the slot are held, and waited for. Walks all that is held."""
-        return sum(held.part.unacked_of(slot) for held in self.all() if not held.released)
+        """How many messages of the slot are held, and waited for."""
+        return self._by_slot.get(slot, 0)
 
     def all(self) -> list[Held]:
         """All of it, in no order."""
@@ -89,7 +91,19 @@ class OpenTransactions:
         self._by_position.setdefault(held.part.position, []).append(held)
         self.messages += held.part.count
         self.open[held.transaction] = self.open.get(held.transaction, 0) + 1
+        by_slot = self._by_slot
+        for slot in held.part.message_slots():
+            by_slot[slot] = by_slot.get(slot, 0) + 1
         held.worker.held_in_transactions += 1
+
+    def release(self, held: Held) -> None:
+        """Its slots wait for it no more; once."""
+        held.released = True
+        by_slot = self._by_slot
+        for slot in held.part.message_slots():
+            by_slot[slot] -= 1
+            if not by_slot[slot]:
+                del by_slot[slot]
 
     def take(self, helds: Iterable[Held]) -> list[Held]:
         """Those of them that are held still, which they are no more afterwards; the caller releases their slots."""
@@ -131,6 +145,7 @@ class OpenTransactions:
         for held in self.all():
             held.worker.held_in_transactions = 0
         self._by_position.clear()
+        self._by_slot.clear()
         self.open.clear()
         self.messages = 0
         indexes = list(self.departed)

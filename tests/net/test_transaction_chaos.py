@@ -7,6 +7,7 @@ worker is there or not; nothing committed comes again; what is aborted does, bef
 from __future__ import annotations
 
 import random
+from collections import Counter
 from dataclasses import dataclass, field
 
 import pytest
@@ -241,6 +242,19 @@ class TransactionWalk(Walk):
             self.checker.look()
         else:
             super().step()
+        self.count()
+
+    def count(self) -> None:
+        """What is counted of open transactions is what is held in them."""
+        for key in self.rig.subscriptions.all_keys():
+            subscription = self.rig.subscriptions.find(key)
+            assert subscription is not None
+            here = subscription.state.dispatcher.in_transaction
+            helds = here.all()
+            assert here.open == Counter(held.transaction for held in helds)
+            waited_for = Counter(slot for held in helds if not held.released for slot in held.part.message_slots())
+            assert {slot: here.count_of(slot) for slot in waited_for} == waited_for
+            assert here.messages >= sum(waited_for.values()) == sum(here._by_slot.values())
 
     def break_off(self) -> None:
         """Lose the connection; a broker stores what transactions have done."""
