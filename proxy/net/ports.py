@@ -271,6 +271,10 @@ class BrokerLink(Protocol):
     def address(self) -> str:
         """The broker's service URL."""
 
+    @property
+    def max_message_bytes(self) -> int:
+        """The broker's limit of a message's metadata and payload; it closes the connection at one far beyond it."""
+
     def new_consumer(self, consumer: UpstreamConsumer) -> int:
         """Reserve a consumer id and route its messages to `consumer` from now on."""
 

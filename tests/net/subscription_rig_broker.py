@@ -96,6 +96,7 @@ class FakeBrokerLink:
         self.mark_delete: tuple[int, int] | None = None
         self.consumers: dict[int, UpstreamConsumer] = {}
         self.producers: dict[int, UpstreamProducer] = {}
+        self.max_message_bytes = 5 << 20
         self.published: list[bytes] = []
         """Tails of the messages that were published, since the test took them."""
         self.pausing: set[int] = set()

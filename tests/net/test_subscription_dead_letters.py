@@ -214,3 +214,15 @@ def test_a_broker_that_went_away_is_no_receipt() -> None:
     rig.clock.advance(100)
     assert rig.link.acked() == []
     assert rig.link.published == []
+
+
+def test_a_copy_that_the_broker_has_no_room_for_is_not_sent() -> None:
+    """It would close the connection, each time: a producer may use up the room beyond the limit itself."""
+    rig, worker = rig_of(attempts=1)
+    sent = single("k", b"x" * (rig.link.max_message_bytes + (10 << 10) - 200))
+    rig.link.deliver((0, sent), (1, single("other", b"1")))
+    for message in worker.messages():
+        worker.redeliver(message)
+    assert [tail[peek(tail).payload_start :] for tail in rig.link.published] == [b"1"]
+    assert "cannot be published" in rig.subscription.state.dispatcher.diversions.trouble
+    assert rig.link.acked() == []

@@ -409,3 +409,18 @@ def test_what_is_parked_of_another_subscription_is_left_alone() -> None:
     arrive(rig, (1, single("k", b"1")))
     assert redriven(rig, lot, worker) == [b"1"]
     assert lot.left() == [1]
+
+
+def test_what_a_copy_says_besides_counts_in_its_size() -> None:
+    """The broker would close the connection at one that is too large."""
+    lot = Lot()
+    rig, worker = opened(lot)
+    size = rig.link.max_message_bytes + (8 << 10)
+    sent = single("k", b"x" * (size - 100))
+    assert size - 100 < len(sent) < size
+    arrive(rig, (0, sent), (1, single("other", b"1")))
+    for message in worker.messages():
+        worker.redeliver(message)
+    lot.pump(rig)
+    assert [payload(lot.entries[entry]) for entry in lot.left()] == [b"1"]
+    assert "cannot be published" in rig.subscription.state.dispatcher.diversions.trouble

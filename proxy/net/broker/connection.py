@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 
 TICK_S: Final = 1.0
 """How often time-outs and keep-alive are looked at; so precise are they."""
+MESSAGE_BYTES_DEFAULT: Final = 5 << 20
+"""The limit of a broker that tells none."""
 
 _Type = pb.BaseCommand
 
@@ -67,6 +69,7 @@ class BrokerConnection:
         self._ready = ready
         self._ended = ended
         self._state = State.CONNECTING
+        self.max_message_bytes = MESSAGE_BYTES_DEFAULT
         self._transport: Transport | None = None
         self._feed = frames.FrameSplitter(settings.max_frame_bytes).feed
         self._requests = Requests(settings.request_timeout_s)
@@ -252,6 +255,7 @@ class BrokerConnection:
             return
         connected = command.connected
         self._state = State.READY
+        self.max_message_bytes = connected.max_message_size or MESSAGE_BYTES_DEFAULT
         if connected.max_message_size > self._settings.max_frame_bytes:
             self._log.warning(
                 "broker message limit exceeds max_frame_bytes",

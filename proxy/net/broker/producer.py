@@ -99,6 +99,12 @@ class GatewayProducer:
         self._link.send(commands.send(self._id, sequence_id, tail, count, chunk=chunk))
         return sequence_id
 
+    @property
+    def max_message_bytes(self) -> int:
+        """The broker's limit of a message, only while ready."""
+        assert self._link is not None
+        return self._link.max_message_bytes
+
     def close(self) -> None:
         """It is wanted no more, and its owner hears nothing more.
 

@@ -142,7 +142,7 @@ class DeadLetters:
         diversions = self._state.dispatcher.diversions
         while self._queue and len(self._unconfirmed) < UNCONFIRMED_MAX and self._has_room():
             part = self._queue.popleft()
-            if diversions.has(part) and (message := self._message(part)) is not None:
+            if diversions.has(part) and (message := self._message(part)) is not None and self._fits(part, message):
                 self._unconfirmed[self._producer.publish(message)] = part
         if self._receipt_due is None:
             self._watch()
@@ -169,11 +169,16 @@ class DeadLetters:
             self._refuse(part, str(error))
             return None
         with_properties(message.metadata, self._properties(part, tail))
-        size = message.metadata.ByteSize() + len(message.payload)
-        if size > len(part.tail) + PLACE_BYTES:
-            self._refuse(part, f"alone it has {size} bytes, its batch has {len(part.tail)}")
-            return None
         return message
+
+    def _fits(self, part: Part, message: Published) -> bool:
+        """Whether the broker has room for the copy: else it would close the connection, which others share."""
+        assert self._producer is not None
+        size, limit = message.metadata.ByteSize() + len(message.payload), self._producer.max_message_bytes
+        if size > min(len(part.tail), limit) + PLACE_BYTES:
+            self._refuse(part, f"its copy has {size} bytes, its entry {len(part.tail)}, and the broker takes {limit}")
+            return False
+        return True
 
     def _properties(self, part: Part, tail: bytes) -> dict[str, str]:
         """What is added to those that the message has; `tail` is its own."""
