@@ -237,7 +237,8 @@ def parked(answer: dict[str, Any]) -> RenderableType:
     made = table(title, ("#slot", "keys", "state", "#messages", "#attempts"))
     for row in answer["slots"]:
         add(made, row["slot"], ", ".join(row["keys"]) or "-", row["state"], row["messages"], row["attempts"])
-    made.caption = f"in {answer['parking_topic']}" + (f"; {answer['trouble']}" if answer["trouble"] else "")
+    trouble = f"; {answer['trouble']}" if answer["trouble"] else ""
+    made.caption = Text(printable(f"in {answer['parking_topic']}{trouble}"))
     return made
 
 

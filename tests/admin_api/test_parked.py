@@ -99,3 +99,10 @@ def test_neither_a_read_only_gateway_nor_another_sites_page_takes_a_key_out(orde
     answer = rig.ask("POST", path)
     assert answer.status_code == 403
     assert "admin_read_only" in answer.json()["detail"]
+
+
+def test_a_name_that_a_client_chose_is_shown_as_text() -> None:
+    """It is no markup, and nothing that a terminal carries out."""
+    rig, _, _ = parking_rig()
+    answer = {**rig.get("/parked"), "parking_topic": "t[/x]\x1b]0;title\x07", "trouble": "[/y]"}
+    assert r"in t[/x]\x1b]0;title\x07; [/y]" in shown(subscription_tables.parked(answer))
