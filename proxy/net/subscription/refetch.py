@@ -39,8 +39,8 @@ class Refetch:
         self._dispatcher = state.dispatcher
         self._spill = state.dispatcher.outstanding.spill
         self._timer: Timer | None = None
-        self._oldest: int | None = None
-        """What was the first of those asked for when the timer was set."""
+        self._oldest = 0, 0
+        """What was the first of those asked for when the timer was set, and for how many times by then."""
         self._patience_s = OVERDUE_S
 
     def end_turn(self) -> None:
@@ -97,18 +97,20 @@ class Refetch:
         return None
 
     def _watch(self) -> None:
-        self._oldest = next(iter(self._state.dispatcher.outstanding.spill.asked))
+        position = next(iter(self._spill.asked))
+        self._oldest = position, self._spill.times[position]
         self._timer = self._state.clock.call_later(self._patience_s, self._look)
 
     def _look(self) -> None:
         """Begin anew if what was asked for first then has not come."""
         self._timer = None
         state = self._state
-        asked = state.dispatcher.outstanding.spill.asked
-        if self._oldest not in asked:
+        asked = self._spill.asked
+        position, times = self._oldest
+        if position not in asked or self._spill.times[position] != times:
             self._patience_s = OVERDUE_S
         elif not state.dispatcher.paused:
-            consumer = self._consumer_of(self._oldest)
+            consumer = self._consumer_of(position)
             if consumer is not None and consumer.upstream.link is not None:
                 self._patience_s = min(self._patience_s * 2, OVERDUE_MAX_S)
                 log.warning("entries not sent again", topic=state.topic, subscription=state.name, entries=len(asked))
