@@ -218,6 +218,21 @@ def test_limits_that_contradict_an_order_name_the_subscription() -> None:
         subscriptions_fit([(("orders", "billing"), settings)])
 
 
+@pytest.mark.parametrize("asked", ["keyline.retry-delay-ms", "keyline.retry-delay-max-ms"])
+def test_what_a_worker_asks_for_keeps_no_configuration_from_others(asked: str) -> None:
+    """Else any client could keep a revoked key of the admin API in effect."""
+    rig = SubscriptionRig()
+    rig.worker("a", metadata=[pb.KeyValue(key=asked, value="400")])
+    new = replace(rig.subscriptions.services.settings, retry_delay_ms=500 if "max" in asked else 9)
+    new = replace(new, retry_delay_max_ms=600 if "max" in asked else 10)
+    subscriptions_fit(rig.subscriptions.ordered(new))
+    rig.subscriptions.reconfigure(new)
+    assert rig.subscription.state.dispatcher.policy.retry_after_s(1) == (0.4 if "max" in asked else 0.01)
+    rig.subscription.orders.change_limits(LimitsWanted(retry_delay_ms=700))
+    with pytest.raises(ConfigurationError, match=r"retry_delay_ms \(700\) must be at most"):
+        subscriptions_fit(rig.subscriptions.ordered(new))
+
+
 def test_dead_letters_that_the_configuration_no_longer_has_end() -> None:
     """A worker's property chose a number, and the right to have them is the configuration's."""
     rig = SubscriptionRig(dead_letter_after=9)

@@ -131,7 +131,7 @@ def _mistakes(error: Exception) -> list[str]:
 
 
 def subscriptions_fit(each: Iterable[tuple[tuple[str, str], Any]]) -> None:
-    """Refuse limits that contradict what operators ordered, or workers asked for, at a subscription.
+    """Refuse limits that contradict what operators ordered at a subscription.
 
     Raises:
         ConfigurationError: for the first of them that would contradict themselves.
@@ -139,6 +139,6 @@ def subscriptions_fit(each: Iterable[tuple[tuple[str, str], Any]]) -> None:
     for (topic, name), settings in each:
         if contradictions := list(unmet(asdict(settings))):
             raise ConfigurationError(
-                f"subscription {name} of {topic}, with what was ordered for it or its workers asked for: "
+                f"subscription {name} of {topic}, with what was ordered for it: "
                 f"{'; '.join(contradictions)}; take that back first (keyline limits --reset)"
             )

@@ -45,7 +45,7 @@ class Reloadable:
     def _limits(self, config: Config) -> Apply:
         """Limits and policies of subscriptions, those that are there too."""
         settings = picked(SubscriptionSettings, config)
-        subscriptions_fit(self._subscriptions.configured(settings))
+        subscriptions_fit(self._subscriptions.ordered(settings))
         return lambda: self._subscriptions.reconfigure(settings)
 
     def _keys(self, config: Config) -> Apply:

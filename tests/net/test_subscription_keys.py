@@ -171,6 +171,16 @@ def test_a_property_that_is_none_is_refused_with_the_reason(properties: dict[str
     assert rig.brokers.locates == 0
 
 
+@pytest.mark.parametrize("properties", [{"retry_delay_ms": 6_000}, {"retry_delay_max_ms": 40}])
+def test_a_delay_that_contradicts_the_configuration_is_refused(properties: dict[str, object]) -> None:
+    """As a rule of the configuration is: later orders and configurations would be told of it."""
+    rig = SubscriptionRig(retry_delay_ms=50, retry_delay_max_ms=5_000)
+    code, text = rig.subscribe("a", metadata=asking(**properties)).error()
+    assert code == pb.NotAllowedError
+    assert "above its maximum" in text
+    assert rig.count == 0
+
+
 def test_a_window_without_order_is_refused() -> None:
     """It would promise what the other option gives up."""
     rig = SubscriptionRig()

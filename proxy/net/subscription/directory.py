@@ -162,10 +162,10 @@ class Subscriptions:
 
     # ---- the configuration changes ----------------------------------------------------------------------------
 
-    def configured(self, settings: SubscriptionSettings) -> Iterator[tuple[tuple[str, str], SubscriptionSettings]]:
-        """What each subscription that is here would have in effect with these settings, by topic and name."""
+    def ordered(self, settings: SubscriptionSettings) -> Iterator[tuple[tuple[str, str], SubscriptionSettings]]:
+        """What operators' orders make of these settings for each subscription that is here, by topic and name."""
         for key, subscription in self._subscriptions.items():
-            yield key, subscription.orders.configured(settings)
+            yield key, subscription.orders.ordered(settings)
 
     def reconfigure(self, settings: SubscriptionSettings) -> None:
         """Bound all subscriptions so from now on, those that are here too; what is beyond a bound already stays."""

@@ -178,6 +178,15 @@ class OperatorOrders:
         asked = settings_again(state.numbers_asked, state.key, settings)
         return self._services.orders.of(state.key).limits.applied(asked)
 
+    def ordered(self, settings: SubscriptionSettings) -> SubscriptionSettings:
+        """What operators alone make of these settings of the configuration.
+
+        Only they can be told of a contradiction: what a worker asks for must not keep a configuration from others, and
+        of its delays the shorter one holds.
+        """
+        state = self._state
+        return self._services.orders.of(state.key).limits.applied(settings_again({}, state.key, settings))
+
     def reconfigure(self, settings: SubscriptionSettings) -> None:
         """The configuration has changed to these: they hold from now on, as for `change_limits`."""
         state = self._state

@@ -87,7 +87,8 @@ def settings_of(
     """The settings of a subscription, by topic and name: what the configuration has for it, and its first worker asks.
 
     Raises:
-        ClientError: a property's value is none, or has no effect without order; as for `policy_of`.
+        ClientError: a property's value is none, contradicts another number, or has no effect without order; as for
+            `policy_of`.
     """
     values: dict[str, Any] = {**configured(settings.key_policies, *key)}
     ours = replace(settings, **values)
@@ -98,7 +99,15 @@ def settings_of(
             "only where its configuration has a dead_letter_after may a consumer choose another; ask its operator"
         )
         raise ClientError(message, pb.NotAllowedError)
-    return replace(ours, **asked)
+    wanted = replace(ours, **asked)
+    delays = asked.keys() & {"retry_delay_ms", "retry_delay_max_ms"}
+    if delays and wanted.retry_delay_ms > wanted.retry_delay_max_ms:
+        message = (
+            f"a retry delay of {wanted.retry_delay_ms} ms is above its maximum of {wanted.retry_delay_max_ms} ms: "
+            "choose consumer properties keyline.retry-delay-ms and keyline.retry-delay-max-ms so that it is not"
+        )
+        raise ClientError(message, pb.NotAllowedError)
+    return wanted
 
 
 def settings_again(
