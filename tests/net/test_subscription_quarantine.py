@@ -9,6 +9,7 @@ from proxy.core.verdict import Verdict
 from proxy.net.subscription.summary import subscription_summary
 from tests.net.subscription_rig import SubscriptionRig
 from tests.net.subscription_rig_broker import T, single
+from tests.net.test_subscription_keys import asking
 
 if TYPE_CHECKING:
     from tests.net.subscription_rig import Worker
@@ -163,3 +164,19 @@ def test_it_is_told_everywhere() -> None:
     found = explain_slot(rig.subscription.state.dispatcher, 5, rig.clock.now())
     assert found.unblocks.startswith("nothing waits; before a next message can go, a worker must join, or come out of")
     assert SlotState.QUARANTINED.value == "quarantined"
+
+
+def test_a_quarantine_is_over_with_the_policy_that_it_was_for() -> None:
+    """A worker asked for one of a day and has gone: the others must not stand idle for it when they come again."""
+    rig = SubscriptionRig()
+    asked = asking(ack_lease_ms=2_000, quarantine_after=1, quarantine_ms=86_400_000)
+    first = rig.worker("first", metadata=asked)
+    _, b = hung(rig)
+    assert kinds(rig) == [("worker_quarantined", "a")]
+    first.lose()
+    b.close()
+    assert rig.count == 0
+    a, b = rig.worker("a", permits=PERMITS), rig.worker("b", permits=PERMITS)
+    offer(rig, KEYS)
+    assert a.entries()
+    assert b.entries()

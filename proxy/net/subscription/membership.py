@@ -158,6 +158,8 @@ class Membership:
         services, key = self._services, self._state.key
         if name in services.orders.of(key).excluded:
             return True
+        if not self._state.settings.quarantine_after:
+            return False  # it was for a policy that is over: a worker that asked for it may have gone
         return services.quarantine.ends_at(WorkerName(*key, name), self._state.now()) is not None
 
     def count_shut_out(self) -> None:
