@@ -282,6 +282,28 @@ def test_a_subscription_without_workers_stays_until_its_transactions_have_ended(
     assert second.entries() == [0, 1]
 
 
+def test_a_close_is_answered_when_the_broker_has_the_ack() -> None:
+    """Not at the transaction's end: the client that waits may be the one that ends it."""
+    rig, worker = holding(2)
+    rig.link.held.add(T.ACK)
+    ack(rig, worker, 0)
+    worker.close()
+    assert worker.answers() == []
+    rig.link.answer(T.ACK)
+    assert worker.answers() == [T.ACK_RESPONSE, T.SUCCESS]
+    assert rig.count == 1
+    end(rig, committed=True)
+    rig.link.answer(T.ACK)
+    assert rig.count == 0
+    rig, worker = holding(2)
+    ack(rig, worker, 0)
+    worker.ack(1)
+    worker.answers()
+    worker.close()
+    assert worker.answers() == [T.SUCCESS]
+    assert rig.count == 1
+
+
 def test_it_stays_no_longer_than_for_unconfirmed_acks() -> None:
     """What nobody ends must not keep the subscription from others."""
     rig, worker = holding(1)

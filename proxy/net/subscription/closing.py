@@ -5,7 +5,8 @@ would be redelivered to the next worker (G4). So it stays, without workers, unti
 one round trip usually, a reconnect at worst. After a bound the acks are dropped, with a line in the log; the messages
 are redelivered then (G3).
 
-A client that waits for the answer to its close waits for that round trip too, but for no outage.
+A client that waits for the answer to its close waits for that round trip too, but for no outage, and for the end of no
+transaction: it may be the one that ends it afterwards.
 """
 
 from __future__ import annotations
@@ -46,10 +47,13 @@ class Closing:
     @property
     def owes(self) -> bool:
         """Whether there are acks that the broker has not confirmed, or whose transaction has not ended."""
-        dispatcher = self._state.dispatcher
-        outstanding = dispatcher.outstanding
+        return bool(self._unconfirmed or self._state.dispatcher.in_transaction) and self._consumers.stands
+
+    @property
+    def _unconfirmed(self) -> bool:
+        outstanding = self._state.dispatcher.outstanding
         unconfirmed = outstanding.unconfirmed or outstanding.acks or outstanding.index_acks
-        return bool(unconfirmed or dispatcher.in_transaction) and self._consumers.stands
+        return bool(unconfirmed) or self._state.transactions.unanswered
 
     def begin(self, done: Callable[[], None] | None) -> None:
         """The last worker left; `done` is called when the broker knows it, or cannot be told now. May be repeated."""
@@ -59,6 +63,7 @@ class Closing:
             self._timer = self._state.clock.call_later(CLOSING_S_MAX, self._too_late)
             self._state.acks.watcher = self._answered
         self.release_if_lost()
+        self.still_owes()
 
     def wait(self, done: Callable[[], None]) -> None:
         """Call this too at the next `release`."""
@@ -81,6 +86,13 @@ class Closing:
         """The broker cannot be told now: an outage is not waited for."""
         if self._consumers.first_ready() is None:
             self.release()
+
+    def still_owes(self) -> bool:
+        """As `owes`; ends all waits where only transactions are left that have not ended."""
+        owes = self.owes
+        if owes and not self._unconfirmed:
+            self.release()
+        return owes
 
     def _answered(self, error: Exception | None) -> None:
         """The broker answered acks; callers that wait for the confirmation do not wait for a second attempt."""

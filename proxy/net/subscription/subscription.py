@@ -294,7 +294,7 @@ class Subscription:
             self.services.account(reported - self._bytes_reported)
             self._bytes_reported = reported
         self._grant(held + queued)
-        if self.closing.under_way and not self.closing.owes:
+        if self.closing.under_way and not self.closing.still_owes():
             self.end_if_empty()
         if self.assignment is not None:
             self.assignment.settle()

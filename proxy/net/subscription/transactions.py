@@ -147,6 +147,11 @@ class TransactionalAcks:
         self._timer: Timer | None = None
         self._ask_due = False
 
+    @property
+    def unanswered(self) -> bool:
+        """Whether the broker has not answered one."""
+        return bool(self._unsent or self._in_flight)
+
     def take(
         self,
         worker: Worker,
@@ -251,6 +256,7 @@ class TransactionalAcks:
         for held in request.helds:
             held.confirmed = True
         request.answer(None)
+        self._wake()  # who closes may wait for it
         if request.late:
             self._settle(request.helds, committed=False)
 
