@@ -306,8 +306,15 @@ MUTANTS = (
     _mutant(
         "an order that was taken back comes again with a late repetition",
         "proxy/groups/kept_orders.py",
-        "        if before is not None and orders.number <= before.number:\n            return False\n",
-        "",
+        "(orders.number <= before.number or orders.overlooks(before))",
+        "orders.overlooks(before)",
+        "tests/net/test_shared_orders.py",
+    ),
+    _mutant(
+        "a replica that was cut off overrides what the next owner had kept",
+        "proxy/groups/kept_orders.py",
+        "(orders.number <= before.number or orders.overlooks(before))",
+        "orders.number <= before.number",
         "tests/net/test_shared_orders.py",
     ),
     _mutant(
