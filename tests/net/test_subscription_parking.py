@@ -366,9 +366,11 @@ def test_a_full_lot_can_be_emptied(monkeypatch: pytest.MonkeyPatch, *, redrive: 
     (slot,) = rig.subscription.state.dispatcher.diversions.parked
     assert rig.subscription.lot is not None
     rig.subscription.lot.order(slot, redrive=redrive)
+    assert "as many as it may" in rig.subscription.state.dispatcher.diversions.trouble
     assert redriven(rig, lot, worker) == seen
     assert lot.left() == []
     assert not rig.subscription.state.dispatcher.diversions.parked
+    assert not rig.subscription.state.dispatcher.diversions.trouble
 
 
 def test_what_only_the_broker_has_is_asked_for_before_it_is_parked() -> None:
@@ -424,3 +426,25 @@ def test_what_a_copy_says_besides_counts_in_its_size() -> None:
     lot.pump(rig)
     assert [payload(lot.entries[entry]) for entry in lot.left()] == [b"1"]
     assert "cannot be published" in rig.subscription.state.dispatcher.diversions.trouble
+
+
+def test_a_redrive_that_is_cut_off_goes_on_and_its_trouble_is_over() -> None:
+    """Else the verdict would tell of it as long as any key is parked."""
+    lot = Lot()
+    rig, worker = opened(lot)
+    arrive(rig, (0, single("k", b"0")))
+    worker.redeliver(*worker.messages())
+    lot.pump(rig)
+    diversions = rig.subscription.state.dispatcher.diversions
+    (slot,) = diversions.parked
+    assert rig.subscription.lot is not None
+    rig.subscription.lot.order(slot, redrive=True)
+    rig.clock.settle()
+    reader = [each.subscribe for each in rig.link.log if each.type == T.SUBSCRIBE][-1]
+    assert not reader.durable
+    rig.link.consumers[reader.consumer_id].closed_by_broker("unloaded")
+    assert diversions.trouble == "unloaded"
+    rig.clock.advance(2)
+    lot.pump(rig)
+    assert not diversions.trouble
+    assert redriven(rig, lot, worker) == [b"0"]

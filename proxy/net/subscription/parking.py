@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 PARKED_MAX: Final = 100_000
 """Messages in one subscription's lot, some 500 bytes each here; then its keys wait."""
+FULL: Final = f"it has {PARKED_MAX:,} messages, as many as it may"
 
 
 class ParkingLot(DeadLetters):
@@ -64,6 +65,8 @@ class ParkingLot(DeadLetters):
         )
         self._log_trouble = ""
         """Why the log could not be read last; empty while it is."""
+        self._redrive_trouble = ""
+        """Why a redrive could not read it last."""
         self._coming: dict[tuple[int, int | None], int] = {}
         """Slot of what has its receipt and was not read yet, by entry and index."""
         self._orders: dict[int, bool] = {}
@@ -148,12 +151,17 @@ class ParkingLot(DeadLetters):
         self._failed_to_open(reason)
 
     def _log_changed(self) -> None:
-        diversions = self._state.dispatcher.diversions
         if self.log.ready and self._log_trouble:
-            if diversions.trouble == self._log_trouble:
-                diversions.trouble = self._unpublishable
+            self._is_over(self._log_trouble)
             self._log_trouble = ""
+        if not self._is_full:
+            self._is_over(FULL)
         self._state.schedule_flush()
+
+    def _is_over(self, trouble: str) -> None:
+        diversions = self._state.dispatcher.diversions
+        if diversions.trouble == trouble:
+            diversions.trouble = self._unpublishable
 
     def _failed_to_open(self, reason: str) -> None:
         if not self.is_open:
@@ -190,10 +198,13 @@ class ParkingLot(DeadLetters):
         return message
 
     def _has_room(self) -> bool:
-        has_room = self.log.count + len(self._coming) < PARKED_MAX
-        if not has_room:
-            self._state.dispatcher.diversions.trouble = f"it has {PARKED_MAX:,} messages, as many as it may"
-        return has_room
+        if self._is_full:
+            self._state.dispatcher.diversions.trouble = FULL
+        return not self._is_full
+
+    @property
+    def _is_full(self) -> bool:
+        return self.log.count + len(self._coming) >= PARKED_MAX
 
     def _has(self, part: Part) -> None:
         """It will be read."""
@@ -283,7 +294,7 @@ class ParkingLot(DeadLetters):
 
         def lost(reason: str) -> None:
             self._redrives.pop(slot, None)
-            self._state.dispatcher.diversions.trouble = reason
+            self._state.dispatcher.diversions.trouble = self._redrive_trouble = reason
             self._state.clock.call_later(1.0, self._state.schedule_flush)
 
         return Redrive(self.topic, name, wanted, self._services.brokers, self._found, lost)
@@ -293,6 +304,7 @@ class ParkingLot(DeadLetters):
         parked = read(tail)
         if parked is None or state.ended:
             return
+        self._is_over(self._redrive_trouble)
         part = _part_of(parked, state.dispatcher.selector.slot(parked.hashed), tail, state.now())
         assert part.batch is not None
         self._fed[id(part.batch)] = part.slot, at, part.batch
