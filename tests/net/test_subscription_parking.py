@@ -448,3 +448,21 @@ def test_a_redrive_that_is_cut_off_goes_on_and_its_trouble_is_over() -> None:
     lot.pump(rig)
     assert not diversions.trouble
     assert redriven(rig, lot, worker) == [b"0"]
+
+
+def test_a_key_with_many_messages_is_dropped_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not by a request for each, in one turn that everyone else would wait for."""
+    monkeypatch.setattr(parking, "DROPPED_MAX", 2)
+    lot = Lot()
+    rig, worker = opened(lot)
+    arrive(rig, *((entry, single("k", b"%d" % entry)) for entry in range(5)))
+    worker.redeliver(*worker.messages())
+    lot.pump(rig)
+    (slot,) = rig.subscription.state.dispatcher.diversions.parked
+    rig.link.log = [command for command in rig.link.log if command.type != T.ACK]
+    assert rig.subscription.lot is not None
+    rig.subscription.lot.order(slot, redrive=False)
+    lot.pump(rig)
+    assert [len(command.ack.message_id) for command in rig.link.log if command.type == T.ACK] == [2, 2, 1]
+    assert lot.left() == []
+    assert not rig.subscription.state.dispatcher.diversions.parked

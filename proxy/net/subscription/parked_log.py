@@ -91,11 +91,11 @@ class ParkedLog:
         """Whether its acknowledgement is on its way."""
         return position in self._to_acknowledge
 
-    def acknowledge(self, position: Position) -> None:
-        """It is parked no more, once the broker knows."""
-        self._to_acknowledge[position] = None
+    def acknowledge(self, *positions: Position) -> None:
+        """They are parked no more, once the broker knows."""
+        self._to_acknowledge.update(dict.fromkeys(positions))
         if self.ready:
-            self._send((position,))
+            self._send(positions)
 
     # ---- ConsumerOwner
 

@@ -13,6 +13,7 @@ between, the rest is still parked.
 from __future__ import annotations
 
 from collections import deque
+from itertools import islice
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from proxy.core import parking
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
 
 PARKED_MAX: Final = 100_000
 """Messages in one subscription's lot, some 500 bytes each here; then its keys wait."""
+DROPPED_MAX: Final = 1_000
+"""Messages that are dropped at a time, by one acknowledgement."""
 FULL: Final = f"it has {PARKED_MAX:,} messages, as many as it may"
 
 
@@ -253,14 +256,16 @@ class ParkingLot(DeadLetters):
             self._keep_back(slot)
         if held or slot in self._coming.values():
             return
-        left = [position for position in log.slots.get(slot, ()) if not log.is_leaving(position)]
-        if slot not in log.slots:
+        parked = log.slots.get(slot)
+        if parked is None:
             self._finish(slot)
         elif not self._orders[slot]:
-            for position in left:
-                log.acknowledge(position)
-        elif left and log.ready and not self._reads(slot) and not self._busy(slot):
-            self._redrives[slot] = self._new_redrive(slot, left)
+            if not log.is_leaving(next(iter(parked))):
+                log.acknowledge(*islice((position for position in parked if not log.is_leaving(position)), DROPPED_MAX))
+        elif log.ready and not self._reads(slot) and not self._busy(slot):
+            left = [position for position in parked if not log.is_leaving(position)]
+            if left:
+                self._redrives[slot] = self._new_redrive(slot, left)
 
     def _keep_back(self, slot: int) -> None:
         """What would go in waits here instead: the lot is full, and is to become emptier by this slot's order."""
