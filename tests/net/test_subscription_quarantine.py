@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from proxy.core.explain import SlotState, explain_slot
 from proxy.core.verdict import Verdict
+from proxy.net.subscription.membership import Membership
 from proxy.net.subscription.summary import subscription_summary
 from tests.net.subscription_rig import SubscriptionRig
 from tests.net.subscription_rig_broker import T, single
@@ -180,3 +183,27 @@ def test_a_quarantine_is_over_with_the_policy_that_it_was_for() -> None:
     offer(rig, KEYS)
     assert a.entries()
     assert b.entries()
+
+
+def test_thousands_that_go_at_once_are_counted_once() -> None:
+    """All of one name, by one connection that closes: to count them for each would stop the gateway for seconds."""
+    rig = SubscriptionRig(**ONCE)
+    hung(rig)
+    many = [rig.worker("a") for _ in range(50)]
+    told = subscription_summary(rig.subscription).dispatcher
+    assert (told.quarantined_workers, len(rig.subscription.membership.excluded)) == (1, 50)
+    counts = 0
+    count = Membership.count_shut_out
+
+    def counted(membership: Membership) -> None:
+        nonlocal counts
+        counts += 1
+        count(membership)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Membership, "count_shut_out", counted)
+        for worker in many:
+            worker.port.lost("gone")
+        rig.clock.settle()
+    assert counts == 1
+    assert subscription_summary(rig.subscription).dispatcher.quarantined_workers == 0

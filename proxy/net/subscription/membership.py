@@ -48,6 +48,7 @@ class Membership:
         """Those that came again and own no slots, in this order: an operator excluded them, or they are quarantined."""
         self.shut_out_changed: Callable[[], None] = lambda: None
         """Who hears that there are more of them, or fewer."""
+        self._count_due = False
         self._lost: deque[tuple[SubscribedWorker, str]] = deque()
         """Those whose connection is gone, or consumer closed, and who have not left yet."""
         self._losing = False
@@ -114,6 +115,7 @@ class Membership:
         for subscriber in list(self.excluded):
             subscriber.end()
             self._let_go(subscriber)
+        self.count_shut_out()
 
     def close_all(self, name: str, reason: str) -> int:
         """Close the consumers of joined workers of this name, as a broker would; returns how many there were."""
@@ -143,7 +145,7 @@ class Membership:
     def _shut_out(self, subscriber: SubscribedWorker) -> None:
         """It is connected like any other, and gets nothing: it is none of the dispatcher's workers."""
         self.excluded[subscriber] = None
-        self.count_shut_out()
+        self._count_soon()
         self._closing.end()
         self._closing.release()
         subscriber.shut_out(self)
@@ -152,7 +154,7 @@ class Membership:
 
     def _let_go(self, subscriber: SubscribedWorker) -> None:
         del self.excluded[subscriber]
-        self.count_shut_out()
+        self._count_soon()
 
     def _is_kept_out(self, name: str) -> bool:
         services, key = self._services, self._state.key
@@ -162,8 +164,15 @@ class Membership:
             return False  # it was for a policy that is over: a worker that asked for it may have gone
         return services.quarantine.ends_at(WorkerName(*key, name), self._state.now()) is not None
 
+    def _count_soon(self) -> None:
+        """Once for all that come or go in a turn: a client may have thousands of one name."""
+        if not self._count_due:
+            self._count_due = True
+            self._state.clock.call_soon(self.count_shut_out)
+
     def count_shut_out(self) -> None:
         """Tell the dispatcher who is here without slots, and why: some have come or gone, or an order was given."""
+        self._count_due = False
         services, (key, now) = self._services, (self._state.key, self._state.now())
         names = [subscriber.command.consumer_name for subscriber in self.excluded]
         excluded = services.orders.of(key).excluded
