@@ -7,6 +7,7 @@ import pytest
 from proxy.core import spilling
 from proxy.errors import UpstreamError
 from proxy.net.subscription import parking
+from proxy.net.subscription.batch_slots import BATCH_MESSAGES_MAX
 from proxy.wire import pulsar_pb2 as pb
 from proxy.wire.metadata import build_tail, peek
 from tests.net.subscription_rig import SubscriptionRig, Worker
@@ -466,3 +467,47 @@ def test_a_key_with_many_messages_is_dropped_in_steps(monkeypatch: pytest.Monkey
     assert [len(command.ack.message_id) for command in rig.link.log if command.type == T.ACK] == [2, 2, 1]
     assert lot.left() == []
     assert not rig.subscription.state.dispatcher.diversions.parked
+
+
+def test_a_parked_batch_counts_with_all_its_messages() -> None:
+    """One that is encrypted is parked whole. A broker debits each message, and sends nothing more without permits."""
+    lot = Lot()
+    rig, worker = opened(lot)
+    keys = [pb.EncryptionKeys(key="key", value=b"value")]
+    sent = batch([("k", b"%d" % number) for number in range(1_500)], encryption_keys=keys)
+    arrive(rig, (0, sent))
+    worker.redeliver(*worker.messages())
+    lot.pump(rig)
+    (slot,) = rig.subscription.state.dispatcher.diversions.parked
+    assert rig.subscription.lot is not None
+    rig.subscription.lot.order(slot, redrive=True)
+    worker.flow(3_000)
+    lot.pump(rig)
+    assert len(worker.messages()) == 1
+    readers = [each.subscribe.consumer_id for each in rig.link.log if each.subscribe.topic == PARKING]
+    assert len(readers) == 2
+    for reader in readers:
+        flows = [each.flow for each in rig.link.log if each.type == T.FLOW]
+        assert sum(flow.messagePermits for flow in flows if flow.consumer_id == reader) > 1_500
+
+
+def test_a_batch_that_claims_as_many_messages_as_can_be_is_read_past() -> None:
+    """A producer says how many there are: no FLOW may have more permits than a broker can read."""
+    lot = Lot()
+    rig, worker = opened(lot)
+    claims = (1 << 31) - 1
+    keys = [pb.EncryptionKeys(key="key", value=b"value")]
+    arrive(rig, (0, single("k", b"0", num_messages_in_batch=claims, encryption_keys=keys)))
+    worker.redeliver(*worker.messages())
+    lot.pump(rig)
+    assert len(lot.left()) == 1
+    flows = [each.flow for each in rig.link.log if each.type == T.FLOW]
+    reader = next(each.subscribe.consumer_id for each in rig.link.log if each.subscribe.topic == PARKING)
+    assert max(flow.messagePermits for flow in flows) <= claims
+    assert sum(flow.messagePermits for flow in flows if flow.consumer_id == reader) > claims
+    (slot,) = rig.subscription.state.dispatcher.diversions.parked
+    assert rig.subscription.lot is not None
+    rig.subscription.lot.order(slot, redrive=True)
+    lot.pump(rig)
+    (part,) = rig.subscription.state.dispatcher.waiting_parts()
+    assert part.count == BATCH_MESSAGES_MAX, "as when it came first"

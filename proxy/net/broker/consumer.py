@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 PERMITS: Final = 1_000
 """Messages that may be on their way; half of them are granted again when they have come."""
+FLOW_MAX: Final = (1 << 31) - 1
+"""Most permits of one FLOW: a broker reads them as a signed number, and closes the connection at a negative one."""
 
 
 class ConsumerOwner(Protocol):
@@ -142,7 +144,7 @@ class GatewayConsumer:
         """As the port says."""
         if self._over:
             return
-        self._permits -= 1
+        self._permits -= _messages(head.tail) if self._whole else 1
         self._grant()
         self._owner.consumer_received(
             self, pack(head.ledger, head.entry), head.tail if self._whole else _payload(head.tail)
@@ -199,8 +201,10 @@ class GatewayConsumer:
         most = self._permits_most
         if self._fetches and self._permits <= most // 2:
             assert self._link is not None
-            self._link.send(commands.flow(self._id, most - self._permits))
-            self._permits = most
+            while self._permits < most:
+                piece = min(most - self._permits, FLOW_MAX)
+                self._link.send(commands.flow(self._id, piece))
+                self._permits += piece
 
     def _lose(self, reason: str) -> None:
         if self._over:
@@ -213,6 +217,14 @@ class GatewayConsumer:
 
 def _problem(reply: pb.BaseCommand | Exception) -> str | None:
     return str(reply) if isinstance(reply, Exception) else None
+
+
+def _messages(tail: bytes) -> int:
+    """As many as the broker debits."""
+    try:
+        return max(peek(tail).metadata.num_messages_in_batch, 1)
+    except MetadataError:
+        return 1
 
 
 def _payload(tail: bytes) -> bytes:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 from proxy.core import parking
 from proxy.core.entry import Chunk
 from proxy.core.sticky_key import murmur31
+from proxy.net.subscription.batch_slots import BATCH_MESSAGES_MAX
 from proxy.net.subscription.dead_letters import DeadLetters
 from proxy.net.subscription.parked_log import ParkedLog
 from proxy.net.subscription.redrive import Redrive
@@ -332,4 +333,5 @@ def _origin_of(part: Part) -> tuple[int, int | None]:
 
 def _part_of(parked: Parked, slot: int, tail: bytes, now: float) -> Part:
     chunk = None if parked.chunk is None else Chunk(*parked.chunk)
-    return parking.restored(parked.position, parked.place, parked.messages, slot, restored_tail(tail), now, chunk)
+    count = min(parked.messages, BATCH_MESSAGES_MAX)
+    return parking.restored(parked.position, parked.place, count, slot, restored_tail(tail), now, chunk)
