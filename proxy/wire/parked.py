@@ -94,6 +94,7 @@ def read(tail: bytes) -> Parked | None:
         position, index = map(int, said[ORIGIN].split(":"))
         keyed = metadata.HasField("partition_key") or metadata.HasField("ordering_key")
         chunked = metadata.num_chunks_from_msg > 1
+        _restore(metadata, said)  # or it could not be redriven
         return Parked(
             position,
             None if index < 0 else index,
@@ -113,7 +114,12 @@ def read(tail: bytes) -> Parked | None:
 def restored_tail(tail: bytes) -> bytes:
     """The message as it was, of a copy that `read` could read."""
     metadata, _, start = peek(tail)
-    said = _said(metadata)
+    _restore(metadata, _said(metadata))
+    return build_encoded_tail(metadata.SerializePartialToString(), tail[start:])
+
+
+def _restore(metadata: MessageMetadata, said: dict[str, str]) -> None:
+    """Raises KeyError, TypeError or ValueError where something else is said than `keep` says."""
     metadata.producer_name = said[PRODUCER].encode()
     metadata.sequence_id = int(said[SEQUENCE])
     metadata.publish_time = int(said[TIME])
@@ -122,7 +128,6 @@ def restored_tail(tail: bytes) -> bytes:
     others = [pair for pair in metadata.properties if not _is_said(pair)]
     del metadata.properties[:]
     metadata.properties.extend(others)
-    return build_encoded_tail(metadata.SerializePartialToString(), tail[start:])
 
 
 def _said(metadata: MessageMetadata) -> dict[str, str]:

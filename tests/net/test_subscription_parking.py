@@ -511,3 +511,30 @@ def test_a_batch_that_claims_as_many_messages_as_can_be_is_read_past() -> None:
     lot.pump(rig)
     (part,) = rig.subscription.state.dispatcher.waiting_parts()
     assert part.count == BATCH_MESSAGES_MAX, "as when it came first"
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("origin", "-7:-1"),
+        ("origin", f"{1 << 200}:-1"),
+        ("origin", f"{LEDGER << 40}:{1 << 20}"),
+        ("origin", "text"),
+        ("sequence-id", "-1"),
+        ("publish-time", f"{1 << 64}"),
+        ("schema-version", "no hexadecimal digits"),
+    ],
+)
+def test_a_copy_that_says_what_cannot_be_is_left_alone(name: str, value: str) -> None:
+    """Whoever may publish there wrote it: it must not end a connection when it is redriven."""
+    lot = Lot()
+    rig, worker = opened(lot)
+    arrive(rig, (0, single("k", b"0")))
+    worker.redeliver(*worker.messages())
+    lot.pump(rig)
+    copy = peek(lot.entries[-1])
+    (pair,) = (pair for pair in copy.metadata.properties if pair.key == f"keyline.parked.{name}")
+    pair.value = value
+    lot.entries[-1] = build_tail(copy.metadata, b"0")
+    rig, _ = opened(lot)
+    assert not rig.subscription.state.dispatcher.diversions.parked

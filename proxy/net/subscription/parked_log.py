@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
+from proxy.core.positions import is_packable, unpack
+from proxy.core.slice_id import sliceable
 from proxy.net.broker.consumer import GatewayConsumer
 from proxy.wire import pulsar_pb2 as pb
 from proxy.wire.parked import Parked, mark_of, read
@@ -122,7 +124,7 @@ class ParkedLog:
                 self.acknowledge(position)
                 self._marked(name)
             return
-        if parked.whose != self._whose:
+        if parked.whose != self._whose or not _is_place(parked):
             return
         if (parked.position, parked.place) in self.origins:
             self.acknowledge(position)  # its receipt was lost, and it was published again
@@ -175,3 +177,10 @@ class ParkedLog:
         while len(self._left) > LEFT_MAX:
             del self._left[next(iter(self._left))]
         self._changed()
+
+
+def _is_place(parked: Parked) -> bool:
+    """Whether there can be a message where it says that it was."""
+    ledger, entry = unpack(parked.position)
+    sliced = parked.place is None or sliceable(entry, parked.place + 1)
+    return entry >= 0 and is_packable(ledger, entry) and sliced
