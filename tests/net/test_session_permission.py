@@ -75,6 +75,38 @@ def test_the_question_can_do_nothing_at_the_broker() -> None:
     assert rig.to_client() == []
 
 
+@pytest.mark.parametrize("kind", [T.SUBSCRIBE, T.GET_OR_CREATE_SCHEMA])
+def test_a_client_does_not_choose_the_question_s_id(kind: int) -> None:
+    """The broker's answer to its own request would pass for a yes to what it may not."""
+    rig = new_rig()
+    own = OWN_REQUESTS + 1
+    frame = subscribe(9, own, pb.CommandSubscribe.Shared)
+    if kind != T.SUBSCRIBE:
+        schema = pb.Schema(name="s", schema_data=b"", type=pb.Schema.String)
+        frame = encode(kind, pb.CommandGetOrCreateSchema(request_id=own, topic="x", schema=schema))
+    rig.client.deliver(frame + subscribe(1, 100))
+    assert rig.cause == "bad_request_id"
+    error = pb.CommandError(request_id=own, error=pb.NotAllowedError, message="for the other one")
+    rig.broker.deliver(encode(T.ERROR, error))
+    assert rig.directory.workers == []
+
+
+def test_the_receipt_of_an_ack_is_no_answer_to_the_question() -> None:
+    """Of an ACK that was passed on unseen, before the client had workers; the one that follows is looked at."""
+    rig = new_rig()
+    own = OWN_REQUESTS + 1
+    rig.client.deliver(subscribe(9, 7, pb.CommandSubscribe.Shared))
+    rig.broker.deliver(success(7))
+    rig.client.deliver(ack(9, own))
+    rig.client.deliver(subscribe(1, 100) + ack(9, 8))
+    rig.broker.deliver(encode(T.ACK_RESPONSE, pb.CommandAckResponse(consumer_id=9, request_id=own)))
+    assert rig.directory.workers == []
+    error = pb.CommandError(request_id=own, error=pb.AuthorizationError, message=DENIED)
+    rig.broker.deliver(encode(T.ERROR, error))
+    assert rig.directory.workers == []
+    assert rig.session.statistics().counters["permissions_denied_total"] == 1
+
+
 @pytest.mark.parametrize("code", [pb.NotAllowedError, pb.TopicNotFound, pb.SubscriptionNotFound, pb.ServiceNotReady])
 def test_whoever_may_joins(code: int) -> None:
     """The client hears of its own SUBSCRIBE only."""

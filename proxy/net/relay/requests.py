@@ -27,7 +27,8 @@ LOOKUPS: Final = frozenset({_T.LOOKUP, _T.PARTITIONED_METADATA, _T.GET_TOPICS_OF
 """Requests that C++ clients, and those built on them, number apart from all others: one id may be under way twice."""
 
 OWN_REQUESTS: Final = 1 << 63
-"""Request ids above this are the gateway's own: Java draws its ids below it, other clients count up from 0."""
+"""Request ids above this are the gateway's own: Java draws its ids below it, other clients count up from 0; else
+the router refuses them."""
 
 _LOOKUP_REPLIES: Final = frozenset(
     {
@@ -145,7 +146,10 @@ class RelayedRequests:
         waiting = command.type == _T.PRODUCER_SUCCESS and not body.producer_ready
         if waiting:  # the same request is answered again when the producer's turn has come
             return self._pending.get((False, body.request_id))
-        pending = self._strike((command.type in _LOOKUP_REPLIES, body.request_id))
+        key = command.type in _LOOKUP_REPLIES, body.request_id
+        if command.type == _T.ACK_RESPONSE and (key not in self._pending or self._pending[key].kind != _T.ACK):
+            return None  # of an ACK that nobody looked at; its client chose the id, which may be one of ours
+        pending = self._strike(key)
         if pending is None and command.type == _T.ERROR:
             pending = self._strike((True, body.request_id))
         if pending is not None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from proxy.errors import ClientError
 from proxy.net.message_ids import unmask
+from proxy.net.relay.requests import OWN_REQUESTS
 from proxy.net.relay.statistics import SessionCounters
 from proxy.net.session.statistics import EndCause
 from proxy.wire import frames
@@ -92,6 +93,7 @@ class CommandRouter:
             if (port := self._workers.port(body.consumer_id)) is not None:
                 port.ack(body)
             elif body.HasField("request_id"):
+                _check_id(body)
                 self._relay.request(kind, body, frame)
                 return
         elif kind == _FLOW:
@@ -126,6 +128,7 @@ class CommandRouter:
             raise Violation(EndCause.UNKNOWN_COMMAND, f"{command_name(kind)} is not served here")
         command = parse_as(kind, frame)
         body = body_of(command)
+        _check_id(body)
         to_worker = _TO_WORKER.get(kind)
         if self._elsewhere and to_worker is not None and body.consumer_id in self._elsewhere:
             self._elsewhere.request(kind, body, frame)
@@ -187,6 +190,13 @@ class CommandRouter:
             return False
         elsewhere.data(consumer_id, frame)
         return True
+
+
+def _check_id(body: Any) -> None:
+    """Raise `Violation` for an id of the gateway's own requests: the answer would pass for a yes to one of those."""
+    if body.request_id > OWN_REQUESTS:
+        message = f"request id {body.request_id}: from {OWN_REQUESTS + 1} on they are the gateway's own"
+        raise Violation(EndCause.BAD_REQUEST_ID, message)
 
 
 def _permits(body: pb.CommandFlow) -> int:

@@ -23,6 +23,7 @@ class EndCause(enum.Enum):
     NOT_CONNECTED = "not_connected"
     CONNECTED_TWICE = "connected_twice"
     BAD_FLOW = "bad_flow"
+    BAD_REQUEST_ID = "bad_request_id"
     TARGET_REFUSED = "target_refused"
     CERTIFICATE_REFUSED = "certificate_refused"
     CERTIFICATE_EXPIRED = "certificate_expired"
