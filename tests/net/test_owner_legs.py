@@ -236,13 +236,15 @@ def test_an_answer_for_one_transaction_is_no_end_of_another(kind: int) -> None:
     rig = Rig()
     rig.own((3, "b"))
     leg = rig.consumer(1, 3)
-    rig.client.deliver(encode(T.END_TXN, pb.CommandEndTxn(request_id=8, txnid_least_bits=6, txn_action=pb.ABORT)))
+    first = encode(T.END_TXN, pb.CommandEndTxn(request_id=8, txnid_least_bits=6, txn_action=pb.ABORT))
+    rig.client.deliver(first)
     others = pb.CommandAddPartitionToTxn(request_id=8, txnid_least_bits=5)
     rig.client.deliver(end_transaction(8) if kind == T.END_TXN else encode(kind, others))
+    assert len(rig.to_client()) == 1, "it is refused"
     rig.broker.deliver(encode(T.END_TXN_RESPONSE, pb.CommandEndTxnResponse(request_id=8, txnid_least_bits=6)))
     assert [command.type for command in rig.to_client()] == [T.END_TXN_RESPONSE]
-    assert leg.take() == b""
-    assert rig.directory.transactions == []
+    assert leg.take() == first
+    assert rig.directory.transactions == [((0, 6), False)]
 
 
 def test_an_owner_that_is_not_known_yet_is_waited_for() -> None:

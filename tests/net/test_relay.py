@@ -254,6 +254,22 @@ def test_every_unanswered_request_is_answered_when_the_broker_goes(kind: int) ->
     )
 
 
+def test_an_id_is_of_one_request_at_a_time() -> None:
+    """A success of the first would be taken for the other's: that a producer has its topic."""
+    rig = SessionRig().connect()
+    seek = encode(T.SEEK, REQUESTS[T.SEEK])
+    rig.client.deliver(seek + producer(5, 1))
+    assert rig.broker.take() == seek
+    (refused,) = rig.to_client()
+    assert (refused.type, refused.error.request_id) == (T.ERROR, 1)
+    rig.client.deliver(lookup(1))
+    assert rig.broker.take() == lookup(1), "C++ numbers lookups apart"
+    rig.to_client()
+    rig.broker.deliver(success(1))
+    rig.client.deliver(producer(5, 1))
+    assert rig.broker.take() == producer(5, 1)
+
+
 @pytest.mark.parametrize("request_frame", [CLOSE_CONSUMER, CLOSE_PRODUCER])
 def test_a_close_has_succeeded_when_the_broker_goes(request_frame: bytes) -> None:
     """What it was to close is closed; the same while there is no broker."""

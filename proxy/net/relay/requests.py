@@ -112,11 +112,19 @@ class RelayedRequests:
         return self._pending.get((True, request_id))
 
     def asked(self, kind: int, body: Any) -> None:
-        """Write down a request that goes to the broker. Raises `LimitExceeded`, and then nothing was written."""
+        """Write down a request that goes to the broker. Raises `LimitExceeded`, and then nothing was written.
+
+        Also for an id that another request has: the answer to one of them would be taken for the other's, as that a
+        producer has its topic. The same may be sent again (a producer that has waited).
+        """
         if len(self._pending) >= self._requests_max and body.request_id <= OWN_REQUESTS:
             message = f"{self._requests_max} requests of this connection wait for an answer, no more are taken"
             raise LimitExceeded(message)
         key = kind in LOOKUPS, body.request_id
+        before = self._pending.get(key)
+        if before is not None and before != (kind, body) and not _same_producer(before, kind, body):
+            message = f"another request of this connection with the id {body.request_id} waits for its answer"
+            raise LimitExceeded(message)
         self._strike(key)
         self._pending[key] = Pending(kind, body)
         if kind == _T.ACK:
@@ -206,6 +214,13 @@ class RelayedRequests:
             self._producers.pop(body.producer_id, None)
         elif succeeded and kind in (_T.CLOSE_CONSUMER, _T.UNSUBSCRIBE):
             self._consumers.pop(body.consumer_id, None)
+
+
+def _same_producer(before: Pending, kind: int, body: Any) -> bool:
+    """Whether both ask for the same producer: an election may ask for it in another way."""
+    if not before.kind == kind == _T.PRODUCER:
+        return False
+    return bool(before.body.producer_id == body.producer_id and before.body.topic == body.topic)
 
 
 def _opened(book: dict[int, bool], owner_id: int, *, succeeded: bool) -> None:
