@@ -34,6 +34,9 @@ if TYPE_CHECKING:
     from websockets.sync.client import ClientConnection
 
 RECEIVE_S: Final = 0.05
+RECEIVE_S_MIN: Final = 0.02
+"""Not less, though an acknowledgement may be late by it. A queue's timed wait that first takes a lock which an earlier
+message left open looks at what is left of its time, and waits for ever if that is below zero (CPython 3.11)."""
 RETRY_S: Final = 0.2
 STOP_SEEN_S: Final = 0.1
 FRAME_BYTES_MAX: Final = 64 << 20
@@ -167,7 +170,7 @@ class SocketWorker:
         while self._pending:
             left = self._pending[0][0] - time.monotonic()
             if left > 0:
-                return min(RECEIVE_S, left)
+                return max(RECEIVE_S_MIN, min(RECEIVE_S, left))
             self._acknowledge(self._pending.popleft()[1])
         return RECEIVE_S
 
