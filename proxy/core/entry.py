@@ -175,6 +175,11 @@ class Part:
         """Where a record of messages is kept: of the key that all have, or of each message's in the original batch."""
 
     @property
+    def foreign(self) -> bool:
+        """Whether it came from the parking topic; `order` and `insert_all` look themselves, for each message."""
+        return self.batch is not None and self.batch.foreign
+
+    @property
     def order(self) -> tuple[int, int]:
         """Sort key of what waits: topic order, then order inside the entry; what was parked before all of it.
 

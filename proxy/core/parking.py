@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 def give_up(dispatcher: Dispatcher, part: Part) -> None:
     """A part that came back has used its attempts; the caller places it."""
     diversions = dispatcher.diversions
-    if part.batch is not None and part.batch.foreign:
+    if part.foreign:
         diversions.redriving.discard(part.slot)
         diversions.stray.add(part.slot)
         diversions.failed[part.slot] = None

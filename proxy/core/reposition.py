@@ -97,10 +97,9 @@ def _drop_first(queue: deque[Part], position: int) -> list[Part]:
     kept: list[Part] = []
     while queue:
         part = queue[0]
-        foreign = part.batch is not None and part.batch.foreign
-        if part.position > position and not foreign:
+        if part.position > position and not part.foreign:
             break
-        (kept if foreign else dropped).append(queue.popleft())
+        (kept if part.foreign else dropped).append(queue.popleft())
     queue.extendleft(reversed(kept))
     return dropped
 

@@ -126,7 +126,7 @@ def _is_needed(dispatcher: Serving, part: Part) -> bool:
     A record of messages tells the size of what workers had.
     """
     holder = part.holder
-    if part.batch is not None and part.batch.foreign:
+    if part.foreign:
         return True
     if holder is None:
         return part.slot in dispatcher.diversions.held

@@ -50,7 +50,7 @@ def hold(
         if part is None:
             worker.acks_unknown += 1
             raise NotHeldError("this consumer does not hold one of the messages")
-        if part.batch is not None and part.batch.foreign:
+        if part.foreign:
             raise OpaqueBatchError("a redriven message is acknowledged in the parking topic, outside transactions")
         whole = (1 << part.count) - 1
         before = bits_by_key.get(key, 0)
