@@ -127,6 +127,13 @@ def test_a_poisoned_message_and_the_later_ones_of_its_key_are_parked() -> None:
     assert worker.messages() == []
 
 
+def order_redrive(rig: SubscriptionRig) -> None:
+    """Of the only slot that is parked."""
+    (slot,) = rig.subscription.state.dispatcher.diversions.parked
+    assert rig.subscription.lot is not None
+    rig.subscription.lot.order(slot, redrive=True)
+
+
 def redriven(rig: SubscriptionRig, lot: Lot, worker: Worker) -> list[bytes]:
     """Payloads that the worker gets, which it acknowledges one by one."""
     seen: list[bytes] = []
@@ -175,9 +182,7 @@ def test_a_redriven_message_is_what_its_producer_sent() -> None:
     (first,) = worker.messages()
     worker.redeliver(first)
     lot.pump(rig)
-    (slot,) = rig.subscription.state.dispatcher.diversions.parked
-    assert rig.subscription.lot is not None
-    rig.subscription.lot.order(slot, redrive=True)
+    order_redrive(rig)
     lot.pump(rig)
     (again,) = worker.messages()
     kept = [pair.value for pair in peek(lot.entries[-1]).metadata.properties if pair.key == spoofed.key]
@@ -211,9 +216,7 @@ def test_a_redrive_that_a_crash_cuts_short_leaves_the_rest_parked() -> None:
     arrive(rig, *((entry, single("k", b"%d" % entry)) for entry in range(4)))
     worker.redeliver(*worker.messages())
     lot.pump(rig)
-    (slot,) = rig.subscription.state.dispatcher.diversions.parked
-    assert rig.subscription.lot is not None
-    rig.subscription.lot.order(slot, redrive=True)
+    order_redrive(rig)
     lot.pump(rig)
     worker.ack(*worker.messages())
     lot.pump(rig)
@@ -221,8 +224,7 @@ def test_a_redrive_that_a_crash_cuts_short_leaves_the_rest_parked() -> None:
     rig, worker = opened(lot)
     arrive(rig, (9, single("k", b"9")))
     assert redriven(rig, lot, worker) == []
-    assert rig.subscription.lot is not None
-    rig.subscription.lot.order(slot, redrive=True)
+    order_redrive(rig)
     assert redriven(rig, lot, worker) == [b"1", b"2", b"3", b"9"]
 
 
@@ -301,9 +303,7 @@ def test_a_message_whose_properties_are_no_text_is_parked_as_it_is() -> None:
     worker.redeliver(*worker.messages())
     lot.pump(rig)
     assert acked(rig) == [0]
-    (slot,) = rig.subscription.state.dispatcher.diversions.parked
-    assert rig.subscription.lot is not None
-    rig.subscription.lot.order(slot, redrive=True)
+    order_redrive(rig)
     lot.pump(rig)
     (again,) = worker.messages()
     assert list(peek(again.tail).metadata.properties) == [strange]
@@ -316,9 +316,7 @@ def test_an_acknowledgement_that_the_broker_forgot_does_not_park_the_key_again()
     arrive(rig, (0, single("k", b"0")), (1, single("k", b"1")))
     worker.redeliver(*worker.messages())
     lot.pump(rig)
-    (slot,) = rig.subscription.state.dispatcher.diversions.parked
-    assert rig.subscription.lot is not None
-    rig.subscription.lot.order(slot, redrive=True)
+    order_redrive(rig)
     first = lot.left()[0]
     lot.pump(rig)
     worker.ack(*worker.messages())
@@ -339,9 +337,7 @@ def test_a_copy_that_is_read_late_is_redriven_too() -> None:
     arrive(rig, (0, single("k", b"0")), (1, single("k", b"1")))
     worker.redeliver(*worker.messages())
     lot.pump(rig)
-    (slot,) = rig.subscription.state.dispatcher.diversions.parked
-    assert rig.subscription.lot is not None
-    rig.subscription.lot.order(slot, redrive=True)
+    order_redrive(rig)
     first = lot.left()[0]
     lot.pump(rig)
     worker.ack(*worker.messages())
@@ -478,9 +474,7 @@ def test_a_parked_batch_counts_with_all_its_messages() -> None:
     arrive(rig, (0, sent))
     worker.redeliver(*worker.messages())
     lot.pump(rig)
-    (slot,) = rig.subscription.state.dispatcher.diversions.parked
-    assert rig.subscription.lot is not None
-    rig.subscription.lot.order(slot, redrive=True)
+    order_redrive(rig)
     worker.flow(3_000)
     lot.pump(rig)
     assert len(worker.messages()) == 1
@@ -505,9 +499,7 @@ def test_a_batch_that_claims_as_many_messages_as_can_be_is_read_past() -> None:
     reader = next(each.subscribe.consumer_id for each in rig.link.log if each.subscribe.topic == PARKING)
     assert max(flow.messagePermits for flow in flows) <= claims
     assert sum(flow.messagePermits for flow in flows if flow.consumer_id == reader) > claims
-    (slot,) = rig.subscription.state.dispatcher.diversions.parked
-    assert rig.subscription.lot is not None
-    rig.subscription.lot.order(slot, redrive=True)
+    order_redrive(rig)
     lot.pump(rig)
     (part,) = rig.subscription.state.dispatcher.waiting_parts()
     assert part.count == BATCH_MESSAGES_MAX, "as when it came first"
