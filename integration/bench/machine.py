@@ -125,7 +125,7 @@ def describe(pulsar_version: str) -> dict[str, str]:
         "Pulsar": f"{pulsar_version} standalone, {_java_version()}",
         "Python": f"{platform.python_version()}, uvloop {version('uvloop')}, protobuf {version('protobuf')}",
         "clients": f"pulsar-perf {TOOLS.version}, pulsar-client {version('pulsar-client')}",
-        "keyline": f"{version('keyline')}, {running()}, commit {_commit()}",
+        "keyline": f"{version('keyline-gateway')}, {running()}, commit {_commit()}",
         "reference": f"{reference_ns():.0f} ns",
     }
 

@@ -50,7 +50,7 @@ def told(metrics: DataFrame, span: Span = EVERYTHING) -> list[dict[str, Any]]:
 
 def test_the_names_asked_for_are_exported() -> None:
     """A metric that is renamed is renamed here too."""
-    exported = {family.name for family in families.SUBSCRIPTION}
+    exported = {family.name for family in (*families.SUBSCRIPTION, *families.DURATIONS)}
     assert {SENT, ACKED, REDELIVERED, LONGEST_WAIT, *TIMES.values()} <= exported
 
 
