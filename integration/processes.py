@@ -122,7 +122,7 @@ class OwnedProcess:
         self.stop()
 
     def _reap(self) -> None:
-        # The guard first: once the process is waited for, its id may be somebody else's.
+        # The guard first: once the process is waited for, its id may be another process's.
         self._dismiss_guard()
         self.process.wait(KILL_WAIT_S_MAX)
 

@@ -139,7 +139,7 @@ function figuresOf(items, count) {
   const oldest = Math.max(-1, ...items.map(waitedOf));
   return [
     ["Subscriptions", whole(count), counted(sum((item) => item.dispatcher.workers_count), "worker")],
-    ["Need somebody", whole(act), act > 0 ? "they do not recover alone" : "", act > 0 ? "bad" : "good"],
+    ["Need an operator", whole(act), act > 0 ? "they do not recover alone" : "", act > 0 ? "bad" : "good"],
     ["To be watched", whole(watch), "", watch > 0 ? "held" : ""],
     ["Waiting", whole(sum((item) => item.dispatcher.waiting_messages)), oldest < 0 ? "" : `oldest ${lasted(oldest)}`],
     ["Acked per second", rate(sum((item) => item.acked_rate)), ""],

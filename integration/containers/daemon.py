@@ -108,7 +108,7 @@ def _command(program: str, data: Path, run: Path) -> list[str]:
 
 @contextmanager
 def _bridge() -> Iterator[None]:
-    """A bridge of another name than the usual, which somebody else's daemon may need."""
+    """A bridge of another name than the usual, which another daemon may need."""
     ip = shutil.which("ip")
     if ip is None:
         raise ToolMissingError("to start a Docker daemon, `ip` (iproute2) is needed")

@@ -60,7 +60,7 @@ def _violations(result: AuditResult) -> list[tuple[str, Sequence[object], str]]:
         ("overtakings", result.overtakings, "a repeated message after a later one of its key"),
         ("keys at two workers", result.holder_violations, "unacknowledged at one while another got more"),
         ("duplicates without a cause", result.unexplained, ""),
-        ("messages nobody sent", [*result.invented, *range(result.garbled)], ""),
+        ("messages that no producer sent", [*result.invented, *range(result.garbled)], ""),
     ]
 
 

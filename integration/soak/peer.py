@@ -1,7 +1,7 @@
 """One cheap connection of a client: raw frames on asyncio, no threads, a few kilobytes each.
 
-The official clients would need gigabytes for thousands of connections of a process. Nothing is retried here: whoever
-made the connection hears of its end.
+The official clients would need gigabytes for thousands of connections of a process. Nothing is retried here: the
+caller that made the connection hears of its end.
 """
 
 from __future__ import annotations

@@ -88,7 +88,7 @@ def subscriptions(answer: dict[str, Any]) -> RenderableType:
 
 
 def troubles(answer: dict[str, Any]) -> RenderableType:
-    """What is wrong with the first subscriptions that need somebody."""
+    """What is wrong with the first subscriptions that need an operator."""
     found = [item for item in answer["subscriptions"] if item["dispatcher"]["verdict"]["urgency"] == "act"]
     shown = [
         _verdict(f"{short(item['topic'])} {item['subscription']}", item["dispatcher"]["verdict"])

@@ -4,7 +4,7 @@ Problem: a worker that joins may get a key's messages only once everything read 
 the way. The read position is no such limit, because entries are read and then wait (the PIP's two issues). PIP-282
 keeps the last sent position and, above it, the set of individually sent positions.
 
-Rule kept: both are derived from the complement when somebody asks: the highest position read, and the positions that
+Rule kept: both are derived from the complement on request: the highest position read, and the positions that
 were read and never sent, which the dispatcher has anyway and bounds. Why not the PIP's two sets: nearly every message
 goes out at once, and keeping them would cost the hot path for each. Entries the broker does not deliver, being
 acknowledged already, count as sent.

@@ -10,7 +10,7 @@ Problem: what follows a poisoned message may not be worked on before it, and mus
 - If something that is redriven uses its attempts again, the rest stays in the lot and the slot is parked as before.
 
 So at every moment what the parking topic has of a slot is older than what the original topic has of it, and the slot is
-parked as long as there is any: whoever reads the parking topic knows which slots are parked.
+parked as long as there is any: a reader of the parking topic knows which slots are parked.
 
 Functions of a dispatcher's state.
 

@@ -142,6 +142,6 @@ def committed_up_to(dispatcher: Dispatcher, position: int, now: float) -> None:
 
 
 def wait_no_more(dispatcher: Dispatcher, helds: Iterable[Held], now: float) -> None:
-    """How their transaction ends is not known in time: what is newer of their slots goes on, whoever owns these."""
+    """How their transaction ends is not known in time: what is newer of their slots goes on, at any owner."""
     for held in helds:
         dispatcher.settle(dispatcher.release_held(held, now), now)

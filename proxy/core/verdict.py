@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 BEHIND_S: Final = 30.0
 """A wait from which a subscription falls behind."""
 LONG_S: Final = 300.0
-"""A wait that somebody should end."""
+"""A wait that an operator should end."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -87,7 +87,7 @@ def mark_of(tail: bytes) -> str | None:
 
 
 def read(tail: bytes) -> Parked | None:
-    """What a copy says of itself; None for what somebody else published there."""
+    """What a copy says of itself; None for what another publisher wrote there."""
     try:
         metadata, key, start = peek_key(tail)
         said = _said(metadata)

@@ -5,8 +5,8 @@ same workers give the same ring as in the broker, name for name. Worker `name` w
 `points_per_worker` points, each the slot of the bytes ``name NUL n NUL i``. A slot belongs to the owner of the
 smallest point at or above it, wrapping round to the smallest point of all.
 
-Where two workers have the same point the first keeps it and later ones queue behind it, first in first out; nobody is
-replaced while present. So the ring does not depend on the order of joins except at colliding points.
+Where two workers have the same point the first keeps it and later ones queue behind it, first in first out; no worker
+is replaced while present. So the ring does not depend on the order of joins except at colliding points.
 
 The name's index is the lowest free one, so a worker that leaves and returns gets its old points back.
 

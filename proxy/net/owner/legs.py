@@ -1,6 +1,6 @@
 """What one client consumes at other replicas: each consumer by the leg to its owner, one leg for each owner.
 
-A SUBSCRIBE whose owner is not known waits for it, within a bound: bundles that move are somebody's again after some ten
+A SUBSCRIBE whose owner is not known waits for it, within a bound: bundles that move have an owner again after some ten
 milliseconds, or, when their owner has died, after `group_drop_s`. One that is led to a replica which is not the owner
 any more, or not yet, comes back and is led again, and so does one that waits here while its bundle moves away. The
 client hears nothing of all that; when the bound is over it is told to try again. That is the last resort: a C++ client

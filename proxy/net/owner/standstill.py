@@ -1,8 +1,8 @@
 """Legs to owners are given up when this process has stood still: what is in their sockets may be of long ago.
 
 Problem: a process that was stopped, or got no CPU, finds messages in its sockets as it goes on. The owner may have
-given up its silent connection meanwhile, and delivered them and later ones of their keys to others. Rule: whoever reads
-from a leg, and a timer, say when they ran; after a gap every leg is given up unread, and its consumers come again. A
+given up its silent connection meanwhile, and delivered them and later ones of their keys to others. Rule: the reader
+of a leg, and a timer, say when they ran; after a gap every leg is given up unread, and its consumers come again. A
 gap counts from well below the silence after which an owner gives a connection up.
 
 Why not ask the owner, and pass on what was read when it answers: clients have waited for long by then, and a gap is
@@ -51,7 +51,7 @@ class Standstill:
             self._timer = None
 
     def was_none(self) -> bool:
-        """Whether there was no gap since somebody asked last; else all that is watched has been given up."""
+        """Whether there was no gap since the last call; else all that is watched has been given up."""
         now = self._clock.now()
         gap_s, self._ran_at = now - self._ran_at, now
         if gap_s < self._gap_s:

@@ -156,7 +156,7 @@ class RelayedRequests:
             return self._pending.get((False, body.request_id))
         key = command.type in _LOOKUP_REPLIES, body.request_id
         if command.type == _T.ACK_RESPONSE and (key not in self._pending or self._pending[key].kind != _T.ACK):
-            return None  # of an ACK that nobody looked at; its client chose the id, which may be one of ours
+            return None  # of an ACK that was not read here; its client's id may be one of the gateway's own
         pending = self._strike(key)
         if pending is None and command.type == _T.ERROR:
             pending = self._strike((True, body.request_id))

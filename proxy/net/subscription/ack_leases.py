@@ -50,7 +50,7 @@ class AckLeases:
         self._timer: Timer | None = None
         self._due_at = 0.0
         self._earliest = 0.0
-        """No look is due before, whoever comes or goes."""
+        """No look is due before, also when workers come or go."""
 
     def look_again(self) -> None:
         """Workers have come or gone, or the lease is another one."""

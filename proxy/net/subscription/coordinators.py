@@ -1,4 +1,4 @@
-"""Whether transactions have ended whose end nobody told of: their coordinators are asked.
+"""Whether transactions have ended whose end was not told: their coordinators are asked.
 
 A coordinator has no command for it. But it is told that these subscriptions have a part in the transaction: none. That
 changes nothing, and is answered TransactionNotFound once the transaction has ended at all its topics. How it ended,

@@ -2,7 +2,7 @@
 
 Who is quarantined is known to all of the gateway (`proxy.core.quarantine`), because a subscription ends with its last
 worker. Here is what follows for one subscription: its workers in quarantine are connected and own no slot
-(`Membership`), and join when it ends. They join at once when nobody else is left to work.
+(`Membership`), and join when it ends. They join at once when no other worker is left.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class Quarantines:
         self._quarantine.release(WorkerName(*self._state.key, name))
 
     def _end(self) -> None:
-        """Of those that it is over for; of all where nobody else works."""
+        """Of those that it is over for; of all where no other worker is left."""
         self._timer = None
         now, alone = self._state.now(), not self._membership.subscribers
         over = [name for name, at in self._state.dispatcher.quarantined.items() if alone or at <= now]

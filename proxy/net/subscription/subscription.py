@@ -5,7 +5,7 @@ consumer at the broker and reads what it brings, `outbox` writes what leaves, `a
 `state` and know nothing of this. Everything a turn of the loop produced leaves in one `flush` at its end.
 
 There is one consumer at the broker, for all keys. A subscription that is shared by a group of replicas (`streamed`) has
-one for each stream that is leased to this one, opened and closed by whoever holds the leases; its workers come and go
+one for each stream that is leased to this one, opened and closed by the holder of the leases; its workers come and go
 whether there is one or not.
 
 Life: made by its first worker, ended with its last and the confirmation of its acks (`closing`), so that a subscription

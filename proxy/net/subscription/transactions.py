@@ -4,7 +4,7 @@ The broker learns from the coordinator how a transaction ends, and tells the con
 messages again. So the gateway learns it in one of four ways:
 
 1. The coordinator's answer to END_TXN, which passes the gateway, or the replica that has the client's connection.
-2. The broker sends the messages again: aborted, by whoever did it, or timed out.
+2. The broker sends the messages again: aborted, by any client, or timed out.
 3. The broker's mark-delete position, asked every `ASK_S` while something is held, is at or behind them: committed.
 4. The coordinator, asked every `COORDINATOR_S`, knows the transaction no more (`coordinators`). An abort would have had
    the broker send the messages again, so it was a commit, most likely: keys do not wait for it any more. But nothing is
