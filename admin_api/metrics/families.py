@@ -16,6 +16,7 @@ from admin_api.metrics.subscription_families import (
     NAMESPACE_LABELS,
     SUBSCRIPTION,
     SUBSCRIPTION_LABELS,
+    UPSTREAM_STATES,
     Histograms,
 )
 from admin_api.metrics.worker_families import BLAMED, WORKER, WORKER_LABELS
@@ -34,6 +35,7 @@ __all__ = [
     "SUBSCRIPTION_LABELS",
     "TOPIC",
     "TOPIC_LABELS",
+    "UPSTREAM_STATES",
     "WORKER",
     "WORKER_LABELS",
     "Family",
