@@ -12,6 +12,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from admin_api.server import AdminServer
+from proxy.app.reload import Change, NotReloaded, Reloaded
 from proxy.cli.main import app
 from proxy.errors import Conflict
 from proxy.groups.messages import FindLeader, LeaseStreams, Report, SessionId, Version
@@ -375,6 +376,39 @@ def test_limits_are_shown_and_only_those_named_change() -> None:
     assert shown() == changed
     assert shown("--reset", "max_unacked_messages_per_worker")["look_ahead_messages_per_worker"][0] == "1,000"
     assert shown("--reset", "look_ahead_messages_per_worker") == before
+
+
+def test_a_reload_tells_what_changed_and_what_needs_a_restart() -> None:
+    """As the gateway answers; a configuration with a mistake is refused."""
+    rig = AdminRig(app_options={"gateway": "keyline-0"})
+    asked: list[str] = []
+    changes = {
+        "workers_max": Change(50_000, 7),
+        "admin_viewers": Change((), ("vera",)),
+        "dead_letter_topic": Change("a", None),
+    }
+
+    def reload(by: str) -> Reloaded:
+        asked.append(by)
+        if len(asked) == 1:
+            return Reloaded(changes, ("broker_url",))
+        if len(asked) == 2:
+            return Reloaded({}, ())
+        raise NotReloaded("nothing has changed: workers_max: expected a number")
+
+    rig.admin.reloads = reload
+    told = printed(rig, "reload")
+    rows = [line.split() for line in told.splitlines()]
+    assert ["workers_max", "50000", "7"] in rows
+    assert ["admin_viewers", "[]", '["vera"]'] in rows
+    assert ["dead_letter_topic", "a", "none"] in rows
+    assert "Needs a restart: broker_url.\n" in told
+    told = printed(rig, "reload")
+    assert "No setting changed." in told
+    assert "restart" not in told
+    done = run(rig, "reload")
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert "nothing has changed: workers_max: expected a number" in done.stderr
 
 
 def test_rows_in_a_file_are_lines_however_long_names_are() -> None:

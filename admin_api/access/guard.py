@@ -6,6 +6,7 @@ cannot read and other sites' pages cannot send. A request for the console withou
 
 from __future__ import annotations
 
+import time
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
 
@@ -30,6 +31,8 @@ CHALLENGE: Final = {"www-authenticate": 'Bearer realm="keyline"'}
 GUARD: Final = "keyline.guard"
 """The app's guard, in the scope of a request."""
 
+AGAIN_S: Final = 10.0
+"""How long a caller is taken to be what it was."""
 _TO_KNOW_WHAT_IS: Final = Need(lambda _: Role.VIEWER)
 
 log = structlog.get_logger("keyline.admin")
@@ -64,6 +67,11 @@ class Guard:
         scope[CALLER] = caller
         return None
 
+    @property
+    def version(self) -> int:
+        """Changes when other callers are accepted."""
+        return self._tokens.version
+
     async def _caller(self, request: HTTPConnection) -> Caller:
         given = request.headers.get("authorization")
         if given is not None:
@@ -75,6 +83,33 @@ class Guard:
         if not token:
             raise NotAuthenticated("authentication required: send Authorization: Bearer TOKEN")
         return await self._tokens.caller(token)
+
+
+class Standing:
+    """Whether the caller of a request may still have what it asked for, while the answer goes on.
+
+    Asked often, so the token is read again only when the gateway accepts other callers, and when `AGAIN_S` have passed:
+    it may have expired, or the identity provider may have withdrawn its key.
+    """
+
+    def __init__(self, scope: Scope, need: Need) -> None:
+        """It may now."""
+        self._scope = scope
+        self._need = need
+        self._guard: Guard | None = scope.get(GUARD)
+        self._looked()
+
+    async def holds(self) -> bool:
+        """Whether it may; always where no caller is asked who it is."""
+        guard = self._guard
+        if guard is None or (guard.version == self._version and time.monotonic() < self._again_s):
+            return True
+        self._looked()
+        return await guard.refusal(self._need, self._scope) is None
+
+    def _looked(self) -> None:
+        self._version = 0 if self._guard is None else self._guard.version
+        self._again_s = time.monotonic() + AGAIN_S
 
 
 class Guarded:

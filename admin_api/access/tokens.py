@@ -89,11 +89,14 @@ class Tokens:
         self._claim = claim
         self._audience = audience
         self._issuer = issuer
+        self.version = 0
+        """Counts `become`."""
 
     def become(self, other: Tokens) -> None:
         """Accept what `other` accepts, from the next request on."""
         self._key, self._algorithms, self._roles = other._key, other._algorithms, other._roles
         self._claim, self._audience, self._issuer = other._claim, other._audience, other._issuer
+        self.version += 1
 
     async def caller(self, token: str) -> Caller:
         """The caller with this token. Raises `NotAuthenticated` for every error of the token or its key."""

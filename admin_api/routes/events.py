@@ -12,8 +12,8 @@ from fastapi import APIRouter, Header, Query, Request, Response
 from fastapi.responses import StreamingResponse
 from pydantic_core import to_json
 
-from admin_api.access.guard import GuardedRoute
-from admin_api.access.roles import Role, needs
+from admin_api.access.guard import GuardedRoute, Standing
+from admin_api.access.roles import Role, declared, needs
 from admin_api.access.tokens import CALLER
 from admin_api.problems import Unavailable
 from admin_api.replicas import check_served_here, others_of
@@ -75,7 +75,8 @@ def event_routes(view: GatewayView, heartbeat_s: float = HEARTBEAT_S) -> APIRout
 
         Each has its number as id. An event `missed` has the number of lost events, for a listener that was too slow or
         reconnected too late: it must then read the state again. In owner mode they are those of the replica that
-        owns the subscription that is named, and else of this one; the stream ends when the subscription moves.
+        owns the subscription that is named, and else of this one; the stream ends when the subscription moves, and
+        when the caller may no longer have it.
         """
         served = _served_here(request, topic, subscription)
         place = places.take(_asker(request))
@@ -88,7 +89,8 @@ def event_routes(view: GatewayView, heartbeat_s: float = HEARTBEAT_S) -> APIRout
             )
 
         after = int(last_event_id) if last_event_id is not None and last_event_id.isdecimal() else None
-        body = _stream(view, lines, after, wanted, served, heartbeat_s)
+        standing = Standing(request.scope, declared(events))
+        body = _stream(view, lines, after, wanted, served, standing, heartbeat_s)
         return _Placed(body, place)
 
     return router
@@ -172,6 +174,7 @@ async def _stream(
     after: int | None,
     wanted: Callable[[Any], bool],
     served: Callable[[], bool],
+    standing: Standing,
     heartbeat_s: float,
 ) -> AsyncIterator[bytes]:
     awake = asyncio.Event()
@@ -179,6 +182,8 @@ async def _stream(
     try:
         yield b"retry: 2000\n\n"
         while not listener.ended and served():
+            if not await standing.holds():
+                return
             for piece in _written(listener, lines):
                 yield piece
                 await asyncio.sleep(0)

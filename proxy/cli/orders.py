@@ -219,4 +219,9 @@ def _place(text: str) -> dict[str, Any]:
     return {"published_at": text}
 
 
-ORDERS = (drain, exclude, evict, redrive, drop, move, pause, resume, mode, limits, replay)
+def reload(as_json: AsJson = False, url: Url = LOCAL) -> None:  # noqa: FBT002 - as above
+    """Let the gateway read its configuration again, as SIGHUP does: what changed, and what needs a restart."""
+    show(url, lambda client: client.ask("POST", "/configuration/reload"), tables.reloaded, as_json=as_json)
+
+
+ORDERS = (drain, exclude, evict, redrive, drop, move, pause, resume, mode, limits, replay, reload)

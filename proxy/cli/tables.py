@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 from rich.box import SIMPLE_HEAD
-from rich.console import Console
+from rich.console import Console, Group
 from rich.table import Table
 from rich.text import Text
 
@@ -151,3 +152,24 @@ def limits(answer: dict[str, Any]) -> Table:
         configured = answer["configured"][name]
         add(made, name, f"{value:,}", f"{configured:,}", "" if value == configured else "by an operator")
     return made
+
+
+def reloaded(answer: dict[str, Any]) -> Group:
+    """The settings that a reload changed, and those that wait for a restart."""
+    changed, waiting = answer["changed"], answer["needs_restart"]
+    told: list[Table | Text] = []
+    if changed:
+        made = table("now in effect", ("setting", "before", "now"))
+        for name, values in changed.items():
+            add(made, name, *(_setting(values[when]) for when in ("before", "now")))
+        told.append(made)
+    else:
+        told.append(Text("No setting changed. Keys of the admin API's callers were read again."))
+    if waiting:
+        told.append(Text(printable(f"Needs a restart: {', '.join(waiting)}.")))
+    return Group(*told)
+
+
+def _setting(value: object) -> str:
+    """A value as the configuration has it."""
+    return "none" if value is None else value if isinstance(value, str) else json.dumps(value)

@@ -42,7 +42,7 @@ If the configuration is invalid, it prints all errors and exits with 2. An unkno
 error too; only the variables that Kubernetes sets for a Service named `keyline` are ignored. A running gateway reads
 `broker_token_file` again at every handshake, and certificates when they change.
 
-At SIGHUP, or `POST /api/v1/configuration/reload`, it reads the configuration again
+At SIGHUP, `keyline reload` or `POST /api/v1/configuration/reload` it reads the configuration again
 ([operate](operate.md#change-settings)). What it takes then has a `↻` below; the log and the answer name what else
 differs, and needs a restart. With a mistake in it nothing changes.
 """

@@ -25,6 +25,7 @@ from proxy.net.group.settings import OWNER
 from proxy.net.group.views import GroupsPage
 from proxy.net.subscription.batch_contents import key_of
 from proxy.net.subscription.order_book import LimitsWanted
+from proxy.net.subscription.policy import settings_again
 from proxy.net.subscription.summary import surroundings_of
 from proxy.views.answers import connected_steps, is_of, ring_steps, standing
 from proxy.views.lookup import AdminLookup
@@ -33,7 +34,7 @@ from proxy.views.subscriptions import lease_of, subscription_statistics_steps, s
 from proxy.views.values import ConnectedSubscription, DrainingPage, LimitsInForce, Ring, StandingOrders
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from proxy.core.explain import SlotExplanation
     from proxy.core.statistics import WorkerStatistics
@@ -362,7 +363,7 @@ class Admin(AdminLookup):
         self._check_owner(key)
         book = self._subscriptions.orders
         wanted = LimitsWanted(**({**book.of(key).limits.named(), **limits} if keep else limits))
-        _check_limits(wanted.applied(self._asked(key)), self._max_frame_bytes)
+        self._check_limits(key, wanted, limits)
         nothing = LimitsWanted()
         if self._subscriptions.find(key) is None and wanted == nothing and book.of(key).limits != nothing:
             with book.changing(key) as orders:
@@ -385,6 +386,19 @@ class Admin(AdminLookup):
         """What the configuration says, or the workers' consumer properties."""
         subscription = self._subscriptions.find(key)
         return subscription.state.asked if subscription is not None else self._subscriptions.services.settings
+
+    def _check_limits(self, key: Key, wanted: LimitsWanted, named: Collection[str]) -> None:
+        """The configuration's relations for the same settings, whatever workers ask for.
+
+        They may be broken by what was ordered before, if the configuration has changed since: then that is said.
+        """
+        settings = wanted.applied(settings_again({}, key, self._subscriptions.services.settings))
+        broken = list(unmet(dict(asdict(settings), max_frame_bytes=self._max_frame_bytes)))
+        if not broken:
+            return
+        before = [name for name in wanted.named() if name not in named and any(f"{name} (" in each for each in broken)]
+        told = f"; ordered before: {', '.join(before)}; take that back first (keyline limits --reset)" if before else ""
+        raise Conflict("; ".join(broken) + told)
 
     def _limits(self, key: Key, ordered: LimitsWanted) -> LimitsInForce:
         settings = self._asked(key)
@@ -409,10 +423,3 @@ class Admin(AdminLookup):
             GroupId(*key), ReplayTarget(position, published_ms), answered
         ):
             raise self._no_group(key)
-
-
-def _check_limits(settings: SubscriptionSettings, max_frame_bytes: int) -> None:
-    """The configuration's relations for the same settings."""
-    values = dict(asdict(settings), max_frame_bytes=max_frame_bytes)
-    if broken := list(unmet(values)):
-        raise Conflict("; ".join(broken))

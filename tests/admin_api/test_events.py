@@ -11,7 +11,9 @@ from typing import Any
 import httpx
 import pytest
 
-from admin_api.access.tokens import SECRET, Tokens
+from admin_api.access import guard
+from admin_api.access.roles import declared, needs
+from admin_api.access.tokens import SECRET, Roles, Tokens
 from admin_api.http_protocol import CONNECTIONS_MAX
 from admin_api.problems import Unavailable
 from admin_api.routes import events as route
@@ -23,6 +25,8 @@ from tests.admin_api.test_access import KEY, OPERATOR, ROLES, VIEWER, bearer
 from tests.net.session_rig import new_elections
 
 PATIENCE_S = 30.0
+OPEN = guard.Standing({}, declared(needs(None)(lambda: None)))
+"""Where no caller is asked who it is."""
 
 
 @pytest.fixture(autouse=True)
@@ -127,6 +131,7 @@ def test_what_others_do_does_not_silence_a_quiet_stream() -> None:
             None,
             lambda event: event.subscription == "quiet",
             lambda: True,
+            OPEN,
             0.2,
         )
         assert await anext(wanted) == b"retry: 2000\n\n"
@@ -185,6 +190,34 @@ def test_a_stream_ends_with_the_gateway() -> None:
             rig.subscriptions.events.close()
             assert await stream.next() == {}
 
+    told(scenario)
+
+
+@pytest.mark.parametrize("how", ["roles", "key"])
+def test_a_stream_ends_with_its_callers_right(monkeypatch: pytest.MonkeyPatch, how: str) -> None:
+    """By a reload that takes its role away, and by a key that the identity provider has withdrawn."""
+    withdrawn = False
+
+    async def key(_token: str) -> bytes:
+        return b"another" * 8 if withdrawn else KEY
+
+    tokens = Tokens(key, SECRET, ROLES)
+    rig = AdminRig(tokens=tokens)
+
+    async def scenario() -> None:
+        nonlocal withdrawn
+        async with listening(rig, bearer(VIEWER)) as (stream, _):
+            rig.worker("a")
+            await stream.until("worker_joined")
+            if how == "roles":
+                tokens.become(Tokens(key, SECRET, Roles(operators=frozenset({OPERATOR}))))
+            withdrawn = how == "key"
+            rig.worker("b")
+            while fields := await stream.next():
+                assert fields.get("event") != "worker_joined"
+
+    if how == "key":
+        monkeypatch.setattr(guard, "AGAIN_S", 0.0)
     told(scenario)
 
 
@@ -309,7 +342,8 @@ def test_a_quiet_stream_shows_that_it_lives() -> None:
             return Slow()
 
     async def scenario() -> None:
-        pieces = route._stream(View(), route.Lines(), None, lambda _: True, lambda: True, 0.01)  # type: ignore[arg-type]
+        view: Any = View()
+        pieces = route._stream(view, route.Lines(), None, lambda _: True, lambda: True, OPEN, 0.01)
         seen = [await anext(pieces) for _ in range(3)]
         await pieces.aclose()  # type: ignore[attr-defined]
         assert seen == [b"retry: 2000\n\n", b'event: missed\ndata: {"count": 7}\n\n', b": still here\n\n"]

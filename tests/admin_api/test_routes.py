@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from proxy.core.sticky_key import consistent_slot, murmur31
+from proxy.wire import pulsar_pb2 as pb
 from tests.admin_api.rig import CONFIGURATION, SUBSCRIPTION, AdminRig
 from tests.net.subscription_rig_broker import single
 from tests.net.test_subscription_join import out_of_order
@@ -254,6 +257,24 @@ def test_mode_and_limits_are_changed_live() -> None:
         "last_sent_position",
         {"max_unacked_messages_per_worker": 5},
     )
+
+
+def test_what_contradicts_a_newer_configuration_is_named_where_it_was_ordered() -> None:
+    """The one whose limits are changed need not know of it; what a worker asks for is no contradiction at all."""
+    rig = AdminRig()
+    rig.worker("a", metadata=[pb.KeyValue(key="keyline.retry-delay-ms", value="400")])
+    rig.order("PATCH", "/limits", {"retry_delay_ms": 700})
+    rig.subscriptions.reconfigure(replace(rig.subscriptions.services.settings, retry_delay_max_ms=10))
+    answer = rig.ask("PATCH", SUBSCRIPTION + "/limits", json={"key_window": 1})
+    assert answer.status_code == 409
+    said = answer.json()["detail"]
+    assert said.startswith("retry_delay_ms (700) must be at most retry_delay_max_ms (10): ")
+    assert said.endswith("; ordered before: retry_delay_ms; take that back first (keyline limits --reset)")
+    answer = rig.ask("PATCH", SUBSCRIPTION + "/limits", json={"retry_delay_ms": 800})
+    assert "ordered before" not in answer.json()["detail"]
+    told = rig.order("PATCH", "/limits", {"retry_delay_ms": None, "key_window": 1})
+    assert told["in_effect"]["key_window"] == 1
+    assert told["in_effect"]["retry_delay_ms"] == 400
 
 
 def test_only_limits_that_are_named_are_changed() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -71,6 +70,12 @@ def all_saw(scraping: Prometheus, root: Path, acknowledged: float) -> bool:
     return all(float(series["values"][0][1]) == acknowledged for series in scraped) and acknowledged in own[-1:]
 
 
+def scraped_until(scraping: Prometheus, moment: datetime) -> bool:
+    """Whether each job's last scrape is later than that."""
+    last = [float(series["values"][0][1]) for series in scraping.now(f"timestamp({COUNTED})")]
+    return len(last) == len(JOBS) and min(last) > moment.timestamp()
+
+
 def test_what_prometheus_scraped_tells_the_same(
     pulsar: PulsarStandalone,
     start_gateway: StartGateway,
@@ -99,7 +104,7 @@ def test_what_prometheus_scraped_tells_the_same(
         eventually(lambda: all_saw(scraping, root, MESSAGES), "all of it in the scrapes and the journal")
         keep(gateway.admin_url, tmp_path / "scrapes" / "gw")
         until = datetime.now(UTC) + timedelta(seconds=1)
-        time.sleep(2)
+        eventually(lambda: scraped_until(scraping, until), "a scrape after the time that is reported on")
         since = f"{until - timedelta(minutes=5):%Y-%m-%dT%H:%M:%SZ}"
         code, words = exported(scraping.url, "--out", tmp_path / "twice", "--from", since, "--step", 1)
         assert (code, "two series differ only in" in words) == (EXIT_NOTHING_EXPORTED, True), words
