@@ -23,17 +23,19 @@ if TYPE_CHECKING:
 
 MESSAGES_PER_BATCH: Final = 50
 PENDING_MAX: Final = 5_000
+PENDING_BYTES_MAX: Final = 32 << 20
+"""Of messages sent and not yet confirmed, as far as this is fewer messages than `PENDING_MAX`."""
 
 
-def fill(stage: Stage, topic: str, count: int, *, key_batched: bool) -> None:
-    """Write `count` messages directly to the broker, keys in turn."""
+def fill(stage: Stage, topic: str, count: int, payload_bytes: int = PAYLOAD_BYTES, *, key_batched: bool) -> None:
+    """Write `count` messages of so many bytes directly to the broker, keys in turn."""
     key_count = KEY_COUNT if count >= KEY_COUNT * MESSAGES_PER_BATCH else max(1, count // MESSAGES_PER_BATCH)
-    payload = bytes(PAYLOAD_BYTES)
+    payload = bytes(payload_bytes)
     write(
         stage,
         topic,
         ((key, payload) for key in keys_in_turn(count, key_count)),
-        _batching(key_count) if key_batched else _no_batching(),
+        _batching(key_count) if key_batched else _no_batching(payload_bytes),
     )
 
 
@@ -88,8 +90,9 @@ def subscribe_all(stage: Stage, topic: str, names: Iterable[str]) -> None:
         stage.admin("PUT", f"{admin_path(topic)}/subscription/{name}", '"earliest"')
 
 
-def _no_batching() -> dict[str, object]:
-    return {"batching_enabled": False, "block_if_queue_full": True, "max_pending_messages": PENDING_MAX}
+def _no_batching(payload_bytes: int) -> dict[str, object]:
+    pending = min(PENDING_MAX, PENDING_BYTES_MAX // payload_bytes)
+    return {"batching_enabled": False, "block_if_queue_full": True, "max_pending_messages": pending}
 
 
 def _batching(keys: int) -> dict[str, object]:

@@ -33,14 +33,26 @@ POLL_S_MAX: Final = 1.0
 POLL_FRACTION: Final = 0.4
 """Of the time that seems to be left."""
 
-CPU_TARGET_US: Final = 20.0
-UNBATCHED: Final = "unbatched"
-KEY_BATCHED: Final = "key-batched"
-RATIO_TARGETS: Final = {UNBATCHED: 0.9, KEY_BATCHED: 1.0}
 PROCESSES: Final = ("broker", "workers", "gateway")
 
 StartWorkers: TypeAlias = Callable[[str, str, Path], OwnedProcess]
 """Starts workers for a service URL and a subscription, with a file for their log. They are killed in the end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What a backlog holds, and what is to be reached."""
+
+    name: str
+    ratio_target: float
+    cpu_target_us: float | None = None
+    payload_bytes: int = PAYLOAD_BYTES
+    key_batched: bool = False
+
+
+UNBATCHED: Final = Kind("unbatched", 0.9, 20.0)
+KEY_BATCHED: Final = Kind("key-batched", 1.0, key_batched=True)
+LARGE: Final = Kind("large", 0.95, 120.0, payload_bytes=200_000)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,24 +73,25 @@ class Drain:
 
 
 def measure(stage: Stage) -> list[Row]:
-    """Both kinds of backlog."""
+    """Each kind of backlog."""
     sizes = stage.sizes
     return [
         *_measure_kind(stage, UNBATCHED, sizes.unbatched_messages),
         *_measure_kind(stage, KEY_BATCHED, sizes.batched_messages),
+        *_measure_kind(stage, LARGE, sizes.large_messages),
     ]
 
 
-def _measure_kind(stage: Stage, kind: str, count: int) -> list[Row]:
-    topic = f"persistent://public/default/drain-{kind}"
-    fill(stage, topic, count, key_batched=kind == KEY_BATCHED)
+def _measure_kind(stage: Stage, kind: Kind, count: int) -> list[Row]:
+    topic = f"persistent://public/default/drain-{kind.name}"
+    fill(stage, topic, count, kind.payload_bytes, key_batched=kind.key_batched)
     sizes = stage.sizes
     drains: list[Drain] = []
     for number in range(sizes.warm_ups + sizes.repetitions):
         counts = number >= sizes.warm_ups
         for side in SIDES:
             done = drain_once(stage, topic, f"{side}-{number}", side, count)
-            note(f"  {kind} {side} {number}{'' if counts else ' (warm-up)'}: {described(done)}")
+            note(f"  {kind.name} {side} {number}{'' if counts else ' (warm-up)'}: {described(done)}")
             if counts:
                 drains.append(done)
     return _rows(kind, drains)
@@ -172,19 +185,19 @@ def described(drain: Drain) -> str:
     )
 
 
-def _rows(kind: str, drains: Sequence[Drain]) -> list[Row]:
-    section = f"drain {kind}"
+def _rows(kind: Kind, drains: Sequence[Drain]) -> list[Row]:
+    section = f"drain {kind.name}"
     direct = [drain for drain in drains if drain.side == "direct"]
     gateway = [drain for drain in drains if drain.side == "gateway"]
     times = Row(
         section,
-        f"backlog of {drains[0].messages:,} x {PAYLOAD_BYTES} B"
-        + (f", {MESSAGES_PER_BATCH} to a batch" if kind == KEY_BATCHED else ""),
+        f"backlog of {drains[0].messages:,} x {kind.payload_bytes:,} B"
+        + (f", {MESSAGES_PER_BATCH} to a batch" if kind.key_batched else ""),
         "s",
         direct=Spread.of(drain.seconds for drain in direct),
         gateway=Spread.of(drain.seconds for drain in gateway),
         repetitions=[asdict(drain) for drain in drains],
-    ).with_ratio([drain.seconds for drain in direct], [drain.seconds for drain in gateway], RATIO_TARGETS[kind])
+    ).with_ratio([drain.seconds for drain in direct], [drain.seconds for drain in gateway], kind.ratio_target)
     everyone = [drain.cpu_us(*PROCESSES) for drain in direct], [drain.cpu_us(*PROCESSES) for drain in gateway]
     cpu = Row(
         section,
@@ -202,7 +215,7 @@ def _rows(kind: str, drains: Sequence[Drain]) -> list[Row]:
     peak = Spread.of(drain.gateway_peak_mib for drain in gateway)
     return [
         times,
-        own.with_limit(CPU_TARGET_US) if kind == UNBATCHED else own,
+        own.with_limit(kind.cpu_target_us) if kind.cpu_target_us is not None else own,
         cpu,
         Row(section, "gateway memory, peak resident", "MiB", gateway=peak),
     ]

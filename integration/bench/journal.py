@@ -11,7 +11,7 @@ from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Final
 
 from integration.bench.backlog import MESSAGES_PER_BATCH, fill
-from integration.bench.drain import KEY_BATCHED, UNBATCHED, Drain, drain_once
+from integration.bench.drain import KEY_BATCHED, UNBATCHED, Drain, Kind, drain_once
 from integration.bench.machine import note
 from integration.bench.report import Row, Spread, differences
 from integration.gateway import KeylineGateway
@@ -41,26 +41,26 @@ def measure(stage: Stage) -> list[Row]:
         ]
 
 
-def _measure_kind(both: dict[str, Stage], kind: str, count: int) -> list[Row]:
+def _measure_kind(both: dict[str, Stage], kind: Kind, count: int) -> list[Row]:
     stage = both["without"]
-    topic = f"persistent://public/default/journal-{kind}"
-    fill(stage, topic, count, key_batched=kind == KEY_BATCHED)
+    topic = f"persistent://public/default/journal-{kind.name}"
+    fill(stage, topic, count, key_batched=kind.key_batched)
     drains: dict[str, list[Drain]] = {name: [] for name in both}
     for number in range(stage.sizes.warm_ups + stage.sizes.repetitions):
         counts = number >= stage.sizes.warm_ups
         for name, of_one in both.items():
             done = drain_once(of_one, topic, f"{name}-{number}", "gateway", count)
-            note(f"  {kind} {name} {number}{'' if counts else ' (warm-up)'}: {done.seconds:.1f} s")
+            note(f"  {kind.name} {name} {number}{'' if counts else ' (warm-up)'}: {done.seconds:.1f} s")
             if counts:
                 drains[name].append(done)
     return _rows(kind, drains["without"], drains["with"])
 
 
-def _rows(kind: str, without: list[Drain], recorded: list[Drain]) -> list[Row]:
-    section = f"journal {kind}"
+def _rows(kind: Kind, without: list[Drain], recorded: list[Drain]) -> list[Row]:
+    section = f"journal {kind.name}"
     cpu = [done.cpu_us("gateway") for done in without], [done.cpu_us("gateway") for done in recorded]
     seconds = [done.seconds for done in without], [done.seconds for done in recorded]
-    batches = f", {MESSAGES_PER_BATCH} to a batch" if kind == KEY_BATCHED else ""
+    batches = f", {MESSAGES_PER_BATCH} to a batch" if kind.key_batched else ""
     return [
         Row(
             section,

@@ -35,6 +35,7 @@ class Sizes:
 
     unbatched_messages: int = 300_000
     batched_messages: int = 2_000_000
+    large_messages: int = 3_000
     mixed_messages: int = 1_000_000
     mixed_compressed_messages: int = 200_000
     """Of each codec's backlog, and of the one that it is compared with."""
@@ -64,6 +65,7 @@ class Sizes:
 QUICK: Final = Sizes(
     unbatched_messages=2_000,
     batched_messages=10_000,
+    large_messages=50,
     mixed_messages=10_000,
     mixed_compressed_messages=4_000,
     mixed_trouble_messages=2_000,

@@ -32,6 +32,9 @@ RESET: Final = struct.pack("ii", 1, 0)
 READ_OUT_S: Final = 1.0
 """Time in which a closing connection still reads the data that its peer has sent."""
 
+SCATTERED_BYTES: Final = 8 << 10
+"""Pieces that are larger on average are written side by side: to join them costs more than a longer system call."""
+
 PAUSED_READING_S: Final = 0.01
 """Interval of the checks of such a connection while its receiver does not read."""
 
@@ -211,9 +214,15 @@ class AioTransport(asyncio.Protocol):
             self._tell_writable()  # may end in `abort`, which leaves nothing to write
         pieces = self._pieces
         if pieces:
+            scattered = self._pieces_bytes > SCATTERED_BYTES * len(pieces)
             self._pieces = []
             self._pieces_bytes = 0
-            transport.write(pieces[0] if len(pieces) == 1 else b"".join(pieces))
+            if len(pieces) == 1:
+                transport.write(pieces[0])
+            elif scattered:
+                transport.writelines(pieces)
+            else:
+                transport.write(b"".join(pieces))
             if not self._loop_full:
                 self._writable = True
                 self._tell_writable()

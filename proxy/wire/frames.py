@@ -45,8 +45,8 @@ _pack_sizes: Final = Struct(">II").pack
 class FrameSplitter:
     """Cuts what arrives on one connection into whole frames.
 
-    Every byte is copied once into its frame, and bytes of a frame that arrives in several pieces once more, however
-    many pieces there are. At most one frame's bytes and the piece being fed are held.
+    Every byte is copied once into its frame, however many pieces the frame arrives in, but for the first few bytes of
+    one that tell its size. At most one frame's bytes and the piece being fed are held.
     """
 
     __slots__ = ("_error", "_held_bytes", "_max_frame_bytes", "_needed_bytes", "_pieces")
@@ -69,17 +69,23 @@ class FrameSplitter:
         """
         if self._error is not None:
             raise self._error
+        frames: list[bytes] = []
+        start = 0
         if self._held_bytes:
-            self._pieces.append(data)
-            self._held_bytes += len(data)
-            if self._held_bytes < self._needed_bytes:
+            missing = self._needed_bytes - self._held_bytes
+            if missing > len(data):
+                self._pieces.append(data)
+                self._held_bytes += len(data)
                 return []
-            data = b"".join(self._pieces)
+            if self._needed_bytes > COMMAND_START:  # the frame's sizes have been read, and were right
+                frames.append(b"".join((*self._pieces, memoryview(data)[:missing])))
+                start = missing
+            else:
+                data = b"".join((*self._pieces, data))
             self._pieces.clear()
             self._held_bytes = 0
         max_size = self._max_frame_bytes - SIZE_BYTES
-        frames: list[bytes] = []
-        start, end = 0, len(data)
+        end = len(data)
         needed = COMMAND_START
         while end - start >= COMMAND_START:
             size, command_size = _unpack_sizes(data, start)

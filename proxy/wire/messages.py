@@ -151,10 +151,9 @@ def message_frame(
     ack_set: Sequence[int] = (),
     extras: Extras = NO_EXTRAS,
 ) -> bytes:
-    """Build a whole MESSAGE frame.
+    """Build a whole MESSAGE frame: `message_start`, or with an `ack_set`, and the tail.
 
-    `ack_set` holds 64-bit words, signed or not, and is left out where empty; `extras` are those of the frame the entry
-    came in.
+    `ack_set` holds 64-bit words, signed or not, and is left out where empty.
     Raises ValueError where a number does not fit its field.
     """
     if ack_set:
@@ -162,6 +161,17 @@ def message_frame(
         before, after = _wrap(consumer_id, ledger, len(encoded), redelivery_count, extras, ack_set)
         size = len(before) + len(encoded) + len(after) + len(tail)
         return b"".join((_pack_size(size), before, encoded, after, tail))
+    return message_start(consumer_id, ledger, entry, redelivery_count, len(tail), extras) + tail
+
+
+def message_start(
+    consumer_id: int, ledger: int, entry: int, redelivery_count: int, tail_bytes: int, extras: Extras
+) -> bytes:
+    """What stands before a tail of so many bytes in a MESSAGE frame: a large one need not be copied into it.
+
+    `extras` are those of the frame the entry came in.
+    Raises ValueError where a number does not fit its field.
+    """
     encoded = b""
     if entry < _FOUR:
         size = 1 if entry < _TWO else 2 if entry < _THREE else 3
@@ -172,14 +182,14 @@ def message_frame(
     if wrapper is None:
         wrapper = _learn_wrapper(consumer_id, ledger, redelivery_count, size, extras)
     pack, before, after, command_part = wrapper
-    total = command_part + len(tail)
+    total = command_part + tail_bytes
     if encoded:
-        return b"".join((_pack_size(total), before, encoded, after, tail))
+        return b"".join((_pack_size(total), before, encoded, after))
     if size == _SIZE_2:
-        return pack(total, before, entry & _MASK | _MORE, entry >> 7, after) + tail
+        return pack(total, before, entry & _MASK | _MORE, entry >> 7, after)
     if size == _SIZE_3:
-        return pack(total, before, entry & _MASK | _MORE, entry >> 7 & _MASK | _MORE, entry >> 14, after) + tail
-    return pack(total, before, *varint(entry), after) + tail
+        return pack(total, before, entry & _MASK | _MORE, entry >> 7 & _MASK | _MORE, entry >> 14, after)
+    return pack(total, before, *varint(entry), after)
 
 
 def _parse_and_learn(frame: bytes) -> MessageHead:

@@ -13,7 +13,7 @@ from proxy.core.entry import WIRE_ENTRY_MASK
 from proxy.core.histogram import Histogram
 from proxy.core.positions import ENTRY_BITS, ENTRY_MASK
 from proxy.wire.errors import MetadataError
-from proxy.wire.messages import message_frame
+from proxy.wire.messages import message_start
 from proxy.wire.metadata import strip_broker_entry_metadata
 
 if TYPE_CHECKING:
@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from proxy.net.subscription.batch_contents import BatchContents
     from proxy.net.subscription.counters import Counters
     from proxy.wire.messages import Extras
+
+LARGE_BYTES: Final = 8 << 10
+"""Pieces of frames that are larger on average are sent as they are: to join them costs more than several calls."""
 
 FRAMES_AT_A_TIME: Final = 128
 """Frames joined into one write before the socket is asked again whether it takes more."""
@@ -65,35 +68,27 @@ class Outbox:
                 del units[:sent]
                 self._counters.sliced_deliveries += slices
                 return False
-            pieces = []
+            pieces: list[bytes] = []
             group = units[sent : sent + FRAMES_AT_A_TIME]
             for unit in group:
                 if unit.key == unit.position:
                     tail = unit.tail
                     if not keeps_broker_entry and tail[1:2] == _BROKER_ENTRY_MAGIC:
                         tail = _without_broker_entry(tail)
-                    position = unit.position
-                    pieces.append(
-                        message_frame(
-                            consumer_id,
-                            position >> ENTRY_BITS,
-                            position & ENTRY_MASK,
-                            unit.redeliveries,
-                            tail,
-                            (),
-                            extras,
-                        )
-                    )
+                    entry = unit.position & ENTRY_MASK
                 else:
                     batch, indexes = unit.batch, unit.indexes
                     assert batch is not None
                     assert indexes is not None
-                    # As `wire_id` has it, in place.
-                    ledger, entry = unit.position >> ENTRY_BITS, -unit.key & WIRE_ENTRY_MASK
+                    entry = -unit.key & WIRE_ENTRY_MASK  # as `wire_id` has it, in place
                     tail = piece(batch, indexes)
                     slices += 1
-                    pieces.append(message_frame(consumer_id, ledger, entry, unit.redeliveries, tail, (), extras))
-            link.send(b"".join(pieces))
+                ledger = unit.position >> ENTRY_BITS
+                pieces += message_start(consumer_id, ledger, entry, unit.redeliveries, len(tail), extras), tail
+            if sum(map(len, pieces)) < LARGE_BYTES * len(pieces):
+                pieces = [b"".join(pieces)]
+            for each in pieces:
+                link.send(each)
             self._observe(worker, group)
             sent += FRAMES_AT_A_TIME
         worker.outbox = []
