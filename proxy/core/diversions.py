@@ -68,9 +68,8 @@ class Diversions:
         """Whether one is on its way."""
         return bool(self.held)
 
-    def holds(self, part: Part) -> bool:
-        """Whether the part may not be delivered now."""
-        slot = part.slot
+    def holds(self, slot: int, part: Part) -> bool:
+        """Whether what the part has of the slot may not be delivered now; a batch may have messages of others."""
         if slot not in self.held:
             return False
         batch = part.batch

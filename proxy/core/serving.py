@@ -207,7 +207,7 @@ class Serving(Targets):
             if freed:  # it came when this stood here already: brokers send again what they have forgotten
                 insert_all(worker.ready, freed)
             return None
-        room = 0 if slot in self.retries.held or self.diversions.holds(part) else self._room(slot)
+        room = 0 if slot in self.retries.held or self.diversions.holds(slot, part) else self._room(slot)
         if not self._fits(part, room):
             insert_all(self._blocked_slot(slot).parts, (part,))
             return None

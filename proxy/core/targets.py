@@ -102,7 +102,7 @@ class Targets(DispatcherTables):
             holder = self.slots.holder(slot)
             if holder and (owner is None or holder != owner.index):
                 return None
-            if slot in self.unblocking.held or (slot in self.diversions.held and self.diversions.holds(head)):
+            if slot in self.unblocking.held or (slot in self.diversions.held and self.diversions.holds(slot, head)):
                 return None
             if self.by_slot and (slot in self.retries.held or self._room(slot) <= 0):
                 return None
@@ -123,7 +123,7 @@ class Targets(DispatcherTables):
         """Who needs the part, a chunk, to finish a message of which it holds the beginning, and may have it."""
         if self.leases is not None and not self.leases.covers(part.slot):
             return None
-        if part.slot in self.retries.held or self.diversions.holds(part):
+        if part.slot in self.retries.held or self.diversions.holds(part.slot, part):
             return None
         worker = self.chunked.needed_by(part)
         if worker is None or not self.ordered or self.slots.holder(part.slot) == worker.index:

@@ -66,6 +66,8 @@ class Connection:
     incoming: frames.FrameSplitter = field(default_factory=lambda: frames.FrameSplitter(FRAME_BYTES_MAX))
     receipts: dict[int, list[Entry]] = field(default_factory=dict)
     """Request id of an ack to the entries it made complete."""
+    acked: dict[int, list[int]] = field(default_factory=dict)
+    """And to the messages that it acknowledged."""
     outgoing: frames.FrameSplitter = field(default_factory=lambda: frames.FrameSplitter(FRAME_BYTES_MAX))
 
 
@@ -155,11 +157,22 @@ class Model:
         """G3: nothing is acknowledged at the broker that no worker acknowledged."""
         for place, number in enumerate(entry.numbers):
             if bits >> place & 1:
-                if number not in self._acked_ever or number not in self.meant:
+                if not self.was_acked(number):
+                    if self._kept_elsewhere(number):
+                        continue
                     raise Violation(f"G3: message {number} was acknowledged at the broker, by no worker")
                 self.forgotten.discard(number)
                 self._excused_acks.discard(number)
-                self._no_longer_open(number)  # an ack that was on its way while a seek was carried out
+                self.no_longer_open(number)  # an ack that was on its way while a seek was carried out
+
+    def was_acked(self, number: int) -> bool:
+        """Whether a worker acknowledged the message, and meant to."""
+        return number in self._acked_ever and number in self.meant
+
+    def _kept_elsewhere(self, number: int) -> bool:
+        """Whether another topic has the message."""
+        _ = number
+        return False
 
     # ---- towards the worker
 
@@ -345,6 +358,7 @@ class Model:
             if body.HasField("request_id"):
                 entries = [self._storage.messages[number].entry for number in touched]
                 connection.receipts[body.request_id] = [entry for entry in entries if self._complete(entry)]
+                connection.acked[body.request_id] = touched
         else:
             wanted = [(place.ledgerId, place.entryId) for place in body.message_ids] or list(seat.held)
             for given_back in wanted:
@@ -375,11 +389,12 @@ class Model:
         return done
 
     def _done(self, number: int) -> None:
-        self._no_longer_open(number)
+        self.no_longer_open(number)
         self._acked_ever.add(number)
         self.acked_in_life.add(number)
 
-    def _no_longer_open(self, number: int) -> None:
+    def no_longer_open(self, number: int) -> None:
+        """Nothing newer has to wait for the message."""
         self.open_of("")  # so that what was published meanwhile is known
         if number not in self.acked:
             self._open[self._storage.messages[number].key].remove(number)

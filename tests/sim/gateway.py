@@ -184,7 +184,9 @@ class WakeUps:
         return now_s <= max(freed, default=0.0) + interval_s
 
     def _waits_for_key(self, gateway: Looked, subscription: Subscription, slot: int) -> bool:
-        """Whether the slot's window is full, or a message of it was given back and its delay is not over."""
+        """Whether the slot's window is full, it is parked, or a message was given back and its delay is not over."""
+        if slot in subscription.state.dispatcher.diversions.held:
+            return True
         policy = self._model.keys
         held = (self._model.by_key[key] for key in self._model.by_key if slot_of(subscription, key) == slot)
         there = sum(map(len, held))

@@ -157,8 +157,8 @@ MUTANTS = (
     Mutant(
         "what arrives meanwhile opens a slot before the interval ends",
         TARGETS,
-        "if slot in self.unblocking.held or (slot in self.diversions.held and self.diversions.holds(head)):\n",
-        "if slot in self.diversions.held and self.diversions.holds(head):\n",
+        "if slot in self.unblocking.held or (slot in self.diversions.held and self.diversions.holds(slot, head)):\n",
+        "if slot in self.diversions.held and self.diversions.holds(slot, head):\n",
         tests="tests/core/test_unblocking.py",
     ),
     Mutant(

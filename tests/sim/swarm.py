@@ -99,7 +99,7 @@ def draw(seed: int | str, steps: int = 100) -> Swarm:
         workers_max=dice.choice((1, 2, 4, 7)),
         backlog=dice.choice((0, 0, 0, 400)),
         names=dice.choice((2, 10)),
-        tempers=tuple(_patient(_temper(dice), lease_ms) for _ in range(3)),
+        tempers=tuple(patient(_temper(dice), lease_ms) for _ in range(3)),
         weather=Weather(
             delay_s=dice.choice((0.0, 0.0005, 0.02)),
             cut_chance=dice.choice((0.0, 0.1, 0.5)),
@@ -169,7 +169,7 @@ def _temper(dice: random.Random) -> Temper:
     )
 
 
-def _patient(temper: Temper, lease_ms: int) -> Temper:
+def patient(temper: Temper, lease_ms: int) -> Temper:
     """Where there is a lease, some of what is never acknowledged is not for want of asking."""
     return replace(temper, extends_s=0.7 * lease_ms / 1_000) if lease_ms else temper
 

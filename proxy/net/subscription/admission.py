@@ -84,6 +84,8 @@ class Admission:
         self._lifecycle = lifecycle
         self.model = first
         """What our consumers are made of: the first worker's SUBSCRIBE, or of a group's the first that was let in."""
+        self.held = False
+        """Whether all wait, whatever the broker says: what is parked is not known yet."""
         self._stages: dict[SubscribedWorker, Stage] = {}
         """In the order they came; who was probed stands behind those that came by then."""
         self._gone = 0
@@ -121,7 +123,7 @@ class Admission:
             return subscriber
         self._stages[subscriber] = Stage.ASKED
         whole = None if state.streamed else self._consumers.get(WHOLE)
-        if whole is None or whole.upstream.connects:
+        if whole is None or (whole.upstream.connects and not self.held):
             self._look_at(subscriber)
             return subscriber
         self._move(subscriber, Stage.OPENING)

@@ -14,12 +14,16 @@ from typing import TYPE_CHECKING, Final
 from proxy.core.positions import is_packable, unpack
 from proxy.core.slice_id import sliceable
 from proxy.net.broker.consumer import GatewayConsumer
+from proxy.net.subscription.state import ended_meanwhile
 from proxy.wire import pulsar_pb2 as pb
 from proxy.wire.parked import Parked, mark_of, read
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from proxy.core.positions import Position
     from proxy.net.ports import BrokerDirectory, Clock, Timer
+    from proxy.net.subscription.state import Answer
 
 SUBSCRIPTION: Final = "keyline-parked"
 RETRY_S: Final = 1.0
@@ -62,6 +66,8 @@ class ParkedLog:
         self._to_acknowledge: dict[Position, None] = {}
         self._left: dict[Position, None] = {}
         """What was acknowledged last: a broker that is killed forgets the latest acknowledgements that it confirmed."""
+        self._promised: list[tuple[set[Position], Answer]] = []
+        """Answers that wait for acknowledgements, and for which."""
         self._consumer: GatewayConsumer | None = None
         self.news = False
         """Whether something came since the owner looked."""
@@ -88,6 +94,9 @@ class ParkedLog:
             self._timer.cancel()
         if self._consumer is not None:
             self._consumer.close()
+        promised, self._promised = self._promised, []
+        for _, answer in promised:
+            answer(ended_meanwhile())
 
     def is_leaving(self, position: Position) -> bool:
         """Whether its acknowledgement is on its way."""
@@ -98,6 +107,24 @@ class ParkedLog:
         self._to_acknowledge.update(dict.fromkeys(positions))
         if self.ready:
             self._send(positions)
+
+    @property
+    def leaving(self) -> list[Position]:
+        """What is acknowledged, and the broker has not confirmed."""
+        return list(self._to_acknowledge)
+
+    def when_acknowledged(self, positions: Iterable[Position], answer: Answer) -> None:
+        """Call `answer` when the broker has confirmed that these, which were acknowledged, are parked no more.
+
+        With an error, if the log is closed before.
+        """
+        left = self._to_acknowledge.keys() & positions
+        if not left:
+            answer(None)
+        elif self._over:
+            answer(ended_meanwhile())
+        else:
+            self._promised.append((left, answer))
 
     # ---- ConsumerOwner
 
@@ -176,7 +203,17 @@ class ParkedLog:
                 del self.slots[slot]
         while len(self._left) > LEFT_MAX:
             del self._left[next(iter(self._left))]
+        self._keep_promises(positions)
         self._changed()
+
+    def _keep_promises(self, positions: tuple[Position, ...]) -> None:
+        promised, self._promised = self._promised, []
+        for left, answer in promised:
+            left.difference_update(positions)
+            if left:
+                self._promised.append((left, answer))
+            else:
+                answer(None)
 
 
 def _is_place(parked: Parked) -> bool:

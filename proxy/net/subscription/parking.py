@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from proxy.core.positions import Position
     from proxy.net.broker.producer import GatewayProducer
     from proxy.net.subscription.services import Services
-    from proxy.net.subscription.state import SubscriptionState
+    from proxy.net.subscription.state import Answer, SubscriptionState
 
 PARKED_MAX: Final = 100_000
 """Messages in one subscription's lot, some 500 bytes each here; then its keys wait."""
@@ -71,6 +71,7 @@ class ParkingLot(DeadLetters):
         """Why the log could not be read last; empty while it is."""
         self._redrive_trouble = ""
         """Why a redrive could not read it last."""
+        state.behind_lot = self._behind
         self._coming: dict[tuple[int, int | None], int] = {}
         """Slot of what has its receipt and was not read yet, by entry and index."""
         self._orders: dict[int, bool] = {}
@@ -114,11 +115,9 @@ class ParkingLot(DeadLetters):
     def turn(self) -> None:
         """The end of a turn of the subscription: what is to go in goes, what came out is acknowledged."""
         dispatcher = self._state.dispatcher
-        diversions = dispatcher.diversions
+        diversions, full = dispatcher.diversions, len(dispatcher.touched)
         if diversions.done:
-            done, diversions.done = diversions.done, []
-            for batch in done:
-                self._acknowledged(batch)
+            self._take_done()
         if self.log.news:
             self._look_at_log()
         if self._orders:
@@ -131,7 +130,8 @@ class ParkingLot(DeadLetters):
             self._carry_out(slot)
         if diversions.fresh or self._queue:
             self.flush()
-        if dispatcher.touched or dispatcher.outstanding.spill.wants:
+        # Not for those whose sockets are full, nor for want of a lease: the next flush would find them so again.
+        if len(dispatcher.touched) > full or dispatcher.outstanding.spill.wants:
             self._state.schedule_flush()
 
     # ---- opening
@@ -317,14 +317,35 @@ class ParkingLot(DeadLetters):
         parking.feed(state.dispatcher, part, state.now())
         state.schedule_flush()
 
-    def _acknowledged(self, batch: Batch) -> None:
-        fed = self._fed.pop(id(batch), None)
-        if fed is None:
-            return
-        slot, at, _ = fed
-        self.log.acknowledge(at)
-        if slot in self._redrives:
-            self._redrives[slot].one_done()
+    def _take_done(self) -> list[Position]:
+        """Acknowledge in the parking topic what was redriven and workers have acknowledged; returns where it is."""
+        diversions = self._state.dispatcher.diversions
+        done, diversions.done = diversions.done, []
+        fed = [each for each in (self._fed.pop(id(batch), None) for batch in done) if each is not None]
+        for slot, at, _ in fed:
+            self.log.acknowledge(at)
+            if slot in self._redrives:
+                self._redrives[slot].one_done()
+        return [at for _, at, _ in fed]
+
+    def _behind(self, answer: Answer, earlier_too: bool) -> Answer:  # noqa: FBT001 - as the state declares it
+        """As the state says: who is told that an acknowledgement is done may let go of the message (G3).
+
+        With `earlier_too`, it may be of what was acknowledged in turns before this one.
+        """
+        positions = self._take_done()
+        if earlier_too:
+            positions = self.log.leaving
+        if not positions:
+            return answer
+
+        def confirmed(error: Exception | None) -> None:
+            if error is None:
+                self.log.when_acknowledged(positions, answer)
+            else:
+                answer(error)
+
+        return confirmed
 
 
 def _origin_of(part: Part) -> tuple[int, int | None]:

@@ -7,8 +7,9 @@ acks by theirs.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
 from proxy.core import policy_change
 from proxy.core.dispatcher import Dispatcher, HandOver, OrderingMode
@@ -23,8 +24,6 @@ from proxy.net.subscription.policy import numbers_asked, policy_of, refuse_in_gr
 from proxy.net.subscription.transactions import TransactionalAcks
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from proxy.net.events import DeliveryRecorder
     from proxy.net.subscription.services import Services
     from proxy.net.subscription.settings import SubscriptionSettings
@@ -65,8 +64,15 @@ class Lifecycle(Protocol):
         """End here only: the caller closes the consumers at the broker."""
 
 
+Answer: TypeAlias = Callable[[Exception | None], None]
+BehindLot: TypeAlias = Callable[[Answer, bool], Answer]
+
+
 class SubscriptionState:
     """Of one subscription."""
+
+    behind_lot: BehindLot | None = None
+    """Makes an acknowledgement's answer wait for the parking topic, where some of it was redriven."""
 
     def __init__(
         self,

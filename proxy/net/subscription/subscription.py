@@ -94,6 +94,7 @@ class Subscription:
         self.admission = Admission(state, services, self.consumers, self.membership, self.requests, self, command)
         self.lot = ParkingLot(state, services, self._lot_failed) if state.dispatcher.policy.park_after else None
         """Where keys are parked, if that is wanted."""
+        self.admission.held = self.lot is not None
         self.dead_letters = self.lot or DeadLetters(state, services)
         self.quarantines = Quarantines(state, services, self.membership)
         self.membership.shut_out_changed = self.quarantines.look_again
@@ -228,7 +229,12 @@ class Subscription:
             self.admission.admit()
         elif not self._lot_opens:
             self._lot_opens = True
-            self.lot.open(self.admission.admit)
+            self.lot.open(self._lot_opened)
+
+    def _lot_opened(self) -> None:
+        """It is known which keys are parked: whoever waits may come."""
+        self.admission.held = False
+        self.admission.admit()
 
     def _lot_failed(self, reason: str) -> None:
         """What is parked cannot be known, so nothing may be delivered."""

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from proxy.net.ports import WorkerLink
     from proxy.net.subscription.requests import SubscriptionRequests
     from proxy.net.subscription.services import Services
-    from proxy.net.subscription.state import SubscriptionState
+    from proxy.net.subscription.state import Answer, SubscriptionState
     from proxy.net.subscription.upstream_consumers import UpstreamConsumers
     from proxy.wire.messages import Extras
 
@@ -230,7 +230,10 @@ class SubscribedWorker:
         """All of it was applied."""
         state = self._state
         if command.HasField("request_id"):
-            state.acks.want_receipt(Receipt(lambda error: self._answer_ack(command, error)))
+            answer: Answer = lambda error: self._answer_ack(command, error)  # noqa: E731 - it may have to wait
+            if state.behind_lot is not None:
+                answer = state.behind_lot(answer, len(command.message_id) > IDS_AT_ONCE)
+            state.acks.want_receipt(Receipt(answer))
         state.schedule_flush()
 
     def _by_pieces(

@@ -169,8 +169,7 @@ class DeploymentSession(BrokerSession):
     def _ack(self, body: Any) -> bytes:
         reader = self._consumers.get(body.consumer_id)
         if isinstance(reader, Reader):
-            reader.topic.acknowledge(reader, body)
-            return b""
+            return reader.topic.acknowledge(reader, body)
         return super()._ack(body)
 
     def _close_consumer(self, body: Any) -> bytes:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from proxy.limits import Limits
 from proxy.net.group.settings import GroupSettings
 from proxy.net.subscription.openings import OpeningLimits
 from proxy.net.subscription.settings import SubscriptionSettings
 from tests.sim.connection import Weather
+from tests.sim.swarm import patient
 from tests.sim.worker import GOOD, Temper
 
 PLANNED = ("replica_stop", "replica_add", "replica_drain", "worker_leave", "worker_crash")
@@ -27,6 +28,8 @@ FAULTS = (
     "broker_restart",
     "unload",
 )
+TAKE_OUT = ("operator_redrive", "operator_redrive", "operator_drop")
+"""What operators order where keys are parked."""
 ORDERS = ("operator_pause", "operator_drain", "operator_exclude", "operator_window", "operator_move")
 ONE_AT_A_TIME = ("replica_kill", "replica_pause", "broker_cut", "replicas_parted", "replica_alone")
 ORDERLY_SHARE = 0.3
@@ -37,6 +40,7 @@ CALM_SHARE = 0.2
 SLOW = Temper(think_s=0.4)
 """A worker that has messages when its owner gives them away, and is done with them long before that must be over."""
 SLOW_SHARE = 0.7
+NACK_CHANCE = 0.05
 KINDS = ("single", "keyless", "key_batch", "mixed_batch", "mixed_batch")
 
 
@@ -81,6 +85,8 @@ def draw(seed: int | str, steps: int = 60) -> DeploymentSwarm:
     orderly, calm = how < ORDERLY_SHARE, how > 1 - CALM_SHARE
     replicas = 3 if calm else dice.choice((2, 3, 3))
     among = PLANNED if orderly else ONE_AT_A_TIME if calm else PLANNED + FAULTS
+    lease_ms = 0 if orderly or calm else _apart(seed, "lease").choice((0, 0, 0, 200, 3_000))
+    park_after = 0 if orderly or calm else _apart(seed, "park").choice((0, 0, 1, 2, 3))
     return DeploymentSwarm(
         seed=str(seed),
         steps=steps,
@@ -92,10 +98,13 @@ def draw(seed: int | str, steps: int = 60) -> DeploymentSwarm:
         orderly=orderly,
         calm=calm,
         faults=tuple(fault for fault in among if calm or dice.random() < (0.6 if orderly else 0.3))
-        + _orders(seed, orderly=orderly, calm=calm),
+        + _orders(seed, orderly=orderly, calm=calm)
+        + (TAKE_OUT if park_after else ()),
         fault_weight=dice.choice((0.5, 1.0, 3.0)),
         workers_max=5 if calm else dice.choice((2, 3, 5)),
-        tempers=_well(seed, orderly=orderly) if orderly or calm else tuple(_temper(dice) for _ in range(3)),
+        tempers=_well(seed, orderly=orderly)
+        if orderly or calm
+        else tuple(_of_kind(_temper(dice), lease_ms, park_after) for _ in range(3)),
         weather=Weather(
             delay_s=dice.choice((0.0, 0.0005, 0.005)),
             cut_chance=dice.choice((0.0, 0.1, 0.5)),
@@ -113,6 +122,11 @@ def draw(seed: int | str, steps: int = 60) -> DeploymentSwarm:
             reconnect_backoff_max_ms=2_000,
             key_window=_apart(seed, "window").choice((0, 0, 0, 1, 1, 2, 5)),
             retry_delay_ms=_apart(seed, "retry").choice((0, 0, 5, 400)),
+            ack_lease_ms=lease_ms,
+            park_after=park_after,
+            quarantine_after=_apart(seed, "quarantine").choice((0, 1, 3)),
+            quarantine_ms=5_000,
+            key_share_percent=_apart(seed, "share").choice((0, 0, 0.1, 5, 37)),
         ),
         groups=GroupSettings(groups_enabled=True, group_bundles=8),
         limits=Limits(unread_high_water_bytes=1 << 20),
@@ -138,6 +152,12 @@ def _well(seed: int | str, *, orderly: bool) -> tuple[Temper, ...]:
     """Workers that acknowledge everything; where only what is planned happens, some take their time over it."""
     dice = random.Random(f"deployment/{seed}/well")  # noqa: S311 - as above
     return (GOOD, SLOW, SLOW) if orderly and dice.random() < SLOW_SHARE else (GOOD,)
+
+
+def _of_kind(temper: Temper, lease_ms: int, park_after: int) -> Temper:
+    """One that fits the policies: it asks for more time, and gives messages back where keys are parked for that."""
+    nack_chance = temper.nack_chance or (NACK_CHANCE if park_after else 0.0)
+    return replace(patient(temper, lease_ms), nack_chance=nack_chance)
 
 
 def _temper(dice: random.Random) -> Temper:

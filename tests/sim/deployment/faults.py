@@ -41,6 +41,8 @@ class DeploymentActions:
             "operator_exclude": operators.exclude,
             "operator_window": operators.window,
             "operator_move": operators.move,
+            "operator_redrive": operators.redrive,
+            "operator_drop": operators.drop,
         }
         faults: dict[str, tuple[float, Action]] = {
             "worker_crash": (2, self._worker_crash),
@@ -297,6 +299,8 @@ class DeploymentActions:
                 topic.model.forgot(topic.storage.forget(dice))
             else:
                 topic.storage.store_cursor()
+            if topic.lot is not None:
+                topic.lot.forget(dice) if killed else topic.lot.store_cursor()
             for consumer in topic.cluster.consumers:
                 consumer.returned()
             topic.cluster.consumers.clear()

@@ -6,7 +6,8 @@ with replicas that lead workers there. So G1 to G5 hold for each owner as for a 
 - a replica delivers only under its lease, beside no other that may, and beside no other's consumer at the broker;
 - when another has delivered, the one before never does again;
 - where everything goes as planned, the next owner has no excuse: what workers hold or have acknowledged stays so;
-- what a replica passes on to its workers is not old: the broker has it for unacknowledged still.
+- what a replica passes on to its workers is not old: the broker has it for unacknowledged still;
+- what is parked is delivered, or deleted by order, and nothing else becomes of it (`lot`).
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from tests.sim.machine import ORIGIN_S
 
 if TYPE_CHECKING:
     from proxy.net.subscription.subscription import Subscription
+    from tests.sim.deployment.lot import Lot
     from tests.sim.deployment.replica import Replica
     from tests.sim.deployment.world import Deployment, Topic
 
@@ -48,6 +50,10 @@ class OwnersModel(Model):
 
     def __init__(self, *args: object, **options: object) -> None:
         super().__init__(*args, **options)  # type: ignore[arg-type]
+        self.lot: Lot | None = None
+        """Where keys are parked, if they may be."""
+        self._taken: set[int] = set()
+        """Messages of a consumer that was closed, which may be on their way to its client still."""
         self._past: list[Subscription] = []
         self._writing: End | None = None
 
@@ -68,12 +74,28 @@ class OwnersModel(Model):
         super()._delivered(connection, frame)
 
     def _answered(self, connection: Connection, command: pb.BaseCommand) -> None:
-        if command.type == T.CLOSE_CONSUMER and self.world.swarm.orderly:
+        if command.type == T.CLOSE_CONSUMER:
             seat = connection.seats.get(command.close_consumer.consumer_id)
             held = [] if seat is None else [number for each in seat.held.values() for number in each if number >= 0]
-            if seat is not None and held:
+            self._taken.update(held)
+            if seat is not None and held and self.world.swarm.orderly:
                 raise Violation(f"owners: {seat.name} has {held}, and is closed though there was time")
         super()._answered(connection, command)
+
+    def is_done(self, number: int) -> bool:
+        """Whether a worker acknowledged the message, or an operator had it deleted."""
+        return self.was_acked(number) or (self.lot is not None and number in self.lot.dropped)
+
+    def _kept_elsewhere(self, number: int) -> bool:
+        return self.lot is not None and self.lot.had(number)
+
+    def _receipt(self, connection: Connection, body: pb.CommandAckResponse) -> None:
+        super()._receipt(connection, body)
+        promised = connection.acked.pop(body.request_id, [])
+        if self.lot is not None and not body.HasField("error"):
+            left = [number for number in promised if self.lot.has(number)]
+            if left:
+                raise Violation(f"G3: a receipt for {left}, which the parking topic has not heard of")
 
     def _done(self, number: int) -> None:
         super()._done(number)
@@ -117,6 +139,8 @@ class OwnersModel(Model):
         self._life = life
         self.world.moves += len(self._past) > 1
         self.topic.standing.delivers(life)
+        if self.lot is not None:
+            self.lot.another_owner()
         if not self.world.swarm.orderly:
             self.new_life()
             for connection in self.connections.values():
@@ -136,7 +160,9 @@ class OwnersModel(Model):
         self.world.passed_on += len(numbers)
         for number in numbers:
             entry = self._storage.messages[number].entry
-            if not opaque and not entry.unacked >> entry.numbers.index(number) & 1:
+            parked = self.lot is not None and self.lot.has(number)
+            taken = parked or number in self._taken
+            if not (opaque or taken or entry.unacked >> entry.numbers.index(number) & 1):
                 raise Violation(f"G4: message {number} is passed on to {seat.name}, and was acknowledged long ago")
 
 

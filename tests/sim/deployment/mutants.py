@@ -9,6 +9,7 @@ from tests.sim.mutant import Mutant
 BUNDLES: Final = "proxy/net/owner/bundle_streams.py"
 LEGS: Final = "proxy/net/owner/legs.py"
 LEADER: Final = "proxy/groups/leader.py"
+LOT: Final = "proxy/net/subscription/parking.py"
 SHARED_ORDERS: Final = "proxy/net/owner/shared_orders.py"
 
 
@@ -139,5 +140,65 @@ MUTANTS = (
         "proxy/net/subscription/order_book.py",
         "        wanted: dict[str, Any] = {**self.named()}\n",
         "        wanted: dict[str, Any] = {}\n",
+    ),
+    _mutant(
+        "a worker is let in before it is known which keys are parked",
+        "proxy/net/subscription/admission.py",
+        "        if whole is None or (whole.upstream.connects and not self.held):\n",
+        "        if whole is None or whole.upstream.connects:\n",
+    ),
+    _mutant(
+        "a batch is asked only for its first message whether its key is parked",
+        "proxy/core/targets.py",
+        "(slot in self.diversions.held and self.diversions.holds(slot, head))",
+        "(slot in self.diversions.held and self.diversions.holds(head.slot, head))",
+    ),
+    _mutant(
+        "a new owner does not know which keys are parked",
+        LOT,
+        "            parking.mark(self._state.dispatcher, slot)\n",
+        "            pass\n",
+    ),
+    _mutant(
+        "a message that is parked is acknowledged before its copy is stored",
+        "proxy/net/subscription/dead_letters.py",
+        "                self._unconfirmed[self._producer.publish(message)] = part\n",
+        "                self._arrive(part)\n",
+    ),
+    _mutant(
+        "a redrive goes on before what is on its way into the lot has arrived",
+        LOT,
+        "        if held or slot in self._coming.values():\n",
+        "        if held:\n",
+    ),
+    _mutant(
+        "a key goes on while messages of its redrive are unread",
+        LOT,
+        "        if parked is None:\n            self._finish(slot)\n",
+        "        if parked is None or self._orders[slot]:\n            self._finish(slot)\n",
+    ),
+    _mutant(
+        "what is redriven is deleted before a worker has acknowledged it",
+        LOT,
+        "        parking.feed(state.dispatcher, part, state.now())\n",
+        "        parking.feed(state.dispatcher, part, state.now())\n        self.log.acknowledge(at)\n",
+    ),
+    _mutant(
+        "a receipt for a redriven message does not wait for the parking topic",
+        LOT,
+        "                self.log.when_acknowledged(positions, answer)\n",
+        "                answer(None)\n",
+    ),
+    _mutant(
+        "a parked key keeps the turn of a worker that does not read from ending",
+        LOT,
+        "        if len(dispatcher.touched) > full or dispatcher.outstanding.spill.wants:\n",
+        "        if dispatcher.touched or dispatcher.outstanding.spill.wants:\n",
+    ),
+    _mutant(
+        "an ack lease that ends takes nothing away in owner mode",
+        "proxy/net/subscription/ack_leases.py",
+        "        self._membership.close_each(workers, REASON)\n",
+        "",
     ),
 )

@@ -16,7 +16,7 @@ from proxy.core.key_policy import NO_POLICY, KeyPolicy
 from proxy.net.subscription.order_book import LimitsWanted, Orders
 from tests.sim.checkers import Violation
 from tests.sim.forbidden import Forbidden
-from tests.sim.gateway import decided
+from tests.sim.gateway import decided, slot_of
 
 if TYPE_CHECKING:
     import random
@@ -182,6 +182,44 @@ class Operators:
         """A certain replica is to own it, or any."""
         replica = dice.choice(["", *(each.name for each in self._world.live)])
         self.order(topic, lambda subscription: subscription.orders.move(replica))
+
+    def redrive(self, topic: Topic, dice: random.Random) -> None:
+        """One of the parked keys is delivered."""
+        self._take_out(topic, dice, redrive=True)
+
+    def drop(self, topic: Topic, dice: random.Random) -> None:
+        """One of the parked keys is deleted, with what is on its way to the others of it."""
+        self._take_out(topic, dice, redrive=False)
+
+    def redrive_all(self) -> None:
+        """All that is parked is delivered; again and again, since a redrive ends with its owner."""
+        for topic in self._world.topics.values():
+            self._take_out(topic, None, redrive=True)
+
+    def _take_out(self, topic: Topic, dice: random.Random | None, *, redrive: bool) -> None:
+        """Of one key, if there are dice, or of all; where nothing is ordered of it yet."""
+        found = self.owner_of(topic)
+        if found is None or topic.lot is None:
+            return
+        replica, subscription = found
+
+        def turn() -> None:
+            lot = subscription.lot
+            if lot is None or self.owner_of(topic) != found:
+                return
+            slots = [slot for slot in sorted(lot.parked_slots) if lot.state_of(slot) == "parked"]
+            for slot in slots if dice is None else [dice.choice(slots)] if slots else []:
+                self._tell_lot(topic, subscription, slot, redrive=redrive)
+                subscription.orders.take_out(lot, slot, redrive=redrive)
+
+        replica.process.call_soon(turn)
+
+    @staticmethod
+    def _tell_lot(topic: Topic, subscription: Subscription, slot: int, *, redrive: bool) -> None:
+        assert topic.lot is not None
+        messages = topic.storage.messages
+        numbers = [n for n, message in enumerate(messages) if slot_of(subscription, message.key) == slot]
+        (topic.lot.let_redrive if redrive else topic.lot.let_drop)(numbers)
 
     def take_back(self) -> None:
         """All orders; for some, again and again, since an owner may go that has not kept that yet."""

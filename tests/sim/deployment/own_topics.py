@@ -70,7 +70,7 @@ class OwnTopic:
             return LEDGER, len(self.entries) - 1
         for reader in self.readers.values():
             if reader.permits > 0:
-                _send(reader, 0, tail)
+                send(reader, 0, tail)
         return LEDGER, 0
 
     # ---- consumers
@@ -93,12 +93,13 @@ class OwnTopic:
         if self.readers.get(reader.subscription) is reader:
             del self.readers[reader.subscription]
 
-    def acknowledge(self, reader: Reader, body: pb.CommandAck) -> None:
-        """Up to an entry."""
+    def acknowledge(self, reader: Reader, body: pb.CommandAck) -> bytes:
+        """Up to an entry; the answer, if one is wanted."""
         if reader.durable:
             self.kept_from[reader.subscription] = max(
                 self.kept_from[reader.subscription], body.message_id[0].entryId + 1
             )
+        return b""
 
     def last(self, request_id: int) -> bytes:
         """GET_LAST_MESSAGE_ID's answer."""
@@ -115,14 +116,15 @@ class OwnTopic:
             reader.next_entry = max(reader.next_entry, gone)
             while reader.permits > 0 and reader.next_entry < len(self.entries):
                 reader.next_entry += 1
-                _send(reader, reader.next_entry - 1, self.entries[reader.next_entry - 1])
+                send(reader, reader.next_entry - 1, self.entries[reader.next_entry - 1])
 
     # ---- ends
 
     def begin(self) -> None:
         """Another process of the broker has it: nobody produces or reads."""
         self.readers.clear()
-        self._producers = ModelTopic()
+        names, self._producers = self._producers._names, ModelTopic()
+        self._producers._names = names  # a cluster gives no name twice
         self._connections.clear()
 
     def unload(self) -> None:
@@ -147,7 +149,8 @@ class OwnTopic:
                 session.send(connection.out.popleft())
 
 
-def _send(reader: Reader, entry: int, tail: bytes) -> None:
+def send(reader: Reader, entry: int, tail: bytes) -> None:
+    """A MESSAGE."""
     reader.permits -= 1
     command = pb.BaseCommand(type=T.MESSAGE)
     command.message.consumer_id = reader.consumer_id

@@ -9,12 +9,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from proxy.net.subscription.dead_letters import topic_by_template
 from proxy.wire import pulsar_pb2 as pb
 from tests.sim.checkers import Violation
 from tests.sim.cluster import GOOD_MANNERS, Cluster, Manners
 from tests.sim.connection import Weather
 from tests.sim.deployment.broker import DeploymentBroker
 from tests.sim.deployment.judge import Edges, OwnersModel
+from tests.sim.deployment.lot import Lot
 from tests.sim.deployment.orders import Operators, Standing
 from tests.sim.deployment.replica import Replica, address_of
 from tests.sim.gateway import WakeUps
@@ -60,6 +62,12 @@ class DeploymentOutcome:
     """From a message until its acknowledgement, where that is bounded."""
     outlived: int
     """How often an owner had to carry out what the one before it was ordered."""
+    parked: int
+    """Messages that went to a parking topic."""
+    redriven: int
+    """Messages that came back from there."""
+    dropped: int
+    """Messages that an operator had deleted there."""
 
 
 class Topic:
@@ -75,6 +83,8 @@ class Topic:
         )
         self.model.topic, self.model.world = self, world
         self.model.keys = swarm.settings.key_policy()
+        self.lot = Lot(parking_topic(swarm, self.name), self.model) if swarm.settings.park_after else None
+        self.model.lot = self.lot
         self.standing = Standing(self, self.model.keys)
         self.wake_ups = WakeUps(self.storage, self.model, swarm.kinds)
         keys = [f"key-{key}" for key in range(swarm.keys)]
@@ -100,6 +110,24 @@ class Topic:
         """Workers that run and mean to stay."""
         return [worker for worker in self.workers if not worker.process.dead and not worker.closed_for_good]
 
+    def check_end(self) -> None:
+        """All have left: nothing of it is open at the broker, every request was answered, and no message is lost."""
+        if self.cluster.consumers:
+            raise Violation(f"leak: a consumer of {self.name} was left behind at the broker")
+        if self.lot is not None and self.lot.readers:
+            raise Violation(f"leak: a consumer of {self.lot.name} was left behind at the broker")
+        for worker in self.workers:
+            if worker.unanswered and not worker.process.dead:
+                raise Violation(f"requests of {worker.name} never answered: {sorted(worker.unanswered)}")
+        lost = [number for number in range(len(self.storage.messages)) if not self.model.is_done(number)]
+        if lost:
+            raise Violation(f"lost: messages {lost[:20]} ({len(lost)}) of {self.name}")
+
+
+def parking_topic(swarm: DeploymentSwarm, topic: str) -> str:
+    """Where what is parked of a topic's subscription goes."""
+    return topic_by_template(swarm.settings.parking_topic, topic, SUBSCRIPTION)
+
 
 class Deployment:
     """Everything of one seed."""
@@ -116,7 +144,7 @@ class Deployment:
         """What ends faults."""
         made = [Topic(self, number) for number in range(swarm.topics)]
         self.topics = {topic.name: topic for topic in made}
-        self.broker = self.start_broker({})
+        self.broker = self.start_broker({topic.lot.name: topic.lot for topic in made if topic.lot is not None})
         self.replicas: dict[str, Replica] = {}
         """The present life of each, or the last, by the name of its process."""
         self._by_process: dict[Process, Replica] = {}
@@ -195,6 +223,7 @@ class Deployment:
         self.heal(actions)
         self.part()
         models = [topic.model for topic in self.topics.values()]
+        lots = [topic.lot for topic in self.topics.values() if topic.lot is not None]
         return DeploymentOutcome(
             sum(len(topic.storage.messages) for topic in self.topics.values()),
             sum(model.deliveries for model in models),
@@ -206,6 +235,9 @@ class Deployment:
             sum(topic.wake_ups.looked for topic in self.topics.values()),
             self.longest_wait_s,
             sum(topic.standing.outlived for topic in self.topics.values()),
+            sum(lot.parked_total for lot in lots),
+            sum(lot.redriven_total for lot in lots),
+            sum(len(lot.dropped) for lot in lots),
         )
 
     def heal(self, actions: DeploymentActions) -> None:
@@ -227,7 +259,8 @@ class Deployment:
         while self.schedule.now_s < end_s:
             self.advance(HEAL_STEP_S)
             self.operators.take_back()
-            if not any(entry.unacked for topic in self.topics.values() for entry in topic.storage.entries):
+            self.operators.redrive_all()
+            if not any(self._left().values()):
                 break
         else:
             raise Violation(f"liveness: {self._left()} did not get through in {HEAL_S:g} s")
@@ -236,6 +269,7 @@ class Deployment:
     def _left(self) -> dict[str, list[int]]:
         return {
             name: [n for e in topic.storage.entries for p, n in enumerate(e.numbers) if e.unacked >> p & 1][:20]
+            + ([] if topic.lot is None else topic.lot.left[:20])
             for name, topic in self.topics.items()
         }
 
@@ -250,11 +284,7 @@ class Deployment:
             if len(subscriptions) or subscriptions._bytes_held:
                 raise Violation(f"leak: {replica.name} holds {subscriptions._bytes_held} B, {len(subscriptions)} left")
         for topic in self.topics.values():
-            if topic.cluster.consumers:
-                raise Violation(f"leak: a consumer of {topic.name} was left behind at the broker")
-            for worker in topic.workers:
-                if worker.unanswered and not worker.process.dead:
-                    raise Violation(f"requests of {worker.name} never answered: {sorted(worker.unanswered)}")
+            topic.check_end()
 
     def advance(self, seconds: float) -> None:
         """Let the world run."""
