@@ -9,7 +9,7 @@ from integration.gateway import KeylineGateway, service_url_of
 from integration.ports import LOOPBACK, free_ports
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from contextlib import ExitStack
     from pathlib import Path
 
@@ -28,12 +28,14 @@ class Replicas:
         directory: Path,
         settings: Mapping[str, str] | None = None,
         ways: Sequence[tuple[str, str]] = (),
+        between: Callable[[int], int] | None = None,
     ) -> None:
         """`settings` are further ones of all of them.
 
         `ways` are their ways to the broker, if not the direct one: a service URL, and the listener's name that leads
-        there.
+        there. `between` makes the port at which others reach a replica's own.
         """
+        self._between = between
         self._stack = stack
         self._broker = broker
         self._directory = directory
@@ -74,6 +76,7 @@ class Replicas:
                 "replica_secret_file": str(self._secret),
             }
             | ({"broker_listener_name": listener} if listener else {})
+            | ({"replica_address": f"{LOOPBACK}:{self._between(replica_port)}"} if self._between else {})
             | self._settings,
         )
         self.gateways.append(self._stack.enter_context(gateway))

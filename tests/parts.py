@@ -141,6 +141,7 @@ PARTS: Final = (
             "tests/integration/test_owners_clients.py",
             "tests/integration/faults/test_owners_frozen.py",
             "tests/integration/faults/test_owners_cut.py",
+            "tests/integration/faults/test_owners_parted.py",
             "tests/integration/faults/test_owners_clock.py",
         ),
     ),

@@ -14,6 +14,7 @@ from proxy.net.owner.holder_probes import HolderProbes
 from proxy.net.owner.pulses import Pulses
 from proxy.net.owner.questions import Answering
 from proxy.net.owner.standstill import Standstill
+from proxy.net.owner.unreached import UnreachedOwners
 from proxy.net.owner.ways import Ways
 from proxy.views.deployment import DeploymentView
 from proxy.views.other_replicas import OtherReplicas
@@ -58,8 +59,14 @@ class OwnerParts:
         dialler = ReplicaDialler(connector, secret, clock, number, standstill)
         self.others = OtherReplicas(self.view, dialler)
         probes = HolderProbes(replica, brokers, clock)
-        self._pulses = Pulses(replica, clock, pulse_s, dialler.dial, probes.suspect)
-        self.ways = Ways(self.deployment.owners, dialler, clock, limits, probes, self._pulses)
+
+        def suspected(other: str) -> None:
+            probes.suspect(other)
+            unreached.suspect()
+
+        self._pulses = Pulses(replica, clock, pulse_s, dialler.dial, suspected)
+        unreached = UnreachedOwners(self.deployment, clock, self._pulses)
+        self.ways = Ways(self.deployment.owners, dialler, clock, limits, probes, self._pulses, unreached)
         self.deployment.member.replica_silent = probes.suspect
         self.door: ReplicaDoor | None = None
 

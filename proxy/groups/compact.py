@@ -15,7 +15,7 @@ from proxy.groups import stream_sets
 from proxy.groups.messages import SessionId
 from proxy.groups.streams import StreamState
 
-_STREAMS: Final = ("streams",)
+_STREAMS: Final = ("streams", "served")
 _OWNERS: Final = ("owners", "had")
 _STATES: Final = ("held", "states")
 _UNTOLD: Final = {field: getattr(StreamState(0), field) for field in StreamState.__slots__ if field != "stream"}

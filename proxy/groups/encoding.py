@@ -19,12 +19,12 @@ from pydantic_core import from_json, to_json
 from proxy.groups import compact
 from proxy.groups.bundles import DEPLOYMENT
 from proxy.groups.memory import GroupMemory
-from proxy.groups.messages import FromLeader, FromSession, KeepOrders, OfLeaders, OfReplay
+from proxy.groups.messages import FromLeader, FromSession, KeepOrders, OfLeaders, OfReach, OfReplay
 
 if TYPE_CHECKING:
     from proxy.groups.streams import GroupId
 
-Message: TypeAlias = FromSession | FromLeader | OfLeaders | OfReplay | KeepOrders
+Message: TypeAlias = FromSession | FromLeader | OfLeaders | OfReplay | OfReach | KeepOrders
 RECORD_KEY: Final = "group"
 """The key of every record in its topic: the last one is all that counts, to a compaction too."""
 TEXT_SHOWN: Final = 80

@@ -28,12 +28,14 @@ from proxy.groups.messages import (
     FromSession,
     LeaderBegan,
     LeaderRetires,
+    OfReach,
     ReplayWanted,
     ReplicaSilent,
     Report,
     SessionId,
     UpdateStreamStates,
 )
+from proxy.groups.reach import Reach
 from proxy.groups.replay import Answer, GroupReplay, ReplayAct, Reposition
 from proxy.groups.stream_owners import StreamOwners
 from proxy.groups.succession import draws, successor
@@ -85,6 +87,7 @@ class GroupLeader:
         self._record = LeaderRecord(memory, self._owners, timing, now)
         self._retiring = False
         self._replay = GroupReplay(timing)
+        self._reach = Reach()
         self._to_reposition: list[LeaderAct] = []
         """What is done as soon as it is stored that the cursor is about to be moved."""
         self._announced = False
@@ -149,6 +152,12 @@ class GroupLeader:
     def keep_orders(self, orders: KeptOrders, now: float) -> list[LeaderAct]:
         """Have them in the next record, unless they are there."""
         if self._record.keep_orders(orders):
+            self._balance_soon(now)
+        return self._work(now)
+
+    def hear_reach(self, said: OfReach, now: float) -> list[LeaderAct]:
+        """Replicas do not reach each other: bundles may have to go where workers are served."""
+        if self._reach.hear(said, self._owners.by_stream, self._taking(), now):
             self._balance_soon(now)
         return self._work(now)
 
@@ -312,11 +321,12 @@ class GroupLeader:
     def _balance(self, now: float) -> list[LeaderAct]:
         """Begin the changes that are wanted, of sessions that are not changing; the others come when they are done."""
         acts: list[LeaderAct] = []
+        taking = self._taking()
         planned = balance.plan(
             self.sessions,
             self._owners.by_stream,
             self._owners.free_streams(),
-            self._record.wanted(self.streams_count, self._taking()),
+            self._reach.wanted(taking, now) | self._record.wanted(self.streams_count, taking),
             {stream: state.rate for stream, state in self._record.states.items()},
             0 if self._replay.under_way else self.streams_count,
         )
@@ -381,14 +391,10 @@ class GroupLeader:
 
     def _silent(self, now: float) -> list[LeaderAct]:
         """Replicas that have something, and say nothing: the others prepare for taking it over."""
-        silent = {
-            each.session.replica
-            for each in self._sessions.values()
-            if each.granted and now - each.heard_at >= self._timing.silent_s
-        }
+        found = {each.session.replica for each in self._sessions.values() if each.silent(self._timing, now)}
         if now >= self._began_at + self._timing.renew_s:  # by then those that are well have found this leader
-            silent |= {each.replica for each in self._owners.reserved_for if each not in self._sessions}
-        return [Announce(ReplicaSilent(self.group, replica)) for replica in sorted(silent)]
+            found |= {each.replica for each in self._owners.reserved_for if each not in self._sessions}
+        return [Announce(ReplicaSilent(self.group, replica)) for replica in sorted(found)]
 
     def _announcement(self) -> list[LeaderAct]:
         """Once, and repeated while a session with streams may not know."""

@@ -169,6 +169,10 @@ class LeaderSession:
         late = self.not_replaying_since is not None and now >= self.not_replaying_since + timing.not_replaying_s
         return late or now >= self.heard_at + timing.drop_s
 
+    def silent(self, timing: GroupTiming, now: float) -> bool:
+        """Whether it has something, and did not say anything for long."""
+        return bool(self.granted) and now - self.heard_at >= timing.silent_s
+
     def event(self, message: UpdateStreamStates) -> Event:
         """What a report of it is, given what it was told."""
         if message.version_old is None:

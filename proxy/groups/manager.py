@@ -26,7 +26,7 @@ from proxy.groups.messages import LeaderBegan
 
 if TYPE_CHECKING:
     from proxy.groups.kept_orders import KeptOrders
-    from proxy.groups.messages import FromSession, ReplayWanted
+    from proxy.groups.messages import FromSession, OfReach, ReplayWanted
     from proxy.groups.streams import GroupId
     from proxy.groups.timing import GroupTiming
 
@@ -265,6 +265,11 @@ class LeaderManager:
         """A replica wants orders to be kept; it asks again until they are."""
         acts = self._wake(now)
         return acts if self.leader is None else [*self.leader.keep_orders(orders, now)]
+
+    def hear_reach(self, message: OfReach, now: float) -> list[ManagerAct]:
+        """A replica says whom it reaches, for workers that wait."""
+        acts = self._wake(now)
+        return acts if self.leader is None else [*self.leader.hear_reach(message, now)]
 
     def repositioned(self, problem: str | None, now: float) -> list[ManagerAct]:
         """The cursor was moved, or could not be; ignored if this replica has stopped leading."""

@@ -220,7 +220,37 @@ class KeepOrders:
     orders: KeptOrders
 
 
+@dataclass(frozen=True, slots=True)
+class WorkersWait:
+    """To the leader and the owner: workers of a replica wait for streams whose owner it does not reach.
+
+    Repeated while they wait. The text has no such message, nor the next one.
+    """
+
+    group: GroupId
+    replica: str
+    owner: str
+    streams: tuple[int, ...]
+    reached: tuple[str, ...]
+    """Other replicas that it does reach."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkersServed:
+    """To the leader: what the owner of streams says when workers elsewhere wait for them."""
+
+    group: GroupId
+    owner: str
+    streams: tuple[int, ...]
+    """Of those that were named, the ones that it has."""
+    served: tuple[int, ...]
+    """Of these, the ones that it has workers of."""
+    reached: tuple[str, ...]
+    """Other replicas that it reaches."""
+
+
 FromSession: TypeAlias = FindLeader | UpdateStreamStates | Disconnect
 FromLeader: TypeAlias = LeaseStreams | RenewStreamLease | UpdateStreams | Invalidate
 OfReplay: TypeAlias = ReplayWanted | ReplayDone
 OfLeaders: TypeAlias = LeaderBegan | LeaderRetires | ReplicaSilent
+OfReach: TypeAlias = WorkersWait | WorkersServed

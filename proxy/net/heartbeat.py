@@ -61,6 +61,11 @@ class Heartbeat:
         """Bytes came."""
         self._keep_alive.heard = True
 
+    @property
+    def suspects(self) -> bool:
+        """Whether a PING was not answered, as of the last look."""
+        return self._keep_alive.quiet_s(self._clock.now()) > self._interval_s and not self._keep_alive.heard
+
     def _look(self) -> None:
         verdict = self._keep_alive.check(self._clock.now(), paused=self._paused())
         if verdict is Verdict.DEAD:
@@ -70,7 +75,7 @@ class Heartbeat:
         self._look_later()
         if verdict is Verdict.PING:
             self._ping()
-        elif self._keep_alive.quiet_s(self._clock.now()) > self._interval_s:
+        elif self.suspects:
             self._suspected()
 
     def _look_later(self) -> None:

@@ -28,6 +28,7 @@ from proxy.groups.messages import (
     LeaderRetires,
     LeaseStreams,
     OfLeaders,
+    OfReach,
     OfReplay,
     ReplayTarget,
     ReplicaSilent,
@@ -133,12 +134,12 @@ class Judge:
         """Everything has been acknowledged: all that had to come again has come."""
         assert not any(self.wanted), f"the cursor was moved, and this did not come again: {self.wanted}"
 
-    def told(self, message: FromLeader | OfLeaders | OfReplay | KeepOrders) -> None:
+    def told(self, message: FromLeader | OfLeaders | OfReplay | OfReach | KeepOrders) -> None:
         """A leader says something."""
         if isinstance(message, LeaderBegan):
             self.leads(message.epoch, message.leader)
             return
-        if isinstance(message, OfReplay | KeepOrders | ReplicaSilent):
+        if isinstance(message, OfReplay | OfReach | KeepOrders | ReplicaSilent):
             return
         if isinstance(message, LeaderRetires):
             self.successions_count += 1

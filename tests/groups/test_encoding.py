@@ -16,11 +16,19 @@ from proxy.groups.messages import (
     FromSession,
     KeepOrders,
     OfLeaders,
+    OfReach,
     OfReplay,
 )
 from tests.groups.rig import ALICE
 
-MESSAGES = (*get_args(FromSession), *get_args(FromLeader), *get_args(OfLeaders), *get_args(OfReplay), KeepOrders)
+MESSAGES = (
+    *get_args(FromSession),
+    *get_args(FromLeader),
+    *get_args(OfLeaders),
+    *get_args(OfReplay),
+    *get_args(OfReach),
+    KeepOrders,
+)
 
 
 def values(*kinds: type[Any]) -> st.SearchStrategy[Any]:

@@ -16,6 +16,7 @@ from proxy.net.owner.leg import UNUSED_S_MAX
 from proxy.net.owner.legs import AGAIN_S, HERE_S_MAX, OWNER_S_MAX, SUPERSEDED_S, ClientLegs
 from proxy.net.owner.owners import Owners
 from proxy.net.owner.pulses import ANSWERS, ASKS, Pulses
+from proxy.net.owner.unreached import UnreachedOwners
 from proxy.wire import pulsar_pb2 as pb
 from tests.net.assignment_rig import NoBrokers
 from tests.net.fakes import FakeClock, FakeConnector, FakeTransport
@@ -77,6 +78,30 @@ class Probes(HolderProbes):
         self.probed.append(key)
 
 
+class Unreached(UnreachedOwners):
+    """Which owners are not reached, and what waits for whom."""
+
+    def __init__(self) -> None:
+        self.gone: set[str] = set()
+        self.waiting: list[tuple[str, str]] = []
+
+    def waits(self, owner: str, key: tuple[str, str]) -> None:
+        """As the base says."""
+        self.waiting.append((owner, key[0]))
+
+    def ended(self, owner: str, key: tuple[str, str]) -> None:
+        """As the base says."""
+        self.waiting.remove((owner, key[0]))
+
+    def lost(self, replica: str) -> None:
+        """As the base says."""
+        self.gone.add(replica)
+
+    def found(self, replica: str) -> None:
+        """As the base says."""
+        self.gone.discard(replica)
+
+
 class Rig(SessionRig):
     """A client at replica ``a``, whose bundles are at ``b`` and ``c`` as the test says."""
 
@@ -86,17 +111,20 @@ class Rig(SessionRig):
         self.owners = Owners("a", self.held)
         self.relays = not of_replica
         self.probes = Probes()
+        self.unreached = Unreached()
         super().__init__(limits, make_elsewhere=self.make_elsewhere, of_replica=of_replica)
         self.dialled = FakeConnector(self.clock)
         self.pulse_dialled = FakeConnector(self.clock)
         self.pulses = Pulses("a", self.clock, pulse_s, self.dial_pulse, self.probes.suspect)
+        self.pulses.lost, self.pulses.found = self.unreached.lost, self.unreached.found
         self.connect()
 
     def make_elsewhere(self, client: ElsewhereClient, connect: pb.CommandConnect, transport: Transport) -> ClientLegs:
         """As the gateway makes them."""
         _ = transport
         way = self.connector_to if self.relays else None
-        return ClientLegs(client, connect, self.owners, way, self.clock, self.limits, self.probes, self.pulses)
+        told = self.probes, self.pulses, self.unreached
+        return ClientLegs(client, connect, self.owners, way, self.clock, self.limits, *told)
 
     def dial_pulse(self, address: str, told: Told, receiver: Receiver) -> None:
         """Without the proof, too."""

@@ -31,9 +31,11 @@ from proxy.groups.messages import (
     LeaderBegan,
     LeaderRetires,
     OfLeaders,
+    OfReach,
     ReplayWanted,
     ReplicaSilent,
     SessionId,
+    WorkersWait,
 )
 from proxy.groups.replay import Answer, Reposition
 from proxy.groups.session import GroupSession, Send, SessionAct
@@ -56,7 +58,7 @@ ECHO_AFTER: Final = 1.5
 """Of the time in which a leader renews: after so long without a word a session tells itself, too, what it tells the
 leader. If that arrives, mail works."""
 
-ToMember: TypeAlias = FromSession | FromLeader | OfLeaders | ReplayWanted | KeepOrders
+ToMember: TypeAlias = FromSession | FromLeader | OfLeaders | OfReach | ReplayWanted | KeepOrders
 """Messages for the member of one group at one replica."""
 
 
@@ -127,6 +129,8 @@ class GroupMember:
         self._lease_until = clock.now()
         self.replica_silent: Callable[[str], None] = lambda _: None
         """Hears of each replica of which the leader hears nothing."""
+        self.workers_wait: Callable[[WorkersWait], None] = lambda _: None
+        """Hears of workers elsewhere that wait for what a replica has which theirs does not reach."""
         self.session = GroupSession(group, session, timing, 0, clock.now())
         self.manager = LeaderManager(group, session.replica, streams_count, timing)
 
@@ -163,10 +167,8 @@ class GroupMember:
             if message.report.session == self.session.session:
                 self._heard_self_at = now
             self._manage(self.manager.receive(message, now))
-        elif isinstance(message, ReplayWanted):
-            self._manage(self.manager.want_replay(message, now))
-        elif isinstance(message, KeepOrders):
-            self._manage(self.manager.keep_orders(message.orders, now))
+        elif isinstance(message, ReplayWanted | KeepOrders | OfReach):
+            self._manage(self._asked(message, now))
         elif isinstance(message, LeaderRetires):
             self._leader_heard_at = now
             self._manage(self.manager.let_lead(message.successor, now))
@@ -182,6 +184,16 @@ class GroupMember:
                 self._leader_heard_at = now
                 self._compare_leases(message.header.lease_s)
             self._do(self.session.receive(message, now))
+
+    def _asked(self, message: ReplayWanted | KeepOrders | OfReach, now: float) -> list[ManagerAct]:
+        """For the leader, if it is here."""
+        if isinstance(message, ReplayWanted):
+            return self.manager.want_replay(message, now)
+        if isinstance(message, KeepOrders):
+            return self.manager.keep_orders(message.orders, now)
+        if isinstance(message, WorkersWait):
+            self.workers_wait(message)
+        return self.manager.hear_reach(message, now)
 
     def _compare_leases(self, lease_s: float) -> None:
         """A replica that is configured otherwise than the leader obeys, and says so once for each leader's length."""

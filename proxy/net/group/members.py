@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from proxy.groups.encoding import UnreadableError, decode_message
-from proxy.groups.messages import FromSession, KeepOrders, OfLeaders, ReplayDone, ReplayWanted
+from proxy.groups.messages import FromSession, KeepOrders, OfLeaders, OfReach, ReplayDone, ReplayWanted
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -56,4 +56,6 @@ class GroupMembers:
 def _group_of(message: ToMember) -> GroupId:
     if isinstance(message, FromSession):
         return message.report.group
-    return message.group if isinstance(message, OfLeaders | ReplayWanted | KeepOrders) else message.header.group
+    return (
+        message.group if isinstance(message, OfLeaders | OfReach | ReplayWanted | KeepOrders) else message.header.group
+    )

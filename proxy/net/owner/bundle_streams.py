@@ -103,6 +103,11 @@ class BundleStreams:
         held = self._bundles.get(bundle)
         return held is not None and held.stage is Stage.OPEN
 
+    def serves(self, bundle: int) -> bool:
+        """Whether it has workers of this bundle."""
+        held = self._bundles.get(bundle)
+        return held is not None and any(owned.served for owned in held.subscriptions.values())
+
     def statistics(self) -> BundleStatistics:
         """Freeze what there is to know."""
         return BundleStatistics(

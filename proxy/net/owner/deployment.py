@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from proxy.groups.bundles import DEPLOYMENT
+from proxy.groups.encoding import encode
 from proxy.groups.messages import SessionId
 from proxy.net.group.member import GroupMember
 from proxy.net.group.members import GroupMembers
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from proxy.groups.memory import GroupMemory
+    from proxy.groups.messages import OfReach
     from proxy.net.group.settings import GroupSettings
     from proxy.net.ports import BrokerDirectory, Clock
     from proxy.net.subscription.directory import Subscriptions
@@ -68,6 +70,15 @@ class Deployment:
     def share_orders(self, subscriptions: Subscriptions) -> None:
         """Keep operators' orders for all replicas; before `start`."""
         self._orders = SharedOrders(self.replica, subscriptions, self._clock, self._tell_leader)
+
+    def tell_reach(self, message: OfReach) -> None:
+        """To the leader, and what is of an owner to that one too."""
+        told = {self.member.session.leader: None}
+        if message.owner != self.replica:
+            told[message.owner] = None
+        for replica in told:
+            if replica is not None:
+                self._mail.send(replica, encode(message, DEPLOYMENT))
 
     def start(self) -> None:
         """Take part."""

@@ -62,6 +62,9 @@ class LegsOfClient(Protocol):
     def subscribe_refused(self, consumer_id: int) -> bool:
         """The owner cannot serve it now; whether another is asked, and the client told nothing."""
 
+    def leg_connected(self, leg: OwnerLeg) -> None:
+        """The owner has let the client in."""
+
     def leg_writable_changed(self) -> None:
         """The owner began or ceased to leave too much unread."""
 
@@ -98,6 +101,9 @@ class OwnerLeg:
         """Whether the owner takes what is sent."""
         self.challenged = False
         """Whether the owner waits for credentials of the client's."""
+        self.unreached = False
+        """Whether it was lost without a word of the owner's."""
+        self._heard = False
 
     def open(self, connector: Connector, address: str) -> None:
         """Connect."""
@@ -156,13 +162,15 @@ class OwnerLeg:
     def give_up(self, reason: str) -> None:
         """The owner has nothing of the client any more, and may not be able to say so."""
         self._leg.close()
-        self.leg_lost(reason, None)
+        self._lost(reason, None)
 
     # ---- LegOwner
 
     def leg_connected(self, connected: pb.CommandConnected) -> None:
         """The owner has let the client in."""
         _ = connected  # what the client may do, its own broker has told it
+        self._heard = True
+        self._legs.leg_connected(self)
         queued, self._queued, self._queued_bytes = self._queued, [], 0
         if queued:
             self._leg.write(b"".join(queued))
@@ -197,6 +205,12 @@ class OwnerLeg:
 
     def leg_lost(self, reason: str, refusal: pb.CommandError | None) -> None:
         """Tell the client of everything that it has lost, and of everything that it waits for."""
+        self.unreached = not self._heard and refusal is None
+        self._lost(reason, refusal)
+
+    # ---- within
+
+    def _lost(self, reason: str, refusal: pb.CommandError | None) -> None:
         self._stop_unused()
         self._legs.leg_ended(self)
         code = pb.ServiceNotReady if refusal is None else refusal.error
@@ -215,8 +229,6 @@ class OwnerLeg:
                 told.append(close_frame(_T.CLOSE_CONSUMER, consumer_id))
         if told:
             self._client.send(b"".join(told))
-
-    # ---- within
 
     def _asks_another(self, asked: Asked | None, code: int) -> bool:
         """Whether a SUBSCRIBE that was refused is another owner's to answer; then this one has it no more."""

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from proxy.net.owner.holder_probes import HolderProbes
     from proxy.net.owner.owners import Owners, Place
     from proxy.net.owner.pulses import Pulses
+    from proxy.net.owner.unreached import UnreachedOwners
     from proxy.net.ports import Clock, Connector, Timer
 
     Key = tuple[str, str]
@@ -59,7 +60,7 @@ AGAIN_S: Final = 0.1
 class _Joining:
     """A consumer that no owner has let in yet."""
 
-    __slots__ = ("again", "command", "deadline", "frame", "here", "late", "look")
+    __slots__ = ("again", "command", "deadline", "frame", "here", "late", "look", "waits_for")
 
     def __init__(
         self, command: pb.CommandSubscribe, frame: bytes, here: Callable[[], None], look: Callable[[], None]
@@ -71,6 +72,8 @@ class _Joining:
         self.deadline: Timer | None = None
         self.again: Timer | None = None
         self.late = False
+        self.waits_for = ""
+        """The owner that it was led to last."""
 
     def stop(self) -> None:
         """It is let in, or refused, or has gone."""
@@ -92,11 +95,13 @@ class ClientLegs:
         limits: Limits,
         probes: HolderProbes,
         pulses: Pulses,
+        unreached: UnreachedOwners,
     ) -> None:
         """`connect` is the client's CONNECT; `connector_to` opens its legs, None where nothing is led on.
 
-        `probes` is told what is consumed where, and `pulses` of legs.
+        `probes` is told what is consumed where, `pulses` of legs, and `unreached` of what waits for whom.
         """
+        self._unreached = unreached
         self._probes = probes
         self._pulses = pulses
         self._client = client
@@ -227,6 +232,10 @@ class ClientLegs:
         """As it says."""
         self._forget(consumer_id)
 
+    def leg_connected(self, leg: OwnerLeg) -> None:
+        """As it says."""
+        self._unreached.found(leg.owner.replica)
+
     def leg_writable_changed(self) -> None:
         """As it says."""
         writable = all(leg.writable for leg in self._legs.values())
@@ -239,6 +248,8 @@ class ClientLegs:
         self._pulses.forget(leg.owner.replica, leg)
         if self._legs.get(leg.owner.replica) is leg:
             del self._legs[leg.owner.replica]
+            if leg.unreached:
+                self._unreached.lost(leg.owner.replica)
         self.leg_writable_changed()
 
     # ---- within
@@ -264,6 +275,7 @@ class ClientLegs:
                 self._lead(place, joining, self._connector_to)
 
     def _lead(self, owner: Owner, joining: _Joining, connector_to: Callable[[Owner], Connector]) -> None:
+        self._wait_for(owner.replica, joining)
         leg = self._legs.get(owner.replica)
         if leg is None:
             if len(self._legs) >= LEGS_MAX:
@@ -333,6 +345,17 @@ class ClientLegs:
         if joining is not None:
             joining.stop()
             self._owners.forget(joining.look)
+            self._wait_for("", joining)
+
+    def _wait_for(self, owner: str, joining: _Joining) -> None:
+        """A SUBSCRIBE waits for another owner's answer than before, or for none."""
+        before, joining.waits_for = joining.waits_for, owner
+        if before != owner:
+            key = joining.command.topic, joining.command.subscription
+            if before:
+                self._unreached.ended(before, key)
+            if owner:
+                self._unreached.waits(owner, key)
 
 
 def _is_elsewhere(place: Place, leg: OwnerLeg) -> bool:

@@ -51,6 +51,10 @@ class Pulses:
 
         `suspected` is told of a replica again and again while it has not answered.
         """
+        self.lost: Callable[[str], None] = _nothing
+        """Hears of each replica that was silent for too long."""
+        self.found: Callable[[str], None] = _nothing
+        """And of each that was reached."""
         self.replica = replica
         self.clock = clock
         self.interval_s = interval_s
@@ -67,6 +71,11 @@ class Pulses:
         pair = self._pairs.get(replica)
         if pair is not None:
             pair.remove(leg)
+
+    @property
+    def reached(self) -> tuple[str, ...]:
+        """Replicas that have shown a sign of life just now."""
+        return tuple(sorted(replica for replica, pair in self._pairs.items() if pair.reached))
 
     def accept(self, replica: str) -> PulseConnection:
         """The receiver of a connection that a replica has opened for this."""
@@ -102,9 +111,14 @@ class _Pair:
             ping=self._ask,
             dead=self._silent,
             paused=bool,
-            suspected=lambda: pulses.suspected(replica),
+            suspected=self._suspect,
         )
         self._heartbeat.start()
+
+    @property
+    def reached(self) -> bool:
+        """Whether the other has answered, as far as it was asked."""
+        return bool(self._connections) and not self._heartbeat.suspects
 
     def add(self, leg: Leg, address: str) -> None:
         """Watch one more."""
@@ -127,6 +141,7 @@ class _Pair:
         """Both ends are proven, which is a sign of life."""
         self._connections[connection] = transport
         self._heartbeat.heard()
+        self._pulses.found(self.replica)
 
     def heard(self) -> None:
         """Bytes came."""
@@ -157,6 +172,10 @@ class _Pair:
         for transport in self._connections.values():
             transport.write(ASKS)
 
+    def _suspect(self) -> None:
+        if self._legs:  # else a connection is on its way that is not needed any more
+            self._pulses.suspected(self.replica)
+
     def _silent(self) -> None:
         reason = f"the replica was silent for {2 * self._pulses.interval_s:g} s"
         log.warning("replica silent", replica=self.replica, legs_given_up=len(self._legs))
@@ -167,6 +186,8 @@ class _Pair:
         self._end()
         for transport in connections.values():
             transport.abort()
+        if legs:
+            self._pulses.lost(self.replica)
         for leg in legs:
             leg.give_up(reason)
 
@@ -224,3 +245,7 @@ class PulseConnection:
         """It is gone, or there was none."""
         _ = reason
         self._pair.closed(self)
+
+
+def _nothing(_replica: str) -> None:
+    """Nobody wants to hear of it."""

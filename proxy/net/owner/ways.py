@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from proxy.net.owner.leg import LegClient
     from proxy.net.owner.owners import Owners
     from proxy.net.owner.pulses import Pulses
+    from proxy.net.owner.unreached import UnreachedOwners
     from proxy.net.ports import Clock, Connector, Transport
     from proxy.wire import pulsar_pb2 as pb
 
@@ -32,8 +33,10 @@ class Ways:
         limits: Limits,
         probes: HolderProbes,
         pulses: Pulses,
+        unreached: UnreachedOwners,
     ) -> None:
-        """`dialler` opens connections to other replicas; `probes` and `pulses` as for `ClientLegs`."""
+        """`dialler` opens connections to other replicas; `probes`, `pulses` and `unreached` as for `ClientLegs`."""
+        self._unreached = unreached
         self._probes = probes
         self._pulses = pulses
         self._owners = owners
@@ -59,4 +62,5 @@ class Ways:
         self, client: LegClient, connect: pb.CommandConnect, connector_to: Callable[[Owner], Connector] | None
     ) -> ClientLegs:
         owners, clock, limits = self._owners, self._clock, self._limits
-        return ClientLegs(client, connect, owners, connector_to, clock, limits, self._probes, self._pulses)
+        told = self._probes, self._pulses, self._unreached
+        return ClientLegs(client, connect, owners, connector_to, clock, limits, *told)

@@ -54,6 +54,11 @@ class OwnedSubscription:
         """Whether workers have nothing of it, and the broker has confirmed every ack."""
         return self._subscription.state.idle
 
+    @property
+    def served(self) -> bool:
+        """Whether it has workers."""
+        return bool(self._subscription.subscribers)
+
     def open(self, until: float, send_s: float) -> None:
         """Deliver until then, by monotonic seconds; `send_s` as for `StreamLeases`."""
         self._leases.send_s = send_s

@@ -83,7 +83,7 @@ def draw(seed: int | str, steps: int = 60) -> DeploymentSwarm:
     dice = random.Random(f"deployment/{seed}/swarm")  # noqa: S311 - as above
     how = dice.random()
     orderly, calm = how < ORDERLY_SHARE, how > 1 - CALM_SHARE
-    replicas = 3 if calm else dice.choice((2, 3, 3))
+    replicas = _apart(seed, "pair").choice((2, 3, 3)) if calm else dice.choice((2, 3, 3))
     among = PLANNED if orderly else ONE_AT_A_TIME if calm else PLANNED + FAULTS
     lease_ms = 0 if orderly or calm else _apart(seed, "lease").choice((0, 0, 0, 200, 3_000))
     park_after = 0 if orderly or calm else _apart(seed, "park").choice((0, 0, 1, 2, 3))
@@ -101,7 +101,7 @@ def draw(seed: int | str, steps: int = 60) -> DeploymentSwarm:
         + _orders(seed, orderly=orderly, calm=calm)
         + (TAKE_OUT if park_after else ()),
         fault_weight=dice.choice((0.5, 1.0, 3.0)),
-        workers_max=5 if calm else dice.choice((2, 3, 5)),
+        workers_max=_apart(seed, "few").choice((1, 2, 5)) if calm else dice.choice((2, 3, 5)),
         tempers=_well(seed, orderly=orderly)
         if orderly or calm
         else tuple(_of_kind(_temper(dice), lease_ms, park_after) for _ in range(3)),

@@ -114,11 +114,10 @@ class DeploymentActions:
                 world.start_worker(topic, dice)
         if world.schedule.now_s >= self._fault_ends_s + SETTLES_S:
             self._victim = self._replaceable(dice)
-            if self._victim is not None:
-                name = dice.choice(world.swarm.faults)
-                self._fault_ends_s = world.schedule.now_s
-                self._acts[name](dice)
-                name = f"{name} of {self._victim.name}"
+            name = dice.choice(world.swarm.faults) if self._victim is not None else "replicas_parted"
+            self._fault_ends_s = world.schedule.now_s
+            self._acts[name](dice)
+            name = f"{name} of {'any' if self._victim is None else self._victim.name}"
         for _ in range(WORK_PER_STEP):
             for topic in world.topics.values():
                 topic.publish(world.schedule.now_s)
@@ -250,12 +249,9 @@ class DeploymentActions:
             self._part(replica.process.name, BROKER, dice.choice(LASTS_S))
 
     def _replicas_parted(self, dice: random.Random) -> None:
-        """Both reach the broker. Workers at the one wait for what the other owns, unless there are some elsewhere."""
+        """Both reach the broker. Workers at the one may be the only ones of what the other owns."""
         names = sorted(self._world.replicas)
-        if self._victim is not None:  # of whom it is known that there are
-            names.remove(self._victim.process.name)
-            self._part(self._victim.process.name, dice.choice(names), dice.choice(LASTS_S))
-        elif len(names) > 1:
+        if len(names) > 1:
             one, other = dice.sample(names, 2)
             self._part(one, other, dice.choice(LASTS_S))
 

@@ -8,6 +8,7 @@ from tests.sim.mutant import Mutant
 
 BUNDLES: Final = "proxy/net/owner/bundle_streams.py"
 LEGS: Final = "proxy/net/owner/legs.py"
+REACH: Final = "proxy/groups/reach.py"
 LEADER: Final = "proxy/groups/leader.py"
 LOT: Final = "proxy/net/subscription/parking.py"
 SHARED_ORDERS: Final = "proxy/net/owner/shared_orders.py"
@@ -200,5 +201,33 @@ MUTANTS = (
         "proxy/net/subscription/ack_leases.py",
         "        self._membership.close_each(workers, REASON)\n",
         "",
+    ),
+    _mutant(
+        "what waits for an owner that is not reached is told to no leader",
+        "proxy/net/owner/unreached.py",
+        "        for owner in sorted(self._lost & self._waiting.keys()):\n",
+        "        for owner in sorted(self._lost - self._lost):\n",
+        "tests/net/test_unreached_owners.py",
+    ),
+    _mutant(
+        "a bundle stays with an owner that its workers do not reach",
+        REACH,
+        "        return best if reached_by(best) > reached_by(owner) else None\n",
+        "        return None\n",
+        "tests/groups/test_reach.py",
+    ),
+    _mutant(
+        "a bundle goes where no more workers are served than before",
+        REACH,
+        "        return best if reached_by(best) > reached_by(owner) else None\n",
+        "        return best\n",
+        "tests/groups/test_reach.py",
+    ),
+    _mutant(
+        "a bundle goes before its owner has said whether it has workers",
+        REACH,
+        "            return None\n        served = bundle in serving.said.served\n",
+        "            return asking[0].replica\n        served = bundle in serving.said.served\n",
+        "tests/groups/test_reach.py",
     ),
 )
