@@ -45,9 +45,9 @@ LIBRARY: Final = "proxy.compiled_modules"
 MODULES: Final = {
     "proxy/core": (
         "acknowledgement chunked delivery_log dispatcher dispatcher_tables diversions draining_hashes entry "
-        "hash_ranges histogram key_policy membership outstanding pace parking position_ranges positions reposition "
-        "serving slice_id slots spill spilling sticky_key stream_leases streams_here targets transactional_acks "
-        "transactions unblocking upstream_window waiting worker"
+        "hash_ranges histogram hot_keys key_policy membership outstanding pace parking position_ranges positions "
+        "reposition serving slice_id slots spill spilling sticky_key stream_leases streams_here targets "
+        "transactional_acks transactions unblocking upstream_window waiting worker"
     ),
     "proxy/core/selectors": "auto_split consistent_hashing owner_table sticky_ranges",
     "proxy/wire": "batch batch_reader by_hand client_commands commands frames messages metadata opened_batch varints",

@@ -69,6 +69,9 @@ class GatewayView(Protocol):
     def stuck(self, key: Key, limit: int) -> Steps:
         """Slots that wait, oldest first."""
 
+    def hot_keys(self, key: Key, limit: int) -> Steps:
+        """The keys with the most recent messages, that with the most first."""
+
     def parked(self, key: Key, limit: int) -> Any:
         """What is parked, slot by slot."""
 

@@ -350,6 +350,23 @@ def test_keys_that_wait_are_listed() -> None:
     assert "No key waits." in printed(rig, "stuck", *TARGET)
 
 
+def test_keys_with_the_most_messages_are_listed() -> None:
+    """What clients chose cannot command the terminal."""
+    rig = AdminRig()
+    rig.worker("a", permits=1)
+    for number, key in enumerate(("hot", "hot", "\x1b[2J")):
+        rig.link.deliver((number, single(key)))
+    shown = printed(rig, "hot", *TARGET)
+    first, second = [line.split() for line in shown.splitlines() if " a" in line and " % " in line]
+    assert first[:1] + first[3:7] == ["hot", "66.7", "%", "1", "1"]
+    assert first[-3:] == ["no", "permits", "a"]
+    assert "\x1b" not in shown
+    assert second[0].startswith("\\x1b")
+    rig = AdminRig()
+    rig.worker("a")
+    assert "No message came lately." in printed(rig, "hot", *TARGET)
+
+
 def test_every_output_names_the_gateway_that_answered() -> None:
     """Of JSON on standard error, so that programs can read the rest."""
     rig = stopped_rig()

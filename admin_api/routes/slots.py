@@ -11,7 +11,7 @@ from admin_api.json_response import snapshot_response, steps_response
 from admin_api.names import BODY_BYTES_MAX, SUBSCRIPTION_PATH, Key, MessageKey, NamesRoute
 from admin_api.schemas.parked import ParkedMessage, ParkedSlots
 from admin_api.schemas.problem import Problem
-from admin_api.schemas.slots import Explanation, JoinAsked, Preview, StuckSlots
+from admin_api.schemas.slots import Explanation, HotKeys, JoinAsked, Preview, StuckSlots
 
 if TYPE_CHECKING:
     from typing import Any
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from admin_api.ports import GatewayView
 
 StuckLimit = Annotated[int, Query(ge=1, le=1_000, description="Most slots of the answer.")]
+
+HotLimit = Annotated[int, Query(ge=1, le=100, description="Most keys of the answer.")]
 
 
 def slot_routes(view: GatewayView) -> APIRouter:
@@ -48,6 +50,16 @@ def slot_routes(view: GatewayView) -> APIRouter:
     async def stuck(key: Key, limit: StuckLimit = 100) -> Response:
         """Hash slots with messages that wait, those first that have waited longest: why, and for which worker."""
         return await steps_response(view.stuck(key, limit))
+
+    @router.get(
+        SUBSCRIPTION_PATH + "/hot-keys",
+        responses=errors | {200: {"model": HotKeys}},
+        summary="Which keys have the most messages",
+    )
+    @needs(Role.VIEWER)
+    async def hot_keys(key: Key, limit: HotLimit = 10) -> Response:
+        """The keys with the most messages of the last minute, and what of their hash slots is not acknowledged."""
+        return await steps_response(view.hot_keys(key, limit))
 
     @router.get(
         SUBSCRIPTION_PATH + "/parked", responses=errors | {200: {"model": ParkedSlots}}, summary="Which keys are parked"

@@ -129,6 +129,27 @@ class StuckSlots(BaseModel):
     waiting_messages: int
 
 
+class HotKey(BaseModel):
+    """A key with many messages. What is not acknowledged is that of its hash slot, which other keys may share."""
+
+    key: str = Field(description="At most its first 128 bytes; producer and sequence id for a message without a key.")
+    slot: int
+    messages_per_s: float = Field(description="That came from the broker lately: at least so many, by samples.")
+    share_percent: float = Field(description="Of all messages that came lately.")
+    waiting_messages: int
+    unacked_messages: int = Field(description="At workers, or acknowledged in transactions that are open.")
+    oldest_s: float | None = Field(description="Since the oldest of both came; null if there are none.")
+    state: WaitState
+    worker: str | None = Field(description="Who has messages of the slot, or would get them.")
+
+
+class HotKeys(BaseModel):
+    """The keys with the most messages of the last minute, that with the most first."""
+
+    messages_per_s: float = Field(description="Of all keys.")
+    keys: list[HotKey]
+
+
 class JoinAsked(BaseModel):
     """A worker that might come."""
 

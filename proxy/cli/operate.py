@@ -184,6 +184,26 @@ def stuck(
     )
 
 
+def hot(
+    topic: Topic,
+    subscription: SubscriptionName,
+    limit: Annotated[int, typer.Option(metavar="N", min=1, max=100, help="Most keys shown.")] = 10,
+    as_json: AsJson = False,  # noqa: FBT002
+    watch: Watch = 0,
+    url: Url = LOCAL,
+) -> None:
+    """List the keys with the most recent messages: how many, what is not acknowledged, and since when."""
+    with refusals_told():
+        path = subscription_path(topic, subscription) + "/hot-keys"
+    show(
+        url,
+        lambda client: client.ask("GET", path, query={"limit": limit}),
+        subscription_tables.hot,
+        as_json=as_json,
+        watch_s=watch,
+    )
+
+
 def parked(
     topic: Topic,
     subscription: SubscriptionName,
@@ -258,6 +278,7 @@ READS: tuple[Callable[..., None], ...] = (
     stats,
     explain,
     stuck,
+    hot,
     parked,
     pending,
     producers,

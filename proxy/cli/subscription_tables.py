@@ -228,6 +228,30 @@ def stuck(answer: dict[str, Any]) -> RenderableType:
     return made
 
 
+def hot(answer: dict[str, Any]) -> RenderableType:
+    """Keys with the most messages."""
+    if not answer["keys"]:
+        return Text("No message came lately.")
+    made = table(
+        f"{answer['messages_per_s']:,.1f} messages/s lately",
+        ("key", "#slot", "#messages/s", "#share", "#waiting", "#unacked", "#oldest", "state", "worker"),
+    )
+    for row in answer["keys"]:
+        add(
+            made,
+            row["key"],
+            row["slot"],
+            f"{row['messages_per_s']:,.1f}",
+            f"{row['share_percent']:.1f} %",
+            row["waiting_messages"],
+            row["unacked_messages"],
+            "-" if row["oldest_s"] is None else seconds(row["oldest_s"]),
+            words(row["state"]),
+            row["worker"] or "none",
+        )
+    return made
+
+
 def parked(answer: dict[str, Any]) -> RenderableType:
     """Slots that are parked."""
     if not answer["slots"]:

@@ -28,6 +28,7 @@ from proxy.net.subscription.order_book import LimitsWanted
 from proxy.net.subscription.policy import settings_again
 from proxy.net.subscription.summary import surroundings_of
 from proxy.views.answers import connected_steps, is_of, ring_steps, standing
+from proxy.views.hot_keys import HotKeysPage, hot_keys_steps
 from proxy.views.lookup import AdminLookup
 from proxy.views.parked import ParkedMessage, ParkedSlots, parked_messages, parked_slots
 from proxy.views.subscriptions import lease_of, subscription_statistics_steps, subscriptions_statistics_steps
@@ -149,6 +150,11 @@ class Admin(AdminLookup):
         """Slots that wait, oldest first. Raises `NotFound`."""
         state = self._find(key).state
         return stuck_steps(state.dispatcher, limit, key_of, state.now())
+
+    def hot_keys(self, key: Key, limit: int) -> Steps[HotKeysPage]:
+        """The keys with the most recent messages. Raises `NotFound`."""
+        state = self._find(key).state
+        return hot_keys_steps(state.dispatcher, state.hot_keys, limit, state.now())
 
     def parked(self, key: Key, limit: int) -> ParkedSlots:
         """What is parked, slot by slot. Raises `NotFound`."""

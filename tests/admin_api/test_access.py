@@ -100,6 +100,7 @@ TABLE = [
     Row("GET", SUBSCRIPTION, VIEWER),
     Row("GET", f"{SUBSCRIPTION}/limits", VIEWER),
     Row("GET", f"{SUBSCRIPTION}/stuck", VIEWER),
+    Row("GET", f"{SUBSCRIPTION}/hot-keys", VIEWER),
     Row("GET", "/api/v1/configuration", VIEWER),
     Row("GET", "/api/v1/exclusive-producers", VIEWER),
     Row("GET", "/api/v1/groups", VIEWER),

@@ -9,7 +9,7 @@ import pytest
 from proxy.core.sticky_key import consistent_slot, murmur31
 from proxy.wire import pulsar_pb2 as pb
 from tests.admin_api.rig import CONFIGURATION, SUBSCRIPTION, AdminRig
-from tests.net.subscription_rig_broker import single
+from tests.net.subscription_rig_broker import batch, single
 from tests.net.test_subscription_join import out_of_order
 
 
@@ -307,6 +307,56 @@ def test_slots_that_wait_are_listed_oldest_first_with_their_keys() -> None:
     assert (oldest["key"], oldest["slot"], oldest["state"]) == ("second", slot_of("second"), "no_permits")
     assert (oldest["worker"], oldest["waiting_s"], oldest["waiting_messages"]) == ("a", 30, 1)
     assert [slot["key"] for slot in rig.get("/stuck")["slots"]] == ["second", "third"]
+
+
+def test_keys_with_the_most_messages_are_listed_with_what_is_not_acknowledged_of_them() -> None:
+    """What waits, what workers have, since when, and for whom."""
+    rig = AdminRig()
+    rig.worker("a", permits=2)
+    for number, key in enumerate(("hot", "cold", "hot", "hot")):
+        rig.link.deliver((number, single(key)))
+        rig.clock.advance(1)
+    told = rig.get("/hot-keys")
+    hot, cold = told["keys"]
+    assert (hot["key"], hot["slot"], cold["key"]) == ("hot", slot_of("hot"), "cold")
+    assert (hot["unacked_messages"], hot["waiting_messages"], hot["state"], hot["worker"]) == (1, 2, "no_permits", "a")
+    assert (cold["unacked_messages"], cold["waiting_messages"], cold["state"]) == (1, 0, "flowing")
+    assert (hot["oldest_s"], cold["oldest_s"]) == (4, 3)
+    assert hot["messages_per_s"] == pytest.approx(3 * cold["messages_per_s"], rel=0.05)
+    assert told["messages_per_s"] == pytest.approx(1, rel=0.05)
+    assert hot["share_percent"] == pytest.approx(75, rel=0.05)
+    assert [row["key"] for row in rig.get("/hot-keys", limit=1)["keys"]] == ["hot"]
+    assert rig.ask("GET", f"{SUBSCRIPTION}/hot-keys?limit=101").status_code == 400
+
+
+def test_an_entry_that_a_broker_sends_again_makes_no_key_hot() -> None:
+    """It was counted when it came first."""
+    rig = AdminRig()
+    rig.worker("a", permits=0)
+    for _ in range(50):
+        rig.link.deliver((0, single("again")))
+        rig.clock.advance(0.1)
+    for number in range(1, 3):
+        rig.link.deliver((number, single("other")))
+    assert [row["key"] for row in rig.get("/hot-keys")["keys"]] == ["other", "again"]
+
+
+def test_keys_of_batches_are_counted_message_by_message() -> None:
+    """Of a batch of many keys, not its first one's alone."""
+    rig = AdminRig()
+    rig.worker("a", permits=1_000)
+    rig.link.deliver((0, batch([(key, b"") for key in "xyyz"])), (1, batch([("y", b"")] * 2)))
+    told = {row["key"]: row["share_percent"] for row in rig.get("/hot-keys")["keys"]}
+    assert told == pytest.approx({"x": 100 / 6, "y": 400 / 6, "z": 100 / 6})
+
+
+def test_a_key_is_shown_as_text_and_shortened() -> None:
+    """Whatever bytes a client chose; of a message without a key what the broker hashes."""
+    rig = AdminRig()
+    rig.worker("a", permits=1_000)
+    rig.link.deliver((0, single("k" * 1_000)), (1, single(None)))
+    shown = {row["key"] for row in rig.get("/hot-keys")["keys"]}
+    assert shown == {"k" * 128 + "…", "shop-7"}
 
 
 def test_a_worker_that_stopped_is_named_by_all_who_tell_of_it() -> None:

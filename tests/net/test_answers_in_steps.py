@@ -24,6 +24,7 @@ ASKED: dict[str, Ask] = {
     "subscription": lambda admin: admin.subscription(KEY),
     "worker": lambda admin: admin.worker(KEY, "w0"),
     "stuck": lambda admin: admin.stuck(KEY, 10),
+    "hot keys": lambda admin: admin.hot_keys(KEY, 10),
     "ring": lambda admin: admin.ring(KEY),
     "join": lambda admin: admin.preview_join(KEY, "new", []),
     "leave": lambda admin: admin.preview_leave(KEY, ["w0", "w1"]),

@@ -46,6 +46,8 @@ class Mixed(NamedTuple):
     """Which messages are to be delivered, ascending: not those that compaction has removed. None means all."""
     opened: OpenedBatch
     """To cut it."""
+    keys: list[bytes]
+    """Of each message; not kept."""
 
 
 Slots: TypeAlias = "Mixed | int | None"
@@ -183,7 +185,7 @@ class BatchSlots:
             return None
         if wanted is None and len(several) == 1:
             return slots[0]
-        return Mixed(slots, wanted, OpenedBatch(metadata, payload_start, payload, reader))
+        return Mixed(slots, wanted, OpenedBatch(metadata, payload_start, payload, reader), reader.keys)
 
     def in_turns(
         self, metadata: MessageMetadata, tail: bytes, payload_start: int, key: bytes, slot: int, count: int, entry: int

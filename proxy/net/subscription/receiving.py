@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from proxy.core.entry import Chunk, Part, bits_to_indexes, mixed_batch
+from proxy.core.hot_keys import HotKeys, Sampling
 from proxy.core.sticky_key import murmur31
 from proxy.net.subscription.acks import bits_of
 from proxy.net.subscription.batch_slots import BATCH_MESSAGES_MAX, BatchSlots, Mixed
@@ -51,14 +52,17 @@ class Receiving:
         "_counters",
         "_digest",
         "_dispatcher",
+        "_hot",
         "_slots_at_once",
         "_inline_bytes",
+        "_look_at",
         "_now",
         "_queued",
         "_receive",
         "_run_bytes",
         "_run_messages",
         "_run_now",
+        "_sampling",
         "_slot_of",
         "_slots",
         "_spend",
@@ -87,8 +91,9 @@ class Receiving:
         slots: HashRange | None = None,
         digest: Callable[[bytes], int] | None = None,
         tracer: DeliveryTracer | None = None,
+        hot_keys: HotKeys | None = None,
     ) -> None:
-        """`digest` is of a `DeliveryRecorder`, for `recorded`; `tracer` is for `traced`.
+        """`digest` is of a `DeliveryRecorder`, for `recorded`; `tracer` is for `traced`; `hot_keys` counts keys.
 
         `taken` and `failed` are as for `ReceiveQueue`.
 
@@ -107,6 +112,10 @@ class Receiving:
         self._slots = slots
         self._digest = digest
         self._tracer = tracer
+        self._hot = HotKeys() if hot_keys is None else hot_keys
+        self._sampling = Sampling()
+        self._look_at = self._sampling.left
+        """When so many messages came in this run, one is looked at."""
         self._receive = dispatcher.receive
         limits = openings.limits
         self._spend = openings.spend
@@ -130,7 +139,7 @@ class Receiving:
         self.extras = NO_EXTRAS
         """What the broker's frames carry that we do not look at: the same for every entry of a subscription."""
 
-    def message(self, head: MessageHead) -> None:
+    def message(self, head: MessageHead) -> None:  # noqa: C901, PLR0912 - a call for each message would cost more
         """One entry."""
         if self._queued:
             self._arrive_behind(head)
@@ -140,17 +149,19 @@ class Receiving:
         now = self._run_now
         if not now:
             now = self._run_now = self._now()
+        self._run_bytes += len(tail)
         if PAYS and not ack_set and (plain := plain_key(tail)) is not None:
             self.last_position, self.last_key = position, plain
             self._run_messages += 1
-            self._run_bytes += len(tail)
-            self._receive(position, self._slot_of(murmur31(plain)), 1, tail, redeliveries, now)
+            slot = self._slot_of(murmur31(plain))
+            if self._run_messages >= self._look_at:
+                self._look(slot, slot, 1, now)
+            self._receive(position, slot, 1, tail, redeliveries, now)
             return
         try:
             metadata, key, payload_start = peek_key(tail)
         except WireError as error:
             self._run_messages += 1
-            self._run_bytes += len(tail)
             self._unreadable(position, redeliveries, tail, error, now, now)
             return
         count = metadata.num_messages_in_batch
@@ -158,13 +169,13 @@ class Receiving:
         if count <= 1 and not metadata.num_chunks_from_msg and not ack_set:
             self.last_position, self.last_key = position, key
             self._run_messages += 1
-            self._run_bytes += len(tail)
+            if self._run_messages >= self._look_at:
+                self._look(slot, slot, 1, now)
             self._receive(position, slot, 1, tail, redeliveries, now)
             return
         count = max(count, 1)
         messages = _permits(ack_set) if ack_set else count
         self._run_messages += messages
-        self._run_bytes += len(tail)
         if metadata.num_chunks_from_msg > 1:
             self.last_position, self.last_key = position, key
             self._chunk(metadata, position, slot, redeliveries, tail, now, now)
@@ -180,6 +191,11 @@ class Receiving:
             self.queue.add(head, now, messages)
             return
         self.last_position, self.last_key = position, key
+        if isinstance(slots, int) and not ack_set:
+            if self._run_messages >= self._look_at:
+                self._look(slots, slot, count, now)
+            self._receive(position, slots, count, tail, redeliveries, now)
+            return
         self._several(slots, position, slot, count, redeliveries, ack_set, tail, now, now)
 
     def recorded(self, head: MessageHead) -> None:
@@ -197,6 +213,19 @@ class Receiving:
             self.message(head)
         else:
             self.recorded(head)
+
+    def _look(self, slots: Slots, slot: int, count: int, now: float) -> None:
+        """Some of the entry's messages are looked at, unless it was here before: brokers send entries again."""
+        points = self._sampling.points(count, self._look_at - self._run_messages, now)
+        self._look_at = self._run_messages + self._sampling.left
+        if self.last_position in self._dispatcher.outstanding.entries:
+            return
+        if isinstance(slots, Mixed):
+            for index, messages in points:
+                self._hot.add(slots.keys[index], slots.slots[index], messages, now)
+            return
+        messages = sum([each for _, each in points])
+        self._hot.add(self.last_key, slot if slots is None else slots, messages, now)
 
     def _record(self) -> None:
         """Of the entry that was taken last."""
@@ -218,6 +247,7 @@ class Receiving:
         self._run_now = 0.0
         if self._run_messages:
             self._window.received(self._run_messages, self._run_bytes)
+            self._look_at -= self._run_messages
             self._run_messages = self._run_bytes = 0
 
     # ---- what waits to be opened ------------------------------------------------------------------------------
@@ -290,6 +320,8 @@ class Receiving:
         if chunk:
             self._chunk(metadata, position, slot, redeliveries, tail, arrived_at, now)
         elif count == 1 and not ack_set:
+            if self._run_messages >= self._look_at:
+                self._look(slot, slot, 1, now)
             self._dispatcher.receive_part(Part(position, slot, 1, tail, redeliveries, arrived_at), now)
         else:
             self._several(slots, position, slot, count, redeliveries, ack_set, tail, arrived_at, now)
@@ -315,6 +347,8 @@ class Receiving:
         now: float,
     ) -> None:
         """An entry of several messages, or partly acknowledged."""
+        if self._run_messages >= self._look_at:
+            self._look(slots, slot, count, now)
         if slots is None:
             # Whole, also what an earlier life acknowledged of it: see `entry.forget_acked`.
             part = Part(position, slot, min(count, BATCH_MESSAGES_MAX), tail, redeliveries, arrived_at)
@@ -325,8 +359,6 @@ class Receiving:
         elif isinstance(slots, Mixed):
             self._counters.mixed_batches += 1
             self._mixed(slots, slots.wanted, position, redeliveries, tail, arrived_at, now)
-        elif arrived_at == now:
-            self._receive(position, slots, count, tail, redeliveries, now)
         else:
             self._dispatcher.receive_part(Part(position, slots, count, tail, redeliveries, arrived_at), now)
 
@@ -354,6 +386,8 @@ class Receiving:
         arrived_at: float,
         now: float,
     ) -> None:
+        if self._run_messages >= self._look_at:
+            self._look(slot, slot, 1, now)
         part = Part(position, slot, 1, tail, redeliveries, arrived_at)
         part.chunk = Chunk(metadata.uuid, metadata.chunk_id, metadata.num_chunks_from_msg)
         self._dispatcher.receive_part(part, now)

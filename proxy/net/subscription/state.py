@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
 from proxy.core import policy_change
 from proxy.core.dispatcher import Dispatcher, HandOver, OrderingMode
+from proxy.core.hot_keys import HotKeys
 from proxy.errors import ClientError, UpstreamUnavailable
 from proxy.net.events import RecorderAndTracer
 from proxy.net.subscription.acks import UpstreamAcks
@@ -114,9 +115,11 @@ class SubscriptionState:
             self.policy = replace(self.policy, mode=orders.mode)
         self.counters = Counters()
         selector = self.policy.new_selector(self.settings, streamed=streamed)
-        interval_s = self.settings.key_shared_unblocking_interval_ms / 1_000
         self.dispatcher = Dispatcher(
-            selector, self.policy.mode, unblocking_interval_s=interval_s, key_policy=self.settings.key_policy()
+            selector,
+            self.policy.mode,
+            unblocking_interval_s=self.settings.key_shared_unblocking_interval_ms / 1_000,
+            key_policy=self.settings.key_policy(),
         )
         self._set_ack_lease()
         if orders.paused:
@@ -150,6 +153,7 @@ class SubscriptionState:
         self.contents = BatchContents(
             self.dispatcher.outstanding, self.settings.subscription_memory_bytes, self.settings.batch_peek_max_bytes
         )
+        self.hot_keys = HotKeys()
         self.hand_overs: deque[HandOver] = deque(maxlen=HAND_OVERS_KEPT)
         self.hand_over_count = 0
         self.request = ""

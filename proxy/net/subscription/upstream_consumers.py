@@ -102,6 +102,7 @@ class UpstreamConsumer:
             slots,
             digest,
             state.tracer,
+            state.hot_keys,
         )
         self.message = self.receiving.message if digest is None else self.receiving.recorded
         if state.tracer is not None:
