@@ -35,6 +35,7 @@ from integration.bench import (
     scrape,
     sockets,
     statistics_calls,
+    stuck_key,
     tracing_inside,
     waiters,
 )
@@ -60,6 +61,7 @@ SERVED: Final[dict[str, Callable[[Stage], list[Row]]]] = {
     "groups": groups.measure,
     **owners.SECTIONS,
     "rolling-restart": rolling_restart.measure,
+    "stuck-key": stuck_key.measure,
     "bystander": bystander.measure,
 }
 """Sections that need a broker and a gateway, in the table's order."""

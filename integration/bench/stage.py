@@ -53,6 +53,8 @@ class Sizes:
     waiting_producers: int = 10_000
     promotions: int = 1_000
     between_restarts_s: float = 8.0
+    stuck_key_messages: int = 300_000
+    """Ten minutes of 500 a second."""
     owner_messages: int = 100_000
     owner_batched_messages: int = 500_000
     idle_subscriptions: tuple[int, ...] = (10, 1_000, 10_000)
@@ -80,6 +82,7 @@ QUICK: Final = Sizes(
     waiting_producers=300,
     promotions=30,
     between_restarts_s=2.0,
+    stuck_key_messages=5_000,
     owner_messages=2_000,
     owner_batched_messages=10_000,
     idle_subscriptions=(6, 60),

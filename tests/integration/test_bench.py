@@ -114,13 +114,20 @@ def test_a_quick_run_fills_every_row_of_the_table(tmp_path: Path) -> None:
     rows = json.loads(result.read_text())["rows"]
     assert {row["section"].split()[0] for row in rows} == {
         "drain", "mixed", "latency", "hand-over", "journal", "relay", "statistics", "scrape", "websockets", "waiters",
-        "groups", "owners", "rolling-restart", "bystander", "inside",
+        "groups", "owners", "rolling-restart", "stuck-key", "bystander", "inside",
     }  # fmt: skip
     for row in rows:
         assert row["gateway"] is not None, row
         assert row["gateway"]["low"] <= row["gateway"]["median"] <= row["gateway"]["high"]
         # Statistics take less than a tick of the clock.
-        with_itself = row["section"].split()[0] in {"statistics", "scrape", "journal", "bystander", "owners"}
+        with_itself = row["section"].split()[0] in {
+            "statistics",
+            "scrape",
+            "journal",
+            "bystander",
+            "owners",
+            "stuck-key",
+        }
         if row["compared"] and not with_itself:
             assert row["direct"]["median"] > 0, row
         assert row["measured"] in done.stdout
