@@ -13,7 +13,7 @@ import pytest
 import typer.main
 
 from proxy.cli.main import app
-from tests.docs_commands import BLOCK, DOCUMENTS, ROOT, Shown, mentioned, shown
+from tests.docs_commands import BLOCK, DOCUMENTS, ELSEWHERE, PROGRAMS, ROOT, Shown, elsewhere, mentioned, shown
 
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
@@ -95,3 +95,20 @@ def test_every_document_is_on_the_site() -> None:
     """In its navigation, or its build fails (`tests/test_site.py`)."""
     shown_there = set(re.findall(r"^ +- (?:\w+: )?(\S+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE))
     assert {document.name for document in ROOT.glob("docs/*.md")} <= shown_there
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_each_shown_command_is_run_by_a_test(document: Path) -> None:
+    """By the one that runs what documents show, or by one that is named."""
+    for command in shown(document):
+        _, words = command.parts
+        run = elsewhere(command) or words[0].rpartition("/")[2] in PROGRAMS
+        assert run, f"{command}: no test runs this; add it to ELSEWHERE with the test that does"
+
+
+@pytest.mark.parametrize(("pattern", "where"), ELSEWHERE.items())
+def test_what_is_run_elsewhere_is_shown_and_is_there(pattern: str, where: str) -> None:
+    """No row is superfluous, and none leads nowhere."""
+    assert (ROOT / where).exists()
+    commands = [command.line.replace(".venv/bin/", "") for document in DOCUMENTS for command in shown(document)]
+    assert any(re.match(pattern, line) for line in commands)

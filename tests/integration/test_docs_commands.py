@@ -26,7 +26,9 @@ from integration.helm_tool import ensure_helm, run_helm
 from integration.ports import LOOPBACK, free_ports
 from integration.processes import OwnedProcess
 from integration.standalone import PulsarStandalone
-from tests.docs_commands import DOCUMENTS, ROOT, Shown, shown
+from proxy.cli.admin_client import AdminClient, subscription_path
+from tests.docs_commands import PROGRAMS, ROOT, Shown, documents, elsewhere, shown
+from tests.integration.clients import available
 from tests.integration.conditions import eventually
 from tests.integration.raw_client import RawClient
 from tests.net.producer_rig import want
@@ -34,51 +36,20 @@ from tests.net.producer_rig import want
 KEYLINE = str(Path(sys.executable).with_name("keyline"))
 WORKERS = ("worker-4", "worker-5")
 COMMAND_S_MAX = 120
-ELSEWHERE = {
-    r"make test\b": ".ci/run",
-    r"make (demo|report)\b": "tests/integration/test_demo.py",
-    r"make (lint|types|fmt|parts)\b": "Makefile",
-    r"make pulsar(-stop)?\b": "tests/integration/test_launcher.py",
-    r"head -c 32 |export KEYLINE_GROUPS_ENABLED=|.*KEYLINE_REPLICA_LISTEN=": "tests/integration/test_owners.py",
-    r"make site\b": "tests/test_site.py",
-    r"docker network\b": "tests/integration/test_image.py",
-    r"make image\b": "tests/integration/test_image.py",
-    r"docker build\b": "tests/integration/test_image.py",
-    r"docker run\b": "tests/integration/test_image.py",
-    r"kubectl\b": "tests/helm/test_notes.py",
-    r"helm test\b": "tests/helm/test_smoke.py",
-    r"keyline report\b": "tests/integration/test_journal.py",
-    r"keyline export-metrics\b": "tests/integration/test_export_metrics.py",
-    r"(python -m zipfile|spark-submit)\b": "tests/reports/test_cluster.py",
-    r"python -c .*pyarrow": "tests/journal",
-    r"curl -X POST .*/configuration/reload": "tests/test_reload.py",
-    r"cp /opt/keyline/|systemctl\b": "tests/test_service.py",
-    r"docker compose\b": "tests/integration/test_compose.py",
-    r"python -m venv\b|KEYLINE_COMPILE=1 pip wheel\b": "tests/test_wheel.py",
-}
-"""Commands that a test of their own runs, or that need more than this one has."""
 WITHIN = {"http://gateway:8750": "{gateway}", "http://127.0.0.1:8750": "{gateway}"}
 
 pytestmark = [pytest.mark.slow, pytest.mark.broker]
 
 
-def documents() -> list[str]:
-    """Those with commands that are run here."""
-    return [str(path.relative_to(ROOT)) for path in DOCUMENTS if any(not elsewhere(one) for one in shown(path))]
-
-
-def elsewhere(command: Shown) -> bool:
-    """Whether a test of its own runs it."""
-    line = command.line.replace(".venv/bin/", "")
-    return any(re.match(pattern, line) for pattern in ELSEWHERE)
-
-
 class Place:
     """Where the commands of one document run."""
 
-    def __init__(self, broker: PulsarStandalone, gateway: KeylineGateway, directory: Path) -> None:
+    def __init__(
+        self, broker: PulsarStandalone, gateway: KeylineGateway, workers: list[pulsar.Consumer], directory: Path
+    ) -> None:
         self.broker = broker
         self.gateway = gateway
+        self.workers = workers
         self.directory = directory
         self.environment: dict[str, str] = {}
 
@@ -87,11 +58,8 @@ class Place:
         line = command.line
         for shown_address, ours in WITHIN.items():
             line = line.replace(shown_address, ours.format(gateway=self.gateway.admin_url))
-        words = Shown(command.document, line).words
-        while words and re.fullmatch(r"[A-Z_]+=.*", words[0]):
-            variable, _, value = words.pop(0).partition("=")
-            self.environment[variable] = value
-        name = words[0].rpartition("/")[2]
+        variables, words = Shown(command.document, line).parts
+        self.environment |= variables
         runners = {
             "keyline": self._keyline,
             "export": self._export,
@@ -99,8 +67,8 @@ class Place:
             "helm": self._helm,
             "curl": self._curl,
         }
-        assert name in runners, f"{command}: nobody runs this; add it to ELSEWHERE with the test that does"
-        runners[name](words[1:])
+        assert runners.keys() == PROGRAMS
+        runners[words[0].rpartition("/")[2]](words[1:])
 
     def _export(self, words: list[str]) -> None:
         name, value = words[0].split("=", 1)
@@ -110,6 +78,8 @@ class Place:
         if words[0] == "serve":
             self._serve(words)
             return
+        if words[0] in {"redrive", "drop"}:
+            self._park(words[1], words[2], words[words.index("--key") + 1])
         environment = {**os.environ, **self.environment, "KEYLINE_ADMIN_URL": self.gateway.admin_url}
         said: list[str] = []
 
@@ -131,6 +101,20 @@ class Place:
             eventually(done, f"keyline {' '.join(words)}", 20)
         except AssertionError as error:
             raise AssertionError(f"{error}: {said[0]}") from None
+
+    def _park(self, topic: str, subscription: str, key: str) -> None:
+        """Its worker refuses the key's message until it is parked, as `park_after` has it."""
+        path = f"{subscription_path(topic, subscription)}/parked/messages"
+        admin = AdminClient(self.gateway.admin_url)
+
+        def refused() -> bool:
+            for worker in self.workers:
+                for message in available(worker):
+                    if message.partition_key() == key:
+                        worker.negative_acknowledge(message)
+            return bool(admin.ask("GET", path, query={"key": key}))
+
+        eventually(refused, f"key {key} is parked")
 
     def _serve(self, words: list[str]) -> None:
         """Start it beside the other, look whether it serves, and stop it."""
@@ -194,6 +178,8 @@ def place(document: Path, pulsar_current: PulsarStandalone, tmp_path: Path) -> I
     settings = of_replicas(tmp_path) if document.name in {"groups.md", "streams.md"} else {}
     if document.name == "streams.md":
         settings["groups_mode"] = "streams"
+    if document.name == "key-policies.md":
+        settings["park_after"] = "1"
     broker = pulsar_current
     with broker.admin() as http:
         http.put("/admin/v2/persistent/public/default/invoices/partitions", json=2)
@@ -204,7 +190,13 @@ def place(document: Path, pulsar_current: PulsarStandalone, tmp_path: Path) -> I
         client = pulsar.Client(gateway.service_url, logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Warn))
         stack.callback(client.close)
         workers = [
-            client.subscribe("orders", "billing", consumer_type=pulsar.ConsumerType.KeyShared, consumer_name=name)
+            client.subscribe(
+                "orders",
+                "billing",
+                consumer_type=pulsar.ConsumerType.KeyShared,
+                consumer_name=name,
+                negative_ack_redelivery_delay_ms=50,
+            )
             for name in WORKERS
         ]
         producer = client.create_producer("orders")
@@ -213,7 +205,7 @@ def place(document: Path, pulsar_current: PulsarStandalone, tmp_path: Path) -> I
         producer.close()
         owner = stack.enter_context(RawClient(gateway.service_url))
         owner.locate("persistent://public/default/orders").send(want(1, topic="persistent://public/default/orders"))
-        yield Place(broker, gateway, tmp_path)
+        yield Place(broker, gateway, workers, tmp_path)
         for worker in workers:
             worker.close()
 
@@ -256,14 +248,6 @@ def test_the_first_program_works(pulsar_current: PulsarStandalone, tmp_path: Pat
         )
     assert done.returncode == 0, done.stderr
     assert "customer-19 order 99" in done.stdout
-
-
-@pytest.mark.parametrize(("pattern", "where"), ELSEWHERE.items())
-def test_what_is_run_elsewhere_is_shown_and_is_there(pattern: str, where: str) -> None:
-    """No row that nobody needs, and none that leads nowhere."""
-    assert (ROOT / where).exists()
-    commands = [command.line.replace(".venv/bin/", "") for document in DOCUMENTS for command in shown(document)]
-    assert any(re.match(pattern, line) for line in commands)
 
 
 def test_documents_have_commands() -> None:
