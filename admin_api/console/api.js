@@ -83,6 +83,7 @@ const listed = async (path, name, after) => {
 /** Without their workers, which are counted. */
 export const subscriptions = (after, limit) => page("/subscriptions", after, limit, [["workers", false]]);
 export const subscription = (chosen) => ask("GET", below(chosen));
+export const hotKeys = (chosen) => ask("GET", below(chosen, "/hot-keys"));
 export const ring = (chosen) => ask("GET", below(chosen, "/ring"));
 
 export const elections = (after) => listed("/exclusive-producers", "elections", after);

@@ -8,6 +8,7 @@ import { EventStream } from "./stream.js";
 import { Feed } from "./feed.js";
 import { Groups } from "./groups.js";
 import { Head } from "./head.js";
+import { HotKeys } from "./hot_keys.js";
 import { KeySearch } from "./key_search.js";
 import { Model } from "./model.js";
 import { Home, showFirst } from "./home.js";
@@ -41,6 +42,7 @@ new Head(model);
 /** Views beside that of subscriptions, by their names in the address. */
 const views = { producers: new Producers(model), groups: new Groups(model) };
 new Banner(model, () => (model.away ?? model).age());
+new HotKeys(model, (slot) => search.ask({ by: "slot", value: String(slot) }));
 new WorkersTable(model, colours, new Dialogs(model, () => reader.now()));
 
 // If this request fails, all others fail too and show the reason.

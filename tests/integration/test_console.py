@@ -273,6 +273,12 @@ def test_names_that_are_markup_are_shown_as_they_are(
     answer = console.search(MARKUP)
     expect(answer.locator(".verdict .name")).to_have_text(MARKUP)
     expect(answer).to_contain_text(f"Held by{MARKUP}")
+    hot = console.page.get_by_role("table", name="Hot keys").get_by_role("row").filter(has_text=MARKUP)
+    expect(hot.locator("[data-label=Unacked]")).to_have_text("1")
+    expect(hot.locator("[data-label=Worker]")).to_have_text(MARKUP)
+    console.search("another")
+    hot.get_by_role("button", name=MARKUP).click()
+    expect(answer).to_contain_text(f"Held by{MARKUP}")
     console.button(f"Evict {MARKUP}").click()
     expect(console.dialog.get_by_role("heading").first).to_have_text(f"Evict {MARKUP}?")
     assert console.page.locator("img").count() == 0

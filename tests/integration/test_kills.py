@@ -14,22 +14,32 @@ from pathlib import Path
 import httpx
 import pytest
 
-from integration.artifacts import PULSAR_VERSIONS
+from integration.artifacts import DEFAULT_VERSION, PULSAR_VERSIONS
 from integration.gateway import KeylineGateway
 from integration.load.audit import AuditResult
 from integration.load.lives import Cause
-from integration.load.options import Batching
+from integration.load.options import SUBSCRIPTION, Batching
 from integration.load.run import LoadRun
 from integration.standalone import PulsarStandalone
 from tests.integration.conditions import eventually
 from tests.integration.conftest import StartGateway, explain
 from tests.integration.exclusive_rig import Scene
+from tests.integration.redriver import Redriver
 
 MESSAGES = 24_000
 KEYS = 1_000
 KILLS = 3
 WORKERS = ("w1", "w2", "w3")
 RECEIVER_QUEUE_SIZE = 200
+PARKED_MESSAGES = 2_000
+PARKED_KEYS = 40
+SHARED_AND_PARKED = {
+    "key_window": "1",
+    "key_share_percent": "1",
+    "park_after": "1",
+    "look_ahead_messages_per_worker": "100",
+}
+"""A share of three messages for a key."""
 BROKER_ACKS_LOST_NS = 60_000_000_000
 """A killed broker forgets acknowledgements it has not written yet; it writes them about once a second."""
 REVIVED_S_MAX = 180.0
@@ -197,3 +207,37 @@ def test_everything_is_killed_at_once(
         eventually(lambda: status_of("GET", statistics) == 200, "the broker to serve the topic", REVIVED_S_MAX)
         run.start_workers("w1", receiver_queue_size=RECEIVER_QUEUE_SIZE, ack_delay_ms=5)
         check(run.finish(), OF_THE_GATEWAY | OF_A_WORKER, gateway)
+
+
+@pytest.mark.parametrize("mortal_broker", [DEFAULT_VERSION], indirect=True)
+def test_shares_parked_keys_and_refusals_meet_under_kills(
+    mortal_broker: PulsarStandalone, start_gateway: StartGateway, new_topic: Callable[[str], str], tmp_path: Path
+) -> None:
+    """Each negative ack parks its key, which an operator redrives, while the look-ahead is too small for what waits.
+
+    Nothing is lost, first deliveries are in order, and a key is at one worker. What the broker forgot of the parking
+    topic may come twice, and behind newer messages: see docs/key-policies.md.
+    """
+    gateway = start_gateway(mortal_broker, **SHARED_AND_PARKED)
+    topic = new_topic("shared-and-parked")
+    redriver = Redriver(gateway, topic, SUBSCRIPTION)
+    with LoadRun(tmp_path, gateway.service_url, topic) as run, redriver.at_work():
+        run.start_workers(*WORKERS, receiver_queue_size=20, ack_delay_ms=5, nack_fraction=0.05, nack_delay_ms=50)
+        run.produce(count=PARKED_MESSAGES, keys=PARKED_KEYS)
+        run.wait_acknowledged(PARKED_MESSAGES // 4)
+        run.interruption(Cause.GATEWAY_KILLED)
+        gateway.kill()
+        gateway.start()
+        run.wait_acknowledged(PARKED_MESSAGES // 2)
+        with run.paused(Cause.BROKER_KILLED):
+            mortal_broker.kill()
+            revive(mortal_broker)
+        result = run.finish()
+    told = explain(result, gateway)
+    assert result.connections_lost == 0, told
+    assert result.delivered == result.acknowledged == PARKED_MESSAGES, told
+    assert (result.missing, result.invented, result.garbled) == ((), (), 0), told
+    assert (result.order_violations, result.holder_violations) == ((), ()), told
+    assert result.duplicates_by_cause[Cause.NEGATIVE_ACK] > PARKED_MESSAGES * 0.03, told
+    assert redriver.redriven > PARKED_KEYS, told
+    assert redriver.fetched_entries, told
