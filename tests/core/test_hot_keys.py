@@ -117,6 +117,9 @@ def test_a_rate_is_never_more_than_the_key_can_have() -> None:
     stream = Stream()
     stream.take([b"%d" % number for number in range(10_000)], 100)
     assert max(stream.rates().values()) < 0.1
+    stream.now += HALF_LIFE_S
+    stream.take([b"last"], 100)
+    assert min(stream.rates().values()) >= 0
 
 
 def test_an_entry_that_could_not_be_looked_at_in_time_stands_for_those_before_it() -> None:
