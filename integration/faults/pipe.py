@@ -66,6 +66,8 @@ class Pipe:
         self._border = FrameBorder()
         self._truncate_after: int | None = None
         self._closed = False
+        self._forgotten = False
+        self.forwarded_bytes = 0
 
     async def read(self) -> None:
         """Take from the source until it ends.
@@ -74,7 +76,7 @@ class Pipe:
             OSError: the connection broke.
         """
         while True:
-            data = await self._loop.sock_recv(self.source, PIECE_BYTES)
+            data = await self._receive()
             conditions = self._lane.conditions
             delay_ms = conditions.delay_ms + self._chance.uniform(0, conditions.jitter_ms)
             self._due = max(self._due, self._loop.time() + delay_ms / 1_000)
@@ -111,9 +113,23 @@ class Pipe:
             self._closed = True
             _quietly(lambda: self.sink.shutdown(socket.SHUT_WR))
 
+    def forget(self) -> None:
+        """Move nothing any more, and tell the sink of no end of the source."""
+        self._forgotten = True
+        self._lane = Lane()
+        self._lane.change(Conditions(stalled=True))
+
     def truncate(self, after_bytes: int) -> None:
         """Let so many bytes pass, and more until a frame has begun and not ended; then break."""
         self._truncate_after = after_bytes
+
+    async def _receive(self) -> bytes:
+        try:
+            return await self._loop.sock_recv(self.source, PIECE_BYTES)
+        except OSError:
+            if not self._forgotten:
+                raise
+            return b""
 
     async def _forward(self, data: bytes) -> None:
         if self._closed:
@@ -136,6 +152,7 @@ class Pipe:
             if not self._closed:  # else it was half-closed meanwhile
                 raise
         self._lane.forwarded_bytes += len(data)
+        self.forwarded_bytes += len(data)
 
 
 def _quietly(call: Callable[[], object]) -> None:

@@ -99,6 +99,13 @@ class FaultProxy(Lifetime):
         """
         return self._call(lambda: self._each_pipe(direction, lambda pipe: pipe.truncate(after_bytes)))
 
+    def forget(self, carried_bytes: int) -> int:
+        """Let connections that have carried so much to their clients carry nothing more, and tell neither end, ever.
+
+        As a firewall that has lost their entries. New ones may come. Returns how many were forgotten.
+        """
+        return self._call(lambda: self._forget(carried_bytes))
+
     def refuse(self) -> None:
         """Listen no more: the kernel refuses new connections; those that stand go on."""
         self._run(self._stop_accepting())
@@ -144,6 +151,14 @@ class FaultProxy(Lifetime):
         for connection in standing:
             act(connection.pipes[direction])
         return len(standing)
+
+    def _forget(self, carried_bytes: int) -> int:
+        standing = [connection for connection in self._connections.values() if connection is not None]
+        chosen = [each for each in standing if each.pipes[Direction.TO_CLIENT].forwarded_bytes >= carried_bytes]
+        for connection in chosen:
+            for pipe in connection.pipes.values():
+                pipe.forget()
+        return len(chosen)
 
     async def _cut(self) -> int:
         tasks = list(self._connections)

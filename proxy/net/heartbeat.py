@@ -17,8 +17,8 @@ LOOKS_PER_INTERVAL: Final = 3
 class Heartbeat:
     """Pings a silent peer, and reports one that does not answer, and a dead one. The owner tells it that bytes came."""
 
-    __slots__ = ("_clock", "_dead", "_interval_s", "_keep_alive", "_look_every_s", "_paused", "_ping", "_suspected",
-                 "_timer")  # fmt: skip
+    __slots__ = ("_clock", "_dead", "_interval_s", "_keep_alive", "_lately", "_look_every_s", "_paused", "_ping",
+                 "_suspected", "_timer")  # fmt: skip
 
     def __init__(
         self,
@@ -43,6 +43,7 @@ class Heartbeat:
         self._look_every_s = interval_s / LOOKS_PER_INTERVAL
         self._keep_alive = KeepAlive(interval_s, clock.now(), look_every_s=self._look_every_s)
         self._timer: Timer | None = None
+        self._lately = False
 
     def start(self) -> None:
         """Begin to look."""
@@ -59,7 +60,12 @@ class Heartbeat:
 
     def heard(self) -> None:
         """Bytes came."""
-        self._keep_alive.heard = True
+        self._keep_alive.heard = self._lately = True
+
+    def take_heard(self) -> bool:
+        """Whether bytes came since this was asked last."""
+        heard, self._lately = self._lately, False
+        return heard
 
     @property
     def suspects(self) -> bool:

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 
 BUNDLES = 64
 PULSE_S = 2.5
+PEER = "192.0.2.7:50000"
 CLOSED_BY_OWNER = 2**64 - 1
 
 
@@ -124,7 +125,7 @@ class Rig(SessionRig):
         _ = transport
         way = self.connector_to if self.relays else None
         told = self.probes, self.pulses, self.unreached
-        return ClientLegs(client, connect, self.owners, way, self.clock, self.limits, *told)
+        return ClientLegs(client, connect, self.owners, way, self.clock, self.limits, *told, PEER)
 
     def dial_pulse(self, address: str, told: Told, receiver: Receiver) -> None:
         """Without the proof, too."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from proxy.net.owner.pulses import ANSWERS, ASKS, REDIAL_S, Pulses
+from proxy.net.owner.pulses import ANSWERS, ASKS, LOOKS, NAME_BYTES_MAX, REDIAL_S, Pulses
 from tests.net.fakes import FakeClock, FakeConnector, FakeTransport
 
 if TYPE_CHECKING:
@@ -18,8 +18,20 @@ ADDRESS = "pulsar://b:6670"
 class Leg:
     """A client's."""
 
-    def __init__(self) -> None:
+    def __init__(self, name: str = "192.0.2.7:50000") -> None:
+        self.name = name
         self.reasons: list[str] = []
+        self.owes = self.paused = self.heard = False
+        self.pings_count = 0
+
+    def take_heard(self) -> bool:
+        """As the port says."""
+        heard, self.heard = self.heard, False
+        return heard
+
+    def ping(self) -> None:
+        """As the port says."""
+        self.pings_count += 1
 
     def give_up(self, reason: str) -> None:
         """As the port says."""
@@ -198,3 +210,22 @@ def test_two_replicas_that_are_well_keep_all_legs() -> None:
                 other.deliver(said)
     assert [leg.reasons for leg in legs] == [[], []]
     assert 10 < bytes_said < 40
+
+
+def test_a_leg_that_a_network_forgot_is_named_to_the_other_end() -> None:
+    """Which asks it from there; the name may come in pieces, between other words."""
+    rig = Rig()
+    leg = rig.leg()
+    leg.owes = True
+    other = rig.connector.last.accept()
+    for _ in range(3):
+        rig.wait(0.4)
+        other.deliver(ANSWERS)
+    assert LOOKS + leg.name.encode() + b"\n" in other.take()
+    pings_count = leg.pings_count
+    other.deliver(ASKS + LOOKS + leg.name.encode()[:4])
+    other.deliver(leg.name.encode()[4:] + b"\n" + ASKS)
+    assert leg.pings_count == pings_count + 1
+    assert other.take().count(ANSWERS) == 2
+    other.deliver(LOOKS + b"x" * 2 * NAME_BYTES_MAX)
+    assert other.closing

@@ -31,6 +31,7 @@ from proxy.net.owner.proof import (
 )
 from proxy.net.owner.told_transport import ToldTransport
 from proxy.net.ports import Receiver
+from proxy.wire import commands
 
 if TYPE_CHECKING:
     from proxy.net.owner.pulses import Pulses
@@ -164,6 +165,7 @@ class Knock:
         self._session: Led | None = None
         self._told_transport: ToldTransport | None = None
         self._teller = ""
+        self._heard = False
 
     # ---- ports.Receiver
 
@@ -178,6 +180,7 @@ class Knock:
     def received(self, data: bytes) -> None:
         """A step of the proof, or the client's bytes."""
         if self._session is not None:
+            self._heard = True
             self._session.received(data)
         elif not self._over:
             self._received += data
@@ -212,7 +215,32 @@ class Knock:
             self._told_transport.stand_down()
             self._session.writability_changed(False)
 
-    # ---- pulses.Leg
+    # ---- leg_looks.Leg
+
+    @property
+    def name(self) -> str:
+        """As the port says."""
+        return "" if self._told_transport is None else self._told_transport.peer
+
+    @property
+    def owes(self) -> bool:
+        """As the port says: its client has messages."""
+        return self.unacked > 0
+
+    @property
+    def paused(self) -> bool:
+        """As the port says."""
+        return self._told_transport is not None and self._told_transport.paused
+
+    def take_heard(self) -> bool:
+        """As the port says."""
+        heard, self._heard = self._heard, False
+        return heard
+
+    def ping(self) -> None:
+        """As the port says."""
+        if self._transport is not None:
+            self._transport.write(commands.ping())
 
     def give_up(self, reason: str) -> None:
         """As the port says: what its client has is delivered to others."""

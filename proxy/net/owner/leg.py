@@ -83,9 +83,11 @@ class OwnerLeg:
         clock: Clock,
         limits: Limits,
         legs: LegsOfClient,
+        name: str,
     ) -> None:
-        """`open` begins; `legs` is told what becomes of it and of its consumers."""
+        """`open` begins; `legs` is told what becomes of it and of its consumers; `name` is the client's address."""
         self.owner = owner
+        self.name = name
         self._client = client
         self._clock = clock
         self._queued_bytes_max = limits.queued_while_connecting_bytes
@@ -115,6 +117,25 @@ class OwnerLeg:
     def connected(self) -> bool:
         """Whether the owner has let the client in."""
         return self._leg.ready
+
+    @property
+    def owes(self) -> bool:
+        """As `leg_looks.Leg` says."""
+        return self._leg.ready and bool(self._asked)
+
+    @property
+    def paused(self) -> bool:
+        """As `leg_looks.Leg` says."""
+        return self._leg.paused
+
+    def take_heard(self) -> bool:
+        """As `leg_looks.Leg` says."""
+        return self._leg.take_heard()
+
+    def ping(self) -> None:
+        """As `leg_looks.Leg` says."""
+        if self._leg.ready:
+            self._leg.ping()
 
     def ready(self, consumer_id: int) -> bool:
         """Whether the SUBSCRIBE of this consumer was answered."""

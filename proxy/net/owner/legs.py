@@ -96,12 +96,15 @@ class ClientLegs:
         probes: HolderProbes,
         pulses: Pulses,
         unreached: UnreachedOwners,
+        peer: str,
     ) -> None:
         """`connect` is the client's CONNECT; `connector_to` opens its legs, None where nothing is led on.
 
-        `probes` is told what is consumed where, `pulses` of legs, and `unreached` of what waits for whom.
+        `probes` is told what is consumed where, `pulses` of legs, and `unreached` of what waits for whom; `peer` is the
+        client's address.
         """
         self._unreached = unreached
+        self._peer = peer
         self._probes = probes
         self._pulses = pulses
         self._client = client
@@ -281,7 +284,7 @@ class ClientLegs:
             if len(self._legs) >= LEGS_MAX:
                 self._refuse(joining, f"a connection is led to at most {LEGS_MAX} other replicas at a time")
                 return
-            leg = OwnerLeg(owner, self._client, self._identity, self._clock, self._limits, self)
+            leg = OwnerLeg(owner, self._client, self._identity, self._clock, self._limits, self, self._peer)
             self._legs[owner.replica] = leg
             self._pulses.watch(owner.replica, leg, owner.address)
             leg.open(connector_to(owner), owner.address)

@@ -3,8 +3,8 @@
 Problem: what a replica consumes that hangs, or is cut off, has to be given to others within seconds, and a
 connection on which nothing happens does not show it. To ask on each leg costs messages and CPU by the number of
 workers' connections. Rule: two replicas with legs between them keep one more connection, on which each asks the other
-after an interval of silence. Of one that was silent for two all legs are given up, in either direction. A leg alone is
-watched as any client's connection is, since a network may forget a single one.
+after an interval of silence. Of one that was silent for two all legs are given up, in either direction. A network may
+forget a single leg; that is `leg_looks`.
 
 A replica that leads clients dials; where both do, one connection serves both. A connection that is lost, or cannot be
 had, is a silence like any other: it is dialled again until that has lasted too long.
@@ -13,18 +13,24 @@ had, is a silence like any other: it is dialled again until that has lasted too 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 import structlog
 
 from proxy.net.heartbeat import Heartbeat
+from proxy.net.owner.leg_looks import LegLooks
 from proxy.net.owner.proof import Told
 
 if TYPE_CHECKING:
+    from proxy.net.owner.leg_looks import Leg
     from proxy.net.ports import Clock, Receiver, Timer, Transport
 
 ASKS: Final = b"?"
 ANSWERS: Final = b"!"
+LOOKS: Final = b"L"
+"""Begins the name of a leg, which ends with a line."""
+NAME_BYTES_MAX: Final = 256
+"""More is no client's address."""
 REDIAL_S: Final = 0.5
 """From the loss of a connection to the next attempt."""
 
@@ -32,13 +38,6 @@ Dial = Callable[[str, Told, "Receiver"], None]
 """Connects to an address, as `dialling.ReplicaDialler.dial`."""
 
 log = structlog.get_logger("keyline.owner")
-
-
-class Leg(Protocol):
-    """A client's connection between two replicas, seen from either of them."""
-
-    def give_up(self, reason: str) -> None:
-        """The other replica does not answer."""
 
 
 class Pulses:
@@ -100,7 +99,7 @@ class _Pair:
         self.replica = replica
         self._pulses = pulses
         self._address = ""
-        self._legs: dict[Leg, None] = {}
+        self._legs = LegLooks(pulses.clock, pulses.interval_s, self._name)
         self._connections: dict[PulseConnection, Transport] = {}
         self._dialled: PulseConnection | None = None
         """The connection that this replica makes, or has made."""
@@ -122,13 +121,13 @@ class _Pair:
 
     def add(self, leg: Leg, address: str) -> None:
         """Watch one more."""
-        self._legs[leg] = None
+        self._legs.add(leg)
         self._address = address or self._address
         self._consider_dialling()
 
     def remove(self, leg: Leg) -> None:
         """One less; the last one ends what was dialled here."""
-        self._legs.pop(leg, None)
+        self._legs.remove(leg)
         if not self._legs:
             self._stop_redial()
             if self._dialled is not None:
@@ -146,6 +145,10 @@ class _Pair:
     def heard(self) -> None:
         """Bytes came."""
         self._heartbeat.heard()
+
+    def asked(self, name: str) -> None:
+        """The other has heard nothing on this leg."""
+        self._legs.asked(name)
 
     def closed(self, connection: PulseConnection) -> None:
         """It is gone."""
@@ -172,14 +175,18 @@ class _Pair:
         for transport in self._connections.values():
             transport.write(ASKS)
 
+    def _name(self, leg: str) -> None:
+        for transport in self._connections.values():
+            transport.write(LOOKS + leg.encode() + b"\n")
+
     def _suspect(self) -> None:
         if self._legs:  # else a connection is on its way that is not needed any more
             self._pulses.suspected(self.replica)
 
     def _silent(self) -> None:
         reason = f"the replica was silent for {2 * self._pulses.interval_s:g} s"
-        log.warning("replica silent", replica=self.replica, legs_given_up=len(self._legs))
-        legs, self._legs = self._legs, {}
+        legs = self._legs.take_all()
+        log.warning("replica silent", replica=self.replica, legs_given_up=len(legs))
         connections, self._connections = self._connections, {}
         if self._dialled is not None:
             self._dialled.close()  # it may be on its way still
@@ -217,6 +224,7 @@ class PulseConnection:
         self._pair = pair
         self._transport: Transport | None = None
         self._wanted = True
+        self._unread = b""
 
     def close(self) -> None:
         """It is needed no more."""
@@ -235,8 +243,22 @@ class PulseConnection:
     def received(self, data: bytes) -> None:
         """Answer what the other asks."""
         self._pair.heard()
-        if ASKS in data and self._transport is not None:
-            self._transport.write(ANSWERS)
+        assert self._transport is not None
+        words = self._unread + data
+        while words:
+            if words.startswith(LOOKS):
+                name, ended, rest = words[1:].partition(b"\n")
+                if not ended:
+                    break
+                self._pair.asked(name.decode(errors="replace"))
+                words = rest
+            else:
+                if words.startswith(ASKS):
+                    self._transport.write(ANSWERS)
+                words = words[1:]
+        self._unread = words
+        if len(words) > NAME_BYTES_MAX:
+            self._transport.abort()
 
     def writability_changed(self, writable: bool) -> None:  # noqa: FBT001 - the port's one bit of news
         """A byte now and then."""

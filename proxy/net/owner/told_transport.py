@@ -12,13 +12,15 @@ if TYPE_CHECKING:
 class ToldTransport:
     """Implements `ports.Transport`: the replica's connection with the client's address and certificate."""
 
-    __slots__ = ("_standing_down", "_transport", "abort", "close", "limit", "pause_reading", "peer", "peer_certificate",
-                 "resume_reading", "write")  # fmt: skip
+    __slots__ = ("_standing_down", "_transport", "abort", "close", "limit", "paused", "peer", "peer_certificate",
+                 "write")  # fmt: skip
 
     def __init__(self, transport: Transport, told: Told) -> None:
         """What is told was proven by a replica, which has verified it."""
         self._transport = transport
         self._standing_down = False
+        self.paused = False
+        """Whether nothing is read from it now."""
         self.peer = told.peer
         """As the port says."""
         self.peer_certificate = None if told.certificate is None else bytes(told.certificate)
@@ -26,8 +28,6 @@ class ToldTransport:
         # Bound once: each message is a `write`.
         self.write = transport.write
         self.limit = transport.limit
-        self.pause_reading = transport.pause_reading
-        self.resume_reading = transport.resume_reading
         self.close = transport.close
         self.abort = transport.abort
 
@@ -35,6 +35,16 @@ class ToldTransport:
     def writable(self) -> bool:
         """As the port says."""
         return self._transport.writable and not self._standing_down
+
+    def pause_reading(self) -> None:
+        """As the port says."""
+        self.paused = True
+        self._transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        """As the port says."""
+        self.paused = False
+        self._transport.resume_reading()
 
     def stand_down(self) -> None:
         """The replica at the client's side stops: no more messages for the client."""

@@ -27,6 +27,28 @@ LOOK_AROUND_S: Final = 10.0
 """How long all replicas are asked for signs of life since one was suspected."""
 
 
+class _NoLeg:
+    """Implements `leg_looks.Leg`: a replica is watched, and no leg."""
+
+    name = ""
+    owes = False
+    paused = False
+
+    def take_heard(self) -> bool:
+        """As the port says."""
+        return False
+
+    def ping(self) -> None:
+        """As the port says."""
+
+    def give_up(self, reason: str) -> None:
+        """As the port says: the replica is watched again if that is still wanted."""
+        _ = reason
+
+
+_NO_LEG: Final = _NoLeg()
+
+
 class UnreachedOwners:
     """Of one replica."""
 
@@ -88,12 +110,6 @@ class UnreachedOwners:
         served = tuple(bundle for bundle in here if bundles.serves(bundle))
         self._deployment.tell_reach(WorkersServed(DEPLOYMENT, said.owner, here, served, self._pulses.reached))
 
-    # ---- pulses.Leg
-
-    def give_up(self, reason: str) -> None:
-        """As the port says: it is asked again if that is still wanted."""
-        _ = reason
-
     # ---- within
 
     def _look_around(self) -> None:
@@ -109,11 +125,11 @@ class UnreachedOwners:
         if self._say():
             self._look_until = now + LOOK_AROUND_S
         for replica in self._watched - others.keys() if now < self._look_until else self._watched:
-            self._pulses.forget(replica, self)
+            self._pulses.forget(replica, _NO_LEG)
         self._watched.clear()
         if now < self._look_until:
             for replica, address in others.items():
-                self._pulses.watch(replica, self, address)
+                self._pulses.watch(replica, _NO_LEG, address)
             self._watched.update(others)
             self._timer = self._clock.call_later(AGAIN_S, self._look)
         else:

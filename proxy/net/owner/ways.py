@@ -51,16 +51,19 @@ class Ways:
             told = Told(owner.replica, self._owners.replica, transport.peer, transport.peer_certificate)
             return self._dialler.on_behalf(told)
 
-        return self._legs(client, connect, connector_to)
+        return self._legs(client, connect, connector_to, transport.peer)
 
     def here_only(self, client: LegClient, connect: pb.CommandConnect, transport: Transport) -> ClientLegs:
         """For a client that another replica led here."""
-        _ = transport
-        return self._legs(client, connect, None)
+        return self._legs(client, connect, None, transport.peer)
 
     def _legs(
-        self, client: LegClient, connect: pb.CommandConnect, connector_to: Callable[[Owner], Connector] | None
+        self,
+        client: LegClient,
+        connect: pb.CommandConnect,
+        connector_to: Callable[[Owner], Connector] | None,
+        peer: str,
     ) -> ClientLegs:
         owners, clock, limits = self._owners, self._clock, self._limits
         told = self._probes, self._pulses, self._unreached
-        return ClientLegs(client, connect, owners, connector_to, clock, limits, *told)
+        return ClientLegs(client, connect, owners, connector_to, clock, limits, *told, peer)

@@ -96,7 +96,7 @@ class UpstreamLeg:
         self._heartbeat = Heartbeat(
             clock,
             limits.keep_alive_s,
-            ping=self._ping,
+            ping=self.ping,
             dead=self._silent,
             paused=lambda: not self._reading,
         )
@@ -105,6 +105,19 @@ class UpstreamLeg:
     def ready(self) -> bool:
         """Whether the broker took our CONNECT and the connection stands."""
         return self._state is LegState.READY
+
+    @property
+    def paused(self) -> bool:
+        """Whether nothing is taken from the broker now."""
+        return not self._reading
+
+    def take_heard(self) -> bool:
+        """Whether bytes came since this was asked last."""
+        return self._heartbeat.take_heard()
+
+    def ping(self) -> None:
+        """Ask for a sign of life."""
+        self.write(commands.ping())
 
     def owned_by(self, owner: LegOwner) -> None:
         """Tell another from now on."""
@@ -243,9 +256,6 @@ class UpstreamLeg:
 
     def _handshake_late(self) -> None:
         self._lose(f"the broker did not answer CONNECT in {self._limits.handshake_timeout_s:g} s")
-
-    def _ping(self) -> None:
-        self.write(commands.ping())
 
     def _silent(self) -> None:
         reason = f"the broker was silent for {2 * self._limits.keep_alive_s:g} s"

@@ -1,4 +1,4 @@
-"""Two replicas in owner mode do not reach each other, and both reach the broker, as the workers do."""
+"""Two replicas in owner mode, both of which reach the broker and their workers: what the network between them does."""
 
 from __future__ import annotations
 
@@ -20,6 +20,8 @@ from tests.integration.owner_rig import TAKING, WORKERS, Owned
 PAIR: Final = 2
 """As many as the chart installs."""
 PARTED_S: Final = 30.0
+LEG_BYTES: Final = 4_096
+"""A leg carried more, and a connection for signs of life less."""
 
 pytestmark = [pytest.mark.slow, pytest.mark.broker]
 
@@ -58,6 +60,13 @@ class Pair:
             for network in self._networks:
                 network.heal()
 
+    @contextmanager
+    def forgotten(self) -> Iterator[None]:
+        """The network has forgotten all legs that stand, and takes new ones."""
+        legs_count = sum(network.forget(LEG_BYTES) for network in self._networks)
+        assert legs_count == len(WORKERS)
+        yield
+
 
 @pytest.fixture
 def pair(broker: PulsarStandalone, new_topic: Callable[[str], str], tmp_path: Path) -> Iterator[Pair]:
@@ -89,3 +98,9 @@ def test_no_key_waits_where_both_have_workers(pair: Pair) -> None:
     """Keys go on at the owner's, which keeps them."""
     pair.start_workers(pair.owner, pair.other)
     check_waits(pair.owned, pair.parted(served_at=pair.owner), PARTED_S)
+
+
+def test_no_key_waits_for_legs_that_the_network_has_forgotten(pair: Pair) -> None:
+    """The two reach each other, and neither end is told: the legs are found out, and made again."""
+    pair.start_workers(pair.other)
+    check_waits(pair.owned, pair.forgotten(), PARTED_S)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import struct
 import threading
 import time
 from collections.abc import Iterator
@@ -231,3 +232,19 @@ def test_every_offset_is_known_to_be_inside_a_frame_or_not() -> None:
                 count = border.first_inside(piece, max(0, bound - passed))
                 passed, found = (passed + len(piece), None) if count is None else (passed, passed + count)
             assert found == next(offset for offset in range(bound, len(stream)) if offset not in borders)
+
+
+def test_a_forgotten_connection_carries_nothing_and_neither_end_is_told(path: Path) -> None:
+    """Not even of the other's end; those that carried less go on."""
+    lost, other = path.connect(), path.connect()
+    lost.server.sendall(b"x" * 100)
+    assert read(lost.client, 100) == b"x" * 100
+    assert path.proxy.forget(100) == 1
+    lost.client.sendall(b"y")
+    lost.client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    lost.client.close()
+    lost.server.settimeout(SILENCE_S)
+    with pytest.raises(TimeoutError):
+        lost.server.recv(1)
+    other.server.sendall(b"z")
+    assert read(other.client, 1) == b"z"

@@ -32,6 +32,8 @@ TAKE_OUT = ("operator_redrive", "operator_redrive", "operator_drop")
 """What operators order where keys are parked."""
 ORDERS = ("operator_pause", "operator_drain", "operator_exclude", "operator_window", "operator_move")
 ONE_AT_A_TIME = ("replica_kill", "replica_pause", "broker_cut", "replicas_parted", "replica_alone")
+BETWEEN = ("replicas_parted", "leg_forgotten")
+"""Of the network between replicas: what needs workers at no particular one to be survived."""
 ORDERLY_SHARE = 0.3
 NO_ORDERS_SHARE = 0.5
 ORDER_SHARE = 0.5
@@ -98,6 +100,7 @@ def draw(seed: int | str, steps: int = 60) -> DeploymentSwarm:
         orderly=orderly,
         calm=calm,
         faults=tuple(fault for fault in among if calm or dice.random() < (0.6 if orderly else 0.3))
+        + (("leg_forgotten",) if calm or (not orderly and _apart(seed, "forgotten").random() < 0.3) else ())
         + _orders(seed, orderly=orderly, calm=calm)
         + (TAKE_OUT if park_after else ()),
         fault_weight=dice.choice((0.5, 1.0, 3.0)),

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
+from tests.sim.deployment.draw import BETWEEN
 from tests.sim.machine import Order
 
 if TYPE_CHECKING:
@@ -57,6 +58,7 @@ class DeploymentActions:
             "broker_cut": (2, self._broker_cut),
             "replicas_parted": (1, self._replicas_parted),
             "replica_alone": (1, self._replica_alone),
+            "leg_forgotten": (1, self._leg_forgotten),
             "connection_cut": (2, self._connection_cut),
             "broker_pause": (0.5, self._broker_pause),
             "broker_restart": (0.5, self._broker_restart),
@@ -114,7 +116,7 @@ class DeploymentActions:
                 world.start_worker(topic, dice)
         if world.schedule.now_s >= self._fault_ends_s + SETTLES_S:
             self._victim = self._replaceable(dice)
-            name = dice.choice(world.swarm.faults) if self._victim is not None else "replicas_parted"
+            name = dice.choice(BETWEEN if self._victim is None else world.swarm.faults)
             self._fault_ends_s = world.schedule.now_s
             self._acts[name](dice)
             name = f"{name} of {'any' if self._victim is None else self._victim.name}"
@@ -263,6 +265,15 @@ class DeploymentActions:
             for other in [BROKER, *sorted(self._world.replicas)]:
                 if other != name:
                     self._part(name, other, lasts_s)
+
+    def _leg_forgotten(self, dice: random.Random) -> None:
+        """One connection between two replicas carries nothing any more, and neither is told."""
+        ends = [end for end in self._world.network.ends if self._world.are_replicas(end)]
+        if ends:
+            end = dice.choice(ends)
+            for each in (end, end.other):
+                if each is not None:
+                    each.go_deaf()
 
     def _part(self, one: str, other: str, lasts_s: float) -> None:
         pair = min(one, other), max(one, other)

@@ -9,6 +9,7 @@ from tests.sim.mutant import Mutant
 BUNDLES: Final = "proxy/net/owner/bundle_streams.py"
 LEGS: Final = "proxy/net/owner/legs.py"
 REACH: Final = "proxy/groups/reach.py"
+LOOKS: Final = "proxy/net/owner/leg_looks.py"
 LEADER: Final = "proxy/groups/leader.py"
 LOT: Final = "proxy/net/subscription/parking.py"
 SHARED_ORDERS: Final = "proxy/net/owner/shared_orders.py"
@@ -229,5 +230,26 @@ MUTANTS = (
         "            return None\n        served = bundle in serving.said.served\n",
         "            return asking[0].replica\n        served = bundle in serving.said.served\n",
         "tests/groups/test_reach.py",
+    ),
+    _mutant(
+        "a leg that the network has forgotten is not asked",
+        LOOKS,
+        "        return verdict is Verdict.DEAD\n",
+        "        return False\n",
+        "tests/net/test_owner_leg_looks.py",
+    ),
+    _mutant(
+        "the side that dialled does not hear that its leg is forgotten",
+        LOOKS,
+        "            self._tell(leg.name)\n",
+        "",
+        "tests/net/test_owner_leg_looks.py",
+    ),
+    _mutant(
+        "a leg whose client reads nothing is taken for forgotten",
+        LOOKS,
+        "        verdict = keep_alive.check(now, paused=leg.paused)\n",
+        "        verdict = keep_alive.check(now, paused=False)\n",
+        "tests/net/test_owner_leg_looks.py",
     ),
 )

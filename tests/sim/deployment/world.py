@@ -166,6 +166,10 @@ class Deployment:
         """Whose end of a connection it is."""
         return self._by_process[end.process]
 
+    def are_replicas(self, end: End) -> bool:
+        """Whether a replica is at either end of a connection."""
+        return end.other is not None and end.process in self._by_process and end.other.process in self._by_process
+
     def topic_of_worker(self, process: Process) -> Topic | None:
         """What a worker consumes; None for any other process."""
         return self._topic_of_worker.get(process)
