@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 
 from proxy.net.subscription.acks import bits_of
 from proxy.net.subscription.closing import CLOSING_S_MAX
 from proxy.net.subscription.transactions import (
     ASK_S,
+    ASKED_MAX,
     COORDINATOR_S,
     HELD_S_MAX,
     IDS_MAX,
@@ -346,6 +349,19 @@ def test_a_coordinator_that_knows_it_no_more_sets_its_keys_free() -> None:
     rig.link.mark_delete = (LEDGER, 0)
     rig.clock.advance(2 * ASK_S)
     assert rig.link.acked() == [(LEDGER, 0)]
+
+
+def test_of_many_transactions_each_is_asked_for_in_its_turn() -> None:
+    """Those that were asked for already come behind the others, however many of them are open."""
+    rounds = 8
+    count = rounds * ASKED_MAX
+    rig, worker = holding(count)
+    for number in range(count):
+        ack(rig, worker, number, transaction=(0, number))
+    rig.clock.advance(COORDINATOR_S + 2 * rounds * ASK_S + ASK_S / 2)
+    asked = Counter(each.addSubscriptionToTxn.txnid_least_bits for each in rig.link.sent(T.ADD_SUBSCRIPTION_TO_TXN))
+    assert len(asked) == count
+    assert set(asked.values()) <= {2, 3}
 
 
 def test_other_answers_of_a_coordinator_mean_nothing() -> None:

@@ -22,6 +22,7 @@ aborted then, its messages come after newer ones of their keys, as they always m
 from __future__ import annotations
 
 from functools import partial
+from heapq import nsmallest
 from typing import TYPE_CHECKING, Final
 
 from proxy.core import transactional_acks
@@ -52,7 +53,8 @@ COORDINATOR_S: Final = 5.0
 """Interval at which a coordinator is asked for each transaction that is open for so long."""
 
 ASKED_MAX: Final = 20
-"""Transactions that are asked for at once."""
+"""Transactions that are asked for in each look, those first that have waited longest. So with more than
+`ASKED_MAX * COORDINATOR_S / ASK_S` of them each is asked for once in as many looks as there are times `ASKED_MAX`."""
 
 RESEND_S: Final = 2.0
 """So long after a transaction's end what was aborted is awaited; a broker sends it within milliseconds."""
@@ -308,15 +310,14 @@ class TransactionalAcks:
         return gone_at is not None and self._granted and held.confirmed and gone_at + RESEND_S <= now
 
     def _ask_coordinators(self, helds: Sequence[Held], now: float) -> None:
-        asked = 0
+        since: dict[TransactionId, float] = {}
         for held in helds:
-            transaction = held.transaction
-            if transaction in self._gone_at or asked == ASKED_MAX:
-                continue
-            if max(held.since, self._asked_at.get(transaction, 0.0)) + COORDINATOR_S <= now:
-                self._asked_at[transaction] = now
-                asked += 1
-                self._coordinators.ask(transaction, partial(self._gone, transaction))
+            since[held.transaction] = min(held.since, since.get(held.transaction, held.since))
+        waits_since = ((self._asked_at.get(each, at), each) for each, at in since.items() if each not in self._gone_at)
+        due = (waiting for waiting in waits_since if waiting[0] + COORDINATOR_S <= now)
+        for _, transaction in nsmallest(ASKED_MAX, due):
+            self._asked_at[transaction] = now
+            self._coordinators.ask(transaction, partial(self._gone, transaction))
 
     def _gone(self, transaction: TransactionId) -> None:
         if transaction in self._transactions:

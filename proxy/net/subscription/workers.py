@@ -405,7 +405,7 @@ def _refuse_ack(command: pb.CommandAck, *, in_group: bool) -> ClientError | None
         return ClientError("a Key_Shared subscription takes individual acks only, not cumulative ones")
     if in_group:
         return ClientError(
-            "acks inside a transaction are not supported on subscriptions that replicas share by streams; "
-            "acknowledge outside the transaction"
+            "this subscription takes no acks inside a transaction, because replicas share it by streams; acknowledge "
+            "outside the transaction, or have the gateway's operator set groups_mode=owner"
         )
     return None
