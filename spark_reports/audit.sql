@@ -6,7 +6,8 @@ WITH held AS (
            min(sent_ns) FILTER (event = 'sent' OR wall_ns - (at_ns - sent_ns) < $around_since_ns) AS sent_ns,
            min(at_ns) FILTER (event <> 'sent') AS ended_ns,
            arg_min(event, at_ns) FILTER (event <> 'sent') AS how,
-           min(wall_ns - at_ns) AS ahead_ns
+           min(wall_ns - at_ns) AS ahead_ns,
+           coalesce(bool_or(why = 'given_up'), false) AS given_up
     FROM deliveries
     WHERE wall_ns >= $around_since_ns AND wall_ns < $around_until_ns
     GROUP BY topic, subscription, key_digest, ledger, entry, batch_index, life, consumer, attempt, deliveries.sent_ns
@@ -87,7 +88,8 @@ by_time AS (
 ),
 told AS (
     SELECT *,
-           was_sent AND next_sent_ns IS NULL AND coalesce(how = 'returned', false) AND NOT acked_in_life AS given_back,
+           was_sent AND next_sent_ns IS NULL AND coalesce(how = 'returned', false) AND NOT given_up AND NOT acked_in_life
+               AS given_back,
            coalesce(last.segment = segment AND last.sent_ns > ended_ns, false) AND NOT unordered AND len(
                list_filter(absences, lambda mark: mark BETWEEN ended_ns AND last.sent_ns)
            ) = 0 AS should_have_come

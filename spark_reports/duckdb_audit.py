@@ -15,6 +15,7 @@ import duckdb
 
 from proxy.journal.schema import DELIVERIES, TABLES
 from spark_reports import ordering_audit as audit
+from spark_reports import policy_audit
 from spark_reports.coverage import BEGAN, COUNTED, coverage
 from spark_reports.gateway_runs import ODD_NS
 from spark_reports.place import JournalError
@@ -55,6 +56,7 @@ def report(journal: Journal, span: Span = EVERYTHING, threads: int | None = None
             ends = {"since_ns": since_ns, "until_ns": until_ns, "killed": sorted(journal.killed)}
             told = _ask(connection, "runs.sql", facts | ends)
             sums, found = judge(connection, span)
+            found = in_order(found + policy_audit.by_duckdb(connection, span))
     except duckdb.Error as error:
         raise JournalError(f"{journal.place.root}: {str(error).splitlines()[0]}") from error
     runs = told["runs"] or []
@@ -87,8 +89,12 @@ def judge(connection: duckdb.DuckDBPyConnection, span: Span = EVERYTHING) -> tup
     judged = _ask(connection, "audit.sql", parameters)
     rows = (row for one in judged["found"] or [] for row in _violations(one))
     found = [row for row in rows if since_ns <= row["wall_ns"] < until_ns]
-    found.sort(key=lambda row: (row["violation"], row["wall_ns"], row["message"]))
-    return {name: judged[name] for name in audit.SUMS}, found
+    return {name: judged[name] for name in audit.SUMS}, in_order(found)
+
+
+def in_order(found: list[Row]) -> list[Row]:
+    """Violations as reports have them."""
+    return sorted(found, key=lambda row: (row["violation"], row["wall_ns"], row["message"]))
 
 
 def _ends(span: Span) -> tuple[int, int]:
@@ -116,8 +122,7 @@ def _open(connection: duckdb.DuckDBPyConnection, journal: Journal, span: Span) -
 
 def _ask(connection: duckdb.DuckDBPyConnection, name: str, parameters: dict[str, Any]) -> Row:
     answer = connection.execute((files("spark_reports") / name).read_text(), parameters)
-    row = answer.fetchone()
-    assert row is not None
+    (row,) = answer.fetchall()  # to the end, or the connection takes nothing else
     assert answer.description is not None
     return dict(zip([column[0] for column in answer.description], row, strict=True))
 

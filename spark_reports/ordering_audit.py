@@ -38,6 +38,8 @@ BY_KEY: Final = ("key_digest", "topic", "subscription")
 BY_POSITION: Final = ("entry", "ledger", "batch_index", *BY_KEY)
 ENDS: Final = ("acked", "returned", "dropped")
 """How a delivery may end."""
+GIVEN_UP: Final = "given_up"
+"""Why something was returned that is not to be sent again."""
 DELIVERY: Final = (*MESSAGE, "consumer", "attempt")
 
 VIOLATIONS: Final = (
@@ -161,7 +163,7 @@ def holdings(deliveries: DataFrame, since_ns: int | None = None) -> DataFrame:
 
     Returns:
         `DELIVERY`, `gateway`, `slot`, `sent_ns` (null if it was never sent), `ended_ns` and `how` (null while it
-        lasts), `ahead_ns` (of the wall clock before the run's).
+        lasts), `ahead_ns` (of the wall clock before the run's), `given_up` (whether that was its last attempt).
     """
     ended = F.col("event") != "sent"
     sent = ~ended
@@ -177,6 +179,7 @@ def holdings(deliveries: DataFrame, since_ns: int | None = None) -> DataFrame:
             F.min(F.when(ended, F.col("at_ns"))).alias("ended_ns"),
             F.min_by(F.when(ended, how), F.when(ended, F.col("at_ns"))).alias("how"),
             F.min(F.col("wall_ns") - F.col("at_ns")).alias("ahead_ns"),
+            F.coalesce(F.max(F.col("why") == GIVEN_UP), F.lit(False)).alias("given_up"),
         )
         .withColumn("how", F.try_element_at(F.array(*map(F.lit, ENDS)), F.col("how").cast("int")))
         .drop("given_ns")
@@ -317,7 +320,8 @@ def _questions() -> list[Column]:
 def _given_back() -> Column:
     """Its last delivery in this run of the subscription ended so, and it was not acknowledged."""
     last = F.col("sent_ns").isNotNull() & F.col("next_sent_ns").isNull()
-    return last & F.coalesce(F.col("how") == "returned", F.lit(False)) & ~F.col("acked_in_life")
+    waits = F.coalesce(F.col("how") == "returned", F.lit(False)) & ~F.col("given_up")
+    return last & waits & ~F.col("acked_in_life")
 
 
 def _should_have_come() -> Column:

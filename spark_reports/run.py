@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as all of Spark's documentation has it
 
 from proxy.journal.schema import DELIVERIES, METRICS, TABLES
-from spark_reports import gateway_runs, service
+from spark_reports import gateway_runs, policy_audit, service
 from spark_reports.columns import RUN
 from spark_reports.coverage import counted, coverage, written
 from spark_reports.jobs import Job, Tables, all_jobs
@@ -217,8 +217,13 @@ def _audit(
     covered: Coverage,
 ) -> tuple[Report, DataFrame]:
     around = span.around.cut(journal.read(spark, "deliveries"))
-    parts = judge(around, journal.read(spark, "events"), span).cache()
-    found = violations(parts).orderBy("violation", "wall_ns", "message")
+    events = journal.read(spark, "events")
+    parts = judge(around, events, span).cache()
+    found = violations(parts)
+    of_policies = policy_audit.by_spark(spark, around, events, journal.read(spark, METRICS.name), span)
+    if of_policies is not None:
+        found = found.unionByName(of_policies).cache()
+    found = found.orderBy("violation", "wall_ns", "message")
     counts, who = totals(parts).first(), parties(present).first()
     assert counts is not None
     assert who is not None

@@ -263,6 +263,7 @@ PARTS: Final = (
             "tests/reports/test_metrics_summary.py",
             "tests/reports/test_ordering_audit.py",
             "tests/reports/test_page.py",
+            "tests/reports/test_policy_audit.py",
             "tests/reports/test_reading.py",
             "tests/reports/test_redeliveries.py",
             "tests/reports/test_service.py",

@@ -43,6 +43,12 @@ const TELLERS = {
     `${counted(messages_count, "message")} parked in ${topicParts(dead_letter_topic).name}`,
   parked_wait: ({ dead_letter_topic, messages_count, reason }) =>
     `${topicParts(dead_letter_topic).name} does not take ${counted(messages_count, "message")}, whose keys wait: ${reason}`,
+  keys_parked: ({ slots, parking_topic }) =>
+    `${counted(slots.length, "slot")} parked (${runsOf(slots)}): ${slots.length === 1 ? "its" : "their"} messages go to ${topicParts(parking_topic).name}`,
+  key_policy: (facts) =>
+    `key policy: ${Object.entries(facts)
+      .map(([name, value]) => `${name} ${value}`)
+      .join(", ")}`,
   redriven: ({ slot }) => `slot ${whole(slot)} is not parked any more: all that was parked is acknowledged`,
   parked_dropped: ({ slot }) => `slot ${whole(slot)} is not parked any more: what was parked was deleted`,
   redrive_failed: ({ slot }) => `the redrive of slot ${whole(slot)} ended: the rest is still parked`,

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
 
+from integration.journals import policies
 from integration.journals.faults import planted
 from integration.journals.plan import Known, Plan
 from integration.journals.rows import Deliveries, Rows, in_time
@@ -73,7 +75,18 @@ def make(plan: Plan, root: Path) -> Known:
         _write_rows(plan, root, first // size, rows)
     known.keys += int(seen.sum())
     _write_told(plan, root, known)
+    if plan.policy_faults:
+        _write_policies(plan, root, known)
     return known
+
+
+def _write_policies(plan: Plan, root: Path, known: Known) -> None:
+    """The subscription that asks for them."""
+    write = partial(_write, plan, root, gateway=0, name=policies.SUBSCRIPTION, subscription=policies.SUBSCRIPTION)
+    write(DELIVERIES, columns=policies.policy_rows(plan, known).columns())
+    write(EVENTS, columns=_event_columns(policies.policy_events(plan)))
+    looks = policies.looks_ns(plan)
+    write(METRICS, columns=_numbers(looks, policies.EXTENSIONS, np.zeros(len(looks))))
 
 
 def _begun_with(plan: Plan, first: int, rows: Rows) -> NDArray[np.bool_]:
@@ -197,18 +210,32 @@ def _drain_columns(drains: list[tuple[int, int, str, str, int]]) -> dict[str, An
 
 def _metric_columns(began: NDArray[np.int64]) -> dict[str, Any]:
     """Hashes drain as an epoch begins, and none a second later."""
-    at_ns = np.concatenate([began, began + 1_000 * MS])
+    at_ns = np.sort(np.concatenate([began, began + 1_000 * MS]))
+    values = np.where(np.isin(at_ns, began), float(DRAINS_PER_EPOCH), 0.0)
+    return _numbers(at_ns, "keyline_subscription_draining_hashes", values)
+
+
+def _numbers(at_ns: NDArray[np.int64], name: str, values: NDArray[np.float64]) -> dict[str, Any]:
+    """What a metric was at these moments."""
     count = len(at_ns)
     return {
-        "at_ns": np.sort(at_ns),
-        "name": "keyline_subscription_draining_hashes",
+        "at_ns": at_ns,
+        "name": name,
         "consumer": pa.nulls(count, pa.string()).dictionary_encode(),
         "labels": pa.array([[]] * count, pa.map_(pa.string(), pa.string())),
-        "value": np.where(np.isin(np.sort(at_ns), began), float(DRAINS_PER_EPOCH), 0.0),
+        "value": values,
     }
 
 
-def _write(plan: Plan, root: Path, table: Table, gateway: int, name: str, columns: Mapping[str, Any]) -> None:
+def _write(
+    plan: Plan,
+    root: Path,
+    table: Table,
+    gateway: int,
+    name: str,
+    columns: Mapping[str, Any],
+    subscription: str = SUBSCRIPTION,
+) -> None:
     """As the gateway of this number has it, whose life's clock is its own."""
     life, clock_ns = f"life-{gateway}", gateway * CLOCKS_APART_NS
     at_ns = np.asarray(columns["at_ns"])
@@ -222,7 +249,7 @@ def _write(plan: Plan, root: Path, table: Table, gateway: int, name: str, column
             **own,
             "life": life,
             "topic": TOPIC,
-            "subscription": SUBSCRIPTION,
+            "subscription": subscription,
             "wall_ns": at_ns + plan.begin_s * 1_000_000_000,
         },
     )

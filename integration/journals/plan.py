@@ -24,6 +24,8 @@ class Plan:
     """Messages that their worker gives back once."""
     faults: int = 0
     """Planted ones of each kind."""
+    policy_faults: int = 0
+    """Planted ones of each kind of key policy, in a subscription of their own at the first gateway."""
     epoch_messages: int = 200_000
     """Until some keys go to other workers."""
     file_messages: int = 500_000

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     Numbers = NDArray[np.int64]
 
 EVENTS: Final = ("sent", "acked", "returned", "dropped")
+WHYS: Final = ("asked_for", "given_up", "whole", "first_chunk", "chunk")
 SLOTS: Final = 1 << 16
 SIZE_BYTES: Final = 100
 _MIX: Final = np.uint64(0x9E3779B97F4A7C15)
@@ -36,6 +37,8 @@ class Rows:
     sent_ns: Numbers
     received_ns: Numbers
     attempt: Numbers
+    why: Numbers
+    """Places in `WHYS`, or -1."""
 
     def where(self, wanted: NDArray[np.bool_]) -> Rows:
         """Some of them."""
@@ -43,7 +46,7 @@ class Rows:
 
     def columns(self) -> dict[str, Any]:
         """As the journal's table has them."""
-        digest = (self.key.astype(np.uint64) + np.uint64(1)) * _MIX
+        digest = _digest(self.key)
         workers = pa.array([f"w{number}" for number in range(int(self.worker.max(initial=0)) + 1)])
         count = len(self.key)
         return {
@@ -60,6 +63,9 @@ class Rows:
             "size_bytes": np.full(count, SIZE_BYTES, np.int64),
             "received_ns": self.received_ns,
             "sent_ns": self.sent_ns,
+            "why": pa.DictionaryArray.from_arrays(
+                pa.array(self.why.astype(np.int32), pa.int32(), mask=self.why < 0), pa.array(WHYS)
+            ),
         }
 
 
@@ -80,7 +86,14 @@ class Deliveries:
     entry: Numbers
     received_ns: Numbers
 
-    def rows(self, event: str, at_ns: Numbers, sent_ns: Numbers, attempt: Numbers | int) -> Rows:
+    @staticmethod
+    def slot_of(key: int) -> int:
+        """That the rows of the key have."""
+        return int(_digest(np.array([key]))[0] % np.uint64(SLOTS))
+
+    def rows(
+        self, event: str, at_ns: Numbers, sent_ns: Numbers, attempt: Numbers | int, why: str | None = None
+    ) -> Rows:
         """One row for each."""
         return Rows(
             key=self.key,
@@ -92,4 +105,9 @@ class Deliveries:
             sent_ns=sent_ns,
             received_ns=self.received_ns,
             attempt=np.broadcast_to(np.asarray(attempt, np.int64), self.key.shape),
+            why=np.full(len(self.key), -1 if why is None else WHYS.index(why), np.int64),
         )
+
+
+def _digest(key: Numbers) -> NDArray[np.uint64]:
+    return (key.astype(np.uint64) + np.uint64(1)) * _MIX

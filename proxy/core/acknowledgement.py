@@ -19,7 +19,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from proxy.core import parking
-from proxy.core.delivery_log import How, note
+from proxy.core.delivery_log import How, came_back, note
 from proxy.core.diversions import is_last_attempt
 from proxy.core.entry import PART_BYTES, Batch, Part, bits_to_indexes, forget_acked
 
@@ -159,8 +159,9 @@ def take_back(
     max_attempts = dispatcher.policy.max_attempts
     before_it: set[int] = set()
     for part in units:
-        if dispatcher.endings is not None and id(part) not in unsent:
-            note(dispatcher.endings, How.RETURNED, part, worker, now)
+        noted = dispatcher.endings if id(part) not in unsent else None
+        if noted is not None:
+            note(noted, How.RETURNED, part, worker, now)
         _credit(worker, part.remaining, acknowledged=False)
         dispatcher.release(part, worker, now)
         forget_acked(part)
@@ -174,8 +175,13 @@ def take_back(
             last = max_attempts and is_last_attempt(part, max_attempts) and not dispatcher.outstanding.spill.lacks(part)
             if last and (wanted or part.slot not in before_it):
                 parking.give_up(dispatcher, part)
-            elif wanted and dispatcher.policy.retry_delay_s:
-                dispatcher.hold_for_retry(part, now)
+                if noted is not None:
+                    came_back(noted, How.GIVEN_UP)
+            elif wanted:
+                if dispatcher.policy.retry_delay_s:
+                    dispatcher.hold_for_retry(part, now)
+                if noted is not None:
+                    came_back(noted, How.ASKED_FOR)
             before_it.add(part.slot)
         dispatcher.waiting_messages += part.count
         dispatcher.outstanding.spill.waits((part,))

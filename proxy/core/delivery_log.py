@@ -7,7 +7,7 @@ a returned message may be on its way to the next worker before the note is read.
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,7 +24,21 @@ class How(IntEnum):
     """Its worker gave it back, or left: it is to be delivered again."""
     DROPPED = 3
     """It is here no more: its stream went to another replica, or the cursor was moved."""
+    ASKED_FOR = 4
+    """Its worker asked for it again: it is to be delivered when the policy's pause is over, and nothing of its slot
+    before."""
+    GIVEN_UP = 5
+    """It came back for the last time: it goes to another topic, or its slot is parked."""
 
+
+ENDED: Final = {
+    How.ACKED: "acked",
+    How.RETURNED: "returned",
+    How.DROPPED: "dropped",
+    How.ASKED_FOR: "returned",
+    How.GIVEN_UP: "returned",
+}
+"""What it is called by those who need not know why."""
 
 Ending: TypeAlias = "tuple[How, Part, Worker, float, float, int, Sequence[int] | None]"
 """How, what, whose it was, when, when it had been sent, which attempt it was, and which messages of the entry by their
@@ -40,3 +54,8 @@ def note(endings: list[Ending], how: How, part: Part, worker: Worker, now: float
     if part.acked:
         indexes = part.unacked_indexes()
     endings.append((how, part, worker, now, part.sent_at, part.attempts, indexes))
+
+
+def came_back(endings: list[Ending], how: How) -> None:
+    """What the last note is in truth: that is known only when the part was taken back."""
+    endings[-1] = (how, *endings[-1][1:])

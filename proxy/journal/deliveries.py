@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import pyarrow as pa
 
-from proxy.core.delivery_log import How
+from proxy.core.delivery_log import ENDED, How
 from proxy.core.positions import ENTRY_BITS, ENTRY_MASK
 from proxy.journal.arrow import batch_of
 from proxy.journal.schema import DELIVERIES
@@ -28,8 +28,22 @@ if TYPE_CHECKING:
     from proxy.journal.digest import KeyDigests
 
 SENT: Final = 0
-EVENTS: Final = ("sent", *(how.name.lower() for how in How))
+WHOLE: Final = len(How) + 1
+"""Sent, as `SENT`: one of several messages that only go together."""
+FIRST_CHUNK: Final = WHOLE + 1
+"""Sent: the first chunk of a message."""
+CHUNK: Final = FIRST_CHUNK + 1
+"""Sent: one of its others."""
+EVENTS: Final = ("sent", *(ENDED[how] for how in How), "sent", "sent", "sent")
 """Names of the events by their numbers."""
+WHYS: Final = {
+    How.ASKED_FOR: "asked_for",
+    How.GIVEN_UP: "given_up",
+    WHOLE: "whole",
+    FIRST_CHUNK: "first_chunk",
+    CHUNK: "chunk",
+}
+"""What else there is to be said, by the same numbers."""
 ROWS_AT_A_TIME: Final = 10_000
 """Number of structs after which they are handed in, before a second has passed."""
 
@@ -107,7 +121,7 @@ class DeliveryChunk:
         for number, name in enumerate(EVENTS):
             count = int(rows["count"][rows["event"] == number].sum())
             if count:
-                counts[name] = count
+                counts[name] += count
         return counts
 
     def batch(self) -> pa.RecordBatch:
@@ -151,6 +165,7 @@ class DeliveryChunk:
                 "size_bytes": sizes,
                 "received_ns": _nanoseconds(rows["received"]),
                 "sent_ns": _nanoseconds(rows["sent"]),
+                "why": _whys(rows["event"]),
             },
         )
 
@@ -217,7 +232,7 @@ class SubscriptionRecorder:
                     count = unit.count
                     structs.append(
                         pack(
-                            SENT,
+                            SENT if unit.chunk is None and count == 1 else _sent(unit),
                             unit.attempts,
                             -1 if count == 1 else 0,
                             count,
@@ -233,7 +248,7 @@ class SubscriptionRecorder:
                         )
                     )
             else:
-                self._several(SENT, unit, None, subscription, consumer, unit.attempts, now, unit.sent_at)
+                self._several(_sent(unit), unit, None, subscription, consumer, unit.attempts, now, unit.sent_at)
         if len(structs) >= ROWS_AT_A_TIME:
             record.hand_in()
 
@@ -312,6 +327,21 @@ class SubscriptionRecorder:
 def _taken(texts: Sequence[str], numbers: np.ndarray) -> pa.Array[Any]:
     """Texts by their numbers."""
     return pa.DictionaryArray.from_arrays(numbers.astype(np.int32), pa.array(texts, pa.string()))
+
+
+def _whys(events: np.ndarray) -> pa.Array[Any]:
+    """Null for most."""
+    numbers = np.full(len(EVENTS), -1, np.int32)
+    numbers[list(WHYS)] = np.arange(len(WHYS))
+    found = numbers[events]
+    return pa.DictionaryArray.from_arrays(pa.array(found, mask=found < 0), pa.array(list(WHYS.values()), pa.string()))
+
+
+def _sent(unit: Part) -> int:
+    """The event's number."""
+    if unit.chunk is not None:
+        return CHUNK if unit.chunk.index else FIRST_CHUNK
+    return SENT if unit.count == 1 or unit.divisible else WHOLE
 
 
 def _nanoseconds(seconds: np.ndarray) -> np.ndarray:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-SCHEMA_VERSION: Final = 2
+SCHEMA_VERSION: Final = 3
 """Grows with each field that is added to any table."""
 
 PARTITIONS: Final = ("date", "hour", "gateway")
@@ -173,6 +173,17 @@ DELIVERIES: Final = Table(
         Field(15, "size_bytes", Kind.INT64, "Bytes of its entry on the wire, or its share of a batch's."),
         Field(16, "received_ns", Kind.INT64, "Time of arrival from the broker, by the run's monotonic clock."),
         Field(17, "sent_ns", Kind.INT64, "Time of delivery to the worker, by the run's monotonic clock."),
+        Field(
+            18,
+            "why",
+            Kind.NAME,
+            "Of `returned`: `asked_for`, the worker asked for it again, so that its key waits for `retry_delay_ms`; "
+            "`given_up`, that was its last attempt, and it goes to the dead letter topic, or its key is parked. Of "
+            "`sent`: `whole`, one of several messages that only go together; `first_chunk` and `chunk`, one of a "
+            "message's chunks. Null otherwise, and in older files.",
+            optional=True,
+            since=3,
+        ),
     ),
 )
 

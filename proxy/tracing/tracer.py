@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from proxy.core.delivery_log import ENDED
 from proxy.core.entry import Part
 from proxy.core.positions import ENTRY_BITS
 from proxy.tracing.contexts import contexts_of
@@ -116,7 +117,7 @@ class SubscriptionTracer:
             passage = passages.get(part.position)
             if passage is not None:
                 messages = part.count if indexes is None else len(indexes)
-                passage.held(Hold(worker.name, attempts, messages, sent_at, at, how.name.lower()))
+                passage.held(Hold(worker.name, attempts, messages, sent_at, at, ENDED[how]))
                 latest[part.position] = at
         for position, at in latest.items():
             if position not in self._dispatcher.outstanding.entries:

@@ -6,7 +6,7 @@ import json
 import sys
 import time
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
@@ -25,11 +25,15 @@ from integration.load.lives import Cause
 from integration.load.options import Batching
 from integration.load.run import LoadRun
 from integration.standalone import PulsarStandalone
+from proxy.cli.admin_client import AdminClient, subscription_path
 from proxy.journal.schema import OPEN_DIRECTORY
+from spark_reports import duckdb_audit
 from spark_reports.drains import UNKNOWN, with_causes
 from spark_reports.jobs import SECTIONS
+from spark_reports.policy_spans import policy_spans
 from spark_reports.reading import open_journal
 from spark_reports.run import report
+from tests.integration.clients import available, key_shared, send_all
 from tests.integration.conditions import eventually
 from tests.integration.conftest import StartGateway, explain
 
@@ -43,6 +47,15 @@ QUEUE = 50
 SLOW_MS = 50
 """So that workers always have something unacknowledged, and slots that move have to drain."""
 WORKERS = ("w1", "w2", "w3")
+POLICIES = {
+    "key_window": "1",
+    "retry_delay_ms": "100",
+    "retry_multiplier": "1.2",
+    "park_after": "12",
+    "ack_lease_ms": "5000",
+}
+PATIENCE_S = 180.0
+"""For what the clients of a busy machine must come to."""
 
 pytestmark = [pytest.mark.slow, pytest.mark.broker]
 
@@ -340,6 +353,71 @@ def test_a_broken_dispatcher_is_caught_by_its_own_journal(
     assert found.by_kind["overlap"] > 0
     assert set(found.by_kind) <= {"overlap", "inversion"}
     assert {"overlap: message"} == {" ".join(words.split()[:2]) for words in found.evidence if words[0] == "o"}
+
+
+def test_a_journal_of_key_policies_is_judged_by_them(
+    newest: PulsarStandalone,
+    start_gateway: StartGateway,
+    new_topic: Callable[[str], str],
+    spark: SparkSession,
+    tmp_path: Path,
+) -> None:
+    """Messages given back under a window, a key that is parked and redriven, and a worker that loses its ack lease."""
+    root, topic = tmp_path / "journal", new_topic("policies")
+    gateway = journaled(start_gateway, newest, root, journal_snapshot_s="1", **POLICIES)
+    api, path = AdminClient(gateway.admin_url), subscription_path(topic, "s")
+    texts = [f"{key} {number}" for number in range(5) for key in range(30)]
+    refused: set[str] = set()
+    done: set[str] = set()
+
+    def work(consumer: pulsar.Consumer, poisoned: str = "") -> None:
+        """Refuse one message in five once, and the poisoned one always."""
+        for message in available(consumer):
+            text = message.data().decode()
+            if text == poisoned or (text.endswith("1") and text not in refused):
+                refused.add(text)
+                consumer.negative_acknowledge(message)
+            else:
+                done.add(text)
+                consumer.acknowledge(message)
+
+    def works(condition: Callable[[], object], what: str, poisoned: str = "") -> None:
+        def worked() -> bool:
+            work(consumer, poisoned)
+            return bool(condition())
+
+        eventually(worked, what, deadline_s=PATIENCE_S)
+
+    with ExitStack() as ends:
+        direct, client = (
+            ends.enter_context(closing(pulsar.Client(url))) for url in (newest.service_url, gateway.service_url)
+        )
+        (consumer,) = key_shared(client, topic, "w1", negative_ack_redelivery_delay_ms=50).consumers.values()
+        producer = direct.create_producer(topic, batching_type=pulsar.BatchingType.KeyBased)
+        with closing(pulsar.Client(gateway.service_url)) as hung:
+            _idle = key_shared(hung, topic, "w2", receiver_queue_size=1)
+            send_all(producer, [(text.split()[0], text.encode()) for text in texts])
+            works(lambda: api.ask("GET", path)["ack_leases_lost"], "a worker that hangs loses its ack lease")
+        works(lambda: done >= set(texts), "all of its messages come to the other")
+        send_all(producer, [("poison", b"bad"), ("poison", b"after")])
+        works(lambda: len(parked(api, path)) == 2, "the poisoned key is parked", "bad")
+        api.ask("POST", f"{path}/parked/redrive", query={"key": "poison"})
+        send_all(producer, [("poison", b"new")])
+        works(lambda: "new" in done and not api.ask("GET", f"{path}/parked")["slots"], "the key goes on")
+        assert {"bad", "after"} <= done
+    assert gateway.stop() == 0
+    told, kinds = table(root, "deliveries")["why"], {event["kind"] for event in rows(root, "events")}
+    assert {"asked_for", "given_up"} <= set(told.to_pylist())
+    assert {"keys_parked", "redriven", "ack_lease_lost"} <= kinds
+    assert policy_spans(rows(root, "events")).policies
+    for found in (report(spark, str(root), None), duckdb_audit.report(open_journal(str(root)))[0]):
+        assert found.violations == 0, found.evidence
+
+
+def parked(api: AdminClient, path: str) -> list[Any]:
+    """Messages of the poisoned key that are."""
+    found: list[Any] = api.ask("GET", f"{path}/parked/messages", query={"key": "poison"})
+    return found
 
 
 def test_events_are_messages_on_a_topic(

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.core.delivery_log import How
-from proxy.core.entry import Part, cut
+from proxy.core.entry import Chunk, Part, cut
 from proxy.core.positions import pack
 from proxy.core.worker import Worker
 from proxy.journal.deliveries import EVENTS
@@ -89,6 +89,31 @@ def test_a_batch_has_a_row_for_each_message(rig: JournalRig) -> None:
     ]
 
 
+def test_why_a_message_came_back_and_how_it_went_are_told_where_that_is_news(rig: JournalRig) -> None:
+    """What only goes together, chunks behind the first, what a worker asked for, and what is given up."""
+    recorder = rig.journal.recorder(KEY)
+    assert recorder is not None
+    opaque, first, second = part(1, 2), part(2), part(3)
+    opaque.opaque = True
+    first.chunk, second.chunk = Chunk("m", 0, 2), Chunk("m", 1, 2)
+    recorder.sent(WORKER, [opaque, first, second, part(4, 2), part(5)], 101.0)
+    for entry, how in enumerate(How):
+        recorder.ended([(how, part(10 + entry), WORKER, 102.0, 101.0, 1, None)])
+    found = [(row["event"], row["why"], row["entry"]) for row in recorded(rig)]
+    assert found == [
+        *[("sent", "whole", 1)] * 2,
+        ("sent", "first_chunk", 2),
+        ("sent", "chunk", 3),
+        *[("sent", None, 4)] * 2,
+        ("sent", None, 5),
+        ("acked", None, 10),
+        ("returned", None, 11),
+        ("dropped", None, 12),
+        ("returned", "asked_for", 13),
+        ("returned", "given_up", 14),
+    ]
+
+
 def test_keys_outside_of_the_sample_leave_no_row(rig: JournalRig) -> None:
     """Alone or in a batch with others."""
     recorder = rig.journal.recorder(KEY)
@@ -159,5 +184,5 @@ def test_few_keys_are_remembered_and_none_changes() -> None:
 
 def test_every_end_has_a_name() -> None:
     """The struct holds numbers; the schema tells what each means."""
-    assert EVENTS == ("sent", "acked", "returned", "dropped")
-    assert [int(how) for how in How] == [1, 2, 3]
+    assert EVENTS == ("sent", "acked", "returned", "dropped", "returned", "returned", "sent", "sent", "sent")
+    assert [int(how) for how in How] == [1, 2, 3, 4, 5]

@@ -21,10 +21,10 @@ PUBLISHED = {
     "11 waiting_messages 12 cause 13 cause_consumer",
     "redeliveries": "1 life 2 topic 3 subscription 4 at_ns 5 wall_ns 6 consumer 7 messages",
     "deliveries": "1 life 2 topic 3 subscription 4 at_ns 5 wall_ns 6 event 7 consumer 8 ledger 9 entry 10 batch_index "
-    "11 slot 12 key_digest 13 key 14 attempt 15 size_bytes 16 received_ns 17 sent_ns",
+    "11 slot 12 key_digest 13 key 14 attempt 15 size_bytes 16 received_ns 17 sent_ns 18 why",
     "metrics": "1 life 4 at_ns 5 wall_ns 6 name 7 topic 8 subscription 9 consumer 10 labels 11 value",
 }
-"""Up to version 2. Only ever to be added to: files of it are in people's stores."""
+"""Up to version 3. Only ever to be added to: files of it are in people's stores."""
 
 
 def test_ids_and_names_stay_what_they_were() -> None:

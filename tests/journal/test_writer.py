@@ -51,7 +51,7 @@ def test_a_file_says_what_it_is(tmp_path: Path) -> None:
     schema = pq.read_schema(file)
     assert schema.metadata is not None
     assert schema.metadata[b"keyline.table"] == b"redeliveries"
-    assert schema.metadata[b"keyline.schema_version"] == b"2"
+    assert schema.metadata[b"keyline.schema_version"] == b"3"
     assert schema.metadata[b"keyline.gateway"] == b"gw/1"
     ids = {field.name: int((field.metadata or {})[b"PARQUET:field_id"]) for field in schema}
     assert ids == {field.name: field.id for field in REDELIVERIES.fields}

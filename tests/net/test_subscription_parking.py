@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from proxy.core import spilling
@@ -110,6 +112,13 @@ def acked(rig: SubscriptionRig) -> list[int]:
     return sorted({entry for ledger, entry in rig.link.acked() if ledger == LEDGER})
 
 
+def events_of(rig: SubscriptionRig) -> Callable[[], list[tuple[str, dict[str, object]]]]:
+    """What is told of parked slots from now on."""
+    listener = rig.subscriptions.events.listen(lambda: None)
+    kinds = {"keys_parked", "redriven", "parked_dropped"}
+    return lambda: [(event.kind, event.facts) for event in listener.take()[1] if event.kind in kinds]
+
+
 def test_a_poisoned_message_and_the_later_ones_of_its_key_are_parked() -> None:
     """Their copies have key and payload; the originals are acknowledged behind the receipts; others go on."""
     lot = Lot()
@@ -192,6 +201,31 @@ def test_a_redriven_message_is_what_its_producer_sent() -> None:
     assert [pair.key for pair in metadata.properties] == ["own"]
     del metadata.properties[:], original.properties[:]
     assert metadata == original
+
+
+def test_slots_are_told_when_they_are_parked_and_again_by_the_next_gateway() -> None:
+    """Once each, however much is parked of them; and when a slot is parked anew."""
+    lot = Lot()
+    rig, worker = opened(lot)
+    told = events_of(rig)
+    arrive(rig, (0, single("k", b"0")), (1, single("k", b"1")))
+    worker.redeliver(*worker.messages())
+    lot.pump(rig)
+    (slot,) = rig.subscription.state.dispatcher.diversions.parked
+    arrive(rig, (2, single("k", b"2")))
+    lot.pump(rig)
+    assert told() == [("keys_parked", {"slots": [slot], "parking_topic": PARKING})]
+    order_redrive(rig)
+    redriven(rig, lot, worker)
+    assert [kind for kind, _ in told()] == ["redriven"]
+    arrive(rig, (3, single("k", b"3")))
+    worker.redeliver(*worker.messages())
+    lot.pump(rig)
+    assert [kind for kind, _ in told()] == ["keys_parked"]
+    following, _ = opened(lot)
+    assert following.subscription.state.dispatcher.diversions.parked == {slot}
+    kept = [event.kind for event in following.subscriptions.events.listen(lambda: None, 0).take()[1]]
+    assert kept.count("keys_parked") == 1
 
 
 def test_a_dropped_key_goes_on_with_what_is_newer() -> None:

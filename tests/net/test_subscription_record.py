@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from proxy.core.delivery_log import How
 from proxy.core.entry import Part
+from proxy.net.subscription.order_book import LimitsWanted
 from tests.net.subscription_rig import SubscriptionRig, Worker
 from tests.net.subscription_rig_broker import batch, single
 from tests.net.test_subscription_opaque import encrypted
@@ -116,7 +117,7 @@ def test_what_comes_back_is_told_before_it_is_sent_again() -> None:
     worker.redeliver(0)
     rig.clock.settle()
     said = recorder.taken()
-    assert ("returned", "a", 0, 0, 3) in said
+    assert ("asked_for", "a", 0, 0, 3) in said
     assert ("came back", "s", "a", 1) in said
     assert ("sent", "a", 0, 0, 3) in said
 
@@ -130,6 +131,33 @@ def test_a_worker_that_goes_gives_back_what_it_has() -> None:
     worker.close()
     rig.clock.settle()
     assert recorder.taken() == [("came back", "s", "a", 1), ("returned", "a", 0, 0, 3)]
+
+
+def test_what_is_asked_of_keys_is_told_before_anything_is_sent_by_it() -> None:
+    """At the beginning and with each change, and only what is asked for."""
+    told: list[tuple[str, dict[str, object]]] = []
+
+    class Listening(Recorder):
+        def happened(self, event: Event) -> None:
+            super().happened(event)
+            if "key_policy" in event.kind or "began" in event.kind:
+                told.append((event.kind, event.facts))
+
+    recorder = Listening()
+    rig = SubscriptionRig(key_window=1, retry_delay_ms=100)
+    rig.subscriptions.events.event_recorder = recorder
+    rig.worker("a", permits=9)
+    rig.link.deliver((0, single("k")), (1, single("k")))
+    began = {"key_window": 1, "retry_delay_ms": 100, "retry_multiplier": 1.0, "retry_delay_max_ms": 600_000}
+    assert told == [("subscription_began", {"ordering_mode": "draining_hashes", **began})]
+    recorder.said.clear()
+    rig.subscription.orders.change_limits(LimitsWanted(key_window=2, retry_delay_ms=0, ack_lease_ms=5_000))
+    rig.clock.settle()
+    assert told[1:] == [("key_policy", {"key_window": 2, "ack_lease_ms": 5_000})]
+    words = [said for said in recorder.said if said[0] in {"key_policy", "sent"}]
+    assert words == [("key_policy",), ("sent", "a", 1, 0, 1)]
+    rig.subscription.orders.change_limits(LimitsWanted(key_window=2, retry_delay_ms=0, ack_lease_ms=5_000))
+    assert len(told) == 2
 
 
 def test_without_a_wish_no_message_is_told() -> None:

@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Any, Self
 import duckdb
 import pyarrow as pa
 
-from proxy.journal.schema import DELIVERIES, EVENTS
-from spark_reports import duckdb_audit
+from proxy.journal.schema import DELIVERIES, EVENTS, METRICS
+from spark_reports import duckdb_audit, policy_audit
 from spark_reports.schemas import arrow_schema, spark_schema
 from spark_reports.span import EVERYTHING, Span
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from pyspark.sql import DataFrame, SparkSession
 
     Message = tuple[int, int, int]
@@ -34,6 +36,7 @@ class Life:
         self._subscription = subscription
         self.deliveries: list[dict[str, Any]] = []
         self.events: list[dict[str, Any]] = []
+        self.metrics: list[dict[str, Any]] = []
         self._sent_at: dict[tuple[str, Message, int], int] = {}
         self._received_at: dict[Message, int] = {}
 
@@ -47,6 +50,7 @@ class Life:
         attempt: int = 1,
         received: int | None = None,
         given: int | None = None,
+        why: str | None = None,
     ) -> Self:
         """Written to a worker's socket; `given` to the worker at that moment too, if nothing else is said.
 
@@ -55,15 +59,17 @@ class Life:
         self._sent_at[consumer, message, attempt] = at if given is None else given
         if received is not None:
             self._received_at[message] = received
-        return self._delivery("sent", at, consumer, message, key, attempt)
+        return self._delivery("sent", at, consumer, message, key, attempt, why)
 
     def acked(self, at: int, consumer: str, message: Message, key: int, *, attempt: int = 1) -> Self:
         """By a worker."""
         return self._delivery("acked", at, consumer, message, key, attempt)
 
-    def returned(self, at: int, consumer: str, message: Message, key: int, *, attempt: int = 1) -> Self:
+    def returned(
+        self, at: int, consumer: str, message: Message, key: int, *, attempt: int = 1, why: str | None = None
+    ) -> Self:
         """By a worker, or because it left."""
-        return self._delivery("returned", at, consumer, message, key, attempt)
+        return self._delivery("returned", at, consumer, message, key, attempt, why)
 
     def dropped(self, at: int, consumer: str, message: Message, key: int, *, attempt: int = 1) -> Self:
         """By the gateway."""
@@ -92,7 +98,22 @@ class Life:
         )
         return self
 
-    def _delivery(self, event: str, at: int, consumer: str, message: Message, key: int, attempt: int) -> Self:
+    def of_subscription(self, name: str) -> Life:
+        """What has happened until now, in another subscription."""
+        copy = Life(self._name, self._gateway, name)
+        for table in ("deliveries", "events", "metrics"):
+            setattr(copy, table, [{**row, "subscription": name} for row in getattr(self, table)])
+        return copy
+
+    def counted(self, at: int, name: str, value: float) -> Self:
+        """A number of the subscription's, as it was then."""
+        row = self._common(at) | {"name": name, "value": value, "consumer": None, "labels": []}
+        self.metrics.append(row)
+        return self
+
+    def _delivery(
+        self, event: str, at: int, consumer: str, message: Message, key: int, attempt: int, why: str | None = None
+    ) -> Self:
         ledger, entry, index = message
         sent_at = self._sent_at.get((consumer, message, attempt), at)
         self.deliveries.append(
@@ -110,6 +131,7 @@ class Life:
                 "size_bytes": 100,
                 "received_ns": self._received_at.get(message, sent_at) * MS,
                 "sent_ns": sent_at * MS,
+                "why": why,
             }
         )
         return self
@@ -139,9 +161,50 @@ def frames(spark: SparkSession, *lives: Life) -> tuple[DataFrame, DataFrame]:
 
 def by_duckdb(*lives: Life, span: Span = EVERYTHING) -> tuple[dict[str, int], list[dict[str, Any]]]:
     """What the other engine finds in these lives: sums, and violations in order."""
-    deliveries = [row for life in lives for row in life.deliveries]
-    events = [row for life in lives for row in life.events]
     with duckdb.connect() as connection:
-        for table, rows in ((DELIVERIES, deliveries), (EVENTS, events)):
-            connection.register(table.name, pa.Table.from_pylist(rows, arrow_schema(table)))
+        _register(connection, lives)
         return duckdb_audit.judge(connection, span)
+
+
+class PolicyCases:
+    """Judges lives by key policies, one case after another: by DuckDB at once, and by Spark all together at the end.
+
+    Spark takes seconds to prepare a question, however few rows it is asked of.
+    """
+
+    def __init__(self) -> None:
+        """No case yet."""
+        self._lives: list[Life] = []
+        self._found: list[dict[str, Any]] = []
+        self._number = 0
+
+    def __call__(self, *lives: Life) -> list[dict[str, Any]]:
+        """All violations of these, in order, as DuckDB finds them."""
+        self._number += 1
+        ours = f"{SUBSCRIPTION}-{self._number}"
+        copies = [life.of_subscription(ours) for life in lives]
+        self._lives += copies
+        with duckdb.connect() as connection:
+            _register(connection, copies)
+            found = duckdb_audit.in_order(policy_audit.by_duckdb(connection))
+        self._found += found
+        return found
+
+    def check(self, spark: SparkSession) -> None:
+        """Spark finds the same in all of them."""
+        deliveries, events = frames(spark, *self._lives)
+        numbers = [{**row, "labels": {}} for life in self._lives for row in life.metrics]
+        metrics = spark.createDataFrame(numbers, spark_schema(METRICS))
+        judged = policy_audit.by_spark(spark, deliveries, events, metrics)
+        found = [] if judged is None else [row.asDict() for row in judged.collect()]
+        assert sorted(found, key=str) == sorted(self._found, key=str)
+
+
+def _register(connection: duckdb.DuckDBPyConnection, lives: Iterable[Life]) -> None:
+    tables = (
+        (DELIVERIES, [row for life in lives for row in life.deliveries]),
+        (EVENTS, [row for life in lives for row in life.events]),
+        (METRICS, [row for life in lives for row in life.metrics]),
+    )
+    for table, rows in tables:
+        connection.register(table.name, pa.Table.from_pylist(rows, arrow_schema(table)))

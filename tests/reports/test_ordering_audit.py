@@ -146,6 +146,14 @@ def test_what_was_given_back_and_passed_over_is_found(spark: SparkSession) -> No
     assert found(spark, late) == []
 
 
+def test_what_was_given_up_does_not_come_again(spark: SparkSession) -> None:
+    """It went to the dead letter topic, or its key was parked: nobody waits for it."""
+    life = Life().sent(10, "w1", message(1), A).returned(11, "w1", message(1), A, why="given_up")
+    life.did(20, "w1", message(2), A)
+    assert found(spark, life) == []
+    assert counted(spark, life)["waiting"] == 0
+
+
 @pytest.mark.parametrize("meanwhile", ["upstream_lost", "group_session", "subscription_began", None])
 def test_what_was_given_back_and_waits_is_none(spark: SparkSession, meanwhile: str | None) -> None:
     """There may be no worker for it, or the broker or another replica has it since: it is counted."""

@@ -210,8 +210,8 @@ MUTANTS = (
     Mutant(
         "what is given back has no delay",
         ACKNOWLEDGEMENT,
-        "            elif wanted and dispatcher.policy.retry_delay_s:\n",
-        "            elif not wanted and dispatcher.policy.retry_delay_s:\n",
+        "                if dispatcher.policy.retry_delay_s:\n",
+        "                if not wanted:\n",
     ),
     Mutant(
         "a retry that is due wakes nobody",

@@ -112,7 +112,8 @@ class Subscriptions:
                 self._durations.began(key[0])
                 if self.ownership is not None:
                     self.ownership.began(OwnedSubscription(subscription))
-                subscription.state.happened("subscription_began", ordering_mode=subscription.state.policy.mode.value)
+                state = subscription.state
+                state.happened("subscription_began", ordering_mode=state.policy.mode.value, **state.policy_facts())
         except (ClientError, UpstreamUnavailable) as error:
             return _Refused(self._clock, link, command, error)
         return subscription.admission.add(link, command)

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 from proxy.core import parking
 from proxy.core.entry import Chunk
 from proxy.core.sticky_key import murmur31
+from proxy.net.events import LISTED_MAX
 from proxy.net.subscription.batch_slots import BATCH_MESSAGES_MAX
 from proxy.net.subscription.dead_letters import DeadLetters
 from proxy.net.subscription.parked_log import ParkedLog
@@ -74,6 +75,8 @@ class ParkingLot(DeadLetters):
         state.behind_lot = self._behind
         self._coming: dict[tuple[int, int | None], int] = {}
         """Slot of what has its receipt and was not read yet, by entry and index."""
+        self._told: set[int] = set()
+        """Parked slots that an event has told of."""
         self._orders: dict[int, bool] = {}
         """Slots that are taken out, and whether they are redriven."""
         self._redrives: dict[int, Redrive] = {}
@@ -123,6 +126,7 @@ class ParkingLot(DeadLetters):
         if self._orders:
             self._give_up_orders()
         if diversions.dirty:
+            self._tell_parked()
             parking.collect(dispatcher, self._state.now())
         if self._fed:
             self._forget_returned()
@@ -227,6 +231,13 @@ class ParkingLot(DeadLetters):
         for slot in [slot for slot in self.log.slots if slot not in parked]:
             parking.mark(self._state.dispatcher, slot)
 
+    def _tell_parked(self) -> None:
+        diversions = self._state.dispatcher.diversions
+        news = [slot for slot in diversions.dirty if slot in diversions.parked and slot not in self._told]
+        self._told.update(news)
+        for begin in range(0, len(news), LISTED_MAX):
+            self._state.happened("keys_parked", slots=news[begin : begin + LISTED_MAX], parking_topic=self.topic)
+
     def _give_up_orders(self) -> None:
         diversions = self._state.dispatcher.diversions
         failed, diversions.failed = diversions.failed, {}
@@ -292,6 +303,7 @@ class ParkingLot(DeadLetters):
         redriven = self._orders.pop(slot)
         if slot in self._redrives:
             self._redrives.pop(slot).close()
+        self._told.discard(slot)
         self._state.happened("redriven" if redriven else "parked_dropped", slot=slot, parking_topic=self.topic)
         parking.release(self._state.dispatcher, slot, self._state.now())
 

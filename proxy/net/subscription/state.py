@@ -68,6 +68,11 @@ class Lifecycle(Protocol):
 Answer: TypeAlias = Callable[[Exception | None], None]
 BehindLot: TypeAlias = Callable[[Answer, bool], Answer]
 
+TOLD: Final = ("key_window", "retry_delay_ms", "ack_lease_ms", "dead_letter_after", "park_after")
+"""Settings of a key policy that events tell of: those by which a journal is judged."""
+TOLD_OF_DELAYS: Final = ("retry_multiplier", "retry_delay_max_ms")
+"""If there is a delay."""
+
 
 class SubscriptionState:
     """Of one subscription."""
@@ -174,6 +179,14 @@ class SubscriptionState:
         """Tell those who watch."""
         self.events.happened(what, self.key, **facts)
 
+    def policy_facts(self) -> dict[str, float]:
+        """What is asked of keys, for events: the settings that are not 0, by name. None without order."""
+        if not self.dispatcher.ordered:
+            return {}
+        names = TOLD + TOLD_OF_DELAYS if self.settings.retry_delay_ms else TOLD
+        told = {name: getattr(self.settings, name) for name in names}
+        return {name: value for name, value in told.items() if value}
+
     def change_mode(self, mode: OrderingMode) -> None:
         """Order by another mode from now on."""
         self.policy = replace(self.policy, mode=mode)
@@ -185,7 +198,9 @@ class SubscriptionState:
         if bool(settings.park_after) != bool(self.settings.park_after):
             # What is parked is read before the first worker is let in: so parking begins and ends with a subscription.
             settings = replace(settings, park_after=self.settings.park_after)
-        self.settings = settings
+        before, self.settings = self.policy_facts(), settings
+        if self.policy_facts() != before:
+            self.happened("key_policy", **self.policy_facts())  # before anything is sent by it
         if self.dispatcher.ordered and settings.key_policy() != self.dispatcher.policy:
             policy_change.change_key_policy(self.dispatcher, settings.key_policy(), self.now())
         self._set_ack_lease()

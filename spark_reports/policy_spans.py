@@ -1,0 +1,125 @@
+"""What subscriptions asked of their keys, and when: read from the journal's events, for the audit of policies.
+
+Few rows, whatever was delivered: so they are put together here, alike for both engines. All times are of a run's own
+clock. A run without such events asked for nothing, as far as the journal tells; journals of schema version 2 and older
+have none, so that nothing of them is judged by a policy.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+MS: Final = 1_000_000
+NEVER: Final = (1 << 63) - 1
+"""The end of what has not ended."""
+UNBOUNDED: Final = 1 << 60
+"""A delay without a greatest: what is added to a time remains a number of 64 bits."""
+BEGAN: Final = "subscription_began"
+ENDED: Final = "subscription_ended"
+CHANGED: Final = "key_policy"
+PARKED: Final = "keys_parked"
+RELEASED: Final = ("redriven", "parked_dropped")
+LEASE_LOST: Final = "ack_lease_lost"
+KINDS: Final = (BEGAN, ENDED, CHANGED, PARKED, *RELEASED, LEASE_LOST)
+"""All events that are read here."""
+
+Row = dict[str, Any]
+RUN: Final = ("topic", "subscription", "life")
+
+
+@dataclass(slots=True)
+class PolicySpans:
+    """Rows of the tables that the questions are asked of; each has the columns `RUN`."""
+
+    policies: list[Row] = field(default_factory=list)
+    """`since_ns`, `until_ns`, and what held then: `key_window`, `retry_delay_ns`, `retry_multiplier`, `retry_max_ns`,
+    `ack_lease_ns`; what is 0 was not asked for."""
+    parked: list[Row] = field(default_factory=list)
+    """`slot`, `since_ns`, `until_ns`."""
+    losses: list[Row] = field(default_factory=list)
+    """Ack leases that ended: `consumer`, `lost_ns`, `ledger` and `entry` of what it held longest, `ack_lease_ns`."""
+
+    def __bool__(self) -> bool:
+        """Whether there is anything to judge."""
+        return bool(self.policies or self.parked or self.losses)
+
+    @property
+    def runs(self) -> list[Row]:
+        """`RUN` of all of them, once each."""
+        rows = [*self.policies, *self.parked, *self.losses]
+        return [
+            dict(zip(RUN, run, strict=True)) for run in dict.fromkeys(tuple(row[name] for name in RUN) for row in rows)
+        ]
+
+
+def policy_spans(events: Iterable[Row]) -> PolicySpans:
+    """Read events of `KINDS`, in any order; each has the columns of the journal's table."""
+    spans = PolicySpans()
+    readers: dict[tuple[str, ...], _Reader] = {}
+    for event in sorted(events, key=lambda row: (row["at_ns"], row["number"])):
+        run = tuple(event[name] for name in RUN)
+        readers.setdefault(run, _Reader(dict(zip(RUN, run, strict=True)), spans)).read(event)
+    return spans
+
+
+class _Reader:
+    """Reads the events of one subscription in one run, in their order."""
+
+    def __init__(self, run: Row, spans: PolicySpans) -> None:
+        self._run = run
+        self._spans = spans
+        self._policy: Row = {}
+        self._parked: dict[int, Row] = {}
+
+    def read(self, event: Row) -> None:
+        kind, at_ns = event["kind"], event["at_ns"]
+        facts = json.loads(event["facts"])
+        if kind in {BEGAN, ENDED, CHANGED}:
+            self._policy_ended(at_ns)
+        if kind in {BEGAN, ENDED}:
+            for slot in list(self._parked):
+                self._released(slot, at_ns)
+        if kind in {BEGAN, CHANGED}:
+            self._policy_began(at_ns, facts)
+        elif kind == PARKED:
+            for slot in facts["slots"]:
+                self._parked[slot] = {**self._run, "slot": slot, "since_ns": at_ns, "until_ns": NEVER}
+                self._spans.parked.append(self._parked[slot])
+        elif kind in RELEASED:
+            self._released(facts["slot"], at_ns)
+        elif kind == LEASE_LOST:
+            self._lost(event["consumer"], at_ns, facts)
+
+    def _policy_began(self, at_ns: int, facts: Row) -> None:
+        self._policy = {
+            **self._run,
+            "since_ns": at_ns,
+            "until_ns": NEVER,
+            "key_window": int(facts.get("key_window", 0)),
+            "retry_delay_ns": int(facts.get("retry_delay_ms", 0) * MS),
+            "retry_multiplier": float(facts.get("retry_multiplier", 1.0)),
+            "retry_max_ns": int(facts.get("retry_delay_max_ms", 0) * MS) or UNBOUNDED,
+            "ack_lease_ns": int(facts.get("ack_lease_ms", 0) * MS),
+        }
+        if self._policy["key_window"] or self._policy["retry_delay_ns"] or self._policy["ack_lease_ns"]:
+            self._spans.policies.append(self._policy)
+
+    def _policy_ended(self, at_ns: int) -> None:
+        if self._policy:
+            self._policy["until_ns"] = at_ns
+
+    def _released(self, slot: int, at_ns: int) -> None:
+        if slot in self._parked:
+            self._parked.pop(slot)["until_ns"] = at_ns
+
+    def _lost(self, consumer: str, at_ns: int, facts: Row) -> None:
+        lease_ns = self._policy.get("ack_lease_ns", 0)
+        if lease_ns:
+            ledger, entry = map(int, facts["position"].split(":"))
+            lost = {"consumer": consumer, "lost_ns": at_ns, "ledger": ledger, "entry": entry, "ack_lease_ns": lease_ns}
+            self._spans.losses.append(self._run | lost)
