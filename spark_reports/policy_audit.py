@@ -11,7 +11,7 @@ Questions beside those of `ordering_audit`, about subscriptions that asked for i
 
 A retry's delay is reckoned by the attempts of this run: a broker's greater count makes it longer, never shorter. That a
 worker kept a message too long is judged up to the last look (a row of metrics) at which no worker of its subscription
-had ever asked for more time: the journal does not have who asked.
+had ever asked for more time, or acknowledged in a transaction: the journal does not have who asked.
 
 One SQL text for both engines. It reads the record of those subscriptions once more, and costs nothing where there are
 none.

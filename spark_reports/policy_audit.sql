@@ -9,7 +9,8 @@ WITH held AS (
            min(CASE WHEN event <> 'sent' THEN at_ns END) AS ended_ns,
            min(CASE WHEN event = 'acked' THEN at_ns END) AS acked_ns,
            min(CASE WHEN event = 'returned' THEN at_ns END) AS returned_ns,
-           min(CASE WHEN event = 'returned' THEN why END) AS came
+           min(CASE WHEN event = 'returned' THEN why END) AS came,
+           max(CASE WHEN why = 'in_transaction' THEN 1 ELSE 0 END) AS in_transaction
     FROM {deliveries} d
     JOIN {runs} r ON d.topic = r.topic AND d.subscription = r.subscription AND d.life = r.life
     WHERE wall_ns >= {around_since_ns} AND wall_ns < {around_until_ns}
@@ -98,11 +99,14 @@ kept_away AS (
     JOIN {parked} p ON s.topic = p.topic AND s.subscription = p.subscription AND s.life = p.life AND s.slot = p.slot
          AND s.sent_ns > p.since_ns AND s.sent_ns < p.until_ns
 ),
+-- Up to here nobody has asked for more time, nor acknowledged in a transaction, which no lease takes away.
 unextended AS (
     SELECT topic, subscription, life, at_ns AS looked_ns FROM (
         SELECT topic, subscription, life, at_ns,
                min(CASE WHEN value > 0 THEN at_ns END) OVER (PARTITION BY topic, subscription, life) AS used_ns
-        FROM {metrics} WHERE name = 'keyline_subscription_ack_lease_extensions_total'
+        FROM {metrics} WHERE name IN (
+            'keyline_subscription_ack_lease_extensions_total', 'keyline_subscription_in_transaction_messages'
+        )
     ) looks WHERE at_ns < coalesce(used_ns, {never_ns})
 ),
 kept_long AS (
@@ -111,7 +115,7 @@ kept_long AS (
     FROM sent s
     JOIN {policies} p ON s.topic = p.topic AND s.subscription = p.subscription AND s.life = p.life
          AND s.sent_ns >= p.since_ns AND s.sent_ns < p.until_ns
-    WHERE p.ack_lease_ns > 0 AND NOT s.is_chunk
+    WHERE p.ack_lease_ns > 0 AND NOT s.is_chunk AND s.in_transaction = 0
 ),
 lost AS (
     SELECT s.*, l.lost_ns, l.ack_lease_ns, s.ledger = l.ledger AND s.entry = l.entry AS is_named

@@ -29,6 +29,10 @@ class How(IntEnum):
     before."""
     GIVEN_UP = 5
     """It came back for the last time: it goes to another topic, or its slot is parked."""
+    COMMITTED = 6
+    """Acknowledged in a transaction, which was committed."""
+    ABORTED = 7
+    """Acknowledged in one that was aborted: it is to be delivered again."""
 
 
 ENDED: Final = {
@@ -37,6 +41,8 @@ ENDED: Final = {
     How.DROPPED: "dropped",
     How.ASKED_FOR: "returned",
     How.GIVEN_UP: "returned",
+    How.COMMITTED: "acked",
+    How.ABORTED: "returned",
 }
 """What it is called by those who need not know why."""
 

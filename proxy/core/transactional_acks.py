@@ -97,7 +97,7 @@ def commit(dispatcher: Dispatcher, helds: Iterable[Held], now: float) -> None:
     """Their transaction was committed: they are acknowledged."""
     for held in dispatcher.in_transaction.take(helds):
         if dispatcher.endings is not None:
-            note(dispatcher.endings, How.ACKED, held.part, held.worker, now)
+            note(dispatcher.endings, How.COMMITTED, held.part, held.worker, now)
         held.worker.acked_messages += held.part.count
         acknowledgement.complete(dispatcher, held.part, now)
         dispatcher.settle(dispatcher.release_held(held, now), now)
@@ -116,7 +116,7 @@ def abort(dispatcher: Dispatcher, helds: Iterable[Held], now: float) -> None:
             returned += acknowledgement.take_back(dispatcher, worker, unsent, now)
             emptied.append(worker)
         if dispatcher.endings is not None:
-            note(dispatcher.endings, How.RETURNED, part, worker, now)
+            note(dispatcher.endings, How.ABORTED, part, worker, now)
         free += dispatcher.release_held(held, now)
         part.waits_since = now
         part.redeliveries += 1

@@ -39,6 +39,8 @@ EVENTS: Final = ("sent", *(ENDED[how] for how in How), "sent", "sent", "sent")
 WHYS: Final = {
     How.ASKED_FOR: "asked_for",
     How.GIVEN_UP: "given_up",
+    How.COMMITTED: "in_transaction",
+    How.ABORTED: "in_transaction",
     WHOLE: "whole",
     FIRST_CHUNK: "first_chunk",
     CHUNK: "chunk",
@@ -332,9 +334,10 @@ def _taken(texts: Sequence[str], numbers: np.ndarray) -> pa.Array[Any]:
 def _whys(events: np.ndarray) -> pa.Array[Any]:
     """Null for most."""
     numbers = np.full(len(EVENTS), -1, np.int32)
-    numbers[list(WHYS)] = np.arange(len(WHYS))
+    names = list(dict.fromkeys(WHYS.values()))
+    numbers[list(WHYS)] = [names.index(name) for name in WHYS.values()]
     found = numbers[events]
-    return pa.DictionaryArray.from_arrays(pa.array(found, mask=found < 0), pa.array(list(WHYS.values()), pa.string()))
+    return pa.DictionaryArray.from_arrays(pa.array(found, mask=found < 0), pa.array(names, pa.string()))
 
 
 def _sent(unit: Part) -> int:

@@ -179,8 +179,9 @@ DELIVERIES: Final = Table(
             Kind.NAME,
             "Of `returned`: `asked_for`, the worker asked for it again, so that its key waits for `retry_delay_ms`; "
             "`given_up`, that was its last attempt, and it goes to the dead letter topic, or its key is parked. Of "
-            "`sent`: `whole`, one of several messages that only go together; `first_chunk` and `chunk`, one of a "
-            "message's chunks. Null otherwise, and in older files.",
+            "`acked` and `returned`: `in_transaction`, by a transaction's commit or abort. Of `sent`: `whole`, one of "
+            "several messages that only go together; `first_chunk` and `chunk`, one of a message's chunks. Null "
+            "otherwise, and in older files.",
             optional=True,
             since=3,
         ),

@@ -176,6 +176,11 @@ def test_a_worker_that_keeps_what_its_lease_took_is_found(judged: PolicyCases) -
     life.did(20_000, "w1", message(3), A, ms=17_000)
     (row,) = judged(life)
     assert (row["violation"], row["message"], row["consumer"]) == ("lease", "5:3:-1", "w1")
+    taken = asking(ack_lease_ms=10_000).sent(10, "w1", message(1), A).acked(30_000, "w1", message(1), A)
+    taken.metrics = life.metrics
+    assert kinds(judged, taken) == ["lease"]
+    taken.deliveries[-1]["why"] = "in_transaction"
+    assert judged(taken) == []
     life.metrics = [{**row, "value": 1.0} for row in life.metrics]
     assert judged(life) == []
 
