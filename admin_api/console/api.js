@@ -102,6 +102,8 @@ export const configuration = () => ask("GET", "/configuration");
 
 /** `by` is "key" or "slot". */
 export const explain = (chosen, by, value) => ask("GET", below(chosen, "/explain"), { query: [[by, value]] });
+/** Slots that wait, oldest first. */
+export const stuck = (chosen, limit) => ask("GET", below(chosen, "/stuck"), { query: [["limit", limit]] });
 export const previewJoin = (chosen, name, sticky_ranges) =>
   ask("POST", below(chosen, "/preview/join"), { body: { worker: name, sticky_ranges } });
 export const previewLeave = (chosen, name) => ask("GET", below(chosen, "/preview/leave"), { query: [["worker", name]] });

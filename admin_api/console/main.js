@@ -16,6 +16,7 @@ import { Picker } from "./picker.js";
 import { Producers } from "./producers.js";
 import { Reader } from "./reader.js";
 import { Refused } from "./api.js";
+import { Stuck } from "./stuck.js";
 import { Subscriptions } from "./subscriptions.js";
 import { RingText } from "./ring_text.js";
 import { RingView } from "./ring.js";
@@ -39,6 +40,7 @@ const ring = new RingView(model, colours, (slot) => search.ask({ by: "slot", val
 const search = new KeySearch(model, (slot) => ring.mark(slot));
 new RingText(model, colours, ring);
 new Head(model);
+new Stuck(model);
 /** Views beside that of subscriptions, by their names in the address. */
 const views = { producers: new Producers(model), groups: new Groups(model) };
 new Banner(model, () => (model.away ?? model).age());

@@ -101,6 +101,36 @@ def test_each_of_five_questions_is_answered_in_the_first_screen(
         print(f"{state}: {' '.join(screen[:4])}")
 
 
+def test_keys_that_wait_are_listed(chrome: Browser, gateway: KeylineGateway, crews: Callable[[str], Crew]) -> None:
+    """Oldest first, with reason and worker, as `keyline stuck` has them; more on request; a press explains one."""
+    crew = crews("stuck")
+    first = CAUSES["stopped_acknowledging"](crew)
+    crew.until(first, "stopped_acknowledging")
+    asked = httpx.get(f"{crew.path}/stuck", params={"limit": 1_000}, trust_env=False, timeout=30).json()["slots"]
+    # Others may wait for a moment, and are younger.
+    oldest = [slot for slot in asked if slot["worker"] == "billing-2"]
+    for size in (WIDE, NARROW):
+        with fresh_page(chrome, size) as (page, complaints):
+            address = urlencode({"topic": crew.topic, "subscription": "s"})
+            load(page, complaints, f"{gateway.admin_url}/#{address}")
+            rows = page.locator("#stuck tbody tr")
+            expect(rows).to_have_count(5)
+            expect(page.locator("#stuck-count")).to_contain_text("the 5 oldest shown")
+            page.locator("#stuck-more").click()
+            expect(rows.nth(len(oldest) - 1)).to_be_visible()
+            shown = rows.locator("[data-label=Slot]").all_inner_texts()
+            assert [int(text.replace(",", "")) for text in shown][: len(oldest)] == [each["slot"] for each in oldest]
+            row = rows.first
+            expect(row.get_by_role("rowheader")).to_have_text(oldest[0]["key"])
+            expect(row.locator("[data-label=Why]")).to_have_text(words(oldest[0]["state"]))
+            expect(row.locator("[data-label=Worker]")).to_have_text("billing-2")
+            expect(row.locator(".badge")).to_have_text("stopped acknowledging")
+            expect(row.locator(".badge")).to_have_attribute("data-tone", "bad")
+            row.get_by_role("link").click()
+            expect(page.locator("#key-answer .verdict")).to_contain_text(oldest[0]["key"])
+            assert complaints.errors == []
+
+
 def answered(page: Page, state: str, command: str, worker: str | None) -> None:
     """The answer is seen without scrolling."""
     answer = page.locator("#key-answer")
