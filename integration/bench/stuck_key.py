@@ -177,7 +177,15 @@ def drain_both(sides: list[Side]) -> list[Drained]:
             side.look()
         seconds = first[1] + second[1]
         return [
-            Drained(before + after, seconds, cpu / after * 1e6, side.peak_mib, pause_s, side.spilled_messages)
+            # A small backlog may be drained by the time that is measured.
+            Drained(
+                max(before + after, 1),
+                seconds,
+                cpu / max(after, 1) * 1e6,
+                side.peak_mib,
+                pause_s,
+                side.spilled_messages,
+            )
             for side, before, after, cpu, pause_s in zip(sides, first[0], second[0], spent, pauses_s, strict=True)
         ]
 
