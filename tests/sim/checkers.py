@@ -93,7 +93,7 @@ class Model:
         self.meant: set[int] = set()
         """Messages that a worker meant to acknowledge, whatever ids it used; the workers tell."""
         self._moves = 0
-        self._seek_asked = False
+        self.seek_asked = False
         self.acked_in_life: set[int] = set()
         """Those acknowledged in the life of the subscription at the gateway: they may not come again."""
         self.forgotten: set[int] = set()
@@ -146,7 +146,7 @@ class Model:
     def forgot(self, numbers: Iterable[int]) -> None:
         """A killed broker forgot these acknowledgements: the gateway, which lives, has not."""
         self.forgotten.update(numbers)
-        if self._seek_asked:
+        if self.seek_asked:
             self._excused_acks.update(numbers)
 
     def consumer_closed(self) -> None:
@@ -168,6 +168,11 @@ class Model:
     def was_acked(self, number: int) -> bool:
         """Whether a worker acknowledged the message, and meant to."""
         return number in self._acked_ever and number in self.meant
+
+    def _may_come_again(self, number: int) -> bool:
+        """Whether the message may be delivered after it was acknowledged, though its owner is the same."""
+        _ = number
+        return False
 
     def _kept_elsewhere(self, number: int) -> bool:
         """Whether another topic has the message."""
@@ -277,7 +282,7 @@ class Model:
             raise Violation(f"G4: message {number} for {seat.name} is at {self.holder[number].name} already")
         if number in self.acked:
             # A batch that cannot be opened goes whole again while any message of it is not acknowledged.
-            excused = opaque or self.unsettled or number in self._excused_acks
+            excused = opaque or self.unsettled or number in self._excused_acks or self._may_come_again(number)
             if number in self.acked_in_life and not excused:
                 raise Violation(f"G4: message {number} for {seat.name} was acknowledged already")
             self.duplicates += 1
@@ -335,7 +340,7 @@ class Model:
                 continue
             if kind == T.SEEK:
                 # While its outcome is not known the gateway may take nothing for confirmed.
-                self._seek_asked = True
+                self.seek_asked = True
                 self._excused_acks |= self.forgotten
             if kind not in _ABOUT_CONSUMER:
                 continue

@@ -52,6 +52,8 @@ class Cluster:
         self.consumers: list[Consumer] = []
         self.on_close: Callable[[], object] = list
         """Called when consumers are closed by the broker's own will, or it does not tell where the cursor stands."""
+        self.on_seek: Callable[[], object] = list
+        """Called when a seek was carried out."""
         self.on_forgot: Callable[[list[int]], object] = list
         """Called with messages whose acknowledgement it forgot by that."""
         self.subscribed = 0

@@ -118,12 +118,13 @@ class Worker:
         """Chunked messages begun, by their uuid."""
         self._subscribe = pb.CommandSubscribe()
         self._subscribe.CopyFrom(subscribe)
+        self._consumer_id = subscribe.consumer_id
         self._feed = frames.FrameSplitter(FRAME_BYTES_MAX).feed
         self._transport: Transport | None = None
         self._joined = False
         self._owed = 0
         """Permits to grant back."""
-        self._request_id = 0
+        self._request_id = subscribe.request_id - 1
         self._life = 0
         """Counts consumers, so that what was planned for an earlier one is told apart."""
         self._reading = True
@@ -139,7 +140,7 @@ class Worker:
         if self._joined:
             self._joined = False
             self._life += 1
-            self._send(commands.close_consumer(1, self._new_request()))
+            self._send(commands.close_consumer(self._consumer_id, self._new_request()))
         elif self._transport is not None:
             self._transport.abort()  # before it has joined there is nothing to close politely
 
@@ -160,7 +161,7 @@ class Worker:
     def seek(self, ledger: int, entry: int) -> None:
         """Move the subscription."""
         if self._joined:
-            command = pb.CommandSeek(consumer_id=1, request_id=self._new_request())
+            command = pb.CommandSeek(consumer_id=self._consumer_id, request_id=self._new_request())
             command.message_id.ledgerId, command.message_id.entryId = ledger, entry
             self._send(frames.encode_command(pb.BaseCommand(type=T.SEEK, seek=command)))
 
@@ -248,7 +249,7 @@ class Worker:
         """Unless it was."""
         if self._transport is transport and request_id in self.unanswered:
             self.unanswered.discard(request_id)
-            self._send(commands.close_consumer(1, self._new_request()))
+            self._send(commands.close_consumer(self._consumer_id, self._new_request()))
             self._join()
 
     def _lose_consumer(self) -> None:
@@ -268,7 +269,7 @@ class Worker:
         self._timer = self.process.call_later(KEEP_ALIVE_S, self._keep_alive)
 
     def _new_request(self) -> int:
-        self._request_id += 1
+        self._request_id = (self._request_id + 1) % (1 << 64)
         self.unanswered.add(self._request_id)
         return self._request_id
 
@@ -277,7 +278,7 @@ class Worker:
             self._transport.write(frame)
 
     def _flow(self, permits: int) -> None:
-        self._send(commands.flow(1, permits))
+        self._send(commands.flow(self._consumer_id, permits))
 
     # ---- its application
 
@@ -376,7 +377,7 @@ class Worker:
             return
         command = pb.BaseCommand(type=T.ACK)
         body = command.ack
-        body.consumer_id, body.ack_type = 1, pb.CommandAck.Individual
+        body.consumer_id, body.ack_type = self._consumer_id, pb.CommandAck.Individual
         place = body.message_id.add(ledgerId=ledger, entryId=entry)
         if left:
             place.ack_set.append(left)
@@ -389,10 +390,10 @@ class Worker:
     def _extend(self, times: int) -> None:
         if not self._joined:
             return
-        ask = pb.CommandGetLastMessageId(consumer_id=1, request_id=self._new_request())
+        ask = pb.CommandGetLastMessageId(consumer_id=self._consumer_id, request_id=self._new_request())
         self._send(frames.encode_command(pb.BaseCommand(type=T.GET_LAST_MESSAGE_ID, getLastMessageId=ask)))
         if times > 1:
             self._later(self.temper.extends_s, partial(self._extend, times - 1))
 
     def _nack(self, delivery: Delivery) -> None:
-        self._send(commands.redeliver(1, [(delivery.ledger, delivery.entry)]))
+        self._send(commands.redeliver(self._consumer_id, [(delivery.ledger, delivery.entry)]))

@@ -179,6 +179,17 @@ class DeploymentSession(BrokerSession):
             self._leave(occupant)
         return commands.success(body.request_id)
 
+    def _seek(self, body: Any) -> bytes:
+        occupant = self._consumers.get(body.consumer_id)
+        if not isinstance(occupant, Consumer):
+            return commands.error(body.request_id, pb.MetadataError, "Consumer not found")
+        cluster = occupant.cluster
+        storage, place = cluster.storage, (body.message_id.ledgerId, body.message_id.entryId)
+        storage.move_cursor(storage.entries.index(storage.by_place[place]))
+        cluster.on_seek()
+        self.broker.close_consumers(cluster)
+        return commands.success(body.request_id)
+
     def _last_message_id(self, body: Any) -> bytes:
         occupant = self._consumers.get(body.consumer_id)
         if occupant is None:
@@ -193,6 +204,7 @@ class DeploymentSession(BrokerSession):
         T.ACK: _ack,
         T.CLOSE_CONSUMER: _close_consumer,
         T.GET_LAST_MESSAGE_ID: _last_message_id,
+        T.SEEK: _seek,
         T.PRODUCER: _producer,
         T.CLOSE_PRODUCER: _close_producer,
     }
@@ -251,10 +263,15 @@ class DeploymentBroker(Broker):
             self.own_topics[name].unload()
             return
         cluster.storage.store_cursor()
+        self.close_consumers(cluster)
+        cluster.load()
+
+    @staticmethod
+    def close_consumers(cluster: Cluster) -> None:
+        """Of a topic, by the broker's own will."""
         cluster.on_close()
         for consumer in list(cluster.consumers):
             consumer.session.close_consumer(consumer)  # type: ignore[attr-defined]
-        cluster.load()
 
     def accept(self, peer: str) -> DeploymentSession:
         """As the base says."""

@@ -43,6 +43,7 @@ SLOW = Temper(think_s=0.4)
 """A worker that has messages when its owner gives them away, and is done with them long before that must be over."""
 SLOW_SHARE = 0.7
 NACK_CHANCE = 0.05
+RARE = 0.2
 KINDS = ("single", "keyless", "key_batch", "mixed_batch", "mixed_batch")
 
 
@@ -66,6 +67,8 @@ class DeploymentSwarm:
     fault_weight: float
     workers_max: int
     """At each topic."""
+    sticky: bool
+    """Workers name the ranges of hashes that they want."""
     tempers: tuple[Temper, ...]
     weather: Weather
     answer_delay_s: float
@@ -89,6 +92,7 @@ def draw(seed: int | str, steps: int = 60) -> DeploymentSwarm:
     among = PLANNED if orderly else ONE_AT_A_TIME if calm else PLANNED + FAULTS
     lease_ms = 0 if orderly or calm else _apart(seed, "lease").choice((0, 0, 0, 200, 3_000))
     park_after = 0 if orderly or calm else _apart(seed, "park").choice((0, 0, 1, 2, 3))
+    seeks = not (orderly or calm or park_after) and _apart(seed, "seek").random() < RARE
     return DeploymentSwarm(
         seed=str(seed),
         steps=steps,
@@ -102,8 +106,10 @@ def draw(seed: int | str, steps: int = 60) -> DeploymentSwarm:
         faults=tuple(fault for fault in among if calm or dice.random() < (0.6 if orderly else 0.3))
         + (("leg_forgotten",) if calm or (not orderly and _apart(seed, "forgotten").random() < 0.3) else ())
         + _orders(seed, orderly=orderly, calm=calm)
-        + (TAKE_OUT if park_after else ()),
+        + (TAKE_OUT if park_after else ())
+        + (("seek",) if seeks else ()),
         fault_weight=dice.choice((0.5, 1.0, 3.0)),
+        sticky=not (orderly or calm) and _apart(seed, "sticky").random() < RARE,
         workers_max=_apart(seed, "few").choice((1, 2, 5)) if calm else dice.choice((2, 3, 5)),
         tempers=_well(seed, orderly=orderly)
         if orderly or calm

@@ -63,6 +63,7 @@ class DeploymentActions:
             "broker_pause": (0.5, self._broker_pause),
             "broker_restart": (0.5, self._broker_restart),
             "unload": (1, self._unload),
+            "seek": (2, self._seek),
             **{name: (1, partial(self._operator, give)) for name, give in orders.items()},
         }
         weight = world.swarm.fault_weight
@@ -189,6 +190,13 @@ class DeploymentActions:
         if live:
             worker = dice.choice(live)
             worker.process.run(worker.stop_reading)
+
+    def _seek(self, dice: random.Random) -> None:
+        topic = self._topic(dice)
+        joined = [worker for worker in topic.live if worker.joined]
+        if joined and topic.storage.entries:
+            worker, entry = dice.choice(joined), dice.choice(topic.storage.entries)
+            worker.process.run(lambda: worker.seek(entry.ledger, entry.entry))
 
     # ---- replicas
 

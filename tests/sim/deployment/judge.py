@@ -86,6 +86,11 @@ class OwnersModel(Model):
         """Whether a worker acknowledged the message, or an operator had it deleted."""
         return self.was_acked(number) or (self.lot is not None and number in self.lot.dropped)
 
+    def _may_come_again(self, number: int) -> bool:
+        """One that was parked out of a batch: the original topic has it still, and may send it during a redrive."""
+        entry = self._storage.messages[number].entry
+        return self._kept_elsewhere(number) and bool(entry.unacked >> entry.numbers.index(number) & 1)
+
     def _kept_elsewhere(self, number: int) -> bool:
         return self.lot is not None and self.lot.had(number)
 
@@ -161,7 +166,7 @@ class OwnersModel(Model):
         for number in numbers:
             entry = self._storage.messages[number].entry
             parked = self.lot is not None and self.lot.has(number)
-            taken = parked or number in self._taken
+            taken = parked or number in self._taken or self.seek_asked
             if not (opaque or taken or entry.unacked >> entry.numbers.index(number) & 1):
                 raise Violation(f"G4: message {number} is passed on to {seat.name}, and was acknowledged long ago")
 

@@ -172,6 +172,7 @@ MUTANTS = (
         LOT,
         "        if held or slot in self._coming.values():\n",
         "        if held:\n",
+        "tests/net/test_subscription_parking.py",
     ),
     _mutant(
         "a key goes on while messages of its redrive are unread",
@@ -251,5 +252,12 @@ MUTANTS = (
         "        verdict = keep_alive.check(now, paused=leg.paused)\n",
         "        verdict = keep_alive.check(now, paused=False)\n",
         "tests/net/test_owner_leg_looks.py",
+    ),
+    _mutant(
+        "an owner goes on after a seek as if nothing had happened",
+        "proxy/net/subscription/requests.py",
+        "        state.acks.fail_receipts(ended_meanwhile())\n"
+        "        state.transactions.end()\n        reposition.reset(",
+        "        asker.tell(commands.success(wanted))\n        return\n        reposition.reset(",
     ),
 )

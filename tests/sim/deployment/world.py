@@ -39,6 +39,11 @@ HEAL_S = 300.0
 """Simulated seconds after which a healed deployment must have delivered everything."""
 HEAL_STEP_S = 2.0
 PART_S = 120.0
+SLOTS = 65_536
+CONSUMER_IDS = (0, 1, 1, 2, 1 << 32, (1 << 63) - 1, (1 << 64) - 1)
+"""Clients choose them, and may choose what a gateway has of its own."""
+REQUEST_IDS = (1, 1, 100, (1 << 63) - 3, (1 << 64) - 5)
+"""Of a client's first request."""
 LOOKED_AT = 0.1
 """Of the replicas' turns."""
 
@@ -94,6 +99,7 @@ class Topic:
         self.cluster = Cluster(self.storage, swarm.dice(f"broker/{number}"), [BROKER], manners, now)
         self.cluster.on_close = self.model.consumer_closed
         self.cluster.on_forgot = self.model.forgot
+        self.cluster.on_seek = self.model.cursor_moved
         self.cluster.behind = lambda: bool(self.model.forgotten)
         self.published_s: list[float] = []
         """When each message was, by its number."""
@@ -120,7 +126,7 @@ class Topic:
             if worker.unanswered and not worker.process.dead:
                 raise Violation(f"requests of {worker.name} never answered: {sorted(worker.unanswered)}")
         lost = [number for number in range(len(self.storage.messages)) if not self.model.is_done(number)]
-        if lost:
+        if lost and not self.model.seek_asked:  # by which messages are skipped
             raise Violation(f"lost: messages {lost[:20]} ({len(lost)}) of {self.name}")
 
 
@@ -208,9 +214,16 @@ class Deployment:
         """One worker more, which may come to any replica."""
         name = f"worker-{dice.randrange(10)}"
         subscribe = key_shared(topic.name, SUBSCRIPTION, name)
-        subscribe.keySharedMeta.keySharedMode = pb.AUTO_SPLIT
+        meta = subscribe.keySharedMeta
+        meta.keySharedMode = pb.AUTO_SPLIT
+        if self.swarm.sticky:
+            place, count = len(topic.workers) % self.swarm.workers_max, self.swarm.workers_max
+            meta.keySharedMode = pb.STICKY
+            meta.hashRanges.add(start=place * SLOTS // count, end=(place + 1) * SLOTS // count - 1)
         temper = dice.choice(self.swarm.tempers)
         process = self._process(f"{name}.{self._processes}")
+        ids = self.swarm.dice(f"ids/{process.number}")
+        subscribe.consumer_id, subscribe.request_id = ids.choice(CONSUMER_IDS), ids.choice(REQUEST_IDS)
         self._topic_of_worker[process] = topic
         worker_dice = self.swarm.dice(f"worker/{process.number}")
         addresses = [address_of(f"replica-{number}") for number in range(self.swarm.replicas_max)]
@@ -256,7 +269,11 @@ class Deployment:
             for worker in topic.live:
                 if worker.temper is not GOOD:  # what it is stuck with it gives back when it is gone
                     self.network.kill(worker.process)
-            while len(topic.live) < 2:
+            if self.swarm.sticky:  # so that their ranges leave nothing out
+                for worker in topic.live:
+                    self.network.kill(worker.process)
+                topic.workers.clear()
+            while len(topic.live) < (self.swarm.workers_max if self.swarm.sticky else 2):
                 self.start_worker(topic, dice)
                 topic.workers[-1].temper = GOOD
         end_s = self.schedule.now_s + HEAL_S
