@@ -22,7 +22,7 @@ from admin_api.routes.groups import group_routes
 from admin_api.routes.health import health_routes
 from admin_api.routes.legs import leg_routes
 from admin_api.routes.login import login_routes
-from admin_api.routes.metrics import metrics_routes
+from admin_api.routes.metrics import metrics_routes, process_metrics_routes
 from admin_api.routes.orders import order_routes
 from admin_api.routes.producers import producer_routes
 from admin_api.routes.pulsar import pulsar_routes
@@ -36,9 +36,8 @@ if TYPE_CHECKING:
     from fastapi import FastAPI
 
     from admin_api.access.tokens import Tokens
-    from admin_api.metrics.families import Histograms
-    from admin_api.ports import GatewayControl, GatewayView, GroupTopics, OtherReplicas, WorkerSockets
-    from admin_api.ports_metrics import MetricsView
+    from admin_api.metrics.text import MetricsText
+    from admin_api.ports import GatewayControl, GatewayView, GroupTopics, HostProcesses, OtherReplicas, WorkerSockets
     from admin_api.pulsar.proxying import BrokerAdmin
 
 DESCRIPTION = """
@@ -56,10 +55,7 @@ def admin_app(
     read_only: bool = False,
     broker: BrokerAdmin | None = None,
     broker_writes: bool = False,
-    metrics: MetricsView | None = None,
-    metrics_workers_max: int = 0,
-    metrics_pulsar_names: bool = False,
-    metrics_histograms: Histograms = "subscription",
+    metrics: MetricsText | None = None,
     loopback: bool = False,
     sockets: WorkerSockets | None = None,
     socket_origins: Collection[str] = (),
@@ -68,15 +64,16 @@ def admin_app(
     others: OtherReplicas | None = None,
     group_topics: GroupTopics | None = None,
     gateway: str = "",
+    processes: HostProcesses | None = None,
 ) -> FastAPI:
     """Combine the routes; /docs shows them. FastAPI's own documentation pages are off: they load other sites' scripts.
 
     With `read_only` every order is refused with 403. With `broker` its admin API is served too, including changes
-    with `broker_writes`. With `metrics` they are at ``/metrics``; see `metrics_routes`. With `loopback` (the server
-    listens there) requests for other names are refused. With `sockets` there are WebSocket workers, also for pages of
-    `socket_origins`. With `tokens` every caller needs a token, except for health, workers and, with `metrics_open`,
-    metrics. With `others` the answers are about all replicas; `group_topics` are those of their
-    groups. `gateway` is the name that each answer gives in a header.
+    with `broker_writes`. With `metrics` they are at ``/metrics``, those of all `processes` of this host. With
+    `loopback` (the server listens there) requests for other names are refused. With `sockets` there are WebSocket
+    workers, also for pages of `socket_origins`. With `tokens` every caller needs a token, except for health, workers
+    and, with `metrics_open`, metrics. With `others` the answers are about all replicas; `group_topics` are those of
+    their groups. `gateway` is the name that each answer gives in a header.
     """
     app = AdminApp(title="Keyline", version=version, description=DESCRIPTION, openapi_url=None, redirect_slashes=False)
     app.gateway = gateway
@@ -99,14 +96,7 @@ def admin_app(
     app.include_router(login_routes(tokens))
     app.include_router(console_routes())
     if metrics is not None:
-        made = metrics_routes(
-            metrics,
-            workers_max=metrics_workers_max,
-            pulsar_names=metrics_pulsar_names,
-            histograms=metrics_histograms,
-            role=None if metrics_open else Role.VIEWER,
-        )
-        app.include_router(made)
+        app.include_router(metrics_routes(metrics, role=None if metrics_open else Role.VIEWER, processes=processes))
     if sockets is not None:
         app.include_router(socket_routes(sockets, socket_origins))
     if broker is not None:  # last, so that the gateway's own routes win
@@ -114,12 +104,24 @@ def admin_app(
     return app
 
 
-def replica_app(view: GatewayView, control: GatewayControl, version: str, *, read_only: bool) -> FastAPI:
-    """What other replicas may ask of this one: its own subscriptions, and orders to them. It needs no token."""
+def replica_app(
+    view: GatewayView,
+    control: GatewayControl,
+    version: str,
+    *,
+    read_only: bool,
+    metrics: MetricsText | None = None,
+) -> FastAPI:
+    """What other replicas may ask of this one: its own subscriptions, and orders to them. It needs no token.
+
+    With `metrics` other processes of this host may have them, too.
+    """
     app = AdminApp(title="Keyline", version=version, openapi_url=None, redirect_slashes=False)
     answer_problems(app)
     _include_subscriptions(app, view, control, read_only=read_only)
     app.include_router(leg_routes(control))
+    if metrics is not None:
+        app.include_router(process_metrics_routes(metrics))
     return app
 
 

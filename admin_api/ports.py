@@ -142,7 +142,28 @@ class Hearer(Protocol):
         """Nothing follows; the reason is for people. Not called after it was given up."""
 
 
-class OtherReplicas(Protocol):
+class Asked(Protocol):
+    """Others that answer questions."""
+
+    def names(self) -> Sequence[str]:
+        """All of them."""
+
+    def ask(self, replica: str, question: bytes, hearer: Hearer) -> Callable[[], None]:
+        """Ask one; returns what to call when the rest of the answer is not wanted."""
+
+
+class HostProcesses(Asked, Protocol):
+    """The other processes of this host, by number."""
+
+    @property
+    def here(self) -> str:
+        """This one."""
+
+    def restarts(self) -> Mapping[str, int]:
+        """How often each, and this one, was started again."""
+
+
+class OtherReplicas(Asked, Protocol):
     """The other replicas of the deployment, in owner mode."""
 
     @property
@@ -154,12 +175,6 @@ class OtherReplicas(Protocol):
 
     def find(self, replica: str) -> str:
         """The whole name of a replica, by that or by its configured one. Raises `NotFound`."""
-
-    def names(self) -> Sequence[str]:
-        """All of them."""
-
-    def ask(self, replica: str, question: bytes, hearer: Hearer) -> Callable[[], None]:
-        """Ask one; returns what to call when the rest of the answer is not wanted."""
 
 
 class WorkerSocket(Protocol):

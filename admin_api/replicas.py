@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from fastapi import FastAPI
     from starlette.types import ASGIApp, Receive, Scope, Send
 
-    from admin_api.ports import Key, OtherReplicas
+    from admin_api.ports import Asked, Key, OtherReplicas
 
 REPLICAS: Final = "keyline.replicas"
 """The other replicas, in the scope of a request; absent where there are none, and in what they ask themselves."""
@@ -114,7 +114,7 @@ async def passed_on(others: OtherReplicas, error: ServedElsewhereError, request:
     return Response(await _whole(replica, head, body), head.status, head.headers)
 
 
-async def asked_of_each(others: OtherReplicas, target: str, request: Request) -> dict[str, bytes | str]:
+async def asked_of_each(others: Asked, target: str, request: Request) -> dict[str, bytes | str]:
     """The body of each replica's answer to a GET; or why there is none, as a text."""
 
     async def one(replica: str) -> bytes | str:
@@ -148,7 +148,7 @@ async def legs_drained(others: OtherReplicas) -> None:
         await asyncio.sleep(LOOK_S)
 
 
-async def _asked(others: OtherReplicas, replica: str, question: Question) -> tuple[AnswerHead, _Body]:
+async def _asked(others: Asked, replica: str, question: Question) -> tuple[AnswerHead, _Body]:
     body = _Body(replica)
     try:
         body.give_up = others.ask(replica, _QUESTION.dump_json(question), body)

@@ -59,10 +59,13 @@ class AdminServer:
         self._server = _Guest(config)
         self._task: asyncio.Task[None] | None = None
 
-    async def start(self, host: str, port: int) -> tuple[str, int]:
-        """Listen and serve; returns the bound address. Raises `OSError` if it is not available."""
+    async def start(self, host: str, port: int, *, shared: bool = False) -> tuple[str, int]:
+        """Listen and serve; returns the bound address, which may be `shared` with other processes.
+
+        Raises `OSError` if it is not available.
+        """
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        listener = socket.create_server((host, port), family=family, backlog=128)
+        listener = socket.create_server((host, port), family=family, backlog=128, reuse_port=shared)
         self._task = asyncio.create_task(self._server.serve(sockets=[listener]), name="admin API")
         name, bound_port = listener.getsockname()[:2]
         return str(name), int(bound_port)

@@ -24,6 +24,7 @@ ELSEWHERE: Final = {
     r"make (lint|types|fmt|parts)\b": "Makefile",
     r"make pulsar(-stop)?\b": "tests/integration/test_launcher.py",
     r"head -c 32 |export KEYLINE_GROUPS_ENABLED=|.*KEYLINE_REPLICA_LISTEN=": "tests/integration/test_owners.py",
+    r"keyline serve --processes\b": "tests/integration/test_host_processes.py",
     r"make site\b": "tests/test_site.py",
     r"docker network\b": "tests/integration/test_image.py",
     r"make image\b": "tests/integration/test_image.py",

@@ -6,56 +6,37 @@ import zlib
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Final
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import StreamingResponse
-from prometheus_client import CollectorRegistry, GCCollector, ProcessCollector
 
 from admin_api.access.guard import GuardedRoute
 from admin_api.access.roles import needs
-from admin_api.metrics.exposition import exposition, gather
-from admin_api.metrics.formats import OPENMETRICS, TEXT, encoded, wanted
+from admin_api.metrics.formats import OPENMETRICS, TEXT, wanted
+from admin_api.metrics.merged import Answers, merged
+from admin_api.replicas import asked_of_each
 from admin_api.turns import Turns
 
 if TYPE_CHECKING:
     from typing import Any
 
     from admin_api.access.roles import Role
-    from admin_api.metrics.exposition import Scrape
-    from admin_api.metrics.families import Histograms
     from admin_api.metrics.formats import Format
-    from admin_api.ports_metrics import MetricsView
+    from admin_api.metrics.text import MetricsText
+    from admin_api.ports import HostProcesses
 
+PROCESS_PATH: Final = "/api/v1/process/metrics"
 _GZIP: Final = 16 + zlib.MAX_WBITS
 _FAST: Final = 1
 """Lines that differ in a number shrink to a tenth at the lowest level already."""
 
 
-def metrics_routes(
-    view: MetricsView,
-    *,
-    workers_max: int,
-    pulsar_names: bool,
-    histograms: Histograms = "subscription",
-    role: Role | None = None,
-) -> APIRouter:
-    """Make ``/metrics``.
+def metrics_routes(text: MetricsText, *, role: Role | None = None, processes: HostProcesses | None = None) -> APIRouter:
+    """Make ``/metrics``: of this process, or of all `processes` of this host.
 
-    At most `workers_max` workers get their own series, 0 for none; with `pulsar_names` the gateway's values are
-    also exported under the broker's names. `histograms` are of each subscription or namespace, or of the gateway.
     `role` is required of callers; None means no authentication.
     """
     router = APIRouter(tags=["metrics"], route_class=GuardedRoute)
-    process = CollectorRegistry()
-    ProcessCollector(registry=process)
-    GCCollector(registry=process)
-
-    async def text(scrape: Scrape, form: Format, turns: Turns) -> AsyncIterator[bytes]:
-        async for piece in exposition(scrape, form, turns, pulsar_names=pulsar_names, histograms=histograms):
-            yield piece.encode()
-        # Counting the open files of a process with thousands takes milliseconds.
-        yield (await run_in_threadpool(encoded, process, form) + form.end).encode()
-
     content: dict[str, Any] = {form.media_type.partition(";")[0]: {} for form in (TEXT, OPENMETRICS)}
 
     @router.get(
@@ -67,16 +48,53 @@ def metrics_routes(
     @needs(role)
     async def metrics(request: Request) -> StreamingResponse:
         """Prometheus's text format, or OpenMetrics where the request accepts it."""
-        form = wanted(request.headers.get("accept", ""))
-        turns = Turns()
-        pieces = text(await gather(view, workers_max, turns, histograms), form, turns)
+        form, turns = wanted(request.headers.get("accept", "")), Turns()
+        if processes is None:
+            pieces = await text.gathered(form, turns)
+        else:
+            pieces = merged(await _answers(text, processes, form, turns, request), form, turns)
+        encoded = _ended(pieces, form)
         headers = {"Vary": "Accept, Accept-Encoding"}
         if "gzip" in request.headers.get("accept-encoding", ""):
             headers["Content-Encoding"] = "gzip"
-            pieces = _gzipped(pieces)
-        return StreamingResponse(pieces, media_type=form.media_type, headers=headers)
+            encoded = _gzipped(encoded)
+        return StreamingResponse(encoded, media_type=form.media_type, headers=headers)
 
     return router
+
+
+def process_metrics_routes(text: MetricsText) -> APIRouter:
+    """Make what other processes of this host merge with theirs."""
+    router = APIRouter(route_class=GuardedRoute)
+
+    @router.get(PROCESS_PATH)
+    @needs(None)
+    async def metrics(*, openmetrics: bool = False) -> Response:
+        form = OPENMETRICS if openmetrics else TEXT
+        return Response(await _whole(text, form, Turns()), media_type=form.media_type)
+
+    return router
+
+
+async def _answers(
+    text: MetricsText, processes: HostProcesses, form: Format, turns: Turns, request: Request
+) -> Answers:
+    target = f"{PROCESS_PATH}?openmetrics={'true' if form is OPENMETRICS else 'false'}"
+    theirs = await asked_of_each(processes, target, request)
+    texts = {process: told.decode() for process, told in theirs.items() if isinstance(told, bytes)}
+    texts[processes.here] = await _whole(text, form, turns)
+    up = dict.fromkeys(theirs, False) | dict.fromkeys(texts, True)
+    return Answers(dict(sorted(texts.items())), up, processes.restarts())
+
+
+async def _whole(text: MetricsText, form: Format, turns: Turns) -> str:
+    return "".join([piece async for piece in await text.gathered(form, turns)])
+
+
+async def _ended(pieces: AsyncIterator[str], form: Format) -> AsyncIterator[bytes]:
+    async for piece in pieces:
+        yield piece.encode()
+    yield form.end.encode()
 
 
 async def _gzipped(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:

@@ -90,12 +90,13 @@ class TlsDoor:
         """Number of running handshakes."""
         return len(self._under_way)
 
-    async def open(self, host: str, port: int) -> None:
-        """Start accepting. Raises `OSError` if the address is not available."""
+    async def open(self, host: str, port: int, *, shared: bool = False) -> None:
+        """Start accepting, beside other processes if `shared`. Raises `OSError` if the address is not available."""
         found = await self._loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         with contextlib.ExitStack() as undo:
             opened = [
-                undo.enter_context(_listening(family, address)) for family, _, _, _, address in dict.fromkeys(found)
+                undo.enter_context(_listening(family, address, shared=shared))
+                for family, _, _, _, address in dict.fromkeys(found)
             ]
             undo.pop_all()
         self.sockets = opened
@@ -210,7 +211,7 @@ class TlsDoor:
             self._listen()
 
 
-def _listening(family: int, address: tuple[object, ...]) -> socket.socket:
-    made = socket.create_server(address, family=family, backlog=BACKLOG)
+def _listening(family: int, address: tuple[object, ...], *, shared: bool) -> socket.socket:
+    made = socket.create_server(address, family=family, backlog=BACKLOG, reuse_port=shared)
     made.setblocking(False)
     return made

@@ -17,6 +17,7 @@ import structlog
 
 from admin_api.app import admin_app, replica_app
 from admin_api.metrics.snapshot import snapshot
+from admin_api.metrics.text import MetricsText
 from admin_api.origins import is_loopback
 from admin_api.pulsar.proxying import BrokerAdmin
 from admin_api.replica_answers import ReplicaAnswers
@@ -67,6 +68,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from proxy.aio.tls import TlsFiles
+    from proxy.app.host_process import HostProcess
     from proxy.app.log_limiter import LineLimiter
     from proxy.config.load import Loaded
     from proxy.journal.service import JournalService
@@ -85,9 +87,16 @@ class Gateway:
     _snapshots: asyncio.Task[None] | None = None
     _sending: asyncio.Task[None] | None = None
 
-    def __init__(self, loaded: Loaded, loop: asyncio.AbstractEventLoop, log_limiter: LineLimiter) -> None:
-        """Create every part; nothing listens or connects yet. Raises `StartFailure`."""
+    def __init__(
+        self,
+        loaded: Loaded,
+        loop: asyncio.AbstractEventLoop,
+        log_limiter: LineLimiter,
+        process: HostProcess | None = None,
+    ) -> None:
+        """Create every part, of this `process` of several; nothing listens or connects yet. Raises `StartFailure`."""
         config = self._config = loaded.config
+        self._process = process
         limits = picked(Limits, config)
         clock = AioClock(loop)
         tls = Certificates(config)
@@ -97,7 +106,7 @@ class Gateway:
         self._brokers = Brokers(connector, clock, broker_settings(config), names.add)
         self._probe = BrokerProbe(self._brokers, clock)
         self._groups = groups_of(config, self._brokers, clock)
-        owner = self._owner = owner_mode_of(config, loop, self._brokers, clock, limits, tls.replicas)
+        owner = self._owner = owner_mode_of(config, loop, self._brokers, clock, limits, tls.replicas, process)
         self._background = AioBackground(loop)
         openings = self._openings = Openings(clock, self._background)
         subscription_settings = picked(SubscriptionSettings, config)
@@ -149,7 +158,7 @@ class Gateway:
         metrics = self._metrics = MetricsSource(
             __version__,
             running(),
-            self.not_ready_because,
+            self.own_reasons,
             self._server.statistics,
             subscriptions,
             self._elections,
@@ -164,6 +173,12 @@ class Gateway:
             self._tracing,
         )
         serving = config.serving
+        self._metrics_text = MetricsText(
+            metrics,
+            workers_max=serving.metrics_workers_max,
+            pulsar_names=serving.metrics_pulsar_names,
+            histograms=serving.metrics_histograms,
+        )
         self.reloadable = Reloadable(subscriptions, sessions, tokens(config), log_limiter)
         self._broker_admin = BrokerAdmin(
             config.broker.broker_admin_url,
@@ -179,10 +194,7 @@ class Gateway:
                 loopback=is_loopback(split_host_port(serving.admin_listen)[0]),
                 broker=self._broker_admin,
                 broker_writes=serving.admin_writes_to_broker,
-                metrics=metrics,
-                metrics_workers_max=serving.metrics_workers_max,
-                metrics_pulsar_names=serving.metrics_pulsar_names,
-                metrics_histograms=serving.metrics_histograms,
+                metrics=self._metrics_text,
                 sockets=self._sockets(sessions, clock) if serving.websocket_workers else None,
                 socket_origins=serving.websocket_origins,
                 tokens=self.reloadable.callers,
@@ -190,6 +202,7 @@ class Gateway:
                 others=None if owner is None else owner.others,
                 group_topics=self._group_topics,
                 gateway=serving.replica_name,
+                processes=process,
             ),
             limits.keep_alive_s,
             tls.server.context if tls.server is not None and config.security.admin_tls else None,
@@ -234,7 +247,12 @@ class Gateway:
         )
 
     def not_ready_because(self) -> Sequence[str]:
-        """The reasons why the gateway is not ready for clients."""
+        """The reasons why the gateway is not ready for clients; of several processes, all of them together."""
+        reasons = self.own_reasons()
+        return reasons if self._process is None else self._process.not_ready_because(reasons)
+
+    def own_reasons(self) -> Sequence[str]:
+        """The reasons why this process is not."""
         reasons = []
         if self._shutting_down:
             reasons.append("shutting down")
@@ -252,6 +270,11 @@ class Gateway:
     # ------------------------------------------------------------------ start and stop
 
     @property
+    def _shared(self) -> bool:
+        """Whether other processes listen at the same addresses."""
+        return self._process is not None
+
+    @property
     def addresses(self) -> list[tuple[str, int]]:
         """The addresses for clients."""
         return self._server.addresses
@@ -263,7 +286,7 @@ class Gateway:
         """
         serving = self._config.serving
         try:
-            self.admin_address = await self._admin.start(*split_host_port(serving.admin_listen))
+            self.admin_address = await self._admin.start(*split_host_port(serving.admin_listen), shared=self._shared)
         except OSError as error:
             raise StartFailure(f"admin_listen {serving.admin_listen}: {error.strerror or error}") from error
         await self._listen("listen", serving.listen, None)
@@ -288,6 +311,8 @@ class Gateway:
             self._sweep.start()
         self._elections.start()
         self._listening = True
+        if self._process is not None:
+            self._process.started()
         log.info(
             "gateway started",
             version=__version__,
@@ -298,7 +323,8 @@ class Gateway:
 
     async def _listen(self, setting: str, address: str, tls: TlsFiles | None) -> None:
         try:
-            await self._server.listen(*split_host_port(address), None if tls is None else tls.context)
+            context = None if tls is None else tls.context
+            await self._server.listen(*split_host_port(address), context, shared=self._shared)
         except OSError as error:
             self._server.stop_accepting()
             await self._admin.stop()
@@ -308,7 +334,10 @@ class Gateway:
         """In owner mode, let other replicas in."""
         if self._owner is None or self._led_here is None:
             return
-        asked = replica_app(self.admin, self.admin, __version__, read_only=self._config.serving.admin_read_only)
+        serving = self._config.serving
+        asked = replica_app(
+            self.admin, self.admin, __version__, read_only=serving.admin_read_only, metrics=self._metrics_text
+        )
         try:
             await self._owner.start(self._led_here.admit, ReplicaAnswers(asked).answer)
         except StartFailure:

@@ -37,13 +37,16 @@ class GatewayServer:
         """The addresses; with the assigned port for port 0."""
         return [sock.getsockname()[:2] for listener in self._listeners for sock in listener.sockets]
 
-    async def listen(self, host: str, port: int, ssl_context: ssl.SSLContext | None = None) -> None:
-        """Accept clients at one more address. Raises `OSError` if it is not available."""
+    async def listen(
+        self, host: str, port: int, ssl_context: ssl.SSLContext | None = None, *, shared: bool = False
+    ) -> None:
+        """Accept clients at one more address, `shared` with other processes. Raises `OSError` if it is taken."""
         if ssl_context is None:
-            self._listeners.append(await self._loop.create_server(self._accept, host, port, backlog=BACKLOG))
+            server = await self._loop.create_server(self._accept, host, port, backlog=BACKLOG, reuse_port=shared)
+            self._listeners.append(server)
         else:
             door = TlsDoor(self._sessions, self._limits, self._loop, ssl_context)
-            await door.open(host, port)
+            await door.open(host, port, shared=shared)
             self._listeners.append(door)
         log.info("listening", host=host, port=port, tls=ssl_context is not None)
 

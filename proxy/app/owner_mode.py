@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable
 
+    from proxy.app.host_process import HostProcess
     from proxy.app.security import ReplicaTls
     from proxy.config.settings import Config
     from proxy.limits import Limits
@@ -44,13 +45,15 @@ class OwnerMode(OwnerParts):
         clock: Clock,
         limits: Limits,
         tls: ReplicaTls | None,
+        process: HostProcess | None = None,
     ) -> None:
         """Nothing listens or connects yet; `tls` is None where replicas talk without. Raises `StartFailure`."""
         replicas = config.replicas
         self._loop = loop
         self._limits = limits
         self._listen = replicas.replica_listen
-        secret = _secret(config)
+        secret = process.secret if process is not None and process.secret is not None else _secret(config)
+        self._shared = process is not None
         self._tls = tls
         address = f"{PLAIN if tls is None else TLS}://{replicas.replica_address or replicas.replica_listen}"
         connector = (
@@ -61,6 +64,8 @@ class OwnerMode(OwnerParts):
         settings = picked(GroupSettings, config)
         super().__init__(new_name(config), address, connector, secret, _number, brokers, clock, limits, settings)
         self._server: asyncio.Server | TlsDoor | None = None
+        if process is not None:
+            process.takes_part(self.deployment.replica, address, self.dialler)
 
     async def start(self, admit: Callable[[str], Led], answer: AnswerQuestion) -> None:
         """Let other replicas in, and take part; `admit` gives the receiver for their clients.
@@ -80,13 +85,13 @@ class OwnerMode(OwnerParts):
         host, port = split_host_port(self._listen)
         if self._tls is not None:
             tls_door = TlsDoor(_Handshakes(door), self._limits, self._loop, self._tls.accepts.context)
-            await tls_door.open(host, port)
+            await tls_door.open(host, port, shared=self._shared)
             return tls_door
 
         def accept() -> AioTransport:
             return AioTransport(lambda _: door.knock(), self._loop, self._limits)
 
-        return await self._loop.create_server(accept, host, port, backlog=BACKLOG)
+        return await self._loop.create_server(accept, host, port, backlog=BACKLOG, reuse_port=self._shared)
 
     def stop_accepting(self) -> None:
         """Refuse further connections."""
@@ -125,9 +130,11 @@ def owner_mode_of(
     clock: Clock,
     limits: Limits,
     tls: ReplicaTls | None,
+    process: HostProcess | None = None,
 ) -> OwnerMode | None:
     """Make it, if it is configured. Raises `StartFailure`."""
-    return OwnerMode(config, loop, brokers, clock, limits, tls) if picked(GroupSettings, config).owned else None
+    owned = picked(GroupSettings, config).owned
+    return OwnerMode(config, loop, brokers, clock, limits, tls, process) if owned else None
 
 
 def _secret(config: Config) -> Secret:

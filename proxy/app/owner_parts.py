@@ -56,7 +56,7 @@ class OwnerParts:
         # A replica that stands still is given up about when its lease ends.
         pulse_s = min(limits.keep_alive_s, settings.group_lease_s / 2)
         standstill = Standstill(clock, GAP_OF_PULSE * pulse_s)
-        dialler = ReplicaDialler(connector, secret, clock, number, standstill)
+        dialler = self.dialler = ReplicaDialler(connector, secret, clock, number, standstill)
         self.others = OtherReplicas(self.view, dialler)
         probes = HolderProbes(replica, brokers, clock)
 

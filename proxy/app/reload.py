@@ -17,7 +17,7 @@ import structlog
 from proxy.config.load import InvalidConfiguration, Loaded, shown
 from proxy.config.relations import unmet
 from proxy.config.reloadable import RELOADABLE
-from proxy.config.settings import GROUP_OF, GROUPS, Config
+from proxy.config.settings import GROUP_OF, Config
 from proxy.errors import ConfigurationError, StartFailure
 
 Apply = Callable[[], None]
@@ -99,15 +99,9 @@ class Reloader:
         if contradictions := list(unmet(mixed)):
             beside = f"; {', '.join(stay)} would need a restart first" if stay else ""
             raise ConfigurationError("; ".join(contradictions) + beside)
-        groups = {
-            attribute: getattr(self.loaded.config, attribute).model_copy(
-                update={name: mixed[name] for name in group.model_fields}
-            )
-            for attribute, group in GROUPS.items()
-        }
         origins = {name: (self.loaded if name in stay else new).origins[name] for name in GROUP_OF}
         done = Reloaded({name: Change(shown(present[name]), shown(wanted[name])) for name in changed}, stay)
-        return Loaded(Config(**groups), origins), done
+        return Loaded(self.loaded.config.changed(mixed), origins), done
 
 
 def _can_change(name: str, present: dict[str, Any], wanted: dict[str, Any]) -> bool:

@@ -58,6 +58,10 @@ def _print_version(wanted: bool) -> None:  # noqa: FBT001 - the form typer calls
 _Version = Annotated[
     bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
 ]
+_Processes = Annotated[
+    int | None,
+    typer.Option("--processes", help="Processes that serve together on this host; overrides the setting `processes`."),
+]
 _Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
 
 
@@ -67,14 +71,15 @@ def keyline(_version: _Version = False) -> None:  # noqa: FBT002 - the form type
 
 
 @app.command(epilog=_EXIT_CODES)
-def serve(config: ConfigFile = None) -> None:
+def serve(config: ConfigFile = None, processes: _Processes = None) -> None:
     """Run the gateway until SIGTERM or SIGINT; a second signal stops it at once."""
+    read = partial(load, config, os.environ, {} if processes is None else {"processes": processes})
     try:
-        loaded = load(config, os.environ)
+        loaded = read()
     except InvalidConfiguration as error:
         typer.echo(f"keyline: {mistakes(error)}", err=True)
         raise typer.Exit(EXIT_MISCONFIGURED) from None
-    _run(loaded, partial(load, config, os.environ))
+    _run(loaded, read)
 
 
 @app.command("check-config", epilog=_EXIT_CODES)
@@ -100,11 +105,14 @@ def _run(loaded: Loaded, read: Callable[[], Loaded]) -> None:
     from proxy.app.log import configure_logging  # noqa: PLC0415
     from proxy.app.log_limiter import LineLimiter  # noqa: PLC0415
     from proxy.app.run import run  # noqa: PLC0415 - `check-config` and `--version` need not load the gateway
+    from proxy.app.supervisor import supervise  # noqa: PLC0415
 
     serving = loaded.config.serving
     limiter = LineLimiter(time.monotonic, serving.log_lines_per_s)
     configure_logging(serving.log_level, serving.log_format, serving.replica_name, limiter)
     try:
+        if serving.processes > 1:
+            raise typer.Exit(supervise(loaded, read))
         run(loaded, limiter, read)
     except StartFailure as error:
         typer.echo(f"keyline: {error}", err=True)

@@ -18,6 +18,7 @@ from typing import Any, Final, Literal
 
 from pydantic import SecretStr, ValidationError
 
+from proxy.config.processes import mistakes_of_processes
 from proxy.config.relations import RELATIONS
 from proxy.config.settings import ENVIRONMENT_PREFIX, GROUP_OF, GROUPS, Config
 from proxy.config.types import expectation, split_host_port
@@ -81,7 +82,7 @@ _THIS_MACHINE: Final = ("127.0.0.1", "::1", "localhost")
 _BEFORE_HOST = re.compile(r"^(\W*(?:[a-z][a-z0-9+.-]*://)?).*@", re.IGNORECASE)
 """User and password of an address, in its repr; with several addresses everything before the last such host."""
 
-Origin = Literal["default", "file", "environment"]
+Origin = Literal["default", "file", "environment", "command line"]
 
 _SERVICE_LINK = re.compile(
     r"^KEYLINE(_[A-Z0-9_]+)?_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)$"
@@ -138,10 +139,16 @@ class _Given:
     where: str
 
 
-def load(file: Path | None, environment: Mapping[str, str]) -> Loaded:
-    """Read and check everything. Raises `InvalidConfiguration` with all problems found."""
+def load(file: Path | None, environment: Mapping[str, str], options: Mapping[str, Any] | None = None) -> Loaded:
+    """Read and check everything; `options` of the command line override the rest.
+
+    Raises:
+        InvalidConfiguration: with all problems found.
+    """
     problems: list[Problem] = []
     given = {**_from_file(file, problems), **_from_environment(environment, problems)}
+    for name, value in (options or {}).items():
+        given[name] = _Given(value, "command line", f"--{name.replace('_', '-')}")
     groups: dict[str, Any] = {}
     for attribute, group in GROUPS.items():
         raw = {name: given[name].value for name in group.model_fields if name in given}
@@ -263,6 +270,7 @@ def _related(config: Config, given: Mapping[str, _Given]) -> list[Problem]:
     problems += list(_of_admin_tokens(values, given))
     problems += list(_of_proxy_role(values, given))
     problems += list(_of_owner_mode(values, given))
+    problems += [_problem_with(name, given, wrong) for name, wrong in mistakes_of_processes(values)]
     problems += [
         _problem_with(name, given, f"needs {other} too: {why}")
         for name, other, why in TOGETHER

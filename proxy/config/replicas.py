@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal
 
-from proxy.config.types import Group, HostPort, Namespace, SubscriptionPatterns, setting
+from proxy.config.types import Group, HostPort, Name, Namespace, SubscriptionPatterns, setting
 from proxy.groups.streams import STREAMS_MAX
 
 
@@ -28,6 +28,13 @@ class Replicas(Group):
         "How replicas share. owner: each subscription has one owner, to which other replicas lead their workers, with "
         "the contract of a single gateway. streams (EIP-0028): each delivers some streams of every subscription's "
         "keys; order then needs producers that batch by key. The same on all replicas.",
+    )
+    group_deployment: Name | None = setting(
+        None,
+        "With owner: name of the deployment. Gateways are its replicas if they have the same one and the same "
+        "`groups_namespace`. None: the one without a name; with `processes`, and without `groups_enabled`, "
+        "`replica_name`.",
+        takes="a printable name",
     )
     group_bundles: int = setting(
         1024, "With owner: parts that all subscriptions are divided into by hash; a part has one owner. Fixed as long "

@@ -11,6 +11,7 @@ from pydantic import Field
 from proxy.config.types import Group, HostPort, HttpUrl, Name, Names, Ports, setting
 
 NAMES = "names, separated by commas"
+PROCESSES_MAX = 64
 
 
 class Serving(Group):
@@ -56,6 +57,11 @@ class Serving(Group):
         json_schema_extra={"shown_default": "the host's name", "takes": "a printable name"},
         validate_default=True,
     )
+    processes: int = setting(
+        1, "Processes that serve the addresses above together, as replicas in owner mode on one host: see "
+        "[processes](processes.md). 1: one process, alone.",
+        unit="processes", ge=1, le=PROCESSES_MAX,
+    )  # fmt: skip
     drain_timeout_s: float = setting(
         25.0, "How long a stopping gateway waits for acknowledgements of delivered messages. Keep it below the grace "
         "period of the process manager.",

@@ -7,6 +7,7 @@ chart can pass any setting without knowing where it lives.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,6 +41,16 @@ class Config:
     def values(self) -> dict[str, Any]:
         """Give every setting by its one name."""
         return {name: getattr(getattr(self, GROUP_OF[name][0]), name) for name in GROUP_OF}
+
+    def changed(self, values: Mapping[str, Any]) -> Config:
+        """The same with other values of some settings, which are valid."""
+        groups = {
+            attribute: getattr(self, attribute).model_copy(
+                update={name: values[name] for name in group.model_fields if name in values}
+            )
+            for attribute, group in GROUPS.items()
+        }
+        return Config(**groups)
 
 
 GROUPS: dict[str, type[Group]] = {

@@ -27,6 +27,16 @@ BUNDLES_DEFAULT: Final = STREAMS_MAX
 _HASH_BYTES: Final = 8
 
 
+def deployment_of(name: str | None) -> GroupId:
+    """The group of the deployment with this name; deployments may share a namespace, and all but one have names."""
+    return DEPLOYMENT if name is None else GroupId(DEPLOYMENT.topic, f"{DEPLOYMENT.subscription} of {name}")
+
+
+def is_deployment(group: GroupId) -> bool:
+    """Whether a group is of a deployment's replicas, and not of one subscription."""
+    return group.topic == DEPLOYMENT.topic
+
+
 def bundle_of(topic: str, subscription: str, bundles_count: int) -> int:
     """Return the bundle, from 0, of a subscription of one topic, or of one partition of it.
 

@@ -17,7 +17,7 @@ from pydantic import TypeAdapter, ValidationError
 from pydantic_core import from_json, to_json
 
 from proxy.groups import compact
-from proxy.groups.bundles import DEPLOYMENT
+from proxy.groups.bundles import is_deployment
 from proxy.groups.memory import GroupMemory
 from proxy.groups.messages import FromLeader, FromSession, KeepOrders, OfLeaders, OfReach, OfReplay
 
@@ -44,7 +44,9 @@ def encode(value: Message | GroupMemory, group: GroupId | None = None) -> bytes:
     """Write a message or a record of a group."""
     kind = type(value).__name__
     body = _ADAPTERS[kind].dump_python(value)
-    return to_json({"kind": kind, "body": compact.compacted(body) if group == DEPLOYMENT else body})
+    if group is not None and is_deployment(group):
+        body = compact.compacted(body)
+    return to_json({"kind": kind, "body": body})
 
 
 def decode_message(data: bytes) -> Message:

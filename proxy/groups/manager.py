@@ -19,7 +19,7 @@ from dataclasses import replace
 from enum import Enum
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
-from proxy.groups.bundles import DEPLOYMENT
+from proxy.groups.bundles import is_deployment
 from proxy.groups.leader import Announce, GroupLeader, LeaderAct, Store
 from proxy.groups.memory import GroupMemory
 from proxy.groups.messages import LeaderBegan
@@ -336,7 +336,7 @@ class LeaderManager:
             ended = event is Event.SETTLED and self.leader is not None and self.leader.ended
             self.leader = None
             self._memory = GroupMemory()
-            if ended and self.group != DEPLOYMENT:  # which comes back, with all that it knows of operators' orders
+            if ended and not is_deployment(self.group):  # which comes back, with all that it knows of operators' orders
                 return [Errand.REMOVE]
             return [Errand.CLOSE, Errand.CONTEND] if action is Action.STOP_AND_CONTEND else [Errand.CLOSE]
         return []

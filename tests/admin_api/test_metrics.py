@@ -19,6 +19,7 @@ from prometheus_client.parser import text_string_to_metric_families as parse_tex
 from admin_api.metrics import families
 from admin_api.metrics.exposition import exposition, gather
 from admin_api.metrics.formats import OPENMETRICS, TEXT, wanted
+from admin_api.metrics.text import MetricsText
 from admin_api.routes.metrics import metrics_routes
 from admin_api.turns import TURN_S, Turns
 from proxy.app.collector import Collector
@@ -139,10 +140,8 @@ class Gateway:
 
         async def ask() -> httpx.Response:
             app = FastAPI()
-            routes = metrics_routes(
-                self.source(), workers_max=workers_max, pulsar_names=pulsar_names, histograms=histograms
-            )
-            app.include_router(routes)
+            text = MetricsText(self.source(), workers_max=workers_max, pulsar_names=pulsar_names, histograms=histograms)
+            app.include_router(metrics_routes(text))
             transport = httpx.ASGITransport(app=app)
             async with httpx.AsyncClient(transport=transport, base_url="http://gateway") as client:
                 return await client.get("/metrics", headers={"accept": accept} | (headers or {}))
@@ -341,7 +340,8 @@ def test_the_docs_list_every_metric_as_it_is() -> None:
         for family in level:
             own = [family.label] if family.label else []
             assert rows.pop(family.name) == [family.kind, ", ".join([*labels, *own]), family.documentation]
-    assert set(rows) == {"keyline_build_info", "keyline_gateway_workers_shown"}
+    of_processes = {"keyline_process_up", "keyline_process_restarts_total"}  # see `test_merged_metrics`
+    assert set(rows) == {"keyline_build_info", "keyline_gateway_workers_shown"} | of_processes
 
 
 # ---- what is told ----------------------------------------------------------------------------------------------------

@@ -495,7 +495,7 @@ MUTANTS = (
     _mutant(
         "the deployment's topic goes with its last replica",
         MANAGER,
-        "if ended and self.group != DEPLOYMENT:",
+        "if ended and not is_deployment(self.group):",
         "if ended:",
         "tests/groups/test_manager.py",
     ),

@@ -22,6 +22,7 @@ class GroupSettings:
     groups_enabled: bool = False
     groups_namespace: str = "public/default"
     groups_mode: str = OWNER
+    group_deployment: str | None = None
     group_streams: int = STREAMS_DEFAULT
     group_bundles: int = BUNDLES_DEFAULT
     group_lease_s: float = 5.0

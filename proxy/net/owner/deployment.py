@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from proxy.groups.bundles import DEPLOYMENT
+from proxy.groups.bundles import deployment_of
 from proxy.groups.encoding import encode
 from proxy.groups.messages import SessionId
 from proxy.net.group.member import GroupMember
@@ -47,18 +47,19 @@ class Deployment:
         """`replica` names this process, and no process before it; `address` is where other replicas find it."""
         self.replica = replica
         timing = settings.timing()
-        topic = group_topic_name(settings.groups_namespace, DEPLOYMENT)
+        self.group = deployment_of(settings.group_deployment)
+        topic = group_topic_name(settings.groups_namespace, self.group)
         members = GroupMembers()
         self._mail = PulsarGroupMail(settings.groups_namespace, replica, brokers, clock, members.hear)
         self.bundles = BundleStreams(clock, timing.send_s, self._opened, self._told)
         self.owners = Owners(replica, self.bundles)
         self.member = GroupMember(
-            DEPLOYMENT, SessionId(replica, 1), settings.group_bundles, timing, clock, self._mail, self._ended
+            self.group, SessionId(replica, 1), settings.group_bundles, timing, clock, self._mail, self._ended
         )
         self.member.session.address = address
         members.add(self.member)
         self.bundles.serve(self.member)
-        self._topic = PulsarGroupTopic(topic, brokers, clock, self.member, DEPLOYMENT)
+        self._topic = PulsarGroupTopic(topic, brokers, clock, self.member, self.group)
         self._clock = clock
         self._orders: SharedOrders | None = None
         self._tail = OwnerTail(topic, replica, brokers, clock, self._learn)
@@ -69,7 +70,7 @@ class Deployment:
 
     def share_orders(self, subscriptions: Subscriptions) -> None:
         """Keep operators' orders for all replicas; before `start`."""
-        self._orders = SharedOrders(self.replica, subscriptions, self._clock, self._tell_leader)
+        self._orders = SharedOrders(self.replica, subscriptions, self._clock, self._tell_leader, self.group)
 
     def tell_reach(self, message: OfReach) -> None:
         """To the leader, and what is of an owner to that one too."""
@@ -78,7 +79,7 @@ class Deployment:
             told[message.owner] = None
         for replica in told:
             if replica is not None:
-                self._mail.send(replica, encode(message, DEPLOYMENT))
+                self._mail.send(replica, encode(message, self.group))
 
     def start(self) -> None:
         """Take part."""

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from proxy.groups.memory import GroupMemory
+    from proxy.groups.streams import GroupId
     from proxy.net.ports import Clock, Timer
     from proxy.net.subscription.directory import Subscriptions
 
@@ -37,9 +38,15 @@ class SharedOrders:
     """The order book of one replica, kept equal to that of all."""
 
     def __init__(
-        self, replica: str, subscriptions: Subscriptions, clock: Clock, tell_leader: Callable[[bytes], None]
+        self,
+        replica: str,
+        subscriptions: Subscriptions,
+        clock: Clock,
+        tell_leader: Callable[[bytes], None],
+        group: GroupId = DEPLOYMENT,
     ) -> None:
-        """`replica` is this one's name; `tell_leader` sends a message to the replica that leads, if there is one."""
+        """`replica` is this one's name; `tell_leader` sends a message to the leader of `group`, if there is one."""
+        self._group = group
         self._replica = replica
         self._subscriptions = subscriptions
         self._book = subscriptions.orders
@@ -121,6 +128,6 @@ class SharedOrders:
             self._timer.cancel()
             self._timer = None
         for kept in self._unkept.values():
-            self._tell_leader(encode(KeepOrders(DEPLOYMENT, kept), DEPLOYMENT))
+            self._tell_leader(encode(KeepOrders(self._group, kept), self._group))
         if self._unkept:
             self._timer = self._clock.call_later(AGAIN_S, self._say)

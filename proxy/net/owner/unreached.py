@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Final
 
-from proxy.groups.bundles import DEPLOYMENT, bundle_of
+from proxy.groups.bundles import bundle_of
 from proxy.groups.messages import WorkersServed, WorkersWait
 
 if TYPE_CHECKING:
@@ -108,7 +108,9 @@ class UnreachedOwners:
         bundles = self._deployment.bundles
         here = tuple(bundle for bundle in said.streams if bundles.open_here(bundle))
         served = tuple(bundle for bundle in here if bundles.serves(bundle))
-        self._deployment.tell_reach(WorkersServed(DEPLOYMENT, said.owner, here, served, self._pulses.reached))
+        self._deployment.tell_reach(
+            WorkersServed(self._deployment.group, said.owner, here, served, self._pulses.reached)
+        )
 
     # ---- within
 
@@ -148,6 +150,6 @@ class UnreachedOwners:
         for owner in sorted(self._lost & self._waiting.keys()):
             bundles = tuple(sorted({bundle_of(*key, count) for key in self._waiting[owner]}))
             here = self._deployment.replica
-            self._deployment.tell_reach(WorkersWait(DEPLOYMENT, here, owner, bundles, self._pulses.reached))
+            self._deployment.tell_reach(WorkersWait(self._deployment.group, here, owner, bundles, self._pulses.reached))
             said = True
         return said

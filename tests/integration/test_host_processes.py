@@ -1,0 +1,251 @@
+"""Several processes of one host at one address, on a real broker.
+
+They are killed, stand still and fail, and the host is stopped; deliveries are audited from the clients' side.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from integration.artifacts import PULSAR_VERSIONS
+from integration.gateway import KeylineGateway
+from integration.load.audit import AuditResult
+from integration.load.lives import Cause
+from integration.load.options import SUBSCRIPTION, Batching
+from integration.load.run import LoadRun
+from integration.ports import LOOPBACK
+from integration.standalone import PulsarStandalone
+from proxy.cli.admin_client import AdminClient
+from tests.integration.conditions import eventually
+from tests.integration.conftest import explain
+from tests.integration.owner_rig import TAKING
+
+PROCESSES: Final = 2
+WORKERS: Final = tuple(f"w{number}" for number in range(6))
+MESSAGES: Final = 20_000
+KEYS: Final = 300
+RATE_PER_S: Final = 2_000.0
+GONE_S: Final = 60.0
+
+pytestmark = [pytest.mark.slow, pytest.mark.broker]
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PulsarStandalone]:
+    """One for all tests, which have gateways of their own."""
+    with PulsarStandalone(PULSAR_VERSIONS[0], data=tmp_path_factory.mktemp("pulsar")) as pulsar:
+        yield pulsar
+
+
+@pytest.fixture
+def host(broker: PulsarStandalone, tmp_path: Path) -> Iterator[Host]:
+    """Two processes that serve."""
+    with Host(broker, tmp_path) as host:
+        yield host
+
+
+class Host(KeylineGateway):
+    """A supervisor and its processes."""
+
+    def __init__(self, broker: PulsarStandalone, directory: Path, **settings: str) -> None:
+        """The name tells one test's deployment from another's."""
+        self.file = directory / "keyline.toml"
+        self.file.write_text("")
+        settings = {"processes": str(PROCESSES), "replica_name": directory.name, **settings}
+        super().__init__(broker.service_url, broker.admin_url, directory, settings=settings)
+        self._environment["KEYLINE_CONFIG"] = str(self.file)
+
+    def processes(self) -> list[int]:
+        """Ids of the running ones, without the supervisor."""
+        children = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split()
+        return [int(pid) for pid in children]
+
+    def said(self, event: str) -> list[dict[str, Any]]:
+        """Lines of the log."""
+        lines = [json.loads(line) for line in self.log.read_text().splitlines() if line.startswith("{")]
+        return [line for line in lines if line["event"] == event]
+
+    def metric(self, name: str) -> dict[str, float]:
+        """Of each process."""
+        text = self._http.get("/metrics").raise_for_status().text
+        begin = f'{name}{{process="'
+        rows = [line.removeprefix(begin) for line in text.splitlines() if line.startswith(begin)]
+        return {row.partition('"')[0]: float(row.rpartition(" ")[2]) for row in rows}
+
+    def wait_whole(self) -> None:
+        """All processes take part."""
+        asked = AdminClient(self.admin_url)
+        eventually(
+            lambda: [row["bundles"] > 0 for row in asked.ask("GET", "/deployment")["replicas"]] == PROCESSES * [True],
+            "bundles of each process",
+        )
+
+
+class Load:
+    """A subscription with six workers at the address of all processes."""
+
+    def __init__(self, host: Host, run: LoadRun) -> None:
+        self.host = host
+        self.run = run
+        for worker in [run.start_worker(name, **TAKING) for name in WORKERS]:
+            worker.wait_joined()
+
+    def produce(self) -> None:
+        """As clients do by default: many keys in a batch."""
+        self.run.produce(
+            count=MESSAGES, keys=KEYS, rate_per_s=RATE_PER_S, batching=Batching.DEFAULT, batch_messages_max=100
+        )
+
+    def finish(self) -> AuditResult:
+        """Everything in order and at one worker."""
+        self.run.wait_acknowledged(MESSAGES)
+        result = self.run.finish()
+        assert result.ok, explain(result, self.host)
+        assert result.delivered == result.acknowledged == MESSAGES, explain(result, self.host)
+        return result
+
+
+@pytest.fixture
+def load(broker: PulsarStandalone, host: Host, new_topic: Callable[[str], str], tmp_path: Path) -> Iterator[Load]:
+    """Workers that have joined."""
+    host.wait_whole()
+    url = host.service_url
+    with LoadRun(tmp_path / "load", url, new_topic("processes"), producer_url=broker.service_url) as run:
+        yield Load(host, run)
+
+
+def test_a_process_is_killed_and_the_others_go_on(load: Load) -> None:
+    """By SIGKILL, the owner of what is delivered: it comes again in order; another process takes its place.
+
+    The address answers all the time, and shows what happened.
+    """
+    host = load.host
+    path = f"/subscriptions/{load.run.topic.removeprefix('persistent://')}/{SUBSCRIPTION}"
+    load.produce()
+    load.run.wait_acknowledged(MESSAGES // 3)
+    assert host.metric("keyline_process_up") == {"0": 1.0, "1": 1.0}
+    owner = AdminClient(host.admin_url).ask("GET", path)["served_by"]
+    number = int(owner.rsplit("-", 2)[1])
+    pid = next(line["pid"] for line in host.said("process started") if line["process"] == number)
+    load.run.interruption(Cause.GATEWAY_KILLED)
+    os.kill(pid, signal.SIGKILL)
+    eventually(lambda: host._ready() and pid not in host.processes(), "an address that is ready without the process")
+    eventually(lambda: host.metric("keyline_process_up") == {"0": 1.0, "1": 1.0}, "both processes again")
+    restarts = host.metric("keyline_process_restarts_total")
+    assert restarts == {str(each): float(each == number) for each in range(PROCESSES)}
+    result = load.finish()
+    allowed = {Cause.GATEWAY_KILLED, Cause.CLIENT_QUEUE, Cause.CONNECTION_LOST}
+    assert set(result.duplicates_by_cause) <= allowed, explain(result, host)
+
+
+def test_the_host_is_restarted_under_load(load: Load) -> None:
+    """By SIGTERM to all its processes, as a process manager may send it: each drains, and nothing is repeated."""
+    host = load.host
+    load.produce()
+    load.run.wait_acknowledged(MESSAGES // 3)
+    load.run.interruption(Cause.GATEWAY_STOPPED)
+    processes = host.processes()
+    assert host.stop() == 0
+    assert not [pid for pid in processes if Path(f"/proc/{pid}").exists()]
+    assert [line["drained"] for line in host.said("gateway stopped")] == PROCESSES * [True]
+    host.start()
+    result = load.finish()
+    assert set(result.duplicates_by_cause) <= {Cause.CLIENT_QUEUE}, explain(result, host)
+
+
+def test_a_hang_up_reaches_all_processes_and_those_that_come_later(host: Host) -> None:
+    """So does an order to any of them; a mistake changes nothing anywhere."""
+
+    def reloaded() -> list[str]:
+        lines = host.said("configuration reloaded")
+        return sorted(line["replica"] for line in lines if "workers_max" in line["changed"])
+
+    name = host.file.parent.name
+    everyone = sorted([name, *(f"{name}-{number}" for number in range(PROCESSES))])
+    host.file.write_text("workers_max = 77\n")
+    os.kill(host.pid, signal.SIGHUP)
+    eventually(lambda: reloaded() == everyone, "a reload everywhere")
+    host.file.write_text("workers_max = 78\n")
+    AdminClient(host.admin_url).ask("POST", "/configuration/reload")
+    eventually(lambda: reloaded() == sorted(2 * everyone), "a second reload everywhere")
+    host.file.write_text("workers_max = 0\n")
+    os.kill(host.pid, signal.SIGHUP)
+    eventually(lambda: len(host.said("configuration not reloaded")) == 1, "a refusal")
+    for pid in host.processes():
+        os.kill(pid, signal.SIGKILL)
+        eventually(lambda pid=pid: pid not in host.processes(), "its end")  # type: ignore[misc]
+        eventually(lambda: host.metric("keyline_process_up") == {"0": 1.0, "1": 1.0}, "all processes")
+    asked = AdminClient(host.admin_url)
+    assert {asked.ask("GET", "/configuration")["workers_max"]["value"] for _ in range(10)} == {78}
+
+
+def test_a_process_that_fails_again_and_again_is_started_after_longer_pauses(host: Host) -> None:
+    """The other one serves meanwhile, and the host is ready."""
+    for failures in range(1, 4):
+        eventually(lambda: len(host.processes()) == PROCESSES, "both processes")
+        pid = [line["pid"] for line in host.said("process started") if line["process"] == 0][-1]
+        os.kill(pid, signal.SIGKILL)
+        eventually(lambda count=failures: len(host.said("process ended")) == count, "its end")  # type: ignore[misc]
+        assert host._ready()
+    assert [line["again_in_s"] for line in host.said("process ended")] == [1.0, 2.0, 4.0]
+    assert {line["reason"] for line in host.said("process ended")} == {"SIGKILL"}
+
+
+def test_a_process_that_stands_still_is_killed_and_replaced(host: Host) -> None:
+    """The kernel would give it clients for ever."""
+    stopped, other = host.processes()
+    os.kill(stopped, signal.SIGSTOP)
+    eventually(lambda: stopped not in host.processes(), "its end")
+    eventually(lambda: len(host.processes()) == PROCESSES, "the next one")
+    assert other in host.processes()
+    assert [line["pid"] for line in host.said("process stands still")] == [stopped]
+
+
+def test_without_its_supervisor_a_process_drains_and_ends(host: Host) -> None:
+    """However that ended: no process is left that nothing watches."""
+    processes = host.processes()
+    os.kill(host.pid, signal.SIGKILL)
+    eventually(lambda: not [pid for pid in processes if Path(f"/proc/{pid}").exists()], "their end", GONE_S)
+    assert [line["drained"] for line in host.said("gateway stopped")] == PROCESSES * [True]
+
+
+def test_a_second_host_at_the_address_is_refused(host: Host) -> None:
+    """It would take a part of the clients, which is why no one may share the address unnoticed."""
+    second = subprocess.run(
+        [*host._program, "serve", "--processes", "2"],
+        env={**os.environ, **host._environment, "KEYLINE_ADMIN_LISTEN": f"{LOOPBACK}:0"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert second.returncode == 1
+    assert f"listen {LOOPBACK}:{host.port}: Address already in use" in second.stderr
+
+
+def test_what_no_process_can_start_with_ends_all_of_them(broker: PulsarStandalone, tmp_path: Path) -> None:
+    """As with one process: the exit code is 1, and the reason is told."""
+    certificate = tmp_path / "certificate.pem"
+    certificate.write_text("no certificate")
+    settings = {name: str(certificate) for name in ("tls_certificate_file", "tls_key_file")}
+    host = Host(broker, tmp_path, listen_tls=f"{LOOPBACK}:0", **settings)
+    done = subprocess.run(
+        [*host._program, "serve"],
+        env={**os.environ, **host._environment},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 1, done.stderr
+    assert re.search(r"^keyline: process [01]: .*certificate.pem", done.stderr, re.MULTILINE), done.stderr
+    host.close()
