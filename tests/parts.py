@@ -281,6 +281,7 @@ PARTS: Final = (
             "tests/integration/test_demo.py",
             "tests/integration/test_launcher.py",
             "tests/integration/test_console_causes.py",
+            "tests/integration/test_console_parked.py",
             "tests/integration/test_console.py::test_a_gateway_that_hangs_is_noticed",
             "tests/integration/test_console.py::test_three_hundred_workers",
             "tests/integration/test_console_producers.py::test_a_gateway_that_another_part_of_the_page_reaches_first_is_told_once",

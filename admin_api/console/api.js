@@ -104,6 +104,10 @@ export const configuration = () => ask("GET", "/configuration");
 export const explain = (chosen, by, value) => ask("GET", below(chosen, "/explain"), { query: [[by, value]] });
 /** Slots that wait, oldest first. */
 export const stuck = (chosen, limit) => ask("GET", below(chosen, "/stuck"), { query: [["limit", limit]] });
+/** The first `limit` parked slots of a subscription, or messages of one. */
+export const parked = (chosen, limit) => ask("GET", below(chosen, "/parked"), { query: [["limit", limit]] });
+export const parkedMessages = (chosen, slot, limit) =>
+  ask("GET", below(chosen, "/parked/messages"), { query: [["slot", slot], ["limit", limit]] });
 export const previewJoin = (chosen, name, sticky_ranges) =>
   ask("POST", below(chosen, "/preview/join"), { body: { worker: name, sticky_ranges } });
 export const previewLeave = (chosen, name) => ask("GET", below(chosen, "/preview/leave"), { query: [["worker", name]] });
@@ -112,4 +116,8 @@ export const pause = (chosen) => ask("POST", below(chosen, "/pause"));
 export const resume = (chosen) => ask("POST", below(chosen, "/resume"));
 export const drain = (chosen, name) => ask("POST", worker(chosen, name, "/drain"));
 export const endDrain = (chosen, name) => ask("DELETE", worker(chosen, name, "/drain"));
+export const exclude = (chosen, name) => ask("POST", worker(chosen, name, "/exclude"));
+export const readmit = (chosen, name) => ask("DELETE", worker(chosen, name, "/exclude"));
+/** `order` is "redrive" or "drop". */
+export const takeOut = (chosen, slot, order) => ask("POST", below(chosen, `/parked/${order}`), { query: [["slot", slot]] });
 export const evict = (chosen, name) => ask("POST", worker(chosen, name, "/evict"));

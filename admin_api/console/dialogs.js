@@ -2,7 +2,8 @@
 
 import * as api from "./api.js";
 import { byId, el, named, setText, show } from "./dom.js";
-import { counted, percent } from "./format.js";
+import { counted, percent, whole } from "./format.js";
+import { FIRST, parkedKeys, messagesTable } from "./parked_text.js";
 import { previewNodes } from "./previews.js";
 
 export class Dialogs {
@@ -52,7 +53,7 @@ export class Dialogs {
     const { chosen } = this.#model;
     const text = [
       el("p", {}, "Its consumer is closed, and its messages go to other workers. ",
-        worker.drained_by_operator ? "It is drained: if its client reconnects, it gets nothing." : "Official clients reconnect at once; drain it first to keep it empty."),
+        worker.drained_by_operator ? "It is drained: if its client reconnects, it gets nothing." : "Official clients reconnect at once, and it gets its keys back; exclude it to keep them from it."),
       el("h3", {}, "While it is disconnected"),
     ];
     this.#open(["Evict ", named(worker.name), "?"], text, [
@@ -61,9 +62,53 @@ export class Dialogs {
     this.#showLeave(worker);
   }
 
+  exclude(worker) {
+    const { chosen } = this.#model;
+    const text = [
+      el("p", {}, "Its consumer is closed, and its keys and messages go to other workers. If its client reconnects, it owns no keys until it is readmitted."),
+      el("h3", {}, "While it is excluded"),
+    ];
+    this.#open(["Exclude ", named(worker.name), "?"], text, [
+      this.#orderButton("Exclude", "danger", () => api.exclude(chosen, worker.name), `${worker.name} is excluded: its keys are at other workers`),
+    ]);
+    this.#showLeave(worker);
+  }
+
+  /** As `endDrain`. */
+  readmit(name) {
+    const { chosen } = this.#model;
+    this.#order(() => api.readmit(chosen, name), `${name} may own keys again`);
+  }
+
   #showLeave(worker) {
     const { chosen } = this.#model;
     this.#showPreview(() => api.previewLeave(chosen, worker.name));
+  }
+
+  // ---- of a parked slot
+
+  async inspect(parked) {
+    this.#open(["Parked: ", ...parkedKeys(parked)], [el("p", { class: "muted" }, `Slot ${whole(parked.slot)}. Contents are in the parking topic, by the position in the last column.`)], []);
+    const { chosen } = this.#model;
+    this.#fill(async () => messagesTable(await api.parkedMessages(chosen, parked.slot, FIRST), parked.messages));
+  }
+
+  redrive(parked) {
+    const text = el("p", {}, `${counted(parked.messages, "parked message")} of slot ${whole(parked.slot)} will be delivered in order, before anything newer of it, which waits meanwhile. `,
+      "If one of them uses its attempts again, it and the rest stay parked: remove the cause first.");
+    this.#takeOut(parked, "redrive", "Redrive", "primary", text, "the parked messages are delivered");
+  }
+
+  drop(parked) {
+    const text = el("p", {}, `${counted(parked.messages, "parked message")} of slot ${whole(parked.slot)} will be deleted. No worker gets them, and this cannot be undone. The slot goes on with what is newer.`);
+    this.#takeOut(parked, "drop", "Drop", "danger", text, "the parked messages are deleted");
+  }
+
+  #takeOut(parked, order, word, kind, text, done) {
+    const { chosen } = this.#model;
+    this.#open([`${word} `, ...parkedKeys(parked), "?"], [text], [
+      this.#orderButton(word, kind, () => api.takeOut(chosen, parked.slot, order), done),
+    ]);
   }
 
   // ---- of the subscription
@@ -112,13 +157,18 @@ export class Dialogs {
     this.#dialog.showModal();
   }
 
-  async #showPreview(ask) {
+  #showPreview(ask) {
+    return this.#fill(async () => previewNodes(await ask()));
+  }
+
+  /** Below the text: nodes that take a request to make. */
+  async #fill(make) {
     const asked = (this.#shown += 1);
     const place = byId("preview");
-    setText(place, "Computing…");
+    setText(place, "Reading…");
     let nodes;
     try {
-      nodes = previewNodes(await ask());
+      nodes = await make();
     } catch (error) {
       nodes = [el("p", { class: "problem" }, error.message)];
     }

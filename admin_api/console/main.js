@@ -9,9 +9,11 @@ import { Feed } from "./feed.js";
 import { Groups } from "./groups.js";
 import { Head } from "./head.js";
 import { HotKeys } from "./hot_keys.js";
+import { KeptOut } from "./kept_out.js";
 import { KeySearch } from "./key_search.js";
 import { Model } from "./model.js";
 import { Home, showFirst } from "./home.js";
+import { Parked } from "./parked.js";
 import { Picker } from "./picker.js";
 import { Producers } from "./producers.js";
 import { Reader } from "./reader.js";
@@ -45,7 +47,10 @@ new Stuck(model);
 const views = { producers: new Producers(model), groups: new Groups(model) };
 new Banner(model, () => (model.away ?? model).age());
 new HotKeys(model, (slot) => search.ask({ by: "slot", value: String(slot) }));
-new WorkersTable(model, colours, new Dialogs(model, () => reader.now()));
+const dialogs = new Dialogs(model, () => reader.now());
+new WorkersTable(model, colours, dialogs);
+new KeptOut(model, dialogs);
+new Parked(model, dialogs);
 
 // If this request fails, all others fail too and show the reason.
 showWho().catch(() => {});

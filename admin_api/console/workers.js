@@ -175,9 +175,12 @@ export class WorkersTable {
     const bar = el("i", { class: "bar", "aria-hidden": "true" });
     const share = el("span", {});
     cells.get("share").append(bar, share);
+    const held = el("span", {});
+    const lease = el("small", { class: "lease muted" });
+    cells.get("oldest").append(held, lease);
     const actions = this.#makeActions(worker);
     const element = el("tr", { role: "row" }, ...cells.values(), el("td", { role: "cell", class: "row-actions" }, ...Object.values(actions)));
-    const row = { element, cells, swatch, pick, address, badge, bar, share, ...actions };
+    const row = { element, cells, swatch, pick, address, badge, bar, share, held, lease, ...actions };
     this.#rows.set(worker.key, row);
     return row;
   }
@@ -197,6 +200,7 @@ export class WorkersTable {
       preview: button("Preview", () => this.#dialogs.previewLeave(now()), { "aria-label": `Preview that ${worker.name} leaves`, title: "What would move if it left" }),
       drain: button("Drain…", () => (now().drained_by_operator ? this.#dialogs.endDrain(now()) : this.#dialogs.drain(now())), { "data-order": "" }),
       evict: button("Evict…", () => this.#dialogs.evict(now()), { "data-order": "" }),
+      exclude: button("Exclude…", () => this.#dialogs.exclude(now()), { "data-order": "" }),
     };
   }
 
@@ -212,9 +216,10 @@ export class WorkersTable {
     row.bar.style.setProperty("--part", worker.hash_space_share / this.#largest);
     setText(row.share, percent(worker.hash_space_share));
     this.#fillNumbers(row.cells, worker);
+    this.#fillOldest(row, worker);
     setText(row.drain, worker.drained_by_operator ? "Undo drain" : "Drain…");
     setAttribute(row.drain, "aria-label", `${worker.drained_by_operator ? "Undo drain of" : "Drain"} ${worker.name}`);
-    for (const button of [row.drain, row.evict]) this.#allow(button);
+    for (const button of [row.drain, row.evict, row.exclude]) this.#allow(button);
     row.preview.disabled = this.#model.connection === "broken";
   }
 
@@ -223,7 +228,6 @@ export class WorkersTable {
     setText(cells.get("permits"), whole(worker.available_permits));
     setText(cells.get("pending"), whole(worker.pending_acks));
     setText(cells.get("unacked"), whole(worker.unacked_messages));
-    setText(cells.get("oldest"), worker.health.oldest_unacked_s === null ? NONE : lasted(worker.health.oldest_unacked_s));
     setText(cells.get("waiting"), whole(worker.health.waiting_for_it));
     setAttribute(cells.get("waiting"), "data-some", worker.health.waiting_for_it > 0 ? "" : null);
     setText(cells.get("rate"), rate(worker.acked_rate));
@@ -232,6 +236,15 @@ export class WorkersTable {
     setText(cells.get("position"), worker.last_sent_position_when_joining ?? NONE);
     setText(cells.get("draining"), whole(worker.draining_hashes_count));
     setAttribute(cells.get("draining"), "data-some", worker.draining_hashes_count > 0 ? "" : null);
+  }
+
+  /** With an ack lease: when it loses its keys. */
+  #fillOldest(row, worker) {
+    const { oldest_unacked_s: held } = worker.health;
+    const ends = worker.ack_lease_ends_at ?? null;
+    setText(row.held, held === null ? NONE : lasted(held));
+    setText(row.lease, ends === null ? "" : `lease: ${lasted(ends - this.#model.subscription.now)}`);
+    setAttribute(row.lease, "title", ends === null ? null : "Then it loses its keys, unless it acknowledges or asks for more time");
   }
 
   #allow(button) {

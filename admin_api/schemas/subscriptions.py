@@ -98,6 +98,9 @@ class Worker(BaseModel):
     draining_hashes: list[DrainingHash] = Field(description="At most 1,000; the counts are whole.")
     last_sent_position_when_joining: str | None = Field(description="PIP-282: ledger:entry.")
     waits_for_join_position: bool
+    ack_lease_ends_at: float | None = Field(
+        description="When it loses its keys unless it acknowledges or asks for more time; null where no lease runs."
+    )
     health: Health
 
 
@@ -150,6 +153,15 @@ class HandOver(BaseModel):
     waiting_messages: int
 
 
+class KeptOutWorker(BaseModel):
+    """A worker that owns no slots, whatever its client does."""
+
+    name: str
+    address: str | None = Field(description="Null if it is not connected.")
+    reason: Literal["excluded", "quarantined"]
+    ends_at: float | None = Field(description="On the clock of `now`; null if an operator must readmit it.")
+
+
 class Subscription(BaseModel):
     """One Key_Shared subscription of one topic partition."""
 
@@ -165,6 +177,7 @@ class Subscription(BaseModel):
     addresses: list[Annotated[list[str], Field(min_length=2, max_length=2)]] = Field(
         description="Consumer name and client address."
     )
+    kept_out: list[KeptOutWorker] = Field(description="Excluded or quarantined workers, connected or not; at most 100.")
     acks_refused: int
     ack_leases_lost: int = Field(description="Workers whose consumer was closed because they held a message too long.")
     ack_lease_extensions: int = Field(description="Times that a worker asked for more time.")

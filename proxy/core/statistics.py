@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from proxy.core.ack_lease import lease_end
 from proxy.core.delivery_totals import sum_of, totals_of
 from proxy.core.last_sent_position import format_ranges, individually_sent, last_sent_position
 from proxy.core.positions import format_position
@@ -62,6 +63,8 @@ class WorkerStatistics:
     draining_hashes: tuple[DrainingHash, ...]
     last_sent_position_when_joining: str | None
     waits_for_join_position: bool
+    ack_lease_ends_at: float | None
+    """When it loses its keys unless it acknowledges or asks for more time; None where no lease runs."""
     health: WorkerHealth
 
 
@@ -263,5 +266,6 @@ def _worker_statistics(
         draining_hashes=tuple(draining.listed),
         last_sent_position_when_joining=format_position(joining) if joining is not None else None,
         waits_for_join_position=worker.join_gate is not None,
+        ack_lease_ends_at=lease_end(dispatcher, worker),
         health=health,
     )

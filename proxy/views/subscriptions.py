@@ -10,6 +10,7 @@ from proxy.core.statistics import DispatcherStatistics, dispatcher_statistics_st
 from proxy.groups.streams import GroupId
 from proxy.net.subscription.summary import surroundings_of
 from proxy.page_cursor import cursor_of, key_of
+from proxy.views.kept_out import KeptOutWorker, kept_out
 
 if TYPE_CHECKING:
     from proxy.core.steps import Steps
@@ -45,6 +46,7 @@ class SubscriptionStatistics:
     upstream_permits: int
     joining: int
     addresses: tuple[tuple[str, str], ...]
+    kept_out: tuple[KeptOutWorker, ...]
     acks_refused: int
     ack_leases_lost: int
     ack_lease_extensions: int
@@ -127,6 +129,7 @@ def subscription_statistics_steps(
             for item in (subscription.subscribers.values() if workers else ())
             if item.worker is not None
         ),
+        kept_out=() if brief else kept_out(subscription),
         opening_messages=consumers.queued_messages,
         opening_bytes=consumers.queued_bytes,
         budget_stops=consumers.budget_stops,

@@ -68,6 +68,7 @@ def worker(name: str, **changes: Any) -> ConnectedConsumer:
         "draining_hashes": (DrainingHash(150, 2, 4, 1, 80.0, "b"),),
         "last_sent_position_when_joining": None,
         "waits_for_join_position": False,
+        "ack_lease_ends_at": None,
         **changes,
     }
     return ConnectedConsumer(
