@@ -51,7 +51,7 @@ const TELLERS = {
       .join(", ")}`,
   redriven: ({ slot }) => `slot ${whole(slot)} is not parked any more: all that was parked is acknowledged`,
   parked_dropped: ({ slot }) => `slot ${whole(slot)} is not parked any more: what was parked was deleted`,
-  redrive_failed: ({ slot }) => `the redrive of slot ${whole(slot)} ended: the rest is still parked`,
+  redrive_failed: ({ slot, reason }) => `the redrive of slot ${whole(slot)} ended, and the rest is still parked: ${reason}`,
   dead_letters_wait: ({ dead_letter_topic, messages_count, reason }) =>
     `${topicParts(dead_letter_topic).name} does not take ${counted(messages_count, "message")}, whose keys wait: ${reason}`,
   ack_lease_lost: ({ worker, messages, position, held_s }) =>

@@ -57,7 +57,7 @@ export class Parked {
     }
     const { parked_slots: slots, parked_messages: messages, parking_topic: topic } = answer;
     setText(byId("parked-count"), `${counted(slots, "slot")} with ${counted(messages, "message")} in ${topicParts(topic).name}`);
-    show(byId("parked-trouble"), answer.trouble && `The parking topic takes nothing at present, so these keys wait: ${answer.trouble}`);
+    show(byId("parked-trouble"), answer.trouble && `The parking topic does not take what is to go there, so keys wait: ${answer.trouble}`);
     this.#rows.show(answer.slots.map((item) => ({ ...item, key: item.slot })));
     const rest = slots - answer.slots.length;
     show(byId("parked-note"), rest > 0 ? `${counted(rest, "more slot")}; keyline parked lists up to 1,000` : "");

@@ -24,7 +24,7 @@ class ParkedSlots(BaseModel):
     parking_topic: str | None = Field(description="Null if the subscription has no `park_after`.")
     parked_slots: int
     parked_messages: int
-    trouble: str = Field(description="Why the parking topic takes nothing; empty if it does.")
+    trouble: str = Field(description="Why the parking topic does not take what is to go there; empty if it does.")
     slots: list[ParkedSlot]
 
 

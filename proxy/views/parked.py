@@ -42,7 +42,7 @@ class ParkedSlots:
     parked_slots: int
     parked_messages: int
     trouble: str
-    """Why the parking topic takes nothing; empty if it does."""
+    """Why the parking topic does not take what is to go there; empty if it does."""
     slots: tuple[ParkedSlot, ...]
 
 

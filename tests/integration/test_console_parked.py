@@ -137,7 +137,7 @@ def test_parked_keys_are_seen_on_a_phone_and_a_trouble_of_their_topic_is_told(
     with fresh_page(chrome, NARROW, "dark") as (page, complaints):
         page.route("**/parked?*", troubled)
         load(page, complaints, address(parking, topic))
-        expect(page.locator("#parked-trouble")).to_contain_text("these keys wait: it is no more")
+        expect(page.locator("#parked-trouble")).to_contain_text("keys wait: it is no more")
         expect(page.locator("#parked-note")).to_contain_text("299 more slots")
         expect(page.get_by_role("button", name=re.compile("Redrive"))).to_be_visible()
         page.screenshot(path=tmp_path / "parked-narrow.png", full_page=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from proxy.core import reposition
 from proxy.core.explain import SlotState, explain_slot
 from proxy.errors import UpstreamError, UpstreamUnavailable
 from proxy.net.subscription.dead_letters import RECEIPT_S_MAX, topic_by_template
@@ -131,7 +132,7 @@ def test_while_the_topic_is_unavailable_the_key_waits_and_says_why() -> None:
 
 @pytest.mark.parametrize("how", ["lost", "refused", "silent"])
 def test_what_had_no_receipt_is_published_again(how: str) -> None:
-    """The producer is made anew after a pause."""
+    """After a pause; by a new producer, unless the broker only refused the message."""
     rig, worker = rig_of()
     rig.link.deliver((0, single("k", b"poison")))
     refuse(worker)
@@ -144,7 +145,7 @@ def test_what_had_no_receipt_is_published_again(how: str) -> None:
     else:
         rig.clock.advance(RECEIPT_S_MAX)
     rig.clock.advance(1)
-    assert number not in rig.link.producers or how == "lost"
+    assert (number in rig.link.producers) == (how != "silent")
     assert rig.link.acked() == []
     receipt(rig)
     assert rig.link.acked() == [(LEDGER, 0)]
@@ -226,3 +227,99 @@ def test_a_copy_that_the_broker_has_no_room_for_is_not_sent() -> None:
     assert [tail[peek(tail).payload_start :] for tail in rig.link.published] == [b"1"]
     assert "cannot be published" in rig.subscription.state.dispatcher.diversions.trouble
     assert rig.link.acked() == []
+
+
+def stored(rig: SubscriptionRig, *, but: bytes) -> list[bytes]:
+    """The broker takes all that it was sent, but for one payload, which it refuses; what it was sent."""
+    link = rig.link
+    sends = [command.send for command in link.log if command.type == T.SEND]
+    link.log = [command for command in link.log if command.type != T.SEND]
+    payloads = [tail[peek(tail).payload_start :] for tail in link.published]
+    link.published.clear()
+    for send, payload in zip(sends, payloads, strict=True):
+        producer = link.producers[send.producer_id]
+        if payload == but:
+            producer.not_stored(send.sequence_id, UpstreamError("too large for this topic", pb.NotAllowedError))
+        else:
+            producer.stored(send.sequence_id)
+    rig.clock.settle()
+    return payloads
+
+
+def test_a_message_that_is_refused_for_ever_is_sent_alone_and_seldom() -> None:
+    """Nothing behind it is sent again, nor waits; its own key waits, and says why; nothing is lost."""
+    rig, worker = rig_of(attempts=1)
+    rig.link.deliver((0, single("k", b"large")), *((n, single(f"k{n}", b"%d" % n)) for n in range(1, 40)))
+    ear = rig.subscriptions.events.listen(lambda: None)
+    worker.redeliver(*worker.messages())
+    sent: list[bytes] = []
+    for _ in range(600):
+        sent += stored(rig, but=b"large")
+        rig.clock.advance(1.0)
+    assert sorted(sent) == sorted([b"%d" % n for n in range(1, 40)] + [b"large"] * sent.count(b"large"))
+    longest_s = rig.subscription.state.settings.reconnect_backoff_max_ms / 1_000
+    assert 5 < sent.count(b"large") <= 600 / longest_s + 20
+    assert {entry for _, entry in rig.link.acked()} == set(range(1, 40))
+    dispatcher = rig.subscription.state.dispatcher
+    (slot,) = dispatcher.diversions.held
+    assert "too large for this topic" in explain_slot(dispatcher, slot, rig.clock.now()).unblocks
+    assert [event.kind for event in ear.take()[1] if event.kind == "dead_letters_wait"] == ["dead_letters_wait"]
+    stored(rig, but=b"")
+    rig.clock.advance(longest_s)
+    stored(rig, but=b"")
+    assert (LEDGER, 0) in rig.link.acked()
+    assert dispatcher.diversions.trouble == ""
+    assert not dispatcher.diversions.held
+
+
+def test_when_the_topic_takes_one_again_all_that_it_refused_go() -> None:
+    """Each waited for its own turn only as long as none was taken."""
+    rig, worker = rig_of(attempts=1)
+    rig.link.deliver(*((n, single(f"k{n}", b"same")) for n in range(30)))
+    worker.redeliver(*worker.messages())
+    assert len(stored(rig, but=b"same")) == 30
+    tries = 0
+    for _ in range(10):
+        rig.clock.advance(5.0)
+        tries += len(stored(rig, but=b"same"))
+    assert 0 < tries < 20
+    rig.clock.advance(rig.subscription.state.settings.reconnect_backoff_max_ms / 1_000)
+    stored(rig, but=b"")
+    stored(rig, but=b"")
+    assert {entry for _, entry in rig.link.acked()} == set(range(30))
+
+
+def test_a_message_at_which_the_producer_is_lost_each_time_does_not_hold_up_the_others() -> None:
+    """A broker may close the producer over it: then one goes at a time, and what was lost alone waits apart."""
+    rig, worker = rig_of(attempts=1)
+    rig.link.deliver((0, single("k", b"fatal")), *((n, single(f"k{n}", b"%d" % n)) for n in range(1, 10)))
+    worker.redeliver(*worker.messages())
+    sent: list[bytes] = []
+    for _ in range(200):
+        link = rig.link
+        payloads = [tail[peek(tail).payload_start :] for tail in link.published]
+        if b"fatal" in payloads:
+            sent += payloads
+            link.published.clear()
+            sends = [command.send for command in link.log if command.type == T.SEND]
+            link.log = [command for command in link.log if command.type != T.SEND]
+            link.producers.pop(sends[0].producer_id).closed_by_broker("the topic is fenced")
+            rig.clock.settle()
+        else:
+            sent += stored(rig, but=b"")
+        rig.clock.advance(1.0)
+    assert {entry for _, entry in rig.link.acked()} == set(range(1, 10))
+    assert max(sent.count(b"%d" % n) for n in range(1, 10)) <= 3
+    assert sent.count(b"fatal") < 40
+
+
+def test_what_was_refused_and_is_skipped_holds_up_nothing() -> None:
+    """A seek forgets it, with all that waits behind it."""
+    rig, worker = rig_of(attempts=1)
+    rig.link.deliver((0, single("k", b"large")))
+    worker.redeliver(*worker.messages())
+    stored(rig, but=b"large")
+    reposition.reset(rig.subscription.state.dispatcher, rig.clock.now())
+    rig.clock.advance(100.0)
+    assert stored(rig, but=b"large") == []
+    assert not rig.subscription.dead_letters._refused

@@ -22,6 +22,8 @@ from proxy.wire.dead_letters import Published, tail_of
 from proxy.wire.frames import encode_command
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from proxy.errors import UpstreamError
     from proxy.net.ports import BrokerDirectory, BrokerLink, Clock
 
@@ -59,14 +61,20 @@ class GatewayProducer:
         brokers: BrokerDirectory,
         clock: Clock,
         owner: ProducerOwner,
+        refused: Callable[[int, str], None] | None = None,
     ) -> None:
-        """`open` begins."""
+        """`open` begins.
+
+        `refused` hears the sequence id of a message that the broker did not take, and why: the producer goes on.
+        Without it a refused message is the producer's end.
+        """
         self.topic = topic
         self.state = State.NEW
         self._access_mode = access_mode
         self._brokers = brokers
         self._clock = clock
         self._owner = owner
+        self._refused = refused
         self._unwanted = False
         self._link: BrokerLink | None = None
         self._id = 0
@@ -124,7 +132,11 @@ class GatewayProducer:
         self._owner.producer_stored(self, sequence_id)
 
     def not_stored(self, sequence_id: int, error: UpstreamError) -> None:
-        """As the port says: all later messages will be refused as well."""
+        """As the port says."""
+        if self._refused is not None:
+            self._refused(sequence_id, str(error))
+            return
+        # What a leader or an outbox sends is of one kind: all later messages will be refused as well.
         self._close_at_broker()
         self._lose(f"message {sequence_id} was refused: {error}")
 

@@ -3,7 +3,8 @@
 Problem: a message that has used its attempts must be in the dead letter topic before the broker may forget it here.
 Rule: what is on its way is published in order and stays outstanding until the receipt (`proxy.core.diversions`); a
 producer that is lost, refused or unanswered is made anew after a pause, and publishes again what had no receipt. So a
-message may be in the topic twice, and never in none.
+message may be in the topic twice, and never in none. How often is bounded: after a loss one message goes alone, and
+twice as many with each receipt; what is refused, or lost alone, waits apart (`refused`).
 
 The producer is the gateway's own, with its authority: the operator's configuration names the topic, and no client does.
 
@@ -23,6 +24,7 @@ from proxy.core.diversion import arrived
 from proxy.core.positions import unpack
 from proxy.net.broker.producer import GatewayProducer, State
 from proxy.net.events import LISTED_MAX
+from proxy.net.subscription.refused import Refused
 from proxy.wire import pulsar_pb2 as pb
 from proxy.wire.dead_letters import PLACE_BYTES, Published, origin_properties, published_again, with_properties
 from proxy.wire.errors import WireError
@@ -69,9 +71,18 @@ class DeadLetters:
         """What is to be published, in order."""
         self._unconfirmed: dict[int, Part] = {}
         """What is published and has no receipt, by sequence id."""
+        self._window = UNCONFIRMED_MAX
+        """So many may be unconfirmed now."""
+        self._refused = Refused()
+        self._refusals = 0
+        """Since the topic took one."""
+        self._next_try: Timer | None = None
+        """When one that is refused is tried again."""
+        self._trying = False
+        """One is to be tried, once nothing else is unconfirmed: if the producer is lost, it is the cause."""
+        self._tried: Part | None = None
+        """That one, on its way."""
         self._producer: GatewayProducer | None = None
-        self._unpublishable = ""
-        """Which message cannot be published ever, and why; the latest."""
         self._arrived: list[Part] = []
         """Those of this turn."""
         self._failures = 0
@@ -92,6 +103,8 @@ class DeadLetters:
         """The subscription has ended: what has no receipt is the broker's to deliver again."""
         self._queue.clear()
         self._stop_timers()
+        if self._next_try is not None:
+            self._next_try.cancel()
         if self._producer is not None:
             self._producer.close()
             self._producer = None
@@ -110,15 +123,17 @@ class DeadLetters:
         if part is None:
             return
         self._failures = 0
+        self._window = min(2 * self._window, UNCONFIRMED_MAX)
         diversions = self._state.dispatcher.diversions
-        diversions.trouble = self._unpublishable
-        self._watch()
+        self._answered(part)
         if diversions.has(part):
             if not self._arrived:
                 self._state.clock.call_soon(self._tell)
             self._arrived.append(part)
             self._has(part)
             self._arrive(part)
+        diversions.trouble = self._refused.reason
+        self._try_later()
         self._go_on()
 
     def producer_lost(self, producer: GatewayProducer, reason: str) -> None:
@@ -131,7 +146,7 @@ class DeadLetters:
 
     def _go_on(self) -> None:
         """Publish what may be; with a producer, which is asked for if there is none."""
-        if not self._queue or self._state.ended:
+        if not (self._queue or self._refused) or self._state.ended:
             return
         if self._producer is None:
             if self._pause is None:
@@ -140,12 +155,32 @@ class DeadLetters:
         if self._producer.state is not State.READY:
             return
         diversions = self._state.dispatcher.diversions
-        while self._queue and len(self._unconfirmed) < UNCONFIRMED_MAX and self._has_room():
+        if self._trying and not self._unconfirmed and self._has_room():
+            self._try()
+        while not self._trying and self._queue and len(self._unconfirmed) < self._window and self._has_room():
             part = self._queue.popleft()
-            if diversions.has(part) and (message := self._message(part)) is not None and self._fits(part, message):
-                self._unconfirmed[self._producer.publish(message)] = part
+            if diversions.has(part) and not self._waits(part):
+                self._publish(part)
         if self._receipt_due is None:
             self._watch()
+
+    def _publish(self, part: Part) -> None:
+        assert self._producer is not None
+        message = self._message(part)
+        if message is not None and self._fits(part, message):
+            self._unconfirmed[self._producer.publish(message)] = part
+
+    def _waits(self, part: Part) -> bool:
+        """Whether an earlier one of its slot is refused. If that was dropped meanwhile, those behind it go first."""
+        first = self._refused.first(part.slot)
+        if first is None:
+            return False
+        if self._state.dispatcher.diversions.has(first):
+            self._refused.wait(part)
+        else:
+            self._queue.appendleft(part)
+            self._queue.extendleft(reversed(self._refused.pop(part.slot)))
+        return True
 
     def _has_room(self) -> bool:
         """Whether the topic may have more."""
@@ -154,7 +189,8 @@ class DeadLetters:
     def _make_producer(self) -> None:
         services = self._services
         mode = pb.ProducerAccessMode.Shared
-        self._producer = GatewayProducer(self.topic, mode, services.brokers, services.clock, self).open()
+        producer = GatewayProducer(self.topic, mode, services.brokers, services.clock, self, self._not_taken)
+        self._producer = producer.open()
 
     def _message(self, part: Part) -> Published | None:
         """What is published of it; None if it cannot be, and waits."""
@@ -186,34 +222,97 @@ class DeadLetters:
         return origin_properties(self._state.topic, self._state.name, _origin(part, self._state.topic))
 
     def _arrive(self, part: Part) -> None:
+        if self._refused.is_first(part):
+            self._refusals = 0
+            self._queue.extendleft(reversed(self._refused.take_others(part)))
         arrived(self._state.dispatcher, part, self._state.now())
         self._state.schedule_flush()
 
     def _has(self, part: Part) -> None:
         """The topic has it; called before it is acknowledged."""
 
+    def _not_taken(self, sequence_id: int, reason: str) -> None:
+        """The broker answered with an error."""
+        part = self._unconfirmed.pop(sequence_id, None)
+        if part is None:
+            return
+        self._answered(part)
+        self._refuse(part, reason)
+        self._go_on()
+
     def _refuse(self, part: Part, reason: str) -> None:
-        """It cannot be published, ever: its key waits, until an operator lets the subscription skip it."""
-        place = _origin(part, self._state.topic)
-        self._unpublishable = f"{place} cannot be published: {reason}"
-        self._state.dispatcher.diversions.trouble = self._unpublishable
-        log.error("dead letter not publishable", topic=self.topic, message=place, reason=reason)
+        """It is not in the topic: its key waits, until the topic takes it or the subscription is made to skip it."""
+        place, state = _origin(part, self._state.topic), self._state
+        text = f"{place} cannot be published: {reason}"
+        if not self._refused:
+            self._tell_wait(text, 1)
+        if state.dispatcher.diversions.trouble != text:
+            log.error("dead letter not published", topic=self.topic, message=place, reason=reason)
+        state.dispatcher.diversions.trouble = text
+        self._refused.refuse(part, text)
+        self._try_later()
+
+    def _try_later(self) -> None:
+        if self._next_try is None and not self._trying and self._refused:
+            self._next_try = self._state.clock.call_later(self._pause_s(self._refusals), self._try_soon)
+
+    def _try_soon(self) -> None:
+        """A producer that is made anew is for the others first."""
+        self._next_try = None
+        self._trying = self._producer is not None and self._producer.state is State.READY
+        self._go_on()
+        self._try_later()
+
+    def _try(self) -> None:
+        """The next one of those that are refused."""
+        part = self._tried = self._refused.next(self._state.dispatcher.diversions.has)
+        if part is not None:
+            self._refusals += 1
+            self._publish(part)
+        if not self._unconfirmed:
+            self._tried, self._trying = None, False
+            self._try_later()
+
+    def _answered(self, part: Part) -> None:
+        """The broker has answered for this one, or the producer was lost over it."""
+        if part is self._tried:
+            self._tried, self._trying = None, False
+        self._watch()
+
+    def _tell_wait(self, reason: str, count: int) -> None:
+        log.warning("dead letter topic unavailable", topic=self.topic, reason=reason, waiting=count)
+        facts = {"dead_letter_topic": self.topic, "messages_count": count, "reason": reason}
+        self._state.happened(f"{self.went}_wait", **facts)
+
+    def _requeue(self, reason: str) -> None:
+        """What has no receipt goes again; one that was alone waits apart, because it may be the cause."""
+        lost = list(self._unconfirmed.values())
+        self._unconfirmed.clear()
+        if not lost:
+            return
+        if self._window == 1 or self._tried is not None:
+            self._answered(lost[0])
+            self._refuse(lost[0], reason)
+        else:
+            self._queue.extendleft(reversed(lost))
+        self._window = 1
 
     def _failed(self, reason: str) -> None:
-        self._queue.extendleft(reversed(self._unconfirmed.values()))
-        self._unconfirmed.clear()
+        self._requeue(reason)
         self._stop_timers()
         state = self._state
         diversions = state.dispatcher.diversions
         if not diversions.trouble and self._queue:
-            log.warning("dead letter topic unavailable", topic=self.topic, reason=reason, waiting=len(self._queue))
-            facts = {"dead_letter_topic": self.topic, "messages_count": len(self._queue), "reason": reason}
-            state.happened(f"{self.went}_wait", **facts)
-        diversions.trouble = reason if self._queue else self._unpublishable
-        settings = state.settings
-        delay_ms = settings.reconnect_backoff_initial_ms * 2 ** min(self._failures, 20)
+            self._tell_wait(reason, len(self._queue))
+        diversions.trouble = reason if self._queue else self._refused.reason
+        self._pause = state.clock.call_later(self._pause_s(self._failures), self._again)
         self._failures += 1
-        self._pause = state.clock.call_later(min(delay_ms, settings.reconnect_backoff_max_ms) / 1_000, self._again)
+
+    def _pause_s(self, failures: int) -> float:
+        """How long to wait after so many failures before this one."""
+        settings = self._state.settings
+        delay_ms = settings.reconnect_backoff_initial_ms * (1 << min(failures, 20))
+        return min(delay_ms, settings.reconnect_backoff_max_ms) / 1_000
 
     def _again(self) -> None:
         self._pause = None

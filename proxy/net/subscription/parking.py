@@ -16,14 +16,18 @@ from collections import deque
 from itertools import islice
 from typing import TYPE_CHECKING, ClassVar, Final
 
+import structlog
+
 from proxy.core import parking
 from proxy.core.entry import Chunk
 from proxy.core.sticky_key import murmur31
+from proxy.errors import Conflict
 from proxy.net.events import LISTED_MAX
 from proxy.net.subscription.batch_slots import BATCH_MESSAGES_MAX
 from proxy.net.subscription.dead_letters import DeadLetters
 from proxy.net.subscription.parked_log import ParkedLog
 from proxy.net.subscription.redrive import Redrive
+from proxy.net.subscription.redrive_checks import in_topic_order, incomplete, newer_is_parked
 from proxy.wire.dead_letters import Published
 from proxy.wire.metadata import peek_key
 from proxy.wire.parked import Parked, keep, mark, read, restored_tail
@@ -41,6 +45,7 @@ PARKED_MAX: Final = 100_000
 """Messages in one subscription's lot, some 500 bytes each here; then its keys wait."""
 DROPPED_MAX: Final = 1_000
 """Messages that are dropped at a time, by one acknowledgement."""
+log = structlog.get_logger("keyline.subscription")
 FULL: Final = f"it has {PARKED_MAX:,} messages, as many as it may"
 
 
@@ -97,8 +102,14 @@ class ParkingLot(DeadLetters):
             redrive.close()
 
     def order(self, slot: int, *, redrive: bool) -> int:
-        """Take a slot out: deliver what is parked of it, or delete it. Returns how many messages that are by now."""
+        """Take a slot out: deliver what is parked of it, or delete it. Returns how many messages that are by now.
+
+        Raises:
+            Conflict: it cannot be redriven now; the text says why, and what to do.
+        """
         self.turn()
+        if redrive and (problem := self._why_not(slot)):
+            raise Conflict(problem)
         if slot in self._state.dispatcher.diversions.parked:
             self._orders[slot] = redrive
             parking.begin_redrive(self._state.dispatcher, slot)
@@ -169,7 +180,7 @@ class ParkingLot(DeadLetters):
     def _is_over(self, trouble: str) -> None:
         diversions = self._state.dispatcher.diversions
         if diversions.trouble == trouble:
-            diversions.trouble = self._unpublishable
+            diversions.trouble = self._refused.reason
 
     def _failed_to_open(self, reason: str) -> None:
         if not self.is_open:
@@ -242,12 +253,26 @@ class ParkingLot(DeadLetters):
         diversions = self._state.dispatcher.diversions
         failed, diversions.failed = diversions.failed, {}
         for slot in [slot for slot in self._orders if slot in failed or slot not in diversions.redriving]:
-            del self._orders[slot]
-            diversions.redriving.discard(slot)
-            diversions.dirty[slot] = None
-            if slot in self._redrives:
-                self._redrives.pop(slot).close()
-            self._state.happened("redrive_failed", slot=slot, parking_topic=self.topic)
+            self._end_order(slot, "one of its messages has used its attempts again")
+
+    def _end_order(self, slot: int, reason: str) -> None:
+        """What was not taken out yet stays parked."""
+        del self._orders[slot]
+        diversions = self._state.dispatcher.diversions
+        diversions.redriving.discard(slot)
+        diversions.dirty[slot] = None
+        if slot in self._redrives:
+            self._redrives.pop(slot).close()
+        log.warning("redrive failed", topic=self.topic, slot=slot, reason=reason)
+        self._state.happened("redrive_failed", slot=slot, parking_topic=self.topic, reason=reason)
+
+    def _why_not(self, slot: int) -> str:
+        """Why what is parked of the slot cannot be redriven in order now, and what to do; empty if it can."""
+        parked = self.log.slots.get(slot, {})
+        first = self._refused.first(slot)
+        if first is not None and any(first.position < each.position for each in parked.values()):
+            return newer_is_parked(self._refused.reason)
+        return "" if self._state.dispatcher.diversions.held.get(slot) else incomplete(parked.values())
 
     def _forget_returned(self) -> None:
         """What was redriven and came back for good, or was forgotten by a seek, is in the lot only."""
@@ -264,7 +289,11 @@ class ParkingLot(DeadLetters):
         """The next step of an order, if it can be taken now."""
         dispatcher, log = self._state.dispatcher, self.log
         held = dispatcher.diversions.held[slot]
-        if held and not self._has_room():
+        refused = self._refused.first(slot) is not None
+        if refused and self._orders[slot] and (problem := self._why_not(slot)):
+            self._end_order(slot, problem)
+            return
+        if held and (refused or not self._has_room()):
             self._keep_back(slot)
         if held or slot in self._coming.values():
             return
@@ -275,15 +304,19 @@ class ParkingLot(DeadLetters):
             if not log.is_leaving(next(iter(parked))):
                 log.acknowledge(*islice((position for position in parked if not log.is_leaving(position)), DROPPED_MAX))
         elif log.ready and not self._reads(slot) and not self._busy(slot):
-            left = [position for position in parked if not log.is_leaving(position)]
-            if left:
-                self._redrives[slot] = self._new_redrive(slot, left)
+            left = {position: each for position, each in parked.items() if not log.is_leaving(position)}
+            if not left:
+                return
+            if problem := self._why_not(slot):
+                self._end_order(slot, problem)
+            else:
+                self._redrives[slot] = self._new_redrive(slot, in_topic_order(left))
 
     def _keep_back(self, slot: int) -> None:
-        """What would go in waits here instead: the lot is full, and is to become emptier by this slot's order."""
+        """What would go in waits here instead: the lot is full, or refuses it, and this slot is to be taken out."""
         diversions = self._state.dispatcher.diversions
         queue, self._queue = self._queue, deque()
-        for part in queue:
+        for part in (*self._refused.pop(slot), *queue):
             if part.slot != slot:
                 self._queue.append(part)
             elif diversions.has(part):

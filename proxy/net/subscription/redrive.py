@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from typing import TYPE_CHECKING, Final
 
 from proxy.core.positions import unpack
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 
 AHEAD_MAX: Final = 20
 """Messages that are read and not acknowledged yet; a few more may be on their way."""
+EARLY_MAX: Final = 200
+"""Messages that are kept until their turn: twice what is published at a time, so what may come in another order."""
 
 
 class Redrive:
@@ -30,8 +33,8 @@ class Redrive:
         found: Callable[[Position, bytes], None],
         lost: Callable[[str], None],
     ) -> None:
-        """Begin; `wanted`, in order, goes to `found`. A consumer without a cursor at the broker reads them."""
-        ledger, entry = unpack(wanted[0] - 1)
+        """Begin; `wanted` goes to `found` in this order. A consumer without a cursor at the broker reads them."""
+        ledger, entry = unpack(min(wanted) - 1)
         start = pb.MessageIdData(ledgerId=ledger, entryId=entry % (1 << 64))
         subscribe = pb.CommandSubscribe(
             topic=topic,
@@ -40,7 +43,10 @@ class Redrive:
             durable=False,
             start_message_id=start,
         )
-        self._wanted = dict.fromkeys(wanted)
+        self._wanted = set(wanted)
+        self._order = deque(wanted)
+        self._early: dict[Position, bytes] = {}
+        """Read before their turn."""
         self._found = found
         self._lost = lost
         self._ahead = 0
@@ -71,15 +77,33 @@ class Redrive:
 
     def consumer_received(self, consumer: GatewayConsumer, position: Position, payload: bytes) -> None:
         """As it says; `payload` is the whole message."""
-        if position not in self._wanted:
+        if position not in self._wanted or position in self._early:
             return
-        del self._wanted[position]
-        self._ahead += 1
+        self._early[position] = payload
+        due = self._take_due()
+        self._ahead += len(due)
         if not self._wanted:
             self.close()
         elif self._ahead >= AHEAD_MAX:
             consumer.fetch(fetches=False)
-        self._found(position, payload)
+        for each, payload_of_it in due:
+            self._found(each, payload_of_it)
+
+    def _take_due(self) -> list[tuple[Position, bytes]]:
+        """Those that are next; others, too, once more are early than the gateway itself may park in another order."""
+        due = []
+        while self._early:
+            position = self._order[0]
+            if position in self._wanted and position not in self._early:
+                if len(self._early) <= EARLY_MAX:
+                    break
+                position = min(self._early)
+            else:
+                self._order.popleft()
+            if position in self._early:
+                self._wanted.discard(position)
+                due.append((position, self._early.pop(position)))
+        return due
 
     def consumer_lost(self, consumer: GatewayConsumer, reason: str) -> None:
         """As it says."""

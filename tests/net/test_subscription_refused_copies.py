@@ -1,0 +1,205 @@
+"""A parking topic that refuses a message: its key waits, order is kept, and an operator can take the key out."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from proxy.core.explain import explain_slot
+from proxy.core.positions import pack
+from proxy.errors import Conflict, UpstreamError
+from proxy.net.subscription.redrive import AHEAD_MAX, EARLY_MAX, Redrive
+from proxy.wire import pulsar_pb2 as pb
+from tests.net.subscription_rig_broker import LEDGER, T, single
+from tests.net.test_subscription_parking import Lot, acked, arrive, opened, order_redrive, payload, redriven
+
+if TYPE_CHECKING:
+    from proxy.core.positions import Position
+    from tests.net.subscription_rig import SubscriptionRig, Worker
+
+PAUSES_S = 600.0
+
+
+class Choosy(Lot):
+    """A parking topic that refuses some payloads."""
+
+    def __init__(self, *refused: bytes) -> None:
+        super().__init__()
+        self.refused = set(refused)
+        self.refusals = 0
+
+    def _store(self, rig: SubscriptionRig) -> bool:
+        link = rig.link
+        sends = [command.send for command in link.log if command.type == T.SEND]
+        link.log = [command for command in link.log if command.type != T.SEND]
+        tails = list(link.published)
+        link.published.clear()
+        for command, tail in zip(sends, tails, strict=True):
+            producer = link.producers[command.producer_id]
+            if payload(tail) in self.refused:
+                self.refusals += 1
+                producer.not_stored(command.sequence_id, UpstreamError("too large", pb.NotAllowedError))
+            else:
+                self.entries.append(tail)
+                producer.stored(command.sequence_id)
+        rig.clock.settle()
+        return bool(sends)
+
+
+def beginning(lot: Choosy, *payloads: bytes) -> tuple[SubscriptionRig, Worker]:
+    """These of one key came, and the first was given back."""
+    rig, worker = opened(lot)
+    arrive(rig, *((entry, single("k", each)) for entry, each in enumerate(payloads)))
+    worker.redeliver(*worker.messages())
+    lot.pump(rig)
+    return rig, worker
+
+
+def wait(lot: Choosy, rig: SubscriptionRig) -> None:
+    """Long enough for any pause."""
+    for _ in range(int(PAUSES_S)):
+        rig.clock.advance(1.0)
+        lot.pump(rig)
+
+
+def slot_of(rig: SubscriptionRig) -> int:
+    """The only one that is parked."""
+    (slot,) = rig.subscription.state.dispatcher.diversions.parked
+    return slot
+
+
+def test_what_comes_behind_a_refused_message_waits_with_it_and_is_not_sent_again() -> None:
+    """The key says why; another is parked meanwhile; when the topic takes the message, the rest follows in order."""
+    lot = Choosy(b"0")
+    rig, worker = beginning(lot, b"0")
+    arrive(rig, *((entry, single("k", b"%d" % entry)) for entry in range(1, 6)), (6, single("j", b"6")))
+    for message in worker.messages():
+        worker.redeliver(message)
+    wait(lot, rig)
+    assert [payload(lot.entries[entry]) for entry in lot.left()] == [b"6"]
+    assert acked(rig) == [6]
+    assert 5 < lot.refusals < 60
+    dispatcher = rig.subscription.state.dispatcher
+    told = [explain_slot(dispatcher, slot, rig.clock.now()).unblocks for slot in dispatcher.diversions.parked]
+    assert any(f"{LEDGER}:0:-1 cannot be published: too large" in each for each in told)
+    lot.refused.clear()
+    wait(lot, rig)
+    assert [payload(lot.entries[entry]) for entry in lot.left()] == [b"6", *(b"%d" % entry for entry in range(6))]
+    assert dispatcher.diversions.trouble == ""
+
+
+def test_what_was_published_at_once_with_it_is_redriven_behind_it() -> None:
+    """It is in the parking topic before the refused one; the order of the redrive is the original topic's."""
+    lot = Choosy(b"1")
+    rig, worker = beginning(lot, b"0", b"1", b"2", b"3")
+    assert [payload(lot.entries[entry]) for entry in lot.left()] == [b"0", b"2", b"3"]
+    slot = slot_of(rig)
+    assert rig.subscription.lot is not None
+    with pytest.raises(Conflict, match="7:1:-1 cannot be published: too large"):
+        rig.subscription.lot.order(slot, redrive=True)
+    assert worker.messages() == []
+    lot.refused.clear()
+    wait(lot, rig)
+    assert [payload(lot.entries[entry]) for entry in lot.left()] == [b"0", b"2", b"3", b"1"]
+    order_redrive(rig)
+    assert redriven(rig, lot, worker) == [b"0", b"1", b"2", b"3"]
+
+
+def test_a_redrive_goes_past_a_message_that_is_refused_for_ever() -> None:
+    """What is parked is older: it comes first, then the refused one and what is behind it, from the original topic."""
+    lot = Choosy(b"1")
+    rig, worker = beginning(lot, b"0")
+    arrive(rig, (1, single("k", b"1")))
+    lot.pump(rig)
+    arrive(rig, (2, single("k", b"2")))
+    lot.pump(rig)
+    assert [payload(lot.entries[entry]) for entry in lot.left()] == [b"0"]
+    order_redrive(rig)
+    assert redriven(rig, lot, worker) == [b"0", b"1", b"2"]
+    assert not rig.subscription.state.dispatcher.diversions.held
+    assert acked(rig) == [0, 1, 2]
+
+
+def test_dropping_a_key_gives_up_what_is_parked_and_delivers_what_was_refused() -> None:
+    """It is not parked, so it is not deleted."""
+    lot = Choosy(b"1")
+    rig, worker = beginning(lot, b"0", b"1", b"2")
+    assert rig.subscription.lot is not None
+    rig.subscription.lot.order(slot_of(rig), redrive=False)
+    assert redriven(rig, lot, worker) == [b"1"]
+    assert lot.left() == []
+
+
+@pytest.mark.parametrize("last", [False, True])
+def test_a_chunked_message_that_is_parked_in_part_is_not_redriven(*, last: bool) -> None:
+    """The order says what to do; when the last chunk has come, it is carried out."""
+    lot = Choosy()
+    rig, worker = beginning(lot, b"0")
+    chunks = [single("k", b"%d" % n, uuid="u", num_chunks_from_msg=2, chunk_id=n - 1) for n in (1, 2)]
+    arrive(rig, (1, chunks[0]))
+    lot.pump(rig)
+    slot = slot_of(rig)
+    assert rig.subscription.lot is not None
+    with pytest.raises(Conflict, match=r"begins at 7:1 is parked in part: 1 of its 2 chunks"):
+        rig.subscription.lot.order(slot, redrive=True)
+    assert slot in rig.subscription.lot.parked_slots
+    if last:
+        arrive(rig, (2, chunks[1]))
+        lot.pump(rig)
+        order_redrive(rig)
+        assert redriven(rig, lot, worker) == [b"0", b"1", b"2"]
+    else:
+        rig.subscription.lot.order(slot, redrive=False)
+        assert redriven(rig, lot, worker) == []
+    assert lot.left() == []
+
+
+def test_an_order_that_a_chunked_message_makes_impossible_later_ends_with_the_reason() -> None:
+    """A part of it was on its way into the lot when the redrive was ordered."""
+    lot = Choosy()
+    rig, worker = beginning(lot, b"0")
+    ear = rig.subscriptions.events.listen(lambda: None)
+    arrive(rig, (1, single("k", b"1", uuid="u", num_chunks_from_msg=2, chunk_id=0)))
+    order_redrive(rig)
+    lot.pump(rig)
+    (failed,) = [event for event in ear.take()[1] if event.kind == "redrive_failed"]
+    assert "is parked in part" in failed.facts["reason"]
+    assert worker.messages() == []
+    assert rig.subscription.lot is not None
+    assert rig.subscription.lot.state_of(slot_of(rig)) == "parked"
+
+
+class Reader:
+    """Brokers that never answer, and the consumer that is never there for it."""
+
+    def locate(self, topic: str, answered: object) -> None:
+        """Nothing."""
+
+    def fetch(self, *, fetches: bool) -> None:
+        """Nothing."""
+
+
+def read_in(order: list[Position], wanted: list[Position]) -> list[Position]:
+    """What a redrive hands on that reads entries in this order."""
+    found: list[Position] = []
+    reader: Any = Reader()
+
+    def take(at: Position, tail: bytes) -> None:
+        _ = tail
+        found.append(at)
+        redrive.one_done()
+
+    redrive = Redrive("t", "n", wanted, reader, take, pytest.fail)
+    for position in order:
+        redrive.consumer_received(reader, position, b"")
+    return found
+
+
+def test_messages_that_were_parked_in_another_order_are_handed_on_in_topic_order() -> None:
+    """As far as the gateway's own pipeline may change it; one in any other order is read to its end all the same."""
+    straight = [pack(1, entry) for entry in range(4 * AHEAD_MAX)]
+    swapped = [*straight[:5], *straight[6:40], straight[5], *straight[40:]]
+    assert read_in(swapped, straight) == straight
+    many = [pack(1, entry) for entry in range(3 * EARLY_MAX)]
+    assert sorted(read_in(many[::-1], many)) == many
