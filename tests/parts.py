@@ -139,6 +139,7 @@ PARTS: Final = (
             "tests/integration/test_console_owners.py",
             "tests/integration/test_owners_replay.py",
             "tests/integration/test_owners_migrate.py",
+            "tests/integration/test_parked_takeover.py",
             "tests/integration/test_owners_clients.py",
             "tests/integration/faults/test_owners_frozen.py",
             "tests/integration/faults/test_owners_cut.py",
