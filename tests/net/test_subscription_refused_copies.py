@@ -11,12 +11,13 @@ from proxy.core.positions import pack
 from proxy.errors import Conflict, UpstreamError
 from proxy.net.subscription.redrive import AHEAD_MAX, EARLY_MAX, Redrive
 from proxy.wire import pulsar_pb2 as pb
+from tests.net.subscription_rig import SubscriptionRig
 from tests.net.subscription_rig_broker import LEDGER, T, single
 from tests.net.test_subscription_parking import Lot, acked, arrive, opened, order_redrive, payload, redriven
 
 if TYPE_CHECKING:
     from proxy.core.positions import Position
-    from tests.net.subscription_rig import SubscriptionRig, Worker
+    from tests.net.subscription_rig import Worker
 
 PAUSES_S = 600.0
 
@@ -129,6 +130,19 @@ def test_dropping_a_key_gives_up_what_is_parked_and_delivers_what_was_refused() 
     rig.subscription.lot.order(slot_of(rig), redrive=False)
     assert redriven(rig, lot, worker) == [b"1"]
     assert lot.left() == []
+
+
+def test_a_worker_is_refused_where_the_parking_topic_takes_not_even_a_mark() -> None:
+    """With the broker's reason: what is parked cannot be known."""
+    rig = SubscriptionRig(park_after=1)
+    worker = rig.subscribe("a")
+    rig.clock.settle()
+    (producer,) = rig.link.producers.values()
+    producer.not_stored(0, UpstreamError("messages must be encrypted", pb.NotAllowedError))
+    rig.clock.settle()
+    _, text = worker.error()
+    assert "messages must be encrypted" in text
+    assert rig.count == 0
 
 
 @pytest.mark.parametrize("last", [False, True])

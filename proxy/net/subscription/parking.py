@@ -163,6 +163,14 @@ class ParkingLot(DeadLetters):
         super().producer_lost(producer, reason)
         self._failed_to_open(reason)
 
+    def _not_taken(self, sequence_id: int, reason: str) -> None:
+        """As for dead letters; of a mark that is refused, nothing would be heard."""
+        if self.is_open or sequence_id in self._unconfirmed or self._producer is None:
+            super()._not_taken(sequence_id, reason)
+        else:
+            self._producer.close()
+            self.producer_lost(self._producer, reason)
+
     def _log_failed(self, reason: str) -> None:
         self._state.dispatcher.diversions.trouble = self._log_trouble = reason
         for slot in list(self._redrives):
