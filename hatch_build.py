@@ -45,8 +45,8 @@ LIBRARY: Final = "proxy.compiled_modules"
 MODULES: Final = {
     "proxy/core": (
         "acknowledgement chunked delivery_log dispatcher dispatcher_tables diversions draining_hashes entry "
-        "hash_ranges histogram hot_keys key_policy membership outstanding pace parking position_ranges positions "
-        "reposition serving slice_id slots spill spilling sticky_key stream_leases streams_here targets "
+        "foreign_ids hash_ranges histogram hot_keys key_policy membership outstanding pace parking position_ranges "
+        "positions reposition serving slice_id slots spill spilling sticky_key stream_leases streams_here targets "
         "transactional_acks transactions unblocking upstream_window waiting worker"
     ),
     "proxy/core/selectors": "auto_split consistent_hashing owner_table sticky_ranges",

@@ -270,6 +270,11 @@ SUBSCRIPTION: Final = (
         "Slots whose messages go to the parking topic.",
     ),
     counter(
+        "keyline_subscription_parked_copies_refused_total",
+        "parked_copies_refused",
+        "Messages in the parking topic that the gateway did not publish and does not redrive.",
+    ),
+    counter(
         "keyline_subscription_window_overshoots_total",
         "dispatcher.window_overshoots",
         "Deliveries larger than key_window because the entry could not be split.",

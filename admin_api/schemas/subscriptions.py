@@ -182,6 +182,7 @@ class Subscription(BaseModel):
     ack_leases_lost: int = Field(description="Workers whose consumer was closed because they held a message too long.")
     ack_lease_extensions: int = Field(description="Times that a worker asked for more time.")
     quarantines: int = Field(description="Times that a worker was quarantined for losing its ack lease too often.")
+    parked_copies_refused: int = Field(description="Messages in the parking topic that another client published there.")
     opaque_batches: int
     unreadable_entries: int
     mixed_batches: int

@@ -255,7 +255,7 @@ def complete(dispatcher: Dispatcher, part: Part, now: float) -> None:
     else:
         batch.parts.remove(part)
         if batch.foreign:
-            _finish_foreign(dispatcher, batch)
+            _finish_foreign(dispatcher, part, batch)
         elif batch.parts:
             outstanding.index_acks[batch.position] = batch
         else:
@@ -283,7 +283,7 @@ def _finish_at_once(dispatcher: Dispatcher, part: Part, worker: Worker, now: flo
     if batch is not None and batch.parts:
         outstanding.index_acks[position] = batch
     elif batch is not None and batch.foreign:
-        _finish_foreign(dispatcher, batch)
+        _finish_foreign(dispatcher, part, batch)
     else:
         del outstanding.entries[position]
         outstanding.bytes_held -= len(part.tail) + PART_BYTES if batch is None else batch.bytes_held
@@ -314,8 +314,9 @@ def _finish_at_once(dispatcher: Dispatcher, part: Part, worker: Worker, now: flo
             dispatcher.settle((slot,), now)
 
 
-def _finish_foreign(dispatcher: Dispatcher, batch: Batch) -> None:
+def _finish_foreign(dispatcher: Dispatcher, part: Part, batch: Batch) -> None:
     """What was read from another topic is not outstanding here: the caller acknowledges it there."""
+    dispatcher.diversions.unfeed(part)
     dispatcher.outstanding.bytes_held -= batch.bytes_held
     dispatcher.diversions.done.append(batch)
 

@@ -127,6 +127,8 @@ class Dispatcher(Serving):
 
     def _wait(self, part: Part, now: float) -> None:
         """Something new waits, if only until this call ends."""
+        if self.diversions.fed and part.position in self.diversions.fed:
+            self.diversions.make_way(part, now)
         self.waiting_messages += part.count
         found = dict.fromkeys(part.message_slots()) if self.draining.count and self.ordered else {}
         if part.slots is None:

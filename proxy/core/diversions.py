@@ -22,6 +22,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from proxy.core.entry import Batch, Part
 
 
@@ -32,8 +34,11 @@ class Diversions:
         "done",
         "dirty",
         "failed",
+        "fed",
+        "forged",
         "fresh",
         "held",
+        "make_way",
         "messages_total",
         "parked",
         "redriving",
@@ -63,6 +68,12 @@ class Diversions:
         """What was parked and is acknowledged, for the caller to take."""
         self.failed: dict[int, None] = {}
         """Slots of which something has used its attempts once more, for the caller to take."""
+        self.fed: dict[int, list[Part]] = {}
+        """What is redriven and here, by its position."""
+        self.make_way: Callable[[Part, float], None] = lambda own, now: None  # noqa: ARG005 - nothing is fed
+        """Is called before something waits that has the position of what is redriven; set by who redrives."""
+        self.forged = 0
+        """Those of them that were taken back because another message has their id: see `foreign_ids`."""
 
     def __bool__(self) -> bool:
         """Whether one is on its way."""
@@ -98,8 +109,23 @@ class Diversions:
 
     def drop(self, part: Part) -> None:
         """The part is here no more: if it was on its way, it is so no longer."""
+        self.unfeed(part)
         if self.has(part):
             self.remove(part)
+
+    def feed(self, part: Part) -> None:
+        """It is redriven."""
+        self.fed.setdefault(part.position, []).append(part)
+
+    def unfeed(self, part: Part) -> None:
+        """If it is redriven, it is so no longer."""
+        parts = self.fed.get(part.position)
+        if parts is not None:
+            left = [each for each in parts if each is not part]
+            if left:
+                self.fed[part.position] = left
+            else:
+                del self.fed[part.position]
 
     def clear(self) -> None:
         """None goes any more."""
@@ -109,6 +135,7 @@ class Diversions:
         self.dirty.clear()
         self.fresh.clear()
         self.done.clear()
+        self.fed.clear()
         self.failed.clear()
 
 

@@ -86,6 +86,7 @@ def feed(dispatcher: Dispatcher, part: Part, now: float) -> None:
     batch = part.batch
     assert batch is not None
     assert batch.foreign
+    dispatcher.diversions.feed(part)
     dispatcher.outstanding.bytes_held += batch.bytes_held
     dispatcher.waiting_messages += part.count
     dispatcher.place((part,), now)
@@ -141,6 +142,7 @@ def _leave_in_lot(dispatcher: Dispatcher, slot: int) -> None:
     parts = entry.parts
     while parts and (batch := parts[0].batch) is not None and batch.foreign:
         part = parts.popleft()
+        dispatcher.diversions.unfeed(part)
         dispatcher.waiting_messages -= part.count
         dispatcher.outstanding.bytes_held -= batch.bytes_held
         dispatcher.chunked.give_up(part)

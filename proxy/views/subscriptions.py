@@ -51,6 +51,7 @@ class SubscriptionStatistics:
     ack_leases_lost: int
     ack_lease_extensions: int
     quarantines: int
+    parked_copies_refused: int
     opaque_batches: int
     unreadable_entries: int
     mixed_batches: int

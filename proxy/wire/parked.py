@@ -94,21 +94,34 @@ def read(tail: bytes) -> Parked | None:
         position, index = map(int, said[ORIGIN].split(":"))
         keyed = metadata.HasField("partition_key") or metadata.HasField("ordering_key")
         chunked = metadata.num_chunks_from_msg > 1
+        count = max(metadata.num_messages_in_batch, 1)
+        if count > 1 and (index >= 0 or chunked):
+            return None  # one of a batch is parked alone, as a chunk is
+        if chunked and not 0 <= metadata.chunk_id < metadata.num_chunks_from_msg:
+            return None
         _restore(metadata, said)  # or it could not be redriven
         return Parked(
             position,
             None if index < 0 else index,
-            int(said[HASH]),
+            _small(said[HASH]),
             key.decode(errors="replace") if keyed else "",
-            int(said[ATTEMPTS]),
+            _small(said[ATTEMPTS]),
             int(said[TIME]),
             len(tail) - start,
-            max(metadata.num_messages_in_batch, 1),
+            count,
             (said[TOPIC], said[SUBSCRIPTION]),
             (metadata.uuid, metadata.chunk_id, metadata.num_chunks_from_msg) if chunked else None,
         )
     except (WireError, KeyError, TypeError, ValueError):
         return None
+
+
+def _small(said: str) -> int:
+    """Raises ValueError for what no hash and no number of attempts is."""
+    number = int(said)
+    if not 0 <= number < 1 << 32:
+        raise ValueError(said)
+    return number
 
 
 def restored_tail(tail: bytes) -> bytes:

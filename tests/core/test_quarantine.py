@@ -81,3 +81,41 @@ def test_the_oldest_offences_are_forgotten_first(monkeypatch: pytest.MonkeyPatch
     assert len(known) == 3
     assert known.ends_at(A._replace(name="0"), 6.0) is not None
     assert not known.lost_lease(A._replace(name="1"), RULE, 7.0, spared=False)
+
+
+FLOODED: list[WorkerName] = [
+    WorkerName("persistent://flood/x/t", "s", "{n}"),
+    WorkerName("persistent://flood/x/t", "{n}", "w"),
+    WorkerName("persistent://flood/x/{n}", "s", "w"),
+]
+
+
+@pytest.mark.parametrize("made", FLOODED, ids=["names", "subscriptions", "topics"])
+def test_one_that_makes_up_names_is_forgotten_itself(made: WorkerName) -> None:
+    """Whatever of the name it may choose: who offended in another namespace stays known, however long ago."""
+    known = Quarantine()
+    honest = [WorkerName("persistent://public/default/orders", "billing", f"w{number}") for number in range(20)]
+    flood = [WorkerName(*(part.format(n=number) for part in made)) for number in range(2 * quarantine.OFFENDERS_MAX)]
+    for who in [*flood[:5_000], *honest, *flood[5_000:]]:
+        known.lost_lease(who, RULE, 1.0, spared=False)
+    assert len(known) <= quarantine.OFFENDERS_MAX
+    assert all(known.lost_lease(who, RULE, 2.0, spared=False) for who in honest)
+
+
+def test_a_flood_of_one_subscription_leaves_the_others_of_its_topic_alone() -> None:
+    """They have fewer names."""
+    known = Quarantine()
+    honest = [A._replace(subscription="billing", name=f"w{number}") for number in range(20)]
+    flood = [A._replace(name=str(number)) for number in range(2 * quarantine.OFFENDERS_MAX)]
+    for who in [*flood[:5_000], *honest, *flood[5_000:]]:
+        known.lost_lease(who, RULE, 1.0, spared=False)
+    assert all(known.lost_lease(who, RULE, 2.0, spared=False) for who in honest)
+
+
+def test_what_counts_no_more_makes_room_first() -> None:
+    """Before anything that counts is forgotten."""
+    known = Quarantine()
+    for number in range(quarantine.OFFENDERS_MAX):
+        known.lost_lease(A._replace(name=str(number)), RULE, 0.0, spared=False)
+    known.lost_lease(B, RULE, 300.0, spared=False)
+    assert len(known) == 1

@@ -1,4 +1,4 @@
-"""An excluded worker with a real broker and the official client: its keys go to others, and stay there."""
+"""Excluded and quarantined workers with a real broker and the official client: their keys are and stay at others."""
 
 from __future__ import annotations
 
@@ -13,6 +13,12 @@ from tests.integration.clients import available, by_key, key_shared, nothing_com
 from tests.integration.conditions import eventually
 
 KEYS = [f"k{number}" for number in range(20)]
+QUARANTINE = {
+    "keyline.ack-lease-ms": "5000",
+    "keyline.quarantine-after": "1",
+    "keyline.quarantine-ms": "600000",
+}
+"""A lease that a worker keeps on any machine if it works, and a quarantine that no test waits out."""
 NewTopic = Callable[[str], str]
 
 
@@ -64,3 +70,44 @@ def test_an_excluded_worker_gets_nothing_until_it_is_readmitted(
     workers.received.clear()
     workers.receive(20)
     assert set(workers.received) == {"a", "b"}
+
+
+@pytest.mark.slow
+@pytest.mark.broker
+def test_a_worker_that_hangs_is_quarantined_across_its_reconnects(
+    gateway: KeylineGateway, client: pulsar.Client, new_topic: NewTopic
+) -> None:
+    """What it held comes to the other one, in order; connected again it owns no key, until it is readmitted."""
+    topic = new_topic("quarantined")
+    workers = key_shared(client, topic, "hangs", "works", properties=QUARANTINE)
+    hangs, works = workers.consumers["hangs"], workers.consumers["works"]
+    producer = client.create_producer(topic)
+    api, path = AdminClient(gateway.admin_url), subscription_path(topic, "s")
+    came: list[pulsar.Message] = []
+
+    def all_came(count: int) -> bool:
+        for message in available(works):
+            came.append(message)
+            works.acknowledge(message)
+        return len(came) == count
+
+    send_all(producer, numbered(KEYS, 200))
+    eventually(lambda: all_came(200), "the other worker has all messages")
+    assert len(by_key(came)) == len(KEYS)
+    for values in by_key(came).values():
+        assert list(values) == sorted(values, key=int)
+
+    def kept_out() -> list[tuple[str, str]]:
+        return [(each["name"], each["reason"]) for each in api.ask("GET", path)["kept_out"]]
+
+    eventually(lambda: kept_out() == [("hangs", "quarantined")], "the hung worker's client is back, and has no keys")
+    assert hangs.is_connected()
+    send_all(producer, numbered(KEYS, 40))
+    eventually(lambda: all_came(240), "all that is new is at the other one")
+    assert nothing_comes(hangs)
+    assert api.ask("GET", path)["quarantines"] == 1
+    assert api.ask("DELETE", worker_path(topic, "s", "hangs") + "/exclude") == {"workers": 1}
+    eventually(lambda: api.ask("GET", path)["dispatcher"]["workers_count"] == 2, "both are workers")
+    send_all(producer, numbered(KEYS, 40))
+    workers.receive(40)
+    assert set(workers.received) == {"hangs", "works"}

@@ -10,6 +10,7 @@ from proxy.core.explain import explain_slot
 from proxy.core.positions import pack
 from proxy.errors import Conflict, UpstreamError
 from proxy.net.subscription.redrive import AHEAD_MAX, EARLY_MAX, Redrive
+from proxy.net.subscription.redrive_checks import in_topic_order
 from proxy.wire import pulsar_pb2 as pb
 from tests.net.subscription_rig import SubscriptionRig
 from tests.net.subscription_rig_broker import LEDGER, T, single
@@ -105,6 +106,20 @@ def test_what_was_published_at_once_with_it_is_redriven_behind_it() -> None:
     assert [payload(lot.entries[entry]) for entry in lot.left()] == [b"0", b"2", b"3", b"1"]
     order_redrive(rig)
     assert redriven(rig, lot, worker) == [b"0", b"1", b"2", b"3"]
+
+
+def test_a_redrive_reads_in_the_order_of_the_original_topic() -> None:
+    """However many were parked before one that is older."""
+    lot = Choosy(b"1")
+    rig, _ = beginning(lot, *(b"%d" % entry for entry in range(60)))
+    lot.refused.clear()
+    wait(lot, rig)
+    assert payload(lot.entries[lot.left()[-1]]) == b"1"
+    assert rig.subscription.lot is not None
+    (parked,) = rig.subscription.lot.log.slots.values()
+    assert [parked[position].position for position in in_topic_order(parked)] == [
+        pack(LEDGER, entry) for entry in range(60)
+    ]
 
 
 def test_a_redrive_goes_past_a_message_that_is_refused_for_ever() -> None:

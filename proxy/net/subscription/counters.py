@@ -13,6 +13,7 @@ class Counters:
     ack_leases_lost: int = 0
     ack_lease_extensions: int = 0
     quarantines: int = 0
+    parked_copies_refused: int = 0
     opaque_batches: int = 0
     unreadable_entries: int = 0
     mixed_batches: int = 0

@@ -102,6 +102,11 @@ class ParkedLog:
         """Whether its acknowledgement is on its way."""
         return position in self._to_acknowledge
 
+    def disown(self, position: Position) -> None:
+        """It is none of the messages that were parked, and stays where it is."""
+        self._forget(position)
+        self._changed()
+
     def acknowledge(self, *positions: Position) -> None:
         """They are parked no more, once the broker knows."""
         self._to_acknowledge.update(dict.fromkeys(positions))
@@ -193,14 +198,7 @@ class ParkedLog:
         for position in positions:
             self._to_acknowledge.pop(position, None)
             self._left[position] = None
-            slot = self._slot_at.pop(position, None)
-            if slot is None:
-                continue
-            parked = self.slots[slot].pop(position)
-            self.origins.discard((parked.position, parked.place))
-            self.count -= 1
-            if not self.slots[slot]:
-                del self.slots[slot]
+            self._forget(position)
         while len(self._left) > LEFT_MAX:
             del self._left[next(iter(self._left))]
         self._keep_promises(positions)
@@ -214,6 +212,16 @@ class ParkedLog:
                 self._promised.append((left, answer))
             else:
                 answer(None)
+
+    def _forget(self, position: Position) -> None:
+        slot = self._slot_at.pop(position, None)
+        if slot is None:
+            return
+        parked = self.slots[slot].pop(position)
+        self.origins.discard((parked.position, parked.place))
+        self.count -= 1
+        if not self.slots[slot]:
+            del self.slots[slot]
 
 
 def _is_place(parked: Parked) -> bool:

@@ -13,24 +13,25 @@ between, the rest is still parked.
 from __future__ import annotations
 
 from collections import deque
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, ClassVar, Final
 
 import structlog
 
 from proxy.core import parking
-from proxy.core.entry import Chunk
+from proxy.core.foreign_ids import is_taken, take_back
+from proxy.core.positions import format_position
 from proxy.core.sticky_key import murmur31
 from proxy.errors import Conflict
 from proxy.net.events import LISTED_MAX
-from proxy.net.subscription.batch_slots import BATCH_MESSAGES_MAX
 from proxy.net.subscription.dead_letters import DeadLetters
 from proxy.net.subscription.parked_log import ParkedLog
-from proxy.net.subscription.redrive import Redrive
-from proxy.net.subscription.redrive_checks import in_topic_order, incomplete, newer_is_parked
+from proxy.net.subscription.redrive import Redrive, part_of
+from proxy.net.subscription.redrive_checks import in_topic_order, why_not
 from proxy.wire.dead_letters import Published
 from proxy.wire.metadata import peek_key
-from proxy.wire.parked import Parked, keep, mark, read, restored_tail
+from proxy.wire.parked import keep, mark, read
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -63,21 +64,14 @@ class ParkingLot(DeadLetters):
         self._mark = ""
         """Up to which message the log is read first: the producer's name, which a broker gives no other."""
         slot_of = state.dispatcher.selector.slot
-        self.log = ParkedLog(
-            self.topic,
-            state.key,
-            services.brokers,
-            state.clock,
-            slot_of,
-            self._marked,
-            self._log_changed,
-            self._log_failed,
-        )
+        hears = self._marked, self._log_changed, self._log_failed
+        self.log = ParkedLog(self.topic, state.key, services.brokers, state.clock, slot_of, *hears)
         self._log_trouble = ""
         """Why the log could not be read last; empty while it is."""
         self._redrive_trouble = ""
         """Why a redrive could not read it last."""
         state.behind_lot = self._behind
+        state.dispatcher.diversions.make_way = partial(take_back, state.dispatcher)
         self._coming: dict[tuple[int, int | None], int] = {}
         """Slot of what has its receipt and was not read yet, by entry and index."""
         self._told: set[int] = set()
@@ -130,6 +124,10 @@ class ParkingLot(DeadLetters):
         """The end of a turn of the subscription: what is to go in goes, what came out is acknowledged."""
         dispatcher = self._state.dispatcher
         diversions, full = dispatcher.diversions, len(dispatcher.touched)
+        if diversions.forged:
+            self._state.counters.parked_copies_refused += diversions.forged
+            log.error("forged copies in the parking topic taken back", topic=self.topic, messages=diversions.forged)
+            diversions.forged = 0
         if diversions.done:
             self._take_done()
         if self.log.news:
@@ -276,11 +274,8 @@ class ParkingLot(DeadLetters):
 
     def _why_not(self, slot: int) -> str:
         """Why what is parked of the slot cannot be redriven in order now, and what to do; empty if it can."""
-        parked = self.log.slots.get(slot, {})
-        first = self._refused.first(slot)
-        if first is not None and any(first.position < each.position for each in parked.values()):
-            return newer_is_parked(self._refused.reason)
-        return "" if self._state.dispatcher.diversions.held.get(slot) else incomplete(parked.values())
+        coming = bool(self._state.dispatcher.diversions.held.get(slot))
+        return why_not(self.log.slots.get(slot, {}), self._refused.first(slot), self._refused.reason, coming=coming)
 
     def _forget_returned(self) -> None:
         """What was redriven and came back for good, or was forgotten by a seek, is in the lot only."""
@@ -364,11 +359,22 @@ class ParkingLot(DeadLetters):
         if parked is None or state.ended:
             return
         self._is_over(self._redrive_trouble)
-        part = _part_of(parked, state.dispatcher.selector.slot(parked.hashed), tail, state.now())
+        part = part_of(parked, state.dispatcher.selector.slot(parked.hashed), tail, state.now())
         assert part.batch is not None
+        if is_taken(state.dispatcher, part):
+            self._leave_out(part.slot, at)
+            return
         self._fed[id(part.batch)] = part.slot, at, part.batch
         parking.feed(state.dispatcher, part, state.now())
         state.schedule_flush()
+
+    def _leave_out(self, slot: int, at: Position) -> None:
+        """A copy under the id of another message that is here: no gateway has parked it, and none redrives it."""
+        self._state.counters.parked_copies_refused += 1
+        log.error("forged copy in the parking topic left out", topic=self.topic, message=format_position(at), slot=slot)
+        self.log.disown(at)
+        self._redrives[slot].one_done()
+        self._state.schedule_flush()
 
     def _take_done(self) -> list[Position]:
         """Acknowledge in the parking topic what was redriven and workers have acknowledged; returns where it is."""
@@ -403,9 +409,3 @@ class ParkingLot(DeadLetters):
 
 def _origin_of(part: Part) -> tuple[int, int | None]:
     return part.position, part.indexes[0] if part.indexes is not None and part.count == 1 else None
-
-
-def _part_of(parked: Parked, slot: int, tail: bytes, now: float) -> Part:
-    chunk = None if parked.chunk is None else Chunk(*parked.chunk)
-    count = min(parked.messages, BATCH_MESSAGES_MAX)
-    return parking.restored(parked.position, parked.place, count, slot, restored_tail(tail), now, chunk)

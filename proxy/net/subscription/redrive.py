@@ -5,15 +5,21 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
+from proxy.core import parking
+from proxy.core.entry import Chunk
 from proxy.core.positions import unpack
 from proxy.net.broker.consumer import GatewayConsumer
+from proxy.net.subscription.batch_slots import BATCH_MESSAGES_MAX
 from proxy.wire import pulsar_pb2 as pb
+from proxy.wire.parked import restored_tail
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from proxy.core.entry import Part
     from proxy.core.positions import Position
     from proxy.net.ports import BrokerDirectory
+    from proxy.wire.parked import Parked
 
 AHEAD_MAX: Final = 20
 """Messages that are read and not acknowledged yet; a few more may be on their way."""
@@ -111,3 +117,10 @@ class Redrive:
         self._ready = False
         if self._wanted:
             self._lost(reason)
+
+
+def part_of(parked: Parked, slot: int, tail: bytes, now: float) -> Part:
+    """What is delivered of a message that was read from the parking topic, where it is `tail`."""
+    chunk = None if parked.chunk is None else Chunk(*parked.chunk)
+    count = min(parked.messages, BATCH_MESSAGES_MAX)
+    return parking.restored(parked.position, parked.place, count, slot, restored_tail(tail), now, chunk)

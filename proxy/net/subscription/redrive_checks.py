@@ -9,6 +9,7 @@ from proxy.core.positions import format_position
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from proxy.core.entry import Part
     from proxy.core.positions import Position
     from proxy.wire.parked import Parked
 
@@ -21,7 +22,21 @@ def in_topic_order(parked: Mapping[Position, Parked]) -> list[Position]:
     return sorted(parked, key=lambda position: _place(parked[position]))
 
 
-def incomplete(parked: Iterable[Parked]) -> str:
+def why_not(parked: Mapping[Position, Parked], refused: Part | None, reason: str, *, coming: bool) -> str:
+    """Why this cannot be redriven in order now, and what to do; empty if it can.
+
+    `refused` is the first message of the slot that the parking topic refuses, for a `reason`; `coming` if there are
+    others that it is about to take.
+    """
+    if refused is not None and any(refused.position < each.position for each in parked.values()):
+        return (
+            f"a message of the slot is not parked, and later ones are: {reason}. Let the parking topic take it, and "
+            "order the redrive again; or drop what is parked of the slot"
+        )
+    return "" if coming else _incomplete(parked.values())
+
+
+def _incomplete(parked: Iterable[Parked]) -> str:
     """Which chunked message is parked in part only, and what to do; empty if none is.
 
     A worker cannot acknowledge a part: its redrive would not end.
@@ -41,14 +56,6 @@ def incomplete(parked: Iterable[Parked]) -> str:
                 "slot"
             )
     return ""
-
-
-def newer_is_parked(reason: str) -> str:
-    """What to do where a message is not parked, and later ones of its slot are."""
-    return (
-        f"a message of the slot is not parked, and later ones are: {reason}. Let the parking topic take it, and order "
-        "the redrive again; or drop what is parked of the slot"
-    )
 
 
 def _place(parked: Parked) -> tuple[int, int]:

@@ -53,6 +53,8 @@ class SubscriptionSummary:
     """Times that a worker asked for more time."""
     quarantines: int
     """Times that a worker was quarantined."""
+    parked_copies_refused: int
+    """Messages in the parking topic that the gateway has not published."""
     opaque_batches: int
     unreadable_entries: int
     mixed_batches: int

@@ -164,8 +164,8 @@ MUTANTS = (
     _mutant(
         "a message that is parked is acknowledged before its copy is stored",
         "proxy/net/subscription/dead_letters.py",
-        "                self._unconfirmed[self._producer.publish(message)] = part\n",
-        "                self._arrive(part)\n",
+        "            self._unconfirmed[self._producer.publish(message)] = part\n",
+        "            self._arrive(part)\n",
     ),
     _mutant(
         "a redrive goes on before what is on its way into the lot has arrived",
