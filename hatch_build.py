@@ -44,9 +44,10 @@ LIBRARY: Final = "proxy.compiled_modules"
 
 MODULES: Final = {
     "proxy/core": (
-        "acknowledgement chunked delivery_log dispatcher dispatcher_tables diversions draining_hashes entry "
-        "foreign_ids hash_ranges histogram hot_keys key_policy membership outstanding pace parking position_ranges "
-        "positions reposition serving slice_id slots spill spilling sticky_key stream_leases streams_here targets "
+        "acknowledgement chunked contract_monitor delivery_log dispatcher dispatcher_tables diversions draining_hashes "
+        "entry foreign_ids hash_ranges histogram hot_keys key_policy membership outstanding pace parking "
+        "position_ranges positions reposition serving slice_id slots spill spilling sticky_key stream_leases "
+        "streams_here targets "
         "transactional_acks transactions unblocking upstream_window waiting worker"
     ),
     "proxy/core/selectors": "auto_split consistent_hashing owner_table sticky_ranges",
@@ -55,8 +56,8 @@ MODULES: Final = {
     "proxy/net/broker": "connection requests routes",
     "proxy/net/session": "replica_router router session workers",
     "proxy/net/subscription": (
-        "acks batch_contents batch_slots counters cursor openings outbox receive_queue receiving state subscription "
-        "upstream_consumers workers"
+        "acks batch_contents batch_slots counters cursor intake openings outbox receive_queue receiving state "
+        "subscription upstream_consumers workers"
     ),
 }
 """What is compiled, by folder: all that handles messages, and subclasses of it, which must be compiled with it.

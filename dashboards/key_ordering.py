@@ -138,6 +138,18 @@ _RISKS: Final = Row(
     "Risks for the order and exceptions from guarantees",
     (
         lines(
+            "Contract broken",
+            "Deliveries of watched keys to a second worker, before an earlier message, or twice, as the gateway's own "
+            "monitor sees them: none, ever. `contract_monitor_one_in` says how many keys it watches.",
+            "short",
+            (
+                "{{kind}}",
+                f"sum by (kind) (increase({subscription('keyline_contract_violations_total')}[$__rate_interval]))",
+            ),
+            width=8,
+            thresholds=above(red=1),
+        ),
+        lines(
             "Order of keys at risk",
             "Batches that could not be opened (encrypted or too large): order holds for their first key only, unless "
             "their producer batches by key. Entries whose metadata is damaged.",

@@ -56,6 +56,12 @@ const TELLERS = {
     `${topicParts(dead_letter_topic).name} does not take ${counted(messages_count, "message")}, whose keys wait: ${reason}`,
   ack_lease_lost: ({ worker, messages, position, held_s }) =>
     `${worker} loses ${counted(messages, "message")}: it held ${position} for ${duration(held_s)}`,
+  contract_violated: ({ violation, message, worker, other_message, other_worker }) =>
+    violation === "overtaken"
+      ? `CONTRACT BROKEN: ${message} went to ${worker} before ${other_message}`
+      : violation === "sent_twice"
+        ? `CONTRACT BROKEN: ${message} went to ${worker} twice`
+        : `CONTRACT BROKEN: ${message} went to ${worker} while ${other_worker} has ${other_message}`,
   worker_quarantined: ({ worker, lasts_s }) =>
     `${worker} lost its ack lease too often, and gets no keys for ${duration(lasts_s)}`,
   quarantine_ended: ({ worker }) => `the quarantine of ${worker} is over`,

@@ -140,6 +140,17 @@ GATEWAY: Final = (
         "log_lines_left_out_total",
         "Log lines omitted at the limit of their event (`log_lines_per_s`).",
     ),
+    counter(
+        "keyline_gateway_contract_checked_messages_total",
+        "subscriptions.contract_checked_messages_total",
+        "Deliveries that the contract's monitor judged (`contract_monitor_one_in`).",
+    ),
+    counter(
+        "keyline_gateway_contract_violations_total",
+        "subscriptions.contract_violations",
+        "Of these, those that broke the contract, also in subscriptions that have ended.",
+        label="kind",
+    ),
     gauge(
         "keyline_gateway_held_bytes",
         "subscriptions.held_bytes",

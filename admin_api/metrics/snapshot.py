@@ -75,5 +75,8 @@ def _numbers(family: Family, summary: Any) -> Iterator[tuple[str, Labels, float]
     elif family.values:
         for value in family.values:
             yield family.name, [(family.label, value)], float(value == found)
+    elif family.label:
+        for value, number in found.items():
+            yield family.name, [(family.label, value)], float(number)
     else:
         yield family.name, [], float(found)

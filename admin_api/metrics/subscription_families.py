@@ -280,6 +280,13 @@ SUBSCRIPTION: Final = (
         "Deliveries larger than key_window because the entry could not be split.",
     ),
     counter(
+        "keyline_contract_violations_total",
+        "contract_violations",
+        "Deliveries of watched keys that broke the contract (`contract_monitor_one_in`): to a second worker, before an "
+        "earlier message, or twice.",
+        label="kind",
+    ),
+    counter(
         "keyline_subscription_budget_stops_total",
         "budget_stops",
         "Times that no permits were granted because the memory limit was reached.",

@@ -31,7 +31,8 @@ class Template:
 
     def __init__(self, family: Family, labels: Sequence[str], given: Sequence[str], like: Any, form: Format) -> None:
         """`labels` of those whose values will be `given`, in that order; `like` is any summary of the level."""
-        metric, self._numbers = _read_histogram(family, like) if family.kind == "histogram" else _read_number(family)
+        read = _read_histogram if family.kind == "histogram" else _read_number
+        metric, self._numbers = read(family, like)
         for sample in metric.samples:
             sample.labels.update({label: _mark(given.index(label)) for label in labels})
         lines = encoded(Frozen([metric]), form).split("\n")[:-1]
@@ -54,9 +55,13 @@ def empty_metric(family: Family) -> Metric:
     return Metric(family.name.removesuffix("_total"), family.documentation, family.kind, family.unit)
 
 
-def _read_number(family: Family) -> tuple[Metric, Callable[[Any], Sequence[float]]]:
+def _read_number(family: Family, like: Any) -> tuple[Metric, Callable[[Any], Sequence[float]]]:
     metric = empty_metric(family)
     find = attrgetter(family.source)
+    if family.label and not family.values:
+        for value in find(like):
+            metric.add_sample(family.name, {family.label: value}, 0.0)
+        return metric, lambda summary: tuple(find(summary).values())
     if not family.values:
         metric.add_sample(family.name, {}, 0.0)
         return metric, lambda summary: (find(summary),)

@@ -13,9 +13,12 @@ writes those of the version that runs it.
 from __future__ import annotations
 
 import json
+import logging
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
+
+import structlog
 
 from integration.bench import frames_made
 from integration.bench.path import GatewayPath, StillClock
@@ -41,6 +44,10 @@ CASES: Final = {
 }
 WINDOWED: Final = {f"{case}, key_window 1": case for case in CASES}
 """The same messages under the narrowest key policy: what one costs that asks for it."""
+
+
+MONITORED: Final = SubscriptionSettings().contract_monitor_one_in
+"""Of so many keys the contract's monitor watches one, by default."""
 
 
 class SteppedClock(StillClock):
@@ -82,10 +89,13 @@ class Counter:
         return self._step
 
 
-def per_message(case: str) -> float:
-    """Of one case: instructions for each message, after a first feed that builds what is built once."""
+def per_message(case: str, monitor_one_in: int = MONITORED) -> float:
+    """Of one case: instructions for each message, after a first feed that builds what is built once.
+
+    `monitor_one_in` is `contract_monitor_one_in`.
+    """
     tails, at_a_time = CASES[WINDOWED.get(case, case)]
-    settings = SubscriptionSettings(key_window=int(case in WINDOWED))
+    settings = SubscriptionSettings(key_window=int(case in WINDOWED), contract_monitor_one_in=monitor_one_in)
     path = GatewayPath(clock=SteppedClock(), subscriptions=settings)
     path.pump(tails, at_a_time)
     counter, before = Counter(), sys.gettrace()
@@ -122,3 +132,15 @@ def measure() -> list[Row]:
         row = Row("inside", f"Python's instructions for a message, {case}", "1", gateway=Spread.of([per_message(case)]))
         rows.append(row.with_limit(round(before[case] * RISE_MAX, 1)) if case in before else row)
     return rows
+
+
+def main() -> None:
+    """Print what the contract's monitor adds to each case."""
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
+    for case in (*CASES, *WINDOWED):
+        without, with_it = per_message(case, 0), per_message(case)
+        print(f"{case}: {without} without the contract's monitor, {with_it} with it ({with_it / without - 1:.1%} more)")
+
+
+if __name__ == "__main__":
+    main()

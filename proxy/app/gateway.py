@@ -9,6 +9,7 @@ on them. The wait is bounded: messages not acknowledged by then are redelivered 
 from __future__ import annotations
 
 import asyncio
+import secrets
 import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -111,7 +112,7 @@ class Gateway:
         openings = self._openings = Openings(clock, self._background)
         subscription_settings = picked(SubscriptionSettings, config)
         subscriptions = self._subscriptions = Subscriptions(
-            self._brokers, clock, subscription_settings, openings, self._is_shared
+            self._brokers, clock, subscription_settings, openings, self._is_shared, secrets.randbelow(1 << 16)
         )
         if self._groups is not None:
             self._subscriptions.new_assignment = self._groups.new_assignment

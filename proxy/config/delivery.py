@@ -102,6 +102,11 @@ class Ordering(Group):
         description="Acknowledge single messages of a batch to the broker; needs "
         "acknowledgmentAtBatchIndexLevelEnabled there and is harmless without.",
     )
+    contract_monitor_one_in: int = setting(
+        1_000, "Of so many keys one is watched: whether its messages are in order and at one worker is checked apart "
+        "from what delivers them, and told by metrics, an event and the log; 1 is every key, 0 none.",
+        unit="keys", ge=0, le=65_536,
+    )  # fmt: skip
 
 
 class Producers(Group):

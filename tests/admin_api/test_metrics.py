@@ -62,7 +62,7 @@ ALL_FAMILIES = (
     *families.PULSAR_SUBSCRIPTION,
     *families.PULSAR_CONSUMER,
 )
-NAME = re.compile(r"(keyline_(gateway|deployment|topic|group|subscription|worker)|pulsar)(_[a-z]+)+")
+NAME = re.compile(r"(keyline_(gateway|deployment|topic|group|subscription|worker|contract)|pulsar)(_[a-z]+)+")
 EVERYTHING: dict[str, Any] = {"workers_max": 1_000, "pulsar_names": True}
 
 Numbers = dict[tuple[str, frozenset[tuple[str, str]]], float]
@@ -279,7 +279,7 @@ def test_names_follow_prometheus() -> None:
     """One prefix, `_total` on counters and on nothing else, the unit at the end, none of the suffixes it reserves."""
     for family in ALL_FAMILIES:
         assert re.fullmatch(
-            r"(keyline_(gateway|deployment|topic|group|subscription|worker)|pulsar)(_[a-z]+)+", family.name
+            r"(keyline_(gateway|deployment|topic|group|subscription|worker|contract)|pulsar)(_[a-z]+)+", family.name
         ), family.name
         assert family.name.endswith("_total") == (family.kind == "counter")
         base = family.name.removesuffix("_total")

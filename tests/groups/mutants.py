@@ -347,7 +347,7 @@ MUTANTS = (
     ),
     _mutant(
         "a worker that waits at a former owner is refused",
-        "proxy/net/subscription/workers.py",
+        "proxy/net/subscription/refusals.py",
         "    if not (isinstance(error, OwnedElsewhere) and link.lead_on()):\n",
         "    if True:\n",
         "tests/net/test_subscription_owned.py",

@@ -264,13 +264,21 @@ class SubscriptionRig:
     def __init__(self, **settings: object) -> None:
         self.clock = FakeClock()
         self.brokers = FakeBrokers(self.clock)
-        configured = SubscriptionSettings(**settings)  # type: ignore[arg-type]
+        configured = SubscriptionSettings(**{"contract_monitor_one_in": 1, **settings})  # type: ignore[arg-type]
         self.background = FakeBackground(self.clock)
         self.openings = Openings(self.clock, self.background)
         self.subscriptions = Subscriptions(
             self.brokers, self.clock, configured, self.openings, lambda _key: self.streamed
         )
         self._consumer_ids = itertools.count(1)
+        self.alarms = self.subscriptions.events.listen(
+            self._alarm, wanted=lambda each: each.kind == "contract_violated"
+        )
+        self.is_broken = False
+        """Whether the contract is to be broken: else the monitor, which judges all keys, may never ring."""
+
+    def _alarm(self) -> None:
+        assert self.is_broken, self.alarms.take()
 
     @property
     def link(self) -> FakeBrokerLink:

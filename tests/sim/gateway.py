@@ -62,6 +62,7 @@ class Gateway:
         names = BrokerNames(session_settings.brokers, process)
         self.brokers = Brokers(connector, process, broker_settings, names.add)
         self.subscriptions = Subscriptions(self.brokers, process, settings, openings)
+        heed_monitor(self.subscriptions)
         elections = ProducerElections(process, self.subscriptions.events, ElectionSettings())
         slices = self.subscriptions.slices
         self.sessions = Sessions(
@@ -75,6 +76,16 @@ class Gateway:
     def subscription(self) -> Subscription | None:
         """The one there is, if any worker has joined."""
         return next(iter(self.subscriptions._subscriptions.values()), None)
+
+
+def heed_monitor(subscriptions: Subscriptions) -> None:
+    """The gateway's own monitor of the contract, which judges every key here, is never to ring."""
+
+    def rings() -> None:
+        facts = listener.take()[1][-1].facts
+        raise Violation(f"monitor: {facts}")
+
+    listener = subscriptions.events.listen(rings, wanted=lambda event: event.kind == "contract_violated")
 
 
 class Looked(Protocol):

@@ -113,6 +113,7 @@ def draw(seed: int | str, steps: int = 100) -> Swarm:
             look_ahead_messages_per_worker=dice.choice((2, 20, 2_000)),
             subscription_memory_bytes=60_000 if small else 64 << 20,
             gateway_memory_bytes=60_000 if small else 512 << 20,
+            contract_monitor_one_in=1,
             max_unacked_messages_per_worker=dice.choice((0, 10, 50_000)),
             upstream_batch_index_ack=dice.random() < 0.5,
             reconnect_backoff_max_ms=2_000,

@@ -16,6 +16,7 @@ from proxy.errors import ClientError, KeylineError, UpstreamUnavailable
 from proxy.net.subscription.durations import AllDurations, Durations, durations_of, namespace_of
 from proxy.net.subscription.owned import OwnedSubscription
 from proxy.net.subscription.pending_worker import PendingWorker
+from proxy.net.subscription.refusals import error_frame, refuse
 from proxy.net.subscription.services import Services
 from proxy.net.subscription.subscription import Assignment, Subscription
 from proxy.net.subscription.summary import (
@@ -25,7 +26,6 @@ from proxy.net.subscription.summary import (
     subscription_summary,
     worker_summaries,
 )
-from proxy.net.subscription.workers import error_frame, refuse
 from proxy.wire import commands
 
 if TYPE_CHECKING:
@@ -55,12 +55,15 @@ class Subscriptions:
         settings: SubscriptionSettings,
         openings: Openings,
         streamed: Callable[[tuple[str, str]], bool] = lambda _key: False,
+        contract_salt: int = 0,
     ) -> None:
         """Empty; subscriptions come with their workers.
 
+        `contract_salt` decides which keys are watched, see `contract_sample`.
+
         `streamed` tells of a topic and name whether a group of replicas shares the subscription.
         """
-        services = self.services = Services(brokers, clock, settings, openings, self._account)
+        services = self.services = Services(brokers, clock, settings, openings, self._account, contract_salt)
         self.orders, self.events, self.slices = services.orders, services.events, services.slices
         self._clock = clock
         self._streamed = streamed
@@ -213,6 +216,8 @@ class Subscriptions:
             workers_refused_total=self.services.quota.workers_refused_total,
             workers_per_subscription_refused_total=self.services.quota.workers_per_subscription_refused_total,
             slices_cut_total=self.slices.cut_total,
+            contract_checked_messages_total=self.services.contract_totals.checked_messages,
+            contract_violations=self.services.contract_totals.violations,
             held_bytes=self._bytes_held,
             memory_bytes=self.services.settings.gateway_memory_bytes,
             reading_stopped=self.services.reading_stopped,

@@ -112,6 +112,8 @@ class Membership:
             subscriber.end()
             subscriber.worker = None
         self.subscribers.clear()
+        if self._state.monitor is not None:
+            self._state.monitor.forget()
         for subscriber in list(self.excluded):
             subscriber.end()
             self._let_go(subscriber)
@@ -230,6 +232,8 @@ class Membership:
         assert worker is not None
         subscriber.worker = None
         del self.subscribers[worker.index]
+        if state.monitor is not None:
+            state.monitor.left(worker)
         moves = changes.leave(worker)
         log.info("worker left", topic=state.topic, subscription=state.name, worker=worker.name, reason=reason)
         state.events.left(state.key, worker.name, reason, moves, changes.now)

@@ -19,6 +19,7 @@ from proxy.wire.metadata import strip_broker_entry_metadata
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from proxy.core.contract_monitor import ContractMonitor
     from proxy.core.entry import Part
     from proxy.core.worker import Worker
     from proxy.net.events import DeliveryRecorder
@@ -39,7 +40,7 @@ _BROKER_ENTRY_MAGIC: Final = b"\x02"
 class Outbox:
     """Writes workers' outboxes to their links."""
 
-    __slots__ = ("_contents", "_counters", "_now", "_recorder", "dispatch_latency")
+    __slots__ = ("_contents", "_counters", "_monitor", "_now", "_recorder", "dispatch_latency")
 
     def __init__(
         self,
@@ -47,8 +48,10 @@ class Outbox:
         now: Callable[[], float],
         contents: BatchContents,
         recorder: DeliveryRecorder | None = None,
+        monitor: ContractMonitor | None = None,
     ) -> None:
         """`contents` cuts batches."""
+        self._monitor = monitor
         self._recorder = recorder
         self._counters = counters
         self._now = now
@@ -89,6 +92,8 @@ class Outbox:
                 pieces = [b"".join(pieces)]
             for each in pieces:
                 link.send(each)
+            if self._monitor is not None:
+                self._monitor.sent(worker, group)
             self._observe(worker, group)
             sent += FRAMES_AT_A_TIME
         worker.outbox = []

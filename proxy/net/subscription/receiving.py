@@ -15,11 +15,13 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from proxy.core.entry import Chunk, Part, bits_to_indexes, mixed_batch
+from proxy.core.contract_sample import UNWATCHED
+from proxy.core.entry import Part
 from proxy.core.hot_keys import HotKeys, Sampling
 from proxy.core.sticky_key import murmur31
 from proxy.net.subscription.acks import bits_of
-from proxy.net.subscription.batch_slots import BATCH_MESSAGES_MAX, BatchSlots, Mixed
+from proxy.net.subscription.batch_slots import BatchSlots, Mixed
+from proxy.net.subscription.intake import Intake
 from proxy.net.subscription.openings import COST_BYTES, COST_ENTRY
 from proxy.net.subscription.receive_queue import ReceiveQueue
 from proxy.wire.by_hand import PAYS, plain_key
@@ -30,6 +32,7 @@ from proxy.wire.metadata import NONE_KEY, peek_key
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from proxy.core.contract_monitor import ContractMonitor
     from proxy.core.dispatcher import Dispatcher
     from proxy.core.hash_ranges import HashRange
     from proxy.core.upstream_window import UpstreamWindow
@@ -48,13 +51,14 @@ class Receiving:
     """Turns MESSAGE frames into parts and gives them to the dispatcher."""
 
     __slots__ = (
-        "_contents",
         "_counters",
         "_digest",
         "_dispatcher",
         "_hot",
         "_slots_at_once",
         "_inline_bytes",
+        "_intake",
+        "_monitor",
         "_look_at",
         "_now",
         "_queued",
@@ -69,6 +73,7 @@ class Receiving:
         "_step_messages",
         "_tracer",
         "_true_slot_of",
+        "_watched",
         "_window",
         "extras",
         "slots_of_batch",
@@ -92,10 +97,11 @@ class Receiving:
         digest: Callable[[bytes], int] | None = None,
         tracer: DeliveryTracer | None = None,
         hot_keys: HotKeys | None = None,
+        monitor: ContractMonitor | None = None,
     ) -> None:
         """`digest` is of a `DeliveryRecorder`, for `recorded`; `tracer` is for `traced`; `hot_keys` counts keys.
 
-        `taken` and `failed` are as for `ReceiveQueue`.
+        `monitor` hears of entries of the slots that it watches. `taken` and `failed` are as for `ReceiveQueue`.
 
         `peek_max_bytes` bounds what one batch may take uncompressed; `slots` are the stream's, None for all.
 
@@ -103,7 +109,6 @@ class Receiving:
         the owners of their slots here would order them no better, and keep this stream from being handed over.
         """
         self._dispatcher = dispatcher
-        self._contents = contents
         self._window = window
         self._counters = counters
         self._now = now
@@ -117,6 +122,10 @@ class Receiving:
         self._look_at = self._sampling.left
         """When so many messages came in this run, one is looked at."""
         self._receive = dispatcher.receive
+        self._intake = Intake(dispatcher, contents, counters, monitor)
+        self._monitor = monitor
+        self._watched = UNWATCHED if monitor is None else monitor.watched
+        """1 for each slot that is."""
         limits = openings.limits
         self._spend = openings.spend
         self._inline_bytes, self._step_messages = limits.inline_bytes, limits.step_messages
@@ -139,7 +148,7 @@ class Receiving:
         self.extras = NO_EXTRAS
         """What the broker's frames carry that we do not look at: the same for every entry of a subscription."""
 
-    def message(self, head: MessageHead) -> None:  # noqa: C901, PLR0912 - a call for each message would cost more
+    def message(self, head: MessageHead) -> None:  # noqa: C901, PLR0912, PLR0915 - a call for each message would cost more
         """One entry."""
         if self._queued:
             self._arrive_behind(head)
@@ -156,6 +165,8 @@ class Receiving:
             slot = self._slot_of(murmur31(plain))
             if self._run_messages >= self._look_at:
                 self._look(slot, slot, 1, now)
+            if self._watched[slot]:
+                self._arrived(position, slot, 1)
             self._receive(position, slot, 1, tail, redeliveries, now)
             return
         try:
@@ -171,6 +182,8 @@ class Receiving:
             self._run_messages += 1
             if self._run_messages >= self._look_at:
                 self._look(slot, slot, 1, now)
+            if self._watched[slot]:
+                self._arrived(position, slot, 1)
             self._receive(position, slot, 1, tail, redeliveries, now)
             return
         count = max(count, 1)
@@ -194,6 +207,8 @@ class Receiving:
         if isinstance(slots, int) and not ack_set:
             if self._run_messages >= self._look_at:
                 self._look(slots, slot, count, now)
+            if self._watched[slots]:
+                self._arrived(position, slots, count)
             self._receive(position, slots, count, tail, redeliveries, now)
             return
         self._several(slots, position, slot, count, redeliveries, ack_set, tail, now, now)
@@ -213,6 +228,11 @@ class Receiving:
             self.message(head)
         else:
             self.recorded(head)
+
+    def _arrived(self, position: int, slot: int, count: int) -> None:
+        """An entry of a slot that is watched."""
+        assert self._monitor is not None
+        self._monitor.arrived(position, slot, count)
 
     def _look(self, slots: Slots, slot: int, count: int, now: float) -> None:
         """Some of the entry's messages are looked at, unless it was here before: brokers send entries again."""
@@ -322,7 +342,7 @@ class Receiving:
         elif count == 1 and not ack_set:
             if self._run_messages >= self._look_at:
                 self._look(slot, slot, 1, now)
-            self._dispatcher.receive_part(Part(position, slot, 1, tail, redeliveries, arrived_at), now)
+            self._intake.single(position, slot, redeliveries, tail, arrived_at, now)
         else:
             self._several(slots, position, slot, count, redeliveries, ack_set, tail, arrived_at, now)
 
@@ -349,32 +369,7 @@ class Receiving:
         """An entry of several messages, or partly acknowledged."""
         if self._run_messages >= self._look_at:
             self._look(slots, slot, count, now)
-        if slots is None:
-            # Whole, also what an earlier life acknowledged of it: see `entry.forget_acked`.
-            part = Part(position, slot, min(count, BATCH_MESSAGES_MAX), tail, redeliveries, arrived_at)
-            part.opaque = True
-            self._dispatcher.receive_part(part, now)
-        elif ack_set:
-            self._partly_acked(slots, position, count, redeliveries, bits_of(ack_set), tail, arrived_at, now)
-        elif isinstance(slots, Mixed):
-            self._counters.mixed_batches += 1
-            self._mixed(slots, slots.wanted, position, redeliveries, tail, arrived_at, now)
-        else:
-            self._dispatcher.receive_part(Part(position, slots, count, tail, redeliveries, arrived_at), now)
-
-    def _mixed(
-        self,
-        slots: Mixed,
-        wanted: tuple[int, ...] | None,
-        position: int,
-        redeliveries: int,
-        tail: bytes,
-        arrived_at: float,
-        now: float,
-    ) -> None:
-        batch = mixed_batch(position, tail, slots.slots, redeliveries, arrived_at, wanted)
-        self._contents.keep(batch, slots.opened)
-        self._dispatcher.receive_batch(batch, now)
+        self._intake.several(slots, position, slot, count, redeliveries, ack_set, tail, arrived_at, now)
 
     def _chunk(
         self,
@@ -388,33 +383,7 @@ class Receiving:
     ) -> None:
         if self._run_messages >= self._look_at:
             self._look(slot, slot, 1, now)
-        part = Part(position, slot, 1, tail, redeliveries, arrived_at)
-        part.chunk = Chunk(metadata.uuid, metadata.chunk_id, metadata.num_chunks_from_msg)
-        self._dispatcher.receive_part(part, now)
-
-    def _partly_acked(
-        self,
-        slots: Mixed | int,
-        position: int,
-        count: int,
-        redeliveries: int,
-        unacked: int,
-        tail: bytes,
-        arrived_at: float,
-        now: float,
-    ) -> None:
-        """An entry of which an earlier life acknowledged some messages already."""
-        left = tuple(bits_to_indexes(unacked & ((1 << count) - 1), range(count)))
-        if isinstance(slots, Mixed) and slots.wanted is not None:
-            left = tuple(sorted(set(left).intersection(slots.wanted)))
-        if not left:
-            self._dispatcher.outstanding.acks.append(position)
-            self._dispatcher.outstanding.unconfirmed.add(position)
-        elif isinstance(slots, Mixed):
-            self._mixed(slots, left, position, redeliveries, tail, arrived_at, now)
-        else:
-            batch = mixed_batch(position, tail, [slots] * count, redeliveries, arrived_at, left)
-            self._dispatcher.receive_batch(batch, now)
+        self._intake.chunk(metadata, position, slot, redeliveries, tail, arrived_at, now)
 
     def _unreadable(
         self, position: int, redeliveries: int, tail: bytes, error: Exception, arrived_at: float, now: float
@@ -423,8 +392,7 @@ class Receiving:
         self._counters.unreadable_entries += 1
         log.warning("entry metadata not read", error=str(error))
         self.last_position, self.last_key = position, NONE_KEY
-        slot = self._slot_of(murmur31(NONE_KEY))
-        self._dispatcher.receive_part(Part(position, slot, 1, tail, redeliveries, arrived_at), now)
+        self._intake.single(position, self._slot_of(murmur31(NONE_KEY)), redeliveries, tail, arrived_at, now)
 
     def _slot_within(self, hashed: int) -> int:
         """The slot of a key's hash; a slot outside the stream is replaced by the stream's first.

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from proxy.core.contract_monitor import ContractTotals
+from proxy.core.contract_sample import sample_of
 from proxy.core.quarantine import Quarantine
 from proxy.errors import ClientError
 from proxy.net.events import Events
@@ -36,6 +38,7 @@ class Services:
         settings: SubscriptionSettings,
         openings: Openings,
         account: Callable[[int], None],
+        contract_salt: int = 0,
     ) -> None:
         """`settings` are the configuration's; `account` is told of each byte more or less that is held."""
         self.brokers = brokers
@@ -47,6 +50,9 @@ class Services:
         self.orders = OrderBook()
         self.transactions = TransactionRegistry()
         self.quarantine = Quarantine()
+        self.contract_sample = sample_of(settings.contract_monitor_one_in, contract_salt)
+        """The slots of which deliveries are judged."""
+        self.contract_totals = ContractTotals()
         self.events = Events(clock.now)
         self.slices = Slices(clock)
         """What joins and leaves by the thousand, or is read in one go, takes turns here."""

@@ -46,6 +46,8 @@ class SubscriptionSettings:
     gateway_memory_bytes: int = 512 << 20
     max_unacked_messages_per_worker: int = 50_000
     upstream_batch_index_ack: bool = True
+    contract_monitor_one_in: int = 1_000
+    """Of so many keys the deliveries of one are judged, see `proxy.core.contract_monitor`; 0 of none."""
     migrating_subscriptions: tuple[str, ...] = ()
     """Of those that direct workers share for now, see `proxy.subscription_patterns`."""
     reconnect_backoff_initial_ms: int = 100

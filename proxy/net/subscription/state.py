@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
 from proxy.core import policy_change
+from proxy.core.contract_monitor import ContractMonitor
 from proxy.core.dispatcher import Dispatcher, HandOver, OrderingMode
 from proxy.core.hot_keys import HotKeys
 from proxy.errors import ClientError, UpstreamUnavailable
@@ -146,15 +147,14 @@ class SubscriptionState:
             schedule_flush,
             with_indexes=self.settings.upstream_batch_index_ack,
         )
-        event_recorder = services.events.event_recorder
-        self.recorder: DeliveryRecorder | None = None if event_recorder is None else event_recorder.recorder(key)
-        """Keeps a record of each message, if that is wanted; and tells the tracer."""
         tracers = services.events.tracers
         self.tracer = None if tracers is None else tracers.tracer(key, self.dispatcher)
-        if self.tracer is not None:
-            self.recorder = self.tracer if self.recorder is None else RecorderAndTracer(self.recorder, self.tracer)
+        self.recorder = self._new_recorder(services)
+        """Keeps a record of each message, if that is wanted; and tells the tracer."""
         if self.recorder is not None:
             self.dispatcher.endings = []
+        self.monitor = self._new_monitor(services)
+        """Judges what is delivered, if that is wanted; without order there is no contract."""
         self.contents = BatchContents(
             self.dispatcher.outstanding, self.settings.subscription_memory_bytes, self.settings.batch_peek_max_bytes
         )
@@ -168,6 +168,19 @@ class SubscriptionState:
         self.at_end_of_topic = False
         """Every worker is told that nothing more comes."""
         self.ended = False
+
+    def _new_recorder(self, services: Services) -> DeliveryRecorder | None:
+        event_recorder = services.events.event_recorder
+        recorder = None if event_recorder is None else event_recorder.recorder(self.key)
+        if self.tracer is None:
+            return recorder
+        return self.tracer if recorder is None else RecorderAndTracer(recorder, self.tracer)
+
+    def _new_monitor(self, services: Services) -> ContractMonitor | None:
+        if not self.dispatcher.ordered or not services.settings.contract_monitor_one_in:
+            return None
+        entries = self.dispatcher.outstanding.entries
+        return ContractMonitor(services.contract_sample, entries, services.contract_totals)
 
     @property
     def idle(self) -> bool:

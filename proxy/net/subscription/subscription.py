@@ -22,6 +22,7 @@ from proxy.errors import UpstreamUnavailable
 from proxy.net.subscription.ack_leases import AckLeases
 from proxy.net.subscription.admission import Admission
 from proxy.net.subscription.closing import Closing
+from proxy.net.subscription.contract_alarm import ContractAlarm
 from proxy.net.subscription.dead_letters import DeadLetters
 from proxy.net.subscription.membership import Membership
 from proxy.net.subscription.orders import OperatorOrders
@@ -85,7 +86,8 @@ class Subscription:
         self._on_end = ended
         self._dispatcher = state.dispatcher
         self._acks = state.acks
-        self.outbox = Outbox(state.counters, state.now, state.contents, state.recorder)
+        self.outbox = Outbox(state.counters, state.now, state.contents, state.recorder, state.monitor)
+        self._alarm = None if state.monitor is None else ContractAlarm(state, state.monitor)
         self.consumers = UpstreamConsumers()
         self.closing = Closing(state, self.consumers, self)
         self.membership = Membership(state, services, self.closing, self)
@@ -219,6 +221,8 @@ class Subscription:
         self._acks.hurry()
         self.flush()
         self.consumers.take(stream).close(done)
+        if self.state.monitor is not None:
+            self.state.monitor.forget()  # what workers have of it may be sent by its next owner, or come again
         self.look_for_end_of_topic()
         self.schedule_flush()  # what was its share of the permits is the others' now
 
@@ -284,8 +288,7 @@ class Subscription:
             return
         dispatcher = self._dispatcher
         if dispatcher.touched and not dispatcher.lapsed(state.now()):
-            for worker in dispatcher.take_touched():
-                self._send(worker)
+            self._send_touched()
         self.refetch.end_turn()
         first = self._whole or self.consumers.first_ready()
         if first is not None and not first.waits_for_cursor:
@@ -327,6 +330,12 @@ class Subscription:
         self._wake_up = None
         self._dispatcher.unblock(self.state.now())
         self.flush()
+
+    def _send_touched(self) -> None:
+        for worker in self._dispatcher.take_touched():
+            self._send(worker)
+        if self._alarm is not None:
+            self._alarm.ring()
 
     def _send(self, worker: Worker) -> None:
         subscriber = self.subscribers.get(worker.index)

@@ -7,6 +7,7 @@ from shlex import quote
 from typing import TYPE_CHECKING, Final
 
 from proxy.core.blame import Blame, BlamedWorker, blame
+from proxy.core.contract_monitor import NO_VIOLATIONS
 from proxy.core.summary import DispatcherSummary, WorkerSummary, dispatcher_summary, worker_summary, workers_by_name
 from proxy.core.verdict import Surroundings
 from proxy.net.subscription.counters import Counters
@@ -66,6 +67,8 @@ class SubscriptionSummary:
     """Messages that wait until they, or what came before them, are opened."""
     opening_bytes: int
     budget_stops: int
+    contract_violations: dict[str, int]
+    """Deliveries that broke the contract, by kind; of the keys that are watched."""
     durations: Durations
     blame: Blame
     """Which workers keep messages from being worked on."""
@@ -108,6 +111,10 @@ class SubscriptionsSummary:
     workers_per_subscription_refused_total: int
     slices_cut_total: int
     """Turns of the loop that ended with joins, leaves or frames left for later ones."""
+    contract_checked_messages_total: int
+    """Messages whose delivery was judged by the contract's monitor."""
+    contract_violations: dict[str, int]
+    """By kind, also of subscriptions that have ended."""
     held_bytes: int
     memory_bytes: int
     """Bytes all may hold together."""
@@ -136,6 +143,7 @@ def subscription_summary(subscription: Subscription) -> SubscriptionSummary:
         opening_messages=consumers.queued_messages,
         opening_bytes=consumers.queued_bytes,
         budget_stops=consumers.budget_stops,
+        contract_violations=NO_VIOLATIONS if state.monitor is None else state.monitor.violations,
         durations=durations_of(subscription),
         blame=blame(state.dispatcher, surroundings_of(subscription), state.now()),
         dispatcher=dispatcher,

@@ -103,6 +103,7 @@ class UpstreamConsumer:
             digest,
             state.tracer,
             state.hot_keys,
+            state.monitor,
         )
         self.message = self.receiving.message if digest is None else self.receiving.recorded
         if state.tracer is not None:

@@ -12,9 +12,9 @@ from proxy.core import ack_lease, acknowledgement
 from proxy.core.entry import delivery_key
 from proxy.core.positions import is_packable, pack
 from proxy.core.worker import Worker
-from proxy.errors import ClientError, KeylineError, OwnedElsewhere
 from proxy.net.message_ids import unmask
 from proxy.net.subscription.acks import Receipt, bits_of
+from proxy.net.subscription.refusals import code_of, error_frame, refuse, refuse_ack
 from proxy.net.subscription.transactions import too_many
 from proxy.wire import commands
 from proxy.wire import pulsar_pb2 as pb
@@ -22,7 +22,7 @@ from proxy.wire.frames import encode_command
 from proxy.wire.messages import in_epoch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Container, Iterable, Sequence
 
     from proxy.net.ports import WorkerLink
     from proxy.net.subscription.requests import SubscriptionRequests
@@ -186,7 +186,7 @@ class SubscribedWorker:
     def ack(self, command: pb.CommandAck) -> None:
         """CommandAck: refused if it cannot be meant for Key_Shared, else applied id by id."""
         in_transaction = command.HasField("txnid_most_bits") or command.HasField("txnid_least_bits")
-        refusal = _refuse_ack(command, in_group=in_transaction and self._state.streamed)
+        refusal = refuse_ack(command, in_group=in_transaction and self._state.streamed)
         if refusal is not None:
             self._state.counters.acks_refused += 1
             self._answer_ack(command, refusal)
@@ -201,10 +201,12 @@ class SubscribedWorker:
         worker, state = self.worker, self._state
         if worker is None or self.ended:
             return
-        dispatcher, now = state.dispatcher, state.now()
+        dispatcher, now, watched = state.dispatcher, state.now(), self._watched(worker)
         for index in range(0, len(ids), 2):
             ledger, entry = ids[index], ids[index + 1]
             key = (ledger << 40) + entry if entry < 1 << 40 else delivery_key(ledger, entry, -1)
+            if key in watched:
+                self._judge_ack(worker, key)
             acknowledgement.ack(dispatcher, worker, key, now)
         state.schedule_flush()
 
@@ -219,6 +221,8 @@ class SubscribedWorker:
             return
         wanted = [(_key_of(each), bits_of(each.ack_set) if each.ack_set else None) for each in command.message_id]
         transaction = command.txnid_most_bits, command.txnid_least_bits
+        for key, unacked in wanted:
+            self._judge_ack(self.worker, key, unacked or 0)
 
         def answer(error: Exception | None) -> None:
             self._state.counters.acks_refused += error is not None
@@ -262,15 +266,27 @@ class SubscribedWorker:
             return
         state = self._state
         dispatcher = state.dispatcher
-        now = state.now()
+        now, watched = state.now(), self._watched(worker)
         ack = acknowledgement.ack
         for place in places:
             ledger, entry = place.ledgerId, place.entryId
             key = (ledger << 40) + entry if entry < 1 << 40 else delivery_key(ledger, entry, -1)
+            if key in watched:
+                self._judge_ack(worker, key, bits_of(place.ack_set) if place.ack_set else 0)
             if place.ack_set:
                 acknowledgement.ack_indexes(dispatcher, worker, key, bits_of(place.ack_set), now)
             else:
                 ack(dispatcher, worker, key, now)
+
+    def _watched(self, worker: Worker) -> Container[int]:
+        """Keys of the deliveries to the worker whose acks the monitor is to hear of."""
+        monitor = self._state.monitor
+        return () if monitor is None else monitor.held.get(worker, ())
+
+    def _judge_ack(self, worker: Worker, key: int, unacked: int = 0) -> None:
+        """The monitor hears of an ack."""
+        if self._state.monitor is not None:
+            self._state.monitor.acked(worker, key, unacked)
 
     def _answer_ack(self, command: pb.CommandAck, error: Exception | None) -> None:
         if not command.HasField("request_id"):
@@ -281,7 +297,7 @@ class SubscribedWorker:
         if command.HasField("txnid_most_bits"):
             response.txnid_most_bits = command.txnid_most_bits
         if error is not None:
-            response.error = _code_of(error)
+            response.error = code_of(error)
             response.message = str(error)
         self.tell(encode_command(pb.BaseCommand(type=pb.BaseCommand.ACK_RESPONSE, ackResponse=response)))
 
@@ -298,6 +314,8 @@ class SubscribedWorker:
             return
         keys = [_key_of(place) for place in places] if places else None
         state = self._state
+        if state.monitor is not None:
+            state.monitor.given_back(worker, keys)
         acknowledgement.redeliver(state.dispatcher, worker, keys, state.now())
 
     def _redeliver_others(self, command: pb.CommandRedeliverUnacknowledgedMessages) -> None:
@@ -321,6 +339,8 @@ class SubscribedWorker:
             if worker is not None and not self.ended:
                 self._epoch = epoch
                 state = self._state
+                if state.monitor is not None:
+                    state.monitor.kept_only(worker, kept, wanted)
                 acknowledgement.redeliver_others(state.dispatcher, worker, kept, wanted, state.now())
                 state.schedule_flush()
 
@@ -376,36 +396,7 @@ class SubscribedWorker:
             state.schedule_flush()
 
 
-def refuse(link: WorkerLink, request_id: int, error: Exception) -> None:
-    """Tell a client that its SUBSCRIBE failed, unless another replica is to answer it."""
-    if not (isinstance(error, OwnedElsewhere) and link.lead_on()):
-        link.send(error_frame(request_id, error))
-        link.forget()
-
-
-def error_frame(request_id: int, error: Exception) -> bytes:
-    """The ERROR a client gets for one of its requests."""
-    return commands.error(request_id, _code_of(error), str(error))
-
-
-def _code_of(error: Exception) -> pb.ServerError:
-    code: int = error.wire_code if isinstance(error, KeylineError) else pb.UnknownError
-    return code  # type: ignore[return-value]  # protobuf's stubs have no int for an enum; the wire has nothing else
-
-
 def _key_of(place: pb.MessageIdData) -> int:
     """Pending key of what a client names; something no worker holds if it names nothing possible."""
     ledger, entry = place.ledgerId, place.entryId
     return pack(ledger, entry) if is_packable(ledger, entry) else delivery_key(ledger, entry, -1)
-
-
-def _refuse_ack(command: pb.CommandAck, *, in_group: bool) -> ClientError | None:
-    """`in_group` for one inside a transaction of a subscription whose streams replicas share."""
-    if command.ack_type == pb.CommandAck.Cumulative:
-        return ClientError("a Key_Shared subscription takes individual acks only, not cumulative ones")
-    if in_group:
-        return ClientError(
-            "this subscription takes no acks inside a transaction, because replicas share it by streams; acknowledge "
-            "outside the transaction, or have the gateway's operator set groups_mode=owner"
-        )
-    return None

@@ -126,6 +126,7 @@ def draw(seed: int | str, steps: int = 60) -> DeploymentSwarm:
             ordering_mode=dice.choice(("draining_hashes", "draining_hashes", "last_sent_position")),
             selector=dice.choice(("consistent_hashing", "auto_split")),
             look_ahead_messages_per_worker=dice.choice((2, 20, 2_000)),
+            contract_monitor_one_in=1,
             # Without it what comes again of a batch is all of it, also where only what is planned happens.
             upstream_batch_index_ack=dice.random() < 0.5 or orderly,
             reconnect_backoff_max_ms=2_000,

@@ -26,6 +26,7 @@ from proxy.net.subscription.openings import Openings
 from proxy.service_url import parse_service_url
 from tests.groups.rig import deliverable
 from tests.sim.background import Background
+from tests.sim.gateway import heed_monitor
 from tests.sim.network import Listener
 
 if TYPE_CHECKING:
@@ -74,6 +75,7 @@ class Replica:
         self.parts = OwnerParts(self.name, port, connector, SECRET, number, self.brokers, process, limits, swarm.groups)
         self.deployment = self.parts.deployment
         self.subscriptions = Subscriptions(self.brokers, process, swarm.settings, openings)
+        heed_monitor(self.subscriptions)
         self.subscriptions.ownership = self.deployment.bundles
         self.deployment.share_orders(self.subscriptions)
         self._elections = ProducerElections(process, self.subscriptions.events, ElectionSettings())

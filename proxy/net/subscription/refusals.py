@@ -1,0 +1,45 @@
+"""What a client is told that is refused something."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from proxy.errors import ClientError, KeylineError, OwnedElsewhere
+from proxy.wire import commands
+from proxy.wire import pulsar_pb2 as pb
+
+if TYPE_CHECKING:
+    from proxy.net.ports import WorkerLink
+
+
+def refuse(link: WorkerLink, request_id: int, error: Exception) -> None:
+    """Tell a client that its SUBSCRIBE failed, unless another replica is to answer it."""
+    if not (isinstance(error, OwnedElsewhere) and link.lead_on()):
+        link.send(error_frame(request_id, error))
+        link.forget()
+
+
+def error_frame(request_id: int, error: Exception) -> bytes:
+    """The ERROR a client gets for one of its requests."""
+    return commands.error(request_id, code_of(error), str(error))
+
+
+def code_of(error: Exception) -> pb.ServerError:
+    """The wire's code for it."""
+    code: int = error.wire_code if isinstance(error, KeylineError) else pb.UnknownError
+    return code  # type: ignore[return-value]  # protobuf's stubs have no int for an enum; the wire has nothing else
+
+
+def refuse_ack(command: pb.CommandAck, *, in_group: bool) -> ClientError | None:
+    """Why an ACK cannot be meant for Key_Shared; None if it can.
+
+    `in_group` for one inside a transaction of a subscription whose streams replicas share.
+    """
+    if command.ack_type == pb.CommandAck.Cumulative:
+        return ClientError("a Key_Shared subscription takes individual acks only, not cumulative ones")
+    if in_group:
+        return ClientError(
+            "this subscription takes no acks inside a transaction, because replicas share it by streams; acknowledge "
+            "outside the transaction, or have the gateway's operator set groups_mode=owner"
+        )
+    return None

@@ -1,0 +1,62 @@
+"""The monitor of the contract against faults in the dispatcher, in whole worlds: it rings without the checkers' help.
+
+That it never rings where there is no fault is part of every seed (`heed_monitor`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from proxy.core import serving
+from proxy.core.contract_monitor import ContractMonitor
+from proxy.core.entry import Part
+from proxy.net.subscription.services import Services
+from proxy.net.subscription.state import SubscriptionState
+from tests.interpreted import interpreted_only
+from tests.sim.checkers import Model
+from tests.sim.gateway import WakeUps
+from tests.sim.run import run_seed
+
+SEEDS = range(7, 60)
+pytestmark = interpreted_only
+
+
+def forget_holders(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A slot that moves does not wait for the messages that its former owner has."""
+    new_monitor = SubscriptionState._new_monitor
+
+    def broken(state: SubscriptionState, services: Services) -> ContractMonitor | None:
+        monitor = new_monitor(state, services)
+        state.dispatcher.ordered = False
+        return monitor
+
+    monkeypatch.setattr(SubscriptionState, "_new_monitor", broken)
+
+
+def put_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What comes back goes behind what waits."""
+
+    def insert_all(queue: Any, parts: Sequence[Part]) -> None:
+        queue.extend(parts)
+
+    monkeypatch.setattr(serving, "insert_all", insert_all)
+
+
+@pytest.mark.parametrize(("fault", "violation"), [(forget_holders, "two_workers"), (put_last, "overtaken")])
+def test_the_monitor_finds_a_fault_that_the_checkers_do_not_look_for(
+    monkeypatch: pytest.MonkeyPatch, fault: Callable[[pytest.MonkeyPatch], None], violation: str
+) -> None:
+    """The checkers of order and holders are blind here."""
+    fault(monkeypatch)
+    monkeypatch.setattr(Model, "_check_delivery", lambda *_, **__: None)
+    monkeypatch.setattr(Model, "_check_policy", lambda *_, **__: None)
+    monkeypatch.setattr(WakeUps, "look", lambda *_: None)
+    failures = []
+    for seed in SEEDS:
+        failures.append(run_seed(seed).failure)
+        if failures[-1].startswith("monitor:") and violation in failures[-1]:
+            return
+    pytest.fail(f"the monitor did not ring: {failures}")
