@@ -114,7 +114,7 @@ def test_a_quick_run_fills_every_row_of_the_table(tmp_path: Path) -> None:
     rows = json.loads(result.read_text())["rows"]
     assert {row["section"].split()[0] for row in rows} == {
         "drain", "mixed", "latency", "hand-over", "journal", "relay", "statistics", "scrape", "websockets", "waiters",
-        "groups", "owners", "rolling-restart", "stuck-key", "bystander", "inside",
+        "groups", "owners", "processes", "rolling-restart", "stuck-key", "bystander", "inside",
     }  # fmt: skip
     for row in rows:
         assert row["gateway"] is not None, row
@@ -126,6 +126,7 @@ def test_a_quick_run_fills_every_row_of_the_table(tmp_path: Path) -> None:
             "journal",
             "bystander",
             "owners",
+            "processes",
             "stuck-key",
         }
         if row["compared"] and not with_itself:
