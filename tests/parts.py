@@ -219,6 +219,7 @@ PARTS: Final = (
             "tests/integration/test_clients.py",
             "tests/integration/test_dead_letters.py",
             "tests/integration/test_excluded_workers.py",
+            "tests/integration/test_parked_clients.py",
             "tests/integration/test_hung_worker.py",
             "tests/integration/test_key_windows.py",
             "tests/integration/test_suites.py::test_a_selection_passes_on_both_ways",

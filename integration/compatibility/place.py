@@ -22,6 +22,7 @@ from integration.replicas import Replicas
 from integration.secured import SUPERUSER, SecuredPulsar
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
 NAMESPACE: Final = "persistent://public/default/"
@@ -36,14 +37,22 @@ class Place(Lifetime):
 
     service_url: str
     """The gateways', which one sets that is started."""
+    admin_url: str
+    """Of one of them; likewise."""
 
-    def __init__(self, version: str, directory: Path, replicas: int = 1) -> None:
-        """Describe it: a version of the broker, where logs and keys go, and how many gateways there are."""
+    def __init__(
+        self, version: str, directory: Path, replicas: int = 1, settings: Mapping[str, str] | None = None
+    ) -> None:
+        """Describe it: a version of the broker, where logs and keys go, and how many gateways there are.
+
+        `settings` are further ones of all gateways.
+        """
         self.version = version
         self.directory = directory
         self.broker = SecuredPulsar(version, settings={"maxMessageSize": str(MESSAGE_BYTES_MAX)}, transactions=True)
         self.token = self.broker.token(SUPERUSER)
         self._replicas = replicas
+        self._settings = dict(settings or {})
         self._kinds: dict[str, set[str]] = {}
         self._listeners: list[threading.Thread] = []
         self._parts = ExitStack()
@@ -67,16 +76,16 @@ class Place(Lifetime):
             listener.join()
 
     def _start_gateways(self, parts: ExitStack) -> list[KeylineGateway]:
-        settings = {"broker_token": self.token}
+        settings = {"broker_token": self.token} | self._settings
         if self._replicas > 1:
             replicas = Replicas(parts, self.broker, self.directory, settings)
             replicas.start(self._replicas)
-            self.service_url = replicas.service_url
+            self.service_url, self.admin_url = replicas.service_url, replicas.gateways[0].admin_url
             return replicas.gateways
         gateway = KeylineGateway(
             self.broker.service_url, self.broker.admin_url, self.directory / "gateway", settings=settings
         )
-        self.service_url = gateway.service_url
+        self.service_url, self.admin_url = gateway.service_url, gateway.admin_url
         return [parts.enter_context(gateway)]
 
     def make_partitioned(self, prefix: str) -> None:
