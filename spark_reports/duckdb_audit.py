@@ -17,7 +17,7 @@ from proxy.journal.schema import DELIVERIES, TABLES
 from spark_reports import ordering_audit as audit
 from spark_reports import policy_audit
 from spark_reports.coverage import BEGAN, COUNTED, coverage
-from spark_reports.gateway_runs import ODD_NS
+from spark_reports.gateway_runs import ODD_NS, odd
 from spark_reports.place import JournalError
 from spark_reports.reading import hour_of
 from spark_reports.report import LOST_ROWS, SHOWN_MAX, Report, verdict
@@ -68,7 +68,7 @@ def report(journal: Journal, span: Span = EVERYTHING, threads: int | None = None
         by_kind=dict(Counter(row["violation"] for row in found)),
         shown=found[:SHOWN_MAX],
         rows_lost=told["rows_lost"],
-        odd_runs=[run for run in runs if run["beside"] or run["clock_moved_ns"] > ODD_NS or run["killed"]],
+        odd_runs=odd(runs),
         coverage=coverage(journal, span, runs, counts),
     )
     return result, found

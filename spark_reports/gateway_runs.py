@@ -8,7 +8,7 @@ clock.
 from __future__ import annotations
 
 from functools import reduce
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - as all of Spark's documentation has it
@@ -16,7 +16,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as all of Spark's documen
 from spark_reports.columns import RUN
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
 ODD_NS: Final = 1_000_000_000
 """Less is what clocks do."""
@@ -95,13 +95,6 @@ def _seen() -> list[Column]:
     return [column.alias(name) for column, name in zip(found, SEEN, strict=True)]
 
 
-def odd(found: DataFrame) -> DataFrame:
-    """The runs with anomalies.
-
-    Args:
-        found: what `runs` gives.
-
-    Returns:
-        The same columns.
-    """
-    return found.where(F.col("beside").isNotNull() | (F.col("clock_moved_ns") > ODD_NS) | F.col("killed"))
+def odd(found: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The runs with anomalies, of the rows that `runs` gives."""
+    return [run for run in found if run["beside"] or run["clock_moved_ns"] > ODD_NS or run["killed"]]

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 TABLE_KEY: Final = f"{METADATA_PREFIX}table".encode()
 LIFE_KEY: Final = f"{METADATA_PREFIX}life".encode()
+SMALL_BYTES: Final = 8 << 20
+"""Of a journal's files. Up to here Spark's time goes into preparing its work, not into doing it."""
 _HOUR: Final = re.compile(r"/date=(\d{4}-\d{2}-\d{2})/hour=(\d{2})/")
 
 
@@ -57,7 +59,9 @@ class Journal:
         files = self.files.get(table, [])
         if not files:
             return spark.createDataFrame([], schema)
-        return spark.read.schema(schema).option("basePath", self.place.table(table)).parquet(*files)
+        rows = spark.read.schema(schema).option("basePath", self.place.table(table)).parquet(*files)
+        # All in one place, few rows need no shuffle, which would be a job of its own each time.
+        return rows.coalesce(1) if self.size_bytes <= SMALL_BYTES else rows
 
 
 @dataclass(frozen=True, slots=True)

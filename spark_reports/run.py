@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+from collections import Counter
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final, Protocol, cast
+from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
@@ -23,7 +24,7 @@ from spark_reports.ordering_audit import judge, parties, totals, violations
 from spark_reports.output import replacing
 from spark_reports.page import page
 from spark_reports.place import JournalError
-from spark_reports.reading import Journal, hour_of, open_journal
+from spark_reports.reading import SMALL_BYTES, Journal, hour_of, open_journal
 from spark_reports.report import LOST_ROWS, SHOWN_MAX, Report, verdict
 from spark_reports.span import EVERYTHING, Span
 
@@ -50,13 +51,13 @@ HERE: Final = {
     "spark.ui.enabled": "false",
 }
 """Where Spark is of this process alone."""
-SMALL_BYTES: Final = 8 << 20
-"""Of a journal's files. Up to here Spark's time goes into preparing its work, not into doing it."""
 SMALL: Final = {
     # Compiling a query, and then compiling that well, takes longer than few rows do without.
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.shuffle.partitions": "1",
+    # Rows are together from the start (`Journal.read`), so there is nothing to plan again between two stages.
+    "spark.sql.adaptive.enabled": "false",
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
 }
 LARGE: Final = {"spark.driver.extraJavaOptions": "-XX:+UseParallelGC"}
@@ -154,14 +155,15 @@ def report_on(spark: SparkSession, journal: Journal, out: Path | None, span: Spa
     counts = counted(rows["metrics"], rows["events"]).cache()
     present = gateway_runs.presence(rows[DELIVERIES.name], counts).cache()
     others = [rows[name] for name in journal.files if name != DELIVERIES.name]
-    told = gateway_runs.runs(present, others, journal.killed).cache()
-    covered = _coverage(journal, span, told, counts, present)
+    told = gateway_runs.runs(present, others, journal.killed).toArrow()
+    runs = told.to_pylist()
+    covered = _coverage(journal, span, runs, counts, present)
     watcher.began(steps[1], 2, len(steps))
-    result, found = _audit(spark, journal, span, rows, told, present, covered)
+    result, found = _audit(spark, journal, span, rows, runs, present, covered)
     if out is not None:
         earlier = service.with_before(span).cut(journal.read(spark, METRICS.name))
-        tables = Tables(**rows, metrics_and_before=earlier, span=span, window_s=_window_s(told))
-        results = {"violations": found.toArrow(), "runs": told.toArrow()} | _run(spark, jobs, tables, watcher)
+        tables = Tables(**rows, metrics_and_before=earlier, span=span, window_s=_window_s(runs))
+        results = {"violations": found, "runs": told} | _run(spark, jobs, tables, watcher)
         with replacing(out) as part:
             write(part, result, results)
     return result
@@ -200,11 +202,13 @@ def write(directory: Path, result: Report, results: dict[str, pa.Table]) -> None
     (directory / "index.html").write_text(page(result, results))
 
 
-def _coverage(journal: Journal, span: Span, told: DataFrame, counts: DataFrame, present: DataFrame) -> Coverage:
+def _coverage(
+    journal: Journal, span: Span, runs: list[dict[str, Any]], counts: DataFrame, present: DataFrame
+) -> Coverage:
     there = present.groupBy(*RUN).agg(F.sum("sent_then").alias("sent_then")).collect()
     sent = {tuple(row[name] for name in RUN): row["sent_then"] for row in there}
     pairs = [(row["counted"], sent.get(tuple(row[name] for name in RUN), 0)) for row in counts.collect()]
-    return coverage(journal, span, [row.asDict() for row in told.collect()], pairs)
+    return coverage(journal, span, runs, pairs)
 
 
 def _audit(
@@ -212,18 +216,17 @@ def _audit(
     journal: Journal,
     span: Span,
     rows: dict[str, DataFrame],
-    told: DataFrame,
+    runs: list[dict[str, Any]],
     present: DataFrame,
     covered: Coverage,
-) -> tuple[Report, DataFrame]:
+) -> tuple[Report, pa.Table]:
     around = span.around.cut(journal.read(spark, "deliveries"))
     events = journal.read(spark, "events")
     parts = judge(around, events, span).cache()
-    found = violations(parts)
+    of_contract = violations(parts)
     of_policies = policy_audit.by_spark(spark, around, events, journal.read(spark, METRICS.name), span)
-    if of_policies is not None:
-        found = found.unionByName(of_policies).cache()
-    found = found.orderBy("violation", "wall_ns", "message")
+    every = of_contract if of_policies is None else of_contract.unionByName(of_policies)
+    found = every.orderBy("violation", "wall_ns", "message").toArrow()
     counts, who = totals(parts).first(), parties(present).first()
     assert counts is not None
     assert who is not None
@@ -231,10 +234,10 @@ def _audit(
         journal,
         span,
         totals=counts.asDict() | who.asDict(),
-        by_kind={row["violation"]: row["count"] for row in found.groupBy("violation").count().collect()},
-        shown=[row.asDict() for row in found.limit(SHOWN_MAX).collect()],
+        by_kind=dict(Counter(map(str, found.column("violation").to_pylist()))),
+        shown=found.slice(0, SHOWN_MAX).to_pylist(),
         rows_lost=_rows_lost(rows["metrics"]),
-        odd_runs=[row.asDict() for row in gateway_runs.odd(told).collect()],
+        odd_runs=gateway_runs.odd(runs),
         coverage=covered,
     )
     return result, found
@@ -252,10 +255,8 @@ def _rows_lost(metrics: DataFrame) -> int:
     return int(cast("float", lost[0]))
 
 
-def _window_s(told: DataFrame) -> int:
+def _window_s(runs: list[dict[str, Any]]) -> int:
     """So that plots have about `STEPS_DRAWN` steps."""
-    ends = told.agg(F.min("first_wall_ns"), F.max("last_wall_ns")).first()
-    if ends is None or ends[0] is None:
-        return 1
-    first_ns, last_ns = cast("tuple[int, int]", ends)
+    first_ns = min((run["first_wall_ns"] for run in runs), default=0)
+    last_ns = max((run["last_wall_ns"] for run in runs), default=0)
     return max(1, round((last_ns - first_ns) / 1e9 / STEPS_DRAWN))

@@ -27,7 +27,8 @@ def runs_of(spark: SparkSession, *lives: Life, killed: Collection[str] = ()) -> 
 def told(spark: SparkSession, *of: Life) -> tuple[list[dict[str, Any]], list[str]]:
     """All lives, and the names of the odd ones."""
     found = runs_of(spark, *of).cache()
-    return [row.asDict() for row in found.collect()], [row["life"] for row in odd(found).collect()]
+    rows = [row.asDict() for row in found.collect()]
+    return rows, [row["life"] for row in odd(rows)]
 
 
 def test_lives_follow_one_another(spark: SparkSession) -> None:
@@ -59,7 +60,7 @@ def test_a_life_that_was_killed_is_odd(spark: SparkSession) -> None:
     lives = Life("a").happened(0, "x"), Life("b").happened(SECOND, "x")
     found = runs_of(spark, *lives, killed={"a", "of another journal"})
     assert [(row["life"], row["killed"]) for row in found.collect()] == [("a", True), ("b", False)]
-    assert [row["life"] for row in odd(found).collect()] == ["a"]
+    assert [row["life"] for row in odd([row.asDict() for row in found.collect()])] == ["a"]
 
 
 def test_a_clock_that_jumps_is_odd(spark: SparkSession) -> None:

@@ -18,6 +18,7 @@ from typer.testing import CliRunner
 from integration.journals.make import make
 from integration.journals.plan import Plan
 from proxy.cli.main import app
+from spark_reports import reading
 from spark_reports.command import EXIT_NOTHING_JUDGED
 from spark_reports.place import JournalError
 from spark_reports.reading import open_journal
@@ -52,6 +53,19 @@ def test_rows_of_a_time_are_read_from_its_partitions_only(spark: SparkSession, j
     assert [row["messages"] for row in earlier.collect()] == [1]
     assert Span(NOON, NOON + timedelta(hours=2)).cut(opened.read(spark, "redeliveries")).count() == 2
     assert opened.read(spark, "deliveries").count() == 0, "a table without files has no rows"
+
+
+def test_few_rows_are_together(spark: SparkSession, journal: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that no query has to bring them together; many stay as they are read."""
+    found = open_journal(str(journal))
+
+    def is_shuffled() -> bool:
+        plan = found.read(spark, "redeliveries").groupBy("topic").count()._jdf.queryExecution().executedPlan()
+        return "Exchange" in plan.toString()
+
+    assert not is_shuffled()
+    monkeypatch.setattr(reading, "SMALL_BYTES", 0)
+    assert is_shuffled()
 
 
 def test_files_that_lie_are_left_out_and_named(spark: SparkSession, journal: Path) -> None:
