@@ -38,6 +38,7 @@ class AdminRig(SubscriptionRig):
         **settings: object,
     ) -> None:
         super().__init__(**settings)
+        self.alarms.close()  # those who listen to events are counted here
         self.reasons: list[str] = []
         self.elections = new_elections(self.clock, self.subscriptions.events)
         self.groups = self.new_groups()
