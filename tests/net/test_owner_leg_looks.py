@@ -99,6 +99,36 @@ def test_a_leg_that_the_other_end_names_is_asked_and_has_half_an_interval() -> N
     assert [len(each.reasons) for each in (lost, fine, paused)] == [1, 0, 0]
 
 
+def test_all_legs_may_be_named_at_once() -> None:
+    """Each is found without a look at the others: there are as many as clients, and each may owe something."""
+
+    class Counting(Leg):
+        looks_count = 0
+
+        @property
+        def name(self) -> str:
+            Counting.looks_count += 1
+            return self._name
+
+        @name.setter
+        def name(self, name: str) -> None:
+            self._name = name
+
+    legs = [Counting() for _ in range(300)]
+    for number, leg in enumerate(legs):
+        leg.name = f"192.0.2.7:{number}"
+    rig = Rig(*legs)
+    for number in range(300):
+        rig.looks.asked(f"192.0.2.7:{number}")
+    assert [leg.pings_count for leg in legs] == [1] * 300
+    assert Counting.looks_count <= 2 * 300
+    rig.looks.remove(legs[0])
+    legs[0].name = legs[1].name = "192.0.2.8:1"
+    rig.looks.add(legs[0])
+    rig.looks.asked("192.0.2.8:1")
+    assert (legs[0].pings_count, legs[1].pings_count) == (2, 1), "the second was asked before, and has to answer yet"
+
+
 def test_a_process_that_stood_still_judges_nothing_unread() -> None:
     """What came meanwhile is in the socket still."""
     owing, named = Leg(owes=True), Leg()

@@ -112,6 +112,16 @@ def test_who_is_asked_answers() -> None:
     assert other.take() == b""
 
 
+def test_what_is_asked_many_times_at_once_is_answered_once() -> None:
+    """So a piece of any content costs no more than its bytes; names between are heard."""
+    rig = Rig()
+    leg = rig.leg("")
+    other = rig.let_in()
+    other.deliver(ASKS * 1_000 + (LOOKS + leg.name.encode() + b"\n" + ASKS) * 2 + b"\n\n" + ANSWERS)
+    assert other.take() == ANSWERS
+    assert leg.pings_count == 1
+
+
 def test_one_connection_serves_both_replicas() -> None:
     """Whoever was dialled by the other does not dial; when that one has gone, it does."""
     rig = Rig()

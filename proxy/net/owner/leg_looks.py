@@ -70,6 +70,8 @@ class LegLooks:
         self._look_every_s = interval_s / LOOKS_PER_INTERVAL
         self._tell = tell
         self._watched: dict[Leg, _Watched] = {}
+        self._by_name: dict[str, list[Leg]] | None = None
+        """Made when the other end names one: it may name all at a time, and there are as many as workers."""
         self._timer: Timer | None = None
         self._looked_at = clock.now()
 
@@ -82,6 +84,7 @@ class LegLooks:
         if leg not in self._watched:
             keep_alive = KeepAlive(self._interval_s, self._clock.now(), look_every_s=self._look_every_s)
             self._watched[leg] = _Watched(keep_alive)
+            self._by_name = None
         if self._timer is None:
             self._looked_at = self._clock.now()
             self._timer = self._clock.call_later(self._look_every_s, self._look)
@@ -89,6 +92,7 @@ class LegLooks:
     def remove(self, leg: Leg) -> None:
         """It is over; harmless once more."""
         self._watched.pop(leg, None)
+        self._by_name = None
         if not self._watched:
             self._stop()
 
@@ -96,13 +100,19 @@ class LegLooks:
         """Watch none any more."""
         legs = list(self._watched)
         self._watched.clear()
+        self._by_name = None
         self._stop()
         return legs
 
     def asked(self, name: str) -> None:
         """The other end has sent something on this leg, and heard nothing."""
-        for leg, watched in self._watched.items():
-            if leg.name == name and watched.asked_at is None:
+        if self._by_name is None:
+            self._by_name = {}
+            for leg in self._watched:
+                self._by_name.setdefault(leg.name, []).append(leg)
+        for leg in self._by_name.get(name, ()):
+            watched = self._watched[leg]
+            if watched.asked_at is None:
                 leg.ping()
                 watched.asked_at = self._clock.now()
 

@@ -241,23 +241,21 @@ class PulseConnection:
             transport.close()
 
     def received(self, data: bytes) -> None:
-        """Answer what the other asks."""
+        """Answer what the other asks, once for all that came together."""
         self._pair.heard()
         assert self._transport is not None
-        words = self._unread + data
-        while words:
-            if words.startswith(LOOKS):
-                name, ended, rest = words[1:].partition(b"\n")
-                if not ended:
-                    break
+        *lines, rest = (self._unread + data).split(b"\n")
+        rest, looks, name = rest.partition(LOOKS)
+        self._unread = looks + name
+        asked = ASKS in rest
+        for line in lines:
+            before, looks, name = line.partition(LOOKS)
+            asked = asked or ASKS in before
+            if looks:
                 self._pair.asked(name.decode(errors="replace"))
-                words = rest
-            else:
-                if words.startswith(ASKS):
-                    self._transport.write(ANSWERS)
-                words = words[1:]
-        self._unread = words
-        if len(words) > NAME_BYTES_MAX:
+        if asked:
+            self._transport.write(ANSWERS)
+        if len(self._unread) > NAME_BYTES_MAX:
             self._transport.abort()
 
     def writability_changed(self, writable: bool) -> None:  # noqa: FBT001 - the port's one bit of news
