@@ -52,8 +52,10 @@ class OwnerMode(OwnerParts):
         self._loop = loop
         self._limits = limits
         self._listen = replicas.replica_listen
-        secret = process.secret if process is not None and process.secret is not None else _secret(config)
-        self._shared = process is not None
+        of_host = None if process is None else process.secret
+        secret = _secret(config) if of_host is None else of_host
+        self._shared = of_host is not None
+        """Whether the supervisor keeps the address; else another process's at the same one is to be noticed."""
         self._tls = tls
         address = f"{PLAIN if tls is None else TLS}://{replicas.replica_address or replicas.replica_listen}"
         connector = (

@@ -126,7 +126,15 @@ class Supervisor:
         sys.stdout.flush()
         sys.stderr.flush()
         before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)  # one to the new process is not for this one
-        pid = os.fork()
+        try:
+            pid = os.fork()
+        except OSError as error:  # too many processes, or no memory: the others go on, and it is tried again
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+            ours.close()
+            theirs.close()
+            pause_s = life.ended(time.monotonic())
+            log.error("process not started", process=life.index, detail=str(error), again_in_s=pause_s)  # noqa: TRY400
+            return
         if not pid:
             code = FAILED
             try:
@@ -134,9 +142,11 @@ class Supervisor:
                 self._leave(before)
                 code = self._become(HostProcess(place, self._secret, theirs, self._told.reloads))
             finally:
-                sys.stdout.flush()
-                sys.stderr.flush()
-                os._exit(code)  # the rest of this program is the supervisor's
+                try:
+                    sys.stdout.flush()
+                    sys.stderr.flush()
+                finally:
+                    os._exit(code)  # the rest of this program is the supervisor's
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
         theirs.close()
         ours.setblocking(False)
@@ -207,8 +217,8 @@ class Supervisor:
         log.error("process ended", process=life.index, pid=pid, reason=reason, again_in_s=pause_s)
         self._tell()
 
-    def _kill_silent(self) -> None:
-        now = time.monotonic()
+    def _kill_silent(self, now: float) -> None:
+        """Kill what was silent until then, when it was last listened to: a slow reload is no silence of the others."""
         for life in self._lives:
             if life.silent(now):
                 running = self._running[life.index]
@@ -232,7 +242,7 @@ class Supervisor:
             else:
                 self._hear(key.data)
         self._reap()
-        self._kill_silent()
+        self._kill_silent(now)
         if now >= self._next_tell_at:
             self._tell()
 
