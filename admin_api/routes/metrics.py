@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import zlib
 from collections.abc import AsyncIterator
+from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Final
 
 from fastapi import APIRouter, Request, Response
@@ -14,11 +16,14 @@ from admin_api.access.guard import GuardedRoute
 from admin_api.access.roles import needs
 from admin_api.metrics.formats import OPENMETRICS, TEXT, wanted
 from admin_api.metrics.merged import Answers, merged
+from admin_api.problems import Unavailable
 from admin_api.replicas import asked_of_each
 from admin_api.turns import Turns
 
 if TYPE_CHECKING:
     from typing import Any
+
+    from starlette.types import Receive, Scope, Send
 
     from admin_api.access.roles import Role
     from admin_api.metrics.formats import Format
@@ -26,6 +31,10 @@ if TYPE_CHECKING:
     from admin_api.ports import HostProcesses
 
 PROCESS_PATH: Final = "/api/v1/process/metrics"
+SCRAPES_MAX: Final = 8
+"""Of several processes, at a time: each has the texts of all until it is read, 10 MB for 1,000 subscriptions."""
+SCRAPE_S_MAX: Final = 60.0
+"""In which such a scrape has to be read; Prometheus's own default is 10 s."""
 _GZIP: Final = 16 + zlib.MAX_WBITS
 _FAST: Final = 1
 """Lines that differ in a number shrink to a tenth at the lowest level already."""
@@ -37,6 +46,7 @@ def metrics_routes(text: MetricsText, *, role: Role | None = None, processes: Ho
     `role` is required of callers; None means no authentication.
     """
     router = APIRouter(tags=["metrics"], route_class=GuardedRoute)
+    places = _Places()
     content: dict[str, Any] = {form.media_type.partition(";")[0]: {} for form in (TEXT, OPENMETRICS)}
 
     @router.get(
@@ -49,18 +59,55 @@ def metrics_routes(text: MetricsText, *, role: Role | None = None, processes: Ho
     async def metrics(request: Request) -> StreamingResponse:
         """Prometheus's text format, or OpenMetrics where the request accepts it."""
         form, turns = wanted(request.headers.get("accept", "")), Turns()
+        place: ExitStack | None = None
         if processes is None:
             pieces = await text.gathered(form, turns)
         else:
-            pieces = merged(await _answers(text, processes, form, turns, request), form, turns)
+            with places.take() as taken:
+                pieces = merged(await _answers(text, processes, form, turns, request), form, turns)
+                place = taken.pop_all()
         encoded = _ended(pieces, form)
         headers = {"Vary": "Accept, Accept-Encoding"}
         if "gzip" in request.headers.get("accept-encoding", ""):
             headers["Content-Encoding"] = "gzip"
             encoded = _gzipped(encoded)
-        return StreamingResponse(encoded, media_type=form.media_type, headers=headers)
+        if place is None:
+            return StreamingResponse(encoded, media_type=form.media_type, headers=headers)
+        return _Placed(encoded, form, headers, place)
 
     return router
+
+
+class _Places:
+    """Scrapes of several processes that are under way."""
+
+    def __init__(self) -> None:
+        self._taken = 0
+
+    def take(self) -> ExitStack:
+        """A place, given back when it is closed. Raises `Unavailable`."""
+        if self._taken >= SCRAPES_MAX:
+            raise Unavailable(f"{SCRAPES_MAX} scrapes are under way already")
+        self._taken += 1
+        place = ExitStack()
+        place.callback(self._give_back)
+        return place
+
+    def _give_back(self) -> None:
+        self._taken -= 1
+
+
+class _Placed(StreamingResponse):
+    """Keeps its place until it is read, or was not for too long: then its connection is closed."""
+
+    def __init__(self, body: AsyncIterator[bytes], form: Format, headers: dict[str, str], place: ExitStack) -> None:
+        super().__init__(body, media_type=form.media_type, headers=headers)
+        self._place = place
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        with self._place, suppress(TimeoutError):  # an answer without its end: the server closes the connection
+            async with asyncio.timeout(SCRAPE_S_MAX):
+                await super().__call__(scope, receive, send)
 
 
 def process_metrics_routes(text: MetricsText) -> APIRouter:

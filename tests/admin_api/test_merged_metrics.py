@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
 
+import httpx
 import pytest
+from fastapi import FastAPI
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
 from admin_api.metrics.formats import OPENMETRICS, TEXT, Format
-from admin_api.metrics.merged import Answers, labelled, merged
+from admin_api.metrics.merged import PIECE, Answers, labelled, merged
+from admin_api.problems import answer_problems
+from admin_api.routes import metrics as route
 from admin_api.turns import Turns
 
 OTHER = r"""# HELP keyline_build_info It.
@@ -55,6 +61,91 @@ def test_every_series_has_its_process_and_every_family_one_head(form: Format) ->
     assert samples["keyline_process_up", "1"].value == 0
     assert samples["keyline_process_restarts_total", "1"].value == 4
     assert samples["keyline_waits_seconds_count", "0"].labels == {"process": "0", "topic": 'a b{"c"} d\\'}
+
+
+def test_large_families_are_labelled_in_short_turns() -> None:
+    """Messages are delivered between; nothing is lost where a family is cut."""
+    rows = [f'keyline_pending{{topic="t{number}"}} {number}' for number in range(5_000)]
+    head = "# HELP keyline_pending Pending.\n# TYPE keyline_pending gauge\n"
+    text = head + "\n".join(rows) + "\n" + BARE
+
+    async def pieces() -> list[str]:
+        answers = Answers({"0": text, "1": text}, {}, {})
+        return [piece async for piece in merged(answers, TEXT, Turns())]
+
+    made = asyncio.run(pieces())
+    assert max(map(len, made)) < 2 * PIECE
+    lines = "".join(made).splitlines()
+    for process in "01":
+        labelled_rows = [row.replace("{", f'{{process="{process}",') for row in rows]
+        assert [line for line in lines if line.startswith(f'keyline_pending{{process="{process}"')] == labelled_rows
+        assert f'keyline_ready{{process="{process}"}} 1.0' in lines
+    assert lines.count("# TYPE keyline_pending gauge") == 1
+
+
+class Alone:
+    """A host whose other processes are gone, and the text of this one."""
+
+    here = "0"
+
+    def names(self) -> tuple[str, ...]:
+        """No other."""
+        return ()
+
+    def restarts(self) -> dict[str, int]:
+        """None."""
+        return {}
+
+    async def gathered(self, _form: Format, _turns: Turns) -> AsyncIterator[str]:
+        """As `MetricsText` does."""
+
+        async def pieces() -> AsyncIterator[str]:
+            yield BARE
+
+        return pieces()
+
+
+@pytest.mark.parametrize("end", ["it goes", "it is not read in time"])
+def test_scrapes_that_are_not_read_are_few(monkeypatch: pytest.MonkeyPatch, end: str) -> None:
+    """Each has the texts of all processes in memory. One more is refused, until one has gone or was too slow."""
+    if end == "it is not read in time":
+        monkeypatch.setattr(route, "SCRAPE_S_MAX", 0.2)
+    host: Any = Alone()
+    app = FastAPI()
+    answer_problems(app)
+    app.include_router(route.metrics_routes(host, processes=host))
+
+    async def scenario() -> None:
+        stuck = asyncio.Semaphore(0)
+
+        async def receive() -> Any:
+            return await asyncio.Event().wait()
+
+        async def send(message: Any) -> None:
+            if message["type"] == "http.response.body":
+                stuck.release()
+                await asyncio.Event().wait()
+
+        async def status() -> int:
+            transport = httpx.ASGITransport(app=app)
+            async with httpx.AsyncClient(transport=transport, base_url="http://host") as client:
+                return (await client.get("/metrics")).status_code
+
+        scope = {"type": "http", "method": "GET", "path": "/metrics", "query_string": b"", "headers": []}
+        slow = [asyncio.create_task(app(dict(scope), receive, send)) for _ in range(route.SCRAPES_MAX)]
+        for _ in slow:
+            await stuck.acquire()
+        if end == "it goes":
+            assert await status() == 503
+            slow[0].cancel()
+        await asyncio.wait(slow[:1])
+        monkeypatch.undo()  # what is read gets its time, on a busy machine too
+        assert await status() == 200
+        for task in slow:
+            task.cancel()
+        await asyncio.gather(*slow, return_exceptions=True)
+
+    asyncio.run(asyncio.wait_for(scenario(), 30))
 
 
 def test_a_label_is_added_to_samples_alone() -> None:
