@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from proxy.net.subscription import workers
+from proxy.net.subscription.outbox import GROUP_BYTES
 from tests.net.subscription_rig import SubscriptionRig
 from tests.net.subscription_rig_broker import T, single
 from tests.net.test_subscription_delivery import two
@@ -57,6 +58,25 @@ def test_a_reader_that_stops_in_the_middle_goes_on_where_it_stopped() -> None:
     assert 0 < len(first) < 400
     worker.read_again()
     assert first + worker.entries() == list(range(400))
+
+
+def test_large_messages_are_written_some_at_a_time() -> None:
+    """All that waited for a slow reader, in one write, might be more than may be left unread: its connection would end.
+
+    So it would when it comes back, and again.
+    """
+    rig = SubscriptionRig()
+    worker = rig.worker("a", permits=1_000)
+    worker.stop_reading()
+    body = bytes(200_000)
+    rig.link.deliver(*[(entry, single("k", body)) for entry in range(40)])
+    worker.writable, worker.room = True, 1
+    worker.port.writability_changed(writable=True)
+    rig.clock.settle()
+    first = worker.entries()
+    assert len(first) == GROUP_BYTES // len(body) + 1
+    worker.read_again()
+    assert first + worker.entries() == list(range(40))
 
 
 def test_a_slow_reader_that_leaves_gives_everything_to_others() -> None:

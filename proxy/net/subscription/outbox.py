@@ -34,6 +34,9 @@ LARGE_BYTES: Final = 8 << 10
 FRAMES_AT_A_TIME: Final = 128
 """Frames joined into one write before the socket is asked again whether it takes more."""
 
+GROUP_BYTES: Final = 1 << 20
+"""The write ends with the message that exceeds it: 128 large ones may be more than may be left unread at all."""
+
 _BROKER_ENTRY_MAGIC: Final = b"\x02"
 
 
@@ -73,6 +76,7 @@ class Outbox:
                 return False
             pieces: list[bytes] = []
             group = units[sent : sent + FRAMES_AT_A_TIME]
+            room = GROUP_BYTES
             for unit in group:
                 if unit.key == unit.position:
                     tail = unit.tail
@@ -88,6 +92,10 @@ class Outbox:
                     slices += 1
                 ledger = unit.position >> ENTRY_BITS
                 pieces += message_start(consumer_id, ledger, entry, unit.redeliveries, len(tail), extras), tail
+                room -= len(tail)
+                if room < 0:
+                    del group[len(pieces) // 2 :]
+                    break
             if sum(map(len, pieces)) < LARGE_BYTES * len(pieces):
                 pieces = [b"".join(pieces)]
             for each in pieces:
@@ -95,7 +103,7 @@ class Outbox:
             if self._monitor is not None:
                 self._monitor.sent(worker, group)
             self._observe(worker, group)
-            sent += FRAMES_AT_A_TIME
+            sent += len(group)
         worker.outbox = []
         self._counters.sliced_deliveries += slices
         return True
