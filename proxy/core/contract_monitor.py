@@ -18,7 +18,9 @@ nor a delayed one); a transaction's acknowledgement is taken for its end; what w
 the rest of a chunked message that its worker has begun, are exceptions of the contract. Before the alarm the entries
 that are here are asked for the other message: it may be in a dead letter topic meanwhile, or skipped by an operator.
 
-Memory: `MESSAGES_MAX` messages of a subscription are followed at most, some 400 bytes each.
+Memory: `MESSAGES_MAX` messages of a subscription are followed at most, some 400 bytes each, and `NAMED_MAX` are named
+in deliveries, 8 bytes each. Clients choose what they acknowledge and give back, how often, and in what portions. So a
+message of a delivery is acknowledged once, and a delivery given back once.
 
 Specification: design section 1; PIP-379.
 """
@@ -26,11 +28,11 @@ Specification: design section 1; PIP-379.
 from __future__ import annotations
 
 from enum import Enum
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from itertools import compress
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from proxy.core.entry import Batch
+from proxy.core.entry import Batch, bits_to_indexes
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Container, Iterable, Sequence
@@ -41,6 +43,8 @@ if TYPE_CHECKING:
 
 MESSAGES_MAX: Final = 5_000
 """Messages of one subscription that are followed at once; what comes beyond is not judged."""
+NAMED_MAX: Final = 500_000
+"""Messages that deliveries of parts of batches list, watched or not; an entry beyond that is not judged."""
 KEPT_MAX: Final = 100
 """Violations kept for the caller, who takes them once a turn; all are counted."""
 
@@ -86,20 +90,22 @@ class _Slot:
         self.holders: dict[Worker, int] = {}
         """Workers that have messages of it, with how many: one, if all is well."""
         self.waiting: list[tuple[int, int]] = []
-        """A heap of positions and indexes; also of messages that wait no more, until they come to the top."""
+        """A heap of positions and indexes, each once; of what waits no more, too, until it comes to the top."""
 
 
 class _Message:
-    __slots__ = ("holder", "slot")
+    __slots__ = ("holder", "is_listed", "slot")
 
     def __init__(self, slot: _Slot) -> None:
         self.slot = slot
         self.holder: Worker | None = None
         """None while it waits."""
+        self.is_listed = True
+        """Whether it is in its slot's `waiting`."""
 
 
 class _Entry:
-    __slots__ = ("deliveries", "messages", "position")
+    __slots__ = ("deliveries", "messages", "named", "position")
 
     def __init__(self, position: int) -> None:
         self.position = position
@@ -107,15 +113,23 @@ class _Entry:
         """Those that are watched and not acknowledged, by their index in the entry."""
         self.deliveries: list[tuple[Worker, int]] = []
         """To whom, and by which key; each once."""
+        self.named = 0
+        """Messages that they list."""
 
 
 class _Delivery:
-    __slots__ = ("entry", "indexes")
+    __slots__ = ("entry", "indexes", "is_out", "named", "unacked")
 
-    def __init__(self, entry: _Entry, indexes: Sequence[int]) -> None:
+    def __init__(self, entry: _Entry, indexes: Sequence[int], named: int) -> None:
         self.entry = entry
         self.indexes = indexes
         """In the order delivered, which an ack set counts by; also of messages that are not watched."""
+        self.named = named
+        """How many they are, if they are listed one by one."""
+        self.unacked = (1 << len(indexes)) - 1
+        """A bit for each of them that the worker has not acknowledged."""
+        self.is_out = True
+        """False once it was given back: its messages may be at the same worker again, in other deliveries."""
 
 
 class ContractTotals:
@@ -137,6 +151,7 @@ class ContractMonitor:
     __slots__ = (
         "_entries",
         "_followed",
+        "_named",
         "_outstanding",
         "_sample",
         "_slots",
@@ -157,6 +172,7 @@ class ContractMonitor:
         self._slots: dict[int, _Slot] = {}
         self._entries: dict[int, _Entry] = {}
         self._followed = 0
+        self._named = 0
         self.held: dict[Worker, dict[int, _Delivery]] = {}
         """Deliveries that were made, by worker and by the key that it acknowledges them by; also what it gave back."""
         self.violations: dict[str, int] = dict.fromkeys(KINDS, 0)
@@ -175,10 +191,11 @@ class ContractMonitor:
         if self._sample.slots.isdisjoint(slots):
             return
         flags = self._sample.flags
+        those = None if wanted is None else frozenset(wanted)
         by_slot: dict[int, list[int]] = {}
         # Few are watched: what is not is passed over in C.
         for index in compress(range(len(slots)), map(flags.__getitem__, slots)):
-            if wanted is None or index in wanted:
+            if those is None or index in those:
                 by_slot.setdefault(slots[index], []).append(index)
         for slot, indexes in by_slot.items():
             self._arrived(position, slot, indexes)
@@ -193,10 +210,21 @@ class ContractMonitor:
         entry = self._entries.get(position)
         if entry is None:
             entry = self._entries[position] = _Entry(position)
+        if len(slot.waiting) > 2 * MESSAGES_MAX:
+            self._tidy(slot)
         for index in indexes:
             entry.messages[index] = _Message(slot)
             heappush(slot.waiting, (position, index))
         self._followed += len(indexes)
+
+    def _tidy(self, slot: _Slot) -> None:
+        """Messages that are followed no more wait behind one that stays: it is overtaken again and again."""
+        slot.waiting = [
+            each
+            for each in slot.waiting
+            if (entry := self._entries.get(each[0])) is not None and each[1] in entry.messages
+        ]
+        heapify(slot.waiting)
 
     # ---- to workers
 
@@ -215,10 +243,17 @@ class ContractMonitor:
         watched = list(filter(messages.__contains__, indexes))
         if not watched:
             return
-        deliveries = self.held.setdefault(worker, {})
-        if unit.key not in deliveries:
+        before = self.held.get(worker, {}).get(unit.key)
+        named = 0 if unit.indexes is None else len(indexes)
+        more = named if before is None else named - before.named
+        if self._named + more > NAMED_MAX:
+            self._forget_entry(entry)
+            return
+        if before is None:
             entry.deliveries.append((worker, unit.key))
-        deliveries[unit.key] = _Delivery(entry, indexes)
+        entry.named += more
+        self._named += more
+        self.held.setdefault(worker, {})[unit.key] = _Delivery(entry, indexes, named)
         last: dict[_Slot, int] = {}
         for index in watched:
             message = messages[index]
@@ -259,12 +294,15 @@ class ContractMonitor:
     def _check_order(self, slot: _Slot, position: int, index: int, worker: Worker) -> None:
         """Messages of the slot were sent up to this one: none before it may wait."""
         waiting = slot.waiting
-        while waiting and waiting[0] < (position, index):
+        while waiting and waiting[0] <= (position, index):
             first, first_index = waiting[0]
             entry = self._entries.get(first)
             message = entry.messages.get(first_index) if entry is not None else None
-            if entry is None or message is None or message.holder is not None:
+            if entry is None or message is None:
                 heappop(waiting)
+            elif message.holder is not None:
+                heappop(waiting)
+                message.is_listed = False
             elif self._is_here(first, first_index):
                 self._violated(Kind.OVERTAKEN, slot, position, index, worker, first, first_index)
                 return
@@ -307,10 +345,12 @@ class ContractMonitor:
         delivery = self.held.get(worker, {}).get(key)
         if delivery is None:
             return
-        entry, indexes = delivery.entry, delivery.indexes
-        for index in list(filter(entry.messages.__contains__, indexes)):
-            if unacked and unacked >> indexes.index(index) & 1:
-                continue
+        entry, fresh = delivery.entry, delivery.unacked & ~unacked
+        if not fresh:
+            return
+        delivery.unacked ^= fresh
+        acked = bits_to_indexes(fresh, delivery.indexes) if unacked else delivery.indexes
+        for index in list(filter(entry.messages.__contains__, acked)):
             holder = entry.messages[index].holder
             if holder is worker or holder is None:
                 self._done(entry, index)
@@ -320,7 +360,8 @@ class ContractMonitor:
         deliveries = self.held.get(worker, {})
         for key in list(deliveries) if keys is None else keys:
             delivery = deliveries.get(key)
-            if delivery is not None:
+            if delivery is not None and delivery.is_out:
+                delivery.is_out = False
                 self._wait_again(worker, delivery)
 
     def kept_only(self, worker: Worker, kept: Container[int], wanted: Collection[int]) -> None:
@@ -329,16 +370,22 @@ class ContractMonitor:
 
     def left(self, worker: Worker) -> None:
         """The worker has left, or is to get nothing any more: what it has waits again."""
-        for delivery in self.held.pop(worker, {}).values():
+        left = self.held.pop(worker, {})
+        entries: dict[int, _Entry] = {}
+        for delivery in left.values():
             self._wait_again(worker, delivery)
             entry = delivery.entry
+            entry.named -= delivery.named
+            self._named -= delivery.named
+            entries[entry.position] = entry
+        for entry in entries.values():
             entry.deliveries = [each for each in entry.deliveries if each[0] is not worker]
 
     def forget(self) -> None:
         """What is here may be here no more, or come again: only what comes from now on is judged."""
         self._entries.clear()
         self.held.clear()
-        self._followed = 0
+        self._followed = self._named = 0
         for slot in self._slots.values():
             slot.holders.clear()
             slot.waiting.clear()
@@ -350,7 +397,13 @@ class ContractMonitor:
             if message is not None and message.holder is worker:
                 self._let_go(message, worker)
                 message.holder = None
-                heappush(message.slot.waiting, (delivery.entry.position, index))
+                if not message.is_listed:
+                    message.is_listed = True
+                    heappush(message.slot.waiting, (delivery.entry.position, index))
+
+    def _forget_entry(self, entry: _Entry) -> None:
+        for index in list(entry.messages):
+            self._done(entry, index)
 
     def _done(self, entry: _Entry, index: int) -> None:
         """The message is not followed any more."""
@@ -362,6 +415,7 @@ class ContractMonitor:
             return
         if self._entries.get(entry.position) is entry:
             del self._entries[entry.position]
+            self._named -= entry.named
         for worker, key in entry.deliveries:
             deliveries = self.held.get(worker)
             if deliveries is not None:

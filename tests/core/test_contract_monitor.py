@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
 from proxy.core import contract_monitor
 from proxy.core.contract_monitor import ContractMonitor, ContractTotals, Kind, Violation
 from proxy.core.contract_sample import Sample, sample_of
-from proxy.core.entry import Batch, Chunk, Part, slice_key
+from proxy.core.entry import Batch, Chunk, Part, bits_to_indexes, slice_key
 from proxy.core.positions import pack
 from proxy.core.slots import SLOT_COUNT
 from proxy.core.worker import Worker
 from tests.interpreted import interpreted_only
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 SLOT, OTHER_SLOT = 7, 8
 
@@ -355,3 +360,87 @@ def test_nothing_is_left_of_what_is_acknowledged() -> None:
     assert not watch.monitor._entries
     assert not watch.monitor.held
     assert watch.monitor._followed == 0
+
+
+# ---- what a client may do to it --------------------------------------------------------------------------------------
+
+
+def test_a_message_that_is_given_back_for_ever_is_listed_once() -> None:
+    """A poisoned message may come again a million times, and nothing newer of its key is ever sent."""
+    watch = Watch()
+    watch.come(1)
+    for _ in range(5):
+        watch.send(watch.a, 1)
+        watch.nack(watch.a, 1)
+    (slot,) = watch.monitor._slots.values()
+    assert slot.waiting == [(pack(1, 1), 0)]
+    watch.come(2)
+    watch.send(watch.a, 2)
+    assert watch.rung() == [("overtaken", 2, 1)]
+
+
+def test_what_was_given_back_and_is_at_the_worker_in_other_portions_is_not_given_back_again() -> None:
+    """The former id is one that the worker does not hold: neither is a list of others that it keeps about it."""
+    watch = Watch()
+    watch.batch(1, SLOT, SLOT)
+    alone = [part(1, SLOT, indexes=(index,)) for index in range(2)]
+    watch.monitor.sent(watch.a, [part(1, SLOT, slots=(SLOT, SLOT))])
+    watch.nack(watch.a, 1)
+    watch.monitor.sent(watch.a, alone)
+    watch.nack(watch.a, 1)
+    watch.monitor.kept_only(watch.a, {each.key for each in alone}, ())
+    watch.come(2)
+    watch.send(watch.a, 2)
+    assert watch.rung() == []
+
+
+@interpreted_only
+def test_an_ack_is_looked_at_once_for_each_message(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One command may repeat it half a million times, of a batch with thousands of messages."""
+    watch = Watch()
+    watch.batch(1, *[SLOT] * 4)
+    looked_at: list[int] = []
+
+    def counted(bits: int, indexes: Sequence[int]) -> list[int]:
+        found = list(bits_to_indexes(bits, indexes))
+        looked_at.extend(found)
+        return found
+
+    monkeypatch.setattr(contract_monitor, "bits_to_indexes", counted)
+    watch.monitor.sent(watch.a, [part(1, SLOT, slots=(SLOT,) * 4)])
+    for unacked in (0b1110, 0b1110, 0b1010, 0b1011):
+        watch.monitor.acked(watch.a, pack(1, 1), unacked)
+    assert looked_at == [0, 2]
+    watch.monitor.acked(watch.a, pack(1, 1))
+    assert watch.monitor.held == {}
+
+
+@interpreted_only
+def test_deliveries_in_ever_other_portions_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker that acknowledges one message and gives back the others, again and again, has its batch forgotten."""
+    monkeypatch.setattr(contract_monitor, "NAMED_MAX", 8)
+    watch = Watch()
+    watch.batch(1, *[SLOT] * 6)
+    for first in range(3):
+        watch.monitor.sent(watch.a, [part(1, SLOT, indexes=tuple(range(first, 6)))])
+        watch.monitor.given_back(watch.a, None)
+    assert watch.monitor.held == {}
+    watch.come(2)
+    watch.send(watch.a, 2)
+    assert watch.rung() == []
+    assert watch.monitor._named == 0
+
+
+@interpreted_only
+def test_what_waits_behind_one_that_is_overtaken_for_ever_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The gateway is wrong then, and does not run out of memory for it."""
+    monkeypatch.setattr(contract_monitor, "MESSAGES_MAX", 3)
+    watch = Watch()
+    watch.come(1)
+    for number in range(2, 40):
+        watch.come(number)
+        watch.send(watch.a, number)
+        watch.ack(watch.a, number)
+    (slot,) = watch.monitor._slots.values()
+    assert len(slot.waiting) <= 8
+    assert watch.monitor.violations["overtaken"] == 38

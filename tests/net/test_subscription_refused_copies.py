@@ -9,6 +9,7 @@ import pytest
 from proxy.core.explain import explain_slot
 from proxy.core.positions import pack
 from proxy.errors import Conflict, UpstreamError
+from proxy.net.subscription import parking
 from proxy.net.subscription.redrive import AHEAD_MAX, EARLY_MAX, Redrive
 from proxy.net.subscription.redrive_checks import in_topic_order
 from proxy.wire import pulsar_pb2 as pb
@@ -89,6 +90,24 @@ def test_what_comes_behind_a_refused_message_waits_with_it_and_is_not_sent_again
     wait(lot, rig)
     assert [payload(lot.entries[entry]) for entry in lot.left()] == [b"6", *(b"%d" % entry for entry in range(6))]
     assert dispatcher.diversions.trouble == ""
+
+
+def test_what_was_refused_is_tried_again_when_a_full_lot_has_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also if nothing else comes for the lot meanwhile."""
+    monkeypatch.setattr(parking, "PARKED_MAX", 1)
+    lot = Choosy(b"0")
+    rig, worker = beginning(lot, b"0")
+    arrive(rig, (1, single("j", b"1")))
+    worker.redeliver(*worker.messages())
+    wait(lot, rig)
+    assert [payload(lot.entries[entry]) for entry in lot.left()] == [b"1"]
+    lot.refused.clear()
+    assert rig.subscription.lot is not None
+    (slot,) = rig.subscription.lot.log.slots
+    rig.subscription.lot.order(slot, redrive=False)
+    wait(lot, rig)
+    assert [payload(lot.entries[entry]) for entry in lot.left()] == [b"0"]
+    assert acked(rig) == [0, 1]
 
 
 def test_what_was_published_at_once_with_it_is_redriven_behind_it() -> None:

@@ -141,7 +141,7 @@ class ParkingLot(DeadLetters):
             self._forget_returned()
         for slot in list(self._orders):
             self._carry_out(slot)
-        if diversions.fresh or self._queue:
+        if diversions.fresh or self._queue or self._trying:  # what was refused is tried once there is room
             self.flush()
         # Not for those whose sockets are full, nor for want of a lease: the next flush would find them so again.
         if len(dispatcher.touched) > full or dispatcher.outstanding.spill.wants:
