@@ -80,10 +80,10 @@ export class Stuck {
     setText(byId("stuck-count"), rest > 0 ? `${all}, the ${slots.length} oldest shown${more}` : all);
   }
 
-  /** A key that is not known, or is empty, is asked for by its slot. */
+  /** A key that is not known, or is empty, cut off or no text, is asked for by its slot. */
   #fillKey(cell, { slot, message_key: key }) {
     const link = cell.firstElementChild;
-    const asked = key ? { key } : { slot };
+    const asked = key && !/[…\uFFFD]/.test(key) ? { key } : { slot };
     setText(link.firstElementChild, key || `slot ${slot}`);
     setAttribute(link, "href", `#${new URLSearchParams({ ...this.#model.chosen, ...asked })}`);
     setAttribute(link, "title", `Explain why ${key || `slot ${slot}`} waits`);

@@ -13,7 +13,7 @@ class ParkedSlot(BaseModel):
     slot: int
     state: Literal["parked", "redriving", "dropping"]
     messages: int = Field(description="In the parking topic.")
-    keys: list[str] = Field(description="Of its first messages, each once; at most 10.")
+    keys: list[str] = Field(description="Of its first messages, each once; at most 10, of 128 bytes each.")
     attempts: int = Field(description="Of the first message, when it was parked.")
     first_published_ms: int | None = Field(description="When the first message was published, since the epoch.")
 
@@ -34,7 +34,7 @@ class ParkedMessage(BaseModel):
     position: str = Field(description="In the original topic, `ledger:entry`.")
     batch_index: int | None
     parked_position: str = Field(description="In the parking topic.")
-    key: str
+    key: str = Field(description="At most its first 128 bytes.")
     attempts: int
     published_ms: int
     size_bytes: int

@@ -111,7 +111,9 @@ class StuckSlot(BaseModel):
     """A slot with messages that wait."""
 
     slot: int
-    key: str | None = Field(description="Of its first message; null where it is not known. Others may share the slot.")
+    key: str | None = Field(
+        description="Of its first message, at most 128 bytes; null where it is not known. Others may share the slot."
+    )
     state: WaitState
     waiting_messages: int
     waiting_s: float = Field(description="Since what has waited longest of it came.")

@@ -219,11 +219,8 @@ class ContractMonitor:
 
     def _tidy(self, slot: _Slot) -> None:
         """Messages that are followed no more wait behind one that stays: it is overtaken again and again."""
-        slot.waiting = [
-            each
-            for each in slot.waiting
-            if (entry := self._entries.get(each[0])) is not None and each[1] in entry.messages
-        ]
+        entries = self._entries
+        slot.waiting = [each for each in slot.waiting if each[0] in entries and each[1] in entries[each[0]].messages]
         heapify(slot.waiting)
 
     # ---- to workers

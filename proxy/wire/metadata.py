@@ -31,6 +31,9 @@ BROKER_ENTRY_BYTE: Final = 0x02
 CHECKSUM_HEADER_BYTES: Final = 6
 """Magic and CRC-32C."""
 
+SHOWN_KEY_BYTES_MAX: Final = 128
+"""Of a key that is shown to people."""
+
 NONE_KEY: Final = b"NONE_KEY"
 """What the broker hashes where it can read neither a key nor a producer."""
 
@@ -109,6 +112,12 @@ def peek_key(tail: bytes) -> tuple[MessageMetadata, bytes, int]:
                 return metadata, sticky_key(metadata), end
     metadata, _, end = peek(tail)
     return metadata, sticky_key(metadata), end
+
+
+def shown_key(key: bytes) -> str:
+    """A key as text, as much of it as people read: a key may have megabytes, and an answer a thousand of them."""
+    cut = key[:SHOWN_KEY_BYTES_MAX].decode(errors="replace")
+    return cut if len(key) <= SHOWN_KEY_BYTES_MAX else f"{cut}…"
 
 
 def can_peek(metadata: MessageMetadata) -> bool:

@@ -7,10 +7,11 @@ producer may bring along: what a message has under them is dropped before it is 
 
 from __future__ import annotations
 
+from hashlib import sha256
 from typing import Final, NamedTuple
 
 from proxy.wire.errors import WireError
-from proxy.wire.metadata import build_encoded_tail, peek, peek_key
+from proxy.wire.metadata import build_encoded_tail, peek, peek_key, shown_key
 from proxy.wire.pulsar_pb2 import KeyValue, MessageMetadata
 
 PREFIX: Final = "keyline.parked."
@@ -24,6 +25,8 @@ ATTEMPTS: Final = PREFIX + "attempts"
 TOPIC: Final = PREFIX + "topic"
 SUBSCRIPTION: Final = PREFIX + "subscription"
 MARK: Final = PREFIX + "mark"
+UUID_CHARACTERS_MAX: Final = 256
+"""Of a chunked message; longer ones are not kept."""
 
 
 class Parked(NamedTuple):
@@ -36,6 +39,7 @@ class Parked(NamedTuple):
     hashed: int
     """Of its key, before it is brought into the range of slots."""
     key: str
+    """As `shown_key` gives it."""
     attempts: int
     publish_time_ms: int
     size: int
@@ -43,7 +47,7 @@ class Parked(NamedTuple):
     whose: tuple[str, str]
     """Topic and subscription that it is parked of."""
     chunk: tuple[str, int, int] | None
-    """Of a chunked message: its uuid, which chunk, of how many."""
+    """Of a chunked message: its uuid, or a digest of a long one; which chunk, of how many."""
 
 
 def keep(
@@ -104,16 +108,21 @@ def read(tail: bytes) -> Parked | None:
             position,
             None if index < 0 else index,
             _small(said[HASH]),
-            key.decode(errors="replace") if keyed else "",
+            shown_key(key) if keyed else "",
             _small(said[ATTEMPTS]),
             int(said[TIME]),
             len(tail) - start,
             count,
             (said[TOPIC], said[SUBSCRIPTION]),
-            (metadata.uuid, metadata.chunk_id, metadata.num_chunks_from_msg) if chunked else None,
+            (_short(metadata.uuid), metadata.chunk_id, metadata.num_chunks_from_msg) if chunked else None,
         )
-    except (WireError, KeyError, TypeError, ValueError):
+    except (WireError, KeyError, TypeError, ValueError, AttributeError):  # what is no text, protobuf gives as bytes
         return None
+
+
+def _short(uuid: str) -> str:
+    """As good as the uuid, which its producer may make as long as a message may be."""
+    return uuid if len(uuid) <= UUID_CHARACTERS_MAX else sha256(repr(uuid).encode()).hexdigest()
 
 
 def _small(said: str) -> int:

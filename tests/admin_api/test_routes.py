@@ -309,6 +309,15 @@ def test_slots_that_wait_are_listed_oldest_first_with_their_keys() -> None:
     assert [slot["key"] for slot in rig.get("/stuck")["slots"]] == ["second", "third"]
 
 
+def test_of_a_long_key_only_the_beginning_is_listed() -> None:
+    """A thousand of them may be listed, and a client may make each as long as a message may be."""
+    rig = AdminRig()
+    rig.worker("a", permits=1)
+    for number in range(2):
+        rig.link.deliver((number, single("k" * 100_000)))
+    assert [slot["key"] for slot in rig.get("/stuck")["slots"]] == ["k" * 128 + "…"]
+
+
 def test_keys_with_the_most_messages_are_listed_with_what_is_not_acknowledged_of_them() -> None:
     """What waits, what workers have, since when, and for whom."""
     rig = AdminRig()

@@ -10,7 +10,7 @@ from proxy.core.positions import pack
 from proxy.core.sticky_key import murmur31
 from proxy.net.subscription.summary import subscription_summary
 from proxy.wire import pulsar_pb2 as pb
-from proxy.wire.metadata import build_tail
+from proxy.wire.metadata import build_encoded_tail, build_tail
 from proxy.wire.parked import keep, read
 from tests.net.subscription_rig_broker import LEDGER, TOPIC, single
 from tests.net.test_subscription_parking import Lot, acked, arrive, opened, order_redrive, payload, redriven
@@ -111,3 +111,33 @@ def test_what_cannot_be_of_the_gateways_own_is_not_believed(copy: bytes) -> None
     rig, lot, worker = begin(copy)
     order_redrive(rig)
     assert redriven(rig, lot, worker) == [b"0", b"1"]
+
+
+@pytest.mark.parametrize("said", ["origin", "hash", "producer", "sequence-id", "publish-time", "schema-version"])
+def test_a_copy_that_says_something_that_is_no_text_is_left_out(said: str) -> None:
+    """The connection that it comes by is shared by all subscriptions of the broker: no exception may end it."""
+    name, value = f"keyline.parked.{said}", "no text!"
+    metadata = pb.MessageMetadata(producer_name=b"mallory", sequence_id=1, publish_time=1)
+    keep(metadata, (TOPIC, "s"), (pack(LEDGER, 7), None), 1, 1, b"")
+    (pair,) = [each for each in metadata.properties if each.key == name]
+    pair.value = value
+    copy = build_encoded_tail(metadata.SerializeToString().replace(value.encode(), b"\xff" * len(value)), b"forged")
+    assert read(copy) is None
+    rig, lot, worker = begin(copy)
+    order_redrive(rig)
+    assert redriven(rig, lot, worker) == [b"0", b"1"]
+
+
+def test_of_a_copy_no_more_is_kept_than_is_shown() -> None:
+    """Clients choose keys and uuids, as long as a message may be; an index of many must stay small."""
+    long = "k" * 1_000_000
+    first, second = (
+        read(forged(long, 7, uuid=f"{long}{message}", num_chunks_from_msg=2, chunk_id=0)) for message in range(2)
+    )
+    assert first is not None
+    assert second is not None
+    assert first.key == "k" * 128 + "…"
+    assert first.chunk is not None
+    assert second.chunk is not None
+    assert first.chunk[0] != second.chunk[0]
+    assert len(first.chunk[0]) < 100

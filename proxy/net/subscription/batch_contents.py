@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from proxy.wire.batch_reader import BatchReader
 from proxy.wire.codecs import opened_payload
 from proxy.wire.errors import MetadataError
-from proxy.wire.metadata import peek, peek_key
+from proxy.wire.metadata import peek, peek_key, shown_key
 from proxy.wire.opened_batch import OpenedBatch
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def key_of(part: Part) -> str | None:
     except MetadataError:
         return None
     keyed = metadata.HasField("partition_key") or metadata.HasField("ordering_key")
-    return key.decode(errors="replace") if keyed else None
+    return shown_key(key) if keyed else None
 
 
 class BatchContents:
