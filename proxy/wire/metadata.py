@@ -17,6 +17,7 @@ Source: Pulsar's "Binary protocol specification", sections "Framing" and "Broker
 import struct
 from binascii import Error as Base64Error
 from binascii import a2b_base64
+from operator import attrgetter
 from typing import Final, NamedTuple
 
 from crc32c import crc32c
@@ -50,6 +51,7 @@ _unpack_checksum: Final = struct.Struct(">2xI").unpack_from
 _pack_size: Final = struct.Struct(">I").pack
 _parse: Final = MessageMetadata.FromString
 _new: Final = tuple.__new__
+_uuid: Final = attrgetter("uuid")
 
 
 class Peeked(NamedTuple):
@@ -112,6 +114,12 @@ def peek_key(tail: bytes) -> tuple[MessageMetadata, bytes, int]:
                 return metadata, sticky_key(metadata), end
     metadata, _, end = peek(tail)
     return metadata, sticky_key(metadata), end
+
+
+def uuid_of(metadata: MessageMetadata) -> str:
+    """A chunked message's uuid. What is no UTF-8 protobuf gives as bytes, which compiled code takes for no text."""
+    uuid = _uuid(metadata)
+    return uuid if isinstance(uuid, str) else repr(uuid)
 
 
 def shown_key(key: bytes) -> str:

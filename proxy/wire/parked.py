@@ -11,7 +11,7 @@ from hashlib import sha256
 from typing import Final, NamedTuple
 
 from proxy.wire.errors import WireError
-from proxy.wire.metadata import build_encoded_tail, peek, peek_key, shown_key
+from proxy.wire.metadata import build_encoded_tail, peek, peek_key, shown_key, uuid_of
 from proxy.wire.pulsar_pb2 import KeyValue, MessageMetadata
 
 PREFIX: Final = "keyline.parked."
@@ -114,7 +114,7 @@ def read(tail: bytes) -> Parked | None:
             len(tail) - start,
             count,
             (said[TOPIC], said[SUBSCRIPTION]),
-            (_short(metadata.uuid), metadata.chunk_id, metadata.num_chunks_from_msg) if chunked else None,
+            (_short(uuid_of(metadata)), metadata.chunk_id, metadata.num_chunks_from_msg) if chunked else None,
         )
     except (WireError, KeyError, TypeError, ValueError, AttributeError):  # what is no text, protobuf gives as bytes
         return None
@@ -122,7 +122,7 @@ def read(tail: bytes) -> Parked | None:
 
 def _short(uuid: str) -> str:
     """As good as the uuid, which its producer may make as long as a message may be."""
-    return uuid if len(uuid) <= UUID_CHARACTERS_MAX else sha256(repr(uuid).encode()).hexdigest()
+    return uuid if len(uuid) <= UUID_CHARACTERS_MAX else sha256(uuid.encode()).hexdigest()
 
 
 def _small(said: str) -> int:

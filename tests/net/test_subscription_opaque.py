@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from proxy.core.entry import Part
 from proxy.net.subscription import batch_slots as subscription_batch_slots
 from proxy.wire import pulsar_pb2 as pb
+from proxy.wire.metadata import build_encoded_tail
 from tests.net.subscription_rig import SubscriptionRig
 from tests.net.subscription_rig_broker import LEDGER, batch, single
 from tests.net.test_subscription_delivery import only, two
@@ -121,6 +123,21 @@ def test_the_chunks_of_a_message_follow_its_first_to_the_same_worker() -> None:
     rig.link.deliver((1, chunk(1)), (2, chunk(2)))
     assert first.entries() == [0, 1, 2]
     assert all(worker.messages() == [] for worker in others)
+
+
+def test_a_chunk_whose_uuid_is_no_text_has_one_that_is() -> None:
+    """A producer may write what it likes there; in compiled code an exception would end the broker's connection."""
+    rig = SubscriptionRig()
+    worker = rig.worker("a", permits=9)
+    for index in range(2):
+        metadata = pb.MessageMetadata(producer_name=b"p", sequence_id=1, publish_time=1, partition_key=b"k")
+        metadata.uuid, metadata.chunk_id, metadata.num_chunks_from_msg = "uuid", index, 2
+        raw = metadata.SerializeToString().replace(b"uuid", b"\xff" * 4)
+        rig.link.deliver((index, build_encoded_tail(raw, b"part")))
+    assert worker.entries() == [0, 1]
+    entries = rig.subscription.state.dispatcher.outstanding.entries.values()
+    uuids = {part.chunk.uuid for part in entries if isinstance(part, Part) and part.chunk is not None}
+    assert uuids == {repr(b"\xff" * 4)}
 
 
 @pytest.mark.parametrize(("entry", "count"), [(1 << 27, 2), (0, (1 << 15) + 1)])

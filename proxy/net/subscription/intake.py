@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from proxy.core.entry import Chunk, Part, bits_to_indexes, mixed_batch
 from proxy.net.subscription.acks import bits_of
 from proxy.net.subscription.batch_slots import BATCH_MESSAGES_MAX, Mixed
+from proxy.wire.metadata import uuid_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -96,7 +97,7 @@ class Intake:
     ) -> None:
         """A piece of a larger message."""
         part = Part(position, slot, 1, tail, redeliveries, arrived_at)
-        part.chunk = Chunk(metadata.uuid, metadata.chunk_id, metadata.num_chunks_from_msg)
+        part.chunk = Chunk(uuid_of(metadata), metadata.chunk_id, metadata.num_chunks_from_msg)
         self._arrived(position, slot, 1)
         self._dispatcher.receive_part(part, now)
 
