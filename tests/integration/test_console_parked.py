@@ -21,7 +21,8 @@ from tests.integration.conditions import eventually
 from tests.integration.parked_rig import PARKS, parked, refuse
 
 NewTopic = Callable[[str], str]
-LEASE_MS = 4_000
+LEASE_MS = 10_000
+"""Longer than a page takes to show it, while none of the workers acknowledges."""
 MARKUP = "<img src=x onerror=alert(1)>"
 
 pytestmark = [pytest.mark.slow, pytest.mark.broker]
