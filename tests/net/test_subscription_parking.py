@@ -481,6 +481,26 @@ def test_a_redrive_that_is_cut_off_goes_on_and_its_trouble_is_over() -> None:
     assert redriven(rig, lot, worker) == [b"0"]
 
 
+def test_a_redrive_that_the_broker_refuses_is_tried_again_after_pauses() -> None:
+    """Not in each turn: those come as often as other keys have messages."""
+    lot = Lot()
+    rig, worker = opened(lot)
+    arrive(rig, (0, single("k", b"0")))
+    worker.redeliver(*worker.messages())
+    lot.pump(rig)
+    rig.link.refusals[T.SUBSCRIBE] = (pb.NotAllowedError, "too many consumers")
+    before = sum(each.type == T.SUBSCRIBE for each in rig.link.log)
+    order_redrive(rig)
+    for entry in range(1, 40):
+        arrive(rig, (entry, single("other", b"x")))
+        rig.clock.settle()
+        worker.ack(*worker.messages())
+    assert sum(each.type == T.SUBSCRIBE for each in rig.link.log) == before + 1
+    del rig.link.refusals[T.SUBSCRIBE]
+    rig.clock.advance(2)
+    assert redriven(rig, lot, worker) == [b"0"]
+
+
 def test_a_key_with_many_messages_is_dropped_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     """Not by a request for each, in one turn that everyone else would wait for."""
     monkeypatch.setattr(parking, "DROPPED_MAX", 2)

@@ -26,7 +26,7 @@ from proxy.core.sticky_key import murmur31
 from proxy.errors import Conflict
 from proxy.net.events import LISTED_MAX
 from proxy.net.subscription.dead_letters import DeadLetters
-from proxy.net.subscription.parked_log import ParkedLog
+from proxy.net.subscription.parked_log import RETRY_S, ParkedLog
 from proxy.net.subscription.redrive import Redrive, part_of
 from proxy.net.subscription.redrive_checks import in_topic_order, why_not
 from proxy.wire.dead_letters import Published
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from proxy.core.entry import Batch, Part
     from proxy.core.positions import Position
     from proxy.net.broker.producer import GatewayProducer
+    from proxy.net.ports import Timer
     from proxy.net.subscription.services import Services
     from proxy.net.subscription.state import Answer, SubscriptionState
 
@@ -79,6 +80,8 @@ class ParkingLot(DeadLetters):
         self._orders: dict[int, bool] = {}
         """Slots that are taken out, and whether they are redriven."""
         self._redrives: dict[int, Redrive] = {}
+        self._redrives_pause: Timer | None = None
+        """Until one that was lost may begin again; turns come as often as messages do."""
         self._fed: dict[int, tuple[int, Position, Batch]] = {}
         """By its object id, what was handed on: its slot, and where it is in the log."""
 
@@ -92,6 +95,8 @@ class ParkingLot(DeadLetters):
         """As for dead letters; what is parked stays so."""
         super().close()
         self.log.close()
+        if self._redrives_pause is not None:
+            self._redrives_pause.cancel()
         for redrive in self._redrives.values():
             redrive.close()
 
@@ -306,7 +311,7 @@ class ParkingLot(DeadLetters):
         elif not self._orders[slot]:
             if not log.is_leaving(next(iter(parked))):
                 log.acknowledge(*islice((position for position in parked if not log.is_leaving(position)), DROPPED_MAX))
-        elif log.ready and not self._reads(slot) and not self._busy(slot):
+        elif log.ready and self._redrives_pause is None and not self._reads(slot) and not self._busy(slot):
             left = {position: each for position, each in parked.items() if not log.is_leaving(position)}
             if not left:
                 return
@@ -349,9 +354,14 @@ class ParkingLot(DeadLetters):
         def lost(reason: str) -> None:
             self._redrives.pop(slot, None)
             self._state.dispatcher.diversions.trouble = self._redrive_trouble = reason
-            self._state.clock.call_later(1.0, self._state.schedule_flush)
+            if self._redrives_pause is None:
+                self._redrives_pause = self._state.clock.call_later(RETRY_S, self._redrive_again)
 
         return Redrive(self.topic, name, wanted, self._services.brokers, self._found, lost)
+
+    def _redrive_again(self) -> None:
+        self._redrives_pause = None
+        self._state.schedule_flush()
 
     def _found(self, at: Position, tail: bytes) -> None:
         state = self._state
