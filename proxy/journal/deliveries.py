@@ -49,7 +49,8 @@ WHYS: Final = {
 ROWS_AT_A_TIME: Final = 10_000
 """Number of structs after which they are handed in, before a second has passed."""
 
-_ROW: Final = struct.Struct("<BIiiIIiIqqddd")
+_ROW: Final = struct.Struct("<BIiiIIiIqqqddd")
+"""A packed position may have more than 64 bits: ledgers of an old cluster have numbers beyond 2**23."""
 _DTYPE: Final = np.dtype(
     [
         ("event", "<u1"),
@@ -60,7 +61,8 @@ _DTYPE: Final = np.dtype(
         ("consumer", "<u4"),
         ("slot", "<i4"),
         ("size", "<u4"),
-        ("position", "<i8"),
+        ("ledger", "<i8"),
+        ("entry", "<i8"),
         ("digest", "<i8"),
         ("at", "<f8"),
         ("received", "<f8"),
@@ -157,8 +159,8 @@ class DeliveryChunk:
                 "wall_ns": at_ns + self._wall_minus_clock_ns,
                 "event": _taken(EVENTS, rows["event"]),
                 "consumer": _taken(self._consumers, rows["consumer"]),
-                "ledger": rows["position"] >> ENTRY_BITS,
-                "entry": rows["position"] & ENTRY_MASK,
+                "ledger": rows["ledger"],
+                "entry": rows["entry"],
                 "batch_index": np.where(alone, -1, firsts),
                 "slot": rows["slot"],
                 "key_digest": digests,
@@ -242,7 +244,8 @@ class SubscriptionRecorder:
                             consumer,
                             unit.slot,
                             len(unit.tail),
-                            unit.position,
+                            unit.position >> ENTRY_BITS,
+                            unit.position & ENTRY_MASK,
                             digest,
                             now,
                             unit.received_at,
@@ -277,7 +280,8 @@ class SubscriptionRecorder:
                             consumer,
                             part.slot,
                             len(part.tail),
-                            part.position,
+                            part.position >> ENTRY_BITS,
+                            part.position & ENTRY_MASK,
                             digest,
                             at,
                             part.received_at,
@@ -317,7 +321,8 @@ class SubscriptionRecorder:
                         consumer,
                         slot,
                         share,
-                        part.position,
+                        part.position >> ENTRY_BITS,
+                        part.position & ENTRY_MASK,
                         number,
                         at,
                         part.received_at,

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from proxy.core.delivery_log import How
 from proxy.core.entry import Chunk, Part, cut
-from proxy.core.positions import pack
+from proxy.core.positions import MAX_LEDGER, entry_of, pack
 from proxy.core.worker import Worker
 from proxy.journal.deliveries import EVENTS
 from proxy.journal.digest import KEYS_REMEMBERED, KeyDigests
@@ -63,6 +63,19 @@ def test_a_message_has_a_row_when_it_is_sent_and_one_when_it_ends(rig: JournalRi
         assert (row["ledger"], row["entry"], row["batch_index"], row["slot"]) == (5, 3, -1, 1_003)
         assert (row["key_digest"], row["key"], row["size_bytes"]) == (7, None, 50)
         assert int(str(row["wall_ns"])) - int(str(row["at_ns"])) == rig.wall_ns - 100_000_000_000
+
+
+@pytest.mark.parametrize("ledger", [1 << 23, MAX_LEDGER])
+def test_a_ledger_may_have_any_number(rig: JournalRig, ledger: int) -> None:
+    """A cluster of some age has ledgers beyond eight millions."""
+    recorder = rig.journal.recorder(KEY)
+    assert recorder is not None
+    single, several = part(3), part(4, 2, (7, 8))
+    for each in (single, several):
+        each.position = pack(ledger, entry_of(each.position))
+    recorder.sent(WORKER, [single, several], 101.0)
+    recorder.ended([(How.ACKED, single, WORKER, 102.0, 101.0, 1, None)])
+    assert [(row["ledger"], row["entry"]) for row in recorded(rig)] == [(ledger, entry) for entry in (3, 4, 4, 3)]
 
 
 def test_a_batch_has_a_row_for_each_message(rig: JournalRig) -> None:
