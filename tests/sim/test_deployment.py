@@ -14,7 +14,7 @@ from tests.thorough import THOROUGH
 SEEDS: Final = 600 if THOROUGH else 20
 JOBS: Final = 2
 HISTORY_SEEDS: Final = (0, 1, 15)
-BROKEN_SEEDS: Final = (42, 500, 615, 1_095)
+BROKEN_SEEDS: Final = (42, 500, 615, 1_095, 1_270)
 """Others that broke a promise once."""
 
 

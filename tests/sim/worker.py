@@ -30,6 +30,8 @@ OPERATION_S = 30.0
 KEEP_ALIVE_S = 30.0
 EXTENSIONS = 3
 """How often more time is asked for."""
+FIRST_REFUSED_ID = (1 << 63) + 1
+"""The first request id that a gateway takes for its own: a client that has counted so far is cut off."""
 PIECES_EXPIRE_S = 60.0
 """After so long clients give a chunked message up, and acknowledge what they have of it."""
 
@@ -269,7 +271,9 @@ class Worker:
         self._timer = self.process.call_later(KEEP_ALIVE_S, self._keep_alive)
 
     def _new_request(self) -> int:
-        self._request_id = (self._request_id + 1) % (1 << 64)
+        # No client goes on from a refused id for ever: it is made anew, and counts from 0.
+        again = self._request_id == FIRST_REFUSED_ID
+        self._request_id = 0 if again else (self._request_id + 1) % (1 << 64)
         self.unanswered.add(self._request_id)
         return self._request_id
 

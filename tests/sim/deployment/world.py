@@ -44,6 +44,8 @@ CONSUMER_IDS = (0, 1, 1, 2, 1 << 32, (1 << 63) - 1, (1 << 64) - 1)
 """Clients choose them, and may choose what a gateway has of its own."""
 REQUEST_IDS = (1, 1, 100, (1 << 63) - 3, (1 << 64) - 5)
 """Of a client's first request."""
+WELL_ID_MAX = 100
+"""Of these, where all workers are well: clients do not count to what a gateway has of its own."""
 LOOKED_AT = 0.1
 """Of the replicas' turns."""
 
@@ -223,7 +225,9 @@ class Deployment:
         temper = dice.choice(self.swarm.tempers)
         process = self._process(f"{name}.{self._processes}")
         ids = self.swarm.dice(f"ids/{process.number}")
-        subscribe.consumer_id, subscribe.request_id = ids.choice(CONSUMER_IDS), ids.choice(REQUEST_IDS)
+        subscribe.consumer_id, request_id = ids.choice(CONSUMER_IDS), ids.choice(REQUEST_IDS)
+        # A worker that is well is not cut off for its ids: it might come back to the one replica that has a fault.
+        subscribe.request_id = min(request_id, WELL_ID_MAX) if self.swarm.calm else request_id
         self._topic_of_worker[process] = topic
         worker_dice = self.swarm.dice(f"worker/{process.number}")
         addresses = [address_of(f"replica-{number}") for number in range(self.swarm.replicas_max)]
