@@ -77,6 +77,18 @@ def test_a_leg_that_owes_nothing_is_not_asked() -> None:
     assert len(idle.reasons) == 1
 
 
+def test_a_leg_that_was_not_heard_since_it_owed_something_is_asked_all_the_same() -> None:
+    """An ack lease has ended, and what tells the client may be lost. One that answers is asked once, and no more."""
+    lost, fine = Leg(owes=True), Leg(owes=True, answers=True)
+    rig = Rig(lost, fine)
+    rig.wait(0.6)
+    lost.owes = fine.owes = False
+    rig.wait(1.5)
+    assert len(lost.reasons) == 1
+    rig.wait(4.0)
+    assert (fine.pings_count, fine.reasons) == (1, [])
+
+
 def test_a_leg_that_is_not_read_shows_life_and_is_not_given_up() -> None:
     """Its client reads nothing: the owner hears so from this end."""
     paused = Leg(owes=True, paused=True)

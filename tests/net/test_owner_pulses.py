@@ -147,6 +147,23 @@ def test_a_connection_that_is_lost_or_refused_is_dialled_again_while_there_is_ti
     assert leg.reasons == []
 
 
+def test_each_leg_is_asked_where_the_other_may_have_given_it_up() -> None:
+    """When the connection is lost, or the other makes a new one beside it; not at each attempt to have one again."""
+    rig = Rig()
+    legs = [rig.leg(), rig.leg("")]
+    other = rig.connector.last.accept()
+    assert [leg.pings_count for leg in legs] == [0, 0]
+    other.lose()
+    assert [leg.pings_count for leg in legs] == [1, 1]
+    rig.clock.advance(REDIAL_S)
+    rig.connector.last.refuse()
+    rig.clock.advance(REDIAL_S)
+    rig.connector.last.accept()
+    assert [leg.pings_count for leg in legs] == [1, 1]
+    rig.let_in()
+    assert [leg.pings_count for leg in legs] == [2, 2]
+
+
 def test_a_replica_that_cannot_be_reached_is_given_up() -> None:
     """Also one that has never answered; a connection that comes too late is closed."""
     rig = Rig()

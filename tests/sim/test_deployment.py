@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 import pytest
 
-from tests.sim.deployment.world import DeploymentOutcome
+from tests.sim.deployment.draw import draw
+from tests.sim.deployment.faults import DeploymentActions
+from tests.sim.deployment.world import Deployment, DeploymentOutcome
 from tests.sim.histories import histories
 from tests.sim.run import report, run_many, run_seed, shrink
 from tests.thorough import THOROUGH
@@ -14,7 +17,7 @@ from tests.thorough import THOROUGH
 SEEDS: Final = 600 if THOROUGH else 20
 JOBS: Final = 2
 HISTORY_SEEDS: Final = (0, 1, 15)
-BROKEN_SEEDS: Final = (42, 500, 615, 1_095, 1_270)
+BROKEN_SEEDS: Final = (42, 500, 615, 1_095, 1_270, 1_384)
 """Others that broke a promise once."""
 
 
@@ -38,6 +41,23 @@ def test_a_seed_that_broke_a_promise_does_not_again(seed: int) -> None:
     """As in `test_sim`."""
     result = run_seed(seed, deployment=True)
     assert result.outcome is not None, report(result)
+
+
+@pytest.mark.parametrize("lease_ms", [0, 3_000])
+def test_no_worker_is_left_at_a_leg_that_one_replica_alone_has(lease_ms: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The only one of its topic, within the bound for calm deployments.
+
+    What told of the end was lost: of the consumer, when its ack lease ended on a leg that the network has forgotten; or
+    of the leg, when the owner alone gave it up, at the end of a cut.
+    """
+    monkeypatch.setattr("tests.sim.deployment.faults.BETWEEN", ("leg_forgotten",))
+    drawn = draw(1)
+    settings = replace(drawn.settings, ack_lease_ms=lease_ms, quarantine_after=0)
+    faults = ("replicas_parted", "leg_forgotten")
+    swarm = replace(drawn, faults=faults, workers_max=1, steps=50, settings=settings)
+    world = Deployment(swarm)
+    assert swarm.calm
+    assert world.run(DeploymentActions(world), range(swarm.steps)).longest_wait_s > 1.0
 
 
 def test_a_seed_has_one_history() -> None:

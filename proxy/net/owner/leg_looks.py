@@ -4,7 +4,9 @@ Problem: a firewall, or a node that translates addresses, may lose one connectio
 sent into it then stands still until the keep-alive of any connection, a minute. TCP's own timeouts say the same of
 a leg that is not read because its client reads nothing, which is no reason to end it. Rule: a leg is asked only while
 something is owed on it, an acknowledgement or an answer, and nothing came for an interval; and given up when nothing
-came for two. A side that does not read says so by asking itself, as `keep_alive` has it.
+came for two. A side that does not read says so by asking itself, as `keep_alive` has it. What was owed counts until
+something comes: when an ack lease ends the messages are owed no more, and the CLOSE_CONSUMER that says so may be lost
+with them.
 
 The side that dialled cannot know that messages were sent to it. So the other one names the leg that it asks on the
 connection for signs of life, and the leg is asked from this end, too: it has half an interval, since the replica lives.
@@ -52,12 +54,14 @@ class Leg(Protocol):
 class _Watched:
     """What is known of one leg."""
 
-    __slots__ = ("asked_at", "keep_alive")
+    __slots__ = ("asked_at", "keep_alive", "owed")
 
     def __init__(self, keep_alive: KeepAlive) -> None:
         self.keep_alive = keep_alive
         self.asked_at: float | None = None
         """Since when the other end waits for what it asked for by name."""
+        self.owed = False
+        """Whether it owed something at a look, and was not heard since."""
 
 
 class LegLooks:
@@ -116,6 +120,11 @@ class LegLooks:
                 leg.ping()
                 watched.asked_at = self._clock.now()
 
+    def ask_all(self) -> None:
+        """The other end may have given legs up, and not have been heard: its system resets what it does not know."""
+        for leg in list(self._watched):
+            leg.ping()
+
     def _look(self) -> None:
         now = self._clock.now()
         self._timer = self._clock.call_later(self._look_every_s, self._look)
@@ -130,12 +139,13 @@ class LegLooks:
         """Look at one; `late` says that this process stood still, and what came meanwhile is unread."""
         keep_alive = watched.keep_alive
         if leg.take_heard():
-            keep_alive.heard, watched.asked_at = True, None
+            keep_alive.heard, watched.asked_at, watched.owed = True, None, False
         elif watched.asked_at is not None and (late or leg.paused):
             watched.asked_at = now
         elif watched.asked_at is not None and now - watched.asked_at >= self._interval_s / 2:
             return True
-        if not (leg.owes or leg.paused):
+        watched.owed |= leg.owes
+        if not (watched.owed or leg.paused):
             keep_alive.begin(now)
             return False
         verdict = keep_alive.check(now, paused=leg.paused)

@@ -8,6 +8,10 @@ forget a single leg; that is `leg_looks`.
 
 A replica that leads clients dials; where both do, one connection serves both. A connection that is lost, or cannot be
 had, is a silence like any other: it is dialled again until that has lasted too long.
+
+Where a network was cut for about two intervals, one replica may have given all legs up and the other none: what ends a
+connection was lost. So a replica that loses the connection for signs of life, or gets another one beside it, asks on
+each leg (`LegLooks.ask_all`): the other's system resets those that it does not know any more.
 """
 
 from __future__ import annotations
@@ -138,6 +142,8 @@ class _Pair:
 
     def opened(self, connection: PulseConnection, transport: Transport) -> None:
         """Both ends are proven, which is a sign of life."""
+        if self._connections:
+            self._legs.ask_all()  # the other has lost the one before
         self._connections[connection] = transport
         self._heartbeat.heard()
         self._pulses.found(self.replica)
@@ -152,7 +158,8 @@ class _Pair:
 
     def closed(self, connection: PulseConnection) -> None:
         """It is gone."""
-        self._connections.pop(connection, None)
+        if self._connections.pop(connection, None) is not None:
+            self._legs.ask_all()
         if self._dialled is connection:
             self._dialled = None
         if self._legs:

@@ -247,6 +247,20 @@ MUTANTS = (
         "tests/net/test_owner_leg_looks.py",
     ),
     _mutant(
+        "a leg that owes nothing any more is taken for one that was heard",
+        LOOKS,
+        "        watched.owed |= leg.owes\n",
+        "        watched.owed = leg.owes\n",
+        "tests/net/test_owner_leg_looks.py",
+    ),
+    _mutant(
+        "legs that the other replica has given up are not asked",
+        "proxy/net/owner/pulses.py",
+        "        if self._connections.pop(connection, None) is not None:\n            self._legs.ask_all()\n",
+        "        self._connections.pop(connection, None)\n",
+        "tests/net/test_owner_pulses.py",
+    ),
+    _mutant(
         "a leg whose client reads nothing is taken for forgotten",
         LOOKS,
         "        verdict = keep_alive.check(now, paused=leg.paused)\n",
