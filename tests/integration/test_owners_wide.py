@@ -21,7 +21,7 @@ PARTITIONS: Final = 8
 SUBSCRIPTIONS: Final = ("billing", "shipping", "search", "archive")
 LTS_BEFORE: Final = "3.0.7"
 GATEWAY_GOES: Final = {Cause.GATEWAY_STOPPED, Cause.CLIENT_QUEUE}
-OF_THE_BROKER: Final = {Cause.BROKER_KILLED, Cause.CLIENT_QUEUE}
+OF_THE_BROKER: Final = {Cause.BROKER_KILLED, Cause.CLIENT_QUEUE, Cause.SENT_TWICE}
 
 pytestmark = [pytest.mark.slow, pytest.mark.broker]
 
