@@ -169,6 +169,12 @@ def draining(crew: Crew) -> str:
     crew.join("billing-1")
     crew.stop("billing-1")
     crew.send(KEYS[:10])
+
+    def delivered() -> bool:
+        """Else a key would go to the second worker at once."""
+        return all(crew.explained(each)["holder"] == "billing-1" for each in KEYS[:10])
+
+    eventually(delivered, "the first worker to have a message of each key")
     crew.join("billing-2")
     key = ""
 
