@@ -131,7 +131,7 @@ PARTS: Final = (
     Part(
         "owners",
         "replicas in owner mode: restarts, freezes and cuts, orders, drains, partitions, replicas that come and go",
-        22,
+        25,
         (
             "tests/integration/test_owners.py",
             "tests/integration/test_owners_wide.py",
@@ -213,7 +213,7 @@ PARTS: Final = (
     Part(
         "clients",
         "clients in four languages, feature by feature, direct, through the gateway and through replicas of it",
-        11,
+        25,
         (
             "tests/integration/test_compatibility.py",
             "tests/integration/test_clients.py",
@@ -276,7 +276,7 @@ PARTS: Final = (
     Part(
         "operations",
         "migrations there and back, the demo, the launcher, and every command that the documentation shows",
-        12,
+        15,
         (
             "tests/integration/test_migrate.py",
             "tests/integration/test_docs_commands.py",
@@ -301,7 +301,7 @@ PARTS: Final = (
     Part(
         "load",
         "overload, floods, expanding batches, a soak with thousands of restarts, and the bench itself",
-        8,
+        10,
         (
             "tests/integration/test_overload.py",
             "tests/integration/test_expanding_batches.py",
