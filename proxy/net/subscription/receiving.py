@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from proxy.net.subscription.counters import Counters
     from proxy.net.subscription.openings import Openings
     from proxy.net.subscription.receive_queue import Taking
-    from proxy.wire.pulsar_pb2 import MessageMetadata
 
 log = structlog.get_logger("keyline.subscription")
 
@@ -191,7 +190,9 @@ class Receiving:
         self._run_messages += messages
         if metadata.num_chunks_from_msg > 1:
             self.last_position, self.last_key = position, key
-            self._chunk(metadata, position, slot, redeliveries, tail, now, now)
+            if self._run_messages >= self._look_at:
+                self._look(slot, slot, 1, now)
+            self._intake.chunk(metadata, position, slot, redeliveries, tail, now, now)
             return
         size = metadata.uncompressed_size if metadata.compression else 0
         slots: Slots = None
@@ -211,7 +212,9 @@ class Receiving:
                 self._arrived(position, slots, count)
             self._receive(position, slots, count, tail, redeliveries, now)
             return
-        self._several(slots, position, slot, count, redeliveries, ack_set, tail, now, now)
+        if self._run_messages >= self._look_at:
+            self._look(slots, slot, count, now)
+        self._intake.several(slots, position, slot, count, redeliveries, ack_set, tail, now, now)
 
     def recorded(self, head: MessageHead) -> None:
         """One entry, whose parts are to know the digests of their keys: nothing leaves before the turn ends."""
@@ -306,7 +309,10 @@ class Receiving:
         slot = self._slot_of(murmur31(key))
         slots = self._slots_at_once(metadata, tail, payload_start, key, slot, count, entry)
         self.extras, self.last_position, self.last_key = extras, position, key
-        self._several(slots, position, slot, count, redeliveries, ack_set, tail, arrived_at, self._now())
+        now = self._now()
+        if self._run_messages >= self._look_at:
+            self._look(slots, slot, count, now)
+        self._intake.several(slots, position, slot, count, redeliveries, ack_set, tail, arrived_at, now)
         return True
 
     def _taken_at_once_recorded(self, head: MessageHead, arrived_at: float) -> bool:
@@ -337,14 +343,14 @@ class Receiving:
             slots = yield from self.slots_of_batch.in_turns(metadata, tail, payload_start, key, slot, count, entry)
         now = self._now()
         self.last_position, self.last_key = position, key
+        if self._run_messages >= self._look_at:
+            self._look(slots, slot, 1 if chunk else count, now)
         if chunk:
-            self._chunk(metadata, position, slot, redeliveries, tail, arrived_at, now)
+            self._intake.chunk(metadata, position, slot, redeliveries, tail, arrived_at, now)
         elif count == 1 and not ack_set:
-            if self._run_messages >= self._look_at:
-                self._look(slot, slot, 1, now)
             self._intake.single(position, slot, redeliveries, tail, arrived_at, now)
         else:
-            self._several(slots, position, slot, count, redeliveries, ack_set, tail, arrived_at, now)
+            self._intake.several(slots, position, slot, count, redeliveries, ack_set, tail, arrived_at, now)
 
     def _taking_recorded(self, head: MessageHead, arrived_at: float) -> Taking:
         """As `recorded`, in turns."""
@@ -353,37 +359,6 @@ class Receiving:
         self._record()
 
     # ---- towards the dispatcher -------------------------------------------------------------------------------
-
-    def _several(
-        self,
-        slots: Slots,
-        position: int,
-        slot: int,
-        count: int,
-        redeliveries: int,
-        ack_set: tuple[int, ...] | None,
-        tail: bytes,
-        arrived_at: float,
-        now: float,
-    ) -> None:
-        """An entry of several messages, or partly acknowledged."""
-        if self._run_messages >= self._look_at:
-            self._look(slots, slot, count, now)
-        self._intake.several(slots, position, slot, count, redeliveries, ack_set, tail, arrived_at, now)
-
-    def _chunk(
-        self,
-        metadata: MessageMetadata,
-        position: int,
-        slot: int,
-        redeliveries: int,
-        tail: bytes,
-        arrived_at: float,
-        now: float,
-    ) -> None:
-        if self._run_messages >= self._look_at:
-            self._look(slot, slot, 1, now)
-        self._intake.chunk(metadata, position, slot, redeliveries, tail, arrived_at, now)
 
     def _unreadable(
         self, position: int, redeliveries: int, tail: bytes, error: Exception, arrived_at: float, now: float
