@@ -2,47 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
 
-from proxy.core import serving
-from proxy.core.contract_monitor import ContractMonitor
-from proxy.core.entry import Part
 from proxy.core.sticky_key import murmur31
 from proxy.net.subscription import contract_alarm
 from proxy.net.subscription.directory import Subscriptions
-from proxy.net.subscription.services import Services
 from proxy.net.subscription.settings import SubscriptionSettings
-from proxy.net.subscription.state import SubscriptionState
+from tests.dispatcher_faults import forget_holders, put_last
 from tests.interpreted import interpreted_only
 from tests.net.subscription_rig import SubscriptionRig, Worker
 from tests.net.subscription_rig_broker import LEDGER, TOPIC, single
 
 pytestmark = interpreted_only
-
-
-def forget_holders(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of the dispatcher: a slot that moves does not wait for the messages that its former owner has."""
-    new_monitor = SubscriptionState._new_monitor
-
-    def broken(state: SubscriptionState, services: Services) -> ContractMonitor | None:
-        monitor = new_monitor(state, services)
-        state.dispatcher.ordered = False
-        return monitor
-
-    monkeypatch.setattr(SubscriptionState, "_new_monitor", broken)
-
-
-def put_last(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of the dispatcher: what a worker gives back goes behind what waits."""
-
-    def insert_all(queue: Any, parts: Sequence[Part]) -> None:
-        queue.extend(parts)
-
-    monkeypatch.setattr(serving, "insert_all", insert_all)
 
 
 def moved(rig: SubscriptionRig) -> tuple[Worker, Worker, str]:

@@ -5,16 +5,11 @@ That it never rings where there is no fault is part of every seed (`heed_monitor
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable
 
 import pytest
 
-from proxy.core import serving
-from proxy.core.contract_monitor import ContractMonitor
-from proxy.core.entry import Part
-from proxy.net.subscription.services import Services
-from proxy.net.subscription.state import SubscriptionState
+from tests.dispatcher_faults import forget_holders, put_last
 from tests.interpreted import interpreted_only
 from tests.sim.checkers import Model
 from tests.sim.gateway import WakeUps
@@ -22,27 +17,6 @@ from tests.sim.run import run_seed
 
 SEEDS = range(7, 60)
 pytestmark = interpreted_only
-
-
-def forget_holders(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A slot that moves does not wait for the messages that its former owner has."""
-    new_monitor = SubscriptionState._new_monitor
-
-    def broken(state: SubscriptionState, services: Services) -> ContractMonitor | None:
-        monitor = new_monitor(state, services)
-        state.dispatcher.ordered = False
-        return monitor
-
-    monkeypatch.setattr(SubscriptionState, "_new_monitor", broken)
-
-
-def put_last(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What comes back goes behind what waits."""
-
-    def insert_all(queue: Any, parts: Sequence[Part]) -> None:
-        queue.extend(parts)
-
-    monkeypatch.setattr(serving, "insert_all", insert_all)
 
 
 @pytest.mark.parametrize(("fault", "violation"), [(forget_holders, "two_workers"), (put_last, "overtaken")])
