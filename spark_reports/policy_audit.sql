@@ -99,7 +99,7 @@ kept_away AS (
     JOIN {parked} p ON s.topic = p.topic AND s.subscription = p.subscription AND s.life = p.life AND s.slot = p.slot
          AND s.sent_ns > p.since_ns AND s.sent_ns < p.until_ns
 ),
--- Up to here nobody has asked for more time, nor acknowledged in a transaction, which no lease takes away.
+-- Up to here no worker has asked for more time, nor acknowledged in a transaction, which no lease takes away.
 unextended AS (
     SELECT topic, subscription, life, at_ns AS looked_ns FROM (
         SELECT topic, subscription, life, at_ns,

@@ -8,9 +8,9 @@ a worker that hangs for good is quarantined again at the first lease that it los
 No more workers are quarantined than keep their leases, so at most half of a subscription's, and never the only one.
 Where all lose their leases at once the cause is elsewhere, and any of them may be the first for which it has ended.
 
-Pure, with `now` in monotonic seconds. Bounded, and clients choose names: where more are known than may be, those of
-whoever has most are forgotten, by namespace, then by topic, then by subscription, the oldest first. So one that makes
-up names loses its own; and those of other namespaces, and of subscriptions that have as few, stay.
+Pure, with `now` in monotonic seconds. Bounded, and clients choose names: where more are known than may be, the
+namespace that has most loses one, of its topic that has most, of the subscription that has most, the oldest first. So
+one that makes up names loses its own; and those of other namespaces, and of subscriptions that have as few, stay.
 """
 
 from __future__ import annotations

@@ -8,8 +8,8 @@ of them reach, if that are more than reach the owner: so to a third one if there
 workers are. It goes as any bundle does that is moved, drained and under leases.
 
 Nothing is moved on a guess: who is reached is said by who reaches it, and an owner that does not answer keeps its
-bundles until it is dropped. So it does not go back and forth: whoever is served has a voice for the owner, and what was
-moved stays where it is for `PIN_S`, also when the cut is over.
+bundles until it is dropped. So it does not go back and forth: a replica that is served has a voice for the owner, and
+what was moved stays where it is for `PIN_S`, also when the cut is over.
 
 Why no third replica that leads workers on: the chart installs two, and every message would be passed on twice.
 """

@@ -35,7 +35,7 @@ def test_who_is_kept_out_is_told_with_the_reason_and_until_when() -> None:
 
 
 def test_without_a_lease_none_ends() -> None:
-    """Null, and nobody is kept out."""
+    """Null, and no worker is kept out."""
     rig = AdminRig()
     rig.worker("a")
     assert rig.get("")["kept_out"] == []

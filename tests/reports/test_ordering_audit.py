@@ -147,7 +147,7 @@ def test_what_was_given_back_and_passed_over_is_found(spark: SparkSession) -> No
 
 
 def test_what_was_given_up_does_not_come_again(spark: SparkSession) -> None:
-    """It went to the dead letter topic, or its key was parked: nobody waits for it."""
+    """It went to the dead letter topic, or its key was parked: nothing waits for it."""
     life = Life().sent(10, "w1", message(1), A).returned(11, "w1", message(1), A, why="given_up")
     life.did(20, "w1", message(2), A)
     assert found(spark, life) == []

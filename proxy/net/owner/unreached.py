@@ -135,7 +135,7 @@ class UnreachedOwners:
             self._watched.update(others)
             self._timer = self._clock.call_later(AGAIN_S, self._look)
         else:
-            self._lost.clear()  # whoever leads clients there finds out again
+            self._lost.clear()  # a replica that leads clients there finds out again
 
     def _others(self) -> dict[str, str]:
         """Where each other replica is."""

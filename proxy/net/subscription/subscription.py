@@ -236,7 +236,7 @@ class Subscription:
             self.lot.open(self._lot_opened)
 
     def _lot_opened(self) -> None:
-        """It is known which keys are parked: whoever waits may come."""
+        """It is known which keys are parked: workers that wait may come."""
         self.admission.held = False
         self.admission.admit()
 
