@@ -1,8 +1,7 @@
 """Four Key_Shared workers of which some make trouble: `mixed_worker URL TOPIC SUBSCRIPTION NACKED_EVERY SLOW_US`.
 
 Of the messages that come for the first time one in NACKED_EVERY is negatively acknowledged, none if it is 0, and the
-first worker takes SLOW_US microseconds for each message. Every worker has a client of its own: the listeners of one
-client share a thread, and a slow one would hold up the others. It runs until it is killed.
+first worker takes SLOW_US microseconds for each message. They run until they are killed.
 """
 
 from __future__ import annotations
@@ -14,8 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 import pulsar
 
-from integration.bench.drain import WORKERS
-from integration.load.client import OPERATION_TIMEOUT_S
+from integration.bench.listening_workers import listen
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,21 +23,14 @@ REDELIVERY_DELAY_MS: Final = 1_000
 
 
 def main(service_url: str, topic: str, subscription: str, nacked_every: int, slow_us: int) -> None:
-    """Subscribe all and leave the rest to their listeners."""
-    clients = []
-    for number in range(WORKERS):
-        logger = pulsar.ConsoleLogger(pulsar.LoggerLevel.Warn)
-        clients.append(pulsar.Client(service_url, operation_timeout_seconds=OPERATION_TIMEOUT_S, logger=logger))
-        clients[-1].subscribe(
-            topic,
-            subscription,
-            consumer_type=pulsar.ConsumerType.KeyShared,
-            initial_position=pulsar.InitialPosition.Earliest,
-            negative_ack_redelivery_delay_ms=REDELIVERY_DELAY_MS,
-            message_listener=listener(nacked_every, 0 if number else slow_us),
-        )
-    while True:
-        time.sleep(1)
+    """Run them."""
+    listen(
+        service_url,
+        topic,
+        subscription,
+        lambda number: listener(nacked_every, 0 if number else slow_us),
+        negative_ack_redelivery_delay_ms=REDELIVERY_DELAY_MS,
+    )
 
 
 def listener(nacked_every: int, slow_us: int) -> Callable[[pulsar.Consumer, pulsar.Message], None]:

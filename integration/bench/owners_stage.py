@@ -33,23 +33,53 @@ EVEN: Final = 0.8
 
 @dataclass(frozen=True, slots=True)
 class OwnersDrain:
-    """One drained backlog."""
+    """One drained backlog, of which several processes of gateways had a part."""
 
     messages: int
     seconds: float
     """From the first delivery to a backlog of zero."""
     cpu_s: tuple[float, ...]
-    """Of each replica, from before its workers came."""
+    """Of each process, from before the workers came."""
     usage: Usage
 
     def cpu_us(self, *numbers: int) -> float:
-        """CPU microseconds of these replicas for each message; of all, if none is named."""
+        """CPU microseconds of these processes for each message; of all, if none is named."""
         return sum(self.cpu_s[number] for number in numbers or range(len(self.cpu_s))) / self.messages * 1e6
 
     @property
     def rate(self) -> float:
         """Messages a second."""
         return self.messages / self.seconds
+
+
+def drain_beside(
+    stage: Stage,
+    statistics: str,
+    subscription: str,
+    messages: int,
+    processes: Sequence[psutil.Process],
+    start: Callable[[], list[OwnedProcess]],
+) -> OwnersDrain:
+    """Let workers that `start` starts drain a subscription, which is gone then; `processes` are the gateways'.
+
+    `statistics` is the path of the topic's at the broker.
+
+    Raises:
+        IntegrationError: workers ended, or nothing was acknowledged for a minute.
+    """
+    stage.wait_until_quiet()
+    before = [cpu_s(process) for process in processes]
+    workers = start()
+    try:
+        pids = {f"workers-{number}": process.pid for number, process in enumerate(workers)}
+        pids |= {f"gateway-{number}": process.pid for number, process in enumerate(processes)}
+        seconds, usage = watch(stage, statistics, subscription, workers, lambda: stage.meter(**pids))
+        used = tuple(cpu_s(process) - then for process, then in zip(processes, before, strict=True))
+        return OwnersDrain(messages, seconds, used, usage)
+    finally:
+        for process in workers:
+            process.kill()
+        stage.admin("DELETE", f"{statistics.rpartition('/')[0]}/subscription/{subscription}?force=true")
 
 
 class Replicas:
@@ -109,22 +139,8 @@ class Replicas:
         Raises:
             IntegrationError: workers ended, or nothing was acknowledged for a minute.
         """
-        path = admin_path(topic)
-        self.stage.wait_until_quiet()
-        before = self.cpu()
-        workers = start()
-        try:
-            pids = {f"workers-{number}": process.pid for number, process in enumerate(workers)}
-            pids |= {f"replica-{number}": gateway.pid for number, gateway in enumerate(self.gateways)}
-            seconds, usage = watch(
-                self.stage, f"{path}/{statistics}", subscription, workers, lambda: self.stage.meter(**pids)
-            )
-            used = tuple(now - then for now, then in zip(self.cpu(), before, strict=True))
-            return OwnersDrain(messages, seconds, used, usage)
-        finally:
-            for process in workers:
-                process.kill()
-            self.stage.admin("DELETE", f"{path}/subscription/{subscription}?force=true")
+        path = f"{admin_path(topic)}/{statistics}"
+        return drain_beside(self.stage, path, subscription, messages, self._processes, start)
 
     def _settled(self, count: int) -> bool:
         told: Any = self._asked.ask("GET", "/deployment")

@@ -9,18 +9,20 @@ from __future__ import annotations
 
 import time
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from typing import Final
 
 import psutil
 
 from integration.bench.backlog import fill, subscribe_all
-from integration.bench.drain import perf_workers, watch
-from integration.bench.machine import Usage, cpu_s, note
+from integration.bench.drain import perf_workers
+from integration.bench.machine import note
+from integration.bench.owners_stage import OwnersDrain, drain_beside
 from integration.bench.report import Row, Spread
 from integration.bench.stage import Stage, admin_path
 from integration.errors import IntegrationError
 from integration.gateway import KeylineGateway
+from integration.processes import OwnedProcess
 from proxy.cli.admin_client import AdminClient
 
 SECTION: Final = "processes"
@@ -34,34 +36,12 @@ SETTLE_S_MAX: Final = 60.0
 PROBE_S: Final = 0.1
 
 
-@dataclass(frozen=True, slots=True)
-class HostDrain:
-    """One drained backlog."""
-
-    messages: int
-    seconds: float
-    """From the first delivery to a backlog of zero."""
-    cpu_s: tuple[float, ...]
-    """Of the gateway's processes, the supervisor's first, from before the workers came."""
-    usage: Usage
-
-    @property
-    def cpu_us(self) -> float:
-        """CPU microseconds of all processes of the gateway for each message."""
-        return sum(self.cpu_s) / self.messages * 1e6
-
-    @property
-    def rate(self) -> float:
-        """Messages a second."""
-        return self.messages / self.seconds
-
-
 def measure(stage: Stage) -> list[Row]:
     """With one process and two by turns, so often."""
     sizes = stage.sizes
     stage.admin("PUT", f"{admin_path(TOPIC)}/partitions", str(PARTITIONS))
     fill(stage, TOPIC, sizes.owner_messages, key_batched=False)
-    drains: dict[int, list[HostDrain]] = {count: [] for count in COUNTS}
+    drains: dict[int, list[OwnersDrain]] = {count: [] for count in COUNTS}
     with ExitStack() as ends:
         hosts = {count: ends.enter_context(_host(stage, count)) for count in COUNTS}
         _wait_settled(hosts[COUNTS[-1]])
@@ -69,7 +49,9 @@ def measure(stage: Stage) -> list[Row]:
             for count, gateway in hosts.items():
                 done = _drained(stage, gateway, f"processes-{count}-{number}")
                 each = ", ".join(f"{seconds:.2f}" for seconds in done.cpu_s)
-                note(f"  {count} of host {number}: {done.rate:,.0f}/s, {done.cpu_us:.1f} us of all ({each} s of each)")
+                note(
+                    f"  {count} of host {number}: {done.rate:,.0f}/s, {done.cpu_us():.1f} us of all ({each} s of each)"
+                )
                 if number >= sizes.warm_ups:
                     drains[count].append(done)
     return [row for count in COUNTS for row in _rows(count, drains[count], drains[1])]
@@ -95,34 +77,27 @@ def _wait_settled(gateway: KeylineGateway) -> None:
         time.sleep(PROBE_S)
 
 
-def _drained(stage: Stage, gateway: KeylineGateway, subscription: str) -> HostDrain:
-    path = admin_path(TOPIC)
+def _drained(stage: Stage, gateway: KeylineGateway, subscription: str) -> OwnersDrain:
+    """The supervisor's process is the first."""
     subscribe_all(stage, TOPIC, [subscription])
-    stage.wait_until_quiet()
     supervisor = psutil.Process(gateway.pid)
-    processes = [supervisor, *supervisor.children()]
-    before = [cpu_s(process) for process in processes]
     start = perf_workers(TOPIC, 1)
-    workers = [
-        start(gateway.service_url, subscription, stage.directory / f"{subscription}-{number}.log")
-        for number in range(CLIENTS)
-    ]
-    try:
-        pids = {f"workers-{number}": process.pid for number, process in enumerate(workers)}
-        pids |= {f"process-{number}": process.pid for number, process in enumerate(processes)}
-        seconds, usage = watch(stage, f"{path}/partitioned-stats", subscription, workers, lambda: stage.meter(**pids))
-        used = tuple(cpu_s(process) - then for process, then in zip(processes, before, strict=True))
-        return HostDrain(stage.sizes.owner_messages, seconds, used, usage)
-    finally:
-        for process in workers:
-            process.kill()
-        stage.admin("DELETE", f"{path}/subscription/{subscription}?force=true")
+
+    def start_all() -> list[OwnedProcess]:
+        return [
+            start(gateway.service_url, subscription, stage.directory / f"{subscription}-{number}.log")
+            for number in range(CLIENTS)
+        ]
+
+    statistics = f"{admin_path(TOPIC)}/partitioned-stats"
+    processes = [supervisor, *supervisor.children()]
+    return drain_beside(stage, statistics, subscription, stage.sizes.owner_messages, processes, start_all)
 
 
-def _rows(count: int, drains: list[HostDrain], alone: list[HostDrain]) -> list[Row]:
+def _rows(count: int, drains: list[OwnersDrain], alone: list[OwnersDrain]) -> list[Row]:
     name = f"{count} process{'es' if count > 1 else ''}, {PARTITIONS} partitions"
     rates = Spread.of(each.rate / base.rate for each, base in zip(drains, alone, strict=True))
-    costs = Spread.of(each.cpu_us / base.cpu_us for each, base in zip(drains, alone, strict=True))
+    costs = Spread.of(each.cpu_us() / base.cpu_us() for each, base in zip(drains, alone, strict=True))
     rate = Row(
         SECTION,
         f"{name}: rate, everything on {psutil.cpu_count()} cores",
@@ -132,7 +107,7 @@ def _rows(count: int, drains: list[HostDrain], alone: list[HostDrain]) -> list[R
         repetitions=[asdict(each) for each in drains],
     )
     cost = Row(
-        SECTION, f"{name}: CPU of all processes per message", "us", gateway=Spread.of(each.cpu_us for each in drains)
+        SECTION, f"{name}: CPU of all processes per message", "us", gateway=Spread.of(each.cpu_us() for each in drains)
     )
     if count == 1:
         return [rate, cost]

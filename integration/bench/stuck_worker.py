@@ -6,33 +6,19 @@ They run until they are killed.
 from __future__ import annotations
 
 import sys
-import time
 from typing import TYPE_CHECKING
 
 import pulsar
 
-from integration.bench.drain import WORKERS
-from integration.load.client import OPERATION_TIMEOUT_S
+from integration.bench.listening_workers import listen
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 
 def main(service_url: str, topic: str, subscription: str, stuck: str) -> None:
-    """Subscribe all and leave the rest to their listeners."""
-    clients = []
-    for _ in range(WORKERS):
-        logger = pulsar.ConsoleLogger(pulsar.LoggerLevel.Warn)
-        clients.append(pulsar.Client(service_url, operation_timeout_seconds=OPERATION_TIMEOUT_S, logger=logger))
-        clients[-1].subscribe(
-            topic,
-            subscription,
-            consumer_type=pulsar.ConsumerType.KeyShared,
-            initial_position=pulsar.InitialPosition.Earliest,
-            message_listener=listener(stuck),
-        )
-    while True:
-        time.sleep(1)
+    """Run them."""
+    listen(service_url, topic, subscription, lambda _: listener(stuck))
 
 
 def listener(stuck: str) -> Callable[[pulsar.Consumer, pulsar.Message], None]:
