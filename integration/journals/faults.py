@@ -2,30 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from integration.journals.plan import FAULTS, Known, Plan
-from integration.journals.rows import Deliveries, in_time
+from integration.journals.rows import in_time
+from integration.journals.stories import Step, count
 
 if TYPE_CHECKING:
     from integration.journals.rows import Rows
 
-MS: Final = 1_000_000
 LEDGER: Final = 1 << 40
 """Of planted messages: no others have it."""
-
-
-class Step(NamedTuple):
-    """A row: what happened, after so many ms, to the first or second message, at the first or second worker."""
-
-    event: str
-    at_ms: int
-    sent_ms: int
-    message: int = 0
-    worker: int = 0
-    attempt: int = 1
 
 
 STORIES: Final = {
@@ -57,20 +46,8 @@ def planted(plan: Plan, span_ns: int, known: Known) -> Rows:
         begin_ns = draw.integers(0, span_ns + 1, plan.faults)
         first_worker = draw.integers(0, plan.workers, plan.faults)
         for step in STORIES[kind]:
-            sent_ns = begin_ns + step.sent_ms * MS
             worker = (first_worker + step.worker) % plan.workers
-            messages = Deliveries(key, worker, np.full_like(key, LEDGER), 2 * key + step.message, sent_ns)
-            parts.append(messages.rows(step.event, begin_ns + step.at_ms * MS, sent_ns, step.attempt))
-        _count(plan, kind, known)
+            parts.append(step.rows(key, worker, 2 * key, LEDGER, begin_ns))
+        known.violations[kind] = plan.faults
+        count(STORIES[kind], plan.faults, known)
     return in_time(parts)
-
-
-def _count(plan: Plan, kind: str, known: Known) -> None:
-    steps, faults = STORIES[kind], plan.faults
-    known.violations[kind] = faults
-    known.keys += faults
-    known.rows += len(steps) * faults
-    known.messages += len({step.message for step in steps if step.event == "sent"}) * faults
-    known.deliveries += sum(step.event == "sent" for step in steps) * faults
-    known.acked += len({step.message for step in steps if step.event == "acked"}) * faults
-    known.returned += sum(step.event == "returned" for step in steps) * faults

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 
 from integration.journals.rows import Deliveries, in_time
+from integration.journals.stories import MS, Step, count
 
 if TYPE_CHECKING:
     from integration.journals.plan import Known, Plan
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
 
     Told = tuple[int, str, str | None, dict[str, Any]]
 
-MS: Final = 1_000_000
 SUBSCRIPTION: Final = "settled"
 LEDGER: Final = 1 << 41
 POLICY: Final = {
@@ -32,18 +32,6 @@ POLICY: Final = {
 APART_NS: Final = 10_000 * MS
 """From one story to the next."""
 EXTENSIONS: Final = "keyline_subscription_ack_lease_extensions_total"
-
-
-class Step(NamedTuple):
-    """A row: what happened, after so many ms, to one of the key's messages at one of two workers."""
-
-    event: str
-    at_ms: int
-    sent_ms: int
-    message: int = 0
-    worker: int = 0
-    attempt: int = 1
-    why: str | None = None
 
 
 class Event(NamedTuple):
@@ -111,12 +99,10 @@ def policy_rows(plan: Plan, known: Known) -> Rows:
         story = np.arange(plan.policy_faults, dtype=np.int64)
         key, begin_ns = _key(plan, number, story), _begin_ns(plan, number, story)
         steps = [step for step in STORIES[kind] if isinstance(step, Step)]
-        for step in steps:
-            sent_ns = begin_ns + step.sent_ms * MS
-            worker = np.full_like(key, step.worker)
-            messages = Deliveries(key, worker, np.full_like(key, LEDGER), 3 * key + step.message, sent_ns)
-            parts.append(messages.rows(step.event, begin_ns + step.at_ms * MS, sent_ns, step.attempt, step.why))
-        _count(plan, kind, steps, known)
+        parts += [step.rows(key, np.full_like(key, step.worker), 3 * key, LEDGER, begin_ns) for step in steps]
+        if kind in KINDS:
+            known.violations[kind] = plan.policy_faults
+        count(steps, plan.policy_faults, known)
     return in_time(parts)
 
 
@@ -133,7 +119,7 @@ def policy_events(plan: Plan) -> list[Told]:
 
 
 def looks_ns(plan: Plan) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """When the gateway counted, each second: nobody asked for more time."""
+    """When the gateway counted, each second: no worker asked for more time."""
     end = _begin_ns(plan, len(STORIES), np.array([0]))[0]
     return np.arange(0, end, 1_000 * MS, dtype=np.int64)
 
@@ -153,15 +139,3 @@ def _begin_ns(
     plan: Plan, number: int, story: np.ndarray[Any, np.dtype[np.int64]]
 ) -> np.ndarray[Any, np.dtype[np.int64]]:
     return APART_NS * (1 + number * plan.policy_faults + story)
-
-
-def _count(plan: Plan, kind: str, steps: list[Step], known: Known) -> None:
-    stories = plan.policy_faults
-    if kind in KINDS:
-        known.violations[kind] = stories
-    known.keys += stories
-    known.rows += len(steps) * stories
-    known.messages += len({step.message for step in steps if step.event == "sent"}) * stories
-    known.deliveries += sum(step.event == "sent" for step in steps) * stories
-    known.acked += len({step.message for step in steps if step.event == "acked"}) * stories
-    known.returned += sum(step.event == "returned" for step in steps) * stories
