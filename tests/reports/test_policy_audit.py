@@ -158,7 +158,7 @@ def test_what_is_sent_of_a_parked_key_is_found(judged: PolicyCases) -> None:
 
 
 def test_a_worker_that_keeps_what_its_lease_took_is_found(judged: PolicyCases) -> None:
-    """Beyond a lease, while no worker asked for more time, and the gateway was awake; a chunk has no lease of its own."""
+    """Beyond a lease, while no worker asked for more time, by an awake gateway; a chunk has no lease of its own."""
     life = (
         asking(ack_lease_ms=10_000)
         .sent(
