@@ -11,7 +11,7 @@ import json
 import sys
 import threading
 import time
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
@@ -32,6 +32,7 @@ from integration.bench.machine import note
 from integration.bench.report import Row, Spread, differences, quantile
 from integration.errors import IntegrationError
 from integration.processes import OwnedProcess
+from integration.threads import beside
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -76,22 +77,14 @@ class Livez:
         """For the gateway of this stage."""
         self.phase: Phase | None = None
         self._url = f"{stage.gateway.admin_url}/livez"
-        self._over = threading.Event()
 
-    @contextmanager
-    def asked(self) -> Iterator[None]:
+    def asked(self) -> AbstractContextManager[None]:
         """Ask as long as the block runs."""
-        thread = threading.Thread(target=self._ask)
-        thread.start()
-        try:
-            yield
-        finally:
-            self._over.set()
-            thread.join()
+        return beside(self._ask)
 
-    def _ask(self) -> None:
+    def _ask(self, over: threading.Event) -> None:
         with httpx.Client(trust_env=False, timeout=ASK_S_MAX) as http:
-            while not self._over.wait(ASK_EVERY_S):
+            while not over.wait(ASK_EVERY_S):
                 phase, began = self.phase, time.monotonic()
                 try:
                     http.get(self._url).raise_for_status()

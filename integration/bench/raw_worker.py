@@ -9,19 +9,20 @@ from __future__ import annotations
 import socket
 import threading
 import time
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, NamedTuple, Self
 from urllib.parse import urlsplit
 
 from integration.bench import frames_made
 from integration.errors import IntegrationError
+from integration.threads import beside
 from proxy.wire import commands
 from proxy.wire import pulsar_pb2 as pb
 from proxy.wire.frames import FrameSplitter, frame_type, parse_command, payload_start
 from proxy.wire.metadata import peek
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
+    from contextlib import AbstractContextManager
     from types import TracebackType
 
 FRAME_BYTES_MAX: Final = 8 << 20
@@ -173,19 +174,11 @@ class RawWorker(RawConnection):
             super()._take(kind, frame, at)
 
 
-@contextmanager
-def kept_alive(worker: RawWorker) -> Iterator[None]:
+def kept_alive(worker: RawWorker) -> AbstractContextManager[None]:
     """Answer the broker's pings in a thread while no message is taken."""
-    over = threading.Event()
 
-    def listen() -> None:
+    def listen(over: threading.Event) -> None:
         while not over.is_set():
             worker.take(LISTEN_S)
 
-    listener = threading.Thread(target=listen)
-    listener.start()
-    try:
-        yield
-    finally:
-        over.set()
-        listener.join()
+    return beside(listen)

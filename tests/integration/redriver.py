@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, suppress
 
 from integration.gateway import KeylineGateway
+from integration.threads import beside
 from proxy.cli.admin_client import AdminClient, Unanswered, subscription_path
 
 EVERY_S = 0.2
@@ -23,21 +23,13 @@ class Redriver:
         self._fetched_here = 0
         self._client = AdminClient(gateway.admin_url)
         self._path = subscription_path(topic, subscription)
-        self._over = threading.Event()
 
-    @contextmanager
-    def at_work(self) -> Iterator[None]:
+    def at_work(self) -> AbstractContextManager[None]:
         """Redrive as long as the block runs."""
-        thread = threading.Thread(target=self._work)
-        thread.start()
-        try:
-            yield
-        finally:
-            self._over.set()
-            thread.join()
+        return beside(self._work)
 
-    def _work(self) -> None:
-        while not self._over.wait(EVERY_S):
+    def _work(self, over: threading.Event) -> None:
+        while not over.wait(EVERY_S):
             with suppress(Unanswered):  # the gateway is away, or has no worker yet
                 for slot in self._parked():
                     with suppress(Unanswered):  # the key has gone on meanwhile

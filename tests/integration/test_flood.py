@@ -10,14 +10,15 @@ import itertools
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 
 import httpx
 import pytest
 
 from integration.gateway import KeylineGateway
 from integration.standalone import PulsarStandalone
+from integration.threads import beside
 from proxy.wire import pulsar_pb2 as pb
 from tests.integration.bystander import Bystander
 from tests.integration.conditions import eventually
@@ -45,22 +46,14 @@ class Asking:
     def __init__(self, gateway: KeylineGateway) -> None:
         self.at_s: list[float] = []
         self._url = f"{gateway.admin_url}/livez"
-        self._over = threading.Event()
 
-    @contextmanager
-    def going_on(self) -> Iterator[None]:
+    def going_on(self) -> AbstractContextManager[None]:
         """As long as the block runs."""
-        thread = threading.Thread(target=self._ask)
-        thread.start()
-        try:
-            yield
-        finally:
-            self._over.set()
-            thread.join()
+        return beside(self._ask)
 
-    def _ask(self) -> None:
+    def _ask(self, over: threading.Event) -> None:
         with httpx.Client(trust_env=False, timeout=PATIENCE_S) as http:
-            while not self._over.wait(0.01):
+            while not over.wait(0.01):
                 http.get(self._url).raise_for_status()
                 self.at_s.append(time.monotonic())
 

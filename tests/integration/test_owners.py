@@ -19,6 +19,7 @@ from integration.artifacts import PULSAR_VERSIONS
 from integration.load.lives import Cause
 from integration.load.options import SUBSCRIPTION
 from integration.standalone import PulsarStandalone
+from integration.threads import beside
 from proxy.cli.admin_client import AdminClient
 from tests.integration.conditions import eventually
 from tests.integration.conftest import explain
@@ -176,10 +177,9 @@ def bundles_moving(owned: Owned) -> Iterator[Callable[[], bool]]:
     """
     asked = AdminClient(owned.gateways[0].admin_url)
     names = [row["replica"] for row in asked.ask("GET", "/deployment")["replicas"]]
-    over = threading.Event()
     moves = 0
 
-    def move() -> None:
+    def move(over: threading.Event) -> None:
         nonlocal moves
         for name in itertools.cycle(names):
             for method in ("POST", "DELETE"):
@@ -189,13 +189,8 @@ def bundles_moving(owned: Owned) -> Iterator[Callable[[], bool]]:
                 asked.ask(method, f"/deployment/replicas/{name}/drain")
                 moves += 1
 
-    with ThreadPoolExecutor(1) as pool:
-        moving = pool.submit(move)
-        try:
-            yield lambda: moves >= 2 * len(names)
-        finally:
-            over.set()
-        moving.result()
+    with beside(move):
+        yield lambda: moves >= 2 * len(names)
     assert moves >= 2 * len(names), "replicas gave too little away: this proves nothing"
 
 

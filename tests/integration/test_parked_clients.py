@@ -13,6 +13,7 @@ import pytest
 
 from integration.artifacts import PULSAR_VERSIONS
 from integration.compatibility.place import Place
+from integration.threads import beside
 from proxy.cli.admin_client import AdminClient, Unanswered, subscription_path
 from tests.integration.conditions import DEADLINE_S, INTERVAL_S
 from tests.integration.parked_rig import PARKS
@@ -36,7 +37,6 @@ def place(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 def redriving(place: Place) -> Iterator[list[int]]:
     """Order a redrive of each slot of which all messages are parked; the numbers of those that were redriven."""
     redriven: list[int] = []
-    over = threading.Event()
 
     def parked_slots(asked: AdminClient) -> Iterator[tuple[str, dict[str, Any]]]:
         for found in asked.pages("/subscriptions", "subscriptions")["subscriptions"]:
@@ -44,7 +44,7 @@ def redriving(place: Place) -> Iterator[list[int]]:
             if found["dispatcher"]["parked_slots"]:
                 yield from ((path, slot) for slot in asked.ask("GET", f"{path}/parked")["slots"])
 
-    def look() -> None:
+    def look(over: threading.Event) -> None:
         asked = AdminClient(place.admin_url)
         while not over.wait(INTERVAL_S):
             try:
@@ -55,13 +55,8 @@ def redriving(place: Place) -> Iterator[list[int]]:
             except Unanswered:  # the subscription has ended meanwhile
                 continue
 
-    operator = threading.Thread(target=look)
-    operator.start()
-    try:
+    with beside(look):
         yield redriven
-    finally:
-        over.set()
-        operator.join(DEADLINE_S)
 
 
 @pytest.mark.slow
