@@ -181,6 +181,39 @@ def test_both_ends_pass_on_water_marks_and_the_end() -> None:
     assert dialled.rig.door.statistics().refused_total == 0
 
 
+@pytest.mark.parametrize(
+    ("teller", "number", "superseded"),
+    [
+        pytest.param("a-1", 7, True, id="the same client"),
+        pytest.param("a-1", 8, False, id="another client there"),
+        pytest.param("c-1", 7, False, id="a client of another replica"),
+        pytest.param("a-1", 0, False, id="a client without a number"),
+    ],
+)
+def test_another_leg_of_a_client_ends_the_one_before(teller: str, number: int, superseded: bool) -> None:  # noqa: FBT001
+    """Whatever became of what told of its end; its later end changes nothing for the one that took its place."""
+    rig = Rig()
+    first = rig.dial(told=replace(TOLD, client=7))
+    first.carry()
+    second = rig.dial(told=replace(TOLD, teller=teller, client=number))
+    second.carry()
+    assert first.far.aborted is superseded
+    first.far.lose("it is gone")
+    third = rig.dial(told=replace(TOLD, teller=teller, client=number))
+    third.carry()
+    assert second.far.aborted is (number != 0)
+    assert not third.far.aborted
+
+
+def test_clients_without_a_number_have_as_many_legs_as_they_like() -> None:
+    """A replica of an older release gives none."""
+    rig = Rig()
+    legs = [rig.dial() for _ in range(3)]
+    for leg in legs:
+        leg.carry()
+    assert not any(leg.far.aborted for leg in legs)
+
+
 def test_bytes_that_come_with_the_proof_are_the_clients() -> None:
     """However the network cuts them."""
     dialled = Rig().dial()

@@ -17,7 +17,7 @@ from tests.thorough import THOROUGH
 SEEDS: Final = 600 if THOROUGH else 20
 JOBS: Final = 2
 HISTORY_SEEDS: Final = (0, 1, 15)
-BROKEN_SEEDS: Final = (42, 500, 615, 1_095, 1_270, 1_384)
+BROKEN_SEEDS: Final = (42, 342, 500, 615, 1_095, 1_270, 1_384)
 """Others that broke a promise once."""
 
 

@@ -6,6 +6,9 @@ address that the replica tells (`proof`), and gets a session; or it is for one q
 for signs of life (`pulses`).
 A connection without proof is closed without an answer, which would help to guess; the reason is counted and logged
 here.
+
+Another leg of the same client says that the teller has given up the one before. What told of its end may be lost, or
+late: the older leg is given up at once, else the owner would deliver into it until it is found out (`leg_looks`).
 """
 
 from __future__ import annotations
@@ -96,6 +99,8 @@ class ReplicaDoor:
         self._unproven: set[Knock] = set()
         self._legs: dict[str, set[Knock]] = {}
         """By the replica that opened them."""
+        self._latest: dict[tuple[str, int], Knock] = {}
+        """Of each client, by its replica and its number there."""
         self._standing_down: set[str] = set()
         """Replicas that stop; each name is of one process."""
         self._proven_total = 0
@@ -123,6 +128,7 @@ class ReplicaDoor:
         if told.purpose != "client":
             return False
         self._legs.setdefault(told.teller, set()).add(knock)
+        self._supersede(knock, told)
         self._pulses.watch(told.teller, knock)
         return told.teller in self._standing_down
 
@@ -141,6 +147,16 @@ class ReplicaDoor:
         legs.discard(knock)
         if not legs:
             self._legs.pop(teller, None)
+        if self._latest.get((teller, knock.client)) is knock:
+            del self._latest[teller, knock.client]
+
+    def _supersede(self, knock: Knock, told: Told) -> None:
+        """The client has no other leg any more."""
+        if told.client:
+            before = self._latest.get((told.teller, told.client))
+            self._latest[told.teller, told.client] = knock
+            if before is not None:
+                before.give_up("the client has another leg")
 
     def gone(self, knock: Knock, peer: str, reason: str) -> None:
         """It has not shown to be one; once more changes nothing."""
@@ -165,6 +181,8 @@ class Knock:
         self._session: Led | None = None
         self._told_transport: ToldTransport | None = None
         self._teller = ""
+        self.client = 0
+        """Its number at the replica that opened this."""
         self._heard = False
 
     # ---- ports.Receiver
@@ -303,7 +321,7 @@ class Knock:
             message = f"it means replica {told.target!r}, and this is {door.replica!r}"
             raise UnprovenError(message)
         self._stop_timer()
-        self._teller = told.teller
+        self._teller, self.client = told.teller, told.client
         standing_down = door.proven(self, told)
         rest, self._received = self._received[end:], b""
         self._session = session = door.admit(told)

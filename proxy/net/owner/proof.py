@@ -66,6 +66,8 @@ class Told:
     """What the client showed to a listener that verifies it, as DER."""
     purpose: Literal["client", "question", "pulse"] = "client"
     """Whether a client's bytes follow, one question of an operator (`questions`), or signs of life (`pulses`)."""
+    client: int = 0
+    """The client's number at the teller, which has one leg for it at a time; 0 from a release that gives none."""
 
 
 _TOLD: Final = TypeAdapter(Told)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import count
 from typing import TYPE_CHECKING
 
 from proxy.net.owner.legs import ClientLegs
@@ -43,12 +44,15 @@ class Ways:
         self._dialler = dialler
         self._clock = clock
         self._limits = limits
+        self._numbers = count(1)
 
     def onward(self, client: LegClient, connect: pb.CommandConnect, transport: Transport) -> ClientLegs:
         """For a client that came here by itself; owners are told its address and its certificate."""
+        number = next(self._numbers)
 
         def connector_to(owner: Owner) -> Connector:
-            told = Told(owner.replica, self._owners.replica, transport.peer, transport.peer_certificate)
+            teller, peer, certificate = self._owners.replica, transport.peer, transport.peer_certificate
+            told = Told(owner.replica, teller, peer, certificate, client=number)
             return self._dialler.on_behalf(told)
 
         return self._legs(client, connect, connector_to, transport.peer)
