@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 Steps: TypeAlias = Generator[None, None, Any]
 """A long answer: pauses for the gateway's messages, then the value."""
+Frame: TypeAlias = str | bytes
+"""A message over a WebSocket, text or binary."""
 Key = tuple[str, str]
 """Full topic name and subscription."""
 
@@ -186,7 +188,7 @@ class WorkerSocket(Protocol):
     def refuse(self, status: int, detail: str) -> None:
         """It cannot join."""
 
-    def send(self, frame: str | bytes) -> None:
+    def send(self, frame: Frame) -> None:
         """Queue a message."""
 
     def close(self, code: int, reason: str) -> None:
@@ -196,7 +198,7 @@ class WorkerSocket(Protocol):
 class SocketWorker(Protocol):
     """A worker in the gateway as its WebSocket sees it."""
 
-    def received(self, frame: str | bytes) -> None:
+    def received(self, frame: Frame) -> None:
         """A frame of the client arrived."""
 
     def writability_changed(self, writable: bool) -> None:  # noqa: FBT001 - one bit of news

@@ -17,13 +17,15 @@ from admin_api.names import encoded_path
 from admin_api.origins import check_socket_origin
 from admin_api.problems import problem
 from admin_api.socket_names import socket_request
+from admin_api.socket_protocol import EXTENSION, PROTOCOL
 from admin_api.socket_queue import SocketQueue
 from proxy.errors import ClientError, KeylineError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Callable, Collection
 
-    from admin_api.ports import SocketWorker, WorkerSockets
+    from admin_api.ports import Frame, SocketWorker, WorkerSockets
+    from admin_api.socket_protocol import SocketProtocol
 
 log = structlog.get_logger("keyline.admin")
 
@@ -51,8 +53,11 @@ def socket_routes(sockets: WorkerSockets, origins: Collection[str]) -> APIRouter
         except KeylineError as error:
             await websocket.send_denial_response(problem(error.http_status, str(error), websocket))
             return
-        socket = SocketQueue(asyncio.get_running_loop())
-        await _serve(websocket, socket, sockets.open(request, socket))
+        protocol: SocketProtocol = websocket.scope["extensions"][EXTENSION][PROTOCOL]
+        socket = SocketQueue(asyncio.get_running_loop(), protocol)
+        worker = sockets.open(request, socket)
+        protocol.hear(_guarded(worker, socket))
+        await _serve(websocket, socket, worker)
 
     @router.get("/ws/{rest:path}", include_in_schema=False)  # noqa: FAST003 - the request has it
     @needs(None)
@@ -95,18 +100,30 @@ async def _write(websocket: WebSocket, socket: SocketQueue) -> None:
 
 
 async def _read(websocket: WebSocket, socket: SocketQueue, worker: SocketWorker) -> None:
-    """Receive the client's frames until it disconnects; no faster than it reads, including frames before the close."""
-    try:
-        while (event := await websocket.receive())["type"] == "websocket.receive":
-            text = event.get("text")
-            worker.received(text if text is not None else event["bytes"])
-            await socket.read_by_client()
-    except Exception:
-        log.exception("websocket failed")
-        socket.close(INTERNAL_ERROR, "a fault of the gateway; its log tells more")
-        return
+    """Wait until the client disconnects. What it says comes past this, or before there is any word to be heard."""
+    while (event := await websocket.receive())["type"] == "websocket.receive":
+        pass
     worker.closed(f"the client closed the WebSocket: {event.get('code')} {event.get('reason') or ''}".strip())
     socket.gone()
+
+
+def _guarded(worker: SocketWorker, socket: SocketQueue) -> Callable[[Frame], None]:
+    """Hand the client's frames to its worker, no faster than it reads, until that fails."""
+    failed = False
+
+    def heard(frame: Frame) -> None:
+        nonlocal failed
+        if failed:
+            return
+        try:
+            worker.received(frame)
+            socket.heed()
+        except Exception:
+            failed = True
+            log.exception("websocket failed")
+            socket.close(INTERNAL_ERROR, "a fault of the gateway; its log tells more")
+
+    return heard
 
 
 def _query(websocket: WebSocket) -> dict[str, str]:

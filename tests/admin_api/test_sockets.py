@@ -442,6 +442,28 @@ def test_commands_are_not_read_while_their_answers_are_not(monkeypatch: pytest.M
     play(scenario())
 
 
+@pytest.mark.parametrize("end", [b"\x88\x80\0\0\0\0", b"\x83\x80\0\0\0\0"], ids=["a close", "a wrong frame"])
+def test_what_was_said_before_the_end_is_heard_whatever_is_unread(end: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reading has stopped within what arrived at once: the rest of that may be acknowledgements."""
+    monkeypatch.setattr(socket_queue, "UNREAD_HIGH_BYTES", 100_000)
+    commands = [b"%02d" % number for number in range(50)]
+
+    async def scenario() -> None:
+        gateway = Gateway(accept)
+        async with serving(gateway) as address:
+            _, writer = await upgraded(address)
+            await until(lambda: gateway.requests)
+            while False not in gateway.writable:
+                gateway.socket.send("x" * 100_000)
+                await asyncio.sleep(0)
+            writer.write(b"".join(bytes((0x81, 0x82, 0, 0, 0, 0)) + command for command in commands) + end)
+            await until(lambda: gateway.ends)
+            assert gateway.said == [command.decode() for command in commands]
+            writer.transport.abort()
+
+    play(scenario())
+
+
 def test_a_command_that_is_too_large_is_no_fault(caplog: pytest.LogCaptureFixture) -> None:
     """1009, though messages are on their way."""
 
