@@ -86,6 +86,15 @@ def lookup_response(request_id: int, service_url: str) -> bytes:
     return encode_command(pb.BaseCommand(type=pb.BaseCommand.LOOKUP_RESPONSE, lookupTopicResponse=body))
 
 
+def no_partitions(request_id: int) -> bytes:
+    """The answer that a topic is not partitioned."""
+    body = pb.CommandPartitionedTopicMetadataResponse(
+        partitions=0, request_id=request_id, response=pb.CommandPartitionedTopicMetadataResponse.Success
+    )
+    kind = pb.BaseCommand.PARTITIONED_METADATA_RESPONSE
+    return encode_command(pb.BaseCommand(type=kind, partitionMetadataResponse=body))
+
+
 def messages(consumer_id: int, first_entry: int, tails: list[bytes]) -> bytes:
     """MESSAGE frames of one ledger with rising entry ids."""
     command = pb.BaseCommand(type=pb.BaseCommand.MESSAGE)

@@ -23,6 +23,7 @@ import structlog
 from integration.bench import frames_made
 from integration.bench.path import GatewayPath, StillClock
 from integration.bench.report import Row, Spread
+from integration.bench.socket_path import SocketPath
 from integration.errors import IntegrationError
 from proxy.app.compiled import PURE_PYTHON, running
 from proxy.net.subscription.settings import SubscriptionSettings
@@ -44,7 +45,9 @@ CASES: Final = {
 }
 WINDOWED: Final = {f"{case}, key_window 1": case for case in CASES}
 """The same messages under the narrowest key policy: what one costs that asks for it."""
-
+SOCKET: Final = "unbatched, to a WebSocket"
+"""The same, as JSON and acknowledged one by one."""
+COUNTED: Final = (*CASES, *WINDOWED, SOCKET)
 
 MONITORED: Final = SubscriptionSettings().contract_monitor_one_in
 """Of so many keys the contract's monitor watches one, by default."""
@@ -94,9 +97,10 @@ def per_message(case: str, monitor_one_in: int = MONITORED) -> float:
 
     `monitor_one_in` is `contract_monitor_one_in`.
     """
-    tails, at_a_time = CASES[WINDOWED.get(case, case)]
+    tails, at_a_time = CASES["unbatched" if case == SOCKET else WINDOWED.get(case, case)]
     settings = SubscriptionSettings(key_window=int(case in WINDOWED), contract_monitor_one_in=monitor_one_in)
-    path = GatewayPath(clock=SteppedClock(), subscriptions=settings)
+    make = SocketPath if case == SOCKET else GatewayPath
+    path = make(clock=SteppedClock(), subscriptions=settings)
     path.pump(tails, at_a_time)
     counter, before = Counter(), sys.gettrace()
     sys.settrace(counter.called)
@@ -117,7 +121,7 @@ def keep() -> dict[str, float]:
     """Count all cases and keep the counts, beside those of other versions."""
     if running() != PURE_PYTHON:
         raise IntegrationError("compiled modules carry out none of Python's instructions: `make compile-clean` first")
-    counts = {case: per_message(case) for case in (*CASES, *WINDOWED)}
+    counts = {case: per_message(case) for case in COUNTED}
     every = json.loads(KEPT.read_text()) if KEPT.exists() else {}
     KEPT.write_text(json.dumps({**every, VERSION: counts}, indent=1, sort_keys=True) + "\n")
     return counts
@@ -128,7 +132,7 @@ def measure() -> list[Row]:
     if running() != PURE_PYTHON:
         return []
     before, rows = kept(), []
-    for case in (*CASES, *WINDOWED):
+    for case in COUNTED:
         row = Row("inside", f"Python's instructions for a message, {case}", "1", gateway=Spread.of([per_message(case)]))
         rows.append(row.with_limit(round(before[case] * RISE_MAX, 1)) if case in before else row)
     return rows
@@ -137,7 +141,7 @@ def measure() -> list[Row]:
 def main() -> None:
     """Print what the contract's monitor adds to each case."""
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
-    for case in (*CASES, *WINDOWED):
+    for case in COUNTED:
         without, with_it = per_message(case, 0), per_message(case)
         print(f"{case}: {without} without the contract's monitor, {with_it} with it ({with_it / without - 1:.1%} more)")
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from integration.bench.instructions import CASES, HOW_TO_KEEP, RISE_MAX, VERSION, WINDOWED, kept, per_message
+from integration.bench.instructions import COUNTED, HOW_TO_KEEP, RISE_MAX, VERSION, kept, per_message
 
 
-@pytest.mark.parametrize("case", [*CASES, *WINDOWED])
+@pytest.mark.parametrize("case", COUNTED)
 def test_a_message_takes_no_more_instructions_than_are_kept(case: str) -> None:
     """A rise of three percent is a decision: it is kept anew, with its reason, or taken back."""
     before = kept()

@@ -201,6 +201,25 @@ def test_v1_tells_keys_that_are_no_text_in_base64() -> None:
     }
 
 
+@pytest.mark.parametrize("text", ["", "plain", 'a"b\\c/', "\0\n\r\t\x1f\x7f", "é€😀\u2028", "</script>"])
+def test_v2_writes_what_json_writes(text: str) -> None:
+    """Its messages are put together by hand: keys and properties hold whatever their producer likes."""
+    properties = {text: text, "two": "2"}
+    fields = {"key": text.encode(), "payload": b"\xff\xfe\xfd", "event_time_ms": 1_500, "redelivery_count": 3}
+    for has in ({}, properties):
+        expected = {
+            "messageId": ID,
+            "payload": "//79",
+            "properties": has,
+            "publishTime": "1970-01-01T00:00:00Z",
+            "redeliveryCount": 3,
+            "eventTime": "1970-01-01T00:00:01.5Z",
+            "key": text,
+        }
+        said = V2.message(message(properties=has, **fields))
+        assert said == json.dumps(expected, ensure_ascii=False, separators=(",", ":"))
+
+
 def test_v2_always_tells_a_key_as_text() -> None:
     """Its clients know nothing else."""
     assert json.loads(V2.message(message(key=b"a\xff")))["key"] == "a\ufffd"

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
+from proxy.net.websocket.message_position import WHOLE, MessagePosition
 from proxy.wire import commands
 from proxy.wire import pulsar_pb2 as pb
 from proxy.wire.messages import message_frame
@@ -317,3 +320,58 @@ def test_nothing_is_asked_for_after_the_end() -> None:
     rig.worker.closed("gone")
     rig.clock.settle()
     assert rig.clock.waiting == 0
+
+
+def test_acknowledgements_of_one_turn_are_one_command() -> None:
+    """Of each consumer: a client that acknowledges message by message costs no command for each."""
+    rig = WebsocketRig(dialect="v2").join(2)
+    for entry in (1, 2, 3):
+        rig.deliver(entry, single(), entry % 2)
+    for entry in (1, 2, 3):
+        rig.worker.received(json.dumps({"messageId": id_of(entry, partition=entry % 2)}))
+    rig.clock.settle()
+    acks = {ack.consumer_id: places(ack) for ack in rig.take_acks()}
+    assert acks == {1: [(7, 1, []), (7, 3, [])], 0: [(7, 2, [])]}
+    rig.say(messageId=id_of(2, partition=0))
+    assert [places(ack) for ack in rig.take_acks()] == [[(7, 2, [])]]
+
+
+def test_nothing_overtakes_an_acknowledgement() -> None:
+    """Said in the same turn: neither a receipt's, nor what is to be given again, nor the end of the subscription."""
+    rig = WebsocketRig(nack_delay_s=0.0).join()
+    for entry in (1, 2, 3, 4):
+        rig.deliver(entry, single())
+    words: list[dict[str, object]] = [
+        {"type": "ack", "messageIds": [id_of(1)]},
+        {"type": "ack", "messageIds": [id_of(2)], "requestId": 1},
+        {"type": "ack", "messageIds": [id_of(3)]},
+        {"type": "unsubscribe"},
+    ]
+    for word in words:
+        rig.worker.received(json.dumps(word))
+    rig.clock.settle()
+    commands_said = rig.take()
+    assert [command.type for command in commands_said] == [T.ACK, T.ACK, T.ACK, T.UNSUBSCRIBE]
+    assert [[place.entryId for place in command.ack.message_id] for command in commands_said[:3]] == [[1], [2], [3]]
+
+
+def test_what_is_given_again_is_asked_for_behind_the_acknowledgements() -> None:
+    """A timeout that ends in the turn of an acknowledgement takes back nothing that was acknowledged."""
+    rig = WebsocketRig(ack_timeout_s=20.0).join()
+    rig.deliver(1, single())
+    rig.deliver(2, single())
+    rig.worker.received(json.dumps({"type": "ack", "messageIds": [id_of(1)]}))
+    rig.worker._settling._take_back([MessagePosition(-1, LEDGER, 2, WHOLE, 0)])
+    rig.clock.settle()
+    assert [command.type for command in rig.take()] == [T.ACK, T.REDELIVER_UNACKNOWLEDGED_MESSAGES]
+
+
+def test_what_was_acknowledged_in_the_last_turn_is_passed_on() -> None:
+    """Before the session hears of the end."""
+    rig = WebsocketRig().join()
+    rig.deliver(1, single())
+    rig.worker.received(json.dumps({"type": "ack", "messageIds": [id_of(1)]}))
+    rig.worker.closed("gone")
+    rig.clock.settle()
+    assert [places(ack) for ack in rig.take_acks()] == [[(7, 1, [])]]
+    assert rig.session.ends

@@ -163,14 +163,15 @@ class Deliveries:
     def _work(self) -> None:
         steps, left_bytes = STEPS_PER_TURN, BYTES_PER_TURN
         while self._topics and steps and left_bytes > 0:
-            steps -= 1
             if self._current is None:
                 if not self._frames:
                     break
+                steps -= 1
                 left_bytes -= self._open(self._frames.popleft())
             elif not self._may_deliver:
                 break
             else:
+                steps -= 1
                 left_bytes -= self._next_of(self._current)
         if not self._topics:
             return

@@ -34,16 +34,22 @@ class InFlight:
         """Count messages."""
         return self._count
 
+    def __bool__(self) -> bool:
+        """Whether there are any."""
+        return self._count > 0
+
     def __contains__(self, position: MessagePosition) -> bool:
         """Whether the client holds it."""
         return position in self._entries.get(entry_key(position), ())
 
-    def sent(self, position: MessagePosition, chunks: Iterable[MessagePosition] = ()) -> None:
-        """The client holds it now; `chunks` are entries that are acknowledged with it."""
+    def sent(self, position: MessagePosition, chunks: Iterable[MessagePosition] = ()) -> bool:
+        """The client holds it now; returns whether it did already. `chunks` are entries acknowledged with it."""
         entry = self._entries.setdefault(entry_key(position), {})
-        if position not in entry:
+        again = position in entry
+        if not again:
             self._count += 1
         entry[position] = tuple(chunks)
+        return again
 
     def acknowledged(self, position: MessagePosition) -> tuple[MessagePosition, ...] | None:
         """Remove it; returns the chunks to acknowledge with it, None if the client does not hold it."""

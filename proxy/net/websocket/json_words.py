@@ -17,11 +17,17 @@ SHOWN_MAX = 100
 """Characters of a client's text that an error repeats."""
 
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+_quote = json.encoder.encode_basestring
 
 
 def to_json(values: dict[str, Any]) -> str:
     """One object, without white space."""
     return _encode(values)
+
+
+def quoted(text: str) -> str:
+    """A string, with quotation marks."""
+    return _quote(text)
 
 
 def base64(data: bytes) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from proxy.net.subscription.batch_slots import BATCH_MESSAGES_MAX
 from proxy.net.websocket.message import Encryption, SocketMessage
@@ -179,7 +179,7 @@ def _single(entry: Entry, index: int, own: SingleMessageMetadata, payload: bytes
     )
 
 
-def _encryption(metadata: MessageMetadata) -> Encryption:
+def _encryption(metadata: Any) -> Encryption:
     return Encryption(
         keys={_text(key.key): (key.value, _properties(key.metadata)) for key in metadata.encryption_keys},
         param=metadata.encryption_param,
@@ -190,9 +190,10 @@ def _encryption(metadata: MessageMetadata) -> Encryption:
     )
 
 
-def _properties(pairs: Iterable[pb.KeyValue]) -> dict[str, str]:
+def _properties(pairs: Iterable[Any]) -> dict[str, str]:
     return {_text(pair.key): _text(pair.value) for pair in pairs}
 
 
-def _text(data: bytes | str) -> str:
+def _text(data: Any) -> str:
+    """A field of type string: bytes, whatever its type says, if it is no UTF-8."""
     return data if isinstance(data, str) else data.decode(errors="replace")

@@ -59,6 +59,9 @@ class Settling:
         self._dead_letters = DeadLetterPublishing(request.redeliveries_max, letters, self._taken_away, self._give_back)
         self._consumers: dict[int, int] = {}
         """By partition."""
+        self._clock = clock
+        self._acknowledged: dict[int, list[MessagePosition]] = {}
+        """By consumer, what this turn of the loop has brought and wants no receipt: one ACK has all of it."""
 
     def open(self, partitions: Iterable[int]) -> None:
         """These are the consumers' partitions, in the order of their ids."""
@@ -66,6 +69,7 @@ class Settling:
 
     def stop(self) -> None:
         """Return nothing any more: the session does."""
+        self.flush()
         self._refused.stop()
         self._forgotten.stop()
         self._dead_letters.stop()
@@ -73,9 +77,9 @@ class Settling:
     def sent(self, message: SocketMessage, chunks: tuple[MessagePosition, ...]) -> None:
         """The client has it; an earlier unsettled delivery of it no longer counts."""
         position = message.position
-        if position in self._in_flight and not self._refused.discard(position) and position not in self._given_up:
+        again = self._in_flight.sent(position, chunks)
+        if again and not self._refused.discard(position) and position not in self._given_up:
             self._permits.settled()
-        self._in_flight.sent(position, chunks)
         self._forgotten.add(position)
         self._dead_letters.sent(message)
 
@@ -96,7 +100,7 @@ class Settling:
         A message that is not in flight may be from an earlier connection: the acknowledgement of a whole entry is
         passed on. For a batch only the registry knows the size, and a wrong size would acknowledge other messages.
         """
-        ids: dict[int, list[pb.MessageIdData]] = {}
+        done = self._acknowledged if told is None else {}
         not_held = []
         for position in positions:
             chunks = self._done(position)
@@ -104,14 +108,21 @@ class Settling:
                 not_held.append(position.message_id)
             consumer_id = self._consumers.get(position.partition)
             if consumer_id is not None and (chunks is not None or position.batch_index == WHOLE):
-                ids.setdefault(consumer_id, []).extend(each.to_acknowledge() for each in (position, *(chunks or ())))
-        acks = [ack_of(consumer_id, some) for consumer_id, named in ids.items() for some in pieces(named)]
-        receipt = Receipt(len(acks), partial(told, not_held)) if told is not None else None
-        for ack in acks:
-            if receipt is None:
-                self._pipe.send(ack_frame(ack))
-            else:
+                if told is None and not done:
+                    self._clock.call_soon(self.flush)
+                done.setdefault(consumer_id, []).extend((position, *(chunks or ())))
+        if told is not None:
+            self.flush()
+            acks = _acks_of(done)
+            receipt = Receipt(len(acks), partial(told, not_held))
+            for ack in acks:
                 self._requests.ask(partial(ack_frame, ack), receipt.answered)
+
+    def flush(self) -> None:
+        """Pass on what was acknowledged: at the end of the turn, or before what must not overtake it."""
+        done, self._acknowledged = self._acknowledged, {}
+        for ack in _acks_of(done):
+            self._pipe.send(ack_frame(ack))
 
     def _done(self, position: MessagePosition) -> tuple[MessagePosition, ...] | None:
         chunks = self._in_flight.acknowledged(position)
@@ -147,6 +158,7 @@ class Settling:
         And for all that the client has not seen: what is on its way here, from the replica that owns the subscription,
         would be delivered before those that were asked for again.
         """
+        self.flush()
         again: dict[int, set[EntryKey]] = {}
         for position in positions:
             again.setdefault(position.partition, set()).add(entry_key(position))
@@ -161,3 +173,12 @@ class Settling:
             kept = self._in_flight.entries(partition) | begun
             self._pipe.send(commands.redeliver_unseen(consumer_id, sorted(wanted), sorted(kept), epoch))
         self._deliveries.soon()
+
+
+def _acks_of(done: dict[int, list[MessagePosition]]) -> list[pb.CommandAck]:
+    """Acknowledge these, by consumer."""
+    return [
+        ack_of(consumer_id, some)
+        for consumer_id, positions in done.items()
+        for some in pieces(position.to_acknowledge() for position in positions)
+    ]

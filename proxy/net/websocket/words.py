@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
 if TYPE_CHECKING:
@@ -79,11 +80,17 @@ def moment(milliseconds: int) -> str:
     ISO 8601 with as many digits of a second as it takes.
     """
     try:
-        whole = datetime.fromtimestamp(milliseconds // 1000, UTC).isoformat()[: -len("+00:00")]
+        whole = _second(milliseconds // 1000)
     except (OverflowError, ValueError, OSError):
         return str(milliseconds)
-    rest = f".{milliseconds % 1000:03}".rstrip("0").rstrip(".")
-    return f"{whole}{rest}Z"
+    rest = milliseconds % 1000
+    return f"{whole}.{rest:03}".rstrip("0") + "Z" if rest else whole + "Z"
+
+
+@lru_cache(maxsize=1_024)
+def _second(seconds: int) -> str:
+    """Many messages were published in one."""
+    return datetime.fromtimestamp(seconds, UTC).isoformat()[: -len("+00:00")]
 
 
 def whole_number(value: object, name: str, *, least: int = 0, request_id: int | None = None) -> int:

@@ -232,6 +232,7 @@ class SocketWorker:
         if self._unsubscribing:
             return
         self._unsubscribing = True
+        self._settling.flush()
         left = len(self._topics)
 
         def answered(answer: pb.BaseCommand) -> None:
