@@ -131,7 +131,7 @@ PARTS: Final = (
     Part(
         "owners",
         "replicas in owner mode: restarts, freezes and cuts, orders, drains, partitions, replicas that come and go",
-        25,
+        27,
         (
             "tests/integration/test_owners.py",
             "tests/integration/test_owners_wide.py",
@@ -142,6 +142,7 @@ PARTS: Final = (
             "tests/integration/test_parked_takeover.py",
             "tests/integration/test_owners_clients.py",
             "tests/integration/faults/test_owners_frozen.py",
+            "tests/integration/faults/test_owners_migrating.py",
             "tests/integration/faults/test_owners_cut.py",
             "tests/integration/faults/test_owners_parted.py",
             "tests/integration/faults/test_owners_clock.py",

@@ -64,7 +64,10 @@ class OwnerMode(OwnerParts):
             else AioConnector(loop, limits, tls.connects.context, tls_only=True)
         )
         settings = picked(GroupSettings, config)
-        super().__init__(new_name(config), address, connector, secret, _number, brokers, clock, limits, settings)
+        migrating = replicas.migrating_subscriptions
+        super().__init__(
+            new_name(config), address, connector, secret, _number, brokers, clock, limits, settings, migrating
+        )
         self._server: asyncio.Server | TlsDoor | None = None
         if process is not None:
             process.takes_part(self.deployment.replica, address, self.dialler)

@@ -20,7 +20,7 @@ from proxy.views.deployment import DeploymentView
 from proxy.views.other_replicas import OtherReplicas
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
     from proxy.limits import Limits
     from proxy.net.group.settings import GroupSettings
@@ -46,8 +46,12 @@ class OwnerParts:
         clock: Clock,
         limits: Limits,
         settings: GroupSettings,
+        migrating: Collection[str],
     ) -> None:
-        """`replica` names this process, `address` is its port for others, `connector` opens connections to theirs."""
+        """`replica` names this process, `address` is its port for others, `connector` opens connections to theirs.
+
+        `migrating` as `migrating_subscriptions` is configured.
+        """
         self._clock = clock
         self._secret = secret
         self._number = number
@@ -58,7 +62,7 @@ class OwnerParts:
         standstill = Standstill(clock, GAP_OF_PULSE * pulse_s)
         dialler = self.dialler = ReplicaDialler(connector, secret, clock, number, standstill)
         self.others = OtherReplicas(self.view, dialler)
-        probes = HolderProbes(replica, brokers, clock)
+        probes = HolderProbes(replica, brokers, clock, migrating)
 
         def suspected(other: str) -> None:
             probes.suspect(other)

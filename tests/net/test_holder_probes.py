@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+
 from proxy.net.owner.holder_probes import AGAIN_S, PROBES_MAX, HolderProbes
+from proxy.net.subscription.sentinel import SUFFIX
 from proxy.wire import pulsar_pb2 as pb
 from tests.net.broker_fakes import T, error, success
 from tests.net.gateway_rig import PlayedBroker
@@ -14,9 +17,9 @@ KEY = ("persistent://public/default/orders", "billing")
 class Rig:
     """A replica that suspects an owner."""
 
-    def __init__(self) -> None:
+    def __init__(self, *migrating: str) -> None:
         self.broker = PlayedBroker()
-        self.probes = HolderProbes("a-1", self.broker, self.broker.clock)
+        self.probes = HolderProbes("a-1", self.broker, self.broker.clock, migrating)
 
     def suspect(self, *keys: Key) -> None:
         """Its clients consume these there, and nothing is heard of it."""
@@ -52,6 +55,18 @@ def test_one_that_is_let_in_leaves_at_once() -> None:
     rig.broker.say(success(asked.request_id))
     (closed,) = rig.broker.sent()
     assert (closed.type, closed.close_consumer.consumer_id) == (T.CLOSE_CONSUMER, asked.consumer_id)
+
+
+@pytest.mark.parametrize("pattern", ["orders billing", "* billing-keyline-owner"])
+def test_of_a_subscription_that_direct_workers_share_the_sentinels_place_is_asked_for(pattern: str) -> None:
+    """Beside its owner's own consumer any other has a place, so that the broker would not look."""
+    rig = Rig(pattern)
+    rig.suspect(KEY)
+    asked = rig.asked()
+    shared = pattern == "orders billing"
+    assert (asked.topic, asked.subscription) == (KEY[0], KEY[1] + SUFFIX if shared else KEY[1])
+    assert asked.subType == (pb.CommandSubscribe.Exclusive if shared else pb.CommandSubscribe.Key_Shared)
+    assert asked.durable == (not shared)
 
 
 def test_a_subscription_is_not_asked_for_again_and_again() -> None:

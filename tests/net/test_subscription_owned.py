@@ -6,10 +6,11 @@ import pytest
 
 from proxy.errors import OwnedElsewhere
 from proxy.net.subscription.owned import OwnedSubscription
+from proxy.net.subscription.sentinel import AGAIN_S, FOLLOW_S, LATEST, SUFFIX
 from proxy.net.subscription.upstream import BESIDE_S
 from proxy.wire import pulsar_pb2 as pb
 from tests.net.subscription_rig import SubscriptionRig
-from tests.net.subscription_rig_broker import T, single
+from tests.net.subscription_rig_broker import TOPIC, T, single
 
 LEASE_S = 5.0
 SEND_S = 0.25
@@ -81,11 +82,80 @@ def test_what_direct_workers_share_is_consumed_beside_them(pattern: str) -> None
     """Everything else lets nobody in."""
     rig = Rig(pattern)
     rig.worker()
-    (subscribe,) = rig.link.sent(T.SUBSCRIBE)
+    subscribe, *others = rig.link.sent(T.SUBSCRIBE)
     meta = subscribe.subscribe.keySharedMeta
     migrates = pattern == "* s"
     assert meta.keySharedMode == (pb.AUTO_SPLIT if migrates else pb.STICKY)
     assert len(meta.hashRanges) == (0 if migrates else 1)
+    assert len(others) == (1 if migrates else 0), "one sentinel beside it"
+
+
+class Watched(Rig):
+    """The owner of a subscription that direct workers share."""
+
+    def __init__(self) -> None:
+        super().__init__("* s")
+        self.first = self.worker(permits=10)
+
+    def sentinel(self) -> pb.CommandSubscribe:
+        """The one that came with the consumer, or for it, since the last look."""
+        sent = [command.subscribe for command in self.link.taken(T.SUBSCRIBE)]
+        (found,) = (each for each in sent if each.subscription == "s" + SUFFIX)
+        return found
+
+
+def test_an_owner_beside_direct_workers_has_a_sentinel_on_its_connection() -> None:
+    """Exclusive, so that others can ask for its place; not durable, so that it holds nothing back; without messages."""
+    rig = Watched()
+    sentinel = rig.sentinel()
+    assert sentinel.topic == TOPIC
+    assert (sentinel.subType, sentinel.durable) == (pb.CommandSubscribe.Exclusive, False)
+    assert (sentinel.start_message_id.ledgerId, sentinel.start_message_id.entryId) == (LATEST, LATEST)
+    assert not sentinel.force_topic_creation
+    assert sentinel.consumer_id not in [command.flow.consumer_id for command in rig.link.sent(T.FLOW)]
+
+
+def test_a_sentinel_leaves_with_the_owner_and_comes_back_with_its_connection() -> None:
+    """Where the owner's consumer is, it is, and nowhere else."""
+    rig = Watched()
+    rig.sentinel()
+    before = rig.link
+    rig.brokers.new_link()
+    before.lose()
+    rig.clock.advance(AGAIN_S)
+    sentinel = rig.sentinel()
+    rig.first.close()
+    assert sentinel.consumer_id in [command.close_consumer.consumer_id for command in rig.link.taken(T.CLOSE_CONSUMER)]
+    rig.clock.advance(2 * FOLLOW_S)
+    assert rig.link.consumers == {}
+    assert rig.link.taken(T.SUBSCRIBE) == []
+
+
+def test_a_sentinel_whose_place_is_taken_asks_again() -> None:
+    """By a former owner, about which the broker finds out meanwhile, or by a client; workers notice nothing of it."""
+    rig = Watched()
+    sentinel = rig.sentinel()
+    rig.link.refusals[T.SUBSCRIBE] = (pb.ConsumerBusy, "Exclusive consumer is already connected")
+    rig.link.close_consumer(sentinel.consumer_id)
+    rig.clock.advance(3 * AGAIN_S)
+    assert len(rig.link.taken(T.SUBSCRIBE)) == 3
+    rig.link.refusals.clear()
+    rig.clock.advance(2 * AGAIN_S)
+    assert rig.sentinel().subscription == "s" + SUFFIX
+    assert rig.first.answers() == []
+
+
+def test_a_sentinels_cursor_follows_what_came() -> None:
+    """Else its subscription would show a backlog that grows for as long as the migration lasts."""
+    rig = Watched()
+    sentinel = rig.sentinel()
+    rig.lease()
+    rig.link.deliver((0, single("k", b"0")), (1, single("k", b"1")), to=min(rig.link.consumers))
+    rig.clock.advance(FOLLOW_S)
+    followed = [command.ack for command in rig.link.taken(T.ACK) if command.ack.consumer_id == sentinel.consumer_id]
+    assert [(ack.ack_type, ack.message_id[0].entryId) for ack in followed] == [(pb.CommandAck.Cumulative, 1)]
+    rig.clock.advance(FOLLOW_S)
+    assert rig.link.taken(T.ACK) == []
 
 
 def test_workers_wait_while_a_former_owner_is_at_the_broker() -> None:

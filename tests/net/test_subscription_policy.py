@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from proxy.net.subscription.policy import is_migrating
-from proxy.net.subscription.settings import SubscriptionSettings
 from proxy.wire import pulsar_pb2 as pb
 from tests.net.subscription_rig import SubscriptionRig, schema, sticky
 from tests.net.subscription_rig_broker import T
@@ -206,5 +205,5 @@ def test_a_worker_that_leaves_while_its_schema_is_probed_does_not_keep_the_subsc
 )
 def test_a_migrating_subscription_is_named_with_its_topic(pattern: str, topic: str, *, migrates: bool) -> None:
     """All partitions of it are meant; a pattern fits whole names."""
-    settings = SubscriptionSettings(migrating_subscriptions=("private/default/x y", pattern))
-    assert is_migrating((f"persistent://public/default/{topic}", "s"), settings) == migrates
+    patterns = ("private/default/x y", pattern)
+    assert is_migrating((f"persistent://public/default/{topic}", "s"), patterns) == migrates

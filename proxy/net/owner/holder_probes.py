@@ -6,6 +6,7 @@ which would begin only when the next owner asks. Rule: a replica whose clients c
 connection to that is silent, or the leader says that it hears nothing of it, with a consumer of the same slots that
 grants no permits. If the owner is well the broker refuses that within milliseconds, and nothing has happened. If its
 connection is dead the broker lets the probe in 5 s later, and the probe leaves: the place is free for the next owner.
+Of a subscription that direct workers share for now, the owner's `sentinel` is asked for instead.
 
 Nothing is delivered to such a consumer, and only a lease lets the next owner deliver: so G1 to G4 do not depend on it.
 
@@ -21,9 +22,13 @@ import structlog
 
 from proxy.core.sticky_key import RANGE_SLOT_COUNT
 from proxy.net.broker.consumer import GatewayConsumer
+from proxy.net.subscription.policy import is_migrating
+from proxy.net.subscription.sentinel import sentinel_subscribe
 from proxy.wire import pulsar_pb2 as pb
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from proxy.core.positions import Position
     from proxy.net.ports import BrokerDirectory, Clock
 
@@ -40,8 +45,9 @@ log = structlog.get_logger("keyline.owner")
 class HolderProbes:
     """Implements `broker.consumer.ConsumerOwner` for all of its probes."""
 
-    def __init__(self, replica: str, brokers: BrokerDirectory, clock: Clock) -> None:
-        """`replica` names the probes at the broker."""
+    def __init__(self, replica: str, brokers: BrokerDirectory, clock: Clock, migrating: Collection[str] = ()) -> None:
+        """`replica` names the probes at the broker; `migrating` as `migrating_subscriptions` is configured."""
+        self._migrating = migrating
         self._replica = replica
         self._brokers = brokers
         self._clock = clock
@@ -98,12 +104,15 @@ class HolderProbes:
 
     def _subscribe(self, key: Key) -> pb.CommandSubscribe:
         """Where to begin stays unsaid: the subscription is there, and its cursor stays where it is."""
+        name = f"{self._replica}-probe"
+        if is_migrating(key, self._migrating):
+            return sentinel_subscribe(key, name)
         topic, subscription = key
         subscribe = pb.CommandSubscribe(
             topic=topic,
             subscription=subscription,
             subType=pb.CommandSubscribe.Key_Shared,
-            consumer_name=f"{self._replica}-probe",
+            consumer_name=name,
             durable=True,
             force_topic_creation=False,
         )

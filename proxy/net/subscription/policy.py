@@ -23,6 +23,8 @@ from proxy.subscription_patterns import read_pattern
 from proxy.wire import pulsar_pb2 as pb
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from proxy.core.selectors.base import Selector
     from proxy.net.subscription.settings import SubscriptionSettings
 
@@ -143,9 +145,9 @@ def numbers_asked(command: pb.CommandSubscribe) -> dict[str, float]:
     return asked
 
 
-def is_migrating(key: tuple[str, str], settings: SubscriptionSettings) -> bool:
-    """Whether direct workers of the broker's may share a subscription, by topic and name."""
-    return any(read_pattern(text).matches(*key) for text in settings.migrating_subscriptions)
+def is_migrating(key: tuple[str, str], migrating: Iterable[str]) -> bool:
+    """Whether direct workers of the broker's may share a subscription, by topic and name; `migrating` as configured."""
+    return any(read_pattern(text).matches(*key) for text in migrating)
 
 
 def refuse_in_group(command: pb.CommandSubscribe) -> None:

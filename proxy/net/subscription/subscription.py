@@ -32,6 +32,7 @@ from proxy.net.subscription.policy import is_migrating
 from proxy.net.subscription.quarantines import Quarantines
 from proxy.net.subscription.refetch import Refetch
 from proxy.net.subscription.requests import SubscriptionRequests
+from proxy.net.subscription.sentinel import Sentinel
 from proxy.net.subscription.state import SubscriptionState, ended_meanwhile
 from proxy.net.subscription.upstream import owner_subscribe, stream_subscribe, upstream_subscribe
 from proxy.net.subscription.upstream_consumers import WHOLE, UpstreamConsumer, UpstreamConsumers
@@ -108,10 +109,14 @@ class Subscription:
         self._whole: UpstreamConsumer | None = None
         """The one of an ordinary subscription, which is not looked for at each flush."""
         if not streamed:
-            alone = owned and not is_migrating(key, state.settings)
+            alone = owned and not is_migrating(key, state.settings.migrating_subscriptions)
             subscribe = owner_subscribe if alone else upstream_subscribe
             template = subscribe(command, state.settings.replica_name)
-            self._whole = UpstreamConsumer(state, services, self.consumers, self, template, WHOLE, self)
+            whole = self._whole = UpstreamConsumer(state, services, self.consumers, self, template, WHOLE, self)
+            if owned and not alone:
+                replica, upstream = state.settings.replica_name, whole.upstream
+                highest = lambda: state.dispatcher.outstanding.highest  # noqa: E731 - one number
+                whole.sentinel = Sentinel(key, replica, state.clock, lambda: upstream.link, highest)
         self.assignment = new_assignment(self) if streamed and new_assignment is not None else None
         self._lot_opens = False
         self._flush_due = False

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from proxy.core.hash_ranges import HashRange
+    from proxy.net.subscription.sentinel import Sentinel
     from proxy.net.subscription.services import Services
     from proxy.net.subscription.settings import SubscriptionSettings
     from proxy.net.subscription.state import Lifecycle, SubscriptionState
@@ -123,6 +124,8 @@ class UpstreamConsumer:
         self.at_end_of_topic = False
         self.fetching = True
         """Whether it is granted permits; not while its stream is released."""
+        self.sentinel: Sentinel | None = None
+        """Beside it at the broker, where others may consume beside it."""
         self.waits_for_cursor = False
         """Whether it is granted none, and acknowledges nothing, until the broker has told where the cursor stands."""
         self._state = state
@@ -153,6 +156,8 @@ class UpstreamConsumer:
             self._waiting_for_close.append(done)
         if not self._closing:
             self._closing = True
+            if self.sentinel is not None:
+                self.sentinel.leave()
             self.upstream.close(self._close_answered, tell_broker=tell_broker)
 
     def _close_answered(self) -> None:
@@ -180,6 +185,8 @@ class UpstreamConsumer:
         self.waits_for_cursor = state.cursor.unknown
         if again:
             state.acks.after_reconnect()
+        if self.sentinel is not None:
+            self.sentinel.stand()
         state.happened("upstream_ready", connects=self.upstream.connects, **self._facts)
         self._listener.stream_opened(self.stream)
         state.schedule_flush()
@@ -227,6 +234,8 @@ class UpstreamConsumer:
         if upstream.state is UpstreamState.CLOSED:
             return  # the loss of another consumer on this connection has closed this one already
         was_ready = upstream.link is not None
+        if self.sentinel is not None:
+            self.sentinel.leave()
         state.happened("upstream_lost", reason=reason, **self._facts)
         (upstream.begin_anew if tell_broker else upstream.lost)(reason)
         self._lifecycle.upstream_lost()

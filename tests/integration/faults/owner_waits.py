@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Collection
 from contextlib import AbstractContextManager
 from typing import Final
 
@@ -21,13 +22,23 @@ AFTER: Final = 5_000
 """Those that are, since it is over."""
 
 
-def check_waits(owned: Owned, fault: AbstractContextManager[object], seconds: float) -> None:
-    """Let the fault last so long under load: the contract is kept, and no message that is sent since waits too long."""
+def check_waits(
+    owned: Owned,
+    fault: AbstractContextManager[object],
+    seconds: float,
+    *,
+    workers: Collection[str] = WORKERS,
+    batching: Batching = Batching.DEFAULT,
+) -> None:
+    """Let the fault last so long under load: the contract is kept, and no message that is sent since waits too long.
+
+    `workers` are all there are.
+    """
     run = owned.run
-    producer = run.produce(keys=KEYS, rate_per_s=RATE_PER_S, batching=Batching.DEFAULT, batch_messages_max=100)
+    producer = run.produce(keys=KEYS, rate_per_s=RATE_PER_S, batching=batching, batch_messages_max=100)
     run.wait_acknowledged(BEFORE)
     since_ns = time.monotonic_ns()
-    with run.paused(Cause.GATEWAY_PAUSED, WORKERS), fault:
+    with run.paused(Cause.GATEWAY_PAUSED, workers), fault:
         last(seconds)
     run.wait_acknowledged(run.progress.acknowledged + AFTER)
     producer.stop()

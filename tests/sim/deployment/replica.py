@@ -72,7 +72,10 @@ class Replica:
         openings = Openings(process, Background(process, dice), swarm.openings)
         port = f"pulsar://{name}:6670"
         number = partial(dice.randbytes, NUMBER_BYTES)
-        self.parts = OwnerParts(self.name, port, connector, SECRET, number, self.brokers, process, limits, swarm.groups)
+        migrating = swarm.settings.migrating_subscriptions
+        self.parts = OwnerParts(
+            self.name, port, connector, SECRET, number, self.brokers, process, limits, swarm.groups, migrating
+        )
         self.deployment = self.parts.deployment
         self.subscriptions = Subscriptions(self.brokers, process, swarm.settings, openings)
         heed_monitor(self.subscriptions)
