@@ -68,6 +68,8 @@ class Connection:
     """Request id of an ack to the entries it made complete."""
     acked: dict[int, list[int]] = field(default_factory=dict)
     """And to the messages that it acknowledged."""
+    deletions: dict[int, Seat] = field(default_factory=dict)
+    """Request id of an unsubscribe to who asked."""
     outgoing: frames.FrameSplitter = field(default_factory=lambda: frames.FrameSplitter(FRAME_BYTES_MAX))
 
 
@@ -94,6 +96,8 @@ class Model:
         """Messages that a worker meant to acknowledge, whatever ids it used; the workers tell."""
         self._moves = 0
         self.seek_asked = False
+        self._reset_asked = False
+        """The same, or that the subscription was to be deleted."""
         self.acked_in_life: set[int] = set()
         """Those acknowledged in the life of the subscription at the gateway: they may not come again."""
         self.forgotten: set[int] = set()
@@ -146,7 +150,7 @@ class Model:
     def forgot(self, numbers: Iterable[int]) -> None:
         """A killed broker forgot these acknowledgements: the gateway, which lives, has not."""
         self.forgotten.update(numbers)
-        if self.seek_asked:
+        if self._reset_asked:
             self._excused_acks.update(numbers)
 
     def consumer_closed(self) -> None:
@@ -201,6 +205,9 @@ class Model:
             return
         success = command.type == T.SUCCESS
         request_id = command.success.request_id if success else command.error.request_id
+        asker = connection.deletions.pop(request_id, None)
+        if asker is not None and success:
+            self._end(connection, asker)
         for seat in list(connection.seats.values()):
             if seat.request_id == request_id and not seat.joined:
                 seat.joined = success
@@ -337,10 +344,12 @@ class Model:
                 body = command.subscribe
                 seat = Seat(body.consumer_name, end, body.consumer_id, body.request_id)
                 connection.seats[body.consumer_id] = seat
+                self._subscribes()
                 continue
-            if kind == T.SEEK:
+            if kind in {T.SEEK, T.UNSUBSCRIBE}:
                 # While its outcome is not known the gateway may take nothing for confirmed.
-                self.seek_asked = True
+                self.seek_asked |= kind == T.SEEK
+                self._reset_asked = True
                 self._excused_acks |= self.forgotten
             if kind not in _ABOUT_CONSUMER:
                 continue
@@ -356,6 +365,8 @@ class Model:
             seat.extended_at = self._now()
         elif kind == T.CLOSE_CONSUMER:
             self._end(connection, seat)
+        elif kind == T.UNSUBSCRIBE:
+            connection.deletions[body.request_id] = seat
         elif kind == T.ACK:
             touched: list[int] = []
             for place in body.message_id:
@@ -369,6 +380,9 @@ class Model:
             for given_back in wanted:
                 self._note_retry(seat.held.get(given_back, ()))
                 self._release(seat, given_back)
+
+    def _subscribes(self) -> None:
+        """A worker does."""
 
     def _complete(self, entry: Entry) -> bool:
         """Whether everything in it is acknowledged, to this life of the subscription or at the broker."""
@@ -447,6 +461,7 @@ _ABOUT_CONSUMER: dict[int, str] = {
     T.GET_LAST_MESSAGE_ID: "getLastMessageId",
     T.ACK: "ack",
     T.CLOSE_CONSUMER: "close_consumer",
+    T.UNSUBSCRIBE: "unsubscribe",
     T.REDELIVER_UNACKNOWLEDGED_MESSAGES: "redeliverUnacknowledgedMessages",
 }
 

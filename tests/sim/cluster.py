@@ -52,8 +52,12 @@ class Cluster:
         self.consumers: list[Consumer] = []
         self.on_close: Callable[[], object] = list
         """Called when consumers are closed by the broker's own will, or it does not tell where the cursor stands."""
+        self.deleted = False
+        """Whether the subscription was deleted, and nobody has made it again."""
+        self.on_let_in: Callable[[], object] = list
+        """Called when a consumer comes to one that was deleted, which makes it again."""
         self.on_seek: Callable[[], object] = list
-        """Called when a seek was carried out."""
+        """Called when a seek was carried out, or the subscription was deleted."""
         self.on_forgot: Callable[[list[int]], object] = list
         """Called with messages whose acknowledgement it forgot by that."""
         self.subscribed = 0

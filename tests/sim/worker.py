@@ -132,6 +132,12 @@ class Worker:
         self._reading = True
         self._timer: Event | None = None
         self._heard = True
+        self._unsubscribing: int | None = None
+        """Request that deletes the subscription."""
+        self.deleted = False
+        """Whether it was told that this was done."""
+        self._leaves = False
+        """Whether it is done then, too."""
         process.call_soon(self._connect)
 
     # ---- what the world does to it
@@ -166,6 +172,14 @@ class Worker:
             command = pb.CommandSeek(consumer_id=self._consumer_id, request_id=self._new_request())
             command.message_id.ledgerId, command.message_id.entryId = ledger, entry
             self._send(frames.encode_command(pb.BaseCommand(type=T.SEEK, seek=command)))
+
+    def unsubscribe(self, *, force: bool, leave: bool) -> None:
+        """Delete the subscription, also under others with `force`; then leave, or come again."""
+        if self._joined:
+            self._leaves, self.deleted = leave, False
+            self._unsubscribing = self._new_request()
+            body = pb.CommandUnsubscribe(consumer_id=self._consumer_id, request_id=self._unsubscribing, force=force)
+            self._send(frames.encode_command(pb.BaseCommand(type=T.UNSUBSCRIBE, unsubscribe=body)))
 
     @property
     def joined(self) -> bool:
@@ -203,6 +217,7 @@ class Worker:
         self._transport = None
         self._lose_consumer()
         self.unanswered.clear()
+        self._unsubscribing = None
         if self._timer is not None:
             self._timer.cancel()
         if not self.closed_for_good:
@@ -229,6 +244,8 @@ class Worker:
             if command.success.request_id == self._subscribe.request_id and not self._joined:
                 self._joined = True
                 self._flow(self.temper.queue)
+            elif command.success.request_id == self._unsubscribing:
+                self._deleted()
         elif command.type == T.ACK_RESPONSE:
             self.unanswered.discard(command.ackResponse.request_id)
         elif command.type == T.GET_LAST_MESSAGE_ID_RESPONSE:
@@ -236,8 +253,16 @@ class Worker:
         elif command.type == T.ERROR:
             self._refused(command.error)
 
+    def _deleted(self) -> None:
+        self._unsubscribing = None
+        self.deleted, self.closed_for_good = True, self._leaves
+        self._lose_consumer()
+        self.process.call_later(self._dice.expovariate(1.0) * COME_BACK_S, self._join)
+
     def _refused(self, error: pb.CommandError) -> None:
         self.unanswered.discard(error.request_id)
+        if error.request_id == self._unsubscribing:
+            self._unsubscribing = None
         if error.request_id == self._subscribe.request_id and not self._joined:
             self.process.call_later(self._dice.expovariate(1.0) * COME_BACK_S, self._join)
 

@@ -162,6 +162,9 @@ class DeploymentSession(BrokerSession):
             consumer = Consumer(cluster, self, body.consumer_id)
             consumer.probes = body.consumer_name.endswith("-probe")
             consumer.shares = _shares(body)
+            if cluster.deleted:
+                cluster.on_let_in()
+                cluster.deleted = False
             cluster.consumers.append(consumer)
             self._consumers[body.consumer_id] = consumer
         return commands.success(body.request_id)
@@ -190,6 +193,21 @@ class DeploymentSession(BrokerSession):
         self.broker.close_consumers(cluster)
         return commands.success(body.request_id)
 
+    def _unsubscribe(self, body: Any) -> bytes:
+        """Delete the subscription; a consumer that comes later makes it again, from the topic's first message on."""
+        occupant = self._consumers.get(body.consumer_id)
+        if not isinstance(occupant, Consumer):
+            return commands.error(body.request_id, pb.MetadataError, "Consumer not found")
+        cluster = occupant.cluster
+        if len(cluster.consumers) > 1 and not body.force:
+            return commands.error(body.request_id, pb.MetadataError, "Unconnected or shared consumer")
+        self._leave(occupant)  # without a word
+        cluster.storage.move_cursor(0)
+        cluster.deleted = True
+        cluster.on_seek()
+        self.broker.close_consumers(cluster)
+        return commands.success(body.request_id)
+
     def _last_message_id(self, body: Any) -> bytes:
         occupant = self._consumers.get(body.consumer_id)
         if occupant is None:
@@ -205,6 +223,7 @@ class DeploymentSession(BrokerSession):
         T.CLOSE_CONSUMER: _close_consumer,
         T.GET_LAST_MESSAGE_ID: _last_message_id,
         T.SEEK: _seek,
+        T.UNSUBSCRIBE: _unsubscribe,
         T.PRODUCER: _producer,
         T.CLOSE_PRODUCER: _close_producer,
     }

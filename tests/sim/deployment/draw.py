@@ -36,6 +36,8 @@ BETWEEN = ("replicas_parted", "leg_forgotten")
 """Of the network between replicas: what needs workers at no particular one to be survived."""
 ORDERLY_SHARE = 0.3
 NO_ORDERS_SHARE = 0.5
+ANYWHERE_SHARE = 0.5
+DELETES_SHARE = 0.35
 ORDER_SHARE = 0.5
 """Of the kinds of orders, where there are any."""
 CALM_SHARE = 0.2
@@ -67,6 +69,10 @@ class DeploymentSwarm:
     fault_weight: float
     workers_max: int
     """At each topic."""
+    deletes: bool
+    """Workers delete subscriptions."""
+    anywhere: bool
+    """Operators give their orders to any replica."""
     sticky: bool
     """Workers name the ranges of hashes that they want."""
     tempers: tuple[Temper, ...]
@@ -93,6 +99,8 @@ def draw(seed: int | str, steps: int = 60) -> DeploymentSwarm:
     lease_ms = 0 if orderly or calm else _apart(seed, "lease").choice((0, 0, 0, 200, 3_000))
     park_after = 0 if orderly or calm else _apart(seed, "park").choice((0, 0, 1, 2, 3))
     seeks = not (orderly or calm or park_after) and _apart(seed, "seek").random() < RARE
+    deletes = not (orderly or calm or park_after) and _apart(seed, "deletes").random() < DELETES_SHARE
+    orders = _orders(seed, orderly=orderly, calm=calm)
     return DeploymentSwarm(
         seed=str(seed),
         steps=steps,
@@ -105,10 +113,13 @@ def draw(seed: int | str, steps: int = 60) -> DeploymentSwarm:
         calm=calm,
         faults=tuple(fault for fault in among if calm or dice.random() < (0.6 if orderly else 0.3))
         + (("leg_forgotten",) if calm or (not orderly and _apart(seed, "forgotten").random() < 0.3) else ())
-        + _orders(seed, orderly=orderly, calm=calm)
+        + orders
         + (TAKE_OUT if park_after else ())
-        + (("seek",) if seeks else ()),
+        + (("seek",) if seeks else ())
+        + (("unsubscribe",) if deletes else ()),
         fault_weight=dice.choice((0.5, 1.0, 3.0)),
+        deletes=deletes,
+        anywhere=bool(orders) and _apart(seed, "anywhere").random() < ANYWHERE_SHARE,
         sticky=not (orderly or calm) and _apart(seed, "sticky").random() < RARE,
         workers_max=_apart(seed, "few").choice((1, 2, 5)) if calm else dice.choice((2, 3, 5)),
         tempers=_well(seed, orderly=orderly)

@@ -25,6 +25,10 @@ SETTLES_S = 20.0
 WORK_PER_STEP = 4
 WORK_EVERY_S = 0.5
 BROKER = "broker"
+FORCE_SHARE = 0.6
+"""Of the workers who delete their subscription."""
+LEAVE_SHARE = 0.3
+"""Of these, who do not come again."""
 
 
 class DeploymentActions:
@@ -64,6 +68,7 @@ class DeploymentActions:
             "broker_restart": (0.5, self._broker_restart),
             "unload": (1, self._unload),
             "seek": (2, self._seek),
+            "unsubscribe": (2, self._unsubscribe),
             **{name: (1, partial(self._operator, give)) for name, give in orders.items()},
         }
         weight = world.swarm.fault_weight
@@ -197,6 +202,13 @@ class DeploymentActions:
         if joined and topic.storage.entries:
             worker, entry = dice.choice(joined), dice.choice(topic.storage.entries)
             worker.process.run(lambda: worker.seek(entry.ledger, entry.entry))
+
+    def _unsubscribe(self, dice: random.Random) -> None:
+        """Mostly alone, or by force: else it is refused."""
+        joined = [worker for worker in self._topic(dice).live if worker.joined]
+        if joined:
+            worker, force, leave = dice.choice(joined), dice.random() < FORCE_SHARE, dice.random() < LEAVE_SHARE
+            worker.process.run(lambda: worker.unsubscribe(force=force, leave=leave))
 
     # ---- replicas
 

@@ -13,7 +13,7 @@ with replicas that lead workers there. So G1 to G5 hold for each owner as for a 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from proxy.net.owner.door import Knock
 from proxy.net.owner.proof import ANSWER_BYTES, HELLO_BYTES, LENGTH_BYTES, PROOF_BYTES
@@ -54,8 +54,11 @@ class OwnersModel(Model):
         """Where keys are parked, if they may be."""
         self._taken: set[int] = set()
         """Messages of a consumer that was closed, which may be on their way to its client still."""
+        self._asked_to_delete: dict[Seat, tuple[list[Seat], bool]] = {}
+        """Who was there besides, and whether by force."""
         self._past: list[Subscription] = []
         self._writing: End | None = None
+        self._reading: End | None = None
 
     def wrote(self, end: End, data: bytes) -> None:
         """As the base says."""
@@ -80,7 +83,27 @@ class OwnersModel(Model):
             self._taken.update(held)
             if seat is not None and held and self.world.swarm.orderly:
                 raise Violation(f"owners: {seat.name} has {held}, and is closed though there was time")
+        asker = connection.deletions.get(command.success.request_id) if command.type == T.SUCCESS else None
         super()._answered(connection, command)
+        if asker is not None and asker in self._asked_to_delete:
+            others, force = self._asked_to_delete.pop(asker)
+            self.topic.deletion.is_told(asker, others, force=force)
+
+    def arrives(self, end: End, data: bytes) -> None:
+        """As the base says."""
+        self._reading = end
+        super().arrives(end, data)
+
+    def _subscribes(self) -> None:
+        self.topic.deletion.subscribes()
+
+    def _said(self, connection: Connection, seat: Seat, kind: int, body: Any) -> None:
+        super()._said(connection, seat, kind, body)
+        end = self._reading
+        if kind == T.UNSUBSCRIBE and end is not None and not _is_led(end, seat.consumer_id):
+            here = [other for other in self.seats() if other.joined and other.end.process is end.process]
+            others = [other for other in here if other is not seat and not _is_led(other.end, other.consumer_id)]
+            self._asked_to_delete[seat] = others, body.force
 
     def is_done(self, number: int) -> bool:
         """Whether a worker acknowledged the message, or an operator had it deleted."""

@@ -132,6 +132,32 @@ MUTANTS = (
         "",
     ),
     _mutant(
+        "a replica takes what another serves for its own",
+        "proxy/views/deployment.py",
+        "        return None if owner is None or owner.replica == self.replica else owner.replica\n",
+        "        return None\n",
+    ),
+    _mutant(
+        "only the owner learns of an order",
+        SHARED_ORDERS,
+        "            orders.paused, orders.mode, orders.limits = wanted.paused, wanted.mode, wanted.limits\n",
+        "            orders.mode, orders.limits = wanted.mode, wanted.limits\n",
+    ),
+    _mutant(
+        "one worker deletes the subscription of all",
+        "proxy/net/subscription/requests.py",
+        "        if len(self._state.dispatcher.workers) > 1 and not command.force:\n",
+        "        if len(self._state.dispatcher.workers) > 99 and not command.force:\n",
+    ),
+    _mutant(
+        "what was deleted is consumed again for no worker",
+        "proxy/net/subscription/requests.py",
+        "            self._consumers.close(tell_broker=False)\n",
+        "            consumer = self._consumers.first_ready()\n"
+        "            assert consumer is not None\n"
+        "            consumer.lost(what, tell_broker=False)\n",
+    ),
+    _mutant(
         "an order ends with the owner that took it",
         SHARED_ORDERS,
         "        self._book.changed = self._changed\n",

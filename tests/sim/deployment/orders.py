@@ -2,7 +2,8 @@
 
 An order is given to the owner. It is kept as soon as that owner has read it in the deployment's record; until then it
 is lost with the owner, which is as good as an operator who hears that it failed. From then on every owner has to carry
-it out from its first message on, and to have it still when the world has healed.
+it out from its first message on, and to have it still when the world has healed. In some worlds orders are given at any
+replica (`anywhere`).
 """
 
 from __future__ import annotations
@@ -15,15 +16,17 @@ from typing import TYPE_CHECKING
 from proxy.core.key_policy import NO_POLICY, KeyPolicy
 from proxy.net.subscription.order_book import LimitsWanted, Orders
 from tests.sim.checkers import Violation
+from tests.sim.deployment.anywhere import Anywhere
+from tests.sim.deployment.taker import Taker, pausing, resuming
 from tests.sim.forbidden import Forbidden
 from tests.sim.gateway import decided, slot_of
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Callable
 
     from proxy.net.subscription.subscription import Subscription
     from tests.sim.deployment.replica import Replica
+    from tests.sim.deployment.taker import Give
     from tests.sim.deployment.world import Deployment, Topic
 
 WINDOWS = (None, 0, 1, 3)
@@ -98,10 +101,11 @@ class Standing:
 
 
 class Operators:
-    """Give orders, at whichever replica owns what they are about."""
+    """Give orders, at whichever replica owns what they are about, or at any."""
 
     def __init__(self, world: Deployment) -> None:
         self._world = world
+        self.anywhere = Anywhere(world, self.owner_of)
 
     def owner_of(self, topic: Topic) -> tuple[Replica, Subscription] | None:
         """Who may deliver it, and has workers of it."""
@@ -111,8 +115,11 @@ class Operators:
                 return replica, subscription
         return None
 
-    def order(self, topic: Topic, give: Callable[[Subscription], None]) -> None:
+    def order(self, topic: Topic, give: Give) -> None:
         """Give one, if there is an owner; one that stands still takes it when it goes on, if it is the owner still."""
+        if self._world.swarm.anywhere:
+            self.anywhere.order(topic, give)
+            return
         found = self.owner_of(topic)
         if found is None:
             return
@@ -120,51 +127,47 @@ class Operators:
 
         def turn() -> None:
             if self.owner_of(topic) == (replica, subscription):
-                give(subscription)
+                give(Taker(topic, subscription, subscription.orders))
                 topic.standing.given(replica, subscription)
 
         replica.process.call_soon(turn)
+
+    def _name(self, topic: Topic, dice: random.Random) -> str:
+        """Of a worker, there or not; replicas that are asked take orders about those only that are there."""
+        number, there = dice.randrange(NAMES), sorted({worker.name for worker in topic.live})
+        return there[number % len(there)] if there and self._world.swarm.anywhere else f"worker-{number}"
 
     # ---- actions
 
     def pause(self, topic: Topic, dice: random.Random) -> None:
         """All of it, or none of it any more."""
-        paused, model = dice.random() < 0.5, topic.model
-
-        def give(subscription: Subscription) -> None:
-            if paused:
-                subscription.orders.pause()
-                model.forbidden.pause(decided(subscription, model))
-            else:
-                model.forbidden.resume()
-                subscription.orders.resume()
-
-        self.order(topic, give)
+        paused = dice.random() < 0.5
+        self.order(topic, pausing if paused else resuming)
 
     def drain(self, topic: Topic, dice: random.Random) -> None:
         """A worker gets nothing new, or does again; so does who comes under its name."""
-        name, drained, model = f"worker-{dice.randrange(NAMES)}", dice.random() < 0.6, topic.model
+        name, drained = self._name(topic, dice), dice.random() < 0.6
 
-        def give(subscription: Subscription) -> None:
-            subscription.orders.drain(name, drained=drained)
+        def give(taker: Taker) -> None:
+            taker.orders.drain(name, drained=drained)
             if drained:
-                model.forbidden.drain(name, decided(subscription, model))
+                taker.forbidden.drain(name, taker.decided())
             else:
-                model.forbidden.allow(name)
+                taker.forbidden.allow(name)
 
         self.order(topic, give)
 
     def exclude(self, topic: Topic, dice: random.Random) -> None:
         """A worker owns nothing, or does again."""
-        name, excluded, model = f"worker-{dice.randrange(NAMES)}", dice.random() < 0.6, topic.model
+        name, excluded = self._name(topic, dice), dice.random() < 0.6
 
-        def give(subscription: Subscription) -> None:
+        def give(taker: Taker) -> None:
             if excluded:
-                subscription.orders.exclude(name, excluded=True)
-                model.forbidden.exclude(name)
+                taker.orders.exclude(name, excluded=True)
+                taker.forbidden.exclude(name)
             else:
-                model.forbidden.readmit(name)
-                subscription.orders.exclude(name, excluded=False)
+                taker.forbidden.readmit(name)
+                taker.orders.exclude(name, excluded=False)
 
         self.order(topic, give)
 
@@ -172,16 +175,16 @@ class Operators:
         """Another window for keys, unless something goes by the one of before."""
         limits = LimitsWanted(key_window=dice.choice(WINDOWS))
 
-        def give(subscription: Subscription) -> None:
-            if not any(worker.outbox for worker in subscription.state.dispatcher.workers.values()):
-                subscription.orders.change_limits(limits)
+        def give(taker: Taker) -> None:
+            if not taker.busy:
+                taker.orders.change_limits(limits)
 
         self.order(topic, give)
 
     def move(self, topic: Topic, dice: random.Random) -> None:
         """A certain replica is to own it, or any."""
         replica = dice.choice(["", *(each.name for each in self._world.live)])
-        self.order(topic, lambda subscription: subscription.orders.move(replica))
+        self.order(topic, lambda taker: taker.orders.move(replica))
 
     def redrive(self, topic: Topic, dice: random.Random) -> None:
         """One of the parked keys is delivered."""

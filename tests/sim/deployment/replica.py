@@ -1,7 +1,8 @@
 """One replica on the made-up network: every part of a gateway in owner mode but sockets, loop and clock.
 
 How a replica stops is `proxy.app.gateway`'s order, told with callbacks. What it asks of the others then goes the real
-way, by a question on their ports; only the words are the simulator's own, since the admin API needs an event loop.
+way, by a question on their ports, and so do operators' orders; only the words are the simulator's own, since the admin
+API needs an event loop.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from proxy.net.session.settings import SessionSettings
 from proxy.net.subscription.directory import Subscriptions
 from proxy.net.subscription.openings import Openings
 from proxy.service_url import parse_service_url
+from proxy.views.admin import Admin
 from tests.groups.rig import deliverable
 from tests.sim.background import Background
 from tests.sim.gateway import heed_monitor
@@ -44,6 +46,8 @@ DRAIN_S = 25.0
 """`drain_timeout_s`: how long a replica that stops waits for its workers, and for those of others."""
 FAREWELL_S = 2.0
 ASK_S = 0.1
+ORDER = "order "
+"""How the question begins that passes one on."""
 
 
 def address_of(name: str) -> str:
@@ -94,6 +98,9 @@ class Replica:
             self.parts.ways.onward,
         )
         self.sessions = Sessions(services)
+        self.admin = Admin(self.subscriptions, self._elections, lambda: (), {}, deployment=self.parts.view)
+        self.take_order: Callable[[int], str] = str
+        """Carries out an order that another replica passed on, by its number; what the answer is."""
         self.led_here = Sessions(replace(services, make_elsewhere=self.parts.ways.here_only, of_replicas=True))
         door = self.parts.new_door(self.led_here.admit, self._answer)
         self._network = network
@@ -163,11 +170,12 @@ class Replica:
         self.process.call_later(FAREWELL_S / 2, lambda: self.brokers.close(lambda: None))
 
     def _answer(self, question: bytes, saying: Saying) -> Callable[[], None]:
-        """Another replica stops: how many messages its clients have of here."""
-        left = self.parts.view.stand_down(question.decode())
+        """Another replica stops: how many messages its clients have of here. Or it passes an order on."""
+        name, _, order = question.decode().partition(ORDER)
+        answer = str(self.parts.view.stand_down(name)) if name else self.take_order(int(order))
 
         def say() -> None:
-            saying.say(b"%d" % left)
+            saying.say(answer.encode())
             saying.end()
 
         self.process.call_soon(say)
@@ -203,7 +211,7 @@ class _StandingDown:
             self._done()
             return
         name = self._left[0]
-        self._replica.parts.others.ask(name, self._replica.name.encode(), _Hearer(self._heard))
+        self._replica.parts.others.ask(name, self._replica.name.encode(), Hearer(self._heard))
 
     def _heard(self, answer: bytes) -> None:
         if not answer or answer == b"0":
@@ -213,8 +221,8 @@ class _StandingDown:
         self._replica.process.call_later(ASK_S, self.ask)
 
 
-class _Hearer:
-    """Implements `questions.Hearer`."""
+class Hearer:
+    """Hears a whole answer, which is empty if none came. Implements `questions.Hearer`."""
 
     def __init__(self, whole: Callable[[bytes], None]) -> None:
         self._whole = whole

@@ -15,6 +15,7 @@ from tests.sim.checkers import Violation
 from tests.sim.cluster import GOOD_MANNERS, Cluster, Manners
 from tests.sim.connection import Weather
 from tests.sim.deployment.broker import DeploymentBroker
+from tests.sim.deployment.deletion import Deletion, delete_all
 from tests.sim.deployment.judge import Edges, OwnersModel
 from tests.sim.deployment.lot import Lot
 from tests.sim.deployment.orders import Operators, Standing
@@ -75,6 +76,10 @@ class DeploymentOutcome:
     """Messages that came back from there."""
     dropped: int
     """Messages that an operator had deleted there."""
+    orders_passed_on: int
+    """Orders that were done by another replica than the one that was asked."""
+    deleted: int
+    """How often a worker deleted its subscription."""
 
 
 class Topic:
@@ -92,6 +97,7 @@ class Topic:
         self.model.keys = swarm.settings.key_policy()
         self.lot = Lot(parking_topic(swarm, self.name), self.model) if swarm.settings.park_after else None
         self.model.lot = self.lot
+        self.deletion = Deletion(self)
         self.standing = Standing(self, self.model.keys)
         self.wake_ups = WakeUps(self.storage, self.model, swarm.kinds)
         keys = [f"key-{key}" for key in range(swarm.keys)]
@@ -102,6 +108,7 @@ class Topic:
         self.cluster.on_close = self.model.consumer_closed
         self.cluster.on_forgot = self.model.forgot
         self.cluster.on_seek = self.model.cursor_moved
+        self.cluster.on_let_in = self.deletion.made_again
         self.cluster.behind = lambda: bool(self.model.forgotten)
         self.published_s: list[float] = []
         """When each message was, by its number."""
@@ -199,6 +206,7 @@ class Deployment:
         process = self._process(name)
         replica = Replica(process, self.network, BROKER, self.swarm, self.swarm.dice(f"replica/{process.number}"))
         self.replicas[name] = self._by_process[process] = replica
+        replica.take_order = lambda number: self.operators.anywhere.answer(replica, number)
         process.after_turn = lambda: self._look(replica)
         return replica
 
@@ -242,6 +250,8 @@ class Deployment:
         for step in steps:
             self.trace.append(actions.step(step))
         self.heal(actions)
+        if self.swarm.anywhere:
+            self.operators.anywhere.check()
         self.part()
         models = [topic.model for topic in self.topics.values()]
         lots = [topic.lot for topic in self.topics.values() if topic.lot is not None]
@@ -259,6 +269,8 @@ class Deployment:
             sum(lot.parked_total for lot in lots),
             sum(lot.redriven_total for lot in lots),
             sum(len(lot.dropped) for lot in lots),
+            self.operators.anywhere.passed_on,
+            sum(topic.deletion.done for topic in self.topics.values()),
         )
 
     def heal(self, actions: DeploymentActions) -> None:
@@ -300,6 +312,8 @@ class Deployment:
 
     def part(self) -> None:
         """Everybody leaves: nothing remains at any replica, and no consumer at the broker."""
+        if self.swarm.deletes:
+            delete_all(self)
         for topic in self.topics.values():
             for worker in topic.live:
                 worker.process.run(worker.close)
