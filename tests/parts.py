@@ -110,9 +110,10 @@ FAST: Final = Part(
 PARTS: Final = (
     Part(
         "faults",
-        "order and completeness through delays, cuts, stalls and refusals of each network, and a clock that steps",
-        10,
-        ("tests/integration/faults",),
+        "order and completeness through delays, cuts, stalls and refusals of each network, and a clock that steps; "
+        "a monitor that rings for a faulty dispatcher",
+        12,
+        ("tests/integration/faults", "tests/integration/test_contract_monitor.py"),
     ),
     Part(
         "restarts",

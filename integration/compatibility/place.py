@@ -39,6 +39,8 @@ class Place(Lifetime):
     """The gateways', which one sets that is started."""
     admin_url: str
     """Of one of them; likewise."""
+    gateways: list[KeylineGateway]
+    """Likewise."""
 
     def __init__(
         self, version: str, directory: Path, replicas: int = 1, settings: Mapping[str, str] | None = None
@@ -62,9 +64,9 @@ class Place(Lifetime):
         make_keys(self.directory)
         with ExitStack() as parts:
             parts.enter_context(self.broker)
-            gateways = self._start_gateways(parts)
+            self.gateways = self._start_gateways(parts)
             self._parts = parts.pop_all()
-        self._listeners = [threading.Thread(target=self._listen, args=(each,), daemon=True) for each in gateways]
+        self._listeners = [threading.Thread(target=self._listen, args=(each,), daemon=True) for each in self.gateways]
         for listener in self._listeners:
             listener.start()
         return self

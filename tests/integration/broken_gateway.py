@@ -1,23 +1,27 @@
-"""A gateway that is broken on purpose: its dispatchers wait for nobody, though they say that they keep order.
+"""A gateway that is broken on purpose, by one of the faults that the contract's monitor has to find.
 
-`python -m tests.integration.broken_gateway serve`: for tests of those who have to notice.
+`python -m tests.integration.broken_gateway FAULT serve`: for tests of those who have to notice. FAULT is the name of a
+function of `tests.dispatcher_faults`.
 """
 
 from __future__ import annotations
 
-from typing import Any
+import sys
+from typing import Final
+
+import pytest
 
 from proxy.cli.main import main
-from proxy.core.dispatcher import Dispatcher
+from tests.dispatcher_faults import forget_holders, put_last
 
-_right = Dispatcher.__init__
+FAULTS: Final = {fault.__name__: fault for fault in (forget_holders, put_last)}
 
 
-def _wrong(self: Dispatcher, *arguments: Any, **named: Any) -> None:
-    _right(self, *arguments, **named)
-    self.ordered = False
+def program(fault: str) -> list[str]:
+    """The command line before `serve`."""
+    return [sys.executable, "-m", __name__, fault]
 
 
 if __name__ == "__main__":
-    Dispatcher.__init__ = _wrong  # type: ignore[assignment, method-assign]
+    FAULTS[sys.argv.pop(1)](pytest.MonkeyPatch())
     main()

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Callable
-from queue import SimpleQueue
 from typing import Any
 
-import httpx
 import pulsar
 from typer.testing import CliRunner
 
@@ -16,10 +13,10 @@ from integration.gateway import KeylineGateway
 from proxy.cli.main import app
 from tests.integration.clients import key_shared, nothing_comes, numbered, receive, send_all
 from tests.integration.conditions import eventually
+from tests.integration.ear import Ear
 
 KEYS = [f"k{number}" for number in range(40)]
 NewTopic = Callable[[str], str]
-PATIENCE_S = 30.0
 
 
 def command(gateway: KeylineGateway, *arguments: str) -> Any:
@@ -32,34 +29,6 @@ def order(gateway: KeylineGateway, *arguments: str) -> str:
     done = CliRunner().invoke(app, [*arguments, "--admin-url", gateway.admin_url])
     assert done.exit_code == 0, done.output
     return done.stdout
-
-
-class Ear(threading.Thread):
-    """Reads the events of one topic."""
-
-    def __init__(self, gateway: KeylineGateway, topic: str) -> None:
-        super().__init__(daemon=True)
-        self._url, self._topic = f"{gateway.admin_url}/api/v1/events", topic
-        self._events: SimpleQueue[dict[str, Any]] = SimpleQueue()
-        self._listening = threading.Event()
-        self.start()
-        assert self._listening.wait(PATIENCE_S)
-
-    def run(self) -> None:
-        """Until the gateway or the test ends."""
-        with httpx.stream(
-            "GET", self._url, params={"topic": self._topic}, timeout=PATIENCE_S, trust_env=False
-        ) as answer:
-            for line in answer.iter_lines():
-                self._listening.set()
-                if line.startswith("data: "):
-                    self._events.put(json.loads(line.removeprefix("data: ")))
-
-    def next(self, kind: str) -> dict[str, Any]:
-        """The next event of this kind."""
-        while (event := self._events.get(timeout=PATIENCE_S))["kind"] != kind:
-            pass
-        return event
 
 
 def test_a_key_that_waits_is_explained_until_it_flows(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 import time
 from collections.abc import Callable
 from contextlib import ExitStack, closing
@@ -33,6 +32,7 @@ from spark_reports.jobs import SECTIONS
 from spark_reports.policy_spans import policy_spans
 from spark_reports.reading import open_journal
 from spark_reports.run import report
+from tests.integration import broken_gateway
 from tests.integration.clients import available, key_shared, send_all
 from tests.integration.conditions import eventually
 from tests.integration.conftest import StartGateway, explain
@@ -339,7 +339,7 @@ def test_a_broken_dispatcher_is_caught_by_its_own_journal(
         newest.admin_url,
         tmp_path / "gateway",
         settings={"journal": str(root), "journal_deliveries": "true", "journal_key_secret": "s"},
-        program=[sys.executable, "-m", "tests.integration.broken_gateway"],
+        program=broken_gateway.program("forget_holders"),
     )
     with gateway, LoadRun(tmp_path / "load", gateway.service_url, new_topic("broken")) as run:
         run.start_workers("w1", receiver_queue_size=QUEUE, ack_delay_ms=300)

@@ -1,7 +1,8 @@
 """Acknowledgements in transactions on Key_Shared, with a real broker and the clients that have them: Java's and Go's.
 
 Directly, a broker goes on with a key while its first message is in a transaction, and brings it behind later ones after
-an abort. Through the gateway nothing of the key overtakes it, whichever worker has the key by then.
+an abort. Through the gateway nothing of the key overtakes it, whichever worker has the key by then. The monitor of the
+contract, which watches every key here, is silent all the time.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import pytest
 
 from integration.artifacts import PULSAR_VERSIONS
 from integration.compatibility.place import Place
+from tests.integration.contract_rig import EVERY_KEY, NONE_AT_ALL, checked, violations
 from tests.integration.probes import tried
 
 THROUGH: Final = {
@@ -40,7 +42,7 @@ def place(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     """A broker with transactions, and gateways before it."""
     version, replicas = request.param
     directory: Path = tmp_path_factory.mktemp("transactions")
-    with Place(version, directory, replicas) as made:
+    with Place(version, directory, replicas, EVERY_KEY) as made:
         yield made
 
 
@@ -52,3 +54,5 @@ def test_nothing_of_a_key_overtakes_what_a_transaction_has(client: str, place: P
     wanted = THROUGH | OF_ONE[client]
     assert tried(client, place.service_url, place, list(wanted)) == wanted
     assert tried(client, place.broker.service_url, place, ["transaction_abort"]) == {"transaction_abort": OVERTAKEN}
+    assert checked(*place.gateways) >= len(wanted)
+    assert violations(*place.gateways) == NONE_AT_ALL

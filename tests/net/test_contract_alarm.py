@@ -11,10 +11,11 @@ from proxy.core.sticky_key import murmur31
 from proxy.net.subscription import contract_alarm
 from proxy.net.subscription.directory import Subscriptions
 from proxy.net.subscription.settings import SubscriptionSettings
+from proxy.wire import pulsar_pb2 as pb
 from tests.dispatcher_faults import forget_holders, put_last
 from tests.interpreted import interpreted_only
 from tests.net.subscription_rig import SubscriptionRig, Worker
-from tests.net.subscription_rig_broker import LEDGER, TOPIC, single
+from tests.net.subscription_rig_broker import LEDGER, TOPIC, batch, single
 
 pytestmark = interpreted_only
 
@@ -110,3 +111,63 @@ def test_gateways_watch_other_keys() -> None:
     first, second = (subscriptions.services.contract_sample.slots for subscriptions in made)
     assert len(first) == len(second)
     assert first != second
+
+
+@pytest.mark.parametrize(
+    ("tail", "ack_set", "count"),
+    [
+        (single("k"), (), 1),
+        (single("k", uuid="u", chunk_id=0, num_chunks_from_msg=2), (), 1),
+        (batch([("k", b"0"), ("k", b"1"), ("k", b"2")]), (), 3),
+        (batch([("k", b"0"), ("l", b"1"), ("m", b"2")]), (), 3),
+        (batch([("k", b"0"), ("l", b"1"), ("m", b"2")]), (0b101,), 2),
+    ],
+    ids=["alone", "chunk", "batch of a key", "batch of several", "batch that is partly acknowledged"],
+)
+def test_each_message_is_judged_however_it_comes(tail: bytes, ack_set: tuple[int, ...], count: int) -> None:
+    """A monitor that does not hear of what arrives would be silent whatever happens."""
+    rig = SubscriptionRig()
+    rig.worker("a", permits=50)
+    rig.link.deliver((0, tail), ack_set=ack_set)
+    assert rig.subscriptions.summary().contract_checked_messages_total == count
+
+
+def followed(rig: SubscriptionRig) -> int:
+    """Deliveries that are at workers, as the monitor knows."""
+    monitor = rig.subscription.state.monitor
+    assert monitor is not None
+    return sum(map(len, monitor.held.values()))
+
+
+def test_what_is_acknowledged_is_followed_no_more() -> None:
+    """However that is done: else as many as may be followed would soon be, and no others judged."""
+    rig = SubscriptionRig()
+    worker = rig.worker("a", permits=50)
+    rig.link.deliver(*((entry, single("k")) for entry in range(3)), (3, batch([("k", b"0"), ("k", b"1")])))
+
+    assert followed(rig) == 4
+    worker.ack(0)
+    assert followed(rig) == 3
+    worker.port.acked_whole([LEDGER, 1])
+    assert followed(rig) == 2
+    in_transaction = pb.CommandAck(consumer_id=worker.consumer_id, ack_type=pb.CommandAck.Individual, request_id=9)
+    in_transaction.message_id.add(ledgerId=LEDGER, entryId=2)
+    in_transaction.txnid_most_bits = in_transaction.txnid_least_bits = 1
+    worker.port.ack(in_transaction)
+    assert followed(rig) == 1
+    worker.ack(3, ack_set=[0b10])
+    assert followed(rig) == 1
+    worker.ack(3, ack_set=[0b01])
+    assert followed(rig) == 0
+
+
+def test_nothing_is_followed_across_a_seek() -> None:
+    """What workers had may come again, or never: only what comes from then on is judged."""
+    rig = SubscriptionRig()
+    worker = rig.worker("a", permits=50)
+    rig.link.deliver((0, single("k")), (1, single("k")))
+    state = rig.subscription.state
+    assert followed(rig) == 2
+    worker.seek(0)
+    assert state.monitor is not None
+    assert not state.monitor.held

@@ -21,6 +21,7 @@ from typing import NamedTuple
 from tests.groups.mutants import MUTANTS as OF_GROUPS
 from tests.sim.deployment.mutants import MUTANTS as OF_OWNERS
 from tests.sim.lease_mutants import MUTANTS as LEASE_MUTANTS
+from tests.sim.monitor_mutants import MUTANTS as MONITOR_MUTANTS
 from tests.sim.mutant import Mutant
 
 ROOT = Path(__file__).parents[2]
@@ -630,6 +631,7 @@ MUTANTS = (
         "        self.services.account(-self._bytes_reported)\n",
         "",
     ),
+    *MONITOR_MUTANTS,
     *OF_GROUPS,
     *OF_OWNERS,
 )
