@@ -62,6 +62,9 @@ class Limits:
     keep_alive_s: float = 30.0
     """Silence after which a peer is pinged; after twice that time it counts as disconnected."""
 
+    turns_per_s_max: int = 5_000
+    """Turns of the event loop a second in which the gateway sends, after a burst; 0 is no bound (`aio.turns`)."""
+
     def __post_init__(self) -> None:
         """Assert the relations."""
         assert 0 < self.unread_low_water_bytes < self.unread_high_water_bytes < self.unread_bytes_max
@@ -73,4 +76,4 @@ class Limits:
         assert self.relayed_requests_max > 0 < self.redirects_max
         assert self.redirect_connections_max > 0
         assert self.keep_alive_s > 0 < self.connect_timeout_s
-        assert self.handshake_timeout_s > 0
+        assert self.handshake_timeout_s > 0 <= self.turns_per_s_max

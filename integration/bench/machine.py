@@ -28,6 +28,8 @@ REFERENCE_STEPS: Final = 20_000
 REFERENCE_TRIES: Final = 5
 QUIET_SAMPLE_S: Final = 1.0
 PEAK_LINE: Final = "VmHWM:"
+FIRST_PRIORITY: Final = 1
+"""The lowest of those that come before all ordinary processes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +102,19 @@ def wait_until_quiet(share_max: float, timeout_s: float) -> bool:
         if (_machine_busy_s() - before) / (QUIET_SAMPLE_S * (psutil.cpu_count() or 1)) <= share_max:
             return True
     return False
+
+
+def put_first(pid: int) -> bool:
+    """Let a process run as soon as it is woken, before all others, as on an idle machine; False without the right.
+
+    On a busy machine a process that passes messages on is woken late, finds many, and so takes less CPU for each.
+    """
+    try:
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            os.sched_setscheduler(int(task.name), os.SCHED_FIFO, os.sched_param(FIRST_PRIORITY))
+    except PermissionError:
+        return False
+    return True
 
 
 def reset_peak(pid: int) -> None:

@@ -19,6 +19,7 @@ from proxy.service_url import ServiceUrl, parse_service_url
 if TYPE_CHECKING:
     import ssl
 
+    from proxy.aio.turns import LoopTurns
     from proxy.limits import Limits
     from proxy.net.ports import Receiver
 
@@ -63,8 +64,13 @@ class AioConnector:
         ssl_context: ssl.SSLContext | None = None,
         *,
         tls_only: bool = False,
+        turns: LoopTurns | None = None,
     ) -> None:
-        """`ssl_context` is needed for ``pulsar+ssl`` addresses; `tls_only` refuses all others."""
+        """`ssl_context` is needed for ``pulsar+ssl`` addresses; `tls_only` refuses all others.
+
+        `turns` as for `AioTransport`.
+        """
+        self._turns = turns
         self._loop = loop
         self._limits = limits
         self._ssl_context = ssl_context
@@ -78,7 +84,7 @@ class AioConnector:
         task.add_done_callback(self._tasks.discard)
 
     async def _open(self, address: str, receiver: Receiver) -> None:
-        protocol = AioTransport(lambda _: receiver, self._loop, self._limits)
+        protocol = AioTransport(lambda _: receiver, self._loop, self._limits, self._turns)
         try:
             url = parse_service_url(address)
             async with asyncio.timeout(self._limits.connect_timeout_s):

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     import ssl
     from collections.abc import Sequence
 
+    from proxy.aio.turns import LoopTurns
     from proxy.limits import Limits
     from proxy.net.ports import Receiver, Transport
 
@@ -71,9 +72,15 @@ class TlsDoor:
     """One address with TLS."""
 
     def __init__(
-        self, places: Places, limits: Limits, loop: asyncio.AbstractEventLoop, context: ssl.SSLContext
+        self,
+        places: Places,
+        limits: Limits,
+        loop: asyncio.AbstractEventLoop,
+        context: ssl.SSLContext,
+        turns: LoopTurns | None = None,
     ) -> None:
-        """`open` begins."""
+        """`open` begins; `turns` as for `AioTransport`."""
+        self._turns = turns
         self._places = places
         self._limits = limits
         self._loop = loop
@@ -183,7 +190,7 @@ class TlsDoor:
 
         try:
             await self._loop.connect_accepted_socket(
-                lambda: AioTransport(stands, self._loop, self._limits),
+                lambda: AioTransport(stands, self._loop, self._limits, self._turns),
                 handshake.socket,
                 ssl=self._context,
                 ssl_handshake_timeout=self._limits.handshake_timeout_s,

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 import structlog
 
+from proxy.aio.turns import LoopTurns
 from proxy.net.ports import LEFT_UNREAD
 
 if TYPE_CHECKING:
@@ -47,11 +48,19 @@ class AioTransport(asyncio.Protocol):
     """
 
     def __init__(
-        self, make_receiver: Callable[[Transport], Receiver], loop: asyncio.AbstractEventLoop, limits: Limits
+        self,
+        make_receiver: Callable[[Transport], Receiver],
+        loop: asyncio.AbstractEventLoop,
+        limits: Limits,
+        turns: LoopTurns | None = None,
     ) -> None:
-        """`make_receiver` is called once, when the peer is known, so that a listener can refuse it."""
+        """`make_receiver` is called once, when the peer is known, so that a listener can refuse it.
+
+        `turns` are those of the loop, which all its connections share; by default turns that nothing paces.
+        """
         self._make_receiver = make_receiver
         self._loop = loop
+        self._turns = turns or LoopTurns(loop)
         self._high_water_bytes = limits.unread_high_water_bytes
         self._low_water_bytes = limits.unread_low_water_bytes
         self._unread_bytes_max = limits.unread_bytes_max
@@ -107,14 +116,14 @@ class AioTransport(asyncio.Protocol):
             self._writable = False
         if not self._flush_due:
             self._flush_due = True
-            self._loop.call_soon(self._flush)
+            self._turns.at_end(self._flush)
 
     def limit(self, seconds: float) -> None:
         """As the port says."""
         self._flush_by = min(self._flush_by, time.monotonic() + seconds)
         if not self._flush_due:  # also if nothing is written after all: a limit is for its own turn
             self._flush_due = True
-            self._loop.call_soon(self._flush)
+            self._turns.at_end(self._flush)
 
     def pause_reading(self) -> None:
         """As the port says."""
@@ -138,7 +147,7 @@ class AioTransport(asyncio.Protocol):
         self._close_reason = self._close_reason or "closed by us"
         if not self._flush_due:
             self._flush_due = True
-            self._loop.call_soon(self._flush)
+            self._turns.at_end(self._flush)
 
     def abort(self) -> None:
         """As the port says; `connection_lost` comes from the loop, never from here."""
@@ -169,6 +178,7 @@ class AioTransport(asyncio.Protocol):
         """Bytes came."""
         if self._closing:
             return
+        self._turns.data_came()
         try:
             self._received(data)
         except Exception:  # noqa: BLE001 - a bug in the receiver, see `_failed`

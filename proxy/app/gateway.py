@@ -28,6 +28,7 @@ from proxy import __version__
 from proxy.aio.background import AioBackground
 from proxy.aio.clock_and_connector import AioClock, AioConnector
 from proxy.aio.tls import TlsWatch
+from proxy.aio.turns import LoopTurns
 from proxy.app.collector import Collector
 from proxy.app.compiled import running
 from proxy.app.listener import GatewayServer
@@ -101,18 +102,23 @@ class Gateway:
         limits = picked(Limits, config)
         clock = AioClock(loop)
         tls = Certificates(config)
-        connector = AioConnector(loop, limits, tls.broker_context)
+        turns = LoopTurns(loop, limits.turns_per_s_max)
+        connector = AioConnector(loop, limits, tls.broker_context, turns=turns)
         client_settings = session_settings(config, proxy_role_of(config, loop, limits, tls))
         names = BrokerNames(client_settings.brokers, clock)
         self._brokers = Brokers(connector, clock, broker_settings(config), names.add)
         self._probe = BrokerProbe(self._brokers, clock)
         self._groups = groups_of(config, self._brokers, clock)
-        owner = self._owner = owner_mode_of(config, loop, self._brokers, clock, limits, tls.replicas, process)
+        owner = self._owner = owner_mode_of(config, loop, self._brokers, clock, limits, tls.replicas, process, turns)
         self._background = AioBackground(loop)
         openings = self._openings = Openings(clock, self._background)
-        subscription_settings = picked(SubscriptionSettings, config)
         subscriptions = self._subscriptions = Subscriptions(
-            self._brokers, clock, subscription_settings, openings, self._is_shared, secrets.randbelow(1 << 16)
+            self._brokers,
+            clock,
+            picked(SubscriptionSettings, config),
+            openings,
+            self._is_shared,
+            secrets.randbelow(1 << 16),
         )
         if self._groups is not None:
             self._subscriptions.new_assignment = self._groups.new_assignment
@@ -144,7 +150,7 @@ class Gateway:
         if owner is not None:
             self._led_here = Sessions(replace(services, make_elsewhere=owner.ways.here_only, of_replicas=True))
         """Of clients that other replicas led here."""
-        self._server = GatewayServer(sessions, limits, loop)
+        self._server = GatewayServer(sessions, limits, loop, turns)
         events.number_from(time.time_ns() // 1_000_000)  # more than in any earlier run
         collector = self._collector = Collector(clock, subscriptions.__len__, lambda: subscriptions.ended_total)
         admin = self.admin = Admin(

@@ -13,6 +13,7 @@ from proxy.aio.transport import AioTransport
 if TYPE_CHECKING:
     import ssl
 
+    from proxy.aio.turns import LoopTurns
     from proxy.limits import Limits
     from proxy.net.session.sessions import ServerStatistics, Sessions
     from proxy.net.session.statistics import SessionStatistics
@@ -23,8 +24,11 @@ log = structlog.get_logger("keyline.server")
 class GatewayServer:
     """Listens on any number of addresses, plain or with TLS, and feeds `Sessions`."""
 
-    def __init__(self, sessions: Sessions, limits: Limits, loop: asyncio.AbstractEventLoop) -> None:
-        """`loop` is the one everything runs on."""
+    def __init__(
+        self, sessions: Sessions, limits: Limits, loop: asyncio.AbstractEventLoop, turns: LoopTurns | None = None
+    ) -> None:
+        """`loop` is the one everything runs on; `turns` as for `AioTransport`."""
+        self._turns = turns
         self._sessions = sessions
         self._limits = limits
         self._loop = loop
@@ -45,7 +49,7 @@ class GatewayServer:
             server = await self._loop.create_server(self._accept, host, port, backlog=BACKLOG, reuse_port=shared)
             self._listeners.append(server)
         else:
-            door = TlsDoor(self._sessions, self._limits, self._loop, ssl_context)
+            door = TlsDoor(self._sessions, self._limits, self._loop, ssl_context, self._turns)
             await door.open(host, port, shared=shared)
             self._listeners.append(door)
         log.info("listening", host=host, port=port, tls=ssl_context is not None)
@@ -84,4 +88,6 @@ class GatewayServer:
         )
 
     def _accept(self) -> AioTransport:
-        return AioTransport(lambda transport: self._sessions.admit(transport.peer), self._loop, self._limits)
+        return AioTransport(
+            lambda transport: self._sessions.admit(transport.peer), self._loop, self._limits, self._turns
+        )

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable
 
+    from proxy.aio.turns import LoopTurns
     from proxy.app.host_process import HostProcess
     from proxy.app.security import ReplicaTls
     from proxy.config.settings import Config
@@ -46,8 +47,13 @@ class OwnerMode(OwnerParts):
         limits: Limits,
         tls: ReplicaTls | None,
         process: HostProcess | None = None,
+        turns: LoopTurns | None = None,
     ) -> None:
-        """Nothing listens or connects yet; `tls` is None where replicas talk without. Raises `StartFailure`."""
+        """Nothing listens or connects yet; `tls` is None where replicas talk without. Raises `StartFailure`.
+
+        `turns` as for `AioTransport`.
+        """
+        self._turns = turns
         replicas = config.replicas
         self._loop = loop
         self._limits = limits
@@ -59,9 +65,9 @@ class OwnerMode(OwnerParts):
         self._tls = tls
         address = f"{PLAIN if tls is None else TLS}://{replicas.replica_address or replicas.replica_listen}"
         connector = (
-            AioConnector(loop, limits)
+            AioConnector(loop, limits, turns=turns)
             if tls is None
-            else AioConnector(loop, limits, tls.connects.context, tls_only=True)
+            else AioConnector(loop, limits, tls.connects.context, tls_only=True, turns=turns)
         )
         settings = picked(GroupSettings, config)
         migrating = replicas.migrating_subscriptions
@@ -89,12 +95,12 @@ class OwnerMode(OwnerParts):
         """Accept connections. Raises `OSError`."""
         host, port = split_host_port(self._listen)
         if self._tls is not None:
-            tls_door = TlsDoor(_Handshakes(door), self._limits, self._loop, self._tls.accepts.context)
+            tls_door = TlsDoor(_Handshakes(door), self._limits, self._loop, self._tls.accepts.context, self._turns)
             await tls_door.open(host, port, shared=self._shared)
             return tls_door
 
         def accept() -> AioTransport:
-            return AioTransport(lambda _: door.knock(), self._loop, self._limits)
+            return AioTransport(lambda _: door.knock(), self._loop, self._limits, self._turns)
 
         return await self._loop.create_server(accept, host, port, backlog=BACKLOG, reuse_port=self._shared)
 
@@ -136,10 +142,11 @@ def owner_mode_of(
     limits: Limits,
     tls: ReplicaTls | None,
     process: HostProcess | None = None,
+    turns: LoopTurns | None = None,
 ) -> OwnerMode | None:
     """Make it, if it is configured. Raises `StartFailure`."""
     owned = picked(GroupSettings, config).owned
-    return OwnerMode(config, loop, brokers, clock, limits, tls, process) if owned else None
+    return OwnerMode(config, loop, brokers, clock, limits, tls, process, turns) if owned else None
 
 
 def _secret(config: Config) -> Secret:

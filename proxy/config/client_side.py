@@ -75,3 +75,9 @@ class ClientSide(Group):
         "keep_alive_s", "Silence after which a peer is pinged; after twice this time it counts as disconnected.",
         "seconds", ge=1, le=3600,
     )  # fmt: skip
+    turns_per_s_max: int = _limit(
+        "turns_per_s_max", "Turns of the event loop per second in which the gateway sends, after a burst of 64; a "
+        "third of that while data is always there. Meanwhile messages gather, which costs the gateway, brokers and "
+        "clients less CPU. 5,000 delays a message by at most 0.2 ms, 0.6 ms at full load. 0 is no bound.",
+        "turns", ge=0, le=1_000_000,
+    )  # fmt: skip
