@@ -6,6 +6,7 @@ import random
 from typing import TYPE_CHECKING
 
 from proxy.wire import pulsar_pb2 as pb
+from proxy.wire.commands import send
 from proxy.wire.frames import encode_command, encode_message
 from proxy.wire.metadata import build_tail
 
@@ -106,6 +107,24 @@ def messages(consumer_id: int, first_entry: int, tails: list[bytes]) -> bytes:
     for entry, tail in enumerate(tails, first_entry):
         body.message_id.entryId = entry
         pieces.append(encode_message(command.SerializeToString(), tail))
+    return b"".join(pieces)
+
+
+def sends(first: int, tails: list[bytes]) -> bytes:
+    """SEND frames of one producer with rising sequence ids."""
+    return b"".join(send(1, number, tail) for number, tail in enumerate(tails, first))
+
+
+def send_receipts(first: int, count: int) -> bytes:
+    """SEND_RECEIPT for each."""
+    command = pb.BaseCommand(type=pb.BaseCommand.SEND_RECEIPT)
+    body = command.send_receipt
+    body.producer_id = 1
+    body.message_id.ledgerId = LEDGER
+    pieces = []
+    for number in range(first, first + count):
+        body.sequence_id = body.message_id.entryId = number
+        pieces.append(encode_command(command))
     return b"".join(pieces)
 
 

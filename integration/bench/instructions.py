@@ -22,6 +22,7 @@ import structlog
 
 from integration.bench import frames_made
 from integration.bench.path import GatewayPath, StillClock
+from integration.bench.relay_path import RelayPath
 from integration.bench.report import Row, Spread
 from integration.bench.socket_path import SocketPath
 from integration.errors import IntegrationError
@@ -47,7 +48,13 @@ WINDOWED: Final = {f"{case}, key_window 1": case for case in CASES}
 """The same messages under the narrowest key policy: what one costs that asks for it."""
 SOCKET: Final = "unbatched, to a WebSocket"
 """The same, as JSON and acknowledged one by one."""
-COUNTED: Final = (*CASES, *WINDOWED, SOCKET)
+RELAYED: Final = "unbatched, produced, with receipt"
+"""The same from a producer to the broker."""
+RELAYED_AT_A_TIME: Final = 8
+COUNTED: Final = (*CASES, *WINDOWED, SOCKET, RELAYED)
+
+PATHS: Final[dict[str, type[GatewayPath | SocketPath | RelayPath]]] = {SOCKET: SocketPath, RELAYED: RelayPath}
+"""What the messages of a case pass, if not the gateway of `GatewayPath`."""
 
 MONITORED: Final = SubscriptionSettings().contract_monitor_one_in
 """Of so many keys the contract's monitor watches one, by default."""
@@ -97,10 +104,11 @@ def per_message(case: str, monitor_one_in: int = MONITORED) -> float:
 
     `monitor_one_in` is `contract_monitor_one_in`.
     """
-    tails, at_a_time = CASES["unbatched" if case == SOCKET else WINDOWED.get(case, case)]
+    tails, at_a_time = CASES["unbatched" if case in (SOCKET, RELAYED) else WINDOWED.get(case, case)]
+    if case == RELAYED:
+        at_a_time = RELAYED_AT_A_TIME
     settings = SubscriptionSettings(key_window=int(case in WINDOWED), contract_monitor_one_in=monitor_one_in)
-    make = SocketPath if case == SOCKET else GatewayPath
-    path = make(clock=SteppedClock(), subscriptions=settings)
+    path = PATHS.get(case, GatewayPath)(clock=SteppedClock(), subscriptions=settings)
     path.pump(tails, at_a_time)
     counter, before = Counter(), sys.gettrace()
     sys.settrace(counter.called)

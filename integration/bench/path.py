@@ -209,18 +209,24 @@ class GatewayPath:
         services = self.services = SessionServices(
             self.broker, clock, directory, elections, names, settings, Limits(), directory.slices
         )
+        self._services = services
         self.spent_s = 0.0
         self._workers: list[Wire] = []
         self._granted: list[int] = []
         self._entry = 0
         for _ in range(worker_count):
-            session = ClientSession(services, lambda _ended: None)
-            self._workers.append(Wire(session))
+            self._workers.append(self.new_client())
             self._granted.append(0)
-            self._tell([(self._workers[-1], frames_made.connect())])
         for number, worker in enumerate(self._workers):
             subscribe = frames_made.subscribe(consumer_id=1, name=f"worker-{number}")
             self._tell([(worker, subscribe), (worker, frames_made.flow(1, WORKER_PERMITS))])
+
+    def new_client(self) -> Wire:
+        """One more connection, let in."""
+        client = Wire(ClientSession(self._services, lambda _ended: None))
+        self._tell([(client, frames_made.connect())])
+        client.take()
+        return client
 
     def pump(self, tails: list[bytes], entries_at_a_time: int) -> int:
         """Feed entries with these tails until each message was delivered and acknowledged; the messages delivered.

@@ -39,6 +39,7 @@ _BIT_8: Final = 0x80
 
 _unpack_size: Final = Struct(">I").unpack_from
 _unpack_sizes: Final = Struct(">II").unpack_from
+_unpack_head: Final = Struct(">IIBB").unpack_from
 _pack_sizes: Final = Struct(">II").pack
 
 
@@ -101,6 +102,28 @@ class FrameSplitter:
             # Not as data[0:], which is the same object in CPython and a copy where this is compiled.
             self._hold(data[start:] if start else data, needed)
         return frames
+
+    def leading_run(self, data: bytes, kinds: frozenset[int]) -> tuple[int, int]:
+        """How many bytes at the start of `data` are whole frames of these types, and how many frames.
+
+        They are the next of the stream, and may go on as one piece; `feed` takes what comes behind them. None while a
+        frame's start is held, nor where the type does not stand first: then `feed` takes all.
+        """
+        start = count = 0
+        if self._held_bytes or self._error is not None:
+            return start, count
+        max_size = self._max_frame_bytes - SIZE_BYTES
+        end = len(data)
+        while end - start >= MIN_FRAME_BYTES:
+            size, command_size, tag, kind = _unpack_head(data, start)
+            frame_end = start + SIZE_BYTES + size
+            if frame_end > end or tag != _TYPE_TAG or kind not in kinds or kind >= _BIT_8 or size > max_size:
+                break
+            if not MIN_COMMAND_BYTES <= command_size <= size - SIZE_BYTES:
+                break
+            start = frame_end
+            count += 1
+        return start, count
 
     def _hold(self, rest: bytes, needed_bytes: int) -> None:
         """Keep the start of a frame. A total size wrong by itself is refused without waiting for four more bytes."""

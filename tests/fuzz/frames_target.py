@@ -23,13 +23,18 @@ from tests.fuzz.target import Choices, Target, golden_frames, promise
 FRAME_BYTES_MAX = 2048
 
 
-def split(stream: bytes, piece_bytes: int) -> tuple[list[bytes], str]:
-    """The frames of a stream fed in pieces, and the error it ended with."""
+def split(stream: bytes, piece_bytes: int, kinds: frozenset[int] = frozenset()) -> tuple[list[bytes], str]:
+    """The frames of a stream fed in pieces, runs of these types as such, and the error it ended with."""
     splitter = FrameSplitter(FRAME_BYTES_MAX)
     frames: list[bytes] = []
     for start in range(0, len(stream), piece_bytes):
         try:
-            frames += splitter.feed(stream[start : start + piece_bytes])
+            piece = stream[start : start + piece_bytes]
+            run, count = splitter.leading_run(piece, kinds)
+            passed = FrameSplitter(FRAME_BYTES_MAX).feed(piece[:run])
+            promise(len(passed) == count, "a run is so many whole frames")
+            promise(all(frame_type(frame) in kinds for frame in passed), "a run has no other frames")
+            frames += [*passed, *splitter.feed(piece[run:])]
         except FrameError as error:
             return frames, str(error)
         promise(splitter._held_bytes < FRAME_BYTES_MAX, "less than one frame is held")
@@ -61,7 +66,7 @@ def run(data: bytes) -> None:
     piece_bytes = 1 + choices.number()
     stream = choices.rest()
     whole, whole_error = split(stream, max(len(stream), 1))
-    frames, error = split(stream, piece_bytes)
+    frames, error = split(stream, piece_bytes, frozenset(range(0, 128, 3)))
     if whole_error:
         promise(error, "a stream refused in one piece is refused in several")
     else:

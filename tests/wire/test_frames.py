@@ -63,6 +63,44 @@ def test_frames_come_out_byte_by_byte_as_they_do_whole(frames: list[bytes]) -> N
     assert FrameSplitter(LIMIT).feed(stream) == frames
 
 
+@given(frames_strategy, st.frozensets(st.integers(0, 255)), st.integers(min_value=0, max_value=2000))
+def test_a_leading_run_and_what_is_behind_it_are_the_stream(
+    frames: list[bytes], kinds: frozenset[int], end: int
+) -> None:
+    """The run has the first frames of these types, all of them; it ends before any other, and before a piece of one."""
+    stream = b"".join(frames)[:end]
+    whole = FrameSplitter(LIMIT).feed(stream)
+    splitter = FrameSplitter(LIMIT)
+    size, count = splitter.leading_run(stream, kinds)
+    rest = splitter.feed(stream[size:])
+    assert stream[:size] == b"".join(whole[:count])
+    assert rest == whole[count:]
+    plain = [frame[8] == 8 and frame[9] < 128 and frame[9] in kinds for frame in whole]
+    assert count == (plain.index(False) if False in plain else len(plain))
+
+
+def test_no_run_begins_within_a_frame_or_behind_an_error() -> None:
+    """What is held comes first, and nothing is read behind a size that was wrong."""
+    splitter, kinds = FrameSplitter(LIMIT), frozenset({frame_type(FLOW_FRAME)})
+    assert splitter.leading_run(FLOW_FRAME * 3, kinds) == (3 * len(FLOW_FRAME), 3)
+    splitter.feed(FLOW_FRAME[:5])
+    assert splitter.leading_run(FLOW_FRAME, kinds) == (0, 0)
+    with pytest.raises(FrameError):
+        splitter.feed(b"\xff" * 20)
+    assert splitter.leading_run(FLOW_FRAME, kinds) == (0, 0)
+
+
+@pytest.mark.parametrize("sizes", [(LIMIT, 2), (6, 1), (6, 3), (2**32 - 1, 2**32 - 1), (0, 0)])
+def test_a_run_ends_before_a_size_that_cannot_be_right(sizes: tuple[int, int]) -> None:
+    """`feed` refuses it as ever."""
+    splitter = FrameSplitter(LIMIT)
+    wrong = struct.pack(">II", *sizes) + b"\x08" * 20
+    size, count = splitter.leading_run(FLOW_FRAME + wrong, frozenset(range(128)))
+    assert (size, count) == (len(FLOW_FRAME), 1)
+    with pytest.raises(FrameError):
+        splitter.feed(wrong)
+
+
 def test_every_truncation_waits_for_the_rest() -> None:
     """The start of a frame, however long, gives nothing and is no error; the rest completes it."""
     for size in range(len(FLOW_FRAME)):

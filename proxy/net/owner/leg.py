@@ -201,9 +201,10 @@ class OwnerLeg:
         self.challenged = True
         self._client.send(frame)
 
-    def leg_data(self, data: list[bytes]) -> None:
+    def leg_data(self, data: bytes, frame_count: int) -> None:
         """Pass on: messages, most of all."""
-        self._client.send(data[0] if len(data) == 1 else b"".join(data))
+        _ = frame_count
+        self._client.send(data)
 
     def leg_command(self, command: pb.BaseCommand, frame: bytes) -> None:
         """Take note of what begins and ends, and pass it on."""

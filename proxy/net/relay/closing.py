@@ -148,7 +148,7 @@ class RelayClosing:
     def leg_challenged(self, _frame: bytes) -> None:
         """No client can answer; the broker closes the connection for that, but later."""
 
-    def leg_data(self, _data: list[bytes]) -> None:
+    def leg_data(self, _data: bytes, _frame_count: int) -> None:
         """No client is left to read it."""
 
     def leg_command(self, command: pb.BaseCommand, _frame: bytes) -> None:

@@ -29,6 +29,9 @@ _PARSED = REPLIES - {_T.ACK_RESPONSE} | {_T.CLOSE_PRODUCER, _T.CLOSE_CONSUMER, _
 """What a leg looks at. All else is data: MESSAGE, SEND_RECEIPT, and commands newer than we are."""
 
 _PARSED_WITH_ACKS = _PARSED | {_T.ACK_RESPONSE}
+_PASSED = frozenset(range(128)) - _PARSED
+"""Types of one byte that are data."""
+_PASSED_WITHOUT_ACKS = _PASSED - {_T.ACK_RESPONSE}
 
 NO_CREDENTIALS: Final = "the gateway's credentials for brokers cannot be had"
 """What a client is told; why is for the log."""
@@ -45,8 +48,8 @@ class LegOwner(Protocol):
     def leg_challenged(self, frame: bytes) -> None:
         """The broker wants credentials that only the client has, at the handshake or later."""
 
-    def leg_data(self, data: list[bytes]) -> None:
-        """Whole frames to pass on, unparsed."""
+    def leg_data(self, data: bytes, frame_count: int) -> None:
+        """Whole frames, so many, to pass on unparsed."""
 
     def leg_command(self, command: pb.BaseCommand, frame: bytes) -> None:
         """A command that settles a request or closes a producer or consumer."""
@@ -89,6 +92,7 @@ class UpstreamLeg:
         self._limits = limits
         self._splitter = frames.FrameSplitter(limits.max_frame_bytes)
         self._parsed: frozenset[int] = _PARSED
+        self._passed: frozenset[int] = _PASSED
         self._state = LegState.CONNECTING
         self._transport: Transport | None = None
         self._handshake_timer: Timer | None = None
@@ -131,6 +135,7 @@ class UpstreamLeg:
     def expect_ack_receipts(self, expected: bool) -> None:  # noqa: FBT001 - a switch
         """Look at ACK_RESPONSE too, or let it pass as data."""
         self._parsed = _PARSED_WITH_ACKS if expected else _PARSED
+        self._passed = _PASSED_WITHOUT_ACKS if expected else _PASSED
 
     def pause_reading(self) -> None:
         """Take nothing from the broker; idempotent."""
@@ -172,8 +177,11 @@ class UpstreamLeg:
     def received(self, data: bytes) -> None:
         """Sort the broker's frames: a run of data is passed on as one."""
         self._heartbeat.heard()
+        passed = self._pass_run(data) if self._state is LegState.READY else 0
+        if passed == len(data):
+            return
         try:
-            self._sort(self._splitter.feed(data))
+            self._sort(self._splitter.feed(data[passed:] if passed else data))
         except FrameError as error:
             self._lose(f"the broker sent {error}")
 
@@ -188,6 +196,13 @@ class UpstreamLeg:
 
     # ---- within
 
+    def _pass_run(self, data: bytes) -> int:
+        """Pass on, as they came, the first frames of a read if they are data; their bytes, or all if the leg ends."""
+        passed, count = self._splitter.leading_run(data, self._passed)
+        if count:
+            self._owner.leg_data(data if passed == len(data) else data[:passed], count)
+        return passed if self._state is LegState.READY else len(data)
+
     def _sort(self, incoming: list[bytes]) -> None:
         run: list[bytes] = []
         for frame in incoming:
@@ -196,13 +211,13 @@ class UpstreamLeg:
                 run.append(frame)
                 continue
             if run:
-                self._owner.leg_data(run)
+                self._owner.leg_data(b"".join(run), len(run))
                 run = []
             if self._state is LegState.ENDED:  # the owner may end the leg whenever it hears of something
                 return
             self._command(kind, frame)
         if run and self._state is not LegState.ENDED:
-            self._owner.leg_data(run)
+            self._owner.leg_data(b"".join(run), len(run))
 
     def _command(self, kind: int, frame: bytes) -> None:
         if kind == _T.PING:

@@ -122,7 +122,7 @@ class _LookupLeg:
         self.upstream.close()
         self.leg_lost("the broker asked for other credentials than the first one did", None)
 
-    def leg_data(self, data: list[bytes]) -> None:
+    def leg_data(self, data: bytes, frame_count: int) -> None:
         """Nothing was asked for that would be answered with data."""
 
     def leg_command(self, command: pb.BaseCommand, _frame: bytes) -> None:

@@ -178,10 +178,9 @@ class Relay:
 
     # ---- from the client
 
-    def forward(self, run: list[bytes]) -> None:
+    def forward(self, data: bytes, frame_count: int = 1) -> None:
         """Pass whole frames on as one write. Only while `passes_data`."""
-        data = b"".join(run)
-        self._counters.relayed_to_broker_frames_total += len(run)
+        self._counters.relayed_to_broker_frames_total += frame_count
         self._counters.relayed_to_broker_bytes_total += len(data)
         self._write(data)
 
@@ -192,12 +191,12 @@ class Relay:
         ):
             self._counters.dropped_frames_total += 1
         else:
-            self.forward([frame])
+            self.forward(frame)
 
     def consumer_data(self, frame: bytes) -> None:
         """Pass on ACK without request id, FLOW or REDELIVER, or drop it: no consumer outlives its leg."""
         if self._state is RelayState.OPEN:
-            self.forward([frame])
+            self.forward(frame)
         else:
             self._counters.dropped_frames_total += 1
 
@@ -226,7 +225,7 @@ class Relay:
             return True
         if kind == _T.ACK and self._leg is not None:
             self._leg.expect_ack_receipts(True)
-        self.forward([frame])
+        self.forward(frame)
         return True
 
     def lookup(self, command: pb.BaseCommand, frame: bytes) -> None:
@@ -256,15 +255,15 @@ class Relay:
             return
         queued = self._queue.take()
         if queued:
-            self.forward(queued)
+            self.forward(b"".join(queued), len(queued))
 
     def leg_challenged(self, frame: bytes) -> None:
         """Only the client can answer."""
         self._client.send(frame)
 
-    def leg_data(self, data: list[bytes]) -> None:
+    def leg_data(self, data: bytes, frame_count: int) -> None:
         """Pass on to the client."""
-        self._deliver(b"".join(data), len(data))
+        self._deliver(data, frame_count)
 
     def leg_command(self, command: pb.BaseCommand, frame: bytes) -> None:
         """Take note, rewrite what would lead the client past us, and pass on."""

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from proxy.service_url import ServiceUrl
 
 _T = pb.BaseCommand
+_SEND: Final[int] = _T.SEND
 _NOTHING: Final[frozenset[int]] = frozenset()
 
 log = structlog.get_logger("keyline.session")
@@ -123,8 +124,11 @@ class ClientSession:
             return
         self._heartbeat.heard()
         self._counters.bytes_received_total += len(data)
+        passed = self._pass_run(data)
+        if passed == len(data):
+            return
         try:
-            incoming = self._splitter.feed(data)
+            incoming = self._splitter.feed(data[passed:] if passed else data)
         except FrameError as error:
             self._end(EndCause.BAD_FRAME, str(error), pb.UnknownError)
         else:
@@ -225,6 +229,20 @@ class ClientSession:
 
     # ---- commands
 
+    def _pass_run(self, data: bytes) -> int:
+        """Pass on, as they came, the first frames of a read if nothing is looked at in them; their bytes."""
+        if len(data) < frames.MIN_FRAME_BYTES or data[frames.COMMAND_START + 1] != _SEND:
+            return 0  # acknowledgements, mostly, which workers are to have
+        parts = self._parts
+        if parts is None or self._state is not SessionState.CONNECTED or self._incoming.held:
+            return 0
+        unparsed = parts.router.unparsed()
+        passed, count = self._splitter.leading_run(data, unparsed)
+        if count:
+            self._counters.frames_received_total += count
+            parts.relay.forward(data if passed == len(data) else data[:passed], count)
+        return passed
+
     def _sort_guarded(self, incoming: list[bytes], end: float) -> int:
         """Sort frames until the moment `end` or a long command, and say how many; all, once the session has ended."""
         try:
@@ -247,7 +265,7 @@ class ClientSession:
                 run.append(frame)
                 continue
             if run and parts is not None:
-                parts.relay.forward(run)
+                parts.relay.forward(b"".join(run), len(run))
                 run = []
             if router is not None and kind in DATA:  # changes nothing of the session or of what goes unparsed
                 router.take_data(kind, frame)
@@ -259,7 +277,7 @@ class ClientSession:
             if now() >= end or self._incoming.held:
                 return number
         if run and parts is not None:
-            parts.relay.forward(run)
+            parts.relay.forward(b"".join(run), len(run))
         return len(incoming)
 
     def _command(self, kind: int, frame: bytes) -> None:
