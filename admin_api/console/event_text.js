@@ -13,6 +13,10 @@ const TELLERS = {
   drains_ended: handedOver,
   upstream_lost: ({ reason, ...of }) => `connection to the broker${ofStreams(of)} lost: ${reason}`,
   upstream_ready: ({ connects, ...of }) => `connected to the broker${ofStreams(of)} (connection ${whole(connects)})`,
+  transactions_open: ({ transactions_count }) =>
+    `waits for ${counted(transactions_count, "transaction")} that ${transactions_count === 1 ? "was" : "were"} open when the gateway took over`,
+  transactions_left_open: ({ transactions_count, reason }) =>
+    `goes on although ${counted(transactions_count, "transaction")} ${transactions_count === 1 ? "is" : "are"} open: ${reason}`,
   subscription_began: () => "the subscription's first worker joined",
   subscription_ended: () => "the subscription's last worker left",
   producer_queued: ({ priority, address, waiting_count, producer_name }) =>

@@ -249,6 +249,16 @@ SUBSCRIPTION: Final = (
         "dispatcher.in_transaction_messages",
         "Messages that workers acknowledged in transactions that have not ended.",
     ),
+    gauge(
+        "keyline_subscription_takeover_transactions",
+        "takeover_transactions",
+        "Transactions, open when the gateway took over, whose end it waits for before it reads.",
+    ),
+    counter(
+        "keyline_subscription_takeovers_at_risk_total",
+        "takeovers_at_risk",
+        "1 if it went on although such transactions were, or may have been, open: an abort may break order.",
+    ),
     counter(
         "keyline_subscription_delayed_retries_total",
         "dispatcher.delayed_retries",

@@ -32,6 +32,7 @@ from proxy.aio.turns import LoopTurns
 from proxy.app.collector import Collector
 from proxy.app.compiled import running
 from proxy.app.listener import GatewayServer
+from proxy.app.open_transactions import takeover_asks_of
 from proxy.app.owner_mode import owner_mode_of, replica_of
 from proxy.app.parts import (
     broker_settings,
@@ -46,7 +47,7 @@ from proxy.app.parts import (
 )
 from proxy.app.proxy_role import proxy_role_of
 from proxy.app.reloadable import Reloadable
-from proxy.app.security import Certificates, tokens, warn_of_access
+from proxy.app.security import Certificates, credentials, tokens, warn_of_access
 from proxy.config.show import effective_json
 from proxy.config.types import split_host_port
 from proxy.core.sticky_key import consistent_slot, murmur31, range_slot
@@ -192,6 +193,9 @@ class Gateway:
             timeout_s=config.broker.upstream_request_timeout_s,
             tls=tls.broker.context if tls.broker is not None else None,
         )
+        subscriptions.services.takeovers, self._stop_asking = takeover_asks_of(
+            loaded, self._broker_admin, credentials(config), clock, loop
+        )
         self._admin = AdminServer(
             admin_app(
                 admin,
@@ -216,8 +220,7 @@ class Gateway:
         )
         self._tls = tls
         self._tls_watch = TlsWatch(clock, tls.all)
-        self._listening = False
-        self._shutting_down = False
+        self._listening = self._shutting_down = False
         self.admin_address = ("", 0)
 
     def _certificates(self) -> CertificatesSummary:
@@ -390,6 +393,7 @@ class Gateway:
         if self._tracing is not None:
             await asyncio.to_thread(self._tracing.close)
         await self._admin.stop()
+        self._stop_asking()
         await self._broker_admin.close()
         log.info("gateway stopped", drained=complete)
         return complete

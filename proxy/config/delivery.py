@@ -38,6 +38,11 @@ class Ordering(Group):
         "`keySharedUnblockingIntervalMs` (10 there); 0 delivers each at once.",
         unit="milliseconds", ge=0, le=60_000,
     )  # fmt: skip
+    takeover_wait_s: int = setting(
+        300, "How long a subscription that the gateway takes over waits at most for transactions that were open then. "
+        "It is asked for them at `broker_admin_url`, if that is set; 0 does not ask.",
+        unit="seconds", ge=0, le=86_400,
+    )  # fmt: skip
     key_window: int = _of_keys(
         "key_window", 0, "Unacknowledged messages of a key at a worker; 0 is no bound. With 1, nothing of a key "
         "overtakes a message that is negatively acknowledged, times out or is delivered again for another reason.",

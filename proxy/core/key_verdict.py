@@ -22,6 +22,7 @@ from proxy.core.verdict import (
     paused,
     quarantined,
     starving,
+    takeover,
 )
 from proxy.core.words import counted
 from proxy.core.worker_health import Urgency, WorkerState, checkup_steps
@@ -84,6 +85,8 @@ def _flowing(case: _Case) -> Verdict:
         if case.health.state in _TROUBLED:
             return _troubled(case, f"Nothing of it waits, but {_unacked(case)} at {case.worker.name}. ")
         return case.verdict(f"{_unacked(case)} at {case.worker.name}; nothing else waits.")
+    if case.around.takeover:
+        return takeover(case.around)
     return starving(case.dispatcher, case.checkup, case.around) or _nothing_here(case)
 
 

@@ -44,6 +44,8 @@ class Surroundings:
     """Bytes that may be held; likewise."""
     lease: str = ""
     """``no_lease`` or ``standby`` where a group keeps deliveries from this replica."""
+    takeover: str = ""
+    """What the gateway waits for before it reads anything since it took the subscription over; a clause."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +105,8 @@ def _not_delivering(dispatcher: Dispatcher, around: Surroundings) -> Verdict | N
     if around.lease:
         says = "Other replicas deliver all streams of the subscription; this one stands by."
         return Verdict(around.lease, Urgency.NONE, None, says, "", None)
+    if around.takeover:
+        return takeover(around)
     if not dispatcher.workers and dispatcher.quarantined:
         return quarantined(dispatcher, around)
     if not dispatcher.workers and dispatcher.excluded:
@@ -137,6 +141,13 @@ def quarantined(dispatcher: Dispatcher, around: Surroundings) -> Verdict:
     advice = f"Look what keeps {names[0]} from acknowledging; this gives it keys again at once:"
     command = f"keyline exclude {around.target} {quote(names[0])} --undo"
     return Verdict("quarantined", Urgency.WATCH, names[0], says, advice, command)
+
+
+def takeover(around: Surroundings) -> Verdict:
+    """Nothing is read yet, because what is in open transactions may have to be delivered first."""
+    says = f"Nothing is delivered yet: {around.takeover}."
+    advice = "Commit or abort the transactions, or wait for their time-outs."
+    return Verdict("open_transactions", Urgency.WATCH, None, says, advice, None)
 
 
 def paused(around: Surroundings) -> Verdict:

@@ -52,6 +52,8 @@ class SubscriptionStatistics:
     ack_lease_extensions: int
     quarantines: int
     parked_copies_refused: int
+    takeovers_at_risk: int
+    takeover_transactions: int
     opaque_batches: int
     unreadable_entries: int
     mixed_batches: int
@@ -134,6 +136,7 @@ def subscription_statistics_steps(
         opening_messages=consumers.queued_messages,
         opening_bytes=consumers.queued_bytes,
         budget_stops=consumers.budget_stops,
+        takeover_transactions=subscription.takeover.transactions,
         hand_over_count=state.hand_over_count,
         hand_overs=hand_overs,
         group=group,

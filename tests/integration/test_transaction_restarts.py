@@ -2,7 +2,7 @@
 
 A worker acknowledges a key's first message in a transaction and leaves; another has the key by then. Whatever happens
 before the end, it gets nothing of the key until then, and after an abort the first message first. A gateway that was
-killed is the exception: it loses nothing, and does not know the order.
+killed asks the broker; one that may not loses nothing, and does not know the order.
 """
 
 from __future__ import annotations
@@ -14,16 +14,20 @@ import threading
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
+import httpx
 import pulsar
 import pytest
 
 from integration import artifacts
-from integration.gateway import KeylineGateway
+from integration.artifacts import PULSAR_VERSIONS
+from integration.gateway import KeylineGateway, service_url_of
 from integration.java import java
+from integration.replicas import Replicas
 from integration.standalone import PulsarStandalone
 from tests.conftest import StartPulsar
+from tests.integration.conditions import eventually
 from tests.integration.conftest import StartGateway
 
 PROGRAM = Path(__file__).parent / "java" / "TransactionalWorker.java"
@@ -78,16 +82,15 @@ class JavaWorker:
 
 
 class Scene:
-    """A broker with a coordinator, a gateway, and two workers of one topic."""
+    """A broker with a coordinator, a gateway or several, and two workers of one topic."""
 
-    def __init__(self, broker: PulsarStandalone, gateway: KeylineGateway, stack: ExitStack, *, unseen: bool) -> None:
+    def __init__(self, broker: PulsarStandalone, *gateways: KeylineGateway, stack: ExitStack, unseen: bool) -> None:
         """With `unseen`, transactions end past the gateway."""
-        self.broker, self.gateway = broker, gateway
+        self.broker, self.gateways = broker, gateways
         self.topic = "persistent://public/default/restarts"
-        coordinator = broker.service_url if unseen else gateway.service_url
-        self.first, self.second = (
-            stack.enter_context(JavaWorker(gateway.service_url, self.topic, coordinator)) for _ in range(2)
-        )
+        url = service_url_of(gateways)
+        coordinator = broker.service_url if unseen else url
+        self.first, self.second = (stack.enter_context(JavaWorker(url, self.topic, coordinator)) for _ in range(2))
 
     def send(self, *texts: str, key: str = "k") -> None:
         """Messages of a key."""
@@ -96,6 +99,14 @@ class Scene:
         for text in texts:
             producer.send(text.encode(), partition_key=key)
         client.close()
+
+    def subscription(self) -> dict[str, Any]:
+        """What the gateway tells of it; nothing if it has none."""
+        url = f"{next(each for each in self.gateways if each.running).admin_url}/api/v1/subscriptions"
+        told: list[dict[str, Any]] = (
+            httpx.get(url, trust_env=False, timeout=30).raise_for_status().json()["subscriptions"]
+        )
+        return told[0] if told else {}
 
     def begin(self) -> None:
         """The first message is in a transaction, its worker has left, and newer ones wait for the second."""
@@ -106,6 +117,19 @@ class Scene:
         assert self.first.do("leave") == ["left"]
         self.send("1", "2")
         assert self.second.do("soon") == ["nothing"]
+
+    def ends_in_order(self, end: str) -> None:
+        """Nothing is delivered before the end, which is told; then what was aborted comes first."""
+        eventually(lambda: self.subscription().get("takeover_transactions") == 1, "an open transaction to be known")
+        verdict = self.subscription()["dispatcher"]["verdict"]
+        assert verdict["state"] == "open_transactions"
+        assert "waits for 1 transaction that was open when it took the subscription over" in verdict["says"]
+        assert self.second.do("soon") == ["nothing"]
+        assert self.first.do(end)[0] in {"aborted", "committed"}
+        wanted = ["0", "1", "2"] if end == "abort" else ["1", "2"]
+        assert self.second.do(*["receive", "plain"] * len(wanted))[::2] == wanted
+        assert self.second.do("soon") == ["nothing"]
+        assert self.subscription()["takeovers_at_risk"] == 0
 
 
 @pytest.fixture
@@ -121,7 +145,7 @@ def test_a_broker_is_killed_in_the_middle(
 ) -> None:
     """It keeps what is pending, and so does the gateway."""
     broker = start_pulsar(transactions=True)
-    scene = Scene(broker, start_gateway(broker), stack, unseen=False)
+    scene = Scene(broker, start_gateway(broker), stack=stack, unseen=False)
     scene.begin()
     broker.kill()
     broker.start()
@@ -138,7 +162,7 @@ def test_an_end_past_the_gateway_is_seen_at_the_broker(
 ) -> None:
     """Also a commit that an older message, unacknowledged, hides below the mark-delete position."""
     broker = start_pulsar(transactions=True)
-    scene = Scene(broker, start_gateway(broker), stack, unseen=True)
+    scene = Scene(broker, start_gateway(broker), stack=stack, unseen=True)
     scene.send("older", key="other")
     assert scene.first.do("join", "receive", "begin") == ["joined", "older", "begun"]
     scene.send("0")
@@ -153,15 +177,46 @@ def test_an_end_past_the_gateway_is_seen_at_the_broker(
     assert scene.second.do(*["receive"] * len(wanted)) == wanted
 
 
+@pytest.mark.parametrize("end", ["abort", "commit"])
+@pytest.mark.parametrize("version", PULSAR_VERSIONS)
+def test_a_gateway_is_killed_in_the_middle(
+    end: str, version: str, start_pulsar: StartPulsar, start_gateway: StartGateway, stack: ExitStack
+) -> None:
+    """The next one waits."""
+    broker = start_pulsar(version, transactions=True)
+    gateway = start_gateway(broker)
+    scene = Scene(broker, gateway, stack=stack, unseen=False)
+    scene.begin()
+    gateway.kill()
+    gateway.start()
+    scene.ends_in_order(end)
+
+
+@pytest.mark.parametrize("end", ["abort", "commit"])
+def test_an_owner_is_killed_in_the_middle(
+    end: str, start_pulsar: StartPulsar, tmp_path: Path, stack: ExitStack
+) -> None:
+    """The replica that takes the subscription over waits."""
+    broker = start_pulsar(transactions=True)
+    replicas = Replicas(stack, broker, tmp_path)
+    replicas.start(2)
+    scene = Scene(broker, *replicas.gateways, stack=stack, unseen=False)
+    scene.begin()
+    owner = next(each for each in replicas.gateways if each.workers(scene.topic, "s"))
+    owner.kill()
+    scene.ends_in_order(end)
+
+
 def test_a_killed_gateway_loses_nothing(
     start_pulsar: StartPulsar, start_gateway: StartGateway, stack: ExitStack
 ) -> None:
-    """The next one does not know what is in transactions: what is aborted comes, and behind newer ones."""
+    """One that does not ask does not know what is in transactions: what is aborted comes, and behind newer ones."""
     broker = start_pulsar(transactions=True)
-    scene = Scene(broker, start_gateway(broker), stack, unseen=False)
+    gateway = start_gateway(broker, takeover_wait_s="0")
+    scene = Scene(broker, gateway, stack=stack, unseen=False)
     scene.begin()
-    scene.gateway.kill()
-    scene.gateway.start()
+    gateway.kill()
+    gateway.start()
     assert scene.second.do("receive", "plain", "receive", "plain")[::2] == ["1", "2"]
     assert scene.first.do("abort") == ["aborted"]
     assert scene.second.do("receive", "plain") == ["0", "acknowledged"]

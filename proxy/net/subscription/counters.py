@@ -14,6 +14,7 @@ class Counters:
     ack_lease_extensions: int = 0
     quarantines: int = 0
     parked_copies_refused: int = 0
+    takeovers_at_risk: int = 0
     opaque_batches: int = 0
     unreadable_entries: int = 0
     mixed_batches: int = 0

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from proxy.net.ports import BrokerDirectory, Clock
     from proxy.net.subscription.openings import Openings
     from proxy.net.subscription.settings import SubscriptionSettings
+    from proxy.net.subscription.takeover_asks import TakeoverAsks
 
 
 class Services:
@@ -49,6 +50,8 @@ class Services:
         self.quota = Quota(settings)
         self.orders = OrderBook()
         self.transactions = TransactionRegistry()
+        self.takeovers: TakeoverAsks | None = None
+        """Asks brokers how many transactions are open; None where they cannot be asked."""
         self.quarantine = Quarantine()
         self.contract_sample = sample_of(settings.contract_monitor_one_in, contract_salt)
         """The slots of which deliveries are judged."""

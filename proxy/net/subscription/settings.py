@@ -46,6 +46,8 @@ class SubscriptionSettings:
     gateway_memory_bytes: int = 512 << 20
     max_unacked_messages_per_worker: int = 50_000
     upstream_batch_index_ack: bool = True
+    takeover_wait_s: int = 300
+    """For transactions that were open when a subscription was taken over; 0 does not ask for them."""
     contract_monitor_one_in: int = 1_000
     """Of so many keys the deliveries of one are judged, see `proxy.core.contract_monitor`; 0 of none."""
     migrating_subscriptions: tuple[str, ...] = ()

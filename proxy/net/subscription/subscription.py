@@ -34,6 +34,7 @@ from proxy.net.subscription.refetch import Refetch
 from proxy.net.subscription.requests import SubscriptionRequests
 from proxy.net.subscription.sentinel import Sentinel
 from proxy.net.subscription.state import SubscriptionState, ended_meanwhile
+from proxy.net.subscription.takeover import Takeover
 from proxy.net.subscription.upstream import owner_subscribe, stream_subscribe, upstream_subscribe
 from proxy.net.subscription.upstream_consumers import WHOLE, UpstreamConsumer, UpstreamConsumers
 
@@ -106,6 +107,7 @@ class Subscription:
             state, services, self.consumers, self.membership, self.ack_leases, self.quarantines
         )
         self.refetch = Refetch(state, self.consumers)
+        self.takeover = Takeover(state, services.takeovers, self.schedule_flush)
         self._whole: UpstreamConsumer | None = None
         """The one of an ordinary subscription, which is not looked for at each flush."""
         if not streamed:
@@ -166,6 +168,7 @@ class Subscription:
         self.ack_leases.stop()
         self.quarantines.stop()
         self.refetch.end()
+        self.takeover.stop()
         self.services.account(-self._bytes_reported)
         self._bytes_reported = 0
         self._on_end(self)
@@ -234,6 +237,7 @@ class Subscription:
     def stream_opened(self, stream: int) -> None:
         """The one consumer of an ordinary subscription stands: let the first workers in."""
         assert stream == WHOLE
+        self.takeover.begin()
         if self.lot is None or self.lot.is_open:
             self.admission.admit()
         elif not self._lot_opens:
@@ -359,7 +363,7 @@ class Subscription:
 
     def _grant(self, bytes_held: int) -> None:
         dispatcher = self._dispatcher
-        if dispatcher.paused or self.services.reading_stopped:
+        if dispatcher.paused or self.services.reading_stopped or self.takeover.waits:
             return
         if self._whole is not None:
             self._grant_to(self._whole, dispatcher.free_permits(), bytes_held, 1)

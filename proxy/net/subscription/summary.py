@@ -56,6 +56,10 @@ class SubscriptionSummary:
     """Times that a worker was quarantined."""
     parked_copies_refused: int
     """Messages in the parking topic that the gateway has not published."""
+    takeovers_at_risk: int
+    """1 if it was taken over although transactions were, or may have been, open."""
+    takeover_transactions: int
+    """Transactions whose end it waits for since it was taken over."""
     opaque_batches: int
     unreadable_entries: int
     mixed_batches: int
@@ -143,6 +147,7 @@ def subscription_summary(subscription: Subscription) -> SubscriptionSummary:
         opening_messages=consumers.queued_messages,
         opening_bytes=consumers.queued_bytes,
         budget_stops=consumers.budget_stops,
+        takeover_transactions=subscription.takeover.transactions,
         contract_violations=NO_VIOLATIONS if state.monitor is None else state.monitor.violations,
         durations=durations_of(subscription),
         blame=blame(state.dispatcher, surroundings_of(subscription), state.now()),
@@ -167,6 +172,7 @@ def surroundings_of(subscription: Subscription, lease: str = "") -> Surroundings
         more_look_ahead=f"{bound}={2 * getattr(settings, bound)}",
         memory_bytes=settings.subscription_memory_bytes,
         lease=lease,
+        takeover=subscription.takeover.says,
     )
 
 

@@ -15,13 +15,11 @@ An acknowledgement that a lost connection left without an answer is sent again; 
 pending at the broker until that notices. One that was not answered before the end may have come too late to be a part
 of it, so its messages are delivered again; clients end a transaction when all its acknowledgements are answered.
 
-Known gap: what is pending at the broker when a gateway is killed, the next one does not know. If such a transaction is
-aborted then, its messages come after newer ones of their keys, as they always may without a gateway. Nothing in the
-protocol tells: a broker leaves out what is pending as it leaves out what is acknowledged, and of either the
-mark-delete position tells no more than the first. An acknowledgement in a transaction of the gateway's own would: a
-refusal says which it is. But the broker writes each to the subscription's log of pending acknowledgements, and to its
-own as an error, and what is neither becomes pending. The admin API tells how many transactions have a part in the
-subscription, and of one position whether it is pending; the gateway has no rights there, and needs none else.
+What is pending at the broker when a gateway is killed, the next one does not know, and nothing in the protocol tells: a
+broker leaves out what is pending as it leaves out what is acknowledged. An acknowledgement in a transaction of the
+gateway's own would: a refusal says which it is. But the broker writes each to the subscription's log of pending
+acknowledgements, and to its own as an error, and what is neither becomes pending. So the next one waits for the ends of
+all transactions that are open in the subscription (`takeover`).
 
 Source: `PendingAckHandleImpl`.
 """

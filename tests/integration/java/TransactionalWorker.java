@@ -19,6 +19,7 @@ import org.apache.pulsar.client.api.transaction.Transaction;
 public final class TransactionalWorker {
     private static final int PATIENCE_S = 60;
     private static final int SOON_S = 3;
+    private static final int TRANSACTION_S = 240;
 
     public static void main(String[] arguments) throws Exception {
         try (PulsarClient client = connect(arguments[0]); PulsarClient coordinator = connect(arguments[2])) {
@@ -60,8 +61,8 @@ public final class TransactionalWorker {
                 consumer.close();
                 return "left";
             case "begin":
-                has.put("transaction", coordinator.newTransaction().withTransactionTimeout(PATIENCE_S, TimeUnit.SECONDS)
-                        .build().get(PATIENCE_S, TimeUnit.SECONDS));
+                has.put("transaction", coordinator.newTransaction()
+                        .withTransactionTimeout(TRANSACTION_S, TimeUnit.SECONDS).build().get(PATIENCE_S, TimeUnit.SECONDS));
                 return "begun";
             case "receive":
                 message = consumer.receive(PATIENCE_S, TimeUnit.SECONDS);
