@@ -223,6 +223,7 @@ PARTS: Final = (
             "tests/integration/test_excluded_workers.py",
             "tests/integration/test_parked_clients.py",
             "tests/integration/test_hung_worker.py",
+            "tests/integration/test_held_ranges.py",
             "tests/integration/test_key_windows.py",
             "tests/integration/test_suites.py::test_a_selection_passes_on_both_ways",
             "tests/integration/test_features_chunks.py",

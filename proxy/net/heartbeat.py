@@ -68,6 +68,11 @@ class Heartbeat:
         return heard
 
     @property
+    def paused(self) -> bool:
+        """Whether silence proves nothing now."""
+        return self._paused()
+
+    @property
     def suspects(self) -> bool:
         """Whether a PING was not answered, as of the last look."""
         return self._keep_alive.quiet_s(self._clock.now()) > self._interval_s and not self._keep_alive.heard

@@ -163,6 +163,12 @@ class WorkerLink(Protocol):
     def forget(self) -> None:
         """The consumer has ended: the session routes nothing to its port any more. Sends nothing."""
 
+    def check_liveness(self, alive: Callable[[], None]) -> None:
+        """Ask the client for a sign of life, which `alive` is called with, perhaps at once.
+
+        Without one its connection is given up within seconds, and the port hears that (`lost`).
+        """
+
     def lead_on(self) -> bool:
         """Instead of an answer to its SUBSCRIBE and `forget`: let the replica answer that owns the subscription.
 

@@ -10,7 +10,7 @@ from typing import Final
 
 from proxy.wire import pulsar_pb2 as pb
 from proxy.wire.frames import encode_command, encode_message
-from proxy.wire.pulsar_pb2 import BaseCommand, CommandAck, FeatureFlags, ServerError
+from proxy.wire.pulsar_pb2 import BaseCommand, CommandAck, CommandPing, CommandPong, FeatureFlags, ServerError
 
 
 def _constant(kind: BaseCommand.Type) -> bytes:
@@ -21,6 +21,8 @@ def _constant(kind: BaseCommand.Type) -> bytes:
 
 _PING: Final = _constant(BaseCommand.PING)
 _PONG: Final = _constant(BaseCommand.PONG)
+_ASK_CLIENT: Final = encode_command(BaseCommand(type=BaseCommand.PING, ping=CommandPing(), pong=CommandPong()))
+_CLIENT_LIVES: Final = encode_command(BaseCommand(type=BaseCommand.PONG, ping=CommandPing(), pong=CommandPong()))
 
 
 def ping() -> bytes:
@@ -31,6 +33,16 @@ def ping() -> bytes:
 def pong() -> bytes:
     """Answers a PING."""
     return _PONG
+
+
+def ask_client() -> bytes:
+    """Asks the replica at the client's side for a sign of life of the client; one that is older takes it for a PING."""
+    return _ASK_CLIENT
+
+
+def client_lives() -> bytes:
+    """Answers `ask_client`."""
+    return _CLIENT_LIVES
 
 
 def connected(

@@ -7,7 +7,7 @@ out of what a worker's socket got.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from proxy.core.steps import finished
@@ -68,6 +68,10 @@ class Worker:
         self.led_on = False
         self.limits: list[float] = []
         """Within how many seconds what was sent had to leave, each time."""
+        self.vanished = False
+        """Whether its host has, so that it gives no sign of life."""
+        self.asked_for_life: list[Callable[[], None]] = []
+        """Who waits for one."""
         self.gone = False
         self.writes = 0
         self._splitter = frames.FrameSplitter(MAX_FRAME_BYTES)
@@ -102,6 +106,13 @@ class Worker:
         """As the port says."""
         assert not self.gone
         self.forgotten = True
+
+    def check_liveness(self, alive: Callable[[], None]) -> None:
+        """As the port says."""
+        if self.vanished:
+            self.asked_for_life.append(alive)
+        else:
+            alive()
 
     def lead_on(self) -> bool:
         """As the port says."""

@@ -17,6 +17,8 @@ from proxy.net.owner.legs import AGAIN_S, HERE_S_MAX, OWNER_S_MAX, SUPERSEDED_S,
 from proxy.net.owner.owners import Owners
 from proxy.net.owner.pulses import ANSWERS, ASKS, Pulses
 from proxy.net.owner.unreached import UnreachedOwners
+from proxy.net.session.liveness import LIVENESS_S
+from proxy.wire import commands
 from proxy.wire import pulsar_pb2 as pb
 from tests.net.assignment_rig import NoBrokers
 from tests.net.fakes import FakeClock, FakeConnector, FakeTransport
@@ -803,3 +805,30 @@ def test_legs_that_have_ended_are_not_watched() -> None:
     rig.client.lose()
     rig.clock.settle()
     assert left.closing
+
+
+@pytest.mark.parametrize("lives", [True, False])
+def test_an_owner_that_asks_for_a_client_is_answered_by_the_client(*, lives: bool) -> None:
+    """Not by this replica, which answers a PING at once; and the leg of a client that is dead ends."""
+    rig = Rig()
+    rig.own((3, "b"))
+    leg = rig.consumer(1, 3)
+    leg.deliver(commands.ping())
+    assert leg.take() == commands.pong()
+    leg.deliver(commands.ask_client())
+    assert leg.take() == b""
+    assert rig.client.take() == commands.ping()
+    if lives:
+        rig.client.deliver(commands.pong())
+        assert leg.take() == commands.client_lives()
+    rig.clock.advance(LIVENESS_S)
+    assert leg.closing != lives
+    assert rig.cause == (None if lives else "silent")
+
+
+def test_a_broker_that_asks_for_a_client_is_answered_as_for_a_ping() -> None:
+    """It does not do that; only owners may ask."""
+    rig = Rig()
+    rig.broker.deliver(commands.ask_client())
+    assert rig.broker.take() == commands.pong()
+    assert rig.client.take() == b""

@@ -8,7 +8,7 @@ from proxy.errors import ClientError
 from proxy.net.subscription.admission import MOVES, Stage
 from proxy.wire import pulsar_pb2 as pb
 from tests.net.stream_rig import GroupRig
-from tests.net.subscription_rig import SubscriptionRig, schema
+from tests.net.subscription_rig import SubscriptionRig, Worker, schema, sticky
 from tests.net.subscription_rig_broker import T
 
 ENDS = {Stage.JOINED, Stage.REFUSED}
@@ -70,6 +70,75 @@ def test_in_a_group_the_second_of_a_kind_waits_for_the_answer_about_the_first() 
     rig.link.refuse(T.SUBSCRIBE, pb.IncompatibleSchema, "no")
     assert [worker.error()[0] for worker in workers] == [pb.IncompatibleSchema] * 2
     assert rig.count == 0
+
+
+def contended(rig: SubscriptionRig) -> tuple[Worker, Worker]:
+    """One whose host has vanished, and one that comes for the same slots."""
+    holder = rig.worker("a", keySharedMeta=sticky((0, 100)))
+    holder.vanished = True
+    newcomer = rig.subscribe("a", keySharedMeta=sticky((50, 60)))
+    assert stages(rig) == [Stage.CONTENDING]
+    assert newcomer.commands() == []
+    return holder, newcomer
+
+
+def test_who_names_the_slots_of_one_that_is_dead_has_them_when_that_is_found_out() -> None:
+    """Also where that was the only worker: the subscription stays for the one that waits."""
+    rig = SubscriptionRig()
+    holder, newcomer = contended(rig)
+    newcomer.flow(1)
+    holder.lose()
+    assert newcomer.answers() == [T.SUCCESS]
+    key = rig.key_for("a", 0)
+    assert rig.subscription.subscribers[1].worker.permits == 1, key  # type: ignore[union-attr]
+
+
+def test_who_names_the_slots_of_one_that_lives_is_told_so() -> None:
+    """As soon as that has shown it; the client tries again."""
+    rig = SubscriptionRig()
+    holder, newcomer = contended(rig)
+    for alive in holder.asked_for_life:
+        alive()
+    rig.clock.settle()
+    code, text = newcomer.error()
+    assert (code, "a" in text) == (pb.ConsumerAssignError, True)
+    assert stages(rig) == []
+    assert holder.answers() == []
+
+
+def test_who_names_the_slots_of_several_has_each_of_them_asked() -> None:
+    """One after the other: it gets all of its slots or none."""
+    rig = SubscriptionRig()
+    holder, _ = contended(rig)
+    second = rig.worker("b", keySharedMeta=sticky((200, 300)))
+    both = rig.subscribe("c", keySharedMeta=sticky((90, 210)))
+    second.vanished = True
+    holder.lose()
+    assert len(second.asked_for_life) == 1
+    assert both.answers() == []
+    second.lose()
+    assert both.answers() == [T.SUCCESS]
+
+
+@pytest.mark.parametrize("ends", ["closes", "loses", "shut"])
+def test_one_that_waits_for_the_slots_of_another_may_end_at_any_time(ends: str) -> None:
+    """The other keeps them, and what it says afterwards concerns no one."""
+    rig = SubscriptionRig()
+    holder, newcomer = contended(rig)
+    if ends == "closes":
+        newcomer.close()
+        assert newcomer.answers() == [T.SUCCESS]
+    elif ends == "loses":
+        newcomer.lose()
+    else:
+        rig.subscription.shut()
+        rig.clock.settle()
+        assert newcomer.error()[0] == pb.ServiceNotReady
+    assert rig.count == (0 if ends == "shut" else 1)
+    for alive in holder.asked_for_life:
+        alive()
+    rig.clock.settle()
+    assert holder.answers() == ([T.CLOSE_CONSUMER] if ends == "shut" else [])
 
 
 def test_a_move_that_is_not_in_the_table_is_a_bug() -> None:

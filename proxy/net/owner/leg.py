@@ -18,6 +18,8 @@ from proxy.wire import pulsar_pb2 as pb
 from proxy.wire.client_commands import UNASKED, body_of, close_frame, refusal_frame
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from proxy.groups.ownership import Owner
     from proxy.limits import Limits
     from proxy.net.ports import Clock, Connector, Timer
@@ -45,6 +47,9 @@ class LegClient(Protocol):
 
     def send(self, frame: bytes) -> None:
         """Queue whole frames to the client."""
+
+    def check_liveness(self, alive: Callable[[], None]) -> None:
+        """As `ports.WorkerLink` says."""
 
     def elsewhere_writable(self, writable: bool) -> None:  # noqa: FBT001 - the port's one bit of news
         """Owners began or ceased to leave too much unread."""
@@ -92,7 +97,8 @@ class OwnerLeg:
         self._clock = clock
         self._queued_bytes_max = limits.queued_while_connecting_bytes
         self._legs = legs
-        self._leg = UpstreamLeg(self, identity, clock, limits)
+        leg = self._leg = UpstreamLeg(self, identity, clock, limits)
+        leg.client_asked = lambda: client.check_liveness(lambda: leg.write(commands.client_lives()))
         self._consumers: dict[int, bool] = {}
         """Whether each was answered, by its id."""
         self._asked: dict[int, Asked] = {}

@@ -19,6 +19,8 @@ from proxy.wire.client_commands import REPLIES, parse_as
 from proxy.wire.errors import FrameError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from proxy.limits import Limits
     from proxy.net.ports import Clock, Timer, Transport
     from proxy.net.relay.identity import Identity
@@ -97,6 +99,8 @@ class UpstreamLeg:
         self._transport: Transport | None = None
         self._handshake_timer: Timer | None = None
         self._reading = True
+        self.client_asked: Callable[[], None] | None = None
+        """Where another replica's PING may ask for the client: what to do then."""
         self._heartbeat = Heartbeat(
             clock,
             limits.keep_alive_s,
@@ -221,7 +225,10 @@ class UpstreamLeg:
 
     def _command(self, kind: int, frame: bytes) -> None:
         if kind == _T.PING:
-            self.write(commands.pong())
+            if self.client_asked is not None and frame == commands.ask_client():
+                self.client_asked()
+            else:
+                self.write(commands.pong())
         elif kind == _T.AUTH_CHALLENGE:
             self._challenged(frame)
         elif self._state is LegState.READY and kind != _T.PONG:

@@ -24,6 +24,9 @@ class ElsewhereClient(Protocol):
     def send(self, frame: bytes) -> None:
         """Queue whole frames to the client."""
 
+    def check_liveness(self, alive: Callable[[], None]) -> None:
+        """As `ports.WorkerLink` says."""
+
     def elsewhere_writable(self, writable: bool) -> None:  # noqa: FBT001 - the port's one bit of news
         """Owners began or ceased to leave too much unread."""
 

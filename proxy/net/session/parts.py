@@ -118,6 +118,7 @@ def make_parts(
         services.slices,
         incoming.first,
         limits.workers_per_connection_max,
+        client.check_liveness,
     )
     route = RelayRoute(brokers, target, names, settings.listener_name, behind_proxy=behind_proxy)
     relay = Relay(client, connector, clock, limits, route, identity, names, counters, behind_proxy=behind_proxy)

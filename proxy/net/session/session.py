@@ -27,6 +27,7 @@ from proxy.net.ports import LEFT_UNREAD
 from proxy.net.relay.statistics import SessionCounters, counts
 from proxy.net.session.client_principal import Expiry
 from proxy.net.session.identity import introduced
+from proxy.net.session.liveness import Liveness
 from proxy.net.session.parts import ClientParts, make_parts
 from proxy.net.session.router import Violation, command_name
 from proxy.net.session.statistics import NOT_AT_FAULT, EndCause, SessionStatistics
@@ -82,8 +83,15 @@ class ClientSession:
         self._broker_takes = self._owners_take = True
         self._timer: Timer | None = None
         self._heartbeat = Heartbeat(
-            self._clock, limits.keep_alive_s, ping=self._ping, dead=self._silent, paused=lambda: not self._reads
+            self._clock,
+            limits.keep_alive_s,
+            ping=lambda: self.send(commands.ping()),
+            dead=lambda: self._silent(2 * limits.keep_alive_s),
+            paused=lambda: not self._reads,
         )
+        self._liveness = Liveness(self._clock, self.send, self._heartbeat, self._silent, led=services.of_replicas)
+        self.check_liveness = self._liveness.ask
+        """As `ElsewhereClient` says."""
 
     @property
     def cause(self) -> EndCause | None:
@@ -288,7 +296,7 @@ class ClientSession:
         elif kind == _T.PING:
             self.send(commands.pong())
         elif kind == _T.PONG:
-            return
+            self._liveness.answered(frame)
         elif kind == _T.AUTH_RESPONSE:
             self._parts.auth_response(parse_as(kind, frame).authResponse, frame)
         elif self._state is SessionState.CONNECTING:
@@ -379,6 +387,7 @@ class ClientSession:
             reason=reason,
         )
         self._heartbeat.stop()
+        self._liveness.stop()
         self._stop_timer()
         if self._expiry is not None:
             self._expiry.stop()
@@ -410,8 +419,5 @@ class ClientSession:
     def _expired(self) -> None:
         self._end(EndCause.CERTIFICATE_EXPIRED, f"the certificate of {self._principal!r} has expired")
 
-    def _ping(self) -> None:
-        self.send(commands.ping())
-
-    def _silent(self) -> None:
-        self._end(EndCause.SILENT, f"the client was silent for {2 * self._limits.keep_alive_s:g} s")
+    def _silent(self, seconds: float) -> None:
+        self._end(EndCause.SILENT, f"the client was silent for {seconds:g} s")

@@ -31,6 +31,7 @@ class Worker:
 
     __slots__ = (
         "_accepts_broker_entry_metadata",
+        "_check_liveness",
         "_client_version",
         "_consumer_id",
         "_first",
@@ -52,8 +53,10 @@ class Worker:
         first: Callable[[Step], None],
         forget: Callable[[Worker], None],
         lead_on: Callable[[], None] | None,
+        check_liveness: Callable[[Callable[[], None]], None],
     ) -> None:
         """`connect` is what the client said of itself; `lead_on` as for `SessionWorkers.subscribe`."""
+        self._check_liveness = check_liveness
         self._transport = transport
         self._consumer_id = consumer_id
         self._client_version = connect.client_version
@@ -109,6 +112,11 @@ class Worker:
         """As the port says."""
         self._forget(self)
 
+    def check_liveness(self, alive: Callable[[], None]) -> None:
+        """As the port says."""
+        if not self.gone:  # else the port is about to hear that
+            self._check_liveness(alive)
+
     def lead_on(self) -> bool:
         """As the port says."""
         if self._lead_on is None or self.gone:
@@ -130,11 +138,14 @@ class SessionWorkers:
         slices: Slices,
         first: Callable[[Step], None],
         workers_max: int,
+        check_liveness: Callable[[Callable[[], None]], None],
     ) -> None:
         """`transport` is the client's, with at most `workers_max` workers. No permission is checked before `judge`.
 
-        `first` does something before the client's next command, see `ports.WorkerLink`.
+        `first` does something before the client's next command, and `check_liveness` asks whether the client lives; see
+        `ports.WorkerLink`.
         """
+        self._check_liveness = check_liveness
         self._transport = transport
         self._connect = connect
         self._directory = directory
@@ -187,7 +198,8 @@ class SessionWorkers:
             self._transport.write(error_frame(pb.ConsumerBusy, message, command.request_id))
             return
         place = Place(command.topic, command.subscription)
-        worker = Worker(self._transport, self._connect, consumer_id, place, self._first, self._forget, lead_on)
+        of_client = self._transport, self._connect
+        worker = Worker(*of_client, consumer_id, place, self._first, self._forget, lead_on, self._check_liveness)
         self._workers[consumer_id] = worker
         if self._permission is None:
             self._join(worker, command)

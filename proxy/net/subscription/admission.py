@@ -8,6 +8,9 @@ In a group of replicas, a worker is admitted whether this replica has a stream o
 for its workers. So the broker checks also the first one by a probe, on a connection that is looked up if no consumer of
 the gateway has one; one probe serves all workers with the same properties.
 
+One that names hash slots which another worker has waits until that one's client has shown whether it lives, as at a
+broker: a client that comes back after its host has vanished would be refused until the keep-alive.
+
 `MOVES` has all transitions of a worker here. Joined workers belong to the membership.
 """
 
@@ -48,18 +51,21 @@ class Stage(Enum):
     """It waits for our consumer, for a connection to ask the broker on, or for the answer about one that is alike."""
     PROBING = "probing"
     """The broker is asked about it; the subscription stays until it has answered, whether the worker does or not."""
+    CONTENDING = "contending"
+    """It waits for a sign of life of the worker that has its hash slots, or for the end of that."""
     JOINED = "joined"
     REFUSED = "refused"
 
 
 MOVES: Final = {
-    Stage.ASKED: frozenset({Stage.ASKED, Stage.OPENING, Stage.PROBING, Stage.JOINED, Stage.REFUSED}),
+    Stage.ASKED: frozenset({Stage.ASKED, Stage.OPENING, Stage.PROBING, Stage.CONTENDING, Stage.JOINED, Stage.REFUSED}),
     Stage.OPENING: frozenset({Stage.ASKED, Stage.REFUSED}),
     Stage.PROBING: frozenset({Stage.ASKED, Stage.REFUSED}),
+    Stage.CONTENDING: frozenset({Stage.ASKED, Stage.JOINED, Stage.REFUSED}),
     Stage.JOINED: frozenset[Stage](),
     Stage.REFUSED: frozenset[Stage](),
 }
-"""A worker may also leave, from any of the first three."""
+"""A worker may also leave, from any of the first four."""
 
 
 class Admission:
@@ -92,6 +98,8 @@ class Admission:
         """How many of those that are probed have left."""
         self._due: deque[SubscribedWorker] = deque()
         """Those that are looked at next, and some that have gone since."""
+        self._contending: dict[SubscribedWorker, SubscribedWorker] = {}
+        """Who has the hash slots that each of these names."""
         self._admitting = False
         self._asked_at: BrokerLink | None = None
         """Where the broker can be asked besides."""
@@ -139,6 +147,13 @@ class Admission:
             self._move(subscriber, Stage.ASKED)
         self._begin()
 
+    def workers_changed(self) -> None:
+        """Workers have come or left: those whose hash slots are free now may have them."""
+        for subscriber, holder in list(self._contending.items()):
+            if not holder.is_joined:
+                self._move(subscriber, Stage.ASKED)
+                self._look_at(subscriber)
+
     def refuse_all(self, error: Exception) -> None:
         """None of those who are here will join this subscription."""
         for subscriber in self._waiting():
@@ -150,6 +165,7 @@ class Admission:
     def leave(self, subscriber: SubscribedWorker, reason: str, done: Callable[[], None] | None = None) -> None:
         """As `WorkerOwner` says."""
         _ = reason
+        self._contending.pop(subscriber, None)
         if self._stages.get(subscriber) is Stage.PROBING:
             self._gone += 1
         else:
@@ -164,6 +180,7 @@ class Admission:
     def _move(self, subscriber: SubscribedWorker, to: Stage) -> None:
         stages = self._stages
         assert to in MOVES[stages[subscriber]], (stages[subscriber], to)
+        self._contending.pop(subscriber, None)
         if stages[subscriber] is Stage.PROBING or not MOVES[to]:
             del stages[subscriber]
         if MOVES[to]:
@@ -219,16 +236,35 @@ class Admission:
                 elif stage is Stage.PROBING:
                     assert link is not None
                     self._probe(link, subscriber)
+                elif stage is Stage.CONTENDING:
+                    self._contend(subscriber)
             if self._state.clock.now() >= end:
                 return
 
     def _next(self, subscriber: SubscribedWorker, link: BrokerLink | None) -> Stage:
         """What becomes of one that is looked at: what the broker has not judged yet is put to it before."""
         if _judged_by_broker(subscriber.command) in self._judged:
-            return Stage.JOINED
+            return Stage.JOINED if self._membership.in_the_way(subscriber) is None else Stage.CONTENDING
         if link is None or self._is_asked(subscriber):
             return Stage.OPENING  # `admit` follows: with the link, or with the answer
         return Stage.PROBING
+
+    def _contend(self, subscriber: SubscribedWorker) -> None:
+        """Have the client asked that has its hash slots: if it lives, those keep their worker, which says so."""
+        holder = self._membership.in_the_way(subscriber)
+        assert holder is not None
+        self._contending[subscriber] = holder
+
+        def alive() -> None:
+            self._state.clock.call_soon(refused)  # it may be asked amid a join
+
+        def refused() -> None:
+            if self._contending.get(subscriber) is holder:
+                self._move(subscriber, Stage.JOINED)
+                self._membership.join((subscriber,))
+                self._lifecycle.end_if_empty()
+
+        holder.link.check_liveness(alive)
 
     def _probe(self, link: BrokerLink, subscriber: SubscribedWorker) -> None:
         judged = _judged_by_broker(subscriber.command)

@@ -15,6 +15,7 @@ import structlog
 
 from proxy.core import membership
 from proxy.core.errors import ConsumerAssignError
+from proxy.core.hash_ranges import HashRange
 from proxy.core.quarantine import WorkerName
 from proxy.core.worker import Worker
 from proxy.errors import ClientError
@@ -84,6 +85,16 @@ class Membership:
             if state.at_end_of_topic:
                 subscriber.tell_end_of_topic()
         self._changed(begun)
+
+    def in_the_way(self, subscriber: SubscribedWorker) -> SubscribedWorker | None:
+        """The first worker that has hash slots which this one names for itself; None where it may have them."""
+        if not self._state.policy.sticky or self._is_kept_out(subscriber.command.consumer_name):
+            return None
+        wanted = [HashRange(span.start, span.end) for span in subscriber.command.keySharedMeta.hashRanges]
+        taken = self._state.dispatcher.selector.assignment()
+        holders = (worker for piece, worker in taken if any(piece.overlaps(each) for each in wanted))
+        holder = next(holders, None)
+        return None if holder is None else self.subscribers.get(holder.index)
 
     def leave(self, subscriber: SubscribedWorker, reason: str, done: Callable[[], None] | None = None) -> None:
         """As `WorkerOwner` says."""

@@ -196,6 +196,7 @@ class Subscription:
 
     def workers_changed(self, count: int) -> None:
         """As `Lifecycle` says."""
+        self.admission.workers_changed()
         self.ack_leases.look_again()
         self.quarantines.look_again()
         if self.assignment is not None:
