@@ -59,6 +59,10 @@ MODULES: Final = {
         "acks batch_contents batch_slots counters cursor intake openings outbox receive_queue receiving state "
         "subscription upstream_consumers workers"
     ),
+    "proxy/net/websocket": (
+        "dead_letter_publishing deadlines deliveries dialect_v1 dialect_v2 in_flight json_words message "
+        "message_position opening permits pipe receipts requests settling words worker"
+    ),
 }
 """What is compiled, by folder: all that handles messages, and subclasses of it, which must be compiled with it.
 
