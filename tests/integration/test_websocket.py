@@ -109,8 +109,13 @@ def letters(client: pulsar.Client, topic: str, count: int) -> list[tuple[Any, ..
     )
 
 
-def refuse_twos(url: str, topic: str, subscription: str) -> list[int]:
-    """Refuse message 2 each time it comes, three times; the redelivery counts it came with."""
+def refuse_twos(
+    url: str, client: pulsar.Client, topic: str, subscription: str
+) -> tuple[list[int], list[tuple[Any, ...]]]:
+    """Refuse message 2 each time it comes, three times; the redelivery counts it came with, and its dead letter.
+
+    The worker stays until that is there: it is published a while after the last refusal, if the worker is still there.
+    """
     query = {"maxRedeliverCount": 2, "negativeAckRedeliveryDelay": 50}
     tries: list[int] = []
     with worker(url, "v2", topic, subscription, **query) as side:
@@ -122,7 +127,7 @@ def refuse_twos(url: str, topic: str, subscription: str) -> list[int]:
             else:
                 side.acknowledge(message)
         assert side.hear_nothing()
-    return tries
+        return tries, letters(client, f"{topic}-{subscription}-DLQ", 1)
 
 
 @pytest.mark.parametrize("batched", [False, True])
@@ -144,13 +149,12 @@ def test_what_is_refused_too_often_becomes_a_dead_letter(
             event_timestamp=1_234_567_890_123,
         )  # fmt: skip
     producer.flush()
-    assert refuse_twos(gateway.admin_url, topic, "s") == [0, 1, 2]
-    found = letters(client, f"{topic}-s-DLQ", 1)
+    tries, found = refuse_twos(gateway.admin_url, client, topic, "s")
+    assert tries == [0, 1, 2]
     assert found == [(b"2", "k2", ["2", topic], 1_234_567_890_123)]
     eventually(lambda: backlog(topic_statistics, topic) == 0, "an empty backlog")
     if not batched:
-        assert refuse_twos(broker.admin_url, topic, "direct") == [0, 1, 2]
-        assert letters(client, f"{topic}-direct-DLQ", 1) == found
+        assert refuse_twos(broker.admin_url, client, topic, "direct") == (tries, found)
 
 
 def test_pull_mode_gets_what_it_permits(gateway: KeylineGateway, client: pulsar.Client, new_topic: NewTopic) -> None:
