@@ -182,8 +182,9 @@ def test_what_a_flush_asks_for_is_the_next_turn_s(paced: Paced) -> None:
     paced.turns.at_end(ask)
     assert paced.loop.settle() == 1
     assert done == []
+    paced.turns.at_end(lambda: done.append(2))
     assert paced.loop.settle() == 1
-    assert done == [1]
+    assert done == [1, 2]
     assert paced.loop.settle() == 0
 
 

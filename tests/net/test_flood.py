@@ -15,7 +15,7 @@ from proxy.net.subscription.membership import GROUP_MAX
 from proxy.net.subscription.workers import IDS_AT_ONCE, SubscribedWorker
 from proxy.wire import pulsar_pb2 as pb
 from tests.net.fakes import FakeClock, FakeWorkerPort
-from tests.net.session_rig import SessionRig, encode, subscribe
+from tests.net.session_rig import SessionRig, ack, encode, send, subscribe
 from tests.net.subscription_rig import SubscriptionRig, Worker, schema
 from tests.net.subscription_rig_broker import T, single
 
@@ -75,6 +75,18 @@ def test_many_commands_of_one_read_are_taken_in_slices() -> None:
     assert turns(rig.clock, over) > MANY / 4
     assert max(after - before for before, after in itertools.pairwise(steps)) <= 2
     assert [port.command.consumer_id for port in rig.directory.workers] == list(range(MANY))
+
+
+def test_messages_do_not_overtake_commands_that_wait() -> None:
+    """What was read before reading paused keeps its place behind them, though nothing is looked at in it."""
+    rig = SessionRig().connect()
+    rig.relayed_producer(5, 50)
+    take_time(rig)
+    rig.session.received(b"".join(subscribe(number, number + 100) for number in range(MANY)) + ack(MANY))
+    rig.session.received(send(5, 1))
+    assert rig.to_broker() == []
+    turns(rig.clock, lambda: rig.client.reading)
+    assert [command.type for command in rig.to_broker()] == [pb.BaseCommand.ACK, pb.BaseCommand.SEND]
 
 
 def test_a_client_that_has_gone_is_not_looked_at_any_more() -> None:

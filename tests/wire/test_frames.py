@@ -101,6 +101,14 @@ def test_a_run_ends_before_a_size_that_cannot_be_right(sizes: tuple[int, int]) -
         splitter.feed(wrong)
 
 
+def test_a_run_has_no_frame_above_the_limit_and_none_whose_type_is_longer() -> None:
+    """Both are for `feed`, which refuses the one and leaves the other to a parse."""
+    every = frozenset(range(256))
+    large = frame_of(b"\x08\x06", bytes(LIMIT - 9))
+    assert FrameSplitter(LIMIT).leading_run(large, every) == (0, 0)
+    assert FrameSplitter(LIMIT).leading_run(frame_of(b"\x08\x86\x01"), every) == (0, 0)
+
+
 def test_every_truncation_waits_for_the_rest() -> None:
     """The start of a frame, however long, gives nothing and is no error; the rest completes it."""
     for size in range(len(FLOW_FRAME)):
