@@ -23,7 +23,7 @@ BROKEN_SEEDS: Final = (42, 342, 500, 615, 1_095, 1_270, 1_384)
 
 def test_no_seed_breaks_a_promise() -> None:
     """Whatever becomes of replicas, networks and the broker, each owner keeps G1 to G5, and there is one at a time."""
-    moves = passed_on = outlived = orders_passed_on = deleted = 0
+    moves = passed_on = outlived = orders_passed_on = deleted = not_moved = 0
     for result in run_many(range(SEEDS), JOBS, deployment=True):
         if result.outcome is None:
             pytest.fail(report(shrink(result)))
@@ -33,10 +33,12 @@ def test_no_seed_breaks_a_promise() -> None:
         outlived += result.outcome.outlived
         orders_passed_on += result.outcome.orders_passed_on
         deleted += result.outcome.deleted
+        not_moved += result.outcome.not_moved
     assert moves > SEEDS, "deployments in which nothing moves prove nothing"
     assert outlived > SEEDS // 10, "nor do those in which no order outlives an owner"
     assert orders_passed_on > SEEDS, "nor where operators know the owners"
     assert deleted > SEEDS // 10, "nor where no subscription is deleted"
+    assert not_moved > SEEDS, "nor where none migrates"
     assert passed_on > 50 * SEEDS, "nor do those in which workers are at their owners"
 
 

@@ -182,6 +182,11 @@ class Worker:
             self._send(frames.encode_command(pb.BaseCommand(type=T.UNSUBSCRIBE, unsubscribe=body)))
 
     @property
+    def moved(self) -> bool:
+        """Whether it comes to a choice of gateways, and not to the broker itself."""
+        return len(self._addresses) > 1
+
+    @property
     def joined(self) -> bool:
         """Whether its consumer stands, as far as it knows."""
         return self._joined

@@ -16,6 +16,7 @@ from proxy.wire import pulsar_pb2 as pb
 from tests.sim.broker import Broker, BrokerSession
 from tests.sim.cluster import Cluster, Consumer
 from tests.sim.deployment.own_topics import OwnTopic, Reader
+from tests.sim.worker import SUBSCRIPTION
 
 if TYPE_CHECKING:
     from tests.sim.machine import Process
@@ -148,16 +149,16 @@ class DeploymentSession(BrokerSession):
 
     def _occupant(self, body: Any) -> Occupant | None:
         """Who has the place that a SUBSCRIBE asks for."""
-        cluster = self.broker.clusters.get(body.topic)
+        cluster = self.broker.cluster_of(body)
         if cluster is not None:
             shares = _shares(body)
             return next((each for each in cluster.consumers if not (shares and each.shares)), None)
-        return self.broker.own_topic(body.topic).readers.get(body.subscription)
+        return self.broker.topic_of(body).readers.get(body.subscription)
 
     def _let_in(self, body: Any) -> bytes:
-        cluster = self.broker.clusters.get(body.topic)
+        cluster = self.broker.cluster_of(body)
         if cluster is None:
-            self._consumers[body.consumer_id] = self.broker.own_topic(body.topic).subscribe(self, body)
+            self._consumers[body.consumer_id] = self.broker.topic_of(body).subscribe(self, body)
         else:
             consumer = Consumer(cluster, self, body.consumer_id)
             consumer.probes = body.consumer_name.endswith("-probe")
@@ -275,6 +276,14 @@ class DeploymentBroker(Broker):
         """One of the gateways' own, made when it is asked for."""
         return self.own_topics.setdefault(name, OwnTopic(name))
 
+    def cluster_of(self, body: Any) -> Cluster | None:
+        """What a SUBSCRIBE is for, if that is the subscription of workers."""
+        return self.clusters.get(body.topic) if body.subscription == SUBSCRIPTION else None
+
+    def topic_of(self, body: Any) -> OwnTopic:
+        """And if not: a topic of the gateways', or the sentinel's subscription of one that workers consume."""
+        return self.own_topic(sentinel_of(body.topic) if body.topic in self.clusters else body.topic)
+
     def unload(self, name: str) -> None:
         """Close a topic; it is loaded again when somebody asks for it."""
         cluster = self.clusters.get(name)
@@ -283,6 +292,7 @@ class DeploymentBroker(Broker):
             return
         cluster.storage.store_cursor()
         self.close_consumers(cluster)
+        self.own_topic(sentinel_of(name)).unload()
         cluster.load()
 
     @staticmethod
@@ -305,6 +315,11 @@ class DeploymentBroker(Broker):
         for topic in self.own_topics.values():
             if topic.stores:
                 topic.dispatch()
+
+
+def sentinel_of(topic: str) -> str:
+    """The part of a topic that sentinels consume; it has no message for them."""
+    return f"sentinels of {topic}"
 
 
 def _shares(body: Any) -> bool:

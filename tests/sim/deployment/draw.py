@@ -11,7 +11,7 @@ from proxy.net.subscription.openings import OpeningLimits
 from proxy.net.subscription.settings import SubscriptionSettings
 from tests.sim.connection import Weather
 from tests.sim.swarm import patient
-from tests.sim.worker import GOOD, Temper
+from tests.sim.worker import GOOD, SUBSCRIPTION, Temper
 
 PLANNED = ("replica_stop", "replica_add", "replica_drain", "worker_leave", "worker_crash")
 """What may happen without anything coming twice but what a worker that crashed had."""
@@ -38,6 +38,7 @@ ORDERLY_SHARE = 0.3
 NO_ORDERS_SHARE = 0.5
 ANYWHERE_SHARE = 0.5
 DELETES_SHARE = 0.35
+MIGRATING = f"public/default/orders-* {SUBSCRIPTION}"
 ORDER_SHARE = 0.5
 """Of the kinds of orders, where there are any."""
 CALM_SHARE = 0.2
@@ -69,6 +70,8 @@ class DeploymentSwarm:
     fault_weight: float
     workers_max: int
     """At each topic."""
+    migrating: bool
+    """Every second worker is at the broker itself."""
     deletes: bool
     """Workers delete subscriptions."""
     anywhere: bool
@@ -100,6 +103,8 @@ def draw(seed: int | str, steps: int = 60) -> DeploymentSwarm:
     park_after = 0 if orderly or calm else _apart(seed, "park").choice((0, 0, 1, 2, 3))
     seeks = not (orderly or calm or park_after) and _apart(seed, "seek").random() < RARE
     deletes = not (orderly or calm or park_after) and _apart(seed, "deletes").random() < DELETES_SHARE
+    sticky = not (orderly or calm) and _apart(seed, "sticky").random() < RARE
+    migrating = not (park_after or seeks or deletes or sticky) and _apart(seed, "beside").random() < RARE
     orders = _orders(seed, orderly=orderly, calm=calm)
     return DeploymentSwarm(
         seed=str(seed),
@@ -108,7 +113,7 @@ def draw(seed: int | str, steps: int = 60) -> DeploymentSwarm:
         replicas_max=replicas + dice.choice((0, 1, 2)),
         topics=dice.choice((1, 2, 3)),
         keys=dice.choice((1, 3, 8, 40)),
-        kinds=tuple(dice.sample(KINDS, dice.randint(1, len(KINDS)))),
+        kinds=_divisible(dice.sample(KINDS, dice.randint(1, len(KINDS))), migrating=migrating),
         orderly=orderly,
         calm=calm,
         faults=tuple(fault for fault in among if calm or dice.random() < (0.6 if orderly else 0.3))
@@ -118,9 +123,10 @@ def draw(seed: int | str, steps: int = 60) -> DeploymentSwarm:
         + (("seek",) if seeks else ())
         + (("unsubscribe",) if deletes else ()),
         fault_weight=dice.choice((0.5, 1.0, 3.0)),
+        migrating=migrating,
         deletes=deletes,
         anywhere=bool(orders) and _apart(seed, "anywhere").random() < ANYWHERE_SHARE,
-        sticky=not (orderly or calm) and _apart(seed, "sticky").random() < RARE,
+        sticky=sticky,
         workers_max=_apart(seed, "few").choice((1, 2, 5)) if calm else dice.choice((2, 3, 5)),
         tempers=_well(seed, orderly=orderly)
         if orderly or calm
@@ -147,6 +153,7 @@ def draw(seed: int | str, steps: int = 60) -> DeploymentSwarm:
             park_after=park_after,
             quarantine_after=_apart(seed, "quarantine").choice((0, 1, 3)),
             quarantine_ms=5_000,
+            migrating_subscriptions=(MIGRATING,) if migrating else (),
             key_share_percent=_apart(seed, "share").choice((0, 0, 0.1, 5, 37)),
         ),
         groups=GroupSettings(groups_enabled=True, group_bundles=8),
@@ -167,6 +174,12 @@ def _orders(seed: int | str, *, orderly: bool, calm: bool) -> tuple[str, ...]:
         return ()
     among = [order for order in ORDERS if not (orderly and order == "operator_exclude")]
     return tuple(order for order in among if dice.random() < ORDER_SHARE)
+
+
+def _divisible(kinds: list[str], *, migrating: bool) -> tuple[str, ...]:
+    """Without what a broker cannot divide among its consumers."""
+    left = [kind for kind in kinds if not (migrating and kind == "mixed_batch")]
+    return tuple(left or ["single"])
 
 
 def _well(seed: int | str, *, orderly: bool) -> tuple[Temper, ...]:

@@ -135,13 +135,15 @@ class DeploymentActions:
 
     def _replaceable(self, dice: random.Random) -> Replica | None:
         """One without which every topic has workers still."""
+        world = self._world
 
         def has_workers(topic: Topic, without: Replica) -> bool:
             ends = [worker._transport for worker in topic.live if worker.joined]
-            return any(end.other.process is not without.process for end in ends)  # type: ignore[union-attr]
+            at = [end.other.process for end in ends]  # type: ignore[union-attr]
+            return any(world.is_replica(process) and process is not without.process for process in at)
 
-        topics = self._world.topics.values()
-        fit = [each for each in self._world.live if all(has_workers(topic, each) for topic in topics)]
+        topics = world.topics.values()
+        fit = [each for each in world.live if all(has_workers(topic, each) for topic in topics)]
         return dice.choice(fit) if fit else None
 
     # ---- who

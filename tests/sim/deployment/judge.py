@@ -23,6 +23,7 @@ from proxy.wire import pulsar_pb2 as pb
 from tests.sim.checkers import FRAME_BYTES_MAX, Connection, Model, Seat, Violation, numbers_in
 from tests.sim.connection import End, Tap
 from tests.sim.machine import ORIGIN_S
+from tests.sim.storage import bits_of
 
 if TYPE_CHECKING:
     from proxy.net.subscription.subscription import Subscription
@@ -56,6 +57,8 @@ class OwnersModel(Model):
         """Messages of a consumer that was closed, which may be on their way to its client still."""
         self._asked_to_delete: dict[Seat, tuple[list[Seat], bool]] = {}
         """Who was there besides, and whether by force."""
+        self._with_broker: dict[Seat, dict[tuple[int, int], list[int]]] = {}
+        """What workers have of the broker itself."""
         self._past: list[Subscription] = []
         self._writing: End | None = None
         self._reading: End | None = None
@@ -73,8 +76,11 @@ class OwnersModel(Model):
             if seat is not None:  # else the client has closed it, and the owner does not know yet
                 self._passed_on(seat, frame)
             return
-        self._owner_delivers(self.world.replica_of(self._writing))
-        super()._delivered(connection, frame)
+        if self.world.is_replica(self._writing.process):
+            self._owner_delivers(self.world.replica_of(self._writing))
+            super()._delivered(connection, frame)
+        else:
+            self._broker_delivers(connection, frame)
 
     def _answered(self, connection: Connection, command: pb.BaseCommand) -> None:
         if command.type == T.CLOSE_CONSUMER:
@@ -151,7 +157,7 @@ class OwnersModel(Model):
         if running != [replica]:
             raise Violation(f"owners: {[each.name for each in running]} may deliver at once")
         others = [each for each in cluster.consumers if not each.probes and self._process(each) is not replica.process]
-        if others:
+        if others and not self.world.swarm.migrating:
             raise Violation(f"owners: {replica.name} delivers, and another consumes at the broker")
         if life is not self._life:
             self._begin(life)
@@ -175,6 +181,39 @@ class OwnersModel(Model):
                 for seat in connection.seats.values():
                     for place in list(seat.held):
                         self._release(seat, place)
+
+    # ---- at a worker of the broker's own, in a migration
+
+    def _broker_delivers(self, connection: Connection, frame: bytes) -> None:
+        """What the broker sends counts where all goes as planned; else an owner that was cut off may have it still."""
+        message = frames.parse_command(frame).message
+        seat, place = connection.seats[message.consumer_id], (message.message_id.ledgerId, message.message_id.entryId)
+        entry = self._storage.by_place[place]
+        left = message.ack_set[0] if message.ack_set else entry.whole
+        numbers = [number if left >> bit & 1 else -1 for bit, number in enumerate(entry.numbers)]
+        self.world.not_moved += sum(number >= 0 for number in numbers)
+        if not self.world.swarm.orderly:
+            self._with_broker.setdefault(seat, {})[place] = numbers
+            self._storage.astray.update(entry.numbers)
+            return
+        for number in numbers:
+            if number >= 0:
+                self._check_delivery(seat, number, opaque=False)
+                self.holder[number] = seat
+                self.by_key.setdefault(self._storage.messages[number].key, set()).add(number)
+        seat.held[place] = numbers
+
+    def _acked(self, seat: Seat, place: tuple[int, int], ack_set: list[int]) -> list[int]:
+        numbers = self._with_broker.get(seat, {}).get(place)
+        if numbers is None:
+            return super()._acked(seat, place, ack_set)
+        left = bits_of(ack_set)
+        done = [number for bit, number in enumerate(numbers) if number >= 0 and not left >> bit & 1]
+        for number in done:
+            numbers[numbers.index(number)] = -1
+            OwnersModel._done(self, number)
+            self.acked_in_life.discard(number)  # which the owner cannot know
+        return done
 
     # ---- at the worker's side
 

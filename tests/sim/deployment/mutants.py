@@ -144,6 +144,18 @@ MUTANTS = (
         "            orders.mode, orders.limits = wanted.mode, wanted.limits\n",
     ),
     _mutant(
+        "an owner consumes alone where direct workers are",
+        "proxy/net/subscription/subscription.py",
+        "            alone = owned and not is_migrating(key, state.settings.migrating_subscriptions)\n",
+        "            alone = owned\n",
+    ),
+    _mutant(
+        "a silent owner is not asked for beside direct workers",
+        "proxy/net/owner/holder_probes.py",
+        "            return sentinel_subscribe(key, name)\n",
+        '            return sentinel_subscribe((key[0], f"{key[1]}-not"), name)\n',
+    ),
+    _mutant(
         "one worker deletes the subscription of all",
         "proxy/net/subscription/requests.py",
         "        if len(self._state.dispatcher.workers) > 1 and not command.force:\n",

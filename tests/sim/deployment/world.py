@@ -14,7 +14,7 @@ from proxy.wire import pulsar_pb2 as pb
 from tests.sim.checkers import Violation
 from tests.sim.cluster import GOOD_MANNERS, Cluster, Manners
 from tests.sim.connection import Weather
-from tests.sim.deployment.broker import DeploymentBroker
+from tests.sim.deployment.broker import DeploymentBroker, sentinel_of
 from tests.sim.deployment.deletion import Deletion, delete_all
 from tests.sim.deployment.judge import Edges, OwnersModel
 from tests.sim.deployment.lot import Lot
@@ -39,6 +39,7 @@ BROKER = "pulsar://broker:6650"
 HEAL_S = 300.0
 """Simulated seconds after which a healed deployment must have delivered everything."""
 HEAL_STEP_S = 2.0
+JOINED_S = 60.0
 PART_S = 120.0
 SLOTS = 65_536
 CONSUMER_IDS = (0, 1, 1, 2, 1 << 32, (1 << 63) - 1, (1 << 64) - 1)
@@ -80,6 +81,8 @@ class DeploymentOutcome:
     """Orders that were done by another replica than the one that was asked."""
     deleted: int
     """How often a worker deleted its subscription."""
+    not_moved: int
+    """Messages that the broker gave to workers of its own."""
 
 
 class Topic:
@@ -87,11 +90,15 @@ class Topic:
 
     def __init__(self, world: Deployment, number: int) -> None:
         swarm = world.swarm
+        self._world = world
         self.name = f"persistent://public/default/orders-{number}"
         self.key = (self.name, SUBSCRIPTION)
         self.storage = Storage()
         self.model = OwnersModel(
-            self.storage, lambda: world.schedule.now_s, ordered=True, mixed="mixed_batch" in swarm.kinds
+            self.storage,
+            lambda: world.schedule.now_s,
+            ordered=True,
+            mixed="mixed_batch" in swarm.kinds or (swarm.migrating and not swarm.orderly),
         )
         self.model.topic, self.model.world = self, world
         self.model.keys = swarm.settings.key_policy()
@@ -129,6 +136,8 @@ class Topic:
         """All have left: nothing of it is open at the broker, every request was answered, and no message is lost."""
         if self.cluster.consumers:
             raise Violation(f"leak: a consumer of {self.name} was left behind at the broker")
+        if self._world.broker.own_topic(sentinel_of(self.name)).readers:
+            raise Violation(f"leak: a sentinel of {self.name} was left behind at the broker")
         if self.lot is not None and self.lot.readers:
             raise Violation(f"leak: a consumer of {self.lot.name} was left behind at the broker")
         for worker in self.workers:
@@ -151,7 +160,7 @@ class Deployment:
         """Replicas that start, no worker yet."""
         self.swarm = swarm
         self.schedule = Schedule()
-        self.moves = self.passed_on = 0
+        self.moves = self.passed_on = self.not_moved = 0
         self.longest_wait_s = 0.0
         self._processes = 0
         self.network = Network(self.schedule, swarm.weather, swarm.dice("network"), Edges(self))
@@ -180,6 +189,10 @@ class Deployment:
     def replica_of(self, end: End) -> Replica:
         """Whose end of a connection it is."""
         return self._by_process[end.process]
+
+    def is_replica(self, process: Process) -> bool:
+        """Whether it is one, in whichever life."""
+        return process in self._by_process
 
     def are_replicas(self, end: End) -> bool:
         """Whether a replica is at either end of a connection."""
@@ -239,6 +252,9 @@ class Deployment:
         self._topic_of_worker[process] = topic
         worker_dice = self.swarm.dice(f"worker/{process.number}")
         addresses = [address_of(f"replica-{number}") for number in range(self.swarm.replicas_max)]
+        moved = sum(worker.moved for worker in topic.live)
+        if self.swarm.migrating and len(topic.live) < 2 * moved:
+            addresses = [BROKER]
         topic.workers.append(
             Worker(process, self.network, worker_dice, temper, subscribe, topic.seen, topic.model.meant, addresses)
         )
@@ -252,6 +268,8 @@ class Deployment:
         self.heal(actions)
         if self.swarm.anywhere:
             self.operators.anywhere.check()
+        if self.swarm.migrating:
+            self._all_joined()
         self.part()
         models = [topic.model for topic in self.topics.values()]
         lots = [topic.lot for topic in self.topics.values() if topic.lot is not None]
@@ -271,6 +289,7 @@ class Deployment:
             sum(len(lot.dropped) for lot in lots),
             self.operators.anywhere.passed_on,
             sum(topic.deletion.done for topic in self.topics.values()),
+            self.not_moved,
         )
 
     def heal(self, actions: DeploymentActions) -> None:
@@ -302,6 +321,17 @@ class Deployment:
         else:
             raise Violation(f"liveness: {self._left()} did not get through in {HEAL_S:g} s")
         self.advance(HEAL_STEP_S)
+
+    def _all_joined(self) -> None:
+        """Workers of the broker's own do what there is to do; those that have moved must have a part in it, too."""
+        end_s = self.schedule.now_s + JOINED_S
+        outside: list[str] = []
+        while self.schedule.now_s < end_s:
+            outside = [worker.name for topic in self.topics.values() for worker in topic.live if not worker.joined]
+            if not outside:
+                return
+            self.advance(HEAL_STEP_S)
+        raise Violation(f"liveness: {outside} do not join")
 
     def _left(self) -> dict[str, list[int]]:
         return {
