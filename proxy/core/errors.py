@@ -8,17 +8,7 @@ from __future__ import annotations
 
 
 class ConsumerAssignError(Exception):
-    """A worker cannot be given hash ranges; the broker's ConsumerAssignException.
-
-    Attributes:
-        conflicting: the connected worker whose ranges stand in the way, or None when the request is wrong in itself.
-            The caller may check that this worker is still alive and try again, as the broker does (facts, 2.4).
-    """
-
-    def __init__(self, message: str, conflicting: object | None = None) -> None:
-        """Say which range is refused and why."""
-        super().__init__(message)
-        self.conflicting = conflicting
+    """A worker cannot be given hash ranges; the broker's ConsumerAssignException."""
 
 
 class NotHeldError(Exception):

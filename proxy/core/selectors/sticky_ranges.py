@@ -49,8 +49,7 @@ class StickyRanges(Generic[W]):
         """Give the worker the ranges in its `sticky_ranges`; see `Selector.add`.
 
         Raises:
-            ConsumerAssignError: the ranges are wrong in themselves, or another worker has one of the slots; the
-                error's `conflicting` is that worker then.
+            ConsumerAssignError: the ranges are wrong in themselves, or another worker has one of the slots.
         """
         assert all(owner is not worker for _, owner in self._pieces), f"worker {worker.name} joined twice"
         wanted = validated_ranges(worker)
@@ -89,7 +88,7 @@ class StickyRanges(Generic[W]):
         for piece, owner in self._pieces:
             if piece.overlaps(wanted):
                 message = f"Range conflict with consumer {owner.name}: {wanted} overlaps its {piece}"
-                raise ConsumerAssignError(message, conflicting=owner)
+                raise ConsumerAssignError(message)
 
     def _replace(self, pieces: Assignment[W]) -> list[RangeMove[W]]:
         """Make these the granted ranges and rebuild what `select` looks at."""
