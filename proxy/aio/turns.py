@@ -10,7 +10,9 @@ than the rate by itself.
 Where data was there after almost every pause, so much comes that a third of the rate will do. Pauses that end before
 there is any bring the rate back.
 
-The pause comes after all writes, so that it delays only what arrives during it.
+The pause comes after all writes, so that it delays what arrives during it, and what was read but is handled by a later
+call of this turn: a subscription dispatches in such a call. To let those go first, the loop would have to read again,
+and would gather less.
 """
 
 from __future__ import annotations
