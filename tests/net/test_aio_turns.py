@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import cast
 
 import pytest
@@ -15,6 +15,7 @@ from tests.net.test_aio import NotingReceiver
 
 PER_S = 5_000
 INTERVAL_S = 1 / PER_S
+BYTES_PER_S = 1_000_000
 
 
 class SteppedLoop:
@@ -63,11 +64,14 @@ class Paced:
         self.loop = SteppedLoop()
         self.turns = LoopTurns(self.loop.as_loop, per_s_max, now=self.loop.now, sleep=self.loop.sleep)
         self.flushed: list[float] = []
+        self.read_at_s = self.loop.at_s
 
-    def pass_turn(self, waited_s: float = 0.0, work_s: float = 0.0) -> None:
-        """Wait for data so long, work so long, and write."""
+    def pass_turn(self, waited_s: float = 0.0, work_s: float = 0.0, reads: Sequence[int] | None = None) -> None:
+        """Wait for data so long, read these sizes, work so long, and write; by default data comes at a steady rate."""
         self.loop.at_s += waited_s
-        self.turns.data_came()
+        for size in (round((self.loop.at_s - self.read_at_s) * BYTES_PER_S),) if reads is None else reads:
+            self.turns.data_came(size)
+        self.read_at_s = self.loop.at_s
         self.loop.at_s += work_s
         self.turns.at_end(lambda: self.flushed.append(self.loop.at_s))
         self.loop.settle()
@@ -129,6 +133,29 @@ def test_where_data_is_always_there_pauses_are_longer_until_it_is_not(paced: Pac
         for _ in range((KEPT_MAX - ALWAYS) // GAP + 1):
             paced.pass_turn(waited_s=2 * THERE_S)
         assert paced.loop.slept[-1] <= INTERVAL_S
+
+
+@pytest.mark.parametrize("clients", [1, 10])
+@pytest.mark.parametrize("message_bytes", [150, 100_000])
+def test_pauses_stay_short_for_peers_that_wait_for_each_answer(paced: Paced, message_bytes: int, clients: int) -> None:
+    """Messages are always there, and receipts: but no more of them behind a pause that is longer."""
+    paced.exhaust_burst()
+    slept = paced.loop.slept
+    for _ in range(10 * ALWAYS):
+        paced.pass_turn(reads=[message_bytes] * clients)
+        paced.pass_turn(reads=[40] * clients)
+    assert sum(slept) / len(slept) < 1.5 * INTERVAL_S
+
+
+def test_what_a_longer_pause_gathers_may_come_in_several_reads(paced: Paced) -> None:
+    """Of several connections, or in turns that write nothing."""
+    paced.exhaust_burst()
+    for _ in range(ALWAYS + 1):
+        paced.pass_turn(reads=[50, 50])
+    for _ in range(ALWAYS):
+        paced.turns.data_came(50)
+        paced.pass_turn(reads=[50, 60])
+    assert paced.loop.slept[-1] == pytest.approx(LONG * INTERVAL_S)
 
 
 def test_a_gap_now_and_then_leaves_pauses_long_and_many_do_not(paced: Paced) -> None:
