@@ -120,6 +120,16 @@ def test_who_names_the_slots_of_several_has_each_of_them_asked() -> None:
     assert both.answers() == [T.SUCCESS]
 
 
+def test_who_names_slots_that_no_worker_may_name_so_is_refused_at_once() -> None:
+    """The worker that has some of them is not asked for a sign of life, which its connection might end with."""
+    rig = SubscriptionRig()
+    holder = rig.worker("a", keySharedMeta=sticky((0, 100)))
+    holder.vanished = True
+    newcomer = rig.subscribe("b", keySharedMeta=sticky((50, 60), (60, 70)))
+    assert newcomer.error()[1].startswith("Consumer's own ranges conflict")
+    assert holder.asked_for_life == []
+
+
 @pytest.mark.parametrize("ends", ["closes", "loses", "shut"])
 def test_one_that_waits_for_the_slots_of_another_may_end_at_any_time(ends: str) -> None:
     """The other keeps them, and what it says afterwards concerns no one."""

@@ -26,7 +26,7 @@ from proxy.core.selectors.base import StickyNamed
 from proxy.core.sticky_key import RANGE_SLOT_COUNT, range_slot
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
 W = TypeVar("W", bound=StickyNamed)
 
@@ -52,10 +52,23 @@ class StickyRanges(Generic[W]):
             ConsumerAssignError: the ranges are wrong in themselves, or another worker has one of the slots.
         """
         assert all(owner is not worker for _, owner in self._pieces), f"worker {worker.name} joined twice"
-        wanted = validated_ranges(worker)
+        wanted = validated_ranges(worker.sticky_ranges)
         for piece in wanted:
-            self._refuse_conflict(piece)
+            conflict = self._conflict(piece)
+            if conflict is not None:
+                taken, owner = conflict
+                message = f"Range conflict with consumer {owner.name}: {piece} overlaps its {taken}"
+                raise ConsumerAssignError(message)
         return self._replace(sorted([*self._pieces, *((piece, worker) for piece in wanted)], key=_start))
+
+    def in_the_way(self, ranges: Sequence[tuple[int, int]]) -> W | None:
+        """Return the worker that `add` would name to one who wants these; None if they are free, or wrong."""
+        try:
+            wanted = validated_ranges(ranges)
+        except ConsumerAssignError:
+            return None
+        conflicts = (self._conflict(piece) for piece in wanted)
+        return next((conflict[1] for conflict in conflicts if conflict is not None), None)
 
     def remove(self, worker: W) -> list[RangeMove[W]]:
         """Leave the worker's slots without an owner; see `Selector.remove`."""
@@ -83,12 +96,13 @@ class StickyRanges(Generic[W]):
         twin._replace(self._pieces.copy())
         return twin
 
-    def _refuse_conflict(self, wanted: HashRange) -> None:
-        """Raise if another worker has a slot of the wanted range, naming the lowest such range."""
-        for piece, owner in self._pieces:
-            if piece.overlaps(wanted):
-                message = f"Range conflict with consumer {owner.name}: {wanted} overlaps its {piece}"
-                raise ConsumerAssignError(message)
+    def _conflict(self, wanted: HashRange) -> tuple[HashRange, W] | None:
+        """Return the lowest granted range that shares a slot with the wanted one, and its owner.
+
+        Not by a look at each: a client may name half of all slots one by one, and another client the other half.
+        """
+        at = bisect_left(self._pieces, wanted.start, key=_end)
+        return self._pieces[at] if at < len(self._pieces) and self._pieces[at][0].start <= wanted.end else None
 
     def _replace(self, pieces: Assignment[W]) -> list[RangeMove[W]]:
         """Make these the granted ranges and rebuild what `select` looks at."""
@@ -110,14 +124,17 @@ class StickyRanges(Generic[W]):
         return moves
 
 
-def validated_ranges(worker: StickyNamed) -> list[HashRange]:
-    """Return the ranges a worker wants, sorted.
+def validated_ranges(ranges: Sequence[tuple[int, int]]) -> list[HashRange]:
+    """Return the ranges that a worker wants, sorted.
 
     Raises:
         ConsumerAssignError: there are none, one is outside the space or ends before it starts, or two overlap. Words
             as the broker's where it has some; the bounds are checked by the clients only, and not by all of them.
     """
-    wanted = sorted(HashRange(start, end) for start, end in worker.sticky_ranges)
+    if len(ranges) > RANGE_SLOT_COUNT:  # a frame has room for many more, which are not sorted to be told so
+        message = f"Consumer's own ranges conflict: {len(ranges)} ranges of {RANGE_SLOT_COUNT} slots"
+        raise ConsumerAssignError(message)
+    wanted = sorted(HashRange(start, end) for start, end in ranges)
     if not wanted:
         message = "Ranges for KeyShared policy must not be empty."
         raise ConsumerAssignError(message)
@@ -137,3 +154,7 @@ def validated_ranges(worker: StickyNamed) -> list[HashRange]:
 
 def _start(piece: tuple[HashRange, object]) -> int:
     return piece[0].start
+
+
+def _end(piece: tuple[HashRange, object]) -> int:
+    return piece[0].end

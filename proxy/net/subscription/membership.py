@@ -15,8 +15,8 @@ import structlog
 
 from proxy.core import membership
 from proxy.core.errors import ConsumerAssignError
-from proxy.core.hash_ranges import HashRange
 from proxy.core.quarantine import WorkerName
+from proxy.core.selectors.sticky_ranges import StickyRanges
 from proxy.core.worker import Worker
 from proxy.errors import ClientError
 from proxy.wire import pulsar_pb2 as pb
@@ -87,13 +87,14 @@ class Membership:
         self._changed(begun)
 
     def in_the_way(self, subscriber: SubscribedWorker) -> SubscribedWorker | None:
-        """The first worker that has hash slots which this one names for itself; None where it may have them."""
-        if not self._state.policy.sticky or self._is_kept_out(subscriber.command.consumer_name):
+        """The first worker that has hash slots which this one names for itself; None where it may have them.
+
+        None also for slots that no worker may name so: then no one is asked, and it is refused for that.
+        """
+        selector, command = self._state.dispatcher.selector, subscriber.command
+        if not isinstance(selector, StickyRanges) or self._is_kept_out(command.consumer_name):
             return None
-        wanted = [HashRange(span.start, span.end) for span in subscriber.command.keySharedMeta.hashRanges]
-        taken = self._state.dispatcher.selector.assignment()
-        holders = (worker for piece, worker in taken if any(piece.overlaps(each) for each in wanted))
-        holder = next(holders, None)
+        holder = selector.in_the_way([(span.start, span.end) for span in command.keySharedMeta.hashRanges])
         return None if holder is None else self.subscribers.get(holder.index)
 
     def leave(self, subscriber: SubscribedWorker, reason: str, done: Callable[[], None] | None = None) -> None:

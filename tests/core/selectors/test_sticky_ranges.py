@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 
 import pytest
 
@@ -77,6 +78,7 @@ def test_a_range_is_free_once_its_worker_left() -> None:
         ([(0, 65_536)], "Ranges must be [0, 65535] but provided range is [0, 65536]"),
         ([(10, 20), (0, 10)], "Consumer's own ranges conflict: [0, 10] overlaps with [10, 20]"),
         ([(5, 5), (5, 5)], "Consumer's own ranges conflict: [5, 5] overlaps with [5, 5]"),
+        ([(5, 5)] * 65_537, "Consumer's own ranges conflict: 65537 ranges of 65536 slots"),
     ],
 )
 def test_ranges_that_are_wrong_in_themselves_are_refused(ranges: list[tuple[int, int]], words: str) -> None:
@@ -86,3 +88,29 @@ def test_ranges_that_are_wrong_in_themselves_are_refused(ranges: list[tuple[int,
         selector.add(FakeWorker("a", ranges))
     assert caught.value.conflicting is None
     assert selector.assignment() == []
+
+
+def test_who_is_in_the_way_is_the_one_that_a_refusal_would_name() -> None:
+    """The lowest; and no one is for ranges that are refused for themselves."""
+    low, high = FakeWorker("low", [(0, 99)]), FakeWorker("high", [(200, 299)])
+    selector: StickyRanges[FakeWorker] = StickyRanges()
+    selector.add(high)
+    selector.add(low)
+    assert selector.in_the_way([(250, 400), (99, 100)]) is low
+    assert selector.in_the_way([(299, 400), (100, 199)]) is high
+    assert selector.in_the_way([(100, 199), (300, 400)]) is None
+    assert selector.in_the_way([(0, 9), (0, 9)]) is None
+
+
+def test_slots_that_are_named_one_by_one_are_not_compared_with_each_other() -> None:
+    """Two workers may interleave as finely as they like: what a client may ask for costs no one a minute."""
+    slots = range(0, 32_768, 2)
+    odd = FakeWorker("odd", [(slot + 1, slot + 1) for slot in slots])
+    even = FakeWorker("even", [(slot, slot) for slot in slots])
+    selector: StickyRanges[FakeWorker] = StickyRanges()
+    selector.add(odd)
+    began = time.thread_time()
+    assert selector.in_the_way(even.sticky_ranges) is None
+    selector.add(even)
+    assert time.thread_time() - began < 1.5
+    assert (selector.select(0), selector.select(1)) == (even, odd)
