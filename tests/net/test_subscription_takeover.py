@@ -344,6 +344,41 @@ def test_an_admin_api_that_does_not_tell_is_asked_rarely() -> None:
     assert (crowd.told["second"], crowd.stats.asked) == (lost, [])
 
 
+def test_one_broker_that_fails_fails_those_alone_that_it_was_asked_for() -> None:
+    """Behind the address of the admin API is any of them; and each subscription redirects to its own."""
+    crowd = Crowd(5 * AT_ONCE)
+    lost = UpstreamUnavailable("connection refused")
+    for _ in range(3 * AT_ONCE):
+        crowd.stats.tell(lost, 0)
+        crowd.clock.advance(1.0)
+        if not crowd.stats.asked:
+            break
+    assert crowd.stats.total == 5 * AT_ONCE
+    assert list(crowd.told.values()).count(0) == 5 * AT_ONCE // 2
+
+
+def test_an_admin_api_that_hangs_is_not_waited_for_by_all_in_turn() -> None:
+    """The second that is not answered in time stands for the rest."""
+    crowd = Crowd(5 * AT_ONCE)
+    for _ in range(2):
+        crowd.clock.advance(PATIENCE_S)
+        crowd.stats.tell(*[UpstreamUnavailable("no answer")] * AT_ONCE)
+    assert len(crowd.told) == 5 * AT_ONCE
+    assert crowd.stats.total == 2 * AT_ONCE
+
+
+def test_a_failure_of_long_ago_does_not_count() -> None:
+    """An hour later the admin API may fail for as long as the first time."""
+    crowd = Crowd(1)
+    crowd.stats.tell(UpstreamUnavailable("connection refused"))
+    crowd.clock.advance(3_600.0)
+    crowd.come("later", "besides")
+    assert not crowd.asks.given_up
+    crowd.stats.tell(UpstreamUnavailable("connection refused"), 1)
+    assert crowd.told["besides"] == 1
+    assert not crowd.asks.given_up
+
+
 def test_a_worker_is_not_part_of_the_wait() -> None:
     """One that leaves and one that comes meanwhile find the subscription as it is."""
     scene = Scene()

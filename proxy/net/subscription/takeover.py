@@ -11,8 +11,8 @@ Why not take messages and keep them back: they would fill the memory, and the wo
 
 Bounds: transactions end or time out at their coordinators. A subscription waits at most `takeover_wait_s`, because
 workers that acknowledge past the gateway may always have a transaction open, and for a first answer `FIRST_S`; if the
-admin API fails, `PATIENCE_S`. Then it goes on, and that is counted: order may be lost after an abort. So those who may
-consume from a subscription can delay it after a takeover, for this time and not longer.
+admin API fails, `PATIENCE_S`, behind others twice that. Then it goes on, and that is counted: order may be lost after
+an abort. So those who may consume from a subscription can delay it after a takeover, for this time and not longer.
 
 Not for streams, which take no acknowledgements in transactions, nor without order.
 """

@@ -36,6 +36,8 @@ SILENT_S: Final = 10.0
 """So long an admin API that does not tell is not asked again."""
 PATIENCE_S: Final = 5.0
 """An admin API that has failed for so long is not waited for."""
+FORGET_S: Final = 60.0
+"""A failure so long ago says nothing of one now."""
 
 log = structlog.get_logger("keyline.subscription")
 
@@ -56,7 +58,8 @@ class TransactionStats(Protocol):
     """Who asks a broker.
 
     Each calls `answered` in a later turn, once: with a number, or with the error. `WithoutTransactions` and `MayNotAsk`
-    go for all subscriptions, as does `UpstreamUnavailable`: the admin API cannot be reached. Others go for the one.
+    go for all subscriptions, as does `UpstreamUnavailable` when nothing else comes for a while: the admin API cannot be
+    reached, and not one broker behind it. Others go for the one.
     """
 
     def of_subscription(self, key: Key, answered: Callable[[int | Exception], None]) -> None:
@@ -102,14 +105,15 @@ class TakeoverAsks:
         self._for_all: int | Exception = 0
         self._for_all_until = clock.now()
         self._failing_since: float | None = None
+        self._failed_at = clock.now()
         self._asks_coordinators = False
         self._coordinators_at = clock.now()
 
     @property
     def given_up(self) -> bool:
         """Whether the admin API has not told anything for so long that it is not waited for."""
-        since = self._failing_since
-        return since is not None and since + PATIENCE_S <= self._clock.now()
+        since, now = self._failing_since, self._clock.now()
+        return since is not None and since + PATIENCE_S <= now <= self._failed_at + FORGET_S
 
     def ask(self, key: Key, answered: Callable[[int | Exception], None]) -> Ask:
         """Ask how many transactions are open in a subscription; `answered` is called as `TransactionStats` says."""
@@ -148,16 +152,18 @@ class TakeoverAsks:
         self._go_on()
 
     def _failed(self, error: Exception) -> None:
-        """None of those who wait is told."""
+        """No number is told. Those who wait are asked for all the same, until it has failed for long."""
         now = self._clock.now()
-        if self._failing_since is None:
+        if self._failing_since is None or now - self._failed_at > FORGET_S:
             self._failing_since = now
             log.warning(
                 "open transactions are not known after takeovers",
                 error=str(error),
                 advice="give the gateway access to the admin API of broker_admin_url, or set takeover_wait_s to 0",
             )
-        self._remember(error, SILENT_S if isinstance(error, MayNotAsk) or self.given_up else 0.0)
+        self._failed_at = now
+        if isinstance(error, MayNotAsk) or self.given_up:
+            self._remember(error, SILENT_S)
 
     def _remember(self, told: int | Exception, seconds: float) -> None:
         self._for_all, self._for_all_until = told, self._clock.now() + seconds
