@@ -89,6 +89,7 @@ def test_the_coordinators_are_added_up() -> None:
         (200, {"state": "Ready", "ongoingTxnSize": "2"}, KeylineError),
         (200, {"state": "Ready", "ongoingTxnSize": -1}, KeylineError),
         (200, [1], KeylineError),
+        (200, b"[" * 100_000, KeylineError),
     ],
 )
 def test_what_is_no_number_is_an_error(status: int, body: Any, error: type[KeylineError]) -> None:
