@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 ANSWER_S_MAX: Final = 5.0
 _ROOT: Final = "/admin/v3/transactions"
 _DOMAIN: Final = "persistent://"
-_WITHOUT: Final = b"transactionCoordinatorEnabled"
-"""What brokers without transactions say, with 503."""
+_WITHOUT: Final = "This Broker is not configured with transactionCoordinatorEnabled"
+"""So brokers without transactions begin, with 503. Not anywhere in it: answers repeat names, which clients choose."""
 _PASSING: Final = frozenset({HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT, HTTPStatus.TOO_MANY_REQUESTS})
 """Besides errors of its own, what a broker answers while a topic moves."""
 _READY: Final = frozenset({"None", "Ready"})
@@ -90,7 +90,7 @@ class OpenTransactions:
             raise UpstreamUnavailable(f"the broker's admin API did not answer within {ANSWER_S_MAX:.0f} s") from error
         if status in {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}:
             raise MayNotAsk(f"the broker's admin API answered {status}: it does not accept the gateway's credentials")
-        if status == HTTPStatus.SERVICE_UNAVAILABLE and _WITHOUT in body:
+        if status == HTTPStatus.SERVICE_UNAVAILABLE and _says_without(body):
             raise WithoutTransactions("the brokers have no transactions")
         if status != HTTPStatus.OK:
             passing = status >= HTTPStatus.INTERNAL_SERVER_ERROR or status in _PASSING
@@ -121,6 +121,14 @@ def takeover_asks_of(
 
 class _Unusable(KeylineError):
     """An answer that does not tell; the next one may."""
+
+
+def _says_without(body: bytes) -> bool:
+    try:
+        told = json.loads(body)
+    except ValueError:
+        return False
+    return isinstance(told, dict) and str(told.get("reason")).startswith(_WITHOUT)
 
 
 def _of_subscription(told: Any) -> int:
