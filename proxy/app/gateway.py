@@ -20,7 +20,6 @@ from admin_api.app import admin_app, replica_app
 from admin_api.metrics.snapshot import snapshot
 from admin_api.metrics.text import MetricsText
 from admin_api.origins import is_loopback
-from admin_api.pulsar.proxying import BrokerAdmin
 from admin_api.replica_answers import ReplicaAnswers
 from admin_api.replicas import legs_drained
 from admin_api.server import AdminServer
@@ -35,6 +34,7 @@ from proxy.app.listener import GatewayServer
 from proxy.app.open_transactions import takeover_asks_of
 from proxy.app.owner_mode import owner_mode_of, replica_of
 from proxy.app.parts import (
+    broker_admins_of,
     broker_settings,
     event_topic_of,
     group_topics_of,
@@ -188,13 +188,9 @@ class Gateway:
             histograms=serving.metrics_histograms,
         )
         self.reloadable = Reloadable(subscriptions, sessions, tokens(config), log_limiter)
-        self._broker_admin = BrokerAdmin(
-            config.broker.broker_admin_url,
-            timeout_s=config.broker.upstream_request_timeout_s,
-            tls=tls.broker.context if tls.broker is not None else None,
-        )
+        self._broker_admin, self._asks_broker = broker_admins_of(config, tls)
         subscriptions.services.takeovers, self._stop_asking = takeover_asks_of(
-            loaded, self._broker_admin, credentials(config), clock, loop
+            loaded, self._asks_broker, credentials(config), clock, loop
         )
         self._admin = AdminServer(
             admin_app(
@@ -395,6 +391,7 @@ class Gateway:
         await self._admin.stop()
         self._stop_asking()
         await self._broker_admin.close()
+        await self._asks_broker.close()
         log.info("gateway stopped", drained=complete)
         return complete
 

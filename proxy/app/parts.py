@@ -7,6 +7,7 @@ import uuid
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from admin_api.pulsar.proxying import BrokerAdmin
 from proxy import __version__
 from proxy.app.security import client_version, credentials
 from proxy.config.types import service_urls
@@ -24,6 +25,7 @@ from proxy.service_url import parse_service_url
 
 if TYPE_CHECKING:
     from proxy.aio.clock_and_connector import AioClock
+    from proxy.app.security import Certificates
     from proxy.config.settings import Config
     from proxy.journal.service import JournalService
     from proxy.journal.topic import EventTopic
@@ -49,6 +51,17 @@ def broker_settings(config: Config) -> BrokerSettings:
         request_timeout_s=broker.upstream_request_timeout_s,
         keep_alive_s=client_side.keep_alive_s,
     )
+
+
+def broker_admins_of(config: Config, tls: Certificates) -> tuple[BrokerAdmin, BrokerAdmin]:
+    """Make what asks the brokers' admin API: for callers of this one's, and for the gateway itself.
+
+    Apart, since the gateway's own certificate would have the broker take a caller without credentials for the gateway,
+    and since callers may use up all connections.
+    """
+    url, timeout_s = config.broker.broker_admin_url, config.broker.upstream_request_timeout_s
+    callers, own = (files.context if files is not None else None for files in (tls.callers, tls.broker))
+    return BrokerAdmin(url, timeout_s=timeout_s, tls=callers), BrokerAdmin(url, timeout_s=timeout_s, tls=own)
 
 
 def session_settings(config: Config, proxy_role: ProxyRole | None) -> SessionSettings:

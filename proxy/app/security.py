@@ -48,12 +48,16 @@ class Certificates:
     """Every certificate that the configuration names."""
 
     def __init__(self, config: Config) -> None:
-        """Read them. Raises `StartFailure`."""
+        """Read them. Raises `StartFailure`.
+
+        `broker` identifies the gateway, `callers` nobody: callers of the admin API are passed on with that.
+        """
         broker, security = config.broker, config.security
         certificate, key = security.tls_certificate_file, security.tls_key_file
         try:
             wanted = any(url.startswith(("https:", f"{TLS}:")) for url in (broker.broker_url, broker.broker_admin_url))
             self.broker = _broker_tls(broker) if wanted else None
+            self.callers = TlsFiles(authorities=broker.broker_tls_ca_file, server=False) if wanted else None
             self.proxy_role = _proxy_role_tls(config) if security.proxy_role_certificate_file is not None else None
             self.server = self.clients = None
             if certificate is not None:
@@ -68,7 +72,7 @@ class Certificates:
     @property
     def all(self) -> list[TlsFiles]:
         """Those that are in use, each once."""
-        named = (self.broker, self.proxy_role, self.server, self.clients, *(self.replicas or ()))
+        named = (self.broker, self.callers, self.proxy_role, self.server, self.clients, *(self.replicas or ()))
         return list({id(files): files for files in named if files}.values())
 
     @property
