@@ -214,9 +214,8 @@ def test_a_join_that_would_be_refused_is_refused() -> None:
     dispatcher = Dispatcher(StickyRanges[Worker]())
     first = Worker("c1", sticky_ranges=[(0, 100)])
     membership.join(dispatcher, first, 0.0)
-    with pytest.raises(ConsumerAssignError, match="Range conflict with consumer c1") as caught:
+    with pytest.raises(ConsumerAssignError, match="Range conflict with consumer c1"):
         preview_join(dispatcher, "c2", [(100, 200)])
-    assert caught.value.conflicting is first
     with pytest.raises(ConsumerAssignError, match="must not be empty"):
         preview_join(dispatcher, "c2")
     found = preview_join(dispatcher, "c2", [(101, 200), (300, 300)])
