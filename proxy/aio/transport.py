@@ -178,7 +178,6 @@ class AioTransport(asyncio.Protocol):
         """Bytes came."""
         if self._closing:
             return
-        self._turns.data_came(len(data))
         try:
             self._received(data)
         except Exception:  # noqa: BLE001 - a bug in the receiver, see `_failed`

@@ -7,10 +7,8 @@ while messages gather in the sockets: one turn then takes many. Network cards mo
 Below the rate nothing is ever delayed. A turn that is longer than the interval pauses for nothing, because it is slower
 than the rate by itself.
 
-Where data was there after almost every pause, so much comes that a third of the rate will do. Pauses that end before
-there is any bring the rate back. So do longer ones that gather no more than others did: peers that wait for each answer
-before they go on, a producer that sends one message at a time or a worker with a queue of one, are always there after
-a pause, because it is the pause that they wait for.
+Why not fewer turns still where data is always there: a peer that waits for each answer, a producer that sends one
+message at a time or a worker with a queue of one, is always there, because it is the pause that it waits for.
 
 The pause comes after all writes, so that it delays what arrives during it, and what was read but is handled by a later
 call of this turn: a subscription dispatches in such a call. To let those go first, the loop would have to read again,
@@ -29,24 +27,8 @@ if TYPE_CHECKING:
 
 BURST_TURNS: Final = 64
 """Turns that may follow each other at once after a time with fewer: a message and its acknowledgement are in them."""
-
-LONG: Final = 3
-"""Pauses are so many times longer where data is always there."""
-ALWAYS: Final = 32
-"""Pauses after which data was there, until that counts as always: 6 ms by default."""
-GAP: Final = 8
-"""So many of them count as much as one after which there was none, or a longer one that gathered nothing."""
-GATHERED: Final = 1.5
-"""So many times as much as after other pauses has to be there after a longer one; messages that come anyway are `LONG`
-times as many."""
-USUAL_OF: Final = 16
-"""Pauses of which the average tells what is there after one."""
-KEPT_MAX: Final = ALWAYS + 2 * GAP
-"""No more of them are remembered, so that three gaps are enough after any time."""
 PAUSE_S_MIN: Final = 20e-6
 """Shorter pauses are left to the next one: the system sleeps longer than that in any case."""
-THERE_S: Final = 50e-6
-"""A loop that had to wait no longer for data had found it there."""
 
 
 class LoopTurns:
@@ -69,25 +51,6 @@ class LoopTurns:
         self._end_due = False
         self._due_at = 0.0
         """When the next turn would begin at exactly the rate."""
-        self._paused_until: float | None = None
-        """When the pause before this turn ended; None if there was none, or data has come since."""
-        self._found: bool | None = None
-        """Whether data was there after that pause; None where there is none to judge."""
-        self._long = False
-        """Whether that pause was a longer one."""
-        self._came_bytes = 0
-        """Read since the last turn that wrote."""
-        self._usual_bytes = 0.0
-        """What was read in the turn after a pause that was not longer, on average."""
-        self._there = 0
-        """Pauses after which data was there, less those after which it was not; see `GAP`."""
-
-    def data_came(self, size: int) -> None:
-        """A connection was read, so many bytes."""
-        self._came_bytes += size
-        if self._paused_until is not None:
-            self._found = self._now() - self._paused_until < THERE_S
-            self._paused_until = None
 
     def at_end(self, flush: Callable[[], None]) -> None:
         """Call this once, before the loop reads its sockets again."""
@@ -108,23 +71,8 @@ class LoopTurns:
         if self._interval_s:
             self._pace()
 
-    def _judge_pause(self) -> None:
-        if self._found is not None:
-            useful = self._found
-            if self._long:
-                useful = useful and self._came_bytes >= GATHERED * self._usual_bytes
-            else:
-                self._usual_bytes += (self._came_bytes - self._usual_bytes) / USUAL_OF
-            self._there = min(self._there + 1, KEPT_MAX) if useful else max(0, self._there - GAP)
-            self._found = None
-        self._came_bytes = 0
-
     def _pace(self) -> None:
-        self._judge_pause()
         now = self._now()
-        self._long = self._there >= ALWAYS
-        interval_s = LONG * self._interval_s if self._long else self._interval_s
-        self._due_at = max(self._due_at, now - BURST_TURNS * self._interval_s) + interval_s
+        self._due_at = max(self._due_at, now - BURST_TURNS * self._interval_s) + self._interval_s
         if self._due_at - now >= PAUSE_S_MIN:
             self._sleep(self._due_at - now)
-            self._paused_until = self._now()

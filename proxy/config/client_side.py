@@ -76,9 +76,8 @@ class ClientSide(Group):
         "seconds", ge=1, le=3600,
     )  # fmt: skip
     turns_per_s_max: int = _limit(
-        "turns_per_s_max", "Turns of the event loop per second in which the gateway sends, after a burst of 64; a "
-        "third of that while data is always there. Meanwhile messages gather, which costs the gateway, brokers and "
-        "clients less CPU. 5,000 delays a message by at most 0.2 ms, 0.6 ms at full load, in each turn that it takes: "
-        "one to be passed on, two to reach a worker. 0 is no bound.",
+        "turns_per_s_max", "Turns of the event loop per second in which the gateway sends, after a burst of 64. "
+        "Meanwhile messages gather, which costs the gateway, brokers and clients less CPU. 5,000 delays a message by "
+        "at most 0.2 ms in each turn that it takes: one to be passed on, two to reach a worker. 0 is no bound.",
         "turns", ge=0, le=1_000_000,
     )  # fmt: skip
