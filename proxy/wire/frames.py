@@ -36,6 +36,8 @@ MIN_FRAME_BYTES: Final = COMMAND_START + MIN_COMMAND_BYTES
 
 _TYPE_TAG: Final = 0x08  # field 1, varint: protobuf writes fields in order, so a command starts with its type
 _BIT_8: Final = 0x80
+_WIRE_TYPE: Final = 0x07
+_LENGTH_DELIMITED: Final = 2
 
 _unpack_size: Final = Struct(">I").unpack_from
 _unpack_sizes: Final = Struct(">II").unpack_from
@@ -107,7 +109,8 @@ class FrameSplitter:
         """How many bytes at the start of `data` are whole frames of these types, and how many frames.
 
         They are the next of the stream, and may go on as one piece; `feed` takes what comes behind them. None while a
-        frame's start is held, nor where the type does not stand first: then `feed` takes all.
+        frame's start is held, nor where the type does not stand first, or perhaps not alone (`type_stands_once`): then
+        `feed` takes all.
         """
         start = count = 0
         if self._held_bytes or self._error is not None:
@@ -120,6 +123,8 @@ class FrameSplitter:
             if frame_end > end or tag != _TYPE_TAG or kind not in kinds or kind >= _BIT_8 or size > max_size:
                 break
             if not MIN_COMMAND_BYTES <= command_size <= size - SIZE_BYTES:
+                break
+            if not type_stands_once(data, start, start + COMMAND_START + command_size):
                 break
             start = frame_end
             count += 1
@@ -158,6 +163,25 @@ def frame_type(frame: bytes) -> int:
     if frame[COMMAND_START] == _TYPE_TAG and (kind := frame[COMMAND_START + 1]) < _BIT_8:
         return kind
     return _parse(frame).type
+
+
+def type_stands_once(data: bytes, start: int, end: int) -> bool:
+    """Whether a command whose type stands first surely has no other one: the body behind it fills all the rest.
+
+    Of several types readers of protobuf take the last. All known clients write commands like this; others are to be
+    parsed. `start` is that of the frame, whose sizes are right, and `end` that of the command.
+    """
+    at = start + MIN_FRAME_BYTES
+    if at == end:
+        return True
+    if data[at] & _WIRE_TYPE != _LENGTH_DELIMITED:
+        return False
+    at += 1 if data[at] < _BIT_8 else 2  # no known field has a longer tag
+    if at >= end or data[at - 1] >= _BIT_8:
+        return False
+    if data[at] < _BIT_8:
+        return at + 1 + data[at] == end
+    return at + 1 < end and data[at + 1] < _BIT_8 and at + 2 + (data[at] & ~_BIT_8 | data[at + 1] << 7) == end
 
 
 def payload_start(frame: bytes) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from typing import cast
 
 import pytest
@@ -105,6 +106,21 @@ def test_the_receipt_of_an_ack_is_no_answer_to_the_question() -> None:
     rig.broker.deliver(encode(T.ERROR, error))
     assert rig.directory.workers == []
     assert rig.session.statistics().counters["permissions_denied_total"] == 1
+
+
+@pytest.mark.parametrize("first", [b"", encode(T.PING)], ids=["first", "behind another"])
+@pytest.mark.parametrize("kind", [T.SEND, T.ACK, T.FLOW, T.REDELIVER_UNACKNOWLEDGED_MESSAGES])
+def test_no_other_command_hides_in_one_that_is_passed_on_unparsed(kind: int, first: bytes) -> None:
+    """Of two types in one command a broker takes the last: its Success would be a yes to the gateway's question."""
+    rig = new_rig()
+    own = OWN_REQUESTS + 1
+    hidden = T(type=T.CLOSE_CONSUMER, close_consumer=pb.CommandCloseConsumer(consumer_id=99, request_id=own))
+    command = bytes((8, kind)) + hidden.SerializeToString()
+    frame = struct.pack(">II", len(command) + 4, len(command)) + command
+    rig.client.deliver(first + frame + subscribe(1, 100))
+    assert rig.cause == "bad_frame"
+    rig.broker.deliver(success(own))
+    assert (asked(rig), rig.directory.workers) == ([], [])
 
 
 @pytest.mark.parametrize("code", [pb.NotAllowedError, pb.TopicNotFound, pb.SubscriptionNotFound, pb.ServiceNotReady])

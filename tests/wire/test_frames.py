@@ -17,8 +17,10 @@ from proxy.wire.frames import (
     frame_type,
     parse_command,
     payload_start,
+    type_stands_once,
 )
 from proxy.wire.pulsar_pb2 import BaseCommand
+from proxy.wire.varints import varint
 from tests.wire.builders import UNKNOWN_FIELD, frame_of, golden, message_command
 
 LIMIT = 1 << 16
@@ -75,7 +77,10 @@ def test_a_leading_run_and_what_is_behind_it_are_the_stream(
     rest = splitter.feed(stream[size:])
     assert stream[:size] == b"".join(whole[:count])
     assert rest == whole[count:]
-    plain = [frame[8] == 8 and frame[9] < 128 and frame[9] in kinds for frame in whole]
+    plain = [
+        frame[8] == 8 and frame[9] < 128 and frame[9] in kinds and type_stands_once(frame, 0, payload_start(frame))
+        for frame in whole
+    ]
     assert count == (plain.index(False) if False in plain else len(plain))
 
 
@@ -107,6 +112,31 @@ def test_a_run_has_no_frame_above_the_limit_and_none_whose_type_is_longer() -> N
     large = frame_of(b"\x08\x06", bytes(LIMIT - 9))
     assert FrameSplitter(LIMIT).leading_run(large, every) == (0, 0)
     assert FrameSplitter(LIMIT).leading_run(frame_of(b"\x08\x86\x01"), every) == (0, 0)
+
+
+@given(st.sampled_from((0x0A, 0x32, 0x52, 0xA2)), st.binary(max_size=300))
+def test_a_body_that_fills_the_command_leaves_no_room_for_another_type(tag: int, body: bytes) -> None:
+    """One byte or two of tag and of length, as every client writes them."""
+    command = b"\x08\x06" + (varint(tag) if tag < 0x80 else b"\xa2\x01") + varint(len(body)) + body
+    assert type_stands_once(frame_of(command), 0, 8 + len(command))
+    assert not type_stands_once(frame_of(command + b"\x08\x04"), 0, 8 + len(command) + 2)
+
+
+@given(st.binary(max_size=40))
+def test_what_stands_once_is_what_protobuf_reads(rest: bytes) -> None:
+    """Where the type stands once, no reader finds another one, whatever follows it."""
+    command = b"\x08\x06" + rest
+    if type_stands_once(frame_of(command), 0, 8 + len(command)):
+        with suppress(FrameError):
+            assert parse_command(frame_of(command)).type == BaseCommand.SEND
+
+
+def test_a_type_that_stands_twice_is_in_no_run() -> None:
+    """The last one counts for a broker, with a body before it or without, in whatever length."""
+    kinds = frozenset({int(BaseCommand.SEND)})
+    for between in (b"", b"\x32\x04\x08\x01\x10\x02", b"\xb2\x80\x80\x00\x00", b"\x32\x84\x80\x00\x08\x01\x10\x02"):
+        frame = frame_of(b"\x08\x06" + between + FLOW.SerializeToString())
+        assert FrameSplitter(LIMIT).leading_run(frame, kinds) == (0, 0)
 
 
 def test_every_truncation_waits_for_the_rest() -> None:

@@ -185,10 +185,9 @@ class Relay:
         self._write(data)
 
     def send(self, frame: bytes) -> None:
-        """Pass one SEND on while stale producers are about, or drop it."""
-        if self._state is not RelayState.OPEN or (
-            self._requests.has_stale_producers and self._requests.is_stale(parse_as(_T.SEND, frame).send.producer_id)
-        ):
+        """Pass on one SEND that has to be looked at, or drop it. Raises `FrameError` if it is another command, too."""
+        producer_id = parse_as(_T.SEND, frame).send.producer_id
+        if self._state is not RelayState.OPEN or self._requests.is_stale(producer_id):
             self._counters.dropped_frames_total += 1
         else:
             self.forward(frame)

@@ -269,7 +269,7 @@ class ClientSession:
         unparsed = _NOTHING if router is None else router.unparsed()
         for number, frame in enumerate(incoming, 1):
             kind = frames.frame_type(frame)
-            if kind in unparsed:
+            if kind in unparsed and frames.type_stands_once(frame, 0, frames.payload_start(frame)):
                 run.append(frame)
                 continue
             if run and parts is not None:
