@@ -38,6 +38,9 @@ _TYPE_TAG: Final = 0x08  # field 1, varint: protobuf writes fields in order, so 
 _BIT_8: Final = 0x80
 _WIRE_TYPE: Final = 0x07
 _LENGTH_DELIMITED: Final = 2
+_SHORT_TAG: Final = _BIT_8 | _WIRE_TYPE
+_SHORT_BODY_HEAD_BYTES: Final = 2
+"""Tag and length of a body under 128 bytes that fills its command: nearly all are like this, and are seen at once."""
 
 _unpack_size: Final = Struct(">I").unpack_from
 _unpack_sizes: Final = Struct(">II").unpack_from
@@ -124,7 +127,11 @@ class FrameSplitter:
                 break
             if not MIN_COMMAND_BYTES <= command_size <= size - SIZE_BYTES:
                 break
-            if not type_stands_once(data, start, start + COMMAND_START + command_size):
+            body = start + MIN_FRAME_BYTES
+            short = command_size - MIN_COMMAND_BYTES - _SHORT_BODY_HEAD_BYTES
+            if (
+                not 0 <= short < _BIT_8 or data[body + 1] != short or data[body] & _SHORT_TAG != _LENGTH_DELIMITED
+            ) and (not type_stands_once(data, start, start + COMMAND_START + command_size)):
                 break
             start = frame_end
             count += 1

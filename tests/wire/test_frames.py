@@ -139,6 +139,14 @@ def test_a_type_that_stands_twice_is_in_no_run() -> None:
         assert FrameSplitter(LIMIT).leading_run(frame, kinds) == (0, 0)
 
 
+def test_a_type_behind_a_body_whose_length_looks_like_the_rest_is_in_no_run() -> None:
+    """A length of two bytes, the first of which is what a length of one byte would have to be: 0xC8 0x00 is 72."""
+    command = b"\x08\x06\x32\xc8\x00" + bytes(72) + b"\x08\x0c"
+    command += b"\x3a\x7d" + bytes(204 - len(command) - 2)
+    assert len(command) - 4 == 0xC8
+    assert FrameSplitter(LIMIT).leading_run(frame_of(command), frozenset({int(BaseCommand.SEND)})) == (0, 0)
+
+
 def test_every_truncation_waits_for_the_rest() -> None:
     """The start of a frame, however long, gives nothing and is no error; the rest completes it."""
     for size in range(len(FLOW_FRAME)):
