@@ -65,10 +65,21 @@ def hold(
             raise OpaqueBatchError("a batch that cannot be opened is acknowledged whole inside a transaction")
         if not in_parts and (bits_by_key[key] != whole or part.indexes is not None):
             raise OpaqueBatchError("a part of a batch inside a transaction needs the setting upstream_batch_index_ack")
-    return [_hold(dispatcher, worker, key, bits, transaction, now) for key, bits in bits_by_key.items()]
+    late: acknowledgement.Late = []
+    helds = [_hold(dispatcher, worker, key, bits, transaction, now, late) for key, bits in bits_by_key.items()]
+    acknowledgement.forget_unsent(dispatcher, worker, late, now)
+    return helds
 
 
-def _hold(dispatcher: Dispatcher, worker: Worker, key: int, bits: int, transaction: TransactionId, now: float) -> Held:
+def _hold(
+    dispatcher: Dispatcher,
+    worker: Worker,
+    key: int,
+    bits: int,
+    transaction: TransactionId,
+    now: float,
+    late: acknowledgement.Late,
+) -> Held:
     """These messages of the delivery, as bits in its own order."""
     part = taken = worker.pending[key]
     whole = (1 << part.count) - 1
@@ -89,7 +100,7 @@ def _hold(dispatcher: Dispatcher, worker: Worker, key: int, bits: int, transacti
     worker.unacked -= taken.count
     acknowledgement.reopen(dispatcher, worker, now)
     if part.redeliveries and worker.outbox:
-        acknowledgement.forget_unsent(dispatcher, worker, part, key, now)
+        late.append((part, key))
     return held
 
 

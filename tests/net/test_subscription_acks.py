@@ -183,6 +183,24 @@ def test_a_batch_beyond_64_messages_takes_more_than_one_word() -> None:
     assert index_acks(rig.link) == [(4, unacked)]
 
 
+def test_late_acks_of_what_is_to_be_sent_again_are_looked_up_together() -> None:
+    """A client may ask for all it has again, and acknowledge it in the same breath: none of it is sent again."""
+    rig = SubscriptionRig()
+    count, acked = 8_000, 2_000
+    worker = rig.worker("a", permits=2 * count)
+    for start in range(0, count, 1_000):
+        rig.link.deliver(*((entry, single("k")) for entry in range(start, start + 1_000)))
+    assert len(worker.entries()) == count
+    asked = pb.CommandRedeliverUnacknowledgedMessages(consumer_id=worker.consumer_id)
+    worker.port.redeliver(asked)
+    ids = [pb.MessageIdData(ledgerId=LEDGER, entryId=entry) for entry in range(count - acked, count)]
+    began = time.thread_time()
+    worker.port.ack(pb.CommandAck(consumer_id=worker.consumer_id, ack_type=pb.CommandAck.Individual, message_id=ids))
+    assert time.thread_time() - began < 0.5
+    rig.clock.settle()
+    assert worker.entries() == list(range(count - acked))
+
+
 def test_the_words_of_many_bits_are_cut_out_once() -> None:
     """An ack command has room for millions, in any frame of a client."""
     began = time.thread_time()
