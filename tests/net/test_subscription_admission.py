@@ -130,6 +130,22 @@ def test_who_names_slots_that_no_worker_may_name_so_is_refused_at_once() -> None
     assert holder.asked_for_life == []
 
 
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"consumer_name": "x" * 1_001}, "a consumer name of 1001 characters: at most 1000 are allowed"),
+        ({"subscription": "x" * 1_001}, "a subscription name of 1001 characters: at most 1000 are allowed"),
+        ({"topic": "persistent://a/b/" + "x" * 3_984}, "a topic name of 4001 characters: at most 4000 are allowed"),
+    ],
+)
+def test_a_worker_with_a_name_of_megabytes_is_refused(fields: dict[str, str], words: str) -> None:
+    """The name would be hashed for each point of the ring, and stand in each line that tells of the worker."""
+    rig = SubscriptionRig()
+    assert rig.subscribe(**fields).error() == (pb.NotAllowedError, words)
+    longest = {name: text[:-1] for name, text in fields.items()}
+    assert rig.subscribe(**longest).answers() == [T.SUCCESS]
+
+
 @pytest.mark.parametrize("ends", ["closes", "loses", "shut"])
 def test_one_that_waits_for_the_slots_of_another_may_end_at_any_time(ends: str) -> None:
     """The other keeps them, and what it says afterwards concerns no one."""
