@@ -130,6 +130,21 @@ def test_who_names_slots_that_no_worker_may_name_so_is_refused_at_once() -> None
     assert holder.asked_for_life == []
 
 
+def test_what_was_judged_is_remembered_by_its_digest() -> None:
+    """Each worker may bring another schema of megabytes that the broker finds compatible."""
+    rig = SubscriptionRig()
+    rig.worker("a")
+    rig.link.held.add(T.SUBSCRIBE)
+    for name in ("b", "c"):
+        rig.subscribe(name, schema=schema(name * 100_000))
+        rig.link.refuse(T.SUBSCRIBE, pb.ConsumerBusy, "a yes: the schema was found compatible")
+    assert len(rig.subscription.subscribers) == 3
+    judged = rig.subscription.admission._judged
+    assert (len(judged), sum(len(digest) for digest, _ in judged)) == (3, 64)
+    rig.subscribe("d", schema=schema("c" * 100_000))
+    assert len(rig.subscription.subscribers) == 4
+
+
 @pytest.mark.parametrize(
     ("fields", "words"),
     [
