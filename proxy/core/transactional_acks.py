@@ -119,6 +119,7 @@ def abort(dispatcher: Dispatcher, helds: Iterable[Held], now: float) -> None:
     returned: list[Part] = []
     free: list[int] = []
     emptied: list[Worker] = []
+    chunks: dict[Worker, list[Part]] = {}
     for held in dispatcher.in_transaction.take(helds):
         part, worker = held.part, held.worker
         if worker.outbox:
@@ -135,8 +136,11 @@ def abort(dispatcher: Dispatcher, helds: Iterable[Held], now: float) -> None:
         dispatcher.comebacks.append((worker.name, part.count))
         dispatcher.waiting_messages += part.count
         dispatcher.outstanding.spill.waits((part,))
-        dispatcher.chunked.came_back(worker, (part,))
+        if part.chunk is not None:
+            chunks.setdefault(worker, []).append(part)
         returned.append(part)
+    for worker, parts in chunks.items():
+        dispatcher.chunked.came_back(worker, parts)
     blocked = dispatcher.blocked
     slots = dict.fromkeys([*free, *(slot for part in returned for slot in part.message_slots() if slot in blocked)])
     dispatcher.place(returned, now)
