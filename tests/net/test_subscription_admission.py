@@ -130,6 +130,27 @@ def test_who_names_slots_that_no_worker_may_name_so_is_refused_at_once() -> None
     assert holder.asked_for_life == []
 
 
+def test_a_worker_with_properties_of_megabytes_is_refused() -> None:
+    """Operators are told them, and a connection may have ten thousand workers."""
+    rig = SubscriptionRig()
+    most = [pb.KeyValue(key="k", value="x" * (65_535 - 2)), pb.KeyValue(key="a", value="b")]
+    refused = rig.subscribe("a", metadata=[*most, pb.KeyValue(key="", value="x")])
+    words = "consumer properties of 65537 characters: at most 65536 are allowed"
+    assert refused.error() == (pb.MetadataError, words)
+    assert rig.subscribe("b", metadata=most).answers() == [T.SUCCESS]
+
+
+def test_a_worker_that_was_let_in_does_not_keep_its_schema() -> None:
+    """What our own consumer is made of keeps the first one's."""
+    rig = SubscriptionRig()
+    for name in ("a", "b"):
+        rig.worker(name, schema=schema("s" * 100_000))
+    joined = rig.subscription.subscribers.values()
+    assert [subscriber.command.HasField("schema") for subscriber in joined] == [False, False]
+    assert [subscriber.command.consumer_name for subscriber in joined] == ["a", "b"]
+    assert len(rig.subscription.admission.model.schema.name) == 100_000
+
+
 def test_what_was_judged_is_remembered_by_its_digest() -> None:
     """Each worker may bring another schema of megabytes that the broker finds compatible."""
     rig = SubscriptionRig()

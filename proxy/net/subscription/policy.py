@@ -35,6 +35,9 @@ the ring would be hashed from, and every log line, event and sample of a metric 
 TOPIC_CHARACTERS_MAX: Final = 4 * NAME_CHARACTERS_MAX
 """A topic's has its tenant, cluster and namespace in it."""
 
+METADATA_CHARACTERS_MAX: Final = 64 << 10
+"""Of a consumer's properties together; brokers take 1,024 unless they are told otherwise."""
+
 ORDERING_MODE_PROPERTY = "keyline.ordering-mode"
 
 
@@ -157,11 +160,11 @@ def is_migrating(key: tuple[str, str], migrating: Iterable[str]) -> bool:
     return any(read_pattern(text).matches(*key) for text in migrating)
 
 
-def refuse_long_names(command: pb.CommandSubscribe) -> None:
-    """Take no worker under a name that is too long.
+def refuse_oversized(command: pb.CommandSubscribe) -> None:
+    """Take no worker that brings names or properties which are too long: they are kept, and told, while it is here.
 
     Raises:
-        ClientError: it, its subscription or its topic has such a name.
+        ClientError: its own name, its subscription's or its topic's is, or its properties are together.
     """
     for what, name, most in (
         ("consumer", command.consumer_name, NAME_CHARACTERS_MAX),
@@ -172,6 +175,10 @@ def refuse_long_names(command: pb.CommandSubscribe) -> None:
             raise ClientError(
                 f"a {what} name of {len(name)} characters: at most {most} are allowed", pb.NotAllowedError
             )
+    characters = sum(len(pair.key) + len(pair.value) for pair in command.metadata)
+    if characters > METADATA_CHARACTERS_MAX:
+        message = f"consumer properties of {characters} characters: at most {METADATA_CHARACTERS_MAX} are allowed"
+        raise ClientError(message, pb.MetadataError)
 
 
 def refuse_in_group(command: pb.CommandSubscribe) -> None:

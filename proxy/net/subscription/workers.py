@@ -108,6 +108,11 @@ class SubscribedWorker:
         if not self._answered:
             self._answered = True
             self.tell(commands.success(self.command.request_id))
+            if self.command.HasField("schema"):
+                # The broker has judged it, and it may have megabytes.
+                command, self.command = self.command, pb.CommandSubscribe()
+                self.command.CopyFrom(command)
+                self.command.ClearField("schema")
 
     def refuse(self, error: Exception) -> None:
         """The client's SUBSCRIBE fails here, unless it has gone already."""
