@@ -16,7 +16,7 @@ make the two wait for each other when ranges move.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from proxy.core import parking
 from proxy.core.delivery_log import How, came_back, note
@@ -30,8 +30,15 @@ if TYPE_CHECKING:
     from proxy.core.worker import Worker
 
 
-def ack(dispatcher: Dispatcher, worker: Worker, key: int, now: float) -> bool:
-    """The worker acknowledged a delivery whole; False if it holds none by this key."""
+Late: TypeAlias = "list[tuple[Part, int]]"
+"""What was acknowledged and may lie in its worker's outbox, to be sent once more; with its key."""
+
+
+def ack(dispatcher: Dispatcher, worker: Worker, key: int, now: float, late: Late | None = None) -> bool:
+    """The worker acknowledged a delivery whole; False if it holds none by this key.
+
+    Who has several gives a list, `late`, and at the end that to `forget_unsent`.
+    """
     unit = worker.pending.pop(key, None)
     if unit is None:
         worker.acks_unknown += 1
@@ -56,12 +63,14 @@ def ack(dispatcher: Dispatcher, worker: Worker, key: int, now: float) -> bool:
     if worker.over_unacked:
         reopen(dispatcher, worker, now)
     if unit.redeliveries and worker.outbox:
-        forget_unsent(dispatcher, worker, unit, key, now)
+        _acked_late(dispatcher, worker, unit, key, now, late)
     return True
 
 
-def ack_indexes(dispatcher: Dispatcher, worker: Worker, key: int, unacked: int, now: float) -> bool:
-    """The worker acknowledged some messages of a delivered batch.
+def ack_indexes(
+    dispatcher: Dispatcher, worker: Worker, key: int, unacked: int, now: float, late: Late | None = None
+) -> bool:
+    """The worker acknowledged some messages of a delivered batch; `late` as in `ack`.
 
     `unacked` has a bit for each message, in the order delivered, set where the message is still unacknowledged (the
     wire's ack_set). False if the worker holds no delivery by this key.
@@ -71,7 +80,7 @@ def ack_indexes(dispatcher: Dispatcher, worker: Worker, key: int, unacked: int, 
         worker.acks_unknown += 1
         return False
     if not unacked:
-        return ack(dispatcher, worker, key, now)
+        return ack(dispatcher, worker, key, now, late)
     if now >= worker.pace_due:
         worker.note_pace(unit.sent_at, now)
     worker.last_acked_at = now
@@ -81,7 +90,7 @@ def ack_indexes(dispatcher: Dispatcher, worker: Worker, key: int, unacked: int, 
         dispatcher.ack_latency.observe(now - unit.sent_at)
     reopen(dispatcher, worker, now)
     if unit.redeliveries and worker.outbox:
-        forget_unsent(dispatcher, worker, unit, key, now)
+        _acked_late(dispatcher, worker, unit, key, now, late)
     return True
 
 
@@ -192,15 +201,24 @@ def take_back(
     return returned
 
 
-def forget_unsent(dispatcher: Dispatcher, worker: Worker, unit: Part, key: int, now: float) -> None:
-    """A late ack of an earlier delivery: what lies in the outbox to be sent once more is needed no more, or not all."""
-    if not any(unsent is unit for unsent in worker.outbox):
-        return
-    if key in worker.pending:
-        redeliver(dispatcher, worker, (key,), now)
+def _acked_late(dispatcher: Dispatcher, worker: Worker, unit: Part, key: int, now: float, late: Late | None) -> None:
+    if late is None:
+        forget_unsent(dispatcher, worker, [(unit, key)], now)
     else:
-        withdraw(dispatcher, worker, (unit,))
-        dispatcher.serve(worker, now)
+        late.append((unit, key))
+
+
+def forget_unsent(dispatcher: Dispatcher, worker: Worker, late: Late, now: float) -> None:
+    """Late acks of earlier deliveries: what lies in the outbox to be sent once more is needed no more, or not all.
+
+    Of all at once: thousands may lie there, and one command may name as many of them.
+    """
+    unsent = {id(unit) for unit in worker.outbox}
+    found = [(unit, key) for unit, key in late if id(unit) in unsent]
+    if not found:
+        return
+    withdraw(dispatcher, worker, [unit for unit, key in found if key not in worker.pending])
+    redeliver(dispatcher, worker, [key for _, key in found], now)  # serves the worker, also where none is left of them
 
 
 def withdraw(dispatcher: Dispatcher, worker: Worker, units: Iterable[Part]) -> set[int]:

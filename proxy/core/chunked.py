@@ -7,13 +7,16 @@ otherwise last forever, because the beginning keeps it up. `Dispatcher.serve` se
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
     from proxy.core.entry import Part
     from proxy.core.worker import Worker
+
+
+_NO_SLOTS: Final[dict[int, int]] = {}
 
 
 class _Begun:
@@ -29,11 +32,13 @@ class _Begun:
 class ChunkedMessages:
     """Who has begun which message, by the message's uuid; false while there are none."""
 
-    __slots__ = ("_begun",)
+    __slots__ = ("_begun", "_slots")
 
     def __init__(self) -> None:
         """None yet."""
         self._begun: dict[str, _Begun] = {}
+        self._slots: dict[Worker, dict[int, int]] = {}
+        """How many each worker has begun of each slot: a producer may leave tens of thousands unfinished."""
 
     def __len__(self) -> int:
         """How many are begun."""
@@ -48,9 +53,9 @@ class ChunkedMessages:
         chunk = part.chunk
         assert chunk is not None
         if chunk.index + 1 < chunk.total:
-            self._begun[chunk.uuid] = _Begun(worker, part.slot, chunk.index + 1)
+            self._needs(worker, part, chunk.index + 1)
         else:
-            self._begun.pop(chunk.uuid, None)
+            self._forget(chunk.uuid)
 
     def came_back(self, worker: Worker, returned: Iterable[Part]) -> None:
         """The worker gave these back: of each message it needs the first of them again, or all from the beginning.
@@ -59,36 +64,41 @@ class ChunkedMessages:
         And if it needs an earlier one already, that has not changed.
         """
         chunks = [part for part in returned if part.chunk is not None]
+        if not chunks:
+            return
+        pending = {(part.chunk.uuid, part.chunk.index) for part in worker.pending.values() if part.chunk is not None}
         for part in sorted(chunks, key=_index, reverse=True):
             chunk = part.chunk
             assert chunk is not None
             begun = self._begun.get(chunk.uuid)
             if begun is not None and begun.worker is worker and begun.needed <= chunk.index:
                 continue
-            if chunk.index and _holds(worker, chunk.uuid, chunk.index - 1):
-                self._begun[chunk.uuid] = _Begun(worker, part.slot, chunk.index)
+            if chunk.index and (chunk.uuid, chunk.index - 1) in pending:
+                self._needs(worker, part, chunk.index)
             else:
-                self._begun.pop(chunk.uuid, None)
+                self._forget(chunk.uuid)
 
     def give_up(self, part: Part) -> bool:
         """Forget the rest of the part's message; False if none was awaited, or it is not a chunk."""
-        return part.chunk is not None and self._begun.pop(part.chunk.uuid, None) is not None
+        return part.chunk is not None and self._forget(part.chunk.uuid)
 
     def forget_worker(self, worker: Worker) -> None:
         """It has gone, and with it all that it had begun."""
-        self._begun = {uuid: begun for uuid, begun in self._begun.items() if begun.worker is not worker}
+        if self._slots.pop(worker, None) is not None:
+            self._begun = {uuid: begun for uuid, begun in self._begun.items() if begun.worker is not worker}
 
     def clear(self) -> None:
         """No message is begun: the subscription restarts."""
         self._begun.clear()
+        self._slots.clear()
 
     def workers(self) -> list[Worker]:
         """Those who have begun something, each once."""
-        return list({begun.worker.index: begun.worker for begun in self._begun.values()}.values())
+        return list(self._slots)
 
-    def slots_of(self, worker: Worker) -> list[int]:
-        """Slots of the messages that it has begun, each once."""
-        return list(dict.fromkeys(begun.slot for begun in self._begun.values() if begun.worker is worker))
+    def slots_of(self, worker: Worker) -> Collection[int]:
+        """Slots of the messages that it has begun, each once, and looked up at once. They change with what is sent."""
+        return self._slots.get(worker, _NO_SLOTS)
 
     def needed_by(self, part: Part) -> Worker | None:
         """Who needs the part to finish a message.
@@ -102,13 +112,33 @@ class ChunkedMessages:
             return None
         return begun.worker
 
+    def _needs(self, worker: Worker, part: Part, index: int) -> None:
+        """The worker needs this chunk next of the part's message."""
+        chunk = part.chunk
+        assert chunk is not None
+        begun = self._begun.get(chunk.uuid)
+        if begun is not None and begun.worker is worker and begun.slot == part.slot:
+            begun.needed = index
+            return
+        self._forget(chunk.uuid)
+        self._begun[chunk.uuid] = _Begun(worker, part.slot, index)
+        slots = self._slots.setdefault(worker, {})
+        slots[part.slot] = slots.get(part.slot, 0) + 1
+
+    def _forget(self, uuid: str) -> bool:
+        """Whether it was begun."""
+        begun = self._begun.pop(uuid, None)
+        if begun is None:
+            return False
+        slots = self._slots[begun.worker]
+        slots[begun.slot] -= 1
+        if not slots[begun.slot]:
+            del slots[begun.slot]
+            if not slots:
+                del self._slots[begun.worker]
+        return True
+
 
 def _index(part: Part) -> int:
     assert part.chunk is not None
     return part.chunk.index
-
-
-def _holds(worker: Worker, uuid: str, index: int) -> bool:
-    """Whether this chunk is pending at the worker. Walks its pending acks: chunks come back seldom."""
-    chunks = (part.chunk for part in worker.pending.values() if part.chunk is not None)
-    return any(chunk.uuid == uuid and chunk.index == index for chunk in chunks)

@@ -29,7 +29,7 @@ from proxy.core.waiting import WaitReason
 from proxy.core.words import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from proxy.core.dispatcher import Dispatcher
     from proxy.core.verdict import Verdict
@@ -347,14 +347,13 @@ def _unfinished_before_gate(dispatcher: Dispatcher) -> str:
     return "" if worker is None else _unfinished(dispatcher, worker, (oldest.slot,))
 
 
-def _unfinished(dispatcher: Dispatcher, worker: Worker, slots: Sequence[int]) -> str:
+def _unfinished(dispatcher: Dispatcher, worker: Worker, slots: Collection[int]) -> str:
     """What the worker lacks to finish a chunked message that it has begun in one of the slots; empty if nothing."""
     chunked = dispatcher.chunked
-    begun = [slot for slot in chunked.slots_of(worker) if slot in slots] if chunked else []
+    begun = {slot for slot in slots if slot in chunked.slots_of(worker)} if chunked else set()
     if not begun:
         return ""
-    waiting = (part for slot in begun for part in dispatcher.waiting_in(slot))
-    if not any(chunked.needed_by(part) is worker for part in waiting):
+    if not any(part.slot in begun and chunked.needed_by(part) is worker for part in dispatcher.waiting_parts()):
         return f"; the rest of a chunked message that {worker.name} has begun has not come from the broker yet"
     if not worker.writable:
         return f"; {worker.name} must read its socket to get the rest of a chunked message that it has begun"

@@ -57,11 +57,11 @@ def collect(dispatcher: Dispatcher, now: float) -> None:
     """Find what is to go, of slots of which something came: it is `Diversions.fresh` then."""
     diversions = dispatcher.diversions
     dirty, diversions.dirty = diversions.dirty, {}
-    for slot in dirty:
-        if slot not in diversions.parked or slot in diversions.redriving:
-            continue
-        if slot in diversions.stray:
-            _gather(dispatcher, slot, now)
+    due = [slot for slot in dirty if slot in diversions.parked and slot not in diversions.redriving]
+    stray = diversions.stray.intersection(due)
+    if stray:
+        _gather(dispatcher, stray, now)
+    for slot in due:
         _leave_in_lot(dispatcher, slot)
         entry = dispatcher.blocked.get(slot)
         if entry is None or dispatcher.slots.holder(slot):
@@ -120,18 +120,19 @@ def restored(
     return part
 
 
-def _gather(dispatcher: Dispatcher, slot: int, now: float) -> None:
-    """What waits for its worker's permits waits with the rest of the slot."""
+def _gather(dispatcher: Dispatcher, slots: set[int], now: float) -> None:
+    """What waits for its worker's permits waits with the rest of its slot: one look at all workers for all slots."""
     diversions = dispatcher.diversions
-    diversions.stray.discard(slot)
+    diversions.stray -= slots
     for worker in dispatcher.workers.values():
-        moved = [part for part in worker.ready if part.slot == slot]
+        moved = [part for part in worker.ready if part.slot in slots]
         if moved:
-            kept = [part for part in worker.ready if part.slot != slot]
+            kept = [part for part in worker.ready if part.slot not in slots]
             worker.ready.clear()
             worker.ready.extend(kept)
             dispatcher.place(moved, now)
-    diversions.dirty.pop(slot, None)
+    for slot in slots:
+        diversions.dirty.pop(slot, None)
 
 
 def _leave_in_lot(dispatcher: Dispatcher, slot: int) -> None:

@@ -16,7 +16,7 @@ from proxy.core.waiting import insert_all
 
 if TYPE_CHECKING:
     from collections import deque
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Container, Iterable, Sequence
 
     from proxy.core.worker import Worker
 
@@ -247,10 +247,16 @@ class Serving(Targets):
 
     def _finish_begun(self, worker: Worker, now: float) -> None:
         """Send the rest of chunked messages that the worker has begun, before other waiting messages: see `chunked`."""
-        for slot in self.chunked.slots_of(worker):
+        begun = self.chunked.slots_of(worker)
+        if not begun:
+            return
+        ready = _chunks_by_slot(worker, begun)
+        for slot in [*ready, *(slot for slot in self.blocked if slot in begun and slot not in ready)]:
             blocked = self.blocked.get(slot)
-            queues = (worker.ready, blocked.parts) if blocked is not None else (worker.ready,)
-            for queue, part in [(each, part) for each in queues for part in each if part.slot == slot]:
+            waiting = [(worker.ready, part) for part in ready.get(slot, ())]
+            if blocked is not None:
+                waiting += [(blocked.parts, part) for part in blocked.parts if part.chunk is not None]
+            for queue, part in waiting:
                 if worker.permits > 0 and self._needed_by(part) is worker:
                     if self._lacks(part):
                         self._ask_for((part,), part.count)
@@ -329,3 +335,12 @@ class Serving(Targets):
         touched = self.touched
         self.touched = []
         return touched
+
+
+def _chunks_by_slot(worker: Worker, slots: Container[int]) -> dict[int, list[Part]]:
+    """Chunks in the worker's queue that are of these slots: one look through it, and not one for each slot."""
+    found: dict[int, list[Part]] = {}
+    for part in worker.ready:
+        if part.chunk is not None and part.slot in slots:
+            found.setdefault(part.slot, []).append(part)
+    return found

@@ -65,10 +65,21 @@ def hold(
             raise OpaqueBatchError("a batch that cannot be opened is acknowledged whole inside a transaction")
         if not in_parts and (bits_by_key[key] != whole or part.indexes is not None):
             raise OpaqueBatchError("a part of a batch inside a transaction needs the setting upstream_batch_index_ack")
-    return [_hold(dispatcher, worker, key, bits, transaction, now) for key, bits in bits_by_key.items()]
+    late: acknowledgement.Late = []
+    helds = [_hold(dispatcher, worker, key, bits, transaction, now, late) for key, bits in bits_by_key.items()]
+    acknowledgement.forget_unsent(dispatcher, worker, late, now)
+    return helds
 
 
-def _hold(dispatcher: Dispatcher, worker: Worker, key: int, bits: int, transaction: TransactionId, now: float) -> Held:
+def _hold(
+    dispatcher: Dispatcher,
+    worker: Worker,
+    key: int,
+    bits: int,
+    transaction: TransactionId,
+    now: float,
+    late: acknowledgement.Late,
+) -> Held:
     """These messages of the delivery, as bits in its own order."""
     part = taken = worker.pending[key]
     whole = (1 << part.count) - 1
@@ -89,7 +100,7 @@ def _hold(dispatcher: Dispatcher, worker: Worker, key: int, bits: int, transacti
     worker.unacked -= taken.count
     acknowledgement.reopen(dispatcher, worker, now)
     if part.redeliveries and worker.outbox:
-        acknowledgement.forget_unsent(dispatcher, worker, part, key, now)
+        late.append((part, key))
     return held
 
 
@@ -108,6 +119,7 @@ def abort(dispatcher: Dispatcher, helds: Iterable[Held], now: float) -> None:
     returned: list[Part] = []
     free: list[int] = []
     emptied: list[Worker] = []
+    chunks: dict[Worker, list[Part]] = {}
     for held in dispatcher.in_transaction.take(helds):
         part, worker = held.part, held.worker
         if worker.outbox:
@@ -124,8 +136,11 @@ def abort(dispatcher: Dispatcher, helds: Iterable[Held], now: float) -> None:
         dispatcher.comebacks.append((worker.name, part.count))
         dispatcher.waiting_messages += part.count
         dispatcher.outstanding.spill.waits((part,))
-        dispatcher.chunked.came_back(worker, (part,))
+        if part.chunk is not None:
+            chunks.setdefault(worker, []).append(part)
         returned.append(part)
+    for worker, parts in chunks.items():
+        dispatcher.chunked.came_back(worker, parts)
     blocked = dispatcher.blocked
     slots = dict.fromkeys([*free, *(slot for part in returned for slot in part.message_slots() if slot in blocked)])
     dispatcher.place(returned, now)

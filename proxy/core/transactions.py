@@ -49,7 +49,8 @@ class OpenTransactions:
 
     def __init__(self) -> None:
         """Nothing is held."""
-        self._by_position: dict[int, list[Held]] = {}
+        self._by_position: dict[int, dict[int, Held]] = {}
+        """Of each entry, by its part's object id: one entry may have tens of thousands."""
         self._by_slot: dict[int, int] = {}
         """How many messages are held, and waited for."""
         self.messages = 0
@@ -71,12 +72,15 @@ class OpenTransactions:
 
     def has_of(self, part: Part) -> bool:
         """Whether messages of this delivery, pending still with its others, are held."""
-        indexes = part.message_indexes()
-        return any(held.part.message_indexes()[0] in indexes for held in self._by_position.get(part.position, ()))
+        held_here = self._by_position.get(part.position)
+        if held_here is None:
+            return False
+        indexes = frozenset(part.message_indexes())
+        return any(held.part.message_indexes()[0] in indexes for held in held_here.values())
 
     def holds(self, part: Part) -> bool:
         """Whether this very part is held, and so neither waits nor is pending."""
-        return any(held.part is part for held in self._by_position.get(part.position, ()))
+        return id(part) in self._by_position.get(part.position, ())
 
     def count_of(self, slot: int) -> int:
         """How many messages of the slot are held, and waited for."""
@@ -84,11 +88,11 @@ class OpenTransactions:
 
     def all(self) -> list[Held]:
         """All of it, in no order."""
-        return [held for each in self._by_position.values() for held in each]
+        return [held for each in self._by_position.values() for held in each.values()]
 
     def add(self, held: Held) -> None:
         """One more."""
-        self._by_position.setdefault(held.part.position, []).append(held)
+        self._by_position.setdefault(held.part.position, {})[id(held.part)] = held
         self.messages += held.part.count
         self.open[held.transaction] = self.open.get(held.transaction, 0) + 1
         by_slot = self._by_slot
@@ -110,13 +114,11 @@ class OpenTransactions:
         taken = []
         for held in helds:
             position = held.part.position
-            here = self._by_position.get(position, ())
-            if held not in here:
+            here = self._by_position.get(position, {})
+            if here.get(id(held.part)) is not held:
                 continue
-            left = [other for other in here if other is not held]
-            if left:
-                self._by_position[position] = left
-            else:
+            del here[id(held.part)]
+            if not here:
                 del self._by_position[position]
             self.messages -= held.part.count
             self.open[held.transaction] -= 1
@@ -133,7 +135,7 @@ class OpenTransactions:
         wanted = None if indexes is None else set(indexes)
         again = [
             held
-            for held in self._by_position.get(position, ())
+            for held in self._by_position.get(position, {}).values()
             if held.confirmed and (wanted is None or not wanted.isdisjoint(held.part.message_indexes()))
         ]
         if again:

@@ -11,6 +11,7 @@ of what its peers do: a worker with little to do is not slow. Either is told wit
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import dataclass, replace
 from enum import Enum
 from statistics import median
@@ -185,18 +186,28 @@ class _Usual:
             for worker in workers
             if worker.pending and worker.pace.is_known(now)
         }
-        self._pauses = [worker.pace.longest_pause_s for worker in self._rates if worker.pace.usual]
+        self._sorted = sorted(self._rates.values())
+        pauses = [worker.pace.longest_pause_s for worker in self._rates if worker.pace.usual]
+        self._pause_s = median(pauses) if pauses else None
 
     def peers_rate(self, worker: Worker) -> float | None:
-        """Median rate of the others that hold something."""
-        others = [rate for peer, rate in self._rates.items() if peer is not worker]
-        return median(others) if others else None
+        """Median rate of the others that hold something.
+
+        Read off the sorted rates of all, of which its own is left out: thousands of workers are asked about together.
+        """
+        rates, own = self._sorted, self._rates.get(worker)
+        left_out = len(rates) if own is None else bisect_left(rates, own)
+        count = len(rates) - (own is not None)
+        if not count:
+            return None
+        middle = [rates[at + (at >= left_out)] for at in range((count - 1) // 2, count // 2 + 1)]
+        return sum(middle) / len(middle)
 
     def patience_s(self, worker: Worker) -> float:
         """How long the worker may hold messages without an ack."""
         if worker.pace.notes:
             return max(QUIET_S, PAUSES * worker.pace.longest_pause_s)
-        return max(QUIET_S, PAUSES * median(self._pauses)) if self._pauses else UNKNOWN_S
+        return UNKNOWN_S if self._pause_s is None else max(QUIET_S, PAUSES * self._pause_s)
 
 
 def _health(worker: Worker, waiting: int, usual: _Usual, now: float) -> WorkerHealth:

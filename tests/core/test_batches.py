@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from proxy.core import acknowledgement
 from proxy.core.dispatcher import OrderingMode
-from proxy.core.entry import MIXED_MESSAGE_BYTES, PART_BYTES, Batch, Part, cut, delivery_key, wire_id
+from proxy.core.entry import (
+    MIXED_MESSAGE_BYTES,
+    PART_BYTES,
+    Batch,
+    Part,
+    cut,
+    delivery_key,
+    indexes_to_bits,
+    wire_id,
+)
 from proxy.core.positions import entry_of, pack
 from proxy.core.slice_id import SLICED_MESSAGES_MAX, original_entry
 from proxy.core.stream_leases import StreamLeases
@@ -412,6 +423,22 @@ def test_an_opaque_entry_acknowledged_in_part_comes_back_whole() -> None:
     assert rig.acked_upstream() == []
     rig.ack_all_but("c1", 1)
     assert rig.acked_upstream() == [1]
+
+
+def test_many_messages_acknowledged_in_part_cost_no_more_for_each_than_few() -> None:
+    """An encrypted batch may claim as many messages as it likes, and one ack command name every second of them."""
+    count = 1 << 18
+    rig = Rig(w=[A])
+    rig.join("w", permits=1)
+    rig.opaque(1, A, count)
+    every_second = int.from_bytes(b"\x55" * (count // 8), "little")
+    began = time.thread_time()
+    acknowledgement.ack_indexes(rig.dispatcher, rig.workers["w"], pack(LEDGER, 1), every_second, rig.now)
+    (entry,) = rig.dispatcher.outstanding.entries.values()
+    assert isinstance(entry, Batch)
+    assert entry.unacked == every_second
+    assert indexes_to_bits(range(0, count, 2), count) == every_second
+    assert time.thread_time() - began < 1.0
 
 
 def test_an_opaque_entry_of_an_earlier_life_goes_whole() -> None:

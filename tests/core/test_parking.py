@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
-from proxy.core import parking, reposition
+from proxy.core import acknowledgement, parking, reposition
 from proxy.core.diversion import arrived
 from proxy.core.entry import Part
 from proxy.core.explain import SlotState, explain_slot
 from proxy.core.key_policy import KeyPolicy
 from proxy.core.positions import entry_of, pack
 from proxy.core.waiting import WaitReason
+from proxy.core.worker import Worker
 from tests.core.test_dead_letters import numbers
 from tests.core.test_dispatcher_rig import LEDGER, A, B, Rig
 from tests.core.test_key_policy import reason, rig_of
@@ -222,3 +225,21 @@ def test_older_messages_that_come_again_do_not_stop_a_redrive(window: int) -> No
     assert seen == [*parked, 1, 2, 3]
     assert rig.dispatcher.waiting_messages == 0
     assert not rig.dispatcher.outstanding.bytes_held
+
+
+def test_thousands_of_keys_that_are_parked_together_are_gathered_in_one_look() -> None:
+    """A worker may give back one message of each, and there may be as many workers as a connection has room for."""
+    count = 3_000
+    slots = range(1, count + 1)
+    rig = Rig(c1=slots)
+    rig.dispatcher.set_policy(ONCE)
+    worker = rig.join("c1", count)
+    for slot in slots:
+        rig.entries(slot, slot)
+    assert len(rig.got("c1")) == count
+    rig.dispatcher.workers.update((index, Worker(f"idle-{index}")) for index in range(count, 2 * count))
+    acknowledgement.redeliver(rig.dispatcher, worker, None, rig.now)
+    began = time.thread_time()
+    parking.collect(rig.dispatcher, rig.now)
+    assert time.thread_time() - began < 0.3
+    assert len(rig.dispatcher.diversions.take_fresh()) == count

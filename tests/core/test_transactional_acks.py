@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from proxy.core import reposition, transactional_acks
@@ -335,3 +337,22 @@ def test_those_who_left_transactions_open_are_no_more_than_a_slot_can_name() -> 
     rig.join("c2", 9)
     rig.entries(B, 1)
     assert rig.got("c2") == [1]
+
+
+def test_the_messages_of_a_large_batch_are_held_one_by_one_at_the_price_of_so_many() -> None:
+    """One entry may be held in as many pieces as it has messages, and the end of a transaction looks at each."""
+    count = 12_000
+    rig = Rig(c1=[A])
+    worker = rig.join("c1", count)
+    rig.batch(1, A, count)
+    assert len(rig.got("c1")) == 1
+    whole = (1 << count) - 1
+    wanted = [(pack(LEDGER, 1), whole ^ 1 << index) for index in range(count)]
+    held: list[Held] = []
+    for number in range(count):
+        held += transactional_acks.hold(rig.dispatcher, worker, wanted[number : number + 1], (0, number), rig.now)
+    assert worker.pending == {}
+    began = time.thread_time()
+    assert len(rig.dispatcher.in_transaction.take(reversed(held))) == count
+    assert time.thread_time() - began < 0.4
+    assert not rig.dispatcher.in_transaction

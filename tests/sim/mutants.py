@@ -515,7 +515,7 @@ MUTANTS = (
     Mutant(
         "a later chunk comes again before the first",
         CHUNKED,
-        "            if chunk.index and _holds(worker, chunk.uuid, chunk.index - 1):\n",
+        "            if chunk.index and (chunk.uuid, chunk.index - 1) in pending:\n",
         "            if chunk.index:\n",
         tests="tests/core/test_chunks.py",
     ),

@@ -98,6 +98,7 @@ class Worker:
     def send(self, frame: bytes) -> None:
         """As the port says. The first thing sent to a worker can only be the answer to its SUBSCRIBE."""
         self.answered = True
+        self._lead_on = None  # which holds the whole command
         self._transport.write(frame)
 
     def limit(self, seconds: float) -> None:

@@ -12,6 +12,7 @@ the broker. All they are for is that less comes again after a crash. A receipt t
 
 from __future__ import annotations
 
+import struct
 from typing import TYPE_CHECKING, Final
 
 import structlog
@@ -273,12 +274,8 @@ def index_ack(consumer_id: int, indexes: dict[int, int], request_id: int) -> byt
 
 def words_of(bits: int) -> list[int]:
     """Bits as the wire's ack_set: signed 64-bit words, lowest first, no trailing zero word but the first."""
-    words: list[int] = []
-    while bits or not words:
-        word = bits & 0xFFFF_FFFF_FFFF_FFFF
-        words.append(word - (1 << 64) if word >> 63 else word)
-        bits >>= 64
-    return words
+    count = max(1, (bits.bit_length() + 63) // 64)
+    return list(struct.unpack(f"<{count}q", bits.to_bytes(8 * count, "little")))
 
 
 def bits_of(words: Iterable[int]) -> int:

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections import deque
 from enum import Enum
+from hashlib import sha256
 from typing import TYPE_CHECKING, Final
 
 from proxy.errors import ClientError, UpstreamError
@@ -353,8 +354,11 @@ def probe(link: BrokerLink, command: pb.CommandSubscribe, answered: Callable[[Ex
 
 
 def _judged_by_broker(command: pb.CommandSubscribe) -> tuple[bytes, bool]:
-    """What the broker may refuse a later worker for: its schema as bytes, empty for none, and its durability."""
-    return command.schema.SerializeToString() if command.HasField("schema") else b"", command.durable
+    """What the broker may refuse a later worker for: its schema's digest, empty for none, and its durability.
+
+    Not the schema itself: what was judged is remembered, and each worker may bring another of megabytes.
+    """
+    return sha256(command.schema.SerializeToString()).digest() if command.HasField("schema") else b"", command.durable
 
 
 class _NullOwner:

@@ -16,6 +16,7 @@ from proxy.errors import ClientError, KeylineError, UpstreamUnavailable
 from proxy.net.subscription.durations import AllDurations, Durations, durations_of, namespace_of
 from proxy.net.subscription.owned import OwnedSubscription
 from proxy.net.subscription.pending_worker import PendingWorker
+from proxy.net.subscription.policy import refuse_oversized
 from proxy.net.subscription.refusals import error_frame, refuse
 from proxy.net.subscription.services import Services
 from proxy.net.subscription.subscription import Assignment, Subscription
@@ -99,6 +100,7 @@ class Subscriptions:
         key = (command.topic, command.subscription)
         subscription = self._subscriptions.get(key)
         try:
+            refuse_oversized(command)
             services.quota.check(len(self._subscriptions), None if subscription is None else subscription.worker_count)
             if self.ownership is not None:
                 self.ownership.check(key)

@@ -9,7 +9,7 @@ their order comes from both, too (`proxy.key_policies`).
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from proxy.core.dispatcher import OrderingMode
 from proxy.core.selectors.auto_split import AutoSplit
@@ -27,6 +27,16 @@ if TYPE_CHECKING:
 
     from proxy.core.selectors.base import Selector
     from proxy.net.subscription.settings import SubscriptionSettings
+
+NAME_CHARACTERS_MAX: Final = 1_000
+"""Of a consumer's name and a subscription's, as in the admin API. A frame has room for millions, which each point of
+the ring would be hashed from, and every log line, event and sample of a metric would repeat."""
+
+TOPIC_CHARACTERS_MAX: Final = 4 * NAME_CHARACTERS_MAX
+"""A topic's has its tenant, cluster and namespace in it."""
+
+METADATA_CHARACTERS_MAX: Final = 64 << 10
+"""Of a consumer's properties together; brokers take 1,024 unless they are told otherwise."""
 
 ORDERING_MODE_PROPERTY = "keyline.ordering-mode"
 
@@ -148,6 +158,27 @@ def numbers_asked(command: pb.CommandSubscribe) -> dict[str, float]:
 def is_migrating(key: tuple[str, str], migrating: Iterable[str]) -> bool:
     """Whether direct workers of the broker's may share a subscription, by topic and name; `migrating` as configured."""
     return any(read_pattern(text).matches(*key) for text in migrating)
+
+
+def refuse_oversized(command: pb.CommandSubscribe) -> None:
+    """Take no worker that brings names or properties which are too long: they are kept, and told, while it is here.
+
+    Raises:
+        ClientError: its own name, its subscription's or its topic's is, or its properties are together.
+    """
+    for what, name, most in (
+        ("consumer", command.consumer_name, NAME_CHARACTERS_MAX),
+        ("subscription", command.subscription, NAME_CHARACTERS_MAX),
+        ("topic", command.topic, TOPIC_CHARACTERS_MAX),
+    ):
+        if len(name) > most:
+            raise ClientError(
+                f"a {what} name of {len(name)} characters: at most {most} are allowed", pb.NotAllowedError
+            )
+    characters = sum(len(pair.key) + len(pair.value) for pair in command.metadata)
+    if characters > METADATA_CHARACTERS_MAX:
+        message = f"consumer properties of {characters} characters: at most {METADATA_CHARACTERS_MAX} are allowed"
+        raise ClientError(message, pb.MetadataError)
 
 
 def refuse_in_group(command: pb.CommandSubscribe) -> None:

@@ -31,6 +31,7 @@ from heapq import nsmallest
 from typing import TYPE_CHECKING, Final
 
 from proxy.core import transactional_acks
+from proxy.core.entry import indexes_to_bits
 from proxy.core.errors import NotHeldError, OpaqueBatchError
 from proxy.core.positions import unpack
 from proxy.errors import ClientError, UpstreamError, UpstreamUnavailable
@@ -343,5 +344,5 @@ def _place(held: Held) -> tuple[int, int, int, list[int]]:
     part = held.part
     ledger, entry = unpack(part.position)
     total = part.batch.total if part.batch is not None else part.count
-    left = ((1 << total) - 1) & ~sum(1 << index for index in part.message_indexes())
+    left = ((1 << total) - 1) & ~indexes_to_bits(part.message_indexes(), total)
     return ledger, entry, total, words_of(left) if left else []

@@ -108,6 +108,11 @@ class SubscribedWorker:
         if not self._answered:
             self._answered = True
             self.tell(commands.success(self.command.request_id))
+            if self.command.HasField("schema"):
+                # The broker has judged it, and it may have megabytes.
+                command, self.command = self.command, pb.CommandSubscribe()
+                self.command.CopyFrom(command)
+                self.command.ClearField("schema")
 
     def refuse(self, error: Exception) -> None:
         """The client's SUBSCRIBE fails here, unless it has gone already."""
@@ -202,12 +207,15 @@ class SubscribedWorker:
         if worker is None or self.ended:
             return
         dispatcher, now, watched = state.dispatcher, state.now(), self._watched(worker)
+        late: acknowledgement.Late = []
         for index in range(0, len(ids), 2):
             ledger, entry = ids[index], ids[index + 1]
             key = (ledger << 40) + entry if entry < 1 << 40 else delivery_key(ledger, entry, -1)
             if key in watched:
                 self._judge_ack(worker, key)
-            acknowledgement.ack(dispatcher, worker, key, now)
+            acknowledgement.ack(dispatcher, worker, key, now, late)
+        if late:
+            acknowledgement.forget_unsent(dispatcher, worker, late, now)
         state.schedule_flush()
 
     def _ack_in_transaction(self, command: pb.CommandAck) -> None:
@@ -268,15 +276,18 @@ class SubscribedWorker:
         dispatcher = state.dispatcher
         now, watched = state.now(), self._watched(worker)
         ack = acknowledgement.ack
+        late: acknowledgement.Late = []
         for place in places:
             ledger, entry = place.ledgerId, place.entryId
             key = (ledger << 40) + entry if entry < 1 << 40 else delivery_key(ledger, entry, -1)
             if key in watched:
                 self._judge_ack(worker, key, bits_of(place.ack_set) if place.ack_set else 0)
             if place.ack_set:
-                acknowledgement.ack_indexes(dispatcher, worker, key, bits_of(place.ack_set), now)
+                acknowledgement.ack_indexes(dispatcher, worker, key, bits_of(place.ack_set), now, late)
             else:
-                ack(dispatcher, worker, key, now)
+                ack(dispatcher, worker, key, now, late)
+        if late:
+            acknowledgement.forget_unsent(dispatcher, worker, late, now)
 
     def _watched(self, worker: Worker) -> Container[int]:
         """Keys of the deliveries to the worker whose acks the monitor is to hear of."""
