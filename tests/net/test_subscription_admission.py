@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from proxy.errors import ClientError
@@ -174,7 +176,7 @@ def test_what_was_judged_is_remembered_by_its_digest() -> None:
         ({"topic": "persistent://a/b/" + "x" * 3_984}, "a topic name of 4001 characters: at most 4000 are allowed"),
     ],
 )
-def test_a_worker_with_a_name_of_megabytes_is_refused(fields: dict[str, str], words: str) -> None:
+def test_a_worker_with_a_name_of_megabytes_is_refused(fields: dict[str, Any], words: str) -> None:
     """The name would be hashed for each point of the ring, and stand in each line that tells of the worker."""
     rig = SubscriptionRig()
     assert rig.subscribe(**fields).error() == (pb.NotAllowedError, words)
