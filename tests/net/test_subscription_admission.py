@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import psutil
 import pytest
 
 from proxy.errors import ClientError
@@ -151,6 +152,17 @@ def test_a_worker_that_was_let_in_does_not_keep_its_schema() -> None:
     assert [subscriber.command.HasField("schema") for subscriber in joined] == [False, False]
     assert [subscriber.command.consumer_name for subscriber in joined] == ["a", "b"]
     assert len(rig.subscription.admission.model.schema.name) == 100_000
+
+
+def test_schemas_of_workers_that_were_let_in_take_no_memory() -> None:
+    """A field that is cleared, or a copy that was made before, would keep all of it."""
+    rig = SubscriptionRig()
+    rig.worker("first", schema=schema("s" * 1_000_000))
+    process = psutil.Process()
+    before = process.memory_info().rss
+    for number in range(100):
+        rig.worker(f"w{number}", schema=schema("s" * 1_000_000))
+    assert process.memory_info().rss - before < 30_000_000
 
 
 def test_what_was_judged_is_remembered_by_its_digest() -> None:

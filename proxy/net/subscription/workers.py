@@ -109,10 +109,7 @@ class SubscribedWorker:
             self._answered = True
             self.tell(commands.success(self.command.request_id))
             if self.command.HasField("schema"):
-                # The broker has judged it, and it may have megabytes.
-                command, self.command = self.command, pb.CommandSubscribe()
-                self.command.CopyFrom(command)
-                self.command.ClearField("schema")
+                self.command = _without_schema(self.command)
 
     def refuse(self, error: Exception) -> None:
         """The client's SUBSCRIBE fails here, unless it has gone already."""
@@ -411,3 +408,16 @@ def _key_of(place: pb.MessageIdData) -> int:
     """Pending key of what a client names; something no worker holds if it names nothing possible."""
     ledger, entry = place.ledgerId, place.entryId
     return pack(ledger, entry) if is_packable(ledger, entry) else delivery_key(ledger, entry, -1)
+
+
+def _without_schema(command: pb.CommandSubscribe) -> pb.CommandSubscribe:
+    """What is kept of a SUBSCRIBE once it is answered: its schema, which the broker has judged, may have megabytes.
+
+    Copied twice, since protobuf frees the memory of a message as a whole, and not that of a field which is cleared. The
+    command itself is left as it is: another may be made of it.
+    """
+    cleared, kept = pb.CommandSubscribe(), pb.CommandSubscribe()
+    cleared.CopyFrom(command)
+    cleared.ClearField("schema")
+    kept.CopyFrom(cleared)
+    return kept
