@@ -14,13 +14,12 @@ from fastapi import Depends, Path, Query, Request
 from admin_api.access.guard import GuardedRoute
 from admin_api.replicas import ServedElsewhereError, check_served_here, others_of
 from proxy.errors import ClientError
+from proxy.limits import NAME_CHARACTERS_MAX
 
 if TYPE_CHECKING:
     from starlette.routing import Match
     from starlette.types import Scope
 
-NAME_CHARACTERS_MAX = 1_000
-"""Of any name in a path."""
 ENTITY = r"^[-=:.\w]+$"
 """Pulsar's rule for names of tenants and namespaces."""
 

@@ -12,8 +12,9 @@ from urllib.parse import unquote
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from admin_api.names import ENTITY, NAME_CHARACTERS_MAX
+from admin_api.names import ENTITY
 from proxy.errors import ClientError, NotFound
+from proxy.limits import NAME_CHARACTERS_MAX
 from proxy.socket_request import OUTSTANDING_MAX, SocketRequest
 
 if TYPE_CHECKING:

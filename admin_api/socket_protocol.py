@@ -57,7 +57,7 @@ class SocketProtocol(WebSocketsSansIOProtocol):
         self._heard: Callable[[Message], None] | None = None
         self._held: deque[Message] = deque()
         """What was read in the slice in which reading had to stop."""
-        self._may_write: Callable[[], None] = _nobody_waits
+        self._may_write: Callable[[], None] = _nothing_waits
 
     # ------------------------------------------------------------------ past ASGI
 
@@ -258,5 +258,5 @@ class SocketProtocol(WebSocketsSansIOProtocol):
             self.transport.abort()
 
 
-def _nobody_waits() -> None:
+def _nothing_waits() -> None:
     """Nothing is to be written yet."""

@@ -11,6 +11,9 @@ from dataclasses import dataclass
 KIB = 1024
 MIB = 1024 * KIB
 
+NAME_CHARACTERS_MAX = 1_000
+"""Of a name: of a worker or a subscription that a client gives, and of any in a path of the admin API."""
+
 
 @dataclass(frozen=True, slots=True)
 class Limits:

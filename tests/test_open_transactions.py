@@ -135,7 +135,7 @@ def test_a_name_leads_nowhere_else(name: str) -> None:
     ],
 )
 def test_the_token_goes_where_it_may(settings: dict[str, str], *, asks: bool, sent: str | None) -> None:
-    """Not to an address that nobody configured, and not in clear where the brokers' own protocol is encrypted."""
+    """Not to the address that is the default, and not in clear where the brokers' own protocol is encrypted."""
     seen: list[str | None] = []
 
     def broker(request: httpx.Request) -> httpx.Response:

@@ -10,12 +10,13 @@ from fastapi import APIRouter, Depends, Path, Response
 from admin_api.access.caller import OrderedBy
 from admin_api.access.roles import Role, needs
 from admin_api.json_response import snapshot_response
-from admin_api.names import NAME_CHARACTERS_MAX, NamesRoute
+from admin_api.names import NamesRoute
 from admin_api.routes.orders import orders_allowed
 from admin_api.routes.subscriptions import After, Limit
 from admin_api.schemas.groups import GroupTopics, TopicRemoved
 from admin_api.schemas.problem import Problem
 from proxy.errors import NotFound
+from proxy.limits import NAME_CHARACTERS_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -8,8 +8,8 @@ from fastapi import APIRouter, Path
 
 from admin_api.access.guard import GuardedRoute
 from admin_api.access.roles import needs
-from admin_api.names import NAME_CHARACTERS_MAX
 from admin_api.schemas.replicas import StandingDown
+from proxy.limits import NAME_CHARACTERS_MAX
 
 if TYPE_CHECKING:
     from admin_api.ports import GatewayControl

@@ -50,7 +50,7 @@ class Certificates:
     def __init__(self, config: Config) -> None:
         """Read them. Raises `StartFailure`.
 
-        `broker` identifies the gateway, `callers` nobody: callers of the admin API are passed on with that.
+        `broker` identifies the gateway; `callers` has no certificate: with it callers of the admin API are passed on.
         """
         broker, security = config.broker, config.security
         certificate, key = security.tls_certificate_file, security.tls_key_file

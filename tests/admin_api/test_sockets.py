@@ -95,6 +95,14 @@ async def until(condition: Callable[[], object]) -> None:
         await asyncio.sleep(0)
 
 
+async def leave_unread(gateway: Gateway) -> None:
+    """Send to a client that reads nothing, until that is too much."""
+    await until(lambda: gateway.requests)
+    while False not in gateway.writable:
+        gateway.socket.send("x" * 100_000)
+        await asyncio.sleep(0)
+
+
 def accept(socket: WorkerSocket) -> None:
     """Let everybody in."""
     socket.accept()
@@ -386,10 +394,7 @@ def test_a_client_that_neither_reads_nor_answers_is_cut() -> None:
         gateway = Gateway(accept)
         async with serving(gateway, keep_alive_s=0.05) as address:
             _, writer = await upgraded(address)
-            await until(lambda: gateway.requests)
-            while False not in gateway.writable:
-                gateway.socket.send("x" * 100_000)
-                await asyncio.sleep(0)
+            await leave_unread(gateway)
             await until(lambda: gateway.ends)
             writer.close()
 
@@ -425,10 +430,7 @@ def test_commands_are_not_read_while_their_answers_are_not(monkeypatch: pytest.M
         gateway = Gateway(accept)
         async with serving(gateway) as address:
             _, writer = await upgraded(address)
-            await until(lambda: gateway.requests)
-            while False not in gateway.writable:
-                gateway.socket.send("x" * 100_000)
-                await asyncio.sleep(0)
+            await leave_unread(gateway)
             question = bytes((0x81, 0x82, 0, 0, 0, 0)) + b"{}"
             for _ in range(100):
                 writer.write(question * 100)
@@ -452,10 +454,7 @@ def test_what_was_said_before_the_end_is_heard_whatever_is_unread(end: bytes, mo
         gateway = Gateway(accept)
         async with serving(gateway) as address:
             _, writer = await upgraded(address)
-            await until(lambda: gateway.requests)
-            while False not in gateway.writable:
-                gateway.socket.send("x" * 100_000)
-                await asyncio.sleep(0)
+            await leave_unread(gateway)
             writer.write(b"".join(bytes((0x81, 0x82, 0, 0, 0, 0)) + command for command in commands) + end)
             await until(lambda: gateway.ends)
             assert gateway.said == [command.decode() for command in commands]

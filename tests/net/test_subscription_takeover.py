@@ -232,7 +232,7 @@ def test_it_is_not_asked_where_it_does_not_matter(settings: dict[str, object]) -
 
 
 def test_a_subscription_that_ends_waits_no_more() -> None:
-    """The answer that comes then is nobody's, and the next one is asked for anew."""
+    """The answer that comes then is for none of them, and the next one is asked for anew."""
     scene = Scene()
     scene.tell(1)
     scene.worker.close()

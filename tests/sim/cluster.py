@@ -53,7 +53,7 @@ class Cluster:
         self.on_close: Callable[[], object] = list
         """Called when consumers are closed by the broker's own will, or it does not tell where the cursor stands."""
         self.deleted = False
-        """Whether the subscription was deleted, and nobody has made it again."""
+        """Whether the subscription was deleted, and not made again."""
         self.on_let_in: Callable[[], object] = list
         """Called when a consumer comes to one that was deleted, which makes it again."""
         self.on_seek: Callable[[], object] = list

@@ -19,6 +19,7 @@ from proxy.core.sticky_key import consistent_slot, range_slot
 from proxy.core.worker import Worker
 from proxy.errors import ClientError
 from proxy.key_policies import PROPERTIES, PROPERTY_PREFIX, configured, number
+from proxy.limits import NAME_CHARACTERS_MAX
 from proxy.subscription_patterns import read_pattern
 from proxy.wire import pulsar_pb2 as pb
 
@@ -28,12 +29,8 @@ if TYPE_CHECKING:
     from proxy.core.selectors.base import Selector
     from proxy.net.subscription.settings import SubscriptionSettings
 
-NAME_CHARACTERS_MAX: Final = 1_000
-"""Of a consumer's name and a subscription's, as in the admin API. A frame has room for millions, which each point of
-the ring would be hashed from, and every log line, event and sample of a metric would repeat."""
-
 TOPIC_CHARACTERS_MAX: Final = 4 * NAME_CHARACTERS_MAX
-"""A topic's has its tenant, cluster and namespace in it."""
+"""A topic's name has its tenant, cluster and namespace in it."""
 
 METADATA_CHARACTERS_MAX: Final = 64 << 10
 """Of a consumer's properties together; brokers take 1,024 unless they are told otherwise."""
@@ -162,6 +159,9 @@ def is_migrating(key: tuple[str, str], migrating: Iterable[str]) -> bool:
 
 def refuse_oversized(command: pb.CommandSubscribe) -> None:
     """Take no worker that brings names or properties which are too long: they are kept, and told, while it is here.
+
+    A frame has room for names of millions of characters, which each point of the ring would be hashed from, and every
+    log line, event and sample of a metric would repeat.
 
     Raises:
         ClientError: its own name, its subscription's or its topic's is, or its properties are together.

@@ -117,8 +117,8 @@ class Subscription:
             whole = self._whole = UpstreamConsumer(state, services, self.consumers, self, template, WHOLE, self)
             if owned and not alone:
                 replica, upstream = state.settings.replica_name, whole.upstream
-                highest = lambda: state.dispatcher.outstanding.highest  # noqa: E731 - one number
-                whole.sentinel = Sentinel(key, replica, state.clock, lambda: upstream.link, highest)
+                outstanding = state.dispatcher.outstanding
+                whole.sentinel = Sentinel(key, replica, state.clock, lambda: upstream.link, lambda: outstanding.highest)
         self.assignment = new_assignment(self) if streamed and new_assignment is not None else None
         self._lot_opens = False
         self._flush_due = False

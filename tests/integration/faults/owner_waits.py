@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection
-from contextlib import AbstractContextManager
+from collections.abc import Collection, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from typing import Final
 
+from integration.gateway import KeylineGateway
 from integration.load.lives import Cause
 from integration.load.options import Batching
 from tests.integration.conftest import explain
@@ -20,6 +21,16 @@ BEFORE: Final = 2_000
 """Messages that are acknowledged before anything happens."""
 AFTER: Final = 5_000
 """Those that are, since it is over."""
+
+
+@contextmanager
+def frozen(gateway: KeylineGateway) -> Iterator[None]:
+    """It stands still in this block."""
+    gateway.pause()
+    try:
+        yield
+    finally:
+        gateway.resume()
 
 
 def check_waits(

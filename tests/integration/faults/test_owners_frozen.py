@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
 import pytest
 
-from integration.gateway import KeylineGateway
 from integration.standalone import PulsarStandalone
-from tests.integration.faults.owner_waits import check_waits
+from tests.integration.faults.owner_waits import check_waits, frozen
 from tests.integration.owner_rig import REPLICAS, Owned, owned_subscription
 
 SHORT_S: Final = (1.0, 5.0)
@@ -33,16 +31,6 @@ def owned(broker: PulsarStandalone, new_topic: Callable[[str], str], tmp_path: P
     """Three replicas."""
     with owned_subscription(broker, new_topic("frozen"), tmp_path) as owned:
         yield owned
-
-
-@contextmanager
-def frozen(gateway: KeylineGateway) -> Iterator[None]:
-    """It stands still in this block."""
-    gateway.pause()
-    try:
-        yield
-    finally:
-        gateway.resume()
 
 
 @pytest.mark.parametrize("number", range(REPLICAS))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,8 +14,8 @@ from integration.standalone import PulsarStandalone
 from proxy.net.subscription.sentinel import SUFFIX
 from tests.integration.conditions import eventually
 from tests.integration.exclusive_rig import administer
-from tests.integration.faults.owner_waits import check_waits
-from tests.integration.owner_rig import TAKING, WORKERS, Owned, owned_subscription
+from tests.integration.faults.owner_waits import check_waits, frozen
+from tests.integration.owner_rig import TAKING, WORKERS, owned_subscription
 
 DIRECT: Final = ("d0", "d1")
 """Workers at the broker itself."""
@@ -31,17 +30,6 @@ def broker(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     """One of each version."""
     with PulsarStandalone(request.param, data=tmp_path_factory.mktemp("pulsar")) as pulsar_broker:
         yield pulsar_broker
-
-
-@contextmanager
-def stopped(owned: Owned) -> Iterator[None]:
-    """The owner stands still in this block."""
-    owner = owned.owner()
-    owner.pause()
-    try:
-        yield
-    finally:
-        owner.resume()
 
 
 def subscriptions(broker: PulsarStandalone, topic: str) -> dict[str, Any]:
@@ -61,5 +49,5 @@ def test_no_key_waits_for_a_frozen_owner_beside_direct_workers(
             owned.run.start_worker(name, service_url=broker.service_url, **TAKING).wait_joined()
         eventually(lambda: SUBSCRIPTION + SUFFIX in subscriptions(broker, topic), "a sentinel")
         assert len(subscriptions(broker, topic)[SUBSCRIPTION]["consumers"]) == len(DIRECT) + 1
-        check_waits(owned, stopped(owned), FROZEN_S, workers=(*WORKERS, *DIRECT), batching=Batching.NONE)
+        check_waits(owned, frozen(owned.owner()), FROZEN_S, workers=(*WORKERS, *DIRECT), batching=Batching.NONE)
     eventually(lambda: SUBSCRIPTION + SUFFIX not in subscriptions(broker, topic), "no sentinel")

@@ -24,7 +24,7 @@ class Deletion:
     """Of one topic's subscription."""
 
     def __init__(self, topic: Topic) -> None:
-        """Nobody has asked for it."""
+        """No worker has asked for it."""
         self._topic = topic
         self._subscribes = 0
         """SUBSCRIBEs that have come to any replica."""
