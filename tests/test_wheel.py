@@ -5,6 +5,7 @@ from __future__ import annotations
 import email
 import os
 import site
+import socket
 import subprocess
 import sys
 import venv
@@ -49,13 +50,13 @@ class Environment:
         (packages / "dependencies.pth").write_text("\n".join(site.getsitepackages()) + "\n")
         self.packages = packages
 
-    def run(self, *command: str) -> subprocess.CompletedProcess[str]:
-        """Run a program of it, away from the checkout."""
+    def run(self, *command: str, **settings: str) -> subprocess.CompletedProcess[str]:
+        """Run a program of it, away from the checkout, with these variables in its environment."""
         program, *rest = command
         return subprocess.run(
             [str(self.bin / program), *rest],
             cwd=self.bin,
-            env={"PATH": os.environ["PATH"]},
+            env={"PATH": os.environ["PATH"], **settings},
             capture_output=True,
             text=True,
             check=False,
@@ -113,7 +114,11 @@ def test_both_work_beside_proxy_py(beside: Environment) -> None:
 
 def test_the_health_check_is_ours(beside: Environment) -> None:
     """It finds our packages too, and says that there is no gateway."""
-    done = beside.run("python", "-m", "keyline_gateway.health")
+    with socket.socket() as silent:
+        # Bound, but not listening: nothing else on this machine, a gateway at the usual port included, answers there.
+        silent.bind(("127.0.0.1", 0))
+        address = "{}:{}".format(*silent.getsockname())
+        done = beside.run("python", "-m", "keyline_gateway.health", KEYLINE_ADMIN_LISTEN=address)
     assert done.returncode == 1
     assert "no gateway answers" in done.stderr
 
