@@ -6,9 +6,10 @@ answer was read does.
 
 Two that fence at once may be given one epoch by a broker, and one that comes while the owner closes may stop a broker
 for good: its threads wait for each other in `AbstractTopic.incrementTopicEpochIfNeeded` and `Producer.close` (4.0.7 and
-4.2.4). The gateway keeps those apart that come through it, so they may do what they like. Where somebody is connected
-to the broker directly a fencer asks only while a known owner has the topic and nobody leaves it, and all others wait
-for its answer.
+4.2.4). A broker may also confirm the close of a producer that it is creating, and create it all the same: it then owns
+the topic for as long as its connection stands (4.2.4). The gateway keeps apart what comes through it, so those clients
+may do what they like. Where somebody is connected to the broker directly a fencer asks only while a known owner has the
+topic and nobody leaves it, and all others wait for its answer; and the direct one closes only what was answered.
 """
 
 from __future__ import annotations
@@ -73,8 +74,10 @@ class Request:
 class Client:
     """One connection at a time, and what is open on it."""
 
-    def __init__(self, url: str, topic: str) -> None:
+    def __init__(self, url: str, topic: str, *, direct: bool) -> None:
         self.url = url
+        self.direct = direct
+        """Connected to the broker."""
         self.raw = TopicClient(url, topic)
         self.open: dict[int, Request] = {}
         """By request id: asked for, or ready."""
@@ -82,16 +85,21 @@ class Client:
         self.closes: dict[int, int] = {}
         """How often each CLOSE_PRODUCER was answered, by request id."""
 
+    def closable(self) -> list[int]:
+        """What it may close: through the gateway all, at a broker only what was answered."""
+        return [request_id for request_id, each in self.open.items() if each.answers or not self.direct]
+
 
 class Crowd:
     """Everybody, and the record of it all."""
 
-    def __init__(self, urls: list[str], topic: str, seed: int, *, careful: bool) -> None:
+    def __init__(self, gateway_url: str, broker_url: str, direct_clients: int, topic: str, seed: int) -> None:
         self.topic = topic
-        self.careful = careful
+        self.careful = direct_clients > 0
         """Whether a fencer is to meet nobody."""
         self.random = random.Random(seed)  # noqa: S311 - to be repeated, not to be secret
-        self.clients = [Client(url, topic) for url in urls]
+        self.clients = [Client(gateway_url, topic, direct=False) for _ in range(CLIENTS)]
+        self.clients += [Client(broker_url, topic, direct=True) for _ in range(direct_clients)]
         self.requests: list[Request] = []
         self.now = 0
         self._ids = 10_000
@@ -108,8 +116,8 @@ class Crowd:
             self.want(client, WAIT)
         elif deed == "fence":
             self.fence(client)
-        elif deed == "close" and client.open:
-            self.close(client, self.random.choice(list(client.open)))
+        elif deed == "close" and (closable := client.closable()):
+            self.close(client, self.random.choice(closable))
         elif deed == "drop":
             self.drop(client)
         self.listen()
@@ -185,7 +193,7 @@ class Crowd:
             request.released_at, request.dropped = self.now, True
         for request in client.by_request.values():
             request.dropped = True
-        self.clients[self.clients.index(client)] = Client(client.url, self.topic)
+        self.clients[self.clients.index(client)] = Client(client.url, self.topic, direct=client.direct)
 
     def leave(self) -> None:
         """Break all connections."""
@@ -273,8 +281,7 @@ def test_one_owner_at_a_time_and_one_answer_each(
 ) -> None:
     """Epochs strictly increase, every request gets one last answer, and nobody waits for nobody."""
     gateway = start_gateway(broker)
-    urls = [gateway.service_url] * CLIENTS + [broker.service_url] * direct_clients
-    crowd = Crowd(urls, new_topic("stress"), seed, careful=direct_clients > 0)
+    crowd = Crowd(gateway.service_url, broker.service_url, direct_clients, new_topic("stress"), seed)
     with ExitStack() as clients:
         clients.callback(crowd.leave)
         for _ in range(ROUNDS * len(crowd.clients)):

@@ -290,10 +290,60 @@ def test_one_that_was_asked_for_closes_at_the_broker() -> None:
     a.client.deliver(want(10))
     b.client.deliver(want(20))
     a.client.deliver(close(11))
+    a.broker.deliver(ready(10, epoch=0))
     assert asked(a) == [("PRODUCER", 10), ("CLOSE_PRODUCER", 11)]
-    a.broker.deliver(ready(10, epoch=0) + success(11))
+    assert asked(b) == []
+    a.broker.deliver(success(11))
     assert answers(a) == [(10, "ready"), (11, "success")]
     assert asked(b) == [("PRODUCER", 20)]
+
+
+@pytest.mark.parametrize("answer", [ready(10), not_ready(10), error(10)], ids=["ready", "queued", "refused"])
+def test_a_close_waits_for_the_answer_to_the_creation(answer: bytes) -> None:
+    """A broker that is creating a producer may confirm a close, and create it all the same (seen with 4.2.4)."""
+    a, b = (rig := ProducerRig(2)).clients
+    a.client.deliver(want(10))
+    b.client.deliver(want(20))
+    a.client.deliver(close(11))
+    assert asked(a) == [("PRODUCER", 10)]
+    a.broker.deliver(answer)
+    assert asked(a) == [("CLOSE_PRODUCER", 11)]
+    a.broker.deliver(success(11))
+    assert answers(a)[-1] == (11, "success")
+    assert asked(b) == [("PRODUCER", 20)]
+    assert rig.page().waiting[0].stage == "asked"
+
+
+def test_a_close_of_one_that_waits_for_a_fencer_is_answered_at_once() -> None:
+    """The broker never heard of it."""
+    a, b = ProducerRig(2).clients
+    b.client.deliver(want(20, mode=FENCE))
+    a.client.deliver(want(10) + close(11))
+    assert answers(a) == [(11, "success")]
+    b.broker.deliver(ready(20))
+    b.client.deliver(close(21))
+    b.broker.deliver(success(21))
+    assert asked(a) == []
+
+
+def test_a_second_close_answers_the_first() -> None:
+    """Of a client that says it twice before the broker has answered: one is kept, and each is answered once."""
+    (a,) = ProducerRig(1).clients
+    a.client.deliver(want(10) + close(11) + close(12))
+    assert answers(a) == [(11, "success")]
+    a.broker.deliver(not_ready(10) + success(12))
+    assert asked(a) == [("PRODUCER", 10), ("CLOSE_PRODUCER", 12)]
+    assert answers(a) == [(10, "queued"), (12, "success")]
+
+
+def test_a_close_that_waited_is_answered_when_the_broker_is_lost() -> None:
+    """Nothing of the producer is left there."""
+    (a,) = (rig := ProducerRig(1)).clients
+    a.worker()
+    a.client.deliver(want(10) + close(11))
+    a.broker.lose()
+    assert (11, "success") in answers(a)
+    assert rig.page().waiting == ()
 
 
 def test_the_same_producer_id_may_be_used_anew() -> None:
@@ -620,11 +670,11 @@ def test_one_that_the_broker_creates_is_closed_when_it_is_there() -> None:
     a.take_all()
     a.client.lose()
     assert taken_off(a) == []
-    a.broker.deliver(error(11) + success(13) + encode(T.AUTH_CHALLENGE, pb.CommandAuthChallenge()) + message(9, 1))
+    a.broker.deliver(error(11) + encode(T.AUTH_CHALLENGE, pb.CommandAuthChallenge()) + message(9, 1))
     assert taken_off(a) == []
     assert asked(b) == []
-    a.broker.deliver(ready(10))
-    assert taken_off(a) == [1]
+    a.broker.deliver(ready(10) + not_ready(12))
+    assert taken_off(a) == [1, 3]
     assert a.broker.closing
     assert asked(b) == [("PRODUCER", 20)]
 

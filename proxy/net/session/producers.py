@@ -89,10 +89,13 @@ class SessionProducers:
     def close(self, body: pb.CommandCloseProducer, frame: bytes) -> None:
         """CLOSE_PRODUCER: the broker's to answer, unless it does not know the producer or is not to say so."""
         producer = self._waiting.get(body.producer_id)
-        if producer is not None and producer.candidacy.stage in (Stage.WAITING, Stage.WITHDRAWING):
+        if producer is not None and producer.unknown_to_broker:
             self._forget(producer)
             producer.election.left(producer.candidacy, "closed by its client")
             self.transport.write(commands.success(body.request_id))
+            return
+        if producer is not None and producer.candidacy.stage is Stage.ASKED:
+            self._hold_close(producer, body.request_id)
             return
         election = self._ownership_changes.election(body.producer_id) if producer is None else producer.election
         if election is None:
@@ -140,7 +143,9 @@ class SessionProducers:
             self._ownership_changes.closed(body)
             return told
         if producer is not None and producer.request_id == body.request_id:
-            return self._decided(producer, command)
+            told = self._decided(producer, command)
+            self._pass_held_close(producer)
+            return told
         self._ownership_changes.answered(body, command)
         return True
 
@@ -265,6 +270,21 @@ class SessionProducers:
             producer.election.left(producer.candidacy, "closed by its client")
         return True
 
+    def _hold_close(self, producer: WaitingProducer, request_id: int) -> None:
+        """Until the broker has answered: one that is creating a producer may confirm a close, and create it later.
+
+        That producer would own the topic for as long as the connection stands.
+        """
+        earlier, producer.held_close = producer.held_close, request_id
+        if earlier is not None:
+            self.transport.write(commands.success(earlier))
+
+    def _pass_held_close(self, producer: WaitingProducer) -> None:
+        request_id, producer.held_close = producer.held_close, None
+        if request_id is not None:
+            body = pb.CommandCloseProducer(producer_id=producer.producer_id, request_id=request_id)
+            self.close(body, commands.close_producer(producer.producer_id, request_id))
+
     def _leave(self, producer: WaitingProducer, to_close: ProducersToClose, closed_ids: frozenset[int]) -> None:
         """Its connection is over: the broker is to take it off, also if it owns the topic only perhaps."""
         # One that is closed before it was answered will not be answered for itself.
@@ -285,6 +305,7 @@ class SessionProducers:
         if self._waiting.get(producer.producer_id) is producer:
             del self._waiting[producer.producer_id]
             self._elections.give_room(producer.let_go())
+            self._pass_held_close(producer)
 
 
 def full_name(topic: str) -> str:

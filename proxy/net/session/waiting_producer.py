@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
+from proxy.producers.election import Stage
 from proxy.producers.request import without_waiting
 from proxy.wire import frames
 from proxy.wire import pulsar_pb2 as pb
@@ -43,6 +44,7 @@ class WaitingProducer:
         "arrived_at",
         "candidacy",
         "election",
+        "held_close",
         "name",
         "priority",
         "producer_id",
@@ -70,6 +72,14 @@ class WaitingProducer:
         self.room = 0
         self.sent = False
         """Its request is at the broker, and not taken back."""
+        self.held_close: int | None = None
+        """The request of its client's CLOSE_PRODUCER that waits for the broker's answer to the creation."""
+
+    @property
+    def unknown_to_broker(self) -> bool:
+        """Whether the broker has nothing of it, or is about to have nothing: the gateway asked it to close it."""
+        stage = self.candidacy.stage
+        return stage in (Stage.WAITING, Stage.WITHDRAWING) or (stage is Stage.ASKED and not self.sent)
 
     @property
     def address(self) -> str:
