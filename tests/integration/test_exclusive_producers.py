@@ -25,6 +25,7 @@ from tests.integration.exclusive_rig import (
     FENCE,
     PRIORITY,
     SHARED,
+    SUCCESS,
     Scene,
     Told,
     TopicClient,
@@ -32,6 +33,7 @@ from tests.integration.exclusive_rig import (
     feed_of,
 )
 from tests.integration.raw_client import ConnectionEndedError
+from tests.net.producer_rig import close, want
 
 NewTopic = Callable[[str], str]
 
@@ -124,6 +126,17 @@ def test_one_that_leaves_is_skipped_and_costs_no_epoch(scene: Scene) -> None:
     assert closed.waits(3).heard() == []
     alive.leaves()
     assert closed.promoted() == 2
+
+
+def test_one_that_is_closed_while_the_broker_creates_it_leaves_the_topic(scene: Scene) -> None:
+    """A broker 4.2.4 that is sent both at once confirms the close and creates the producer after that."""
+    client = scene.ours()
+    assert client.owns() == 0
+    client.leaves()
+    client.send(want(2000, topic=scene.topic) + close(2001))
+    while client.hears()[:2] != (2001, SUCCESS):
+        pass
+    assert scene.direct().owns(mode=EXCLUSIVE) == 2
 
 
 def waiting_at_broker(scene: Scene) -> int:
