@@ -10,7 +10,7 @@ from typing import Any
 
 import pulsar
 
-RECEIVE_MS = 20_000
+RECEIVE_MS = 60_000
 """How long a message that must come may take; only a fault exhausts it."""
 SLICE_MS = 20
 """How long one of several consumers is listened to before the next."""

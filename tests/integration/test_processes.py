@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import subprocess
 import sys
@@ -10,7 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from integration.ports import PORT_MAX, PORT_MIN, free_ports
+from integration.ports import BLOCK_PORTS, PORT_MAX, PORT_MIN, PortBlocks, free_ports
 from integration.processes import OwnedProcess
 
 WAIT_S = 20.0
@@ -20,6 +21,12 @@ from pathlib import Path
 from integration.processes import OwnedProcess
 child = OwnedProcess(["sleep", "1000"], Path(sys.argv[1]))
 print(child.pid, flush=True)
+sys.stdin.read()
+"""
+TAKES_PORTS = f"""
+import json, sys
+from integration.ports import free_ports
+print(json.dumps(free_ports({2 * BLOCK_PORTS})), flush=True)
 sys.stdin.read()
 """
 
@@ -77,8 +84,31 @@ def test_chosen_ports_are_different_and_below_the_ephemeral_range() -> None:
     assert all(PORT_MIN <= port <= PORT_MAX < 32_768 for port in ports)
 
 
-def test_no_port_is_given_twice_before_its_server_listens(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_port_is_given_twice_before_its_server_listens() -> None:
     """A gateway chose its own ports after those of its replica, and at times the same one."""
-    monkeypatch.setattr("integration.ports.PORT_MAX", PORT_MIN + 200)
-    given = [port for _ in range(50) for port in free_ports(2)]
-    assert len(set(given)) == 100
+    given = [port for _ in range(BLOCK_PORTS) for port in free_ports(2)]
+    assert len(set(given)) == 2 * BLOCK_PORTS
+
+
+def test_no_port_is_given_to_two_processes() -> None:
+    """A gateway that was killed found its port taken by a server of another test run."""
+    command = [sys.executable, "-c", TAKES_PORTS]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
+        assert other.stdout is not None
+        theirs = set(json.loads(other.stdout.readline()))
+        ours = {port for _ in range(BLOCK_PORTS) for port in free_ports(2)}
+    assert len(theirs) == 2 * BLOCK_PORTS
+    assert not theirs & ours
+
+
+def test_where_all_blocks_are_taken_the_oldest_ports_are_given_again(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """And without any block it is said what is wrong."""
+    monkeypatch.setenv("KEYLINE_CACHE", str(tmp_path))
+    monkeypatch.setattr("integration.ports.PORT_MAX", PORT_MIN + BLOCK_PORTS)
+    blocks = PortBlocks()
+    given = [blocks.next() for _ in range(2 * BLOCK_PORTS)]
+    assert given == 2 * list(range(PORT_MIN, PORT_MIN + BLOCK_PORTS))
+    with pytest.raises(OSError, match="all blocks of ports between 15000 and 15200 are taken"):
+        PortBlocks().next()

@@ -102,9 +102,13 @@ class Line:
 
 
 def bug_reports(log: Path) -> list[str]:
-    """Lines of a gateway's log that speak of a bug: errors, exceptions, and what is no line of its log at all."""
+    """Lines of a gateway's log that speak of a bug: errors, exceptions, and what is no line of its log at all.
+
+    One that is being written is not looked at.
+    """
     found = []
-    for line in log.read_text().splitlines():
+    whole, _, _ = log.read_text().rpartition("\n")
+    for line in whole.splitlines():
         try:
             values = json.loads(line)
         except ValueError:

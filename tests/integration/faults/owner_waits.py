@@ -58,7 +58,7 @@ def check_waits(
     causes = {Cause.GATEWAY_PAUSED, Cause.CLIENT_QUEUE}
     assert set(result.duplicates_by_cause) <= causes, explain(result, *owned.gateways)
     for gateway in owned.gateways:
-        assert not bug_reports(gateway.log)
+        assert not bug_reports(gateway.log), explain(result, *owned.gateways)
     waited_s = max(run.longest_waits(since_ns).values()) / 1e9
     print(f"longest wait {waited_s:.1f} s")
-    assert waited_s < WAIT_S_MAX, [str(gateway.log) for gateway in owned.gateways]
+    assert waited_s < WAIT_S_MAX, f"{waited_s:.1f} s; {explain(result, *owned.gateways)}"
