@@ -31,7 +31,13 @@ NARROW: Final = (420, 900)
 
 _NETWORK_CHANGED: Final = "net::ERR_NETWORK_CHANGED"
 _LOADS_MAX: Final = 10
-_WITHOUT_ANSWER: Final = ("net::ERR_CONNECTION_REFUSED", "net::ERR_INCOMPLETE_CHUNKED_ENCODING", "net::ERR_CONNECTION")
+_WITHOUT_ANSWER: Final = (
+    "net::ERR_CONNECTION_",  # refused, reset, closed, aborted
+    "net::ERR_SOCKET_NOT_CONNECTED",
+    "net::ERR_EMPTY_RESPONSE",
+    "net::ERR_INCOMPLETE_CHUNKED_ENCODING",
+)
+"""In all these words Chromium says that a server has gone, as it depends on the moment."""
 
 
 class ChromiumMissingError(Exception):
