@@ -2,7 +2,8 @@
 
 `pulsar` (4.2.4) and `pulsar_4_0` (4.0.7) are shared by the whole run and start when first asked for; `broker` runs a
 test over both. Tests use topics of their own (`new_topic`) there and leave the process alone. A test that restarts,
-kills, pauses or configures a broker makes its own with `start_pulsar`.
+kills, pauses or configures a broker makes its own with `start_pulsar`, or shares one with the other tests of its
+module: `module_broker`, `module_pulsar`.
 
 Run in several processes, each has brokers of its own, and a file's tests are run by one of them. `--part NAME` runs
 the tests of one part (`tests.parts`). A test that is not marked `broker` cannot start one.

@@ -14,6 +14,7 @@ import httpx
 import pulsar
 import pytest
 
+from integration.artifacts import PULSAR_VERSIONS
 from integration.gateway import KeylineGateway
 from integration.load.audit import AuditResult
 from integration.load.report import audit_lines
@@ -46,6 +47,31 @@ def start_gateway(tmp_path: Path) -> Iterator[StartGateway]:
     yield start
     for gateway in gateways:
         gateway.close()
+
+
+@pytest.fixture(scope="module")
+def module_broker_settings() -> dict[str, str]:
+    """Settings of `module_broker` and `module_pulsar`; a module that needs others has a fixture of this name."""
+    return {}
+
+
+@pytest.fixture(scope="module", params=PULSAR_VERSIONS)
+def module_broker(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, module_broker_settings: dict[str, str]
+) -> Iterator[PulsarStandalone]:
+    """A broker of each version for one module alone, whose tests may restart or kill it if they start it again."""
+    data = tmp_path_factory.mktemp("module-pulsar")
+    with PulsarStandalone(request.param, data=data, settings=module_broker_settings) as standalone:
+        yield standalone
+
+
+@pytest.fixture(scope="module")
+def module_pulsar(
+    tmp_path_factory: pytest.TempPathFactory, module_broker_settings: dict[str, str]
+) -> Iterator[PulsarStandalone]:
+    """As `module_broker`, of the current version only."""
+    with PulsarStandalone(data=tmp_path_factory.mktemp("module-pulsar"), settings=module_broker_settings) as standalone:
+        yield standalone
 
 
 @pytest.fixture(scope="session")

@@ -18,7 +18,6 @@ import httpx
 import pulsar
 import pytest
 
-from integration.artifacts import PULSAR_VERSIONS
 from integration.gateway import KeylineGateway
 from integration.standalone import PulsarStandalone
 from proxy.aio.clock_and_connector import AioClock, AioConnector
@@ -43,19 +42,19 @@ TIMING = SweepTiming(first_s=0.1, every_s=1.0, look=LookTiming(alone_s=8.0))
 pytestmark = [pytest.mark.slow, pytest.mark.broker]
 
 
-@pytest.fixture(scope="module", params=PULSAR_VERSIONS)
-def broker(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[PulsarStandalone]:
-    """Each version in turn, deleting unused topics soon."""
-    settings = {"brokerDeleteInactiveTopicsEnabled": "true", "brokerDeleteInactiveTopicsFrequencySeconds": "1"}
-    with PulsarStandalone(request.param, data=tmp_path_factory.mktemp("pulsar"), settings=settings) as standalone:
-        yield standalone
+@pytest.fixture(scope="module")
+def module_broker_settings() -> dict[str, str]:
+    """Unused topics are deleted soon."""
+    return {"brokerDeleteInactiveTopicsEnabled": "true", "brokerDeleteInactiveTopicsFrequencySeconds": "1"}
 
 
 @pytest.fixture
-def gateways(broker: PulsarStandalone, start_gateway: StartGateway) -> list[KeylineGateway]:
+def gateways(module_broker: PulsarStandalone, start_gateway: StartGateway) -> list[KeylineGateway]:
     """Two replicas."""
     names = ["left", "right"]
-    return [start_gateway(broker, groups_enabled="true", groups_mode="streams", replica_name=name) for name in names]
+    return [
+        start_gateway(module_broker, groups_enabled="true", groups_mode="streams", replica_name=name) for name in names
+    ]
 
 
 @contextmanager
@@ -128,7 +127,7 @@ def sweeping(broker: PulsarStandalone) -> Iterator[None]:
 
 
 def test_the_last_one_out_removes_the_topic(
-    broker: PulsarStandalone, gateways: list[KeylineGateway], new_topic: Callable[[str], str]
+    module_broker: PulsarStandalone, gateways: list[KeylineGateway], new_topic: Callable[[str], str]
 ) -> None:
     """Not the first one; and a group that comes back has a later epoch than it ever had."""
     topic = new_topic("last-out")
@@ -140,21 +139,21 @@ def test_the_last_one_out_removes_the_topic(
         eventually(lambda: leading(right, topic) is None and leading(left, topic, alone=True), "the right one out")
         group = leading(left, topic)
         assert group is not None
-        assert name in topics(broker)
-    eventually(lambda: name not in topics(broker), "the group's topic to go")
+        assert name in topics(module_broker)
+    eventually(lambda: name not in topics(module_broker), "the group's topic to go")
     with worker(right, topic):
         eventually(lambda: leading(right, topic, alone=True), "streams again")
         again = leading(right, topic)
         assert again is not None
         assert again["epoch"] > group["epoch"]
-    eventually(lambda: name not in topics(broker), "the group's topic to go again")
+    eventually(lambda: name not in topics(module_broker), "the group's topic to go again")
     left.stop()
     right.stop()
-    eventually(lambda: not [at for at in topics(broker, "non-persistent") if "keyline-groups" in at], "no inbox")
+    eventually(lambda: not [at for at in topics(module_broker, "non-persistent") if "keyline-groups" in at], "no inbox")
 
 
 def test_what_crashed_replicas_left_is_swept_and_nothing_else(
-    broker: PulsarStandalone, gateways: list[KeylineGateway], new_topic: Callable[[str], str]
+    module_broker: PulsarStandalone, gateways: list[KeylineGateway], new_topic: Callable[[str], str]
 ) -> None:
     """A living group keeps its topic and its deliveries, although the broker has just forgotten who waits to lead."""
     crashed, living = gateways
@@ -168,28 +167,28 @@ def test_what_crashed_replicas_left_is_swept_and_nothing_else(
         ends.enter_context(worker(crashed, alive, taken.append))
         eventually(lambda: all(leading(crashed, topic) for topic in names) and leading(living, alive), "streams")
         crashed.kill()
-        assert [delete(broker, names[topic]) for topic in (deleted, alive)] == [204, 412], (
+        assert [delete(module_broker, names[topic]) for topic in (deleted, alive)] == [204, 412], (
             "the broker knows what is used"
         )
-        client = pulsar.Client(broker.service_url, logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Error))
+        client = pulsar.Client(module_broker.service_url, logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Error))
         ends.callback(client.close)
         producer = client.create_producer(alive, batching_enabled=False)
-        with sweeping(broker):
-            administer(broker, "PUT", names[alive], "unload")
+        with sweeping(module_broker):
+            administer(module_broker, "PUT", names[alive], "unload")
             send = partial(producer.send_async, callback=lambda *_: None)
             for number in range(MESSAGES):
                 send(b"%d" % number, partition_key=f"k{number % 20}")
             producer.flush()
-            assert names[dead] in topics(broker), "what a crashed replica leaves nobody removes but the sweep"
-            eventually(lambda: names[dead] not in topics(broker), "the sweep", SWEPT_S_MAX)
+            assert names[dead] in topics(module_broker), "what a crashed replica leaves nobody removes but the sweep"
+            eventually(lambda: names[dead] not in topics(module_broker), "the sweep", SWEPT_S_MAX)
             eventually(lambda: len(set(taken)) == MESSAGES, "deliveries of the living group")
-            administer(broker, "PUT", names[alive], "unload")
+            administer(module_broker, "PUT", names[alive], "unload")
             eventually(lambda: leading(living, alive), "the living group")
-        assert names[alive] in topics(broker)
+        assert names[alive] in topics(module_broker)
 
 
 def test_operators_list_topics_and_remove_those_of_former_groups(
-    broker: PulsarStandalone, gateways: list[KeylineGateway], new_topic: Callable[[str], str]
+    module_broker: PulsarStandalone, gateways: list[KeylineGateway], new_topic: Callable[[str], str]
 ) -> None:
     """At any replica; of a living group with the reason why not, and its deliveries go on."""
     crashed, living = gateways
@@ -208,11 +207,11 @@ def test_operators_list_topics_and_remove_those_of_former_groups(
         assert (refused.status_code, f"{names[alive]} is not removed" in refused.text) == (409, True), refused.text
         removed = remove(living, names[dead])
         assert removed.status_code == 200, removed.text
-        eventually(lambda: names[dead] not in topics(broker), "the broker to delete the empty topic")
+        eventually(lambda: names[dead] not in topics(module_broker), "the broker to delete the empty topic")
         assert remove(living, names[dead]).status_code == 404
-        assert names[dead] not in topics(broker), "the order makes no topic"
+        assert names[dead] not in topics(module_broker), "the order makes no topic"
         assert f"order=remove topic topic={names[dead]}" in orders(living)
-        client = pulsar.Client(broker.service_url, logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Error))
+        client = pulsar.Client(module_broker.service_url, logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Error))
         ends.callback(client.close)
         client.create_producer(alive).send(b"7", partition_key="k")
         eventually(lambda: taken == [7], "deliveries of the living group")

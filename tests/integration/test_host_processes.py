@@ -17,7 +17,6 @@ from typing import Any, Final
 import httpx
 import pytest
 
-from integration.artifacts import PULSAR_VERSIONS
 from integration.gateway import KeylineGateway
 from integration.load.audit import AuditResult
 from integration.load.lives import Cause
@@ -40,17 +39,10 @@ GONE_S: Final = 60.0
 pytestmark = [pytest.mark.slow, pytest.mark.broker]
 
 
-@pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PulsarStandalone]:
-    """One for all tests, which have gateways of their own."""
-    with PulsarStandalone(PULSAR_VERSIONS[0], data=tmp_path_factory.mktemp("pulsar")) as pulsar:
-        yield pulsar
-
-
 @pytest.fixture
-def host(broker: PulsarStandalone, tmp_path: Path) -> Iterator[Host]:
+def host(module_pulsar: PulsarStandalone, tmp_path: Path) -> Iterator[Host]:
     """Two processes that serve."""
-    with Host(broker, tmp_path) as host:
+    with Host(module_pulsar, tmp_path) as host:
         yield host
 
 
@@ -120,11 +112,13 @@ class Load:
 
 
 @pytest.fixture
-def load(broker: PulsarStandalone, host: Host, new_topic: Callable[[str], str], tmp_path: Path) -> Iterator[Load]:
+def load(
+    module_pulsar: PulsarStandalone, host: Host, new_topic: Callable[[str], str], tmp_path: Path
+) -> Iterator[Load]:
     """Workers that have joined."""
     host.wait_whole()
     url = host.service_url
-    with LoadRun(tmp_path / "load", url, new_topic("processes"), producer_url=broker.service_url) as run:
+    with LoadRun(tmp_path / "load", url, new_topic("processes"), producer_url=module_pulsar.service_url) as run:
         yield Load(host, run)
 
 
@@ -238,12 +232,12 @@ def test_a_second_host_at_the_address_is_refused(host: Host) -> None:
     assert f"listen {LOOPBACK}:{host.port}: Address already in use" in second.stderr
 
 
-def test_what_no_process_can_start_with_ends_all_of_them(broker: PulsarStandalone, tmp_path: Path) -> None:
+def test_what_no_process_can_start_with_ends_all_of_them(module_pulsar: PulsarStandalone, tmp_path: Path) -> None:
     """As with one process: the exit code is 1, and the reason is told."""
     certificate = tmp_path / "certificate.pem"
     certificate.write_text("no certificate")
     settings = {name: str(certificate) for name in ("tls_certificate_file", "tls_key_file")}
-    host = Host(broker, tmp_path, listen_tls=f"{LOOPBACK}:0", **settings)
+    host = Host(module_pulsar, tmp_path, listen_tls=f"{LOOPBACK}:0", **settings)
     done = subprocess.run(
         [*host._program, "serve"],
         env={**os.environ, **host._environment},

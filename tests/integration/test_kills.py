@@ -7,14 +7,14 @@ get no message twice, although a broker that comes back has forgotten the latest
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
 import httpx
 import pytest
 
-from integration.artifacts import DEFAULT_VERSION, PULSAR_VERSIONS
+from integration.artifacts import DEFAULT_VERSION
 from integration.gateway import KeylineGateway
 from integration.load.audit import AuditResult
 from integration.load.lives import Cause
@@ -108,15 +108,6 @@ def test_the_gateway_is_killed_under_load(
         check(run.finish(), OF_THE_GATEWAY, gateway)
 
 
-@pytest.fixture(scope="module", params=PULSAR_VERSIONS)
-def mortal_broker(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[PulsarStandalone]:
-    """A broker of each version for the tests that kill it; it is alive again when a test ends."""
-    with PulsarStandalone(request.param, data=tmp_path_factory.mktemp("mortal-pulsar")) as standalone:
-        yield standalone
-
-
 def revive(broker: PulsarStandalone) -> None:
     """Start it, and wait until it stores: a broker that was killed may lack its bookies for a moment.
 
@@ -144,17 +135,17 @@ def status_of(method: str, url: str) -> int:
 
 
 def test_the_broker_is_killed_under_producers_that_wait(
-    mortal_broker: PulsarStandalone, start_gateway: StartGateway, new_topic: Callable[[str], str]
+    module_broker: PulsarStandalone, start_gateway: StartGateway, new_topic: Callable[[str], str]
 ) -> None:
     """The owner resumes, though others came back before it; they are promoted by the priorities they bring again."""
-    gateway = start_gateway(mortal_broker)
+    gateway = start_gateway(module_broker)
     with ExitStack() as stack:
-        scene = Scene(mortal_broker, gateway, new_topic("killed-under-producers"), stack)
+        scene = Scene(module_broker, gateway, new_topic("killed-under-producers"), stack)
         epoch = scene.ours().owns(0, name="owner")
         scene.ours().waits(1)
         scene.ours().waits(5)
-        mortal_broker.kill()
-        revive(mortal_broker)
+        module_broker.kill()
+        revive(module_broker)
         low, high = scene.ours().waits(1), scene.ours().waits(5)
         owner = scene.ours()
         assert owner.owns(0, name="owner", epoch=epoch) == epoch
@@ -165,10 +156,10 @@ def test_the_broker_is_killed_under_producers_that_wait(
 
 
 def test_the_broker_is_killed_behind_a_living_gateway(
-    mortal_broker: PulsarStandalone, start_gateway: StartGateway, new_topic: Callable[[str], str], tmp_path: Path
+    module_broker: PulsarStandalone, start_gateway: StartGateway, new_topic: Callable[[str], str], tmp_path: Path
 ) -> None:
     """G4: workers keep their connections and get nothing twice, unless the topic itself holds it twice."""
-    gateway = start_gateway(mortal_broker)
+    gateway = start_gateway(module_broker)
     with ExitStack() as stack:
         runs = []
         for batching in (Batching.NONE, Batching.DEFAULT):
@@ -178,8 +169,8 @@ def test_the_broker_is_killed_behind_a_living_gateway(
             runs.append(run)
         for run in runs:
             wait_for_kill(run, 0)
-        mortal_broker.kill()
-        revive(mortal_broker)
+        module_broker.kill()
+        revive(module_broker)
         for run in runs:
             result = run.finish()
             assert result.connections_lost == 0, explain(result, gateway)
@@ -187,10 +178,10 @@ def test_the_broker_is_killed_behind_a_living_gateway(
 
 
 def test_everything_is_killed_at_once(
-    mortal_broker: PulsarStandalone, start_gateway: StartGateway, new_topic: Callable[[str], str], tmp_path: Path
+    module_broker: PulsarStandalone, start_gateway: StartGateway, new_topic: Callable[[str], str], tmp_path: Path
 ) -> None:
     """A power cut: broker, gateway and a worker. The broker's data is what everything is made up from."""
-    gateway = start_gateway(mortal_broker)
+    gateway = start_gateway(module_broker)
     topic = new_topic("power-cut")
     with LoadRun(tmp_path, gateway.service_url, topic) as run:
         start_load(run, Batching.DEFAULT)
@@ -198,27 +189,27 @@ def test_everything_is_killed_at_once(
         run.kill_worker("w1")
         run.interruption(Cause.GATEWAY_KILLED, acks_lost_since_ns=time.monotonic_ns() - BROKER_ACKS_LOST_NS)
         gateway.kill()
-        mortal_broker.kill()
-        revive(mortal_broker)
+        module_broker.kill()
+        revive(module_broker)
         gateway.start()
         # A broker may lack its bookies for a moment yet, and the client's first subscription hangs for good when it is
         # told so ("Ignoring reconnection request since we're already connected").
-        statistics = f"{mortal_broker.admin_url}/admin/v2/{topic.replace('://', '/')}/stats"
+        statistics = f"{module_broker.admin_url}/admin/v2/{topic.replace('://', '/')}/stats"
         eventually(lambda: status_of("GET", statistics) == 200, "the broker to serve the topic", REVIVED_S_MAX)
         run.start_workers("w1", receiver_queue_size=RECEIVER_QUEUE_SIZE, ack_delay_ms=5)
         check(run.finish(), OF_THE_GATEWAY | OF_A_WORKER, gateway)
 
 
-@pytest.mark.parametrize("mortal_broker", [DEFAULT_VERSION], indirect=True)
+@pytest.mark.parametrize("module_broker", [DEFAULT_VERSION], indirect=True)
 def test_shares_parked_keys_and_refusals_meet_under_kills(
-    mortal_broker: PulsarStandalone, start_gateway: StartGateway, new_topic: Callable[[str], str], tmp_path: Path
+    module_broker: PulsarStandalone, start_gateway: StartGateway, new_topic: Callable[[str], str], tmp_path: Path
 ) -> None:
     """Each negative ack parks its key, which an operator redrives, while the look-ahead is too small for what waits.
 
     Nothing is lost, first deliveries are in order, and a key is at one worker. What the broker forgot of the parking
     topic may come twice, and behind newer messages: see docs/key-policies.md.
     """
-    gateway = start_gateway(mortal_broker, **SHARED_AND_PARKED)
+    gateway = start_gateway(module_broker, **SHARED_AND_PARKED)
     topic = new_topic("shared-and-parked")
     redriver = Redriver(gateway, topic, SUBSCRIPTION)
     with LoadRun(tmp_path, gateway.service_url, topic) as run, redriver.at_work():
@@ -230,8 +221,8 @@ def test_shares_parked_keys_and_refusals_meet_under_kills(
         gateway.start()
         run.wait_acknowledged(PARKED_MESSAGES // 2)
         with run.paused(Cause.BROKER_KILLED):
-            mortal_broker.kill()
-            revive(mortal_broker)
+            module_broker.kill()
+            revive(module_broker)
         result = run.finish()
     told = explain(result, gateway)
     assert result.connections_lost == 0, told

@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from typing import Any
@@ -19,7 +19,6 @@ import httpx
 import pulsar
 import pytest
 
-from integration.artifacts import PULSAR_VERSIONS
 from integration.gateway import KeylineGateway
 from integration.standalone import PulsarStandalone
 from tests.integration.conditions import eventually
@@ -49,18 +48,13 @@ SETTLE_S_MAX = 90.0
 pytestmark = [pytest.mark.slow, pytest.mark.broker]
 
 
-@pytest.fixture(scope="module", params=PULSAR_VERSIONS)
-def broker(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[PulsarStandalone]:
-    """Each version in turn."""
-    with PulsarStandalone(request.param, data=tmp_path_factory.mktemp("pulsar")) as standalone:
-        yield standalone
-
-
 @pytest.fixture
-def gateways(broker: PulsarStandalone, start_gateway: StartGateway) -> list[KeylineGateway]:
+def gateways(module_broker: PulsarStandalone, start_gateway: StartGateway) -> list[KeylineGateway]:
     """Three replicas."""
     names = [f"replica-{number}" for number in range(REPLICAS)]
-    return [start_gateway(broker, groups_enabled="true", groups_mode="streams", replica_name=name) for name in names]
+    return [
+        start_gateway(module_broker, groups_enabled="true", groups_mode="streams", replica_name=name) for name in names
+    ]
 
 
 class Ledger:
@@ -267,7 +261,7 @@ def settled(gateways: Sequence[KeylineGateway], ledgers: Sequence[Ledger]) -> bo
 
 
 def test_a_storm_of_joins_and_leaves_in_many_groups(
-    broker: PulsarStandalone, gateways: list[KeylineGateway], new_topic: Callable[[str], str]
+    module_broker: PulsarStandalone, gateways: list[KeylineGateway], new_topic: Callable[[str], str]
 ) -> None:
     """Fifty groups settle at once and again after it; meanwhile no key is lost, overtaken or delivered twice."""
     ledgers = [Ledger(new_topic("many")) for _ in range(GROUPS)]
@@ -275,7 +269,7 @@ def test_a_storm_of_joins_and_leaves_in_many_groups(
         crowd = Crowd(gateways, ledgers, ends)
         crowd.join_all()
         eventually(lambda: settled(gateways, ledgers), "all groups to settle", SETTLE_S_MAX)
-        traffic = Traffic(broker, ledgers, ends)
+        traffic = Traffic(module_broker, ledgers, ends)
         time.sleep(CALM_S)
         crowd.storm(STORM_S, seed=1)
         crowd.join_all()

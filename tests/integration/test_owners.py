@@ -35,18 +35,11 @@ OPERATION_S: Final = 10
 pytestmark = [pytest.mark.slow, pytest.mark.broker]
 
 
-@pytest.fixture(scope="module", params=PULSAR_VERSIONS)
-def broker(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[PulsarStandalone]:
-    """One of each version for all tests, which have gateways of their own."""
-    with PulsarStandalone(request.param, data=tmp_path_factory.mktemp("pulsar")) as pulsar:
-        yield pulsar
-
-
 @pytest.fixture
-def owned(broker: PulsarStandalone, new_topic: Callable[[str], str], tmp_path: Path) -> Iterator[Owned]:
+def owned(module_broker: PulsarStandalone, new_topic: Callable[[str], str], tmp_path: Path) -> Iterator[Owned]:
     """With the older broker replicas speak TLS to each other."""
-    tls = {} if broker.version == PULSAR_VERSIONS[0] else tls_settings(tmp_path / "certificates")
-    with owned_subscription(broker, new_topic("owned"), tmp_path, tls) as owned:
+    tls = {} if module_broker.version == PULSAR_VERSIONS[0] else tls_settings(tmp_path / "certificates")
+    with owned_subscription(module_broker, new_topic("owned"), tmp_path, tls) as owned:
         yield owned
 
 

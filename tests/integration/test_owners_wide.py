@@ -26,17 +26,10 @@ OF_THE_BROKER: Final = {Cause.BROKER_KILLED, Cause.CLIENT_QUEUE, Cause.SENT_TWIC
 pytestmark = [pytest.mark.slow, pytest.mark.broker]
 
 
-@pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PulsarStandalone]:
-    """One for all tests, which have gateways of their own."""
-    with PulsarStandalone(data=tmp_path_factory.mktemp("pulsar")) as pulsar:
-        yield pulsar
-
-
 @pytest.fixture
-def owned(broker: PulsarStandalone, new_topic: Callable[[str], str], tmp_path: Path) -> Iterator[Owned]:
+def owned(module_pulsar: PulsarStandalone, new_topic: Callable[[str], str], tmp_path: Path) -> Iterator[Owned]:
     """Three replicas."""
-    with owned_subscription(broker, new_topic("wide"), tmp_path) as owned:
+    with owned_subscription(module_pulsar, new_topic("wide"), tmp_path) as owned:
         yield owned
 
 
@@ -66,14 +59,14 @@ def test_three_replicas_become_six_and_then_one(owned: Owned) -> None:
     assert set(result.duplicates_by_cause) <= GATEWAY_GOES, explain(result, *owned.gateways)
 
 
-def test_the_broker_is_killed_while_a_replica_comes(broker: PulsarStandalone, owned: Owned) -> None:
+def test_the_broker_is_killed_while_a_replica_comes(module_pulsar: PulsarStandalone, owned: Owned) -> None:
     """In the middle of what moves: all goes on where it was, or where it was going."""
     owned.produce()
     owned.run.wait_acknowledged(MESSAGES // 4)
     owned.add_replica()
     owned.run.interruption(Cause.BROKER_KILLED)
-    broker.kill()
-    broker.start()
+    module_pulsar.kill()
+    module_pulsar.start()
     result = owned.finish()
     assert set(result.duplicates_by_cause) <= OF_THE_BROKER, explain(result, *owned.gateways)
 
@@ -92,17 +85,17 @@ def test_workers_on_websockets_are_led_to_the_owner(owned: Owned) -> None:
 
 
 def test_partitions_and_subscriptions_have_owners_of_their_own(
-    broker: PulsarStandalone, owned: Owned, new_topic: Callable[[str], str], tmp_path: Path
+    module_pulsar: PulsarStandalone, owned: Owned, new_topic: Callable[[str], str], tmp_path: Path
 ) -> None:
     """Every subscription of every partition may be another replica's: all 32 keep the contract, through a restart."""
     topic = new_topic("partitioned")
     path = topic.replace("://", "/")
-    with broker.admin() as admin:
+    with module_pulsar.admin() as admin:
         admin.put(f"/admin/v2/{path}/partitions", json=PARTITIONS).raise_for_status()
     with ExitStack() as stack:
         runs = [
             stack.enter_context(
-                LoadRun(tmp_path / name, owned.gateways[0].service_url, topic, producer_url=broker.service_url)
+                LoadRun(tmp_path / name, owned.gateways[0].service_url, topic, producer_url=module_pulsar.service_url)
             )
             for name in SUBSCRIPTIONS
         ]

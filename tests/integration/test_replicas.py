@@ -14,7 +14,6 @@ import pulsar
 import pytest
 from pyspark.sql import SparkSession
 
-from integration.artifacts import PULSAR_VERSIONS
 from integration.gateway import KeylineGateway, service_url_of
 from integration.load.audit import AuditResult
 from integration.load.lives import Cause
@@ -67,12 +66,10 @@ class Cluster:
         return found
 
 
-@pytest.fixture(scope="module", params=PULSAR_VERSIONS)
-def broker(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[PulsarStandalone]:
-    """Each version in turn, giving up silent connections soon."""
-    settings = {"keepAliveIntervalSeconds": str(KEEP_ALIVE_S)}
-    with PulsarStandalone(request.param, data=tmp_path_factory.mktemp("pulsar"), settings=settings) as standalone:
-        yield standalone
+@pytest.fixture(scope="module")
+def module_broker_settings() -> dict[str, str]:
+    """Silent connections are given up soon."""
+    return {"keepAliveIntervalSeconds": str(KEEP_ALIVE_S)}
 
 
 @pytest.fixture
@@ -82,28 +79,28 @@ def journal(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def cluster(broker: PulsarStandalone, start_gateway: StartGateway, journal: Path) -> Cluster:
+def cluster(module_broker: PulsarStandalone, start_gateway: StartGateway, journal: Path) -> Cluster:
     """Three replicas in front of each broker version in turn."""
     settings = {"groups_enabled": "true", "groups_mode": "streams", "journal": str(journal)}
-    return Cluster(*[start_gateway(broker, replica_name=name, **settings) for name in NAMES])
+    return Cluster(*[start_gateway(module_broker, replica_name=name, **settings) for name in NAMES])
 
 
 @pytest.fixture
 def loaded(
     cluster: Cluster,
-    broker: PulsarStandalone,
+    module_broker: PulsarStandalone,
     new_topic: Callable[[str], str],
     tmp_path: Path,
 ) -> Iterator[LoadRun]:
     """Workers of all replicas have joined, every replica has streams, and messages come."""
     topic = new_topic("replicas")
-    with LoadRun(tmp_path, cluster.url(0), topic, producer_url=broker.service_url) as run:
+    with LoadRun(tmp_path, cluster.url(0), topic, producer_url=module_broker.service_url) as run:
         for number, name in enumerate(WORKERS):
             url = cluster.url(number % REPLICAS)
             run.start_worker(name, service_url=url, receiver_queue_size=RECEIVER_QUEUE_SIZE, ack_delay_ms=5)
         for worker in run.workers.values():
             worker.wait_joined()
-        eventually(lambda: spread(broker, topic, REPLICAS), "streams at every replica")
+        eventually(lambda: spread(module_broker, topic, REPLICAS), "streams at every replica")
         run.produce(count=MESSAGES, keys=KEYS, rate_per_s=RATE_PER_S)
         yield run
 
@@ -165,7 +162,7 @@ def judge_journal(spark: SparkSession, root: Path, leading: set[str]) -> None:
 
 
 def test_a_replica_is_paused_for_longer_than_its_leases(
-    cluster: Cluster, broker: PulsarStandalone, loaded: LoadRun
+    cluster: Cluster, module_broker: PulsarStandalone, loaded: LoadRun
 ) -> None:
     """It wakes up with messages on its socket that others have delivered since, and delivers none of them.
 
@@ -175,13 +172,15 @@ def test_a_replica_is_paused_for_longer_than_its_leases(
         loaded.wait_acknowledged(MESSAGES * (number + 1) // (PAUSES + 2))
         with loaded.paused(Cause.GATEWAY_PAUSED, gateway.workers(loaded.topic, SUBSCRIPTION)):
             gateway.pause()
-            eventually(partial(others_have_all, broker, loaded.topic, NAMES[number]), "the others to have its streams")
+            eventually(
+                partial(others_have_all, module_broker, loaded.topic, NAMES[number]), "the others to have its streams"
+            )
             loaded.wait_acknowledged(loaded.progress.acknowledged + SINCE)
         gateway.resume()
     check(loaded.finish(), cluster, OF_A_PAUSE)
 
 
-def test_topics_are_unloaded_under_replicas(cluster: Cluster, broker: PulsarStandalone, loaded: LoadRun) -> None:
+def test_topics_are_unloaded_under_replicas(cluster: Cluster, module_broker: PulsarStandalone, loaded: LoadRun) -> None:
     """The group's, whose broker forgets who waits to lead, and the subscription's own: nothing comes twice.
 
     The leader stops afterwards, and another leads all the same.
@@ -189,11 +188,11 @@ def test_topics_are_unloaded_under_replicas(cluster: Cluster, broker: PulsarStan
     for number in range(2):
         loaded.wait_acknowledged(MESSAGES * (number + 1) // 5)
         for topic in (group_topic_name("public/default", GroupId(loaded.topic, SUBSCRIPTION)), loaded.topic):
-            administer(broker, "PUT", topic, "unload")
+            administer(module_broker, "PUT", topic, "unload")
     eventually(lambda: len(cluster.leaders(loaded.topic)) == 1, "one leader")
     epoch, leader = cluster.leaders(loaded.topic)[0]
     # Who stops while its streams are not back yet cannot tell the broker what its workers have acknowledged.
-    eventually(lambda: spread(broker, loaded.topic, REPLICAS), "all streams to be back")
+    eventually(lambda: spread(module_broker, loaded.topic, REPLICAS), "all streams to be back")
     leader.stop()
     eventually(lambda: len(cluster.leaders(loaded.topic)) == 1, "another leader")
     assert cluster.leaders(loaded.topic)[0][0] > epoch
@@ -201,30 +200,31 @@ def test_topics_are_unloaded_under_replicas(cluster: Cluster, broker: PulsarStan
     check(loaded.finish(), cluster, {Cause.SENT_TWICE})
 
 
-def test_the_broker_restarts_under_replicas(cluster: Cluster, broker: PulsarStandalone, loaded: LoadRun) -> None:
+def test_the_broker_restarts_under_replicas(cluster: Cluster, module_broker: PulsarStandalone, loaded: LoadRun) -> None:
     """Nobody can lead meanwhile and leases run out; what workers had may come again, and nothing comes out of order."""
     loaded.wait_acknowledged(MESSAGES // 3)
     with loaded.paused(Cause.BROKER_STOPPED):
-        broker.restart()
-        eventually(lambda: spread(broker, loaded.topic, REPLICAS), "streams at every replica")
+        module_broker.restart()
+        eventually(lambda: spread(module_broker, loaded.topic, REPLICAS), "streams at every replica")
         eventually(lambda: len(cluster.leaders(loaded.topic)) == 1, "one leader")
     check(loaded.finish(), cluster, {Cause.BROKER_STOPPED, Cause.SENT_TWICE, Cause.CLIENT_QUEUE})
 
 
 def test_a_groups_memory_is_kept_and_does_not_grow(
-    broker: PulsarStandalone,
+    module_broker: PulsarStandalone,
     start_gateway: StartGateway,
     new_topic: Callable[[str], str],
 ) -> None:
     """A broker deletes what no subscription needs: the last record is needed, and nothing before it."""
     gateways = [
-        start_gateway(broker, groups_enabled="true", groups_mode="streams", replica_name=name) for name in NAMES[:2]
+        start_gateway(module_broker, groups_enabled="true", groups_mode="streams", replica_name=name)
+        for name in NAMES[:2]
     ]
     topic = new_topic("remembered")
     memory = group_topic_name("public/default", GroupId(topic, SUBSCRIPTION))
 
     def kept() -> int:
-        return int(administer(broker, "GET", memory, "stats")["subscriptions"]["keyline-group"]["msgBacklog"])
+        return int(administer(module_broker, "GET", memory, "stats")["subscriptions"]["keyline-group"]["msgBacklog"])
 
     def joined(gateway: KeylineGateway) -> pulsar.Client:
         client = pulsar.Client(gateway.service_url)
@@ -243,7 +243,7 @@ def test_a_groups_memory_is_kept_and_does_not_grow(
         present = other
         eventually(lambda: [at for _, at in leader()] == [gateways[number % 2]], "the other to lead")  # noqa: B023 - it is called before the next
         epochs.append(leader()[0][0])
-        administer(broker, "PUT", memory, "unload")
+        administer(module_broker, "PUT", memory, "unload")
         assert kept() >= 1, "the last record"
         eventually(leader, "a leader again")
     assert epochs == sorted(set(epochs)), "each leader knows of those before it"

@@ -19,17 +19,10 @@ VERY_LONG_S: Final = 120.0
 pytestmark = [pytest.mark.slow, pytest.mark.broker]
 
 
-@pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PulsarStandalone]:
-    """One for all: each test has gateways of its own."""
-    with PulsarStandalone(data=tmp_path_factory.mktemp("pulsar")) as pulsar:
-        yield pulsar
-
-
 @pytest.fixture
-def owned(broker: PulsarStandalone, new_topic: Callable[[str], str], tmp_path: Path) -> Iterator[Owned]:
+def owned(module_pulsar: PulsarStandalone, new_topic: Callable[[str], str], tmp_path: Path) -> Iterator[Owned]:
     """Three replicas."""
-    with owned_subscription(broker, new_topic("frozen"), tmp_path) as owned:
+    with owned_subscription(module_pulsar, new_topic("frozen"), tmp_path) as owned:
         yield owned
 
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
-from integration.artifacts import PULSAR_VERSIONS
 from integration.load.options import SUBSCRIPTION, Batching
 from integration.standalone import PulsarStandalone
 from proxy.net.subscription.sentinel import SUFFIX
@@ -25,13 +24,6 @@ FROZEN_S: Final = 25.0
 pytestmark = [pytest.mark.slow, pytest.mark.broker]
 
 
-@pytest.fixture(scope="module", params=PULSAR_VERSIONS)
-def broker(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[PulsarStandalone]:
-    """One of each version."""
-    with PulsarStandalone(request.param, data=tmp_path_factory.mktemp("pulsar")) as pulsar_broker:
-        yield pulsar_broker
-
-
 def subscriptions(broker: PulsarStandalone, topic: str) -> dict[str, Any]:
     """What the broker says of those of a topic."""
     found: dict[str, Any] = administer(broker, "GET", topic, "stats")["subscriptions"]
@@ -39,15 +31,15 @@ def subscriptions(broker: PulsarStandalone, topic: str) -> dict[str, Any]:
 
 
 def test_no_key_waits_for_a_frozen_owner_beside_direct_workers(
-    broker: PulsarStandalone, new_topic: Callable[[str], str], tmp_path: Path
+    module_broker: PulsarStandalone, new_topic: Callable[[str], str], tmp_path: Path
 ) -> None:
     """Neither those that workers of the gateway have, nor those of direct workers; and the sentinel goes with them."""
     topic = new_topic("frozen-migrating")
     settings = {"migrating_subscriptions": f"{topic} {SUBSCRIPTION}"}
-    with owned_subscription(broker, topic, tmp_path, settings) as owned:
+    with owned_subscription(module_broker, topic, tmp_path, settings) as owned:
         for name in DIRECT:
-            owned.run.start_worker(name, service_url=broker.service_url, **TAKING).wait_joined()
-        eventually(lambda: SUBSCRIPTION + SUFFIX in subscriptions(broker, topic), "a sentinel")
-        assert len(subscriptions(broker, topic)[SUBSCRIPTION]["consumers"]) == len(DIRECT) + 1
+            owned.run.start_worker(name, service_url=module_broker.service_url, **TAKING).wait_joined()
+        eventually(lambda: SUBSCRIPTION + SUFFIX in subscriptions(module_broker, topic), "a sentinel")
+        assert len(subscriptions(module_broker, topic)[SUBSCRIPTION]["consumers"]) == len(DIRECT) + 1
         check_waits(owned, frozen(owned.owner()), FROZEN_S, workers=(*WORKERS, *DIRECT), batching=Batching.NONE)
-    eventually(lambda: SUBSCRIPTION + SUFFIX not in subscriptions(broker, topic), "no sentinel")
+    eventually(lambda: SUBSCRIPTION + SUFFIX not in subscriptions(module_broker, topic), "no sentinel")

@@ -26,13 +26,6 @@ LEG_BYTES: Final = 4_096
 pytestmark = [pytest.mark.slow, pytest.mark.broker]
 
 
-@pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PulsarStandalone]:
-    """One for all: each test has gateways of its own."""
-    with PulsarStandalone(data=tmp_path_factory.mktemp("pulsar")) as pulsar:
-        yield pulsar
-
-
 class Pair:
     """Two replicas, a subscription that one of them owns, and the network between them."""
 
@@ -69,7 +62,7 @@ class Pair:
 
 
 @pytest.fixture
-def pair(broker: PulsarStandalone, new_topic: Callable[[str], str], tmp_path: Path) -> Iterator[Pair]:
+def pair(module_pulsar: PulsarStandalone, new_topic: Callable[[str], str], tmp_path: Path) -> Iterator[Pair]:
     """Without workers."""
     with ExitStack() as stack:
         networks: list[FaultProxy] = []
@@ -78,9 +71,11 @@ def pair(broker: PulsarStandalone, new_topic: Callable[[str], str], tmp_path: Pa
             networks.append(stack.enter_context(FaultProxy(port)))
             return networks[-1].port
 
-        replicas = Replicas(stack, broker, tmp_path, between=between)
+        replicas = Replicas(stack, module_pulsar, tmp_path, between=between)
         first = replicas.start(PAIR)
-        load = LoadRun(tmp_path / "load", first.service_url, new_topic("parted"), producer_url=broker.service_url)
+        load = LoadRun(
+            tmp_path / "load", first.service_url, new_topic("parted"), producer_url=module_pulsar.service_url
+        )
         owned = Owned(replicas.gateways, stack.enter_context(load), replicas.start)
         owned.run.start_workers("first")
         (owner,) = (each for each in owned.gateways if owned.workers(each))
