@@ -21,7 +21,8 @@ from typing import TYPE_CHECKING, TypeAlias
 from proxy.core import parking
 from proxy.core.delivery_log import How, came_back, note
 from proxy.core.diversions import is_last_attempt
-from proxy.core.entry import PART_BYTES, Batch, Part, bits_to_indexes, forget_acked
+from proxy.core.entry import PART_BYTES, Batch, Part, forget_acked
+from proxy.core.index_bits import bits_to_indexes
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Container, Iterable

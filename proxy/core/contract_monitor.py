@@ -27,17 +27,19 @@ Specification: design section 1; PIP-379.
 
 from __future__ import annotations
 
-from enum import Enum
 from heapq import heapify, heappop, heappush
 from itertools import compress
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
-from proxy.core.entry import Batch, bits_to_indexes
+from proxy.core.contract_violations import KINDS, Kind, Violation
+from proxy.core.entry import Batch
+from proxy.core.index_bits import bits_to_indexes
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Container, Iterable, Sequence
 
     from proxy.core.contract_sample import Sample
+    from proxy.core.contract_violations import ContractTotals
     from proxy.core.entry import Part
     from proxy.core.worker import Worker
 
@@ -47,35 +49,6 @@ NAMED_MAX: Final = 500_000
 """Messages that deliveries of parts of batches list, watched or not; an entry beyond that is not judged."""
 KEPT_MAX: Final = 100
 """Violations kept for the caller, who takes them once a turn; all are counted."""
-
-
-class Kind(Enum):
-    """How the contract was broken."""
-
-    TWO_WORKERS = "two_workers"
-    OVERTAKEN = "overtaken"
-    SENT_TWICE = "sent_twice"
-
-
-KINDS: Final = tuple(kind.value for kind in Kind)
-NO_VIOLATIONS: Final = dict.fromkeys(KINDS, 0)
-"""By kind."""
-
-
-class Violation(NamedTuple):
-    """A delivery that should not have been made: of the message at `position`, to `worker`."""
-
-    kind: Kind
-    slot: int
-    position: int
-    batch_index: int
-    """0 for a message of its own."""
-    worker: str
-    other_position: int
-    """Of the message that forbade it."""
-    other_batch_index: int
-    other_worker: str
-    """Who has that one; empty if it waits."""
 
 
 class _Slot:
@@ -130,19 +103,6 @@ class _Delivery:
         """A bit for each of them that the worker has not acknowledged."""
         self.is_out = True
         """False once it was given back: its messages may be at the same worker again, in other deliveries."""
-
-
-class ContractTotals:
-    """Of all subscriptions of a gateway, also of those that have ended."""
-
-    __slots__ = ("checked_messages", "violations")
-
-    def __init__(self) -> None:
-        """Nothing was judged."""
-        self.checked_messages = 0
-        """Messages whose delivery was judged."""
-        self.violations: dict[str, int] = dict.fromkeys(KINDS, 0)
-        """By kind."""
 
 
 class ContractMonitor:

@@ -4,30 +4,25 @@ A `Part` is what travels together: messages of one entry that wait at one place,
 batch. Most entries carry one message, or a batch of one key, and are one part: one slotted object a message on the hot
 path. An entry whose messages have several hash slots, or that had to be cut where a worker's permits ended, has a
 `Batch` besides: what is the same for all its parts, the slot of each message among it, is there once, by index. So a
-batch of a hundred keys costs as many objects as it has takers. A worker's pending acks map a *key* to the part: the
-packed position of a whole entry, or a negative number for a slice (`delivery_key`).
+batch of a hundred keys costs as many objects as it has takers. A worker's pending acks map a *key* to the part: see
+`proxy.core.delivery_key`.
 
 Specification: design section 3, "Mixed-key batches".
 """
 
 from __future__ import annotations
 
-from itertools import chain, compress, repeat
+from itertools import chain, repeat
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final, Protocol
 
-from proxy.core.positions import ENTRY_BITS, ENTRY_MASK, entry_of, unpack
-from proxy.core.slice_id import SLICE_FLAG, slice_id, sliceable
+from proxy.core.index_bits import bits_to_indexes, indexes_to_bits
+from proxy.core.positions import entry_of
+from proxy.core.slice_id import sliceable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-_LEDGER_SHIFT: Final = 63
-WIRE_ENTRY_MASK: Final = (1 << _LEDGER_SHIFT) - 1
-"""Of a slice's key without its sign: the entry id by which a client knows it."""
-_FEW_BITS: Final = 64
-_AS_FLAGS: Final = bytes.maketrans(b"01", b"\0\1")
-_AS_DIGITS: Final = bytes.maketrans(b"\0\1", b"01")
 _BEFORE_ALL: Final = 1 << 128
 """More than any position."""
 
@@ -37,23 +32,6 @@ PART_BYTES: Final = 380
 MIXED_MESSAGE_BYTES: Final = 48
 """What a message costs beside that in a batch of several slots: its slot and its index, each with its place in a list
 (measured, 64-bit)."""
-
-
-def delivery_key(ledger: int, wire_entry: int, position: int) -> int:
-    """Key of a delivery in a worker's pending acks, from what the client says in an ack.
-
-    `position` is the packed position where `wire_entry` is a real entry; it is the key then.
-    """
-    if wire_entry & SLICE_FLAG:
-        return -((ledger << _LEDGER_SHIFT) | wire_entry)
-    return position
-
-
-def wire_id(key: int) -> tuple[int, int]:
-    """The (ledger, entry) by which a client knows the delivery with this key."""
-    if key < 0:
-        return (-key) >> _LEDGER_SHIFT, (-key) & WIRE_ENTRY_MASK
-    return unpack(key)
 
 
 class Chunk:
@@ -274,13 +252,6 @@ def mixed_batch(
     return batch
 
 
-def slice_key(position: int, indexes: tuple[int, ...] | None) -> int:
-    """Pending key of the messages `indexes` of the entry at `position`."""
-    if indexes is None:
-        return position
-    return -((position >> ENTRY_BITS << _LEDGER_SHIFT) | slice_id(position & ENTRY_MASK, indexes))
-
-
 def cut(part: Part, size: int) -> Part:
     """Take the first `size` messages off a waiting part; the part keeps the rest."""
     assert 0 < size < part.count, f"cut {size} of {part.count}"
@@ -407,28 +378,3 @@ def forget_acked(part: Part) -> None:
     part.acked = 0
     if part.slots is not None:
         part.slot = part.slots[left[0]]
-
-
-def bits_to_indexes(bits: int, sequence: Sequence[int]) -> Iterable[int]:
-    """Original indexes of the messages whose bits, in the order delivered, are set.
-
-    Many are not taken bit by bit: each step with a number of a million bits costs as much as all of them, and clients
-    choose both.
-    """
-    if bits.bit_count() > _FEW_BITS:
-        return compress(sequence, bin(bits)[:1:-1].encode().translate(_AS_FLAGS))
-    indexes: list[int] = []
-    while bits:
-        low = bits & -bits
-        indexes.append(sequence[low.bit_length() - 1])
-        bits ^= low
-    return indexes
-
-
-def indexes_to_bits(indexes: Iterable[int], total: int) -> int:
-    """The bits of these messages of `total`; likewise."""
-    flags = bytearray(total)
-    for index in indexes:
-        flags[index] = 1
-    flags.reverse()
-    return int(flags.translate(_AS_DIGITS), 2)

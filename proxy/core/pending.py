@@ -19,7 +19,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from proxy.core.entry import delivery_key, wire_id
+from proxy.core.delivery_key import delivery_key, wire_id
 from proxy.core.positions import format_position, is_packable, pack
 from proxy.core.slice_id import original_entry
 from proxy.core.steps import in_steps

@@ -7,9 +7,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from proxy.core import contract_monitor
-from proxy.core.contract_monitor import ContractMonitor, ContractTotals, Kind, Violation
+from proxy.core.contract_monitor import ContractMonitor
 from proxy.core.contract_sample import Sample, sample_of
-from proxy.core.entry import Batch, Chunk, Part, bits_to_indexes, slice_key
+from proxy.core.contract_violations import ContractTotals, Kind, Violation
+from proxy.core.delivery_key import slice_key
+from proxy.core.entry import Batch, Chunk, Part
+from proxy.core.index_bits import bits_to_indexes
 from proxy.core.positions import pack
 from proxy.core.slots import SLOT_COUNT
 from proxy.core.worker import Worker

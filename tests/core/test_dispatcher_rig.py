@@ -10,8 +10,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeAlias
 
 from proxy.core import acknowledgement, membership
+from proxy.core.delivery_key import slice_key
 from proxy.core.dispatcher import Dispatcher, OrderingMode
-from proxy.core.entry import Chunk, Part, slice_key
+from proxy.core.entry import Chunk, Part
 from proxy.core.hash_ranges import HashRange, RangeMove
 from proxy.core.positions import entry_of, pack
 from proxy.core.worker import Worker

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import rule
 
+from proxy.core.delivery_key import wire_id
 from proxy.core.dispatcher import OrderingMode
-from proxy.core.entry import wire_id
 from proxy.core.pending import PAGE_MAX, SLOTS_LISTED_MAX, PendingAck, pending_page_steps
 from proxy.core.positions import format_position, pack
 from proxy.core.slice_id import slice_id

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.core.entry import delivery_key, slice_key, wire_id
+from proxy.core.delivery_key import delivery_key, slice_key, wire_id
 from proxy.core.positions import pack
 from proxy.core.slice_id import (
     ENTRY_BITS,

@@ -13,7 +13,8 @@ import structlog
 from proxy.core.positions import format_position
 
 if TYPE_CHECKING:
-    from proxy.core.contract_monitor import ContractMonitor, Violation
+    from proxy.core.contract_monitor import ContractMonitor
+    from proxy.core.contract_violations import Violation
     from proxy.net.subscription.state import SubscriptionState
 
 APART_S: Final = 1.0

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from proxy.core.entry import Chunk, Part, bits_to_indexes, mixed_batch
+from proxy.core.entry import Chunk, Part, mixed_batch
+from proxy.core.index_bits import bits_to_indexes
 from proxy.net.subscription.acks import bits_of
 from proxy.net.subscription.batch_slots import BATCH_MESSAGES_MAX, Mixed
 from proxy.wire.metadata import uuid_of

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from proxy.core.entry import WIRE_ENTRY_MASK
+from proxy.core.delivery_key import WIRE_ENTRY_MASK
 from proxy.core.histogram import Histogram
 from proxy.core.positions import ENTRY_BITS, ENTRY_MASK
 from proxy.wire.errors import MetadataError

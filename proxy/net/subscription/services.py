@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from proxy.core.contract_monitor import ContractTotals
 from proxy.core.contract_sample import sample_of
+from proxy.core.contract_violations import ContractTotals
 from proxy.core.quarantine import Quarantine
 from proxy.errors import ClientError
 from proxy.net.events import Events

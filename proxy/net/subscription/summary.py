@@ -7,7 +7,7 @@ from shlex import quote
 from typing import TYPE_CHECKING, Final
 
 from proxy.core.blame import Blame, BlamedWorker, blame
-from proxy.core.contract_monitor import NO_VIOLATIONS
+from proxy.core.contract_violations import NO_VIOLATIONS
 from proxy.core.summary import DispatcherSummary, WorkerSummary, dispatcher_summary, worker_summary, workers_by_name
 from proxy.core.verdict import Surroundings
 from proxy.net.subscription.counters import Counters

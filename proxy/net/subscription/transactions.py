@@ -31,8 +31,8 @@ from heapq import nsmallest
 from typing import TYPE_CHECKING, Final
 
 from proxy.core import transactional_acks
-from proxy.core.entry import indexes_to_bits
 from proxy.core.errors import NotHeldError, OpaqueBatchError
+from proxy.core.index_bits import indexes_to_bits
 from proxy.core.positions import unpack
 from proxy.errors import ClientError, UpstreamError, UpstreamUnavailable
 from proxy.net.subscription.acks import words_of

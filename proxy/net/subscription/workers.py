@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, Protocol
 
 from proxy.core import ack_lease, acknowledgement
-from proxy.core.entry import delivery_key
+from proxy.core.delivery_key import delivery_key
 from proxy.core.positions import is_packable, pack
 from proxy.core.worker import Worker
 from proxy.net.message_ids import unmask
