@@ -25,7 +25,7 @@ from proxy.core.entry import PART_BYTES, Batch, Part, forget_acked
 from proxy.core.index_bits import bits_to_indexes
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Container, Iterable
+    from collections.abc import Collection, Container, Iterable, Sequence
 
     from proxy.core.dispatcher import Dispatcher
     from proxy.core.worker import Worker
@@ -140,7 +140,7 @@ def give_back(
 def _place_again(dispatcher: Dispatcher, worker: Worker, returned: list[Part], now: float) -> None:
     blocked = dispatcher.blocked
     # Taken before the parts are cut up among their targets. What is blocked of a slot goes behind what came back of it.
-    slots = dict.fromkeys(slot for part in returned for slot in part.message_slots() if slot in blocked)
+    slots = dict.fromkeys(slot for part in returned for slot in part.distinct_slots() if slot in blocked)
     dispatcher.place(returned, now)
     dispatcher.settle(slots, now)
     reopen(dispatcher, worker, now)
@@ -363,7 +363,10 @@ def _ack_bits(dispatcher: Dispatcher, part: Part, worker: Worker, bits: int, now
     if not fresh:
         return
     _credit(worker, fresh.bit_count())
-    indexes = tuple(bits_to_indexes(fresh, part.message_indexes()))
+    if part.slots is None and dispatcher.endings is None:
+        indexes: Sequence[int] = range(fresh.bit_count())  # as `release_messages` says
+    else:
+        indexes = tuple(bits_to_indexes(fresh, part.message_indexes()))
     if dispatcher.endings is not None:
         dispatcher.endings.append((How.ACKED, part, worker, now, part.sent_at, part.attempts, indexes))
     if part.acked | fresh == (1 << part.count) - 1:

@@ -130,7 +130,7 @@ class Dispatcher(Serving):
         if self.diversions.fed and part.position in self.diversions.fed:
             self.diversions.make_way(part, now)
         self.waiting_messages += part.count
-        found = dict.fromkeys(part.message_slots()) if self.draining.count and self.ordered else {}
+        found = part.distinct_slots() if self.draining.count and self.ordered else ()
         if part.slots is None:
             self.place((part,), now)
         else:
@@ -177,12 +177,13 @@ class Dispatcher(Serving):
     def release(self, part: Part, holder: Worker, now: float) -> list[int]:
         """What is unacknowledged of the part is pending no more at its holder; see `release_messages`."""
         part.holder = None
-        return self.release_messages(part, part.unacked_indexes(), holder, now)
+        indexes = part.unacked_indexes() if part.slots is not None else range(part.remaining)
+        return self.release_messages(part, indexes, holder, now)
 
     def release_messages(self, part: Part, indexes: Sequence[int], holder: Worker, now: float) -> list[int]:
         """These messages of the part are pending no more; returns the slots that are free now and were blocked.
 
-        With a window, also those that have room now.
+        With a window, also those that have room now. Messages of one slot are only counted.
 
         The caller settles them.
         """
@@ -270,5 +271,5 @@ class Dispatcher(Serving):
         """A worker gave the part back, which waits again: its slots wait as long as the policy says."""
         delay_s = self.policy.retry_after_s(part.redeliveries)
         self.retries.messages_total += part.count
-        for slot in dict.fromkeys(part.message_slots()):
+        for slot in part.distinct_slots():
             self.retries.hold(slot, now + delay_s)

@@ -183,5 +183,6 @@ class DispatcherTables:
         """How many messages of each slot wait."""
         slots: Counter[int] = Counter()
         for part in self.waiting_parts():
-            slots.update(part.message_slots())
+            for slot, messages in part.messages_by_slot():
+                slots[slot] += messages
         return slots

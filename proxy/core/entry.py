@@ -12,6 +12,7 @@ Specification: design section 3, "Mixed-key batches".
 
 from __future__ import annotations
 
+from collections import Counter
 from itertools import chain, repeat
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final, Protocol
@@ -90,6 +91,8 @@ class Batch:
     @property
     def unacked(self) -> int:
         """One bit a message of the original batch, set until a worker acknowledged it."""
+        if len(self.parts) == 1 and self.parts[0].indexes is None:
+            return ~self.parts[0].acked & (1 << self.total) - 1
         return indexes_to_bits(chain.from_iterable(part.unacked_indexes() for part in self.parts), self.total)
 
 
@@ -208,6 +211,17 @@ class Part:
         if slots is None:
             return repeat(self.slot, self.count)
         return slots if self.indexes is None else map(slots.__getitem__, self.indexes)
+
+    def distinct_slots(self) -> Iterable[int]:
+        """Each slot of its messages once.
+
+        Not by a look at each message where all have one: an entry that only goes whole has as many as it claims.
+        """
+        return (self.slot,) if self.slots is None else dict.fromkeys(self.message_slots())
+
+    def messages_by_slot(self) -> Iterable[tuple[int, int]]:
+        """Each slot of its messages once, and how many of them have it; likewise."""
+        return ((self.slot, self.count),) if self.slots is None else Counter(self.message_slots()).items()
 
     def slots_of(self, indexes: Sequence[int]) -> Iterable[int]:
         """The slot of each of these messages of the entry."""

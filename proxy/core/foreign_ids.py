@@ -44,6 +44,6 @@ def take_back(dispatcher: Dispatcher, own: Part, now: float) -> None:
 
 def _is_another(own: Part, fed: Part) -> bool:
     """Whether they share messages' ids, and not the slot."""
-    if fed.slot in own.message_slots():
+    if fed.slot in own.distinct_slots():
         return False
     return own.indexes is None or fed.indexes is None or fed.indexes[0] in own.indexes

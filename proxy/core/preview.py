@@ -27,9 +27,10 @@ from proxy.core.steps import finished, in_steps
 from proxy.core.worker import Worker
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Container, Iterable, Sequence
 
     from proxy.core.dispatcher import Dispatcher
+    from proxy.core.entry import Part
     from proxy.core.hash_ranges import RangeMove
     from proxy.core.selectors.base import Selector
     from proxy.core.steps import Steps
@@ -232,10 +233,16 @@ def _would_drain(
             continue
         slot_counts[id(worker)] = len(slots)
         for run in in_steps(list(worker.pending.values())):
-            pending = (slot for part in run for slot in part.slots_of(part.unacked_indexes()))
-            messages[id(worker)] += sum(slot in slots for slot in pending)
+            messages[id(worker)] += sum(_unacked_in(part, slots) for part in run)
             yield
     return slot_counts, messages
+
+
+def _unacked_in(part: Part, slots: Container[int]) -> int:
+    """Messages of these slots that the part's worker has not acknowledged."""
+    if part.slots is None:
+        return part.remaining if part.slot in slots else 0
+    return sum(slot in slots for slot in part.slots_of(part.unacked_indexes()))
 
 
 def _would_come_back(worker: Worker) -> Steps[int]:
@@ -256,8 +263,9 @@ def _waiting_in(dispatcher: Dispatcher, moves: Sequence[RangeMove[Worker]]) -> S
     starts = [move.start for move in moves]
     messages = 0
     for run in in_steps(list(dispatcher.waiting_parts())):
-        for slot in (slot for part in run for slot in part.message_slots()):
+        for slot, count in (each for part in run for each in part.messages_by_slot()):
             at = bisect_right(starts, slot) - 1
-            messages += at >= 0 and slot <= moves[at].end
+            if at >= 0 and slot <= moves[at].end:
+                messages += count
         yield
     return messages

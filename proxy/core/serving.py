@@ -145,7 +145,7 @@ class Serving(Targets):
         kept: list[Part] = []
         moved: list[Part] = []
         for part in worker.ready:
-            slots = (part.slot,) if part.slots is None else tuple(part.message_slots())
+            slots = part.distinct_slots()
             if changed is not None and part.chunk is None and not any(map(changed.__getitem__, slots)):
                 kept.append(part)
                 continue

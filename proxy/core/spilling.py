@@ -150,7 +150,7 @@ def fill(dispatcher: Serving, position: int, tail: bytes, now: float) -> None:
         if _waits(dispatcher, part):
             waiting.append(part)
             outstanding.spill.messages -= part.count
-    slots = dict.fromkeys(chain.from_iterable(part.message_slots() for part in waiting))
+    slots = dict.fromkeys(chain.from_iterable(part.distinct_slots() for part in waiting))
     dispatcher.diversions.dirty.update((slot, None) for slot in slots if slot in dispatcher.diversions.parked)
     dispatcher.settle([slot for slot in slots if slot in dispatcher.blocked], now)
     for owner in dict.fromkeys(dispatcher.select(slot) for slot in slots):

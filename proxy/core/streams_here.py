@@ -165,13 +165,18 @@ def _drop_pending(dispatcher: Dispatcher, worker: Worker, units: Iterable[Part],
         del worker.pending[unit.key]
         worker.unacked -= unit.remaining
         lost.append(unit)
-        indexes = unit.unacked_indexes()
         unit.holder = None
         if not dispatcher.ordered:
             continue
-        dispatcher.slots.release_each(unit.slots_of(indexes))
+        if unit.slots is None:
+            dispatcher.slots.release(unit.slot, unit.remaining)
+            slots: Iterable[int] = (unit.slot,)
+        else:
+            indexes = unit.unacked_indexes()
+            dispatcher.slots.release_each(unit.slots_of(indexes))
+            slots = set(unit.slots_of(indexes))
         # Not `Dispatcher.release`: that would tell of a hand-over.
-        for slot in set(unit.slots_of(indexes)):
+        for slot in slots:
             if not dispatcher.slots.holder(slot) and dispatcher.draining.end(slot) is not None:
                 dispatcher.drain_ended(worker)
     assert worker.unacked >= 0, f"{worker!r} lost more than it had"
@@ -188,7 +193,7 @@ def _discard(dispatcher: Dispatcher, dropped: Iterable[Part], span: HashRange) -
         entry = entries.get(part.position)
         if entry is not None:
             parts = entry.parts if isinstance(entry, Batch) else (entry,)
-            slots = (slot for each in parts for slot in each.message_slots())
+            slots = (slot for each in parts for slot in each.distinct_slots())
             assert all(span.start <= slot <= span.end for slot in slots), "an entry is in several streams"
             dispatcher.outstanding.discard(part.position, size_of(entry))
             gone.append(part.position)

@@ -77,11 +77,11 @@ def stuck_steps(
     found: dict[int, _Found] = {}
     for run in in_steps(list(dispatcher.waiting_parts())):
         for part in run:
-            for slot in part.message_slots():
+            for slot, messages in part.messages_by_slot():
                 seen = found.get(slot)
                 if seen is None:
                     seen = found[slot] = _Found(slot, part)
-                seen.messages += 1
+                seen.messages += messages
                 seen.since = min(seen.since, part.waits_since)
                 if part.order < seen.head.order:
                     seen.head = part

@@ -142,7 +142,7 @@ def abort(dispatcher: Dispatcher, helds: Iterable[Held], now: float) -> None:
     for worker, parts in chunks.items():
         dispatcher.chunked.came_back(worker, parts)
     blocked = dispatcher.blocked
-    slots = dict.fromkeys([*free, *(slot for part in returned for slot in part.message_slots() if slot in blocked)])
+    slots = dict.fromkeys([*free, *(slot for part in returned for slot in part.distinct_slots() if slot in blocked)])
     dispatcher.place(returned, now)
     dispatcher.settle(slots, now)
     for worker in emptied:

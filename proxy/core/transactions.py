@@ -75,7 +75,7 @@ class OpenTransactions:
         held_here = self._by_position.get(part.position)
         if held_here is None:
             return False
-        indexes = frozenset(part.message_indexes())
+        indexes = part.message_indexes() if part.indexes is None else frozenset(part.indexes)
         return any(held.part.message_indexes()[0] in indexes for held in held_here.values())
 
     def holds(self, part: Part) -> bool:
@@ -96,16 +96,16 @@ class OpenTransactions:
         self.messages += held.part.count
         self.open[held.transaction] = self.open.get(held.transaction, 0) + 1
         by_slot = self._by_slot
-        for slot in held.part.message_slots():
-            by_slot[slot] = by_slot.get(slot, 0) + 1
+        for slot, messages in held.part.messages_by_slot():
+            by_slot[slot] = by_slot.get(slot, 0) + messages
         held.worker.held_in_transactions += 1
 
     def release(self, held: Held) -> None:
         """Its slots wait for it no more; once."""
         held.released = True
         by_slot = self._by_slot
-        for slot in held.part.message_slots():
-            by_slot[slot] -= 1
+        for slot, messages in held.part.messages_by_slot():
+            by_slot[slot] -= messages
             if not by_slot[slot]:
                 del by_slot[slot]
 

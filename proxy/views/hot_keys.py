@@ -88,8 +88,7 @@ def hot_keys_steps(dispatcher: Dispatcher, hot_keys: HotKeys, limit: int, now: f
 
 
 def _add(dispatcher: Dispatcher, held: dict[int, _Held], part: Part) -> None:
-    slots = (part.slot,) if part.slots is None else dict.fromkeys(part.message_slots())
-    for slot in slots:
+    for slot in part.distinct_slots():
         of_slot = held.get(slot)
         if of_slot is not None and (messages := part.unacked_of(slot)):
             waits = part.holder is None and not dispatcher.in_transaction.holds(part)

@@ -344,5 +344,5 @@ def _place(held: Held) -> tuple[int, int, int, list[int]]:
     part = held.part
     ledger, entry = unpack(part.position)
     total = part.batch.total if part.batch is not None else part.count
-    left = ((1 << total) - 1) & ~indexes_to_bits(part.message_indexes(), total)
+    left = 0 if part.indexes is None else ((1 << total) - 1) & ~indexes_to_bits(part.indexes, total)
     return ledger, entry, total, words_of(left) if left else []
