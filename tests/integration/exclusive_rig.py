@@ -35,10 +35,13 @@ PATIENCE_S = 600
 """Of an official client of Python: creating a producer fails when it has waited so long for the topic."""
 SEND_MS_MAX = 120_000
 """It waits longer and longer before it connects again."""
-ANSWER_S = 60.0
+ANSWER_S = 120.0
+"""For what takes milliseconds, or some seconds where a gateway holds the topic for its owner, or a program starts."""
 STREAMS = 16
 """Of a group, as gateways cut it unless they are told otherwise."""
-"""For what takes milliseconds, or some seconds where a gateway holds the topic for its owner."""
+VIEW_S_MAX = 20.0
+"""A broker whose threads wait for each other does not answer."""
+VIEW_LINES_MAX = 40
 FIRST_REQUEST = 1_000
 """Request ids below are `RawClient.ask`'s."""
 BROKER_CLOSES = "closed"
@@ -264,6 +267,25 @@ def administer(broker: Administered, method: str, topic: str, what: str, body: o
     url = f"{broker.admin_url}/admin/v2/{topic.replace('://', '/')}/{what}"
     answer = httpx.request(method, url, json=body, timeout=ANSWER_S, trust_env=False).raise_for_status()
     return answer.json() if answer.content else None
+
+
+def views_of(topic: str, broker: PulsarStandalone, gateway: KeylineGateway) -> str:
+    """What the broker and a gateway say of a topic, and the ends of their logs about it, for a failed assertion."""
+    name = topic.rpartition("/")[2]
+    lines = []
+    for who, url in (
+        ("the broker", f"{broker.admin_url}/admin/v2/{topic.replace('://', '/')}/stats"),
+        ("the gateway", f"{gateway.admin_url}/api/v1/exclusive-producers/{topic.removeprefix('persistent://')}"),
+    ):
+        try:
+            said = httpx.get(url, timeout=VIEW_S_MAX, trust_env=False).text
+        except httpx.HTTPError as error:
+            said = repr(error)
+        lines.append(f"{who} says of {topic}: {said}")
+    for log in (broker.log, gateway.log):
+        about = [line for line in log.read_text(errors="replace").splitlines() if name in line]
+        lines += [f"the last of {len(about)} lines about it in {log}:", *about[-VIEW_LINES_MAX:]]
+    return "\n".join(lines)
 
 
 def stream_holders(broker: Administered, topic: str) -> set[str]:

@@ -24,10 +24,11 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from integration.gateway import KeylineGateway
 from integration.standalone import PulsarStandalone
 from proxy.wire import pulsar_pb2 as pb
 from tests.integration.conftest import StartGateway
-from tests.integration.exclusive_rig import FENCE, QUEUED, READY, SUCCESS, WAIT, Told, TopicClient, told
+from tests.integration.exclusive_rig import FENCE, QUEUED, READY, SUCCESS, WAIT, Told, TopicClient, told, views_of
 from tests.integration.faults.line import bug_reports
 from tests.integration.raw_client import T, frame
 
@@ -37,9 +38,11 @@ CLIENTS = 8
 ROUNDS = 250
 PRODUCERS_MAX = 4
 """Of one connection at a time."""
-DRAIN_S = 60.0
+DRAIN_S = 120.0
 LISTEN_S = 0.002
 DRAIN_LISTEN_S = 0.05
+OWNERS_TOLD = 3
+ASKED_TOLD = 10
 CAREFUL = {"want": 50, "close": 38, "drop": 5, "fence": 3, "listen": 4}
 FREE = {"want": 50, "close": 38, "drop": 4, "fence": 4, "listen": 4}
 
@@ -93,13 +96,17 @@ class Client:
 class Crowd:
     """Everybody, and the record of it all."""
 
-    def __init__(self, gateway_url: str, broker_url: str, direct_clients: int, topic: str, seed: int) -> None:
+    def __init__(
+        self, gateway: KeylineGateway, broker: PulsarStandalone, direct_clients: int, topic: str, seed: int
+    ) -> None:
         self.topic = topic
+        self._gateway = gateway
+        self._broker = broker
         self.careful = direct_clients > 0
         """Whether a fencer is to meet nobody."""
         self.random = random.Random(seed)  # noqa: S311 - to be repeated, not to be secret
-        self.clients = [Client(gateway_url, topic, direct=False) for _ in range(CLIENTS)]
-        self.clients += [Client(broker_url, topic, direct=True) for _ in range(direct_clients)]
+        self.clients = [Client(gateway.service_url, topic, direct=False) for _ in range(CLIENTS)]
+        self.clients += [Client(broker.service_url, topic, direct=True) for _ in range(direct_clients)]
         self.requests: list[Request] = []
         self.now = 0
         self._ids = 10_000
@@ -132,14 +139,14 @@ class Crowd:
         fencer = self.want(client, FENCE)
         deadline = time.monotonic() + DRAIN_S
         while not fencer.last_words:
-            assert time.monotonic() < deadline, "a fencer is not answered"
+            assert time.monotonic() < deadline, self.found("a fencer is not answered")
             self.listen()
 
     def settle(self) -> bool:
         """Wait until the last owner is known, and has not begun to leave; whether there is one."""
         deadline = time.monotonic() + DRAIN_S
         while not self.settled:
-            assert time.monotonic() < deadline, f"nobody owns the topic: {self.still_open()}"
+            assert time.monotonic() < deadline, self.found("nobody owns the topic")
             if not any(client.open for client in self.clients):
                 return False
             self.close_owners(but=self.last_owner)
@@ -229,13 +236,26 @@ class Crowd:
         """Whoever owns the topic leaves, until nobody has anything open."""
         deadline = time.monotonic() + DRAIN_S
         while self.still_open() or any(0 in client.closes.values() for client in self.clients):
-            assert time.monotonic() < deadline, f"still waiting: {self.still_open()}"
+            assert time.monotonic() < deadline, self.found("still waiting")
             self.close_owners()
             self.listen(DRAIN_LISTEN_S)
 
     def still_open(self) -> list[Request]:
         """What has no last answer, or owns the topic."""
         return [request for client in self.clients for request in client.open.values()]
+
+    def found(self, what: str) -> str:
+        """What is wrong, with the latest that clients, broker and gateway know of it."""
+        unanswered = [number for client in self.clients for number, count in client.closes.items() if not count]
+        owners = sorted((each for each in self.requests if each.ready_at is not None), key=lambda each: each.epoch)
+        lines = [
+            f"{what}; it is {self.now}",
+            *(f"open: {request}" for request in self.still_open()),
+            f"closes without an answer, by request: {unanswered}",
+            *(f"an owner of before: {request}" for request in owners[-OWNERS_TOLD:]),
+            *(f"asked last: {request}" for request in self.requests[-ASKED_TOLD:]),
+        ]
+        return "\n".join([*lines, views_of(self.topic, self._broker, self._gateway)])
 
     # ---- what must be true of it
 
@@ -281,7 +301,7 @@ def test_one_owner_at_a_time_and_one_answer_each(
 ) -> None:
     """Epochs strictly increase, every request gets one last answer, and nobody waits for nobody."""
     gateway = start_gateway(broker)
-    crowd = Crowd(gateway.service_url, broker.service_url, direct_clients, new_topic("stress"), seed)
+    crowd = Crowd(gateway, broker, direct_clients, new_topic("stress"), seed)
     with ExitStack() as clients:
         clients.callback(crowd.leave)
         for _ in range(ROUNDS * len(crowd.clients)):
@@ -290,4 +310,4 @@ def test_one_owner_at_a_time_and_one_answer_each(
     crowd.check()
     owners = [request for request in crowd.requests if request.ready_at is not None]
     assert len(owners) > ROUNDS / 4, "too little happened"
-    assert not bug_reports(gateway.log)
+    assert not bug_reports(gateway.log), views_of(crowd.topic, broker, gateway)
