@@ -18,7 +18,6 @@ from tests.integration.probes import tried
 
 IN_ORDER: Final = "0 0 0 1 2 3 4"
 LEASED: Final = "extended, then lost"
-OVERTAKEN: Final = "0 1 2 3 4 0 0"
 TRIALS: Final = {
     "python": ("window_nack", "window_batch", "window_timeout"),
     "java": ("window_nack", "window_batch", "window_index", "window_backoff", "window_timeout"),
@@ -40,7 +39,9 @@ def place(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 def test_nothing_of_a_key_overtakes_what_is_given_back(client: str, place: Place) -> None:
     """By a negative ack, an ack timeout or a redelivery backoff, batches included; directly the others come first."""
     assert tried(client, place.service_url, place, TRIALS[client]) == dict.fromkeys(TRIALS[client], IN_ORDER)
-    assert tried(client, place.broker.service_url, place, ["window_nack"]) == {"window_nack": OVERTAKEN}
+    seen = tried(client, place.broker.service_url, place, ["window_nack"])["window_nack"].split()
+    last = len(seen) - 1 - seen[::-1].index("0")
+    assert seen.index("1") < last, f"{seen}: the one that is given back is overtaken, if not at once then the last time"
 
 
 @pytest.mark.slow

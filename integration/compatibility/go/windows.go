@@ -12,8 +12,9 @@ import (
 const (
 	windowMessages = 5
 	givenBack      = 2
-	leaseTime      = 2 * time.Second
-	extensions     = 5
+	leaseTime      = 6 * time.Second
+	askedAfter     = time.Second
+	extensions     = 9
 )
 
 // windows are trials of key windows and ack leases; each tries what the Python program's of that name tries.
@@ -79,7 +80,7 @@ func lease(s *scene) (string, error) {
 		return "", err
 	}
 	for range extensions {
-		if _, err := receiveWithin(consumer, leaseTime/2); err == nil {
+		if _, err := receiveWithin(consumer, askedAfter); err == nil {
 			return "lost though extended", nil
 		}
 		if _, err := consumer.GetLastMessageIDs(); err != nil {

@@ -20,8 +20,9 @@ final class Windows {
     private static final int MESSAGES = 5;
     private static final int GIVEN_BACK = 2;
     private static final int ACK_TIMEOUT_MS = 1_000;
-    private static final int LEASE_MS = 2_000;
-    private static final int EXTENSIONS = 5;
+    private static final int LEASE_MS = 6_000;
+    private static final int ASKED_AFTER_MS = 1_000;
+    private static final int EXTENSIONS = 9;
 
     static final Map<String, Probe.Trial> FEATURES = Map.of(
             "window_nack", scene -> seen(scene, false, Windows::soon, Consumer::negativeAcknowledge),
@@ -76,7 +77,7 @@ final class Windows {
         scene.producer(builder -> { }).newMessage().key("k").value(Scene.bytes("0")).send();
         Scene.receive(consumer);
         for (int time = 0; time < EXTENSIONS; time++) {
-            if (consumer.receive(LEASE_MS / 2, TimeUnit.MILLISECONDS) != null) {
+            if (consumer.receive(ASKED_AFTER_MS, TimeUnit.MILLISECONDS) != null) {
                 return "lost though extended";
             }
             consumer.getLastMessageIds();

@@ -24,9 +24,11 @@ BATCH: Final[dict[str, Any]] = {
 }
 ACK_TIMEOUT_MS: Final = 10_000
 """The least that this client allows."""
-LEASE_MS: Final = 2_000
-EXTENSIONS: Final = 5
-"""Times that more time is asked for, each after half of the lease."""
+LEASE_MS: Final = 6_000
+ASKED_AFTER_MS: Final = 1_000
+"""Far less than the lease: a busy machine may hold up the one that asks."""
+EXTENSIONS: Final = 9
+"""Times that more time is asked for: for longer than the lease."""
 
 
 def _seen(scene: Scene, producing: dict[str, Any], give_back: Callable[[pulsar.Consumer, pulsar.Message], None]) -> str:
@@ -71,7 +73,7 @@ def _lease(scene: Scene) -> str:
     receive(consumer)
     for _ in range(EXTENSIONS):
         with suppress(pulsar.Timeout):
-            consumer.receive(timeout_millis=LEASE_MS // 2)
+            consumer.receive(timeout_millis=ASKED_AFTER_MS)
             return "lost though extended"
         consumer.get_last_message_id()
     consumer.acknowledge(receive(consumer))
