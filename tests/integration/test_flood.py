@@ -7,6 +7,7 @@ on them: before there were slices, nothing at all happened to others between the
 from __future__ import annotations
 
 import itertools
+import json
 import threading
 import time
 from collections import Counter
@@ -19,6 +20,7 @@ import pytest
 from integration.gateway import KeylineGateway
 from integration.standalone import PulsarStandalone
 from integration.threads import beside
+from proxy.app.log_limiter import BURST_S
 from proxy.wire import pulsar_pb2 as pb
 from tests.integration.bystander import Bystander
 from tests.integration.conditions import eventually
@@ -37,7 +39,11 @@ GAP_SHARE_MAX = 0.6
 """The longest time in which the bystander got nothing, of the time the flood took; the broker too is busy with that."""
 LIVEZ_GAP_SHARE_MAX = 0.25
 """The same for /livez, which needs the gateway alone."""
+STALL_S = 0.3
+"""Beside that: a short flood is over in a second, and so long a busy machine may do nothing at all for somebody."""
 PATIENCE_S = 60.0
+LOG_LINES_PER_S = 1
+"""Of an event: few, for on a busy machine the flood lasts for minutes."""
 
 
 class Asking:
@@ -93,8 +99,8 @@ def check_gaps(at_s: list[float], began_s: float, ended_s: float, whom: str, gap
     """Somebody was never left out for long between two moments."""
     edges = itertools.pairwise([began_s, *(at for at in at_s if began_s <= at <= ended_s), ended_s])
     longest_s = max(after - before for before, after in edges)
-    share = longest_s / (ended_s - began_s)
-    assert share <= gap_share_max, f"{whom}: {longest_s:.2f} s without, of {ended_s - began_s:.2f} s"
+    longest_s_max = gap_share_max * (ended_s - began_s) + STALL_S
+    assert longest_s <= longest_s_max, f"{whom}: {longest_s:.2f} s without, of {ended_s - began_s:.2f} s"
 
 
 def check_rate(at_s: list[float], before_s: float, began_s: float, ended_s: float, whom: str) -> None:
@@ -116,8 +122,10 @@ def test_a_flood_of_subscribes_holds_up_nobody(
     count: int, pulsar: PulsarStandalone, start_gateway: StartGateway, new_topic: Callable[[str], str]
 ) -> None:
     """Those within the bounds join, the others are told which bound; then all leave at once, and nothing is left."""
+    started_s = time.monotonic()
     gateway = start_gateway(
         pulsar,
+        log_lines_per_s=str(LOG_LINES_PER_S),
         workers_per_connection_max=str(PER_CONNECTION_MAX),
         workers_per_subscription_max=str(PER_SUBSCRIPTION_MAX),
     )
@@ -148,6 +156,8 @@ def test_a_flood_of_subscribes_holds_up_nobody(
     refused = metric(gateway, "keyline_gateway_workers_per_connection_refused_total")
     assert refused == words[f"Connection reached max consumers limit: {PER_CONNECTION_MAX}"]
     assert metric(gateway, "keyline_gateway_log_lines_left_out_total") > 0
-    lines = gateway.log.read_text().splitlines()
-    assert len(lines) < count / 4, "the flood is in the log, line by line"
-    assert "Traceback" not in gateway.log.read_text()
+    whole, _, _ = gateway.log.read_text().rpartition("\n")
+    lines_max = LOG_LINES_PER_S * (BURST_S + time.monotonic() - started_s)
+    for event, lines in Counter(json.loads(line)["event"] for line in whole.splitlines()).items():
+        assert lines <= lines_max, f"the flood is in the log, line by line: {event}"
+    assert "Traceback" not in whole
