@@ -23,7 +23,7 @@ from integration.processes import OwnedProcess
 
 SOURCES: Final = Path(__file__).parent / "otlp"
 BUILD_S_MAX: Final = 900.0
-START_S_MAX: Final = 30.0
+START_S_MAX: Final = 120.0
 PROBE_INTERVAL_S: Final = 0.05
 
 
@@ -82,7 +82,7 @@ def _wait_ready(process: OwnedProcess, url: str) -> None:
     deadline = time.monotonic() + START_S_MAX
     while process.running and time.monotonic() < deadline:
         try:
-            httpx.get(url, trust_env=False)
+            httpx.get(url, trust_env=False, timeout=30)
         except httpx.TransportError:
             time.sleep(PROBE_INTERVAL_S)
         else:

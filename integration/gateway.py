@@ -25,7 +25,7 @@ from integration.processes import OwnedProcess
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-START_S_MAX: Final = 60.0
+START_S_MAX: Final = 120.0
 STOP_S_MAX: Final = 45.0
 """More than the gateway's own deadline for draining."""
 PROBE_INTERVAL_S: Final = 0.05

@@ -13,7 +13,7 @@ from integration.errors import IntegrationError
 from integration.go_tool import ensure_go_program
 
 MODULE: Final = "helm.sh/helm/v3/cmd/helm@latest"
-RUN_S_MAX: Final = 60.0
+RUN_S_MAX: Final = 240.0
 
 
 def ensure_helm() -> Path:

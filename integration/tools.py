@@ -28,7 +28,7 @@ ADMIN_CLASS = "org.apache.pulsar.admin.cli.PulsarAdminTool"
 GO_PERF_MODULE = "github.com/apache/pulsar-client-go/perf@latest"
 """From here on Go fetches by itself the newer toolchain that a module asks for."""
 TOOL_HEAP_MIB = 512
-ADMIN_S_MAX = 90.0
+ADMIN_S_MAX = 180.0
 
 
 class LoadRun(OwnedProcess):
@@ -79,7 +79,7 @@ def pulsar_admin(*arguments: str, admin_url: str) -> str:
     """Run `pulsar-admin`, for example `pulsar_admin("topics", "stats", topic, ...)`, and return what it printed.
 
     Raises:
-        IntegrationError: it failed or took longer than 90 s; the text has what it said.
+        IntegrationError: it failed or took longer than 180 s; the text has what it said.
     """
     with tempfile.TemporaryDirectory(prefix="keyline-admin-") as directory:
         files = _configuration("", admin_url, Path(directory), "admin")

@@ -192,11 +192,14 @@ def start_pulsar(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StartPuls
 
 @pytest.fixture(scope="session")
 def new_topic() -> Callable[[str], str]:
-    """Give a topic name that no other test uses: `new_topic("orders")`."""
+    """Give a topic name that no other test uses: `new_topic("orders")`.
+
+    There is no process's number in it, for each process has brokers of its own: what fails can be repeated by name.
+    """
     numbers = itertools.count(1)
 
     def name_topic(name: str) -> str:
-        return f"persistent://public/default/{name}-{os.getpid()}-{next(numbers)}"
+        return f"persistent://public/default/{name}-{next(numbers)}"
 
     return name_topic
 

@@ -26,7 +26,7 @@ from proxy.wire import frames
 from proxy.wire import pulsar_pb2 as pb
 from tests.net.broker_fakes import T, connected, frame
 
-EXIT_S_MAX = 20.0
+EXIT_S_MAX = 120.0
 
 Undecided = tuple["Keyline", str, pulsar_client.Consumer, list[pulsar_client.Message]]
 
@@ -127,9 +127,9 @@ def little_broker() -> Iterator[LittleBroker]:
 def test_without_a_broker_it_lives_but_is_not_ready() -> None:
     """The reason names the broker; SIGTERM ends it with 0."""
     with running(broker_url=f"pulsar://127.0.0.1:{free_ports(1)[0]}") as (gateway, admin, _):
-        assert httpx.get(f"{admin}/livez").status_code == 200
+        assert httpx.get(f"{admin}/livez", timeout=60).status_code == 200
         assert "cannot connect" in gateway.until("brokers not reached")["reason"]
-        answer = httpx.get(f"{admin}/readyz")
+        answer = httpx.get(f"{admin}/readyz", timeout=60)
         assert answer.status_code == 503
         assert answer.json()["reasons"][0].startswith("broker: cannot connect to pulsar://127.0.0.1:")
         gateway.signal(signal.SIGTERM)
@@ -140,9 +140,9 @@ def test_with_a_broker_it_is_ready_and_introduces_itself(little_broker: LittleBr
     """Readiness is a handshake that worked, with our name and token; SIGINT ends it with 0."""
     with running(broker_url=little_broker.url, broker_token="hush-hush") as (gateway, admin, _):
         gateway.until("brokers reached")
-        answer = httpx.get(f"{admin}/readyz")
+        answer = httpx.get(f"{admin}/readyz", timeout=60)
         assert (answer.status_code, answer.json()) == (200, {"ready": True, "reasons": []})
-        assert httpx.get(f"{admin}/api/v1/subscriptions").json()["subscriptions"] == []
+        assert httpx.get(f"{admin}/api/v1/subscriptions", timeout=60).json()["subscriptions"] == []
         gateway.signal(signal.SIGINT)
         assert gateway.exit_code() == 0
     assert little_broker.connects[0].client_version.startswith("Keyline-v")
@@ -170,7 +170,7 @@ def test_every_log_line_is_json_with_the_replicas_name(little_broker: LittleBrok
     """Those of libraries too."""
     with running(broker_url=little_broker.url, log_level="debug") as (gateway, admin, _):
         gateway.until("broker connected")
-        httpx.get(f"{admin}/livez")
+        httpx.get(f"{admin}/livez", timeout=60)
         gateway.signal(signal.SIGTERM)
         gateway.exit_code()
     lines = [json.loads(line) for line in gateway.lines]
@@ -266,7 +266,7 @@ def undecided(pulsar: PulsarStandalone, new_topic: Callable[[str], str]) -> Iter
         producer = client.create_producer(topic)
         for number in range(5):
             producer.send(b"m", partition_key=f"k{number}")
-        messages = [consumer.receive(timeout_millis=10_000) for _ in range(5)]
+        messages = [consumer.receive(timeout_millis=60_000) for _ in range(5)]
         gateway.signal(signal.SIGTERM)
         gateway.until("gateway drain started")
         yield gateway, admin, consumer, messages
@@ -276,7 +276,7 @@ def undecided(pulsar: PulsarStandalone, new_topic: Callable[[str], str]) -> Iter
 def test_a_gateway_that_shuts_down_is_unready_and_waits_for_acknowledgements(undecided: Undecided) -> None:
     """It ends with 0 as soon as the last one is confirmed, long before its time is over."""
     gateway, admin, consumer, messages = undecided
-    answer = httpx.get(f"{admin}/readyz")
+    answer = httpx.get(f"{admin}/readyz", timeout=60)
     assert answer.status_code == 503
     assert answer.json()["reasons"] == ["shutting down"]
     for message in messages:

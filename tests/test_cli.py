@@ -18,7 +18,9 @@ def keyline(*arguments: str, **environment: str) -> subprocess.CompletedProcess[
     """Run the command to its end, with no ``KEYLINE_`` variable but those given."""
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("KEYLINE_")}
     command = [sys.executable, "-m", "proxy.cli", *arguments]
-    return subprocess.run(command, env=inherited | environment, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(
+        command, env=inherited | environment, capture_output=True, text=True, timeout=180, check=False
+    )
 
 
 def test_version_prints_the_distributions_version() -> None:

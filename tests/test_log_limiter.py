@@ -13,7 +13,7 @@ from proxy.app.log_limiter import ALWAYS, BURST_S, KEYS_MAX, LineLimiter
 
 PER_S = 2
 BURST = PER_S * BURST_S
-EXIT_S_MAX = 60
+EXIT_S_MAX = 240
 
 
 class Clock:

@@ -47,12 +47,12 @@ class Configured:
 
     def value(self, name: str, **options: Any) -> Any:
         """A setting in effect."""
-        answer = httpx.get(f"{self.admin}/api/v1/configuration", trust_env=False, **options).json()
+        answer = httpx.get(f"{self.admin}/api/v1/configuration", trust_env=False, timeout=60, **options).json()
         return answer[name]["value"]
 
     def post(self, **options: Any) -> httpx.Response:
         """Order a reload."""
-        return httpx.post(f"{self.admin}/api/v1/configuration/reload", trust_env=False, **options)
+        return httpx.post(f"{self.admin}/api/v1/configuration/reload", trust_env=False, timeout=60, **options)
 
 
 def write(file: Path, **settings: object) -> None:

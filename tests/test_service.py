@@ -48,14 +48,14 @@ def here(folder: Path) -> Path:
 def test_systemd_takes_it(analyze: str, tmp_path: Path) -> None:
     """Without a word: an unknown or misspelt line is a warning."""
     command = [analyze, "verify", "--man=no", str(here(tmp_path))]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=30)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
     assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_it_may_do_little(analyze: str, tmp_path: Path) -> None:
     """By systemd's own measure, where 10 is everything."""
     command = [analyze, "security", "--offline=true", "--threshold=20", str(here(tmp_path))]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=30)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
     assert done.returncode == 0, done.stdout
 
 

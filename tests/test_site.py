@@ -28,7 +28,7 @@ def build(root: Path, site: Path) -> subprocess.CompletedProcess[str]:
     """Build it."""
     pytest.importorskip("material", reason="mkdocs-material is missing: run `make setup`")
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(site)]
-    return subprocess.run(command, cwd=root, capture_output=True, text=True, check=False, timeout=120)
+    return subprocess.run(command, cwd=root, capture_output=True, text=True, check=False, timeout=400)
 
 
 def test_every_document_is_a_page(tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Built from this checkout."""
     folder = tmp_path_factory.mktemp("wheel")
     told = {**os.environ, "KEYLINE_PROJECT_URL": ADDRESS}
-    subprocess.run([sys.executable, "-m", "pip", *BUILD, str(folder), str(ROOT)], check=True, env=told, timeout=120)
+    subprocess.run([sys.executable, "-m", "pip", *BUILD, str(folder), str(ROOT)], check=True, env=told, timeout=400)
     (made,) = folder.glob("*.whl")
     return made
 
@@ -60,12 +60,12 @@ class Environment:
             capture_output=True,
             text=True,
             check=False,
-            timeout=60,
+            timeout=180,
         )
 
     def _pip(self, *words: str) -> None:
         pip = [sys.executable, "-m", "pip", "--quiet", "--python", str(self.bin / "python")]
-        subprocess.run([*pip, *words], check=True, timeout=120)
+        subprocess.run([*pip, *words], check=True, timeout=400)
 
 
 @pytest.fixture(scope="module")

@@ -19,7 +19,7 @@ from integration.processes import OwnedProcess
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-RUN_S_MAX: Final = 480.0
+RUN_S_MAX: Final = 900.0
 POLL_S: Final = 0.2
 DIRECT: Final = "direct"
 THROUGH: Final = "through"

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 DEFAULT_HOST: Final = "unix:///var/run/docker.sock"
-START_S_MAX: Final = 60.0
+START_S_MAX: Final = 180.0
 STOP_S_MAX: Final = 60.0
 """It ends its containers first."""
 INTERVAL_S: Final = 0.1

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 JOIN_S_MAX: Final = 600.0
 DRAIN_S_MAX: Final = 120.0
-GONE_S_MAX: Final = 30.0
+GONE_S_MAX: Final = 120.0
 LOOK_S: Final = 0.2
 DESCRIPTORS_SPARE: Final = 200
 """Of the gateway, beside two for each client's connection; the broker needs fewer."""

@@ -24,7 +24,7 @@ from tests.admin_api.shared_app import SharedApp
 from tests.admin_api.test_access import KEY, OPERATOR, ROLES, VIEWER, bearer
 from tests.net.session_rig import new_elections
 
-PATIENCE_S = 30.0
+PATIENCE_S = 60.0
 OPEN = guard.Standing({}, declared(needs(None)(lambda: None)))
 """Where no caller is asked who it is."""
 

@@ -19,7 +19,7 @@ from admin_api.server import AdminServer
 from tests.admin_api.rig import AdminRig
 from tests.admin_api.test_access import KEY, ROLES, VIEWER, token
 
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 SMUGGLED = b"GET /api/v1/subscriptions HTTP/1.1\r\nhost: a\r\n\r\n"
 CHUNKS = b"0\r\n\r\n"
 
@@ -228,13 +228,15 @@ def test_silence_and_half_a_head_have_an_end(monkeypatch: pytest.MonkeyPatch) ->
 
     async def scenario() -> None:
         async with serving() as (host, port, _):
-            for said in (b"", b"GET /livez HT", b"GET /livez HTTP/1.1\r\nhost: a\r\n\r\nGET /"):
+            whole = b"GET /livez HTTP/1.1\r\nhost: a\r\n\r\n"
+            for at_once, said in ((b"", b""), (b"", b"GET /livez HT"), (whole, b"GET /")):
                 reader, writer = await asyncio.open_connection(host, port)
+                writer.write(at_once)
                 for byte in said:
                     writer.write(bytes([byte]))
                     await asyncio.sleep(0)
                 heard = await reader.read()
-                assert answers(heard) == ([200] if b"\r\n\r\n" in said else [])
+                assert answers(heard) == ([200] if at_once else [])
                 writer.close()
 
     play(scenario())

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 PATH = "consumer/persistent/public/default/orders/s"
 WORKER = f"v2/{PATH}?subscriptionType=Key_Shared"
-PATIENCE_S = 10.0
+PATIENCE_S = 60.0
 
 
 class Gateway:

@@ -37,7 +37,7 @@ def check_config(text: str, place: Path) -> dict[str, Any]:
     environment = {name: value for name, value in os.environ.items() if not name.startswith("KEYLINE_")}
     command = [sys.executable, "-m", "proxy.cli", "check-config", "--config", str(file), "--json"]
     environment |= {"KEYLINE_REPLICA_NAME": "events-keyline-0", "KEYLINE_REPLICA_ADDRESS": "10.0.0.1:6670"}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=240, check=False)
     assert done.returncode == 0, done.stdout
     settings: dict[str, Any] = json.loads(done.stdout)["settings"]
     return {name: setting["value"] for name, setting in settings.items()}

@@ -108,7 +108,7 @@ def test_a_scrape_of_annotated_pods_calls_the_job_so_too(chart: Chart, tmp_path:
     file = tmp_path / "prometheus.yml"
     file.write_text(yaml.safe_dump({"scrape_configs": [job]}))
     command = [program("promtool"), "check", "service-discovery", "--timeout", "1s", str(file), "kubernetes-pods"]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=30)
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=240)
     (target,) = json.loads(done.stdout)
     assert target["labels"]["job"] == "keyline"
     assert (target["labels"]["__address__"], target["labels"]["__metrics_path__"]) == ("10.1.2.3:8750", "/metrics")

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, expect, sync_playwright
 from playwright.sync_api import Error as PlaywrightError
 
 FLAGS: Final = [
@@ -24,10 +24,12 @@ FLAGS: Final = [
     "--disable-component-update",
     "--no-first-run",
 ]
-PATIENCE_MS: Final = 30_000
-"""For what takes a moment: only a fault exhausts it."""
+PATIENCE_MS: Final = 90_000
+"""For what takes a moment, and longer on a busy machine: only a fault exhausts it."""
 WIDE: Final = (1440, 900)
 NARROW: Final = (420, 900)
+
+expect.set_options(timeout=PATIENCE_MS)  # by default it is five seconds
 
 _NETWORK_CHANGED: Final = "net::ERR_NETWORK_CHANGED"
 _LOADS_MAX: Final = 10

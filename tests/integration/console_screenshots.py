@@ -182,7 +182,7 @@ class Writers:
 
     def _known(self, topic: str) -> int:
         path = topic.removeprefix("persistent://")
-        answer = httpx.get(f"{self._gateway.admin_url}/api/v1/exclusive-producers/{path}", trust_env=False)
+        answer = httpx.get(f"{self._gateway.admin_url}/api/v1/exclusive-producers/{path}", trust_env=False, timeout=30)
         if answer.status_code == httpx.codes.NOT_FOUND:
             return 0
         told = answer.raise_for_status().json()["summary"]
@@ -319,7 +319,11 @@ def streams_at(gateways: Sequence[KeylineGateway]) -> list[int]:
     """How many streams each has."""
     found = []
     for gateway in gateways:
-        groups = httpx.get(f"{gateway.admin_url}/api/v1/groups", trust_env=False).raise_for_status().json()["groups"]
+        groups = (
+            httpx.get(f"{gateway.admin_url}/api/v1/groups", trust_env=False, timeout=30)
+            .raise_for_status()
+            .json()["groups"]
+        )
         found.append(sum(group["streams_here"] for group in groups))
     return found
 
@@ -328,7 +332,7 @@ def waiting_key(gateway: KeylineGateway) -> str:
     """A key that the late worker owns and the slow one holds."""
     path = f"{gateway.admin_url}/api/v1/subscriptions/public/default/orders/{SUBSCRIPTION}/explain"
     for key in KEYS:
-        answer = httpx.get(path, params={"key": key}, trust_env=False).json()
+        answer = httpx.get(path, params={"key": key}, trust_env=False, timeout=30).json()
         if answer["state"] == "draining" and answer["owner"] == LATE:
             return key
     raise AssertionError("no key waits for the slow worker")

@@ -11,7 +11,7 @@ import httpx
 
 from integration.gateway import KeylineGateway
 
-PATIENCE_S: Final = 60.0
+PATIENCE_S: Final = 120.0
 """How long an event that must come may take; comments come all the time."""
 
 

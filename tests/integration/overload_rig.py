@@ -34,7 +34,7 @@ SETTINGS: Final = {
 PATHS: Final = ("/livez", "/readyz", "/api/v1/subscriptions")
 ANSWER_MS: Final = 100.0
 """An answer within this is a good one."""
-PATIENCE_S: Final = 20.0
+PATIENCE_S: Final = 60.0
 
 
 class Producer:

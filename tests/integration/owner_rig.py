@@ -56,10 +56,15 @@ class Owned:
 
     def owner(self) -> KeylineGateway:
         """The replica that serves all workers, as soon as one does."""
-        eventually(lambda: self._serving() is not None, "one replica that serves all workers")
-        owner = self._serving()
-        assert owner is not None
-        return owner
+        found: list[KeylineGateway] = []
+
+        def serves() -> bool:
+            serving = self._serving()
+            found[:] = [] if serving is None else [serving]
+            return bool(found)
+
+        eventually(serves, "one replica that serves all workers")
+        return found[0]
 
     def _serving(self) -> KeylineGateway | None:
         serving = [gateway for gateway in self.gateways if self.workers(gateway)]

@@ -142,7 +142,7 @@ def _wait_ready(process: OwnedProcess, url: str) -> None:
         if not process.running:
             raise StartError(f"prometheus ended while starting; end of {process.log}:\n{tail(process.log)}")
         try:
-            return httpx.get(url, trust_env=False).is_success
+            return httpx.get(url, trust_env=False, timeout=30).is_success
         except httpx.TransportError:
             return False
 

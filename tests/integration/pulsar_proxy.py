@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from integration.secured import SecuredPulsar
 
-START_S_MAX: Final = 90.0
+START_S_MAX: Final = 180.0
 STOP_S_MAX: Final = 20.0
 LOOK_S: Final = 0.2
 

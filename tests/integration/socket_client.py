@@ -12,7 +12,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 from websockets.typing import Origin
 
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 """How long a message that must come may take; only a fault exhausts it."""
 QUIET_S = 0.5
 """How long nothing must come where nothing may come."""

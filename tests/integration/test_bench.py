@@ -17,7 +17,7 @@ from integration.bench.stage import QUICK, Sizes
 from proxy.wire.batch import walk_batch
 from proxy.wire.metadata import peek
 
-QUICK_S_MAX = 900
+QUICK_S_MAX = 1_800
 
 
 def test_a_spread_shows_the_extremes_of_few_values_and_the_middle_half_of_many() -> None:

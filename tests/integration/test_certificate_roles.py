@@ -20,7 +20,7 @@ from tests.net.subjects import CN, OU, O, Part, certificate_of
 
 PROGRAM = Path(__file__).parent / "java" / "CertificateRoles.java"
 NOW_S = 1_700_000_000.0
-JAVA_S_MAX = 120
+JAVA_S_MAX = 240
 DRAWN = 1_000
 ALPHABET = string.ascii_letters + string.digits + string.punctuation + " \t\u00e4\u4e2d\u200b\u202e"
 KINDS = (CN, CN, O, OU, NameOID.DOMAIN_COMPONENT, NameOID.SERIAL_NUMBER)

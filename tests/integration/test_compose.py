@@ -50,7 +50,7 @@ def model() -> Model:
     except IntegrationError as error:
         pytest.skip(str(error))
     command = [str(loader), "-format", "json", str(ROOT / "docker-compose.yml")]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT, timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT, timeout=240)
     assert done.returncode == 0, done.stderr
     loaded: Model = json.loads(done.stdout)
     return loaded
@@ -122,11 +122,11 @@ def test_a_client_on_this_machine_sends_and_receives(model: Model, daemon: docke
             ends.callback(container.remove, force=True)
             network.connect(str(container.id), [name])
             container.start()
-        with httpx.Client(base_url=f"http://{LOOPBACK}:{admin_port}", trust_env=False) as admin:
-            eventually(lambda: ready(admin), "a gateway that is ready", deadline_s=120)
+        with httpx.Client(base_url=f"http://{LOOPBACK}:{admin_port}", trust_env=False, timeout=30) as admin:
+            eventually(lambda: ready(admin), "a gateway that is ready", deadline_s=240)
             assert "keyline_gateway_ready 1" in admin.get("/metrics").text
             # What the file's health check waits for, which needs a program that an image built here lacks.
-            eventually(lambda: "public/default" in passed_on(admin), "the broker's first namespace", deadline_s=60)
+            eventually(lambda: "public/default" in passed_on(admin), "the broker's first namespace", deadline_s=240)
         client = pulsar.Client(f"pulsar://{LOOPBACK}:{client_port}", logger=QUIET)
         worker = client.subscribe("orders", "billing", consumer_type=pulsar.ConsumerType.KeyShared)
         client.create_producer("orders").send(b"order", partition_key="customer")

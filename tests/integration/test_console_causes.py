@@ -69,7 +69,7 @@ def printed(gateway: KeylineGateway, *arguments: str) -> list[str]:
     """The first screen of a command."""
     command = [sys.executable, "-m", "proxy.cli", *arguments]
     environment = os.environ | {"KEYLINE_ADMIN_URL": gateway.admin_url}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=180, check=True)
     return done.stdout.splitlines()[:SCREEN_LINES]
 
 
@@ -245,7 +245,7 @@ def test_the_api_is_shown_in_a_browser(chrome: Browser, gateway: KeylineGateway)
     """Each operation with its parameters and fields, found by words; nothing is loaded from elsewhere."""
     with fresh_page(chrome) as (page, complaints):
         load(page, complaints, f"{gateway.admin_url}/docs")
-        document = httpx.get(f"{gateway.admin_url}/openapi.json", trust_env=False).json()
+        document = httpx.get(f"{gateway.admin_url}/openapi.json", trust_env=False, timeout=30).json()
         expect(page.locator(".operation")).to_have_count(sum(map(len, document["paths"].values())))
         page.get_by_label("Filter operations").fill("stuck")
         operation = page.locator(".operation")

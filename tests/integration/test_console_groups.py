@@ -17,7 +17,6 @@ from playwright.sync_api import Browser, Locator, Page, Route, expect
 
 from integration.gateway import KeylineGateway
 from integration.standalone import PulsarStandalone
-from tests.integration import browser as browsers
 from tests.integration.browser import Complaints, chromium, fresh_page, load
 from tests.integration.clients import Workers, key_shared
 from tests.integration.conditions import eventually
@@ -33,8 +32,6 @@ CUT_OFF = """(badges) => badges
     .map((badge) => badge.textContent)"""
 """Badges that are broader than their cells."""
 Join = Callable[..., Workers]
-
-expect.set_options(timeout=browsers.PATIENCE_MS)
 
 
 @pytest.fixture(scope="module")
@@ -144,7 +141,7 @@ def local_name(topic: str) -> str:
 def told(gateway: KeylineGateway, topic: str) -> Any:
     """What the gateway's API answers about the topic's group; None if it is in none."""
     path = topic.removeprefix("persistent://")
-    answer = httpx.get(f"{gateway.admin_url}/api/v1/groups/{path}/{SUBSCRIPTION}", trust_env=False)
+    answer = httpx.get(f"{gateway.admin_url}/api/v1/groups/{path}/{SUBSCRIPTION}", trust_env=False, timeout=30)
     return None if answer.status_code == httpx.codes.NOT_FOUND else answer.raise_for_status().json()
 
 

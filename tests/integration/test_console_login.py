@@ -77,7 +77,7 @@ def log_in_and_out(page: Page, complaints: Complaints, guarded: Guarded, tmp_pat
     page.get_by_role("button", name="Log in").click()
     expect(page.get_by_text("otto, operator")).to_be_visible()
     page.context.clear_cookies()
-    expect(page.get_by_label("Token")).to_be_visible(timeout=30_000)
+    expect(page.get_by_label("Token")).to_be_visible()
 
 
 def command(guarded: Guarded, *arguments: str, token: str | None = None) -> subprocess.CompletedProcess[str]:
@@ -87,7 +87,7 @@ def command(guarded: Guarded, *arguments: str, token: str | None = None) -> subp
         environment["KEYLINE_ADMIN_TOKEN"] = token
     program = str(Path(sys.executable).with_name("keyline"))
     return subprocess.run(
-        [program, *arguments], env=environment, capture_output=True, text=True, timeout=60, check=False
+        [program, *arguments], env=environment, capture_output=True, text=True, timeout=240, check=False
     )
 
 

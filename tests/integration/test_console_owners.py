@@ -37,7 +37,7 @@ def test_every_replica_shows_who_leads_and_who_owns_what(owned: Owned) -> None:
     """As the admin API tells; under a group's address it says where to look."""
     owner = owned.owner()
     other = next(gateway for gateway in owned.gateways if gateway is not owner)
-    told = httpx.get(f"{other.admin_url}/api/v1/deployment", trust_env=False).raise_for_status().json()
+    told = httpx.get(f"{other.admin_url}/api/v1/deployment", trust_env=False, timeout=30).raise_for_status().json()
     (served_by,) = {item["served_by"] for item in owner.statistics()["subscriptions"]}
     with chromium() as browser, fresh_page(browser, WIDE, "light") as (page, complaints):
         load(page, complaints, f"{other.admin_url}/#groups")

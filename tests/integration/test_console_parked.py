@@ -14,7 +14,6 @@ from playwright.sync_api import Browser, Page, Route, expect
 
 from integration.gateway import KeylineGateway
 from integration.standalone import PulsarStandalone
-from tests.integration import browser as browsers
 from tests.integration.browser import NARROW, WIDE, chromium, fresh_page, load
 from tests.integration.clients import available, key_shared, receive, send_all
 from tests.integration.conditions import eventually
@@ -26,7 +25,6 @@ LEASE_MS = 10_000
 MARKUP = "<img src=x onerror=alert(1)>"
 
 pytestmark = [pytest.mark.slow, pytest.mark.broker]
-expect.set_options(timeout=browsers.PATIENCE_MS)
 
 
 @pytest.fixture(scope="module")

@@ -18,8 +18,6 @@ from tests.integration.browser import Complaints, chromium, fresh_page, load
 from tests.integration.exclusive_rig import FENCE, Scene, TopicClient
 from tests.integration.test_console import CONTRASTS, MARKUP, NewTopic
 
-expect.set_options(timeout=browsers.PATIENCE_MS)
-
 
 @pytest.fixture(scope="module")
 def chrome() -> Iterator[Browser]:

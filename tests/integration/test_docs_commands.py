@@ -35,7 +35,7 @@ from tests.net.producer_rig import want
 
 KEYLINE = str(Path(sys.executable).with_name("keyline"))
 WORKERS = ("worker-4", "worker-5")
-COMMAND_S_MAX = 120
+COMMAND_S_MAX = 240
 WITHIN = {"http://gateway:8750": "{gateway}", "http://127.0.0.1:8750": "{gateway}"}
 
 pytestmark = [pytest.mark.slow, pytest.mark.broker]
@@ -98,7 +98,7 @@ class Place:
             return run.returncode == 0
 
         try:
-            eventually(done, f"keyline {' '.join(words)}", 20)
+            eventually(done, f"keyline {' '.join(words)}", 60)
         except AssertionError as error:
             raise AssertionError(f"{error}: {said[0]}") from None
 
@@ -161,7 +161,7 @@ class Place:
 
 def _answers(url: str) -> bool:
     try:
-        return httpx.get(url, trust_env=False).is_success
+        return httpx.get(url, trust_env=False, timeout=30).is_success
     except httpx.TransportError:
         return False
 

@@ -323,7 +323,7 @@ def test_an_owner_that_stays_away_after_an_unload_is_replaced(scene: Scene) -> N
 def waiting_here(scene: Scene) -> int:
     """How many wait for the topic at the gateway; none if it knows nothing of the topic."""
     path = scene.topic.removeprefix("persistent://")
-    answer = httpx.get(f"{scene.gateway.admin_url}/api/v1/exclusive-producers/{path}", trust_env=False)
+    answer = httpx.get(f"{scene.gateway.admin_url}/api/v1/exclusive-producers/{path}", trust_env=False, timeout=30)
     return int(answer.json()["summary"]["waiting_count"]) if answer.is_success else 0
 
 
@@ -331,7 +331,8 @@ def test_an_owner_resumes_after_a_kill_of_the_gateway(
     broker: PulsarStandalone, start_gateway: StartGateway, new_topic: NewTopic
 ) -> None:
     """All come back by themselves; the owner has its epoch still, and the others are in order of priority again."""
-    gateway = start_gateway(broker)
+    # Clients try again after 3, 6 and then 12 s, if the gateway is not back before.
+    gateway = start_gateway(broker, producer_return_grace_s="30")
     with ExitStack() as clients:
         scene = Scene(broker, gateway, new_topic("exclusive-kill"), clients)
         with feed_of(gateway, scene.topic) as feed:

@@ -59,7 +59,7 @@ def service(spark: SparkSession, root: Path, out: Path, until: datetime) -> dict
 def keep(admin_url: str, folder: Path) -> None:
     """A scrape, as a cron job would keep it."""
     folder.mkdir(parents=True, exist_ok=True)
-    text = httpx.get(f"{admin_url}/metrics", trust_env=False).text
+    text = httpx.get(f"{admin_url}/metrics", trust_env=False, timeout=30).text
     (folder / f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%S.%fZ}.prom").write_text(text)
 
 

@@ -92,10 +92,10 @@ def test_readers_read_and_seek(client: pulsar.Client, new_topic: NewTopic) -> No
     reader = client.create_reader(topic, pulsar.MessageId.earliest)
     messages = []
     while reader.has_message_available():
-        messages.append(reader.read_next(timeout_millis=20_000))
+        messages.append(reader.read_next(timeout_millis=60_000))
     assert [message.data() for message in messages] == [str(number).encode() for number in range(20)]
     reader.seek(messages[9].message_id())
-    assert reader.read_next(timeout_millis=20_000).data() == b"10"
+    assert reader.read_next(timeout_millis=60_000).data() == b"10"
 
 
 def test_table_views_show_the_latest_of_each_key(client: pulsar.Client, new_topic: NewTopic) -> None:

@@ -211,7 +211,7 @@ def test_listeners_and_batch_receive_work(client: pulsar.Client, new_topic: NewT
         consumer.acknowledge(message)
 
     subscribe(client, topic, KEY_SHARED, subscription_name="heard", message_listener=listen)
-    policy = pulsar.ConsumerBatchReceivePolicy(10, 1 << 20, 5_000)
+    policy = pulsar.ConsumerBatchReceivePolicy(10, 1 << 20, 60_000)
     consumer = subscribe(client, topic, KEY_SHARED, batch_receive_policy=policy)
     send_all(client.create_producer(topic), numbered(["k"], 10))
     assert [message.data() for message in consumer.batch_receive()] == [str(number).encode() for number in range(10)]

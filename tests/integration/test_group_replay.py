@@ -131,7 +131,7 @@ def grouped(broker: PulsarStandalone, start_gateway: StartGateway, topic: str) -
 
 
 def _streams(gateway: KeylineGateway) -> int:
-    groups = httpx.get(f"{gateway.admin_url}/api/v1/groups", trust_env=False).json()["groups"]
+    groups = httpx.get(f"{gateway.admin_url}/api/v1/groups", trust_env=False, timeout=30).json()["groups"]
     return sum(one["streams_here"] for one in groups)
 
 

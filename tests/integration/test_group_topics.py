@@ -35,9 +35,9 @@ from tests.integration.exclusive_rig import administer
 NAMESPACE = "public/default"
 SUBSCRIPTION = "billing"
 MESSAGES = 200
-SWEPT_S_MAX = 90.0
-TIMING = SweepTiming(first_s=0.1, every_s=1.0, look=LookTiming(alone_s=8.0))
-"""A member takes its producer back within some 5 s."""
+SWEPT_S_MAX = 180.0
+TIMING = SweepTiming(first_s=0.1, every_s=1.0, look=LookTiming(alone_s=15.0))
+"""A member takes its producer back within some 5 s, and later on a busy machine."""
 
 pytestmark = [pytest.mark.slow, pytest.mark.broker]
 
@@ -81,13 +81,15 @@ def worker(gateway: KeylineGateway, topic: str, take: Callable[[int], None] = la
 
 def topics(broker: PulsarStandalone, domain: str = "persistent") -> list[str]:
     """All that the broker has in the groups' namespace."""
-    names: list[str] = httpx.get(f"{broker.admin_url}/admin/v2/{domain}/{NAMESPACE}", trust_env=False).json()
+    names: list[str] = httpx.get(
+        f"{broker.admin_url}/admin/v2/{domain}/{NAMESPACE}", trust_env=False, timeout=30
+    ).json()
     return names
 
 
 def leading(gateway: KeylineGateway, topic: str, *, alone: bool = False) -> dict[str, Any] | None:
     """The group of a topic, once this replica has streams of it; or all of them, and leads."""
-    groups = httpx.get(f"{gateway.admin_url}/api/v1/groups", trust_env=False).json()["groups"]
+    groups = httpx.get(f"{gateway.admin_url}/api/v1/groups", trust_env=False, timeout=30).json()["groups"]
     found = next((group for group in groups if group["topic"] == topic and group["streams_here"]), None)
     if found is None or not alone:
         return found
@@ -167,9 +169,8 @@ def test_what_crashed_replicas_left_is_swept_and_nothing_else(
         ends.enter_context(worker(crashed, alive, taken.append))
         eventually(lambda: all(leading(crashed, topic) for topic in names) and leading(living, alive), "streams")
         crashed.kill()
-        assert [delete(module_broker, names[topic]) for topic in (deleted, alive)] == [204, 412], (
-            "the broker knows what is used"
-        )
+        eventually(lambda: delete(module_broker, names[deleted]) == 204, "the broker to know of the crash")
+        assert delete(module_broker, names[alive]) == 412, "the broker knows what is used"
         client = pulsar.Client(module_broker.service_url, logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Error))
         ends.callback(client.close)
         producer = client.create_producer(alive, batching_enabled=False)

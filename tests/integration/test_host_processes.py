@@ -225,7 +225,7 @@ def test_a_second_host_at_the_address_is_refused(host: Host) -> None:
         env={**os.environ, **host._environment, "KEYLINE_ADMIN_LISTEN": f"{LOOPBACK}:0"},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=240,
         check=False,
     )
     assert second.returncode == 1
@@ -243,7 +243,7 @@ def test_what_no_process_can_start_with_ends_all_of_them(module_pulsar: PulsarSt
         env={**os.environ, **host._environment},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=240,
         check=False,
     )
     assert done.returncode == 1, done.stderr

@@ -22,7 +22,7 @@ from integration.errors import ToolMissingError
 from integration.secured import KEY_BYTES, SUPERUSER, signed_token, token_settings
 
 QUIET = pulsar.ConsoleLogger(pulsar.LoggerLevel.Error)
-RECEIVE_MS = 30_000
+RECEIVE_MS = 60_000
 FOREIGN = ("cc", "gcc", "g++", "make", "pip", "pip3", "java")
 pytestmark = pytest.mark.slow
 

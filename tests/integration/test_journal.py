@@ -142,7 +142,7 @@ def test_the_journal_says_what_the_clients_saw(
         producer.stop()
         result = run.finish()
         assert result.ok, explain(result, gateway)
-        statistics = httpx.get(f"{gateway.admin_url}/metrics", trust_env=False).text
+        statistics = httpx.get(f"{gateway.admin_url}/metrics", trust_env=False, timeout=30).text
     assert gateway.stop() == 0
     assert "keyline_gateway_journal_well 1.0" in statistics
     sent, acked = identities(root, "sent"), identities(root, "acked")
@@ -310,7 +310,10 @@ def test_a_killed_gateways_journal_is_whole_up_to_its_last_second(
         gateway.start()
         metrics = f"{gateway.admin_url}/metrics"
         eventually(
-            lambda: "keyline_gateway_journal_rows_recovered_total 0.0" not in httpx.get(metrics, trust_env=False).text,
+            lambda: (
+                "keyline_gateway_journal_rows_recovered_total 0.0"
+                not in httpx.get(metrics, trust_env=False, timeout=30).text
+            ),
             "what the killed life left to be recovered",
         )
         result = run.finish()
@@ -435,7 +438,7 @@ def test_events_are_messages_on_a_topic(
         assert gateway.stop() == 0
         kinds = []
         while "subscription_ended" not in kinds:
-            message = events.receive(10_000)
+            message = events.receive(60_000)
             events.acknowledge(message)
             said = json.loads(message.data())
             kinds.append(said["kind"])

@@ -77,7 +77,7 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ObjectSto
 def answers(port: int) -> bool:
     """Whether somebody does there, if only to say that nobody is allowed in."""
     try:
-        return httpx.get(f"http://{LOOPBACK}:{port}/", trust_env=False).status_code == httpx.codes.FORBIDDEN
+        return httpx.get(f"http://{LOOPBACK}:{port}/", trust_env=False, timeout=30).status_code == httpx.codes.FORBIDDEN
     except httpx.HTTPError:
         return False
 
@@ -149,4 +149,4 @@ def keyline_report(url: str, directory: Path, *more: str) -> subprocess.Complete
 
 def metrics(admin_url: str) -> str:
     """What a scrape gets."""
-    return httpx.get(f"{admin_url}/metrics", trust_env=False).text
+    return httpx.get(f"{admin_url}/metrics", trust_env=False, timeout=30).text

@@ -19,7 +19,7 @@ from integration.ports import LOOPBACK, free_ports
 from integration.standalone import PulsarStandalone
 from tests.conftest import StartPulsar
 
-RECEIVE_MS = 20_000
+RECEIVE_MS = 60_000
 pytestmark = pytest.mark.broker
 
 
@@ -124,7 +124,7 @@ def test_a_broker_that_is_not_ready_in_time_is_killed(tmp_path: Path) -> None:
     started_at = time.monotonic()
     with pytest.raises(StartError, match="not ready after 1 s"):
         broker.start(timeout_s=1.0)
-    assert time.monotonic() - started_at < 60.0
+    assert time.monotonic() - started_at < 180.0
     assert not broker.running
     with pytest.raises(StartError, match="is not running"):
         _ = broker.pid

@@ -43,7 +43,7 @@ LISTENERS = 4
 """Threads of each replica's clients."""
 OPERATION_S = 60
 SUBSCRIPTION = "many"
-SETTLE_S_MAX = 90.0
+SETTLE_S_MAX = 180.0
 
 pytestmark = [pytest.mark.slow, pytest.mark.broker]
 
@@ -156,6 +156,7 @@ class Crowd:
         self._workers: dict[tuple[int, int], Worker] = {}
         self.left = 0
         """How often one has left."""
+        self._counting = threading.Lock()
 
     def join_all(self) -> None:
         """One worker of every group at every replica, if it is not there already."""
@@ -164,7 +165,7 @@ class Crowd:
             list(pool.map(lambda place: self._join(*place), [each for each in places if each not in self._workers]))
 
     def storm(self, seconds: float, seed: int) -> None:
-        """Let them leave and join at random."""
+        """Let them leave and join at random, so long and until as many have left as there are groups."""
         until = time.monotonic() + seconds
         with ThreadPoolExecutor(STORM_THREADS) as pool:
             list(pool.map(lambda number: self._storm(until, seed, number), range(STORM_THREADS)))
@@ -178,14 +179,15 @@ class Crowd:
     def _storm(self, until: float, seed: int, number: int) -> None:
         draw = random.Random(seed + number)  # noqa: S311 - to be repeated, not to be secret
         own = range(number, len(self.ledgers), STORM_THREADS)
-        while time.monotonic() < until:
+        while time.monotonic() < until or self.left < GROUPS:
             place = draw.choice(own), draw.randrange(len(self._clients))
             worker = self._workers.pop(place, None)
             if worker is None:
                 self._join(*place)
             else:
                 worker.leave()
-                self.left += 1
+                with self._counting:
+                    self.left += 1
             time.sleep(draw.uniform(0, PAUSE_S_MAX))
 
     def _join(self, group: int, replica: int) -> None:
@@ -242,7 +244,7 @@ def _client(url: str, ends: ExitStack) -> pulsar.Client:
 
 def groups_of(gateway: KeylineGateway) -> dict[str, dict[str, Any]]:
     """What a replica knows of its groups, by topic."""
-    answer = httpx.get(f"{gateway.admin_url}/api/v1/groups?limit=1000", trust_env=False)
+    answer = httpx.get(f"{gateway.admin_url}/api/v1/groups?limit=1000", trust_env=False, timeout=30)
     return {group["topic"]: group for group in answer.raise_for_status().json()["groups"]}
 
 

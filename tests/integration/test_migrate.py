@@ -279,9 +279,9 @@ def connected(service_url: str) -> Iterator[pulsar.Client]:
 
 
 def produce(broker: PulsarStandalone, topic: str, *, batched: bool) -> None:
-    """Ten messages of one key, in one entry or in ten."""
+    """Ten messages of one key, in one entry, however slowly the machine hands them over, or in ten."""
     with connected(broker.service_url) as client:
-        options = {"batching_enabled": True, "batching_max_publish_delay_ms": 500} if batched else {}
+        options = {"batching_enabled": True, "batching_max_publish_delay_ms": 60_000} if batched else {}
         send_all(client.create_producer(topic, **options), [("key", content) for content in CONTENTS])
 
 

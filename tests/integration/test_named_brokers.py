@@ -122,7 +122,7 @@ def subscriptions(place: Place, topic: str) -> list[str]:
 
 def count(gateway: KeylineGateway, metric: str) -> float:
     """One number of a gateway's metrics."""
-    metrics = httpx.get(f"{gateway.admin_url}/metrics", trust_env=False).text
+    metrics = httpx.get(f"{gateway.admin_url}/metrics", trust_env=False, timeout=30).text
     return float(next(line for line in metrics.splitlines() if line.startswith(f"{metric} ")).rpartition(" ")[2])
 
 
@@ -165,7 +165,7 @@ def test_a_client_that_brings_its_own_broker_owns_no_topic(
     owner = pulsar.ProducerAccessMode.WaitForExclusive
     with client_of(place) as client:
         client.create_producer(topic, access_mode=owner).send(b"mine")
-    shown = httpx.get(f"{place.gateway.admin_url}/api/v1/producers", trust_env=False).text
+    shown = httpx.get(f"{place.gateway.admin_url}/api/v1/producers", trust_env=False, timeout=30).text
     assert "hostile" not in shown
 
 

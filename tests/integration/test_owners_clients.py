@@ -47,10 +47,15 @@ def owner_of_all(owned: Owned) -> KeylineGateway | None:
 
 def wait_for_owner(owned: Owned, but: KeylineGateway | None = None) -> KeylineGateway:
     """Return the replica that serves all workers, as soon as one does."""
-    eventually(lambda: owner_of_all(owned) not in (None, but), "one replica that serves all workers", RUN_S_MAX)
-    owner = owner_of_all(owned)
-    assert owner is not None
-    return owner
+    found: list[KeylineGateway] = []
+
+    def serves() -> bool:
+        owner = owner_of_all(owned)
+        found[:] = [] if owner is None or owner is but else [owner]
+        return bool(found)
+
+    eventually(serves, "one replica that serves all workers", RUN_S_MAX)
+    return found[0]
 
 
 def test_workers_in_three_languages_follow_the_owner(

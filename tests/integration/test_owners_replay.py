@@ -67,7 +67,7 @@ def workers(gateways: list[KeylineGateway], new_topic: Callable[[str], str]) -> 
 def acknowledged(broker: PulsarStandalone, topic: str) -> bool:
     """Whether the broker knows that everything is."""
     path = f"{topic.replace('://', '/')}/stats"
-    stats = httpx.get(f"{broker.admin_url}/admin/v2/{path}", trust_env=False).raise_for_status().json()
+    stats = httpx.get(f"{broker.admin_url}/admin/v2/{path}", trust_env=False, timeout=30).raise_for_status().json()
     return int(stats["subscriptions"][SUBSCRIPTION]["msgBacklog"]) == 0
 
 

@@ -61,7 +61,7 @@ class Cluster:
         found = []
         for gateway in self.gateways:
             if gateway.running:
-                groups = httpx.get(f"{gateway.admin_url}/api/v1/groups", trust_env=False).json()["groups"]
+                groups = httpx.get(f"{gateway.admin_url}/api/v1/groups", trust_env=False, timeout=30).json()["groups"]
                 found += [(group["epoch"], gateway) for group in groups if group["topic"] == topic and group["leads"]]
         return found
 

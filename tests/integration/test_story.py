@@ -134,7 +134,9 @@ def test_an_operator_looks(deployment: Deployment, loaded: LoadRun, tmp_path: Pa
     """The admin API of each replica tells its own workers, and Prometheus has scraped what they acknowledged."""
     first, second = deployment.gateways
     assert first.workers(loaded.topic, SUBSCRIPTION) | second.workers(loaded.topic, SUBSCRIPTION) == set(WORKERS)
-    groups = httpx.get(f"{first.admin_url}/api/v1/groups", trust_env=False).raise_for_status().json()["groups"]
+    groups = (
+        httpx.get(f"{first.admin_url}/api/v1/groups", trust_env=False, timeout=30).raise_for_status().json()["groups"]
+    )
     assert loaded.topic in {group["topic"] for group in groups}
     target = first.admin_url.removeprefix("http://")
     with prometheus(tmp_path / "prometheus", {"keyline": {}}, target, RULES) as scraping:

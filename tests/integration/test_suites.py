@@ -34,7 +34,7 @@ SELECTION = (
     "TestTLSConnection",
     "TestTokenAuth",
 )
-LIMITS = Limits(test_s=90.0, whole_s=300.0)
+LIMITS = Limits(test_s=180.0, whole_s=900.0)
 PASSED, FAILED, SKIPPED, LATE = Result.PASSED, Result.FAILED, Result.SKIPPED, Result.LATE
 
 

@@ -123,18 +123,18 @@ def test_a_collector_that_never_answers_delays_nothing(
             began = time.monotonic()
             acknowledged(worker, MESSAGES)
             took.append(time.monotonic() - began)
-        assert sorted(took)[5] < 1
+        assert sorted(took)[5] < 3, took
         eventually(lambda: metric(gateway, 'keyline_gateway_traces_lost_total{cause="export_failed"}') > 0, "a failure")
         client.close()
         began = time.monotonic()
         gateway.stop()
-        assert time.monotonic() - began < 15
+        assert time.monotonic() - began < 30
     assert gateway.log.read_text().count('"traces not exported"') == 1
 
 
 def metric(gateway: KeylineGateway, series: str) -> float:
     """Of /metrics."""
-    text = httpx.get(f"{gateway.admin_url}/metrics", trust_env=False).text
+    text = httpx.get(f"{gateway.admin_url}/metrics", trust_env=False, timeout=30).text
     found = re.search(rf"^{re.escape(series)} (\S+)$", text, re.MULTILINE)
     assert found is not None, series
     return float(found[1])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import os
 from collections import Counter
 from pathlib import Path
 
@@ -23,7 +22,7 @@ RUNS = itertools.count(1)
 
 def run(broker: PulsarStandalone, gateway: KeylineGateway, directory: Path, *, with_priorities: bool) -> Record:
     """Run the scenario on the shared broker and gateway, on topics of its own."""
-    prefix = f"uptime-{os.getpid()}-{next(RUNS)}"
+    prefix = f"uptime-{next(RUNS)}"
     return Scenario(broker, gateway, directory, PLAN, prefix, with_priorities=with_priorities).run()
 
 

@@ -98,7 +98,7 @@ def test_acknowledged_is_acknowledged(
 def letters(client: pulsar.Client, topic: str, count: int) -> list[tuple[Any, ...]]:
     """What lies in a topic of dead letters."""
     reader = client.create_reader(topic, pulsar.MessageId.earliest)
-    found = [reader.read_next(timeout_millis=20_000) for _ in range(count)]
+    found = [reader.read_next(timeout_millis=60_000) for _ in range(count)]
     reader.close()
     own = ("n", "REAL_TOPIC")
     for each in found:
@@ -183,7 +183,10 @@ def test_our_language_tells_what_pulsars_does_not(
         assert ours.hear() == {"type": "joined", "topics": [topic]}
         message = ours.hear()
         answer = httpx.get(
-            f"{gateway.admin_url}/api/v1/subscriptions/{path}/s/explain", params={"key": "o1"}, trust_env=False
+            f"{gateway.admin_url}/api/v1/subscriptions/{path}/s/explain",
+            params={"key": "o1"},
+            trust_env=False,
+            timeout=30,
         )
         told = {
             name: message[name] for name in ("type", "topic", "slot", "attempt", "key", "orderingKey", "sequenceId")
@@ -221,6 +224,7 @@ def partitioned(broker: PulsarStandalone, new_topic: NewTopic) -> str:
         content="3",
         headers={"content-type": "application/json"},
         trust_env=False,
+        timeout=30,
     )
     answer.raise_for_status()
     return topic
@@ -268,7 +272,7 @@ def test_operators_see_and_send_away_a_worker(gateway: KeylineGateway, new_topic
         (seen,) = workers_at(gateway, topic)
         assert seen["name"] == "browser"
         url = f"{gateway.admin_url}/api/v1/subscriptions/{path}/s/workers/browser/evict"
-        httpx.post(url, trust_env=False).raise_for_status()
+        httpx.post(url, trust_env=False, timeout=30).raise_for_status()
         assert here.closed_with() == (1012, "the consumer was closed: connect again")
     eventually(lambda: not workers_at(gateway, topic), "nobody left")
 
@@ -304,7 +308,7 @@ def test_unsubscribing_deletes_the_subscription(
 def mute(gateway: KeylineGateway, path: str) -> Iterator[socket.socket]:
     """A WebSocket that upgrades and then answers nothing, not even pings."""
     where = urlsplit(gateway.admin_url)
-    with socket.create_connection((where.hostname, where.port), timeout=20) as connection:
+    with socket.create_connection((where.hostname, where.port), timeout=60) as connection:
         key = base64.b64encode(os.urandom(16)).decode()
         connection.sendall(
             f"GET {path} HTTP/1.1\r\nHost: {where.netloc}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"

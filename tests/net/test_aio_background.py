@@ -9,7 +9,7 @@ import pytest
 
 from proxy.aio.background import AioBackground
 
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 
 
 async def _answers(background: AioBackground, count: int, works: list[object]) -> list[object]:

@@ -22,7 +22,7 @@ from proxy.wire import pulsar_pb2 as pb
 from proxy.wire.messages import MessageHead
 from tests.net.broker_fakes import T, frame
 
-ANSWER_S_MAX = 30.0
+ANSWER_S_MAX = 90.0
 
 
 class Reader:
@@ -61,7 +61,7 @@ class Upstream:
     def __init__(self, service_url: str) -> None:
         loop = asyncio.get_running_loop()
         settings = BrokerSettings(service_urls=(service_url,), client_version="Keyline-test")
-        self.brokers = Brokers(AioConnector(loop, Limits()), AioClock(loop), replace(settings, request_timeout_s=20.0))
+        self.brokers = Brokers(AioConnector(loop, Limits()), AioClock(loop), replace(settings, request_timeout_s=60.0))
 
     async def locate(self, topic: str) -> BrokerLink | Exception:
         """Look a topic up."""

@@ -23,7 +23,7 @@ from proxy.wire import pulsar_pb2 as pb
 from tests.net.fakes import FakeClock, FakeConnector, FakeDirectory, FakeTransport
 from tests.net.session_rig import T, connect, connected, lookup, lookup_response, message, new_elections, parse, send
 
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 
 
 class TinyBroker:

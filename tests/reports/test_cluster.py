@@ -56,7 +56,7 @@ def cluster(tmp_path: Path) -> Iterator[str]:
 
         def workers_there() -> int:
             try:
-                state = httpx.get(f"http://{LOOPBACK}:{page}/json/", trust_env=False).json()
+                state = httpx.get(f"http://{LOOPBACK}:{page}/json/", trust_env=False, timeout=30).json()
             except (httpx.HTTPError, ValueError):
                 return 0
             return sum(one["state"] == "ALIVE" for one in state["workers"])
@@ -65,7 +65,7 @@ def cluster(tmp_path: Path) -> Iterator[str]:
         for number in range(WORKERS):
             place = str(tmp_path / f"worker-{number}")
             start(f"worker-{number}", *worker, "--cores", "1", "--memory", "1g", "--work-dir", place, url)
-        eventually(lambda: workers_there() == WORKERS, "both workers at the master", deadline_s=120)
+        eventually(lambda: workers_there() == WORKERS, "both workers at the master", deadline_s=240)
         yield url
 
 
@@ -74,7 +74,7 @@ def test_results_are_those_of_one_machine(cluster: str, spark: SparkSession, tmp
     make(PLAN, tmp_path / "journal")
     packages = tmp_path / "keyline.zip"
     pack = [sys.executable, "-m", "zipfile", "-c", str(packages), "proxy", "spark_reports"]
-    subprocess.run(pack, cwd=PROJECT, check=True, timeout=60)
+    subprocess.run(pack, cwd=PROJECT, check=True, timeout=240)
     command = [program("spark-submit"), "--master", cluster, "--py-files", str(packages)]
     limits = ["--executor-memory", "1g", "--conf", "spark.sql.shuffle.partitions=4", "--conf", "spark.ui.enabled=false"]
     where = ["--conf", f"spark.driver.host={LOOPBACK}", "--conf", f"spark.driver.bindAddress={LOOPBACK}"]

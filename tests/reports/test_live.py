@@ -64,7 +64,7 @@ def test_a_killed_run_goes_on_and_writes_everything_once(spark: SparkSession, jo
     arguments = ["--out", str(out), "--delay", str(DELAY_S)]
     with subprocess.Popen([*command, *arguments], stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as running:
         try:
-            eventually(lambda: any((out / "live").rglob("*.parquet")), "its first output", deadline_s=180)
+            eventually(lambda: any((out / "live").rglob("*.parquet")), "its first output", deadline_s=300)
         finally:
             running.kill()
     for file, aside in later:
@@ -98,9 +98,9 @@ def test_who_is_told_to_end_does_so_without_a_word(journal: Path, tmp_path: Path
         [*command, "--delay", str(DELAY_S)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as running:
         try:
-            eventually(lambda: any((out / "live" / "audit").rglob("*.parquet")), "its first output", deadline_s=180)
+            eventually(lambda: any((out / "live" / "audit").rglob("*.parquet")), "its first output", deadline_s=300)
             running.send_signal(signal.SIGINT)
-            said, complained = running.communicate(timeout=60)
+            said, complained = running.communicate(timeout=180)
         finally:
             running.kill()
     assert running.returncode == EXIT_VIOLATIONS, complained

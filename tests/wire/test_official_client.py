@@ -13,7 +13,7 @@ from tests.wire.capture import CLIENTS, CODECS, MESSAGES, TOPIC, client, lines_o
 from tests.wire.tiny_broker import LEDGER, TinyBroker
 
 LIMIT = 1 << 20
-RECEIVE_MS = 20_000
+RECEIVE_MS = 60_000
 
 
 def smaller(sender: str, codec: str, chosen: list[int]) -> bytes:

@@ -61,7 +61,7 @@ def faked_time(monkeypatch: pytest.MonkeyPatch, offset: Path) -> Iterator[None]:
 
 def days_off(gateway: KeylineGateway) -> int:
     """How far the clock that dates a gateway's answers is from ours."""
-    date = httpx.get(f"{gateway.admin_url}/livez", trust_env=False).headers["date"]
+    date = httpx.get(f"{gateway.admin_url}/livez", trust_env=False, timeout=30).headers["date"]
     return round((parsedate_to_datetime(date) - datetime.now(UTC)) / timedelta(days=1))
 
 

@@ -51,7 +51,7 @@ def fill(file: Path) -> None:
 
 def metric(gateway: KeylineGateway, name: str) -> float:
     """The sum over all labels."""
-    lines = httpx.get(f"{gateway.admin_url}/metrics", trust_env=False).text.splitlines()
+    lines = httpx.get(f"{gateway.admin_url}/metrics", trust_env=False, timeout=30).text.splitlines()
     return sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith((f"{name} ", f"{name}{{")))
 
 

@@ -14,7 +14,7 @@ import org.apache.pulsar.client.api.SubscriptionType;
  * <p>Arguments: service URL, topic, number of messages, authorities, certificate, key.
  */
 public final class CertificateClient {
-    private static final int PATIENCE_S = 30;
+    private static final int PATIENCE_S = 90;
 
     private CertificateClient() {
     }
