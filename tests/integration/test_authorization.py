@@ -230,9 +230,9 @@ def test_who_may_not_produce_does_not_stand_in_the_way_of_who_may(place: Place) 
 
         def waiting() -> bool:
             elections = httpx.get(url, trust_env=False, timeout=30).json()["elections"]
-            return any(each["topic"] == topic and each["waiting_count"] == len(threads) for each in elections)
+            return any(each["topic"] == topic and each["waiting_count"] for each in elections)
 
-        eventually(waiting, "both to wait")
+        eventually(waiting, "somebody to wait")
         owned.close()
         for thread in threads:
             thread.join(REFUSED_S_MAX)
