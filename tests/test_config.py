@@ -143,6 +143,11 @@ def test_models_are_frozen() -> None:
         ("drain_timeout_s", "-1", "must be a number from 0 to 3,600 (seconds)"),
         ("drain_timeout_s", "nan", "must be a number from 0 to 3,600 (seconds)"),
         ("upstream_request_timeout_s", "0", "must be a number above 0 up to 600 (seconds)"),
+        (
+            "turns_per_s_max",
+            "1",
+            "must be 0, or from 100: between two turns the gateway serves no one, here for 1000 ms",
+        ),
         ("connections_max", "many", "must be a whole number from 1 to 1,000,000 (connections)"),
         ("subscription_memory_bytes", "64 parsecs", "must be a size from 1MiB to 1024GiB, in bytes or with a unit"),
         ("upstream_batch_index_ack", "perhaps", "must be true or false"),

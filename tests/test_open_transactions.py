@@ -12,7 +12,7 @@ import pytest
 
 from admin_api.pulsar.proxying import BrokerAdmin
 from proxy.aio.clock_and_connector import AioClock
-from proxy.app.open_transactions import OpenTransactions, takeover_asks_of
+from proxy.app.open_transactions import ANSWER_BYTES_MAX, OpenTransactions, takeover_asks_of
 from proxy.app.security import credentials
 from proxy.config.load import load
 from proxy.errors import KeylineError, UpstreamUnavailable
@@ -93,6 +93,7 @@ def test_the_coordinators_are_added_up() -> None:
         (200, {"state": "Ready", "ongoingTxnSize": -1}, KeylineError),
         (200, [1], KeylineError),
         (200, b"[" * 100_000, KeylineError),
+        (200, b'{"state": "Ready", "ongoingTxnSize": 2' + b" " * ANSWER_BYTES_MAX + b"}", KeylineError),
     ],
 )
 def test_what_is_no_number_is_an_error(status: int, body: Any, error: type[KeylineError]) -> None:

@@ -187,19 +187,19 @@ def raw_headers_for_client(answer: httpx.Response) -> list[tuple[bytes, bytes]]:
     return [(name, value) for name, value in answer.headers.raw if name.decode(_HEADER_ENCODING).lower() in passed]
 
 
-async def whole(answer: httpx.Response) -> bytes:
+async def whole(answer: httpx.Response, bytes_max: int) -> bytes:
     """The body of an answer, which is closed then.
 
     Raises:
-        BadGateway: it is larger than we hold, or breaks off.
+        BadGateway: it is larger than `bytes_max`, or breaks off.
     """
     pieces: list[bytes] = []
     size_bytes = 0
     try:
         async for piece in answer.aiter_bytes():
             size_bytes += len(piece)
-            if size_bytes > STATS_BYTES_MAX:
-                raise BadGateway(f"the broker's statistics of this topic are larger than {STATS_BYTES_MAX} bytes")
+            if size_bytes > bytes_max:
+                raise BadGateway(f"the broker's answer is larger than {bytes_max} bytes")
             pieces.append(piece)
     except (httpx.TransportError, httpx.DecodingError) as error:
         raise BadGateway(f"the broker's answer broke off: {_cause(error)}") from error

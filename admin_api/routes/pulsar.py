@@ -17,6 +17,7 @@ from admin_api.access.roles import Role, needs
 from admin_api.json_response import in_slices
 from admin_api.origins import check_origin
 from admin_api.problems import MEDIA_TYPE, Forbidden
+from admin_api.pulsar import proxying
 from admin_api.pulsar.merge import merge_topic, without_consumers
 from admin_api.pulsar.moments import Epoch
 from admin_api.pulsar.partitioned import merge_partitions
@@ -109,7 +110,7 @@ class _Statistics:
         try:
             async with AsyncExitStack() as place:
                 await place.enter_async_context(self._places)
-                body = await whole(answer)
+                body = await whole(answer, proxying.STATS_BYTES_MAX)
                 pieces = await self._with_parts(body, query, parts, partitioned=asked.partitioned)
                 headers = headers_for_client(answer)
                 for name in ("content-length", "content-encoding", "etag"):

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from proxy.net.ports import Clock
 
 ANSWER_S_MAX: Final = 5.0
+ANSWER_BYTES_MAX: Final = 256 << 10
+"""Some hundred bytes, or for each coordinator: brokers have 16 by default. It is parsed on the event loop."""
 _ROOT: Final = "/admin/v3/transactions"
 _DOMAIN: Final = "persistent://"
 _WITHOUT: Final = "This Broker is not configured with transactionCoordinatorEnabled"
@@ -83,7 +85,7 @@ class OpenTransactions:
             checked = broker_path((_ROOT + path).encode())
             async with asyncio.timeout(ANSWER_S_MAX):
                 answer = await self._admin.ask("GET", checked, "", self._headers())
-                status, body = answer.status_code, await whole(answer)
+                status, body = answer.status_code, await whole(answer, ANSWER_BYTES_MAX)
         except ClientError as error:
             raise NotTold(str(error)) from error
         except TimeoutError as error:

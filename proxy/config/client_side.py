@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
-from pydantic import ByteSize
+from pydantic import ByteSize, field_validator
 
 from proxy.config.types import Group, setting
 from proxy.limits import Limits
+
+TURNS_PER_S_MIN: Final = 100
+"""Of those that may be set: fewer would be a gateway that pauses for more than 10 ms at a time."""
 
 _LIMITS = Limits()
 
@@ -79,5 +82,15 @@ class ClientSide(Group):
         "turns_per_s_max", "Turns of the event loop per second in which the gateway sends, after a burst of 64. "
         "Meanwhile messages gather, which costs the gateway, brokers and clients less CPU. 5,000 delays a message by "
         "at most 0.2 ms in each turn that it takes: one to be passed on, two to reach a worker. 0 is no bound.",
-        "turns", ge=0, le=1_000_000,
+        "turns", ge=0, le=1_000_000, takes=f"0, or a whole number from {TURNS_PER_S_MIN} to 1,000,000 (turns)",
     )  # fmt: skip
+
+    @field_validator("turns_per_s_max")
+    @classmethod
+    def _no_standstill(cls, turns: int) -> int:
+        if 0 < turns < TURNS_PER_S_MIN:
+            raise ValueError(
+                f"must be 0, or from {TURNS_PER_S_MIN}: between two turns the gateway serves no one, here for "
+                f"{1000 // turns} ms"
+            )
+        return turns

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from proxy.limits import Limits
+from proxy.net.relay import requests
 from proxy.wire import pulsar_pb2 as pb
 from tests.net.session_rig import (
     BROKER,
@@ -457,6 +458,24 @@ def test_unanswered_requests_are_bounded() -> None:
     rig.broker.deliver(producer_success(1))
     rig.client.deliver(producer(3, 4))
     assert kinds(rig.to_client()) == [T.PRODUCER_SUCCESS]
+
+
+def test_the_bytes_of_unanswered_requests_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A few large requests are as many as a hundred thousand small ones; one alone may be as large as a frame."""
+    monkeypatch.setattr(requests, "BYTES_MAX", 2 * len(producer(1, 1)))
+    rig = SessionRig().connect()
+    rig.client.deliver(producer(1, 1) + producer(2, 2) + producer(3, 3))
+    (command,) = rig.to_client()
+    assert (command.error.request_id, command.error.error) == (3, pb.TooManyRequests)
+    rig.broker.deliver(producer_success(1))
+    rig.client.deliver(producer(3, 4) + producer(4, 5))
+    done, refused = rig.to_client()
+    assert done.type == T.PRODUCER_SUCCESS
+    assert refused.error.request_id == 5
+    rig.broker.deliver(producer_success(2) + producer_success(4))
+    monkeypatch.setattr(requests, "BYTES_MAX", 1)
+    rig.client.deliver(producer(4, 6))
+    assert kinds(rig.to_client()) == [T.PRODUCER_SUCCESS, T.PRODUCER_SUCCESS]
 
 
 def test_a_client_that_leaves_while_a_new_leg_is_made_leaves_nothing() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from proxy.errors import OwnedElsewhere
 from proxy.net.subscription.owned import OwnedSubscription
-from proxy.net.subscription.sentinel import AGAIN_S, FOLLOW_S, LATEST, SUFFIX
+from proxy.net.subscription.sentinel import AGAIN_S, AGAIN_S_MAX, FOLLOW_S, LATEST, SUFFIX
 from proxy.net.subscription.upstream import BESIDE_S
 from proxy.wire import pulsar_pb2 as pb
 from tests.net.subscription_rig import SubscriptionRig
@@ -138,11 +138,27 @@ def test_a_sentinel_whose_place_is_taken_asks_again() -> None:
     rig.link.refusals[T.SUBSCRIBE] = (pb.ConsumerBusy, "Exclusive consumer is already connected")
     rig.link.close_consumer(sentinel.consumer_id)
     rig.clock.advance(3 * AGAIN_S)
-    assert len(rig.link.taken(T.SUBSCRIBE)) == 3
+    assert len(rig.link.taken(T.SUBSCRIBE)) == 2
     rig.link.refusals.clear()
-    rig.clock.advance(2 * AGAIN_S)
+    rig.clock.advance(4 * AGAIN_S)
     assert rig.sentinel().subscription == "s" + SUFFIX
     assert rig.first.answers() == []
+
+
+def test_a_sentinel_that_is_refused_for_good_asks_seldom() -> None:
+    """It may not consume its subscription; and if it may again, it stands within a minute and is as quick as before."""
+    rig = Watched()
+    sentinel = rig.sentinel()
+    rig.link.refusals[T.SUBSCRIBE] = (pb.AuthorizationError, "not for the gateway")
+    rig.link.close_consumer(sentinel.consumer_id)
+    rig.clock.advance(10 * AGAIN_S_MAX)
+    assert len(rig.link.taken(T.SUBSCRIBE)) < 20
+    rig.link.refusals.clear()
+    rig.clock.advance(AGAIN_S_MAX)
+    sentinel = rig.sentinel()
+    rig.link.close_consumer(sentinel.consumer_id)
+    rig.clock.advance(AGAIN_S)
+    assert rig.sentinel().consumer_id != sentinel.consumer_id
 
 
 def test_a_sentinels_cursor_follows_what_came() -> None:

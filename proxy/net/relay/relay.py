@@ -213,7 +213,7 @@ class Relay:
         topic = topic_of(kind, body)
         try:
             self._check_queue(frame, topic)
-            self._requests.asked(kind, body)
+            self._requests.asked(kind, body, len(frame))
         except (LimitExceeded, UpstreamUnavailable) as error:
             if body.request_id > OWN_REQUESTS:
                 return False

@@ -30,6 +30,9 @@ OWN_REQUESTS: Final = 1 << 63
 """Request ids above this are the gateway's own: Java draws its ids below it, other clients count up from 0; else
 the router refuses them."""
 
+BYTES_MAX: Final = 32 << 20
+"""Of the requests of one client without an answer; one alone may be larger. 100,000 lookups are half of that."""
+
 _LOOKUP_REPLIES: Final = frozenset(
     {
         _T.LOOKUP_RESPONSE,
@@ -45,6 +48,8 @@ class Pending(NamedTuple):
 
     kind: int
     body: Any
+    size_bytes: int = 0
+    """On the wire, of a client's own."""
 
 
 class RelayedRequests:
@@ -55,6 +60,7 @@ class RelayedRequests:
         self._requests_max = requests_max
         self._pending: dict[tuple[bool, int], Pending] = {}
         """By whether it is a lookup, and its request id."""
+        self._bytes_held = 0
         self._acks_pending = 0
         self._producers: dict[int, bool] = {}
         self._consumers: dict[int, bool] = {}
@@ -111,22 +117,24 @@ class RelayedRequests:
         """The lookup of that id, if it has no answer yet."""
         return self._pending.get((True, request_id))
 
-    def asked(self, kind: int, body: Any) -> None:
+    def asked(self, kind: int, body: Any, size_bytes: int = 0) -> None:
         """Write down a request that goes to the broker. Raises `LimitExceeded`, and then nothing was written.
+
+        `size_bytes` is that of a client's frame: a broker that answers late, or never, leaves all of them here.
 
         Also for an id that another request has: the answer to one of them would be taken for the other's, as that a
         producer has its topic. The same may be sent again (a producer that has waited).
         """
-        if len(self._pending) >= self._requests_max and body.request_id <= OWN_REQUESTS:
-            message = f"{self._requests_max} requests of this connection wait for an answer, no more are taken"
-            raise LimitExceeded(message)
+        if body.request_id <= OWN_REQUESTS:
+            self._check_room(size_bytes)
         key = kind in LOOKUPS, body.request_id
         before = self._pending.get(key)
-        if before is not None and before != (kind, body) and not _same_producer(before, kind, body):
+        if before is not None and before[:2] != (kind, body) and not _same_producer(before, kind, body):
             message = f"another request of this connection with the id {body.request_id} waits for its answer"
             raise LimitExceeded(message)
         self._strike(key)
-        self._pending[key] = Pending(kind, body)
+        self._pending[key] = Pending(kind, body, size_bytes)
+        self._bytes_held += size_bytes
         if kind == _T.ACK:
             self._acks_pending += 1
         elif kind == _T.PRODUCER:
@@ -176,15 +184,15 @@ class RelayedRequests:
 
         Of what the gateway asked by itself it hears nothing: not of a producer that was being taken back either.
         """
-        pending, self._pending, self._acks_pending = self._pending, {}, 0
+        pending, self._pending, self._acks_pending, self._bytes_held = self._pending, {}, 0, 0
         producers, self._producers = self._producers, {}
         consumers, self._consumers = self._consumers, {}
         self._stale_producers.update(producers)
-        ours = [(kind, body) for kind, body in pending.values() if body.request_id > OWN_REQUESTS]
+        ours = [(kind, body) for kind, body, _ in pending.values() if body.request_id > OWN_REQUESTS]
         for kind, body in ours:
             if kind in (_T.PRODUCER, _T.CLOSE_PRODUCER):
                 producers.pop(body.producer_id, None)
-        for kind, body in pending.values():
+        for kind, body, _ in pending.values():
             if body.request_id > OWN_REQUESTS:
                 continue
             if kind in CLOSURES:
@@ -198,14 +206,26 @@ class RelayedRequests:
             if ready:
                 yield close_frame(_T.CLOSE_CONSUMER, consumer_id)
 
+    def _check_room(self, size_bytes: int) -> None:
+        """Raise `LimitExceeded` if no more may wait for an answer."""
+        if len(self._pending) >= self._requests_max:
+            message = f"{self._requests_max} requests of this connection wait for an answer, no more are taken"
+            raise LimitExceeded(message)
+        if self._bytes_held and self._bytes_held + size_bytes > BYTES_MAX:
+            message = f"{BYTES_MAX} bytes of requests of this connection wait for an answer, no more are taken"
+            raise LimitExceeded(message)
+
     def _strike(self, key: tuple[bool, int]) -> Pending | None:
         pending = self._pending.pop(key, None)
-        if pending is not None and pending.kind == _T.ACK:
+        if pending is None:
+            return None
+        self._bytes_held -= pending.size_bytes
+        if pending.kind == _T.ACK:
             self._acks_pending -= 1
         return pending
 
     def _settle(self, pending: Pending, *, succeeded: bool) -> None:
-        kind, body = pending
+        kind, body, _ = pending
         if kind == _T.PRODUCER:
             _opened(self._producers, body.producer_id, succeeded=succeeded)
         elif kind == _T.SUBSCRIBE:

@@ -36,6 +36,8 @@ SUFFIX: Final = "-keyline-owner"
 """Behind the name of the subscription, which a namespace may oblige to begin with the role (`subscriptionAuthMode`)."""
 AGAIN_S: Final = 2.0
 """Before a sentinel that was refused or lost is tried again; its connection may be about to go."""
+AGAIN_S_MAX: Final = 60.0
+"""The pause doubles up to this while it is refused again and again: it may not be allowed, now or ever."""
 FOLLOW_S: Final = 30.0
 """How far the cursor is behind the newest message that came here."""
 LATEST: Final = (1 << 63) - 1
@@ -68,10 +70,15 @@ class Sentinel:
         self._followed = -1
         self._consumer: GatewayConsumer | None = None
         self._timer: Timer | None = None
-        self._refused = False
+        self._again_s = AGAIN_S
+        """Before the next try; longer than at first once it was refused."""
 
     def stand(self) -> None:
         """Stand on the connection that the owner's consumer has now, and nowhere else."""
+        self._again_s = AGAIN_S
+        self._try()
+
+    def _try(self) -> None:
         self.leave()
         link = self._link()
         if link is not None:
@@ -93,7 +100,7 @@ class Sentinel:
     def consumer_ready(self, consumer: GatewayConsumer) -> None:
         """Others may ask for its place now."""
         _ = consumer
-        self._refused = False
+        self._again_s = AGAIN_S
         self._follow_later()
 
     def consumer_received(self, consumer: GatewayConsumer, position: Position, payload: bytes) -> None:
@@ -103,10 +110,10 @@ class Sentinel:
         """The former owner's may be there still; or the connection has gone, then `stand` follows."""
         _ = consumer
         self.leave()
-        if not self._refused:
-            self._refused = True
+        if self._again_s == AGAIN_S:
             log.info("sentinel refused or lost", topic=self._key[0], subscription=self._key[1], reason=reason)
-        self._timer = self._clock.call_later(AGAIN_S, self.stand)
+        self._timer = self._clock.call_later(self._again_s, self._try)
+        self._again_s = min(2 * self._again_s, AGAIN_S_MAX)
 
     # ---- within
 
