@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeAlias
 
-from proxy.core import parking
+from proxy.core import join_gates, parking
 from proxy.core.delivery_log import How, came_back, note
 from proxy.core.diversions import is_last_attempt
 from proxy.core.entry import PART_BYTES, Batch, Part, forget_acked
@@ -342,18 +342,7 @@ def _finish_foreign(dispatcher: Dispatcher, part: Part, batch: Batch) -> None:
 
 def pass_gates(dispatcher: Dispatcher, position: int, now: float) -> None:
     """An entry is done: workers that joined behind it may have nothing more to wait for (PIP-282)."""
-    opened: list[Worker] = []
-    for worker in dispatcher.gated:
-        gate = worker.join_gate
-        assert gate is not None
-        if position <= gate.position:
-            gate.outstanding -= 1
-            if not gate.outstanding:
-                worker.join_gate = None
-                opened.append(worker)
-    if opened:
-        dispatcher.gated = [worker for worker in dispatcher.gated if worker.join_gate is not None]
-    for worker in opened:
+    for worker in join_gates.done(dispatcher.gated, position):
         dispatcher.serve(worker, now)
 
 

@@ -28,6 +28,7 @@ from __future__ import annotations
 from heapq import heappush
 from typing import TYPE_CHECKING
 
+from proxy.core import join_gates
 from proxy.core.dispatcher_tables import HandOver, OrderingMode
 from proxy.core.entry import PART_BYTES, Batch, Part
 from proxy.core.outstanding import size_of
@@ -60,7 +61,7 @@ class Dispatcher(Serving):
         part = Part(position, slot, count, tail, redeliveries, now)
         outstanding.add(position, part, len(tail) + PART_BYTES)
         if self.gated:
-            self._count_behind_gates(position)
+            join_gates.came(self.gated, position)
         if slot not in self.blocked and self.direct:
             owner = self.select(slot)
             if (
@@ -106,7 +107,7 @@ class Dispatcher(Serving):
         entry = part.batch or part
         outstanding.add(position, entry, size_of(entry))
         if self.gated:
-            self._count_behind_gates(position)
+            join_gates.came(self.gated, position)
         self._wait(part, now)
 
     def receive_batch(self, batch: Batch, now: float) -> None:
@@ -118,12 +119,6 @@ class Dispatcher(Serving):
             part.slots = part.indexes = None
             part.count = batch.total
         self.receive_part(part, now)
-
-    def _count_behind_gates(self, position: int) -> None:
-        for worker in self.gated:
-            gate = worker.join_gate
-            if gate is not None and position <= gate.position:
-                gate.outstanding += 1
 
     def _wait(self, part: Part, now: float) -> None:
         """Something new waits, if only until this call ends."""

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from proxy.core.selectors.base import Selector
     from proxy.core.stream_leases import StreamLeases
     from proxy.core.waiting import BlockedSlot
-    from proxy.core.worker import Worker
+    from proxy.core.worker import JoinGate, Worker
 
 
 class OrderingMode(Enum):
@@ -103,8 +103,8 @@ class DispatcherTables:
         self.in_transaction = OpenTransactions()
         self.touched: list[Worker] = []
         """Workers with something in their outbox, each of them: one whose socket is full stays in it."""
-        self.gated: list[Worker] = []
-        """Workers with a join gate, in join order."""
+        self.gated: list[JoinGate] = []
+        """By position, see `join_gates`."""
         self.excluded = 0
         """Workers that an operator keeps from taking part."""
         self.quarantined: dict[str, float] = {}

@@ -21,6 +21,7 @@ from heapq import nsmallest
 from itertools import islice
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from proxy.core import join_gates
 from proxy.core.ack_lease import lease_end
 from proxy.core.entry import Batch, Part, topic_order
 from proxy.core.positions import format_position
@@ -155,6 +156,8 @@ class _Findings(NamedTuple):
     """Of the slot, at the taker."""
     gate: JoinGate | None
     """The owner's, if that is the reason."""
+    gate_entries: int
+    """How many keep it shut."""
     blocking: tuple[BlockingDelivery, ...]
     unfinished: str
     """What a chunked message wants that the blocking worker has begun: it cannot acknowledge it before. Or nothing."""
@@ -205,7 +208,7 @@ def explain_slot(dispatcher: Dispatcher, slot: int, now: float, *, upstream_back
         unacked_messages=found.pending.messages,
         head=_shown_head(head, slot, now) if waiting else None,
         join_position=format_position(gate.position) if gate is not None else None,
-        join_position_entries=gate.outstanding if gate is not None else 0,
+        join_position_entries=found.gate_entries if gate is not None else 0,
         blocking=found.blocking if waiting else (),
         released_in_s=_released_in_s(dispatcher, slot, now) if waiting and found.reason in _TIMED else None,
         ack_lease_ends_in_s=_lease_left_s(dispatcher, holder, now),
@@ -222,10 +225,11 @@ def _find(dispatcher: Dispatcher, slot: int, head: Part, now: float) -> _Finding
         taker = dispatcher.chunked.needed_by(head) or owner
     pending = _pending_of(dispatcher, slot, taker, now)
     gate = owner.join_gate if owner is not None and reason is WaitReason.JOIN_POSITION else None
+    gate_entries = join_gates.outstanding_up_to(dispatcher.gated, gate) if gate is not None else 0
     blocking: tuple[BlockingDelivery, ...] = ()
     unfinished = ""
     if gate is not None:
-        blocking = _before_gate(dispatcher, gate, now)
+        blocking = _before_gate(dispatcher, gate_entries, now)
         unfinished = _unfinished_before_gate(dispatcher)
     elif reason in {WaitReason.DRAINING, WaitReason.WINDOW_FULL} and taker is not None:
         blocking = pending.oldest
@@ -235,7 +239,9 @@ def _find(dispatcher: Dispatcher, slot: int, head: Part, now: float) -> _Finding
         unfinished = _unfinished(dispatcher, taker, dispatcher.chunked.slots_of(taker))
     awaited = _awaited(dispatcher, reason, slot, taker, now)
     lease_left_s = _lease_left_s(dispatcher, taker, now)
-    return _Findings(reason, slot, owner, taker, pending, gate, blocking, unfinished, lease_left_s, awaited)
+    return _Findings(
+        reason, slot, owner, taker, pending, gate, gate_entries, blocking, unfinished, lease_left_s, awaited
+    )
 
 
 def _awaited(dispatcher: Dispatcher, reason: WaitReason | None, slot: int, taker: Worker | None, now: float) -> str:
@@ -305,11 +311,11 @@ def _oldest_of(worker: Worker, now: float) -> tuple[BlockingDelivery, ...]:
     return tuple(_blocking((unit,), now) for unit in islice(worker.pending.values(), BLOCKING_LISTED_MAX))
 
 
-def _before_gate(dispatcher: Dispatcher, gate: JoinGate, now: float) -> tuple[BlockingDelivery, ...]:
+def _before_gate(dispatcher: Dispatcher, gate_entries: int, now: float) -> tuple[BlockingDelivery, ...]:
     """What keeps a join gate shut, in topic order. Some of it may wait itself."""
     entries = dispatcher.outstanding.entries
     listed: list[BlockingDelivery] = []
-    for position in nsmallest(min(gate.outstanding, BLOCKING_LISTED_MAX), entries):
+    for position in nsmallest(min(gate_entries, BLOCKING_LISTED_MAX), entries):
         by_holder: dict[int, list[Part]] = {}
         for part in _parts_at(dispatcher, position):
             by_holder.setdefault(part.holder.index if part.holder is not None else 0, []).append(part)
@@ -434,7 +440,7 @@ def _lease_wanted(dispatcher: Dispatcher, slot: int) -> str:
 def _sentence_for_gate(owner: Worker, found: _Findings) -> str:
     assert found.gate is not None
     return (
-        f"{counted(found.gate.outstanding, 'entry', 'entries')} up to {format_position(found.gate.position)}, the "
+        f"{counted(found.gate_entries, 'entry', 'entries')} up to {format_position(found.gate.position)}, the "
         f"join position of {owner.name}, must be acknowledged{_the_oldest(found.blocking)}{found.unfinished}"
     )
 

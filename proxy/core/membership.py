@@ -13,6 +13,7 @@ from __future__ import annotations
 import heapq
 from typing import TYPE_CHECKING
 
+from proxy.core import join_gates
 from proxy.core.acknowledgement import forget_limit, take_back
 from proxy.core.delivery_totals import sum_of, totals_of
 from proxy.core.dispatcher import Dispatcher, OrderingMode
@@ -20,7 +21,6 @@ from proxy.core.draining_hashes import Change
 from proxy.core.errors import ConsumerAssignError
 from proxy.core.last_sent_position import last_sent_position
 from proxy.core.slots import MAX_HOLDER, SLOT_COUNT
-from proxy.core.worker import JoinGate
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -91,9 +91,7 @@ class Changes:
             heapq.heappush(dispatcher.free_indexes, worker.index)
         self._returned += worker.ready
         worker.ready.clear()
-        if worker.join_gate is not None:
-            worker.join_gate = None
-            dispatcher.gated.remove(worker)
+        join_gates.remove(dispatcher.gated, worker)
         units = list(worker.pending.values())
         worker.pending.clear()
         self._returned += take_back(dispatcher, worker, units, self.now)
@@ -137,10 +135,7 @@ class Changes:
         dispatcher = self._dispatcher
         worker.last_sent_position_when_joining = last_sent
         if dispatcher.mode is OrderingMode.LAST_SENT_POSITION:
-            outstanding = sum(position <= last_sent for position in dispatcher.outstanding.entries)
-            if outstanding:
-                worker.join_gate = JoinGate(last_sent, outstanding)
-                dispatcher.gated.append(worker)
+            join_gates.add(dispatcher.gated, worker, last_sent, dispatcher.outstanding.entries)
 
 
 def join(dispatcher: Dispatcher, worker: Worker, now: float) -> list[RangeMove[Worker]]:

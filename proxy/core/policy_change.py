@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from proxy.core import join_gates
 from proxy.core.dispatcher import Dispatcher, OrderingMode
 from proxy.core.waiting import insert_all
 
@@ -27,7 +28,7 @@ def change_mode(dispatcher: Dispatcher, mode: OrderingMode, now: float) -> None:
     assert mode is not OrderingMode.UNORDERED
     dispatcher.mode = mode
     if mode is not OrderingMode.LAST_SENT_POSITION and dispatcher.gated:
-        opened = list(dispatcher.gated)
+        opened = join_gates.workers(dispatcher.gated)
         dispatcher.gated.clear()
         for worker in opened:
             worker.join_gate = None

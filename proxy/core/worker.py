@@ -119,11 +119,13 @@ class Worker:
 
 
 class JoinGate:
-    """PIP-282: a worker that joined gets nothing behind `position` until everything up to it is acknowledged."""
+    """PIP-282: who joined gets nothing behind `position` until all up to it is acknowledged; see `join_gates`."""
 
-    __slots__ = ("outstanding", "position")
+    __slots__ = ("entries", "position", "workers")
 
-    def __init__(self, position: int, outstanding: int) -> None:
-        """`outstanding` entries at or below `position` are not acknowledged yet."""
+    def __init__(self, position: int, entries: int) -> None:
+        """`entries` at or below `position`, and above that of the gate before, are not acknowledged yet."""
         self.position = position
-        self.outstanding = outstanding
+        self.entries = entries
+        self.workers: dict[Worker, None] = {}
+        """In join order."""

@@ -11,7 +11,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from proxy.core import acknowledgement, membership, policy_change, reposition, spilling
+from proxy.core import acknowledgement, join_gates, membership, policy_change, reposition, spilling
 from proxy.core.dispatcher import Dispatcher, OrderingMode
 from proxy.core.entry import Batch, Part
 from proxy.core.key_policy import NO_POLICY, KeyPolicy
@@ -518,11 +518,12 @@ def check_tables(world: World) -> None:
     assert len(dispatcher.draining) == len(draining)
     for worker in dispatcher.workers.values():
         assert worker.draining_slots == sum(in_flight[slot][0] is worker for slot in draining)
-    assert [c.worker for c in world.clients if c.gate is not None] == dispatcher.gated
-    for worker in dispatcher.gated:
-        gate = worker.join_gate
-        assert gate is not None
-        assert gate.outstanding == sum(position <= gate.position for position in entries) > 0
+    gated = sorted((c for c in world.clients if c.gate is not None), key=lambda c: c.gate or 0)
+    assert [c.worker for c in gated] == join_gates.workers(dispatcher.gated)
+    for gate in dispatcher.gated:
+        outstanding = sum(position <= gate.position for position in entries)
+        assert join_gates.outstanding_up_to(dispatcher.gated, gate) == outstanding > 0
+        assert all(worker.join_gate is gate for worker in gate.workers)
 
 
 def check_interval(world: World) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from proxy.core import join_gates
 from proxy.core.dispatcher import OrderingMode
 from proxy.core.positions import pack
 from proxy.core.reposition import discard_up_to
@@ -101,7 +102,7 @@ def test_the_gate_opens_with_the_last_ack_at_or_below_the_join_position() -> Non
     rig.join("c1", 10)
     rig.entries(A, 1, 2)
     c2 = rig.join("c2", 10)
-    assert rig.dispatcher.gated == [c2]
+    assert join_gates.workers(rig.dispatcher.gated) == [c2]
     rig.entries(A, 3)
     rig.entries(B, 4)
     head = rig.dispatcher.waiting_in(B)[0]
@@ -165,7 +166,7 @@ def test_workers_that_joined_one_after_the_other_are_released_in_that_order() ->
     rig.join("c4", 10)
     for slot, number in ((B, 3), (C, 4), (D, 5)):
         rig.entries(slot, number)
-    assert [worker.name for worker in rig.dispatcher.gated] == ["c2", "c3", "c4"]
+    assert [worker.name for worker in join_gates.workers(rig.dispatcher.gated)] == ["c2", "c3", "c4"]
     rig.ack("c1", 1)
     assert [rig.got(name) for name in ("c2", "c3", "c4")] == [[3], [], []]
     rig.ack("c1", 2)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from proxy.core import join_gates
 from proxy.core.dispatcher import OrderingMode
 from proxy.core.outstanding import CONFIRMED_FOLD_AT, Outstanding
 from proxy.core.positions import pack
@@ -18,7 +19,7 @@ def test_a_reset_forgets_every_entry_and_keeps_the_workers() -> None:
     rig.entries(A, 1, 2)
     second = rig.join("c2", 5)
     rig.entries(B, 3)
-    assert rig.dispatcher.gated == [second]
+    assert join_gates.workers(rig.dispatcher.gated) == [second]
     assert rig.draining() == [A]
     reset(rig.dispatcher, rig.now)
     dispatcher = rig.dispatcher

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from proxy.core import streams_here
+from proxy.core import join_gates, streams_here
 from proxy.core.dispatcher import OrderingMode
 from proxy.core.positions import pack
 from proxy.core.stream_leases import StreamLeases
@@ -488,7 +488,7 @@ def test_forgotten_entries_open_join_gates() -> None:
     rig.entries(A, 1)
     second = rig.join("c2", 10)
     rig.entries(X, 2)
-    assert rig.dispatcher.gated == [second]
+    assert join_gates.workers(rig.dispatcher.gated) == [second]
     assert rig.got("c2") == []
     rig.hold(0)
     assert rig.forget(0) == 1

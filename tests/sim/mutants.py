@@ -37,6 +37,7 @@ SERVING = "proxy/core/serving.py"
 UNBLOCKING = "proxy/core/unblocking.py"
 CHUNKED = "proxy/core/chunked.py"
 ACKNOWLEDGEMENT = "proxy/core/acknowledgement.py"
+JOIN_GATES = "proxy/core/join_gates.py"
 MEMBERSHIP = "proxy/core/membership.py"
 COMING_AND_GOING = "proxy/net/subscription/membership.py"
 OUTSTANDING = "proxy/core/outstanding.py"
@@ -436,9 +437,9 @@ MUTANTS = (
     ),
     Mutant(
         "a join gate never opens",
-        ACKNOWLEDGEMENT,
-        "            gate.outstanding -= 1\n",
-        "            gate.outstanding -= 0\n",
+        JOIN_GATES,
+        "    gated[at].entries -= 1\n",
+        "    gated[at].entries -= 0\n",
     ),
     Mutant(
         "a join gate holds nothing back",
