@@ -100,8 +100,7 @@ def redeliver(dispatcher: Dispatcher, worker: Worker, keys: Iterable[int] | None
     wanted = list(worker.pending) if keys is None else keys
     units = _taken(worker, wanted)
     if units and worker.outbox:
-        # Messages not yet sent must not overtake returned ones: they are dispatched again, behind them.
-        units += [unit for unit in worker.outbox if worker.pending.pop(unit.key, None) is not None]
+        units += _taken(worker, [unit.key for unit in _behind(units, worker.outbox)])
     before = worker.redelivered_messages
     give_back(dispatcher, worker, units, now, wanted=True)
     return worker.redelivered_messages - before
@@ -125,6 +124,23 @@ def redeliver_others(
 def _taken(worker: Worker, keys: Iterable[int]) -> list[Part]:
     """Those of the deliveries that were pending, which they are no more."""
     return [unit for unit in (worker.pending.pop(key, None) for key in keys) if unit is not None]
+
+
+def _behind(units: Iterable[Part], outbox: Iterable[Part]) -> list[Part]:
+    """What of an outbox must not overtake these and is to be dispatched again: what has one of their slots.
+
+    And what has one of its slots. Not all of it: a client that asks for messages one by one would have the rest sent
+    anew each time.
+    """
+    slots: set[int] = set()
+    for unit in units:
+        slots.update(unit.distinct_slots())
+    behind: list[Part] = []
+    for unit in outbox:
+        if unit.slot in slots if unit.slots is None else not slots.isdisjoint(unit.distinct_slots()):
+            behind.append(unit)
+            slots.update(unit.distinct_slots())
+    return behind
 
 
 def give_back(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from proxy.core.positions import pack
-from tests.core.test_dispatcher_rig import A, B, Rig
+import pytest
+
+from proxy.core.positions import entry_of, pack
+from tests.core.test_dispatcher_rig import A, B, C, D, Rig
 
 
 def test_an_ack_frees_goes_upstream_and_counts() -> None:
@@ -204,3 +206,35 @@ def test_what_was_sent_before_does_not_travel_with_what_was_not() -> None:
     rig.leave("c1")
     rig.flow("c3", 2)
     assert [(unit.indexes, unit.redeliveries) for unit in rig.units("c3")] == [((0,), 1), ((1,), 0)]
+
+
+@pytest.mark.parametrize("others", [10, 20])
+def test_a_message_that_is_asked_for_again_has_only_its_key_sent_anew(others: int) -> None:
+    """A client may ask for thousands one by one: what has not left yet of other keys stays on its way."""
+    rig = Rig(c1=[A, B])
+    rig.join("c1", 2 * others + 10)
+    rig.entries(A, 1)
+    assert rig.got("c1") == [1]
+    rig.now = 1.0
+    rig.entries(B, *range(10, 10 + others))
+    rig.entries(A, 2)
+    rig.now = 2.0
+    assert rig.nack("c1", 1) == 1
+    assert [entry_of(unit.position) for unit in rig.workers["c1"].outbox if unit.sent_at == rig.now] == [1, 2]
+    assert rig.got("c1") == [*range(10, 10 + others), 1, 2]
+
+
+def test_what_shares_a_key_with_what_is_sent_anew_stays_behind_it() -> None:
+    """A batch of two keys in between hands on from one key to the other."""
+    rig = Rig(c1=[A, B, C, D])
+    rig.join("c1", 100)
+    rig.entries(A, 1)
+    assert rig.got("c1") == [1]
+    rig.entries(B, 2)
+    rig.entries(D, 3)
+    rig.mixed(4, A, B)
+    rig.mixed(5, B, C)
+    rig.entries(C, 6)
+    rig.entries(D, 7)
+    rig.nack("c1", 1)
+    assert rig.got("c1") == [2, 3, 7, 1, 4, 5, 6]
